@@ -5,7 +5,8 @@ use std::path::Path;
 
 use expect_test::{Expect, expect};
 use heapprof_analysis::{
-    InUse, Leaks, Query, Question, Rule, Session, Source, Suppression, Suppressions, Types, leaks,
+    AnalysisSession, GateRule, InUseAmount, LeaksReport, ProfileQuestion, Query, QuestionSource,
+    SuppressionRule, SuppressionSet, TypeSelection, leaks,
 };
 use heapprof_profile::{Profile, ProfileBuilder, encode};
 use proptest::prelude::*;
@@ -41,21 +42,21 @@ fn query() -> Query {
     }
 }
 
-fn ask(profile: Profile, query: &Query, rules: &str) -> (Session, Leaks) {
-    let mut suppressions = Suppressions::default();
+fn ask(profile: Profile, query: &Query, rules: &str) -> (AnalysisSession, LeaksReport) {
+    let mut suppressions = SuppressionSet::default();
     suppressions.read("s", rules).unwrap();
-    let source = Source::new("p", profile);
-    let question = Question::new(vec![source], query, Types::InUse).unwrap();
-    let session = Session::new(question.with_suppressions(&suppressions)).unwrap();
+    let source = QuestionSource::new("p", profile);
+    let question = ProfileQuestion::new(vec![source], query, TypeSelection::InUse).unwrap();
+    let session = AnalysisSession::new(question.with_suppressions(&suppressions)).unwrap();
     let report = leaks(&session, query, &suppressions).unwrap();
     (session, report)
 }
 
-fn sum(report: &Leaks) -> InUse {
+fn sum(report: &LeaksReport) -> InUseAmount {
     let rows = report.rows.iter().map(|row| row.in_use);
     let rest = [report.other.0, report.suppressed, report.filtered_out];
     rows.chain(rest)
-        .fold(InUse::default(), |sum, in_use| InUse {
+        .fold(InUseAmount::default(), |sum, in_use| InUseAmount {
             objects: sum.objects + in_use.objects,
             space: sum.space + in_use.space,
         })
@@ -67,7 +68,7 @@ fn check(profile_text: &str, rules: &str, change: impl FnOnce(&mut Query), expec
     let (_, report) = ask(profile(profile_text), &query, rules);
     assert_eq!(sum(&report), report.total);
     let mut text = String::new();
-    let mut line = |in_use: InUse, what: &str| {
+    let mut line = |in_use: InUseAmount, what: &str| {
         text.push_str(&format!("{} {} {what}\n", in_use.objects, in_use.space));
     };
     for row in &report.rows {
@@ -230,9 +231,9 @@ fn patterns_match_as_leak_sanitizers_do() {
         ("é*ü$", "caféü", true),
     ];
     for (pattern, text, expected) in table {
-        let rule = Suppression {
+        let rule = SuppressionRule {
             pattern: pattern.to_string(),
-            ..Suppression::default()
+            ..SuppressionRule::default()
         };
         assert_eq!(rule.matches(text), expected, "{pattern:?} on {text:?}");
     }
@@ -240,7 +241,7 @@ fn patterns_match_as_leak_sanitizers_do() {
 
 #[test]
 fn suppression_files_are_read_as_leak_sanitizer_reads_them() {
-    let mut suppressions = Suppressions::default();
+    let mut suppressions = SuppressionSet::default();
     let text = "# a comment\n\n  leak:a b \t\r\n\t# another\n\r\nleak: c\nleak:leak:d\nleak:last";
     suppressions.read("s.supp", text).unwrap();
     let rules: Vec<(&str, usize)> = suppressions
@@ -268,7 +269,7 @@ fn suppression_files_are_read_as_leak_sanitizer_reads_them() {
         ),
     ];
     for (text, expected) in table {
-        let error = Suppressions::default().read("s.supp", text).unwrap_err();
+        let error = SuppressionSet::default().read("s.supp", text).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
 }
@@ -302,11 +303,11 @@ fn rules_of_fail_if_judge_what_is_not_suppressed() {
         ("flat(main) > 0", Some("")),
     ];
     for (text, expected) in table {
-        let rule = Rule::parse(text).unwrap();
-        let found = rule.broken_by(&session, &report).unwrap();
+        let rule = GateRule::parse(text).unwrap();
+        let found = rule.judge_leaks(&session, &report).unwrap();
         let found = found.map(|broken| {
             let subjects = broken
-                .broken
+                .violations
                 .iter()
                 .map(|b| format!("{} {}", b.subject, b.change.after));
             subjects.collect::<Vec<_>>().join(", ")
@@ -315,15 +316,15 @@ fn rules_of_fail_if_judge_what_is_not_suppressed() {
     }
     for text in ["inuse_space > +10%", "inuse_space > +1", "new > 5"] {
         assert!(
-            Rule::parse(text).unwrap().of_one_profile().is_err(),
+            GateRule::parse(text).unwrap().refuse_comparison().is_err(),
             "{text}"
         );
     }
     for text in ["inuse_objects > 1KiB", "inuse_space > 5s"] {
         assert!(
-            Rule::parse(text)
+            GateRule::parse(text)
                 .unwrap()
-                .broken_by(&session, &report)
+                .judge_leaks(&session, &report)
                 .is_err(),
             "{text}"
         );

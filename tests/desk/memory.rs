@@ -8,11 +8,11 @@ use std::io::{Write, sink, stdout};
 use std::process::Command;
 
 use heapprof_analysis::{
-    Query, Question, Session, Source, Statement, Suppressions, TreeOptions, Types, folded, leaks,
-    peek, top, traces, tree,
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, SuppressionSet, TreeOptions,
+    TypeSelection, UserStatement, each_folded_stack, leaks, peek, top, traces, tree,
 };
 use heapprof_profile::{FrameText, LabelSetIndex, LocationIndex, Profile, ProfileBuilder};
-use heapprof_report::{Folded, Format, Style, flame_folded, result_table};
+use heapprof_report::{FoldedWriter, ReportFormat, ReportStyle, flame_folded, result_table};
 
 /// The most that any report may take, as a multiple of what `top` takes. When reports were written
 /// from lists of rows, they took 5 to 15 times as much.
@@ -80,16 +80,16 @@ fn profile() -> Profile {
 fn report(name: &str) {
     let query = Query::default();
     let (what, format) = name.rsplit_once(' ').unwrap_or((name, "text"));
-    let style = Style {
-        format: format.parse().unwrap_or(Format::Text),
-        ..Style::default()
+    let style = ReportStyle {
+        format: format.parse().unwrap_or(ReportFormat::Text),
+        ..ReportStyle::default()
     };
     let types = if what == "leaks" {
-        Types::InUse
+        TypeSelection::InUse
     } else {
-        Types::One
+        TypeSelection::Requested
     };
-    let question = Question::new(vec![Source::new("p", profile())], &query, types)
+    let question = ProfileQuestion::new(vec![QuestionSource::new("p", profile())], &query, types)
         .expect("the profile is valid")
         .with_tree(TreeOptions {
             most: None,
@@ -97,13 +97,13 @@ fn report(name: &str) {
             least: 0.0,
         })
         .with_neighbours_of(|_| true);
-    let session = Session::new(question).expect("SQLite opens");
+    let session = AnalysisSession::new(question).expect("SQLite opens");
     let (session, out) = (&session, &mut sink());
     match name {
         "folded tree" => flame_folded(&tree(session, &query).expect("answers"), out),
         "folded" => {
-            let mut lines = Folded::new(out);
-            let written = folded(session, &query, |places, stack, value| {
+            let mut lines = FoldedWriter::new(out);
+            let written = each_folded_stack(session, &query, |places, stack, value| {
                 lines.write(places, stack, value)
             });
             written.expect("answers").map(drop).map_err(Into::into)
@@ -127,12 +127,12 @@ fn report(name: &str) {
                 )
             }
             "leaks" => {
-                let report = leaks(session, &query, &Suppressions::default()).expect("answers");
+                let report = leaks(session, &query, &SuppressionSet::default()).expect("answers");
                 heapprof_report::leaks(&report, &[], &style, out)
             }
             _ => {
                 let sql = "SELECT stack, position, entity FROM frame";
-                let mut statement = Statement::new(session, sql).expect("a statement");
+                let mut statement = UserStatement::new(session, sql).expect("a statement");
                 result_table(&mut statement, &style, out)
             }
         },

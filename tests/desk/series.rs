@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use heapprof_analysis::{
-    GrowthVerdict, Query, Selector, SeriesStore, Store, chosen, labels_of, series_growth,
+    GrowthVerdict, MomentSelector, ProfileStore, Query, SeriesStore, choose_moments, labels_of,
+    series_growth,
 };
 use heapprof_profile::{Profile, ProfileBuilder, encode};
 use heapprof_tests::harness::{Run, run};
@@ -312,7 +313,7 @@ fn planted_leaks_come_first_and_caches_are_bounded() {
     for seed in 1..=20 {
         let mut noise = noise(seed);
         let path = folder.path().join(format!("{seed}.db"));
-        let mut store = Store::open_or_create(&path).unwrap();
+        let mut store = ProfileStore::open_or_create(&path).unwrap();
         for at in 0..60 {
             let i = at as f64;
             let heap = 1e8;
@@ -339,7 +340,7 @@ fn planted_leaks_come_first_and_caches_are_bounded() {
                 .unwrap();
         }
         let moments = store.moments().unwrap();
-        let chosen = chosen("all", &Selector::default(), &moments).unwrap();
+        let chosen = choose_moments("all", &MomentSelector::default(), &moments).unwrap();
         let (report, _) = series_growth(&store, &chosen, &Query::default(), false).unwrap();
         let verdict = |name: &str| {
             let row = report

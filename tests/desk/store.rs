@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use heapprof_analysis::{SCHEMA_VERSION, Store};
+use heapprof_analysis::{ProfileStore, SCHEMA_VERSION};
 
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{command, name, ok, run, sample_profiles, valid};
@@ -480,7 +480,7 @@ fn databases_of_others_and_of_the_future_are_refused() {
 fn sql_reads_and_does_not_write() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("heap.db");
-    let mut store = Store::open_or_create(&db).unwrap();
+    let mut store = ProfileStore::open_or_create(&db).unwrap();
     store
         .load(
             "p",

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use heapprof_analysis::{Query, Question, Session, Source, Types, top};
+use heapprof_analysis::{
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection, top,
+};
 use heapprof_formats::{FormatReadOptions, PartSelector, ProfileFormat, formats, read};
 use heapprof_profile::Profile;
 
@@ -52,9 +54,9 @@ fn flats(profile: &Profile, sample_type: &str) -> (BTreeMap<String, i64>, i64) {
         sample_type: Some(sample_type.to_string()),
         ..Query::default()
     };
-    let source = Source::new("sample", profile.clone());
-    let question = Question::new(vec![source], &query, Types::One).unwrap();
-    let session = Session::new(question).unwrap();
+    let source = QuestionSource::new("sample", profile.clone());
+    let question = ProfileQuestion::new(vec![source], &query, TypeSelection::Requested).unwrap();
+    let session = AnalysisSession::new(question).unwrap();
     let top = top(&session, 1, &query, false).unwrap();
     let mut flats = BTreeMap::new();
     for row in top.rows.iter().filter(|row| row.flat != 0) {

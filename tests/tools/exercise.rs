@@ -4,8 +4,8 @@
 use std::io::Write;
 
 use heapprof_analysis::{
-    Query, Question, Session, Source, Suppressions, TreeOptions, Types, folded, leaks, tags, top,
-    traces, tree,
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, SuppressionSet, TreeOptions,
+    TypeSelection, each_folded_stack, leaks, tags, top, traces, tree,
 };
 use heapprof_dropin::graph;
 use heapprof_dropin::jeprof::report as jeprof;
@@ -60,9 +60,11 @@ pub fn exercise(bytes: &[u8], asked: bool) -> bool {
     }
     write_all(&profile);
     print_all(profile.clone());
-    let source = Source::new("input", profile);
+    let source = QuestionSource::new("input", profile);
     let in_use = source.clone();
-    let Ok(question) = Question::new(vec![source], &Query::default(), Types::One) else {
+    let Ok(question) =
+        ProfileQuestion::new(vec![source], &Query::default(), TypeSelection::Requested)
+    else {
         return true;
     };
     let question = question.with_tree(TreeOptions {
@@ -70,26 +72,27 @@ pub fn exercise(bytes: &[u8], asked: bool) -> bool {
         reverse: false,
         least: 0.001,
     });
-    let session = Session::new(question).expect("SQLite opens");
+    let session = AnalysisSession::new(question).expect("SQLite opens");
     let report = top(&session, 1, &Query::default(), false).expect("top answers");
     let flat: i64 = report.rows.iter().map(|r| r.flat).sum();
     assert_eq!(flat, report.header.net);
     let report = tree(&session, &Query::default()).expect("tree answers");
     report.rows().expect("tree has rows");
-    let mut lines = heapprof_report::Folded::new(std::io::sink());
-    folded(&session, &Query::default(), |places, stack, value| {
+    let mut lines = heapprof_report::FoldedWriter::new(std::io::sink());
+    each_folded_stack(&session, &Query::default(), |places, stack, value| {
         lines.write(places, stack, value)
     })
     .expect("folded answers")
     .expect("a sink takes everything");
     traces(&session, &Query::default()).expect("traces answers");
     tags(&session, &Query::default()).expect("tags answers");
-    let Ok(question) = Question::new(vec![in_use], &Query::default(), Types::InUse) else {
+    let Ok(question) = ProfileQuestion::new(vec![in_use], &Query::default(), TypeSelection::InUse)
+    else {
         return true;
     };
-    let mut rules = Suppressions::default();
+    let mut rules = SuppressionSet::default();
     rules.read("rules", "leak:a*e").expect("a rule");
-    let session = Session::new(question.with_suppressions(&rules)).expect("SQLite opens");
+    let session = AnalysisSession::new(question.with_suppressions(&rules)).expect("SQLite opens");
     leaks(&session, &Query::default(), &rules).expect("leaks answers");
     true
 }

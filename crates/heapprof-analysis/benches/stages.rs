@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use heapprof_analysis::{
-    Query, Question, Session, Source, Store, TreeOptions, Types, diff, top, tree,
+    AnalysisSession, ProfileQuestion, ProfileStore, Query, QuestionSource, TreeOptions,
+    TypeSelection, diff, top, tree,
 };
 use heapprof_profile::{Profile, ProfileBuilder, decode, encode, merge};
 
 /// 20,000 stacks of depth 25 over 3,000 functions, by a small generator with a fixed seed.
-fn made() -> Vec<u8> {
+fn make_profile() -> Vec<u8> {
     let mut state = 7u64;
     let mut random = |n: u64| {
         state = state
@@ -43,15 +44,16 @@ fn made() -> Vec<u8> {
     file
 }
 
-fn question(profile: &Arc<Profile>) -> Question {
-    let source = Source::new("bench", Arc::clone(profile));
-    Question::new(vec![source], &Query::default(), Types::One).expect("the profile is valid")
+fn question(profile: &Arc<Profile>) -> ProfileQuestion {
+    let source = QuestionSource::new("bench", Arc::clone(profile));
+    ProfileQuestion::new(vec![source], &Query::default(), TypeSelection::Requested)
+        .expect("the profile is valid")
 }
 
 fn stages(c: &mut Criterion) {
     let file = match std::env::var_os("HEAPPROF_BENCH_PROFILE") {
         Some(path) => std::fs::read(path).expect("HEAPPROF_BENCH_PROFILE can be read"),
-        None => made(),
+        None => make_profile(),
     };
     let profile = Arc::new(decode(&file[..]).expect("the profile is valid"));
     let query = Query {
@@ -68,7 +70,7 @@ fn stages(c: &mut Criterion) {
     });
     c.bench_function("top (flat and cum, SQL)", |b| {
         b.iter(|| {
-            let session = Session::new(question(&profile)).expect("SQLite opens");
+            let session = AnalysisSession::new(question(&profile)).expect("SQLite opens");
             top(&session, 1, &query, false).map(|t| t.rows.len())
         });
     });
@@ -79,7 +81,8 @@ fn stages(c: &mut Criterion) {
                 reverse: false,
                 least: 0.001,
             };
-            let session = Session::new(question(&profile).with_tree(cut)).expect("SQLite opens");
+            let session =
+                AnalysisSession::new(question(&profile).with_tree(cut)).expect("SQLite opens");
             tree(&session, &Query::default())
                 .and_then(|t| t.rows())
                 .map(|rows| rows.len())
@@ -87,10 +90,11 @@ fn stages(c: &mut Criterion) {
     });
     c.bench_function("diff with itself", |b| {
         b.iter(|| {
-            let side = |name: &str| Source::new(name, Arc::clone(&profile));
+            let side = |name: &str| QuestionSource::new(name, Arc::clone(&profile));
             let both = vec![side("before"), side("after")];
-            let question = Question::new(both, &query, Types::One).expect("the profile is valid");
-            let session = Session::new(question).expect("SQLite opens");
+            let question = ProfileQuestion::new(both, &query, TypeSelection::Requested)
+                .expect("the profile is valid");
+            let session = AnalysisSession::new(question).expect("SQLite opens");
             diff(&session, [1, 2], &query, false).map(|d| d.rows.len())
         });
     });
@@ -100,12 +104,12 @@ fn stages(c: &mut Criterion) {
         b.iter(|| {
             n += 1;
             let path = folder.path().join(format!("{n}.db"));
-            let mut store = Store::open_or_create(&path).expect("the database opens");
+            let mut store = ProfileStore::open_or_create(&path).expect("the database opens");
             store.load("bench", &profile, &mut |_, _| {})
         });
     });
     c.bench_function("restore from a database", |b| {
-        let store = Store::open(&folder.path().join("1.db")).expect("the database opens");
+        let store = ProfileStore::open(&folder.path().join("1.db")).expect("the database opens");
         b.iter(|| store.restore("bench").map(|s| s.profile.samples.len()));
     });
 }

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use heapprof_profile::{Profile, is_place_of_code};
 
-use crate::diff::Diff;
-use crate::session::Session;
+use crate::diff::DiffReport;
+use crate::session::AnalysisSession;
 
 /// A file with rows in a diff that are new or gone only because they have other names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Incomparable {
+pub struct IncomparableFile {
     /// The file's name, without its folders.
     pub file: String,
     /// How many such rows there are.
@@ -21,7 +21,7 @@ pub struct Incomparable {
 }
 
 #[derive(Default)]
-struct Code {
+struct MappedFileCode {
     build_ids: BTreeSet<String>,
     named: usize,
     nameless: usize,
@@ -29,7 +29,7 @@ struct Code {
 
 /// The files that can't be compared between the first two profiles of the session. There are none
 /// if it reads a database.
-pub fn incomparable(session: &Session, diff: &Diff) -> Vec<Incomparable> {
+pub fn incomparable_files(session: &AnalysisSession, diff: &DiffReport) -> Vec<IncomparableFile> {
     let parts = session
         .question
         .as_ref()
@@ -37,10 +37,14 @@ pub fn incomparable(session: &Session, diff: &Diff) -> Vec<Incomparable> {
     let Some([before, after, ..]) = parts else {
         return Vec::new();
     };
-    let sides = [code(&before.profile), code(&after.profile)];
+    let sides = [code_by_file(&before.profile), code_by_file(&after.profile)];
     let mut rows = BTreeMap::<&str, usize>::new();
-    for row in diff.rows.iter().filter(|row| row.was != row.is) {
-        if let Some(file) = file_of(&row.place.function) {
+    for row in diff
+        .rows
+        .iter()
+        .filter(|row| row.existed_before != row.exists_after)
+    {
+        if let Some(file) = nameless_file(&row.place.function) {
             *rows.entry(file).or_default() += 1;
         }
     }
@@ -48,9 +52,9 @@ pub fn incomparable(session: &Session, diff: &Diff) -> Vec<Incomparable> {
         let [before, after] = [sides[0].get(file)?, sides[1].get(file)?];
         let have_ids = !before.build_ids.is_empty() && !after.build_ids.is_empty();
         let is_rebuilt = have_ids && before.build_ids.is_disjoint(&after.build_ids);
-        let has_names = |code: &Code| code.named > 0 && code.nameless == 0;
+        let has_names = |code: &MappedFileCode| code.named > 0 && code.nameless == 0;
         let one_sided = has_names(before) != has_names(after);
-        (is_rebuilt || one_sided).then(|| Incomparable {
+        (is_rebuilt || one_sided).then(|| IncomparableFile {
             file: file.to_string(),
             rows,
             is_rebuilt: is_rebuilt && !one_sided,
@@ -60,14 +64,14 @@ pub fn incomparable(session: &Session, diff: &Diff) -> Vec<Incomparable> {
 }
 
 /// The file in the name that stands for code without a name.
-fn file_of(name: &str) -> Option<&str> {
+fn nameless_file(name: &str) -> Option<&str> {
     let (file, _) = name.rsplit_once("+0x")?;
     is_place_of_code(name).then_some(file)
 }
 
 /// The build ids of each mapped file, and how much of its code has names.
-fn code(profile: &Profile) -> BTreeMap<String, Code> {
-    let mut all = BTreeMap::<String, Code>::new();
+fn code_by_file(profile: &Profile) -> BTreeMap<String, MappedFileCode> {
+    let mut all = BTreeMap::<String, MappedFileCode>::new();
     for location in &profile.location {
         let Some(mapping) = location.mapping else {
             continue;
@@ -76,7 +80,7 @@ fn code(profile: &Profile) -> BTreeMap<String, Code> {
         let path = profile.text(mapping.filename);
         let name = path.rsplit('/').next().unwrap_or(path);
         if !all.contains_key(name) {
-            all.insert(name.to_string(), Code::default());
+            all.insert(name.to_string(), MappedFileCode::default());
         }
         let Some(code) = all.get_mut(name) else {
             continue;

@@ -2,28 +2,31 @@
 
 use heapprof_profile::Profile;
 
-use crate::error::Error;
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::session::AnalysisSession;
 
 /// When a profile was dumped, as its comments say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Dumped {
+pub enum DumpTime {
     /// It was dumped when the program ended: nobody freed what was in use then.
-    Exit,
+    AtExit,
     /// It was dumped at another moment, which is named here.
-    Before(String),
+    BeforeExit(String),
     /// The profile does not say.
     #[default]
     Unknown,
 }
 
 /// The comments of the session's only profile.
-pub(crate) fn comments(session: &Session) -> Result<Vec<String>, Error> {
+pub(crate) fn comments(session: &AnalysisSession) -> Result<Vec<String>, AnalysisError> {
     comments_of(session, 1)
 }
 
 /// The comments of one of the session's profiles, by its number.
-pub(crate) fn comments_of(session: &Session, profile: i64) -> Result<Vec<String>, Error> {
+pub(crate) fn comments_of(
+    session: &AnalysisSession,
+    profile: i64,
+) -> Result<Vec<String>, AnalysisError> {
     session.rows(
         "SELECT text FROM comment WHERE profile = ?1 ORDER BY position",
         [profile],
@@ -32,48 +35,48 @@ pub(crate) fn comments_of(session: &Session, profile: i64) -> Result<Vec<String>
 }
 
 /// The program that a profile is of, as its comments say; `None` if they do not.
-pub(crate) fn program(comments: &[String]) -> Option<String> {
+pub(crate) fn program_name(comments: &[String]) -> Option<String> {
     let program = values(comments, "program").next()?;
     Some(program.to_string())
 }
 
 /// What tells a process from others of its program, as the comments of its profile say: the script
 /// that it runs, or the title that it has set.
-pub(crate) fn called(comments: &[String]) -> Option<String> {
-    said_once(comments, "script").or_else(|| said_once(comments, "title"))
+pub(crate) fn script_or_title(comments: &[String]) -> Option<String> {
+    find_single_value(comments, "script").or_else(|| find_single_value(comments, "title"))
 }
 
 /// The program that a profile is of, as its comments say, and what it is called besides.
-pub fn program_called(comments: &[String]) -> Option<String> {
-    let program = program(comments)?;
-    Some(match called(comments) {
+pub fn program_and_title(comments: &[String]) -> Option<String> {
+    let program = program_name(comments)?;
+    Some(match script_or_title(comments) {
         Some(called) => format!("{program} {called}"),
         None => program,
     })
 }
 
 /// What comments say once, such as `pid: 7`; `None` if they do not, or if several processes do.
-pub fn said_once(comments: &[String], key: &str) -> Option<String> {
+pub fn find_single_value(comments: &[String], key: &str) -> Option<String> {
     let mut found = values(comments, key);
     let value = found.next().map(str::to_string);
     value.filter(|_| found.next().is_none())
 }
 
 /// When a profile was dumped. If several were added up, one that was not dumped at exit decides.
-pub(crate) fn dumped(comments: &[String]) -> Dumped {
-    let mut dumped = Dumped::Unknown;
+pub(crate) fn dump_time(comments: &[String]) -> DumpTime {
+    let mut dumped = DumpTime::Unknown;
     for value in values(comments, "dump") {
         if value.split_whitespace().next() != Some("exit") {
-            return Dumped::Before(value.to_string());
+            return DumpTime::BeforeExit(value.to_string());
         }
-        dumped = Dumped::Exit;
+        dumped = DumpTime::AtExit;
     }
     dumped
 }
 
 /// A number of bytes. Several numbers come from several processes and are true of none alone, so
 /// they give `None`.
-pub(crate) fn bytes(comments: &[String], key: &str) -> Option<i64> {
+pub(crate) fn find_single_bytes(comments: &[String], key: &str) -> Option<i64> {
     let mut found = values(comments, key);
     let number = found.next()?.strip_suffix("bytes")?.trim_end();
     match found.next() {
@@ -84,7 +87,7 @@ pub(crate) fn bytes(comments: &[String], key: &str) -> Option<i64> {
 
 /// Where all of a program's data is, as our collector's comments say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct DataBreakdown {
     /// The bytes that the kernel counts as its data (VmData), without the collector's own.
     pub all: i64,
     /// The collector's own.
@@ -95,8 +98,8 @@ pub struct Account {
 
 /// Takes the lines out of the comments that say where a program's data is. `None`, and the comments
 /// stay, if there are none, or if they are of several programs or make no sense.
-pub(crate) fn account(comments: &mut Vec<String>) -> Option<Account> {
-    let mut account = Account::default();
+pub(crate) fn take_data_breakdown(comments: &mut Vec<String>) -> Option<DataBreakdown> {
+    let mut account = DataBreakdown::default();
     let mut wholes = 0;
     for value in values(comments, "memory") {
         let (bytes, what) = value.split_once(" bytes ")?;
@@ -120,7 +123,7 @@ pub(crate) fn account(comments: &mut Vec<String>) -> Option<Account> {
 
 /// The process that a profile is of, as our collector's comments and the profile's times say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct ProfiledProcess {
     program: String,
     pid: String,
     host: String,
@@ -129,19 +132,20 @@ pub struct Process {
 }
 
 /// How far two clocks of one process may differ, in nanoseconds.
-const SLACK: u64 = 10_000_000;
+const MAX_CLOCK_SKEW_NANOS: u64 = 10_000_000;
 
-impl Process {
+impl ProfiledProcess {
     /// The process of a profile; `None` if the profile does not say, or is a sum of several.
-    pub fn of(profile: &Profile) -> Option<Self> {
+    pub fn from_profile(profile: &Profile) -> Option<Self> {
         let comments = profile.comment.iter().map(|&text| profile.text(text));
         let comments: Vec<String> = comments.map(str::to_string).collect();
         Self::new(&comments, profile.time_nanos, profile.duration_nanos)
     }
 
-    /// Does what [`of`](Self::of) does, for a profile with these comments and times.
+    /// Does what [`from_profile`](Self::from_profile) does, for a profile with these comments and
+    /// times.
     pub(crate) fn new(comments: &[String], time: i64, duration: i64) -> Option<Self> {
-        let one = |key| said_once(comments, key);
+        let one = |key| find_single_value(comments, key);
         if !one("collector")?.starts_with("heapprof") || time == 0 {
             return None;
         }
@@ -169,15 +173,15 @@ impl Process {
     }
 
     /// Whether both are the same process.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_same_process(&self, other: &Self) -> bool {
         self.pid == other.pid
             && self.program == other.program
             && self.host == other.host
-            && self.start.abs_diff(other.start) <= SLACK
+            && self.start.abs_diff(other.start) <= MAX_CLOCK_SKEW_NANOS
     }
 }
 
-impl std::fmt::Display for Process {
+impl std::fmt::Display for ProfiledProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.program.as_str() {
             "" => write!(f, "pid {}", self.pid),
@@ -203,8 +207,9 @@ mod tests {
 
     #[test]
     fn moments_of_one_process_have_its_names_and_its_start() {
-        let process =
-            |comments: &[&str], time, duration| Process::new(&texts(comments), time, duration);
+        let process = |comments: &[&str], time, duration| {
+            ProfiledProcess::new(&texts(comments), time, duration)
+        };
         let own = ["collector: heapprof 0.1.0", "program: app", "pid: 7"];
         let known = process(&own, 5_000_000_000, 1_000_000_000).unwrap();
         assert_eq!(known.to_string(), "app, pid 7");
@@ -239,7 +244,8 @@ mod tests {
             (&own, 0, 0, None),
         ];
         for (comments, time, duration, expected) in table {
-            let found = process(comments, time, duration).map(|other| other.is(&known));
+            let found =
+                process(comments, time, duration).map(|other| other.is_same_process(&known));
             assert_eq!(found, expected, "{comments:?} {time} {duration}");
         }
     }
@@ -256,18 +262,22 @@ mod tests {
             (&[], None),
         ];
         for (comments, expected) in table {
-            assert_eq!(bytes(&texts(comments), "rss"), expected, "{comments:?}");
+            assert_eq!(
+                find_single_bytes(&texts(comments), "rss"),
+                expected,
+                "{comments:?}"
+            );
         }
-        let before = |reason: &str| Dumped::Before(reason.to_string());
+        let before = |reason: &str| DumpTime::BeforeExit(reason.to_string());
         let table = [
-            (&["dump: exit"][..], Dumped::Exit),
-            (&["pid: 3"], Dumped::Unknown),
+            (&["dump: exit"][..], DumpTime::AtExit),
+            (&["pid: 3"], DumpTime::Unknown),
             (&["dump: interval"], before("interval")),
             (&["dump: exit", "dump: new peak"], before("new peak")),
-            (&["dumps: none"], Dumped::Unknown),
+            (&["dumps: none"], DumpTime::Unknown),
         ];
         for (comments, expected) in table {
-            assert_eq!(dumped(&texts(comments)), expected, "{comments:?}");
+            assert_eq!(dump_time(&texts(comments)), expected, "{comments:?}");
         }
     }
 }

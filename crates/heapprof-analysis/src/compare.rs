@@ -43,7 +43,7 @@ pub struct RunSpread {
 impl RunSpread {
     /// Of these values; `None` if there are none.
     #[must_use]
-    pub fn of(values: &[i64]) -> Option<Self> {
+    pub fn from_values(values: &[i64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();
         let middle = sorted.len() / 2;
@@ -75,18 +75,18 @@ pub enum RunDifference {
 }
 
 /// A difference is told only if chance makes it less often than this.
-const CHANCE: f64 = 0.01;
+const SIGNIFICANCE_LEVEL: f64 = 0.01;
 /// A smaller part is no difference.
-const LEAST: f64 = 0.01;
+const MIN_DIFFERENCE: f64 = 0.01;
 
 /// Compares values with those of a base.
 #[must_use]
 pub fn run_difference(base: &[i64], other: &[i64]) -> RunDifference {
-    let medians = RunSpread::of(base).zip(RunSpread::of(other));
+    let medians = RunSpread::from_values(base).zip(RunSpread::from_values(other));
     let Some((of_base, of_other)) = medians else {
         return RunDifference::Unknown;
     };
-    if least_chance(base.len(), other.len()) >= CHANCE {
+    if min_probability(base.len(), other.len()) >= SIGNIFICANCE_LEVEL {
         return RunDifference::Unknown;
     }
     if of_base.median == 0 {
@@ -96,14 +96,14 @@ pub fn run_difference(base: &[i64], other: &[i64]) -> RunDifference {
         };
     }
     let by = (of_other.median as f64 - of_base.median as f64) / of_base.median as f64;
-    match by.abs() >= LEAST && chance(base, other) < CHANCE {
+    match by.abs() >= MIN_DIFFERENCE && chance(base, other) < SIGNIFICANCE_LEVEL {
         true => RunDifference::By(by),
         false => RunDifference::None,
     }
 }
 
 /// The chance of the most uneven result of so many runs each.
-fn least_chance(base: usize, other: usize) -> f64 {
+fn min_probability(base: usize, other: usize) -> f64 {
     // Two of all ways to choose the runs of one side.
     let ways = (1..=other).fold(1.0, |ways, i| ways * (base + i) as f64 / i as f64);
     2.0 / ways
@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn medians_are_in_the_middle() {
-        let spread = |values: &[i64]| RunSpread::of(values).map(|s| (s.least, s.median, s.most));
+        let spread =
+            |values: &[i64]| RunSpread::from_values(values).map(|s| (s.least, s.median, s.most));
         assert_eq!(spread(&[]), None);
         assert_eq!(spread(&[5]), Some((5, 5, 5)));
         assert_eq!(spread(&[9, 1, 4]), Some((1, 4, 9)));
@@ -172,7 +173,7 @@ mod tests {
         // U = 1 of 4 by 4.
         assert!(near(chance(&[1, 2, 3, 5], &[4, 6, 7, 8]), 4.0 / 70.0));
         assert!(near(chance(&[7; 5], &[7; 5]), 1.0));
-        assert!(near(least_chance(5, 5), 2.0 / 252.0));
+        assert!(near(min_probability(5, 5), 2.0 / 252.0));
     }
 
     #[test]

@@ -4,19 +4,19 @@
 use crate::comment;
 
 /// What a comment begins with that names an allocator whose blocks were not recorded.
-pub const UNSEEN_ALLOCATOR: &str = "allocator not seen: ";
+pub const UNSEEN_ALLOCATOR_PREFIX: &str = "allocator not seen: ";
 
 /// What the comments say of allocators whose blocks were not recorded.
 pub(crate) fn unseen_allocators(comments: &[String]) -> Vec<String> {
     let said = comments
         .iter()
-        .filter_map(|comment| comment.strip_prefix(UNSEEN_ALLOCATOR));
+        .filter_map(|comment| comment.strip_prefix(UNSEEN_ALLOCATOR_PREFIX));
     said.map(str::to_string).collect()
 }
 
 /// How much of the program was in memory, as the kernel sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resident {
+pub struct RssBreakdown {
     /// How many bytes there were.
     pub bytes: i64,
     /// How many of these are the collector's own tables.
@@ -25,15 +25,15 @@ pub struct Resident {
     pub heap: Option<i64>,
 }
 
-impl Resident {
+impl RssBreakdown {
     /// How many bytes are the program's.
-    pub fn of_program(self) -> i64 {
+    pub fn program_bytes(self) -> i64 {
         self.bytes - self.own
     }
 
     /// How many of the program's bytes are not heap.
-    pub fn beside_heap(self) -> Option<i64> {
-        Some((self.of_program() - self.heap?).max(0))
+    pub fn bytes_beside_heap(self) -> Option<i64> {
+        Some((self.program_bytes() - self.heap?).max(0))
     }
 }
 
@@ -42,21 +42,21 @@ impl Resident {
 ///
 /// Every command takes RSS from here: the first goes with what is in use at the end, the second,
 /// which is called peak RSS, goes with the peak. Both are shown without the collector's own tables.
-pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<Resident>; 2] {
+pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<RssBreakdown>; 2] {
     // The tables only grow, so this is also the most that they had at the peak.
-    let own = comment::bytes(comments, "own tables").unwrap_or(0);
+    let own = comment::find_single_bytes(comments, "own tables").unwrap_or(0);
     let of = |key, heap| {
         // A forked child shares pages of its parent's tables, and may have more of them than pages
         // of its own.
-        let bytes = comment::bytes(comments, key).filter(|&bytes| bytes > own)?;
-        Some(Resident { bytes, own, heap })
+        let bytes = comment::find_single_bytes(comments, key).filter(|&bytes| bytes > own)?;
+        Some(RssBreakdown { bytes, own, heap })
     };
     [of("rss", heap[0]), of("peak rss", heap[1])]
 }
 
 /// A runtime with a heap of its own beside malloc's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Runtime {
+pub enum ManagedRuntime {
     /// CPython, which has small objects in arenas that it maps.
     Python,
     /// CPython whose small objects can't be recorded, and why.
@@ -76,39 +76,39 @@ pub enum Runtime {
 pub fn unseen_runtime<'a>(
     files: impl IntoIterator<Item = &'a str>,
     comments: &[String],
-) -> Option<Runtime> {
+) -> Option<ManagedRuntime> {
     match runtime(files)? {
-        Runtime::Python => unseen_python(comments),
+        ManagedRuntime::Python => unseen_python(comments),
         other => Some(other),
     }
 }
 
 /// What is not seen of a Python, if anything is not. What can't be recorded is not advised.
-fn unseen_python(comments: &[String]) -> Option<Runtime> {
-    let said = said_of_small_objects(comments).next();
+fn unseen_python(comments: &[String]) -> Option<ManagedRuntime> {
+    let said = small_object_comments(comments).next();
     if said.is_some_and(are_recorded) {
         return None;
     }
     if let Some(missing) = said {
-        return Some(Runtime::UnreadablePython(missing.to_string()));
+        return Some(ManagedRuntime::UnreadablePython(missing.to_string()));
     }
     let unreadable = comments
         .iter()
         .find_map(|comment| comment.strip_prefix("frames missing: python: "));
     Some(match unreadable {
-        Some(why) => Runtime::UnreadablePython(format!("missing, because {why}")),
-        None => Runtime::Python,
+        Some(why) => ManagedRuntime::UnreadablePython(format!("missing, because {why}")),
+        None => ManagedRuntime::Python,
     })
 }
 
 /// Python's small objects, of which malloc knows nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum SmallObjects {
+pub enum PythonSmallObjects {
     /// They are recorded, or there is no Python.
     #[default]
-    Seen,
+    Recorded,
     /// Nobody asked for them.
-    NotAsked,
+    NotRequested,
     /// They were asked for, and are missing, as the profile says.
     Missing(String),
 }
@@ -122,7 +122,7 @@ pub(crate) fn has_python(comments: &[String]) -> bool {
 }
 
 /// What the collector said of Python's small objects, each time.
-fn said_of_small_objects(comments: &[String]) -> impl Iterator<Item = &str> {
+fn small_object_comments(comments: &[String]) -> impl Iterator<Item = &str> {
     comments
         .iter()
         .filter_map(|comment| comment.strip_prefix("python: small objects: "))
@@ -133,17 +133,17 @@ fn are_recorded(said: &str) -> bool {
 }
 
 /// What a profile with these comments has of Python's small objects.
-pub(crate) fn small_objects(comments: &[String]) -> SmallObjects {
-    match said_of_small_objects(comments).next() {
-        Some(said) if are_recorded(said) => SmallObjects::Seen,
-        Some(said) => SmallObjects::Missing(said.to_string()),
-        None if has_python(comments) => SmallObjects::NotAsked,
-        None => SmallObjects::Seen,
+pub(crate) fn small_objects(comments: &[String]) -> PythonSmallObjects {
+    match small_object_comments(comments).next() {
+        Some(said) if are_recorded(said) => PythonSmallObjects::Recorded,
+        Some(said) => PythonSmallObjects::Missing(said.to_string()),
+        None if has_python(comments) => PythonSmallObjects::NotRequested,
+        None => PythonSmallObjects::Recorded,
     }
 }
 
 /// The runtime that the names of a program's mapped files reveal.
-fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
+fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<ManagedRuntime> {
     files.into_iter().find_map(|file| {
         let name = file.rsplit('/').next().unwrap_or_default();
         let starts = |with: &str| name.strip_prefix(with);
@@ -151,14 +151,14 @@ fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
         // A `t` behind the version is for one without the GIL, and a `d` for a debug build.
         let is_python = |rest: &str| is_version(rest.trim_end_matches(['t', 'd']));
         match name {
-            _ if starts("libpython").is_some() => Some(Runtime::Python),
-            _ if starts("python").is_some_and(is_python) => Some(Runtime::Python),
-            "libjvm.so" => Some(Runtime::Java),
-            "node" | "nodejs" => Some(Runtime::JavaScript),
-            _ if starts("libnode.so").is_some() => Some(Runtime::JavaScript),
-            "libcoreclr.so" => Some(Runtime::DotNet),
-            _ if starts("libphp").is_some() => Some(Runtime::Php),
-            _ if starts("php").is_some_and(is_version) => Some(Runtime::Php),
+            _ if starts("libpython").is_some() => Some(ManagedRuntime::Python),
+            _ if starts("python").is_some_and(is_python) => Some(ManagedRuntime::Python),
+            "libjvm.so" => Some(ManagedRuntime::Java),
+            "node" | "nodejs" => Some(ManagedRuntime::JavaScript),
+            _ if starts("libnode.so").is_some() => Some(ManagedRuntime::JavaScript),
+            "libcoreclr.so" => Some(ManagedRuntime::DotNet),
+            _ if starts("libphp").is_some() => Some(ManagedRuntime::Php),
+            _ if starts("php").is_some_and(is_version) => Some(ManagedRuntime::Php),
             _ => None,
         }
     })
@@ -176,16 +176,19 @@ mod tests {
         };
         let python = "frames: script, of python";
         let said = |what: &str| format!("python: small objects: {what}");
-        assert_eq!(of(&["frames: script, of perl"]), SmallObjects::Seen);
-        assert_eq!(of(&[python]), SmallObjects::NotAsked);
+        assert_eq!(
+            of(&["frames: script, of perl"]),
+            PythonSmallObjects::Recorded
+        );
+        assert_eq!(of(&[python]), PythonSmallObjects::NotRequested);
         assert_eq!(
             of(&[python, &said("recorded, from malloc")]),
-            SmallObjects::Seen
+            PythonSmallObjects::Recorded
         );
         let missing = "missing, because nobody could look";
         assert_eq!(
             of(&[python, &said(missing)]),
-            SmallObjects::Missing(missing.to_string())
+            PythonSmallObjects::Missing(missing.to_string())
         );
     }
 
@@ -195,18 +198,21 @@ mod tests {
             let comments: Vec<String> = texts.iter().map(ToString::to_string).collect();
             unseen_runtime(["/usr/bin/python3.13t"], &comments)
         };
-        assert_eq!(of(&[]), Some(Runtime::Python));
-        assert_eq!(of(&["frames: script, of python"]), Some(Runtime::Python));
+        assert_eq!(of(&[]), Some(ManagedRuntime::Python));
+        assert_eq!(
+            of(&["frames: script, of python"]),
+            Some(ManagedRuntime::Python)
+        );
         assert_eq!(of(&["python: small objects: recorded"]), None);
         assert_eq!(
             of(&["frames missing: python: this Python 3.9 is a debug build"]),
-            Some(Runtime::UnreadablePython(
+            Some(ManagedRuntime::UnreadablePython(
                 "missing, because this Python 3.9 is a debug build".to_string()
             ))
         );
         assert_eq!(
             of(&["python: small objects: missing, because nobody could look"]),
-            Some(Runtime::UnreadablePython(
+            Some(ManagedRuntime::UnreadablePython(
                 "missing, because nobody could look".to_string()
             ))
         );
@@ -222,11 +228,17 @@ mod tests {
         let comments = texts.map(str::to_string);
         let [now, peak] = resident(&comments, [Some(100), Some(300)]);
         let (now, peak) = (now.unwrap(), peak.unwrap());
-        assert_eq!((now.of_program(), now.beside_heap()), (300, Some(200)));
-        assert_eq!((peak.of_program(), peak.beside_heap()), (400, Some(100)));
+        assert_eq!(
+            (now.program_bytes(), now.bytes_beside_heap()),
+            (300, Some(200))
+        );
+        assert_eq!(
+            (peak.program_bytes(), peak.bytes_beside_heap()),
+            (400, Some(100))
+        );
         let [now, peak] = resident(&comments[..1], [None, None]);
-        assert_eq!((now.unwrap().of_program(), peak), (900, None));
-        assert_eq!(now.unwrap().beside_heap(), None);
+        assert_eq!((now.unwrap().program_bytes(), peak), (900, None));
+        assert_eq!(now.unwrap().bytes_beside_heap(), None);
         // Nothing is left that could be the program's.
         let tables = ["rss: 900 bytes", "own tables: 900 bytes"].map(str::to_string);
         assert_eq!(resident(&tables, [Some(1), None]), [None, None]);
@@ -237,15 +249,15 @@ mod tests {
         let table = [
             (
                 &["/bin/x", "/usr/lib/libpython3.12.so.1.0"][..],
-                Some(Runtime::Python),
+                Some(ManagedRuntime::Python),
             ),
-            (&["/usr/bin/python3.11"], Some(Runtime::Python)),
-            (&["/usr/bin/python3.14t"], Some(Runtime::Python)),
+            (&["/usr/bin/python3.11"], Some(ManagedRuntime::Python)),
+            (&["/usr/bin/python3.14t"], Some(ManagedRuntime::Python)),
             (&["/usr/bin/python-config"], None),
-            (&["/jre/lib/server/libjvm.so"], Some(Runtime::Java)),
-            (&["/usr/bin/node"], Some(Runtime::JavaScript)),
+            (&["/jre/lib/server/libjvm.so"], Some(ManagedRuntime::Java)),
+            (&["/usr/bin/node"], Some(ManagedRuntime::JavaScript)),
             (&["/usr/lib/libnodesource.so"], None),
-            (&["/usr/bin/php8.2"], Some(Runtime::Php)),
+            (&["/usr/bin/php8.2"], Some(ManagedRuntime::Php)),
             (&[], None),
         ];
         for (files, expected) in table {

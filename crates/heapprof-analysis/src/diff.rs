@@ -2,16 +2,18 @@
 
 use rusqlite::Row;
 
-use crate::error::Error;
-use crate::header::{Header, header, period};
-use crate::place::{self, Place};
-use crate::session::{Session, read_spread};
-use heapprof_totals::estimate::{Confidence, Estimate, Side, Spread, Step, difference};
-use heapprof_totals::query::{Query, Sort};
+use crate::error::AnalysisError;
+use crate::header::{ReportHeader, header, period};
+use crate::place::{self, CodePlace};
+use crate::session::{AnalysisSession, read_spread};
+use heapprof_totals::estimate::{
+    ComparisonSide, ConfidenceLevel, SampleStep, SumSpread, ValueEstimate, difference,
+};
+use heapprof_totals::query::{Query, SortKey};
 
 /// What happened to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum DiffStatus {
     /// It was not there before.
     New,
     /// It is not there any more.
@@ -26,30 +28,30 @@ pub enum Status {
     WithinNoise,
 }
 
-impl Status {
+impl DiffStatus {
     /// The words that reports show for it.
     pub fn word(self) -> &'static str {
         match self {
-            Status::New => "new",
-            Status::Gone => "gone",
-            Status::Grown => "grown",
-            Status::Shrunk => "shrunk",
-            Status::Same => "same",
-            Status::WithinNoise => "within noise",
+            DiffStatus::New => "new",
+            DiffStatus::Gone => "gone",
+            DiffStatus::Grown => "grown",
+            DiffStatus::Shrunk => "shrunk",
+            DiffStatus::Same => "same",
+            DiffStatus::WithinNoise => "within noise",
         }
     }
 }
 
 /// A value before and after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct ValueChange {
     /// Before.
     pub before: i64,
     /// After.
     pub after: i64,
 }
 
-impl Change {
+impl ValueChange {
     /// The value after minus the value before. It need not fit in 64 bits.
     pub fn delta(self) -> i128 {
         i128::from(self.after) - i128::from(self.before)
@@ -66,16 +68,16 @@ impl Change {
 
 /// What is known of a value before and after, and what one sample of each side stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Sides {
-    pub(crate) spread: [Option<Spread>; 2],
-    pub(crate) step: [Step; 2],
+pub(crate) struct ChangeSpread {
+    pub(crate) spread: [Option<SumSpread>; 2],
+    pub(crate) step: [SampleStep; 2],
 }
 
-impl Sides {
+impl ChangeSpread {
     /// The two sides of a change.
-    pub(crate) fn of(&self, change: Change) -> [Side; 2] {
+    pub(crate) fn sides_of(&self, change: ValueChange) -> [ComparisonSide; 2] {
         let values = [change.before as f64, change.after as f64];
-        [0, 1].map(|at| Side {
+        [0, 1].map(|at| ComparisonSide {
             value: values[at],
             spread: self.spread[at],
             step: self.step[at],
@@ -83,15 +85,15 @@ impl Sides {
     }
 
     /// How sure the delta of a change is; `None` if both sides are exact.
-    pub(crate) fn delta(&self, change: Change) -> Option<Estimate> {
+    pub(crate) fn delta(&self, change: ValueChange) -> Option<ValueEstimate> {
         if self.spread == [None, None] {
             return None;
         }
-        let [before, after] = self.of(change);
-        let (low, high) = difference(before, after, 1.0, Confidence::USUAL);
+        let [before, after] = self.sides_of(change);
+        let (low, high) = difference(before, after, 1.0, ConfidenceLevel::DEFAULT_LEVEL);
         let samples = self.spread.iter().flatten().map(|spread| spread.samples);
         let delta = change.after.saturating_sub(change.before);
-        Some(Estimate {
+        Some(ValueEstimate {
             low: delta.min(low.floor() as i64),
             high: delta.max(high.ceil() as i64),
             samples: samples.fold(0, u64::saturating_add),
@@ -103,97 +105,97 @@ impl Sides {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiffRow {
     /// The entity.
-    pub place: Place,
+    pub place: CodePlace,
     /// The change of flat, over the samples whose leaf it is.
-    pub flat: Change,
+    pub flat: ValueChange,
     /// The change of cum, over the samples that hold it.
-    pub cum: Change,
+    pub cum: ValueChange,
     /// Whether it was there before at all.
-    pub was: bool,
+    pub existed_before: bool,
     /// Whether it is there after at all.
-    pub is: bool,
+    pub exists_after: bool,
     /// What is known of flat and cum, before and after.
-    pub(crate) spread: [Sides; 2],
+    pub(crate) spread: [ChangeSpread; 2],
 }
 
 impl DiffRow {
     /// The change of what the report is ordered by.
-    pub fn change(&self, sort: Sort) -> Change {
+    pub fn change(&self, sort: SortKey) -> ValueChange {
         match sort {
-            Sort::Flat => self.flat,
-            Sort::Cum => self.cum,
+            SortKey::Flat => self.flat,
+            SortKey::Cum => self.cum,
         }
     }
 
     /// What is known of what the report is ordered by.
-    pub(crate) fn sides(&self, sort: Sort) -> Sides {
+    pub(crate) fn change_spread(&self, sort: SortKey) -> ChangeSpread {
         self.spread[match sort {
-            Sort::Flat => 0,
-            Sort::Cum => 1,
+            SortKey::Flat => 0,
+            SortKey::Cum => 1,
         }]
     }
 
     /// How sure the delta of the values that `sort` names (flat or cum) is; `None` if both sides
     /// are exact.
-    pub fn estimate(&self, sort: Sort) -> Option<Estimate> {
-        self.sides(sort).delta(self.change(sort))
+    pub fn estimate(&self, sort: SortKey) -> Option<ValueEstimate> {
+        self.change_spread(sort).delta(self.change(sort))
     }
 
     /// What happened to the row in the values that `sort` names.
-    pub fn status(&self, sort: Sort) -> Status {
+    pub fn status(&self, sort: SortKey) -> DiffStatus {
         match self.change(sort).delta() {
-            0 => Status::Same,
-            _ if self.estimate(sort).is_some_and(|e| e.holds_0()) => Status::WithinNoise,
-            _ if !self.was => Status::New,
-            _ if !self.is => Status::Gone,
-            1.. => Status::Grown,
-            _ => Status::Shrunk,
+            0 => DiffStatus::Same,
+            _ if self.estimate(sort).is_some_and(|e| e.contains_zero()) => DiffStatus::WithinNoise,
+            _ if !self.existed_before => DiffStatus::New,
+            _ if !self.exists_after => DiffStatus::Gone,
+            1.. => DiffStatus::Grown,
+            _ => DiffStatus::Shrunk,
         }
     }
 }
 
 /// The report.
 #[derive(Clone, Debug, Default)]
-pub struct Diff {
+pub struct DiffReport {
     /// The header of the profile before.
-    pub before: Header,
+    pub before: ReportHeader,
     /// The header of the profile after.
-    pub after: Header,
+    pub after: ReportHeader,
     /// What the rows are ordered by.
-    pub sort: Sort,
+    pub sort: SortKey,
     /// The signed sums.
-    pub total: Change,
+    pub total: ValueChange,
     /// What the values after were multiplied by to make both totals equal.
     pub normalized: Option<f64>,
     /// All rows, including those that did not change: by size of the change, then by name.
     pub rows: Vec<DiffRow>,
     /// The signed sums of every sample type that both sides have, by type.
-    pub types: Vec<(crate::SampleType, Change)>,
+    pub types: Vec<(crate::SampleType, ValueChange)>,
     /// What is known of `total`, and of each of `types`.
-    pub(crate) total_sides: Sides,
-    pub(crate) type_sides: Vec<Sides>,
+    pub(crate) total_spread: ChangeSpread,
+    pub(crate) type_spreads: Vec<ChangeSpread>,
 }
 
 /// Compares the profiles number `before` and `after` of the session.
 pub fn diff(
-    session: &Session,
+    session: &AnalysisSession,
     [before, after]: [i64; 2],
     query: &Query,
     normalize: bool,
-) -> Result<Diff, Error> {
+) -> Result<DiffReport, AnalysisError> {
     let (head_before, type_before) = header(session, before, query)?;
     let (head_after, type_after) = header(session, after, query)?;
     let (a, b) = (&head_before.sample_type, &head_after.sample_type);
     if a != b {
-        return Err(Error::OtherTypes {
+        return Err(AnalysisError::DifferentTypes {
             before: format!("{}/{}", a.r#type, a.unit),
             after: format!("{}/{}", b.r#type, b.unit),
         });
     }
     let (types, type_sides) = types(session, before, after)?.into_iter().unzip();
-    let mut diff = Diff {
-        total_sides: sides(&head_before, &head_after),
-        total: Change {
+    let mut diff = DiffReport {
+        total_spread: total_spread(&head_before, &head_after),
+        total: ValueChange {
             before: head_before.net,
             after: head_after.net,
         },
@@ -201,23 +203,23 @@ pub fn diff(
         after: head_after,
         sort: query.sort,
         types,
-        type_sides,
-        ..Diff::default()
+        type_spreads: type_sides,
+        ..DiffReport::default()
     };
     let (places, order) = (
         place::columns(query.granularity, "u"),
         place::order(query.granularity, "u"),
     );
-    let is_estimate = diff.total_sides.spread.map(|spread| spread.is_some());
+    let is_estimate = diff.total_spread.spread.map(|spread| spread.is_some());
     // If all values are exact, the statement asks for no estimates.
     let (sums, of_before, of_after) = match is_estimate.contains(&true) {
         true => spread_sql(),
         false => Default::default(),
     };
-    let step = diff.total_sides.step;
+    let step = diff.total_spread.step;
     let known = |row: &Row<'_>, at| {
         if sums.is_empty() {
-            return Ok(Sides::default());
+            return Ok(ChangeSpread::default());
         }
         let side = |at, is_estimate| match is_estimate {
             // In a profile of estimates, something may be there that was not sampled.
@@ -225,9 +227,9 @@ pub fn diff(
             false => Ok(None),
         };
         let spread = [side(at, is_estimate[0])?, side(at + 2, is_estimate[1])?];
-        Ok::<_, rusqlite::Error>(Sides { spread, step })
+        Ok::<_, rusqlite::Error>(ChangeSpread { spread, step })
     };
-    let first = place::WIDTH;
+    let first = place::PLACE_COLUMN_COUNT;
     diff.rows = session.rows(
         &format!(
             "SELECT {places}, sum(fb), sum(fa), sum(cb), sum(ca), sum(was), sum(now){sums} FROM \
@@ -240,17 +242,17 @@ pub fn diff(
         [before, type_before, after, type_after],
         |row| {
             let change = |at| {
-                Ok::<_, rusqlite::Error>(Change {
+                Ok::<_, rusqlite::Error>(ValueChange {
                     before: row.get(at)?,
                     after: row.get(at + 1)?,
                 })
             };
             Ok(DiffRow {
-                place: Place::read(row, 0)?,
+                place: CodePlace::read(row, 0)?,
                 flat: change(first)?,
                 cum: change(first + 2)?,
-                was: row.get::<_, i64>(first + 4)? > 0,
-                is: row.get::<_, i64>(first + 5)? > 0,
+                existed_before: row.get::<_, i64>(first + 4)? > 0,
+                exists_after: row.get::<_, i64>(first + 5)? > 0,
                 spread: [known(row, first + 6)?, known(row, first + 10)?],
             })
         },
@@ -265,23 +267,23 @@ pub fn diff(
 }
 
 /// What is known of the totals of both sides, and what one sample stands for on each.
-fn sides(before: &Header, after: &Header) -> Sides {
-    let step = |header: &Header| {
-        let step = Step::of_bytes(header.sampled, &header.sample_type.unit);
-        step.or_of(header.spread, header.net)
+fn total_spread(before: &ReportHeader, after: &ReportHeader) -> ChangeSpread {
+    let step = |header: &ReportHeader| {
+        let step = SampleStep::for_bytes(header.sampled, &header.sample_type.unit);
+        step.or_mean_of(header.spread, header.net)
     };
-    Sides {
+    ChangeSpread {
         spread: [before.spread, after.spread],
-        step: shared_steps([step(before), step(after)]),
+        step: share_steps([step(before), step(after)]),
     }
 }
 
 /// What one sample of each side stands for. A side whose step is not known takes over the other
 /// side's step. There it is no bound: one sample of that side may stand for more.
-fn shared_steps(step: [Step; 2]) -> [Step; 2] {
+fn share_steps(step: [SampleStep; 2]) -> [SampleStep; 2] {
     [0, 1].map(|at| match step[at].each {
-        0.0 => Step {
-            is_most: false,
+        0.0 => SampleStep {
+            is_upper_bound: false,
             ..step[1 - at]
         },
         _ => step[at],
@@ -294,8 +296,8 @@ fn spread_sql() -> (String, String, String) {
     // The names are samples and variance of flat before, flat after, cum before, cum after.
     let names = ["sfb", "vfb", "sfa", "vfa", "scb", "vcb", "sca", "vca"];
     let (flat, cum) = (
-        Session::spread_columns("t", ""),
-        Session::spread_columns("t", "cum_"),
+        AnalysisSession::spread_columns("t", ""),
+        AnalysisSession::spread_columns("t", "cum_"),
     );
     let nothing = "NULL, NULL";
     let sums = names.map(|name| format!(", sum({name})")).concat();
@@ -307,14 +309,18 @@ fn spread_sql() -> (String, String, String) {
 }
 
 /// A sample type with its sums.
-type TypeChange = (crate::SampleType, Change);
+type TypeChange = (crate::SampleType, ValueChange);
 
 /// Sums of the sample types that both profiles have.
-fn types(session: &Session, before: i64, after: i64) -> Result<Vec<(TypeChange, Sides)>, Error> {
+fn types(
+    session: &AnalysisSession,
+    before: i64,
+    after: i64,
+) -> Result<Vec<(TypeChange, ChangeSpread)>, AnalysisError> {
     let periods = [period(session, before)?, period(session, after)?];
     let (of_before, of_after) = (
-        Session::spread_columns("b", "kept_"),
-        Session::spread_columns("a", "kept_"),
+        AnalysisSession::spread_columns("b", "kept_"),
+        AnalysisSession::spread_columns("a", "kept_"),
     );
     session.rows(
         &format!(
@@ -328,54 +334,56 @@ fn types(session: &Session, before: i64, after: i64) -> Result<Vec<(TypeChange, 
                 r#type: row.get(0)?,
                 unit: row.get(1)?,
             };
-            let change = Change {
+            let change = ValueChange {
                 before: row.get(2)?,
                 after: row.get(3)?,
             };
             let spread = [read_spread(row, 4)?, read_spread(row, 6)?];
             let step = |at: usize, value| {
-                Step::of_bytes(periods[at], &sample_type.unit).or_of(spread[at], value)
+                SampleStep::for_bytes(periods[at], &sample_type.unit).or_mean_of(spread[at], value)
             };
-            let step = shared_steps([step(0, change.before), step(1, change.after)]);
-            Ok(((sample_type, change), Sides { spread, step }))
+            let step = share_steps([step(0, change.before), step(1, change.after)]);
+            Ok(((sample_type, change), ChangeSpread { spread, step }))
         },
     )
 }
 
-impl Diff {
+impl DiffReport {
     /// How sure the delta of the total is; `None` if both sides are exact.
-    pub fn total_estimate(&self) -> Option<Estimate> {
-        self.total_sides.delta(self.total)
+    pub fn total_estimate(&self) -> Option<ValueEstimate> {
+        self.total_spread.delta(self.total)
     }
 
     /// What happened to the total.
-    pub fn total_status(&self) -> Status {
+    pub fn total_status(&self) -> DiffStatus {
         match self.total.delta() {
-            0 => Status::Same,
-            _ if self.total_estimate().is_some_and(|e| e.holds_0()) => Status::WithinNoise,
-            1.. => Status::Grown,
-            _ => Status::Shrunk,
+            0 => DiffStatus::Same,
+            _ if self.total_estimate().is_some_and(|e| e.contains_zero()) => {
+                DiffStatus::WithinNoise
+            }
+            1.. => DiffStatus::Grown,
+            _ => DiffStatus::Shrunk,
         }
     }
 
     /// Scales the values after so that both totals, filters aside, are equal. Flat values are
     /// rounded as a running sum, so they still add up exactly.
-    fn normalize(&mut self) -> Result<(), Error> {
-        let whole = |header: &Header| i128::from(header.net) + i128::from(header.left_out);
+    fn normalize(&mut self) -> Result<(), AnalysisError> {
+        let whole = |header: &ReportHeader| i128::from(header.net) + i128::from(header.left_out);
         let (mut base, mut total) = (whole(&self.before), whole(&self.after));
         if total == 0 {
-            return Err(Error::NothingToScale);
+            return Err(AnalysisError::NothingToScale);
         }
         if total < 0 {
             (base, total) = (-base, -total);
         }
         let beyond = || {
-            Error::from(heapprof_totals::Error::Beyond(
+            AnalysisError::from(heapprof_totals::TotalsError::BeyondRange(
                 "a normalized value".to_string(),
             ))
         };
         // It rounds to the nearest number, halves up.
-        let scaled = |value: i128| -> Result<i128, Error> {
+        let scaled = |value: i128| -> Result<i128, AnalysisError> {
             let twice = value
                 .checked_mul(base)
                 .and_then(|v| v.checked_mul(2))
@@ -396,7 +404,7 @@ impl Diff {
         let ratio = base as f64 / total as f64;
         self.normalized = Some(ratio);
         let rows = self.rows.iter_mut().flat_map(|row| &mut row.spread);
-        for sides in rows.chain([&mut self.total_sides]) {
+        for sides in rows.chain([&mut self.total_spread]) {
             sides.spread[1] = sides.spread[1].map(|spread| spread.times(ratio));
             sides.step[1] = sides.step[1].times(ratio);
         }

@@ -3,10 +3,10 @@
 /// Each error is one line. The caller adds which profile or database it is about.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum AnalysisError {
     /// The numbers could not be worked out: a filter is wrong, or a sum too large.
     #[error(transparent)]
-    Totals(#[from] heapprof_totals::Error),
+    Totals(#[from] heapprof_totals::TotalsError),
     /// The profile lacks the sample type.
     #[error(transparent)]
     SampleType(#[from] heapprof_profile::SampleTypeError),
@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// The two profiles can't be compared, because they have different sample types.
     #[error("cannot be compared: before has {before}, after {after}")]
-    OtherTypes {
+    DifferentTypes {
         /// The type and unit before.
         before: String,
         /// The type and unit after.
@@ -52,11 +52,11 @@ pub enum Error {
     },
     /// An error about one of several profiles.
     #[error("{name}: {error}")]
-    In {
+    InProfile {
         /// The profile's name.
         name: String,
         /// What is wrong with it.
-        error: Box<Error>,
+        error: Box<AnalysisError>,
     },
     /// An error of the profile itself.
     #[error(transparent)]
@@ -121,50 +121,50 @@ pub enum Error {
 }
 
 /// More names than these are counted.
-const MOST_LISTED: usize = 12;
+const MAX_LISTED_NAMES: usize = 12;
 
 fn listed(names: &[String]) -> String {
     match names {
         [] => "none".to_string(),
-        names if names.len() <= MOST_LISTED => names.join(", "),
+        names if names.len() <= MAX_LISTED_NAMES => names.join(", "),
         names => {
-            let more = names.len() - MOST_LISTED;
-            format!("{} and {more} more", names[..MOST_LISTED].join(", "))
+            let more = names.len() - MAX_LISTED_NAMES;
+            format!("{} and {more} more", names[..MAX_LISTED_NAMES].join(", "))
         }
     }
 }
 
-impl From<rusqlite::Error> for Error {
+impl From<rusqlite::Error> for AnalysisError {
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::ffi::ErrorCode;
         match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase) => Error::NotADatabase(String::new()),
-            Some(ErrorCode::DatabaseBusy) => Error::Sql(
+            Some(ErrorCode::NotADatabase) => AnalysisError::NotADatabase(String::new()),
+            Some(ErrorCode::DatabaseBusy) => AnalysisError::Sql(
                 "another process has held the database for over a minute; try again".to_string(),
             ),
-            Some(ErrorCode::CannotOpen) => Error::Sql(
+            Some(ErrorCode::CannotOpen) => AnalysisError::Sql(
                 "cannot be opened as a database; is it a file, in a folder that is there, with \
                  rights to both?"
                     .to_string(),
             ),
-            Some(ErrorCode::ReadOnly) => Error::ReadOnly,
-            Some(ErrorCode::DatabaseCorrupt) => Error::Sql(
+            Some(ErrorCode::ReadOnly) => AnalysisError::ReadOnly,
+            Some(ErrorCode::DatabaseCorrupt) => AnalysisError::Sql(
                 "the database is damaged; remove it, and load the profiles again".to_string(),
             ),
-            Some(ErrorCode::OperationInterrupted) => Error::Sql(
+            Some(ErrorCode::OperationInterrupted) => AnalysisError::Sql(
                 "the database takes more work than a file of its size needs; it is damaged, or \
                  made to do harm; remove it, and load the profiles again"
                     .to_string(),
             ),
-            Some(ErrorCode::TooBig) => Error::Sql(
+            Some(ErrorCode::TooBig) => AnalysisError::Sql(
                 "a value is longer than a database can hold (64 MiB), or longer than its file; the \
                  file is damaged, or the profile is too large"
                     .to_string(),
             ),
-            Some(ErrorCode::SystemIoFailure) => Error::Sql(format!(
+            Some(ErrorCode::SystemIoFailure) => AnalysisError::Sql(format!(
                 "the database can't be read or written there ({error})"
             )),
-            _ => Error::Sql(match error {
+            _ => AnalysisError::Sql(match error {
                 rusqlite::Error::SqliteFailure(_, Some(message)) => message,
                 rusqlite::Error::SqlInputError { msg, offset, .. } if offset >= 0 => {
                     format!("{msg}, at character {}", offset + 1)

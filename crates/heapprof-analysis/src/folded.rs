@@ -1,19 +1,19 @@
 //! Folded stacks, root first and with one value for each, which is the form that flame graph tools
 //! exchange.
 
-use crate::error::Error;
-use crate::header::{Header, header};
-use crate::place::{PlaceId, Places, Stacks};
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::header::{ReportHeader, header};
+use crate::place::{PlaceId, PlaceTable, StackReader};
+use crate::session::AnalysisSession;
 use heapprof_totals::query::Query;
 
 /// Calls `each` with every distinct stack of the session's only profile and its sum, labels aside.
 /// The stacks come in the order of their names, and each has its leaf first.
-pub fn folded(
-    session: &Session,
+pub fn each_folded_stack(
+    session: &AnalysisSession,
     query: &Query,
-    mut each: impl FnMut(&Places, &[PlaceId], i64) -> std::io::Result<()>,
-) -> Result<Result<Header, std::io::Error>, Error> {
+    mut each: impl FnMut(&PlaceTable, &[PlaceId], i64) -> std::io::Result<()>,
+) -> Result<Result<ReportHeader, std::io::Error>, AnalysisError> {
     let (header, r#type) = header(session, 1, query)?;
     let sums: Vec<(i64, i64)> = session.rows(
         "SELECT stack, sum(value) FROM sample WHERE profile = 1 AND type = ?1 \
@@ -23,8 +23,8 @@ pub fn folded(
     )?;
     let mut sums = sums.into_iter().peekable();
     let mut written = Ok(());
-    let places = Places::of_stacks(session, query.granularity)?;
-    Stacks::new(session).each(|stack, frames| {
+    let places = PlaceTable::for_stacks(session, query.granularity)?;
+    StackReader::new(session).each(|stack, frames| {
         while let Some((of, value)) = sums.next_if(|(of, _)| *of <= stack) {
             if of == stack && value != 0 && written.is_ok() {
                 written = each(&places, frames, value);

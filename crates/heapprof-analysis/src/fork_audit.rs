@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use heapprof_totals::query::Granularity;
 use rusqlite::Row;
 
-use crate::error::Error;
-use crate::place::{self, Place};
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::place::{self, CodePlace};
+use crate::session::AnalysisSession;
 
 /// A child.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub struct ForkChild {
     /// When it was forked, in microseconds since 1970.
     pub time_micros: i64,
     /// How old it was at the last look, and when it ended, in microseconds.
-    pub looked_micros: i64,
-    /// See [`looked_micros`](Self::looked_micros).
+    pub audited_micros: i64,
+    /// See [`audited_micros`](Self::audited_micros).
     pub age_micros: i64,
     /// How it ended: `ended`, `exec`, `killed` or `running`.
     pub ending: String,
@@ -36,7 +36,7 @@ pub struct ForkChild {
     /// Mean bytes between samples of its allocations; 1 if all are known.
     pub period: i64,
     /// Why something is not known, or empty.
-    pub lacks: String,
+    pub unavailable_reason: String,
 }
 
 impl ForkChild {
@@ -79,11 +79,11 @@ pub struct ForkLoad {
 
 /// A place whose allocations children no longer share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ForkUnshared {
+pub struct ForkUnsharedPlace {
     /// What lies there.
     pub kind: String,
     /// The place that allocated it.
-    pub place: Place,
+    pub place: CodePlace,
     /// In how many children.
     pub children: i64,
     /// Bytes of the child that has most of it, and of all together.
@@ -105,7 +105,7 @@ pub struct ForkAudit {
     pub missing: Vec<ForkLoad>,
     /// What lies on pages that are not shared any more, by the bytes of all children: at most as
     /// many rows as were asked for.
-    pub unshared: Vec<ForkUnshared>,
+    pub unshared: Vec<ForkUnsharedPlace>,
     /// How many bytes the other rows have, and how many rows those are.
     pub unshared_other: [i64; 2],
     /// The same by kind, of all children.
@@ -115,7 +115,7 @@ pub struct ForkAudit {
 }
 
 /// The columns of `fork_child` that are bytes.
-const BYTES: [&str; 14] = [
+const BYTE_COLUMNS: [&str; 14] = [
     "rss",
     "pss",
     "private_dirty",
@@ -133,16 +133,19 @@ const BYTES: [&str; 14] = [
 ];
 
 /// Reports the session's children, with at most so many rows of places.
-pub fn fork_audit(session: &Session, limit: Option<usize>) -> Result<ForkAudit, Error> {
+pub fn fork_audit(
+    session: &AnalysisSession,
+    limit: Option<usize>,
+) -> Result<ForkAudit, AnalysisError> {
     let children = session.rows(
         &format!(
             "SELECT pid, parent, generation, program, title, time_micros, looked_micros, \
              age_micros, ending, lacks, period, {} FROM fork_child ORDER BY time_micros, pid",
-            BYTES.join(", ")
+            BYTE_COLUMNS.join(", ")
         ),
         [],
         |row| {
-            let bytes = BYTES.iter().enumerate();
+            let bytes = BYTE_COLUMNS.iter().enumerate();
             let bytes = bytes.map(|(i, &name)| Ok((name, row.get(11 + i)?)));
             Ok(ForkChild {
                 pid: row.get(0)?,
@@ -151,16 +154,16 @@ pub fn fork_audit(session: &Session, limit: Option<usize>) -> Result<ForkAudit, 
                 program: row.get(3)?,
                 title: row.get(4)?,
                 time_micros: row.get(5)?,
-                looked_micros: row.get(6)?,
+                audited_micros: row.get(6)?,
                 age_micros: row.get(7)?,
                 ending: row.get(8)?,
-                lacks: row.get(9)?,
+                unavailable_reason: row.get(9)?,
                 period: row.get(10)?,
                 bytes: bytes.collect::<rusqlite::Result<_>>()?,
             })
         },
     )?;
-    let (unshared, unshared_other) = unshared(session, limit)?;
+    let (unshared, unshared_other) = unshared_places(session, limit)?;
     let kinds = session.rows(
         "SELECT kind, sum(bytes) FROM fork_unshared GROUP BY kind ORDER BY sum(bytes) DESC, kind",
         [],
@@ -180,7 +183,7 @@ pub fn fork_audit(session: &Session, limit: Option<usize>) -> Result<ForkAudit, 
 }
 
 /// Attempts whose outcome is, or is not, that nothing was found.
-fn loads(session: &Session, is: &str, order: &str) -> Result<Vec<ForkLoad>, Error> {
+fn loads(session: &AnalysisSession, is: &str, order: &str) -> Result<Vec<ForkLoad>, AnalysisError> {
     // The last row of each is the first attempt.
     let sites = session.rows(
         &format!(
@@ -222,9 +225,12 @@ fn key(row: &Row<'_>) -> rusqlite::Result<[String; 3]> {
     Ok([row.get(0)?, row.get(1)?, row.get(2)?])
 }
 
-type Unshared = (Vec<ForkUnshared>, [i64; 2]);
+type UnsharedPlaces = (Vec<ForkUnsharedPlace>, [i64; 2]);
 
-fn unshared(session: &Session, limit: Option<usize>) -> Result<Unshared, Error> {
+fn unshared_places(
+    session: &AnalysisSession,
+    limit: Option<usize>,
+) -> Result<UnsharedPlaces, AnalysisError> {
     let granularity = Granularity::Lines;
     let (places, order) = (
         place::columns(granularity, "e"),
@@ -238,13 +244,13 @@ fn unshared(session: &Session, limit: Option<usize>) -> Result<Unshared, Error> 
          ORDER BY sum(u.bytes) DESC, u.kind, {order}{limit}"
     );
     let rows = session.rows(&sql, [], |row| {
-        Ok(ForkUnshared {
-            place: Place::read(row, 0)?,
-            kind: row.get(place::WIDTH)?,
-            children: row.get(place::WIDTH + 1)?,
-            each: row.get(place::WIDTH + 2)?,
-            bytes: row.get(place::WIDTH + 3)?,
-            objects: row.get(place::WIDTH + 4)?,
+        Ok(ForkUnsharedPlace {
+            place: CodePlace::read(row, 0)?,
+            kind: row.get(place::PLACE_COLUMN_COUNT)?,
+            children: row.get(place::PLACE_COLUMN_COUNT + 1)?,
+            each: row.get(place::PLACE_COLUMN_COUNT + 2)?,
+            bytes: row.get(place::PLACE_COLUMN_COUNT + 3)?,
+            objects: row.get(place::PLACE_COLUMN_COUNT + 4)?,
         })
     })?;
     let all: Vec<[i64; 2]> = session.rows(
@@ -287,7 +293,7 @@ enum ForkFigure {
 
 /// A rule that broke.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ForkBroken {
+pub struct ForkRuleViolation {
     /// The rule as the user wrote it.
     pub rule: String,
     /// The figure.
@@ -303,8 +309,8 @@ impl ForkRule {
     ///
     /// # Errors
     /// Why it is none.
-    pub fn parse(text: &str, size: impl Fn(&str) -> Option<u64>) -> Result<Self, Error> {
-        let error = |why: &str| Error::Rule {
+    pub fn parse(text: &str, size: impl Fn(&str) -> Option<u64>) -> Result<Self, AnalysisError> {
+        let error = |why: &str| AnalysisError::Rule {
             rule: text.to_string(),
             why: why.to_string(),
         };
@@ -342,7 +348,7 @@ impl ForkRule {
 
     /// How the rule broke; `None` if it holds.
     #[must_use]
-    pub fn broken_by(&self, audit: &ForkAudit) -> Option<ForkBroken> {
+    pub fn find_violation(&self, audit: &ForkAudit) -> Option<ForkRuleViolation> {
         let loaded = || audit.loads.iter().filter(|load| load.outcome == "loaded");
         // Code that is made of text can't be loaded before the fork.
         let files = || loaded().filter(|load| load.kind != "string eval");
@@ -363,7 +369,7 @@ impl ForkRule {
             true => value as f64 >= self.bound,
             false => value as f64 > self.bound,
         };
-        is_broken.then(|| ForkBroken {
+        is_broken.then(|| ForkRuleViolation {
             rule: self.text.clone(),
             value,
             is_bytes: !matches!(self.figure, ForkFigure::Loaded | ForkFigure::Missing),
@@ -426,7 +432,9 @@ mod tests {
             ("unshared > 40KiB", None, None),
             ("new > 0", None, None),
         ] {
-            let broken = ForkRule::parse(rule, size).unwrap().broken_by(&audit());
+            let broken = ForkRule::parse(rule, size)
+                .unwrap()
+                .find_violation(&audit());
             assert_eq!(broken.as_ref().map(|of| of.value), value, "{rule}");
             assert_eq!(broken.and_then(|of| of.pid), pid, "{rule}");
         }

@@ -15,19 +15,19 @@ use heapprof_profile::{Label, Profile};
 
 use heapprof_totals::entity::EntityTable;
 
-use crate::part::Part;
+use crate::part::QuestionPart;
 
 /// All rows of a question.
 #[derive(Debug, Default)]
-pub(crate) struct Forks {
-    pub(crate) children: Vec<ChildRow>,
-    pub(crate) loads: Vec<LoadRow>,
-    pub(crate) unshared: Vec<UnsharedRow>,
+pub(crate) struct ForkTables {
+    pub(crate) children: Vec<ForkChildRow>,
+    pub(crate) loads: Vec<ForkLoadRow>,
+    pub(crate) unshared: Vec<ForkUnsharedRow>,
 }
 
 /// A child.
 #[derive(Debug)]
-pub(crate) struct ChildRow {
+pub(crate) struct ForkChildRow {
     /// The profile's position in the question.
     pub(crate) part: usize,
     pub(crate) fork: ForkedChild,
@@ -35,7 +35,7 @@ pub(crate) struct ChildRow {
 
 /// A file or a text that a process loaded, or tried to load.
 #[derive(Debug, Default)]
-pub(crate) struct LoadRow {
+pub(crate) struct ForkLoadRow {
     pub(crate) part: usize,
     /// The process; 0 if the profile does not say.
     pub(crate) pid: u32,
@@ -55,7 +55,7 @@ pub(crate) struct LoadRow {
 
 /// What lies on inherited pages that a child has alone.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct UnsharedRow {
+pub(crate) struct ForkUnsharedRow {
     pub(crate) part: usize,
     pub(crate) pid: u32,
     pub(crate) kind: String,
@@ -66,13 +66,13 @@ pub(crate) struct UnsharedRow {
 }
 
 /// The most frames of a site.
-const SITES: usize = 8;
+const MAX_SITE_FRAMES: usize = 8;
 /// How the frame of a text that is evaluated is called.
-const EVAL: &str = "(eval string)";
+const EVAL_FRAME_NAME: &str = "(eval string)";
 
 /// The rows of a question's profiles.
-pub(crate) fn forks(parts: &[Part], table: &EntityTable) -> Forks {
-    let mut forks = Forks::default();
+pub(crate) fn forks(parts: &[QuestionPart], table: &EntityTable) -> ForkTables {
+    let mut forks = ForkTables::default();
     let audited: Vec<Option<ChildAudit>> = parts
         .iter()
         .map(|part| ChildAudit::from_profile(&part.profile))
@@ -84,7 +84,7 @@ pub(crate) fn forks(parts: &[Part], table: &EntityTable) -> Forks {
             .as_ref()
             .map(|of| (of.fork.forked_at, of.fork.pid))
     });
-    let mut by_child: HashMap<Option<usize>, HashMap<String, Taken>> = HashMap::new();
+    let mut by_child: HashMap<Option<usize>, HashMap<String, LoadCost>> = HashMap::new();
     for (at, part) in parts.iter().enumerate() {
         if audited[at].is_some() {
             continue;
@@ -93,16 +93,16 @@ pub(crate) fn forks(parts: &[Part], table: &EntityTable) -> Forks {
         let generation = match child.and_then(|child| audited[child].as_ref()) {
             Some(of) => of.fork.generation,
             // Nothing was audited: what the last of its generations loaded.
-            None if order.is_empty() => newest(&part.profile),
+            None if order.is_empty() => newest_generation(&part.profile),
             None => continue,
         };
-        let pid = process(&part.profile);
+        let pid = profile_pid(&part.profile);
         let of_child = by_child.entry(child).or_default();
-        for (name, taken) in taken(table, part, generation) {
-            let entry = of_child.entry(name).or_insert(Taken {
+        for (name, taken) in load_costs(table, part, generation) {
+            let entry = of_child.entry(name).or_insert(LoadCost {
                 part: at,
                 pid,
-                ..Taken::default()
+                ..LoadCost::default()
             });
             entry.flat = entry.flat.saturating_add(taken.flat);
             entry.cum = entry.cum.saturating_add(taken.cum);
@@ -115,18 +115,20 @@ pub(crate) fn forks(parts: &[Part], table: &EntityTable) -> Forks {
         let Some(of) = &audited[at] else { continue };
         let pid = of.fork.pid;
         let mut rest = by_child.remove(&Some(at)).unwrap_or_default();
-        forks.loads.extend(noted(at, of, &mut rest));
+        forks.loads.extend(rows_from_audit(at, of, &mut rest));
         // What nobody noted is seen in stacks alone.
-        forks.loads.extend(seen(at, rest));
-        forks.unshared.extend(unshared(table, &parts[at], at, pid));
-        forks.children.push(ChildRow {
+        forks.loads.extend(rows_from_stacks(at, rest));
+        forks
+            .unshared
+            .extend(unshared_rows(table, &parts[at], at, pid));
+        forks.children.push(ForkChildRow {
             part: at,
             fork: of.fork.clone(),
         });
     }
     if let Some(rest) = by_child.remove(&None) {
         let first = rest.values().map(|taken| taken.part).min().unwrap_or(0);
-        forks.loads.extend(seen(first, rest));
+        forks.loads.extend(rows_from_stacks(first, rest));
     }
     forks
 }
@@ -134,7 +136,7 @@ pub(crate) fn forks(parts: &[Part], table: &EntityTable) -> Forks {
 /// The audited child that a profile is of: of those with its number, the one that was forked when
 /// its recording began.
 fn child_of(profile: &Profile, audited: &[Option<ChildAudit>]) -> Option<usize> {
-    let pid = process(profile);
+    let pid = profile_pid(profile);
     let began = profile.time_nanos.saturating_sub(profile.duration_nanos) / 1000;
     let all = audited.iter().enumerate();
     let all = all.filter_map(|(i, of)| Some((i, &of.as_ref()?.fork)));
@@ -144,10 +146,10 @@ fn child_of(profile: &Profile, audited: &[Option<ChildAudit>]) -> Option<usize> 
 }
 
 /// Rows of loads that are seen in stacks alone.
-fn seen(part: usize, rest: HashMap<String, Taken>) -> Vec<LoadRow> {
-    let mut rest: Vec<(String, Taken)> = rest.into_iter().collect();
+fn rows_from_stacks(part: usize, rest: HashMap<String, LoadCost>) -> Vec<ForkLoadRow> {
+    let mut rest: Vec<(String, LoadCost)> = rest.into_iter().collect();
     rest.sort_by(|a, b| a.0.cmp(&b.0));
-    let row = |(name, taken): (String, Taken)| LoadRow {
+    let row = |(name, taken): (String, LoadCost)| ForkLoadRow {
         part,
         pid: taken.pid,
         name,
@@ -155,13 +157,17 @@ fn seen(part: usize, rest: HashMap<String, Taken>) -> Vec<LoadRow> {
         site: taken.site,
         flat: taken.flat,
         cum: taken.cum,
-        ..LoadRow::default()
+        ..ForkLoadRow::default()
     };
     rest.into_iter().map(row).collect()
 }
 
 /// The rows of what was noted of a child, with the bytes that its stacks have.
-fn noted(part: usize, of: &ChildAudit, by_name: &mut HashMap<String, Taken>) -> Vec<LoadRow> {
+fn rows_from_audit(
+    part: usize,
+    of: &ChildAudit,
+    by_name: &mut HashMap<String, LoadCost>,
+) -> Vec<ForkLoadRow> {
     let pid = of.fork.pid;
     let is_loaded = |load: &&LoadAttempt| load.outcome == LoadOutcome::Loaded;
     let loaded = of.loads.iter().filter(is_loaded);
@@ -176,7 +182,7 @@ fn noted(part: usize, of: &ChildAudit, by_name: &mut HashMap<String, Taken>) -> 
             _ => by_name.remove(&load.name),
         };
         let taken = taken.unwrap_or_default();
-        rows.push(LoadRow {
+        rows.push(ForkLoadRow {
             part,
             pid,
             name: load.name.clone(),
@@ -192,14 +198,14 @@ fn noted(part: usize, of: &ChildAudit, by_name: &mut HashMap<String, Taken>) -> 
     }
     for mapped in &of.mapped {
         let is_xs = mapped.name.contains("/auto/");
-        rows.push(LoadRow {
+        rows.push(ForkLoadRow {
             part,
             pid,
             name: mapped.name.clone(),
             kind: if is_xs { "XS" } else { "dlopen" }.to_string(),
             flat: mapped.private,
             cum: mapped.private,
-            ..LoadRow::default()
+            ..ForkLoadRow::default()
         });
     }
     rows
@@ -207,7 +213,7 @@ fn noted(part: usize, of: &ChildAudit, by_name: &mut HashMap<String, Taken>) -> 
 
 /// What a load has taken.
 #[derive(Debug, Default)]
-struct Taken {
+struct LoadCost {
     part: usize,
     pid: u32,
     kind: &'static str,
@@ -217,24 +223,28 @@ struct Taken {
 }
 
 /// What is loaded by a frame of this name, and how.
-fn loaded(name: &str) -> Option<(&str, &'static str)> {
+fn parse_load_frame(name: &str) -> Option<(&str, &'static str)> {
     let file = |how| name.strip_prefix(how).filter(|file| !file.is_empty());
     match (file("require "), file("do ")) {
         (Some(file), _) => Some((file, "require")),
         (_, Some(file)) => Some((file, "do")),
-        _ if name == EVAL => Some((name, "string eval")),
+        _ if name == EVAL_FRAME_NAME => Some((name, "string eval")),
         _ => None,
     }
 }
 
 /// What a process of this generation has allocated in loading, by name.
-fn taken(table: &EntityTable, part: &Part, generation: u32) -> HashMap<String, Taken> {
+fn load_costs(
+    table: &EntityTable,
+    part: &QuestionPart,
+    generation: u32,
+) -> HashMap<String, LoadCost> {
     let profile = &part.profile;
     let samples = &profile.samples;
     let column = profile
         .find_sample_type("inuse_space")
         .unwrap_or(part.column);
-    let mut all: HashMap<String, Taken> = HashMap::new();
+    let mut all: HashMap<String, LoadCost> = HashMap::new();
     let (mut stack, mut seen) = (Vec::new(), HashSet::new());
     for i in 0..samples.len() {
         let value = samples.values(i)[column];
@@ -247,8 +257,8 @@ fn taken(table: &EntityTable, part: &Part, generation: u32) -> HashMap<String, T
         seen.clear();
         let mut is_innermost = true;
         for (depth, &frame) in stack.iter().enumerate() {
-            let entity = part.mapped.entity[frame as usize];
-            let Some((name, kind)) = loaded(table.name(entity)) else {
+            let entity = part.entities.entity[frame as usize];
+            let Some((name, kind)) = parse_load_frame(table.name(entity)) else {
                 continue;
             };
             let site = || site(table, part, &stack[depth + 1..]);
@@ -264,10 +274,10 @@ fn taken(table: &EntityTable, part: &Part, generation: u32) -> HashMap<String, T
             if !seen.insert(name.clone()) {
                 continue;
             }
-            let entry = all.entry(name).or_insert_with(|| Taken {
+            let entry = all.entry(name).or_insert_with(|| LoadCost {
                 kind,
                 site: site(),
-                ..Taken::default()
+                ..LoadCost::default()
             });
             if std::mem::take(&mut is_innermost) {
                 entry.flat = entry.flat.saturating_add(value);
@@ -279,13 +289,13 @@ fn taken(table: &EntityTable, part: &Part, generation: u32) -> HashMap<String, T
 }
 
 /// The places of some frames, as an audit writes them.
-fn site(table: &EntityTable, part: &Part, frames: &[u32]) -> String {
+fn site(table: &EntityTable, part: &QuestionPart, frames: &[u32]) -> String {
     let mut places: Vec<String> = Vec::new();
     for &frame in frames {
-        let entity = &table.entity[part.mapped.entity[frame as usize] as usize];
+        let entity = &table.entity[part.entities.entity[frame as usize] as usize];
         let function = &table.function[entity.function as usize];
         let file = table.text(function.filename);
-        if file.is_empty() || places.len() == SITES {
+        if file.is_empty() || places.len() == MAX_SITE_FRAMES {
             continue;
         }
         let place = format!("{file}:{}", entity.line);
@@ -297,7 +307,12 @@ fn site(table: &EntityTable, part: &Part, frames: &[u32]) -> String {
 }
 
 /// What lies on the pages that a child no longer shares.
-fn unshared(table: &EntityTable, part: &Part, at: usize, pid: u32) -> Vec<UnsharedRow> {
+fn unshared_rows(
+    table: &EntityTable,
+    part: &QuestionPart,
+    at: usize,
+    pid: u32,
+) -> Vec<ForkUnsharedRow> {
     let profile = &part.profile;
     let samples = &profile.samples;
     let find = |i: usize| profile.find_sample_type(COW_TYPES[i].0).ok();
@@ -311,7 +326,7 @@ fn unshared(table: &EntityTable, part: &Part, at: usize, pid: u32) -> Vec<Unshar
             continue;
         }
         let entity = match stack.first() {
-            Some(&leaf) => part.mapped.entity[leaf as usize],
+            Some(&leaf) => part.entities.entity[leaf as usize],
             None => table.empty_stack,
         };
         let values = samples.values(i);
@@ -323,7 +338,7 @@ fn unshared(table: &EntityTable, part: &Part, at: usize, pid: u32) -> Vec<Unshar
     }
     let rows = sums
         .into_iter()
-        .map(|((kind, entity), [objects, bytes])| UnsharedRow {
+        .map(|((kind, entity), [objects, bytes])| ForkUnsharedRow {
             part: at,
             pid,
             kind,
@@ -331,20 +346,20 @@ fn unshared(table: &EntityTable, part: &Part, at: usize, pid: u32) -> Vec<Unshar
             objects,
             bytes,
         });
-    let mut rows: Vec<UnsharedRow> = rows.collect();
+    let mut rows: Vec<ForkUnsharedRow> = rows.collect();
     rows.sort_by(|a, b| (b.bytes, &a.kind, a.entity).cmp(&(a.bytes, &b.kind, b.entity)));
     rows
 }
 
 /// The process that a profile is of; 0 if it does not say.
-fn process(profile: &Profile) -> u32 {
+fn profile_pid(profile: &Profile) -> u32 {
     let mut comments = profile.comment.iter().map(|&text| profile.text(text));
     let pid = comments.find_map(|text| text.strip_prefix("pid: ")?.parse().ok());
     pid.unwrap_or(0)
 }
 
 /// The newest generation that a profile has allocations of.
-fn newest(profile: &Profile) -> u32 {
+fn newest_generation(profile: &Profile) -> u32 {
     let all = (0..profile.samples.len()).map(|i| generation_of(profile, i));
     all.max().unwrap_or(0)
 }

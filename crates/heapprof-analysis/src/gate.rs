@@ -11,52 +11,54 @@
 use heapprof_profile::{Unit, UnitFamily, find_sample_type};
 use regex::Regex;
 
-use crate::diff::{Change, Diff, Sides};
-use crate::error::Error;
+use crate::diff::{ChangeSpread, DiffReport, ValueChange};
+use crate::error::AnalysisError;
 use crate::header::{SampleType, period, sample_type};
-use crate::leaks::Leaks;
-use crate::place::{self, Place};
+use crate::leaks::LeaksReport;
+use crate::place::{self, CodePlace};
 use crate::question::is_peak;
-use crate::session::{Session, read_known};
-use heapprof_totals::estimate::{Confidence, Estimate, Known, Spread, Step, difference};
-use heapprof_totals::query::{Query, Sort};
+use crate::session::{AnalysisSession, read_value_with_spread};
+use heapprof_totals::estimate::{
+    ConfidenceLevel, SampleStep, SumSpread, ValueEstimate, ValueWithSpread, difference,
+};
+use heapprof_totals::query::{Query, SortKey};
 
 /// A rule that was read.
 #[derive(Debug)]
-pub struct Rule {
+pub struct GateRule {
     text: String,
-    subject: Subject,
+    subject: RuleSubject,
     or_equal: bool,
-    bound: Bound,
+    bound: RuleBound,
     ignores_spread: bool,
 }
 
 #[derive(Debug)]
-enum Subject {
+enum RuleSubject {
     Total(String),
-    Each(Sort, Regex),
+    Each(SortKey, Regex),
     New,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Bound {
+enum RuleBound {
     /// Growth in percent of what was there before.
     Percent(f64),
     /// Growth in the unit given, or in that of the sample type.
-    Growth(Amount),
+    Growth(BoundAmount),
     /// The value after.
-    Value(Amount),
+    Value(BoundAmount),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Amount {
+struct BoundAmount {
     number: f64,
     unit: Option<Unit>,
 }
 
 /// A rule that broke.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Broken {
+pub struct RuleViolation {
     /// The rule as the user wrote it.
     pub rule: String,
     /// The sample type or the function that broke it.
@@ -64,27 +66,27 @@ pub struct Broken {
     /// The unit of the values.
     pub unit: String,
     /// The values.
-    pub change: Change,
+    pub change: ValueChange,
     /// Whether the rule is about the value after, and not about its growth.
-    pub of_value: bool,
+    pub is_about_value: bool,
     /// How sure that growth or value is; `None` if it is exact.
-    pub estimate: Option<Estimate>,
+    pub estimate: Option<ValueEstimate>,
 }
 
 /// The result of judging a rule.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Verdict {
+pub struct RuleVerdict {
     /// What breaks the rule.
-    pub broken: Vec<Broken>,
+    pub violations: Vec<RuleViolation>,
     /// What would break the rule if values were exact. These are estimates of too few samples to
     /// tell.
-    pub unsure: Vec<Broken>,
+    pub unsure: Vec<RuleViolation>,
 }
 
-impl Rule {
+impl GateRule {
     /// Reads a rule.
-    pub fn parse(text: &str) -> Result<Self, Error> {
-        let error = |why: String| Error::Rule {
+    pub fn parse(text: &str) -> Result<Self, AnalysisError> {
+        let error = |why: String| AnalysisError::Rule {
             rule: text.to_string(),
             why,
         };
@@ -108,16 +110,16 @@ impl Rule {
         let regex = |sort, text: &str| {
             let regex =
                 Regex::new(text).map_err(|e| error(heapprof_totals::pattern::regex_error(&e)))?;
-            Ok::<_, Error>(Subject::Each(sort, regex))
+            Ok::<_, AnalysisError>(RuleSubject::Each(sort, regex))
         };
         let subject = match (inside("flat"), inside("cum")) {
-            (Some(inner), _) => regex(Sort::Flat, inner)?,
-            (_, Some(inner)) => regex(Sort::Cum, inner)?,
-            _ if left == "new" => Subject::New,
+            (Some(inner), _) => regex(SortKey::Flat, inner)?,
+            (_, Some(inner)) => regex(SortKey::Cum, inner)?,
+            _ if left == "new" => RuleSubject::New,
             _ if !left.is_empty()
                 && left.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') =>
             {
-                Subject::Total(left.to_string())
+                RuleSubject::Total(left.to_string())
             }
             _ => {
                 return Err(error(format!(
@@ -125,8 +127,8 @@ impl Rule {
                 )));
             }
         };
-        let bound = bound(right).map_err(error)?;
-        if matches!((&subject, bound), (Subject::New, Bound::Percent(_))) {
+        let bound = parse_bound(right).map_err(error)?;
+        if matches!((&subject, bound), (RuleSubject::New, RuleBound::Percent(_))) {
             return Err(error(
                 "what is new has no growth in percent; give a size".to_string(),
             ));
@@ -154,39 +156,39 @@ impl Rule {
     /// The sample type of the rule, if the rule is about a total.
     pub fn sample_type(&self) -> Option<&str> {
         match &self.subject {
-            Subject::Total(name) => Some(name),
+            RuleSubject::Total(name) => Some(name),
             _ => None,
         }
     }
 
     /// Whether the rule judges the peak in a difference.
-    pub fn is_of_peak(&self, diff: &Diff) -> bool {
+    pub fn is_about_peak(&self, diff: &DiffReport) -> bool {
         is_peak(self.sample_type().unwrap_or(&diff.after.sample_type.r#type))
     }
 
     /// Whether there is anything that the rule could judge. A rule on functions may match no
     /// function.
-    pub fn speaks_of_something(&self, diff: &Diff) -> bool {
+    pub fn has_subject(&self, diff: &DiffReport) -> bool {
         match &self.subject {
-            Subject::Each(_, regex) => diff
+            RuleSubject::Each(_, regex) => diff
                 .rows
                 .iter()
                 .any(|row| regex.is_match(&row.place.function)),
-            Subject::Total(_) | Subject::New => true,
+            RuleSubject::Total(_) | RuleSubject::New => true,
         }
     }
 
     /// What breaks the rule.
-    pub fn broken(&self, diff: &Diff) -> Result<Verdict, Error> {
+    pub fn judge_diff(&self, diff: &DiffReport) -> Result<RuleVerdict, AnalysisError> {
         let error = |why: String| self.error(why);
         let shown = &diff.after.sample_type;
-        let mut verdict = Verdict::default();
+        let mut verdict = RuleVerdict::default();
         match &self.subject {
-            Subject::Total(name) if *name == shown.r#type => {
-                let one = (name.clone(), diff.total, diff.total_sides);
+            RuleSubject::Total(name) if *name == shown.r#type => {
+                let one = (name.clone(), diff.total, diff.total_spread);
                 self.judge(&shown.unit, vec![one], &mut verdict)?;
             }
-            Subject::Total(name) => {
+            RuleSubject::Total(name) => {
                 let names: Vec<_> = diff.types.iter().map(|(t, _)| t.r#type.as_str()).collect();
                 let Ok(at) = find_sample_type(&names, name) else {
                     return Err(error(format!(
@@ -195,27 +197,27 @@ impl Rule {
                     )));
                 };
                 let (sample_type, change) = &diff.types[at];
-                let one = (sample_type.r#type.clone(), *change, diff.type_sides[at]);
+                let one = (sample_type.r#type.clone(), *change, diff.type_spreads[at]);
                 self.judge(&sample_type.unit, vec![one], &mut verdict)?;
             }
-            Subject::Each(sort, regex) => {
+            RuleSubject::Each(sort, regex) => {
                 let rows = diff.rows.iter();
                 let rows = rows.filter(|row| regex.is_match(&row.place.function));
-                let all = rows.map(|r| (r.place.label(), r.change(*sort), r.sides(*sort)));
+                let all = rows.map(|r| (r.place.label(), r.change(*sort), r.change_spread(*sort)));
                 self.judge(&shown.unit, all.collect(), &mut verdict)?;
             }
-            Subject::New => {
+            RuleSubject::New => {
                 let rows = diff.rows.iter();
-                let rows = rows.filter(|row| !row.was && row.flat.delta() != 0);
-                let all = rows.map(|r| (r.place.label(), r.flat, r.sides(Sort::Flat)));
+                let rows = rows.filter(|row| !row.existed_before && row.flat.delta() != 0);
+                let all = rows.map(|r| (r.place.label(), r.flat, r.change_spread(SortKey::Flat)));
                 self.judge(&shown.unit, all.collect(), &mut verdict)?;
             }
         }
         Ok(verdict)
     }
 
-    fn error(&self, why: String) -> Error {
-        Error::Rule {
+    fn error(&self, why: String) -> AnalysisError {
+        AnalysisError::Rule {
             rule: self.text.clone(),
             why,
         }
@@ -226,32 +228,32 @@ impl Rule {
     fn judge(
         &self,
         unit: &str,
-        all: Vec<(String, Change, Sides)>,
-        verdict: &mut Verdict,
-    ) -> Result<(), Error> {
-        let confidence = Confidence::shared_by(all.len());
+        all: Vec<(String, ValueChange, ChangeSpread)>,
+        verdict: &mut RuleVerdict,
+    ) -> Result<(), AnalysisError> {
+        let confidence = ConfidenceLevel::shared_by(all.len());
         for (subject, change, sides) in all {
             if !self.breaks(unit, change).map_err(|why| self.error(why))? {
                 continue;
             }
             let judged = match sides.spread {
                 [None, None] => None,
-                _ => Some(self.surely(unit, change, &sides, confidence)),
+                _ => Some(self.judge_estimate(unit, change, &sides, confidence)),
             };
             let (sure, estimate) = match judged.transpose().map_err(|why| self.error(why))? {
                 None => (true, None),
                 Some((sure, estimate)) => (sure || self.ignores_spread, Some(estimate)),
             };
-            let broken = Broken {
+            let broken = RuleViolation {
                 rule: self.text.clone(),
                 subject,
                 unit: unit.to_string(),
                 change,
-                of_value: matches!(self.bound, Bound::Value(_)),
+                is_about_value: matches!(self.bound, RuleBound::Value(_)),
                 estimate,
             };
             match sure {
-                true => verdict.broken.push(broken),
+                true => verdict.violations.push(broken),
                 false => verdict.unsure.push(broken),
             }
         }
@@ -259,30 +261,30 @@ impl Rule {
     }
 
     /// Whether the rule is broken by more than the spread, and how sure the judged value is.
-    fn surely(
+    fn judge_estimate(
         &self,
         unit: &str,
-        change: Change,
-        sides: &Sides,
-        confidence: Confidence,
-    ) -> Result<(bool, Estimate), String> {
+        change: ValueChange,
+        sides: &ChangeSpread,
+        confidence: ConfidenceLevel,
+    ) -> Result<(bool, ValueEstimate), String> {
         // `after - factor * before` must be beyond the bound. `shown` is the factor for what the
         // report shows, which is the growth or the value.
         let (factor, shown, bound) = match self.bound {
-            Bound::Percent(percent) if change.before < 0 => (1.0 - percent / 100.0, 1.0, 0.0),
-            Bound::Percent(percent) => (1.0 + percent / 100.0, 1.0, 0.0),
-            Bound::Growth(amount) => (1.0, 1.0, amount.in_unit(unit)?),
+            RuleBound::Percent(percent) if change.before < 0 => (1.0 - percent / 100.0, 1.0, 0.0),
+            RuleBound::Percent(percent) => (1.0 + percent / 100.0, 1.0, 0.0),
+            RuleBound::Growth(amount) => (1.0, 1.0, amount.in_unit(unit)?),
             // What is new was not there before, so all of it is growth.
-            Bound::Value(amount) if matches!(self.subject, Subject::New) => {
+            RuleBound::Value(amount) if matches!(self.subject, RuleSubject::New) => {
                 (1.0, 1.0, amount.in_unit(unit)?)
             }
-            Bound::Value(amount) => (0.0, 0.0, amount.in_unit(unit)?),
+            RuleBound::Value(amount) => (0.0, 0.0, amount.in_unit(unit)?),
         };
-        let [before, after] = sides.of(change);
+        let [before, after] = sides.sides_of(change);
         let (least, _) = difference(before, after, factor, confidence);
         let (low, high) = difference(before, after, shown, confidence);
-        let samples = |at: usize| sides.spread[at].map_or(0, |spread: Spread| spread.samples);
-        let estimate = Estimate {
+        let samples = |at: usize| sides.spread[at].map_or(0, |spread: SumSpread| spread.samples);
+        let estimate = ValueEstimate {
             low: low.floor() as i64,
             high: high.ceil() as i64,
             samples: samples(1) + if shown == 0.0 { 0 } else { samples(0) },
@@ -295,12 +297,12 @@ impl Rule {
     }
 
     /// Returns an error if the rule compares: one profile alone can't break it.
-    pub fn of_one_profile(&self) -> Result<(), Error> {
-        let compares = matches!(self.subject, Subject::New)
-            || matches!(self.bound, Bound::Percent(_) | Bound::Growth(_));
+    pub fn refuse_comparison(&self) -> Result<(), AnalysisError> {
+        let compares = matches!(self.subject, RuleSubject::New)
+            || matches!(self.bound, RuleBound::Percent(_) | RuleBound::Growth(_));
         match compares {
             false => Ok(()),
-            true => Err(Error::Rule {
+            true => Err(AnalysisError::Rule {
                 rule: self.text.clone(),
                 why: "speaks of growth, and this is one profile; write a value, as in \
                       'inuse_space > 1MiB', or compare two with heapprof diff"
@@ -311,12 +313,16 @@ impl Rule {
 
     /// What breaks the rule among the blocks in use, suppressed ones aside. `None` if the rule is
     /// about nothing that is there, or about what is not in use.
-    pub fn broken_by(&self, session: &Session, leaks: &Leaks) -> Result<Option<Verdict>, Error> {
-        self.of_one_profile()?;
+    pub fn judge_leaks(
+        &self,
+        session: &AnalysisSession,
+        leaks: &LeaksReport,
+    ) -> Result<Option<RuleVerdict>, AnalysisError> {
+        self.refuse_comparison()?;
         let (unit, values) = match &self.subject {
-            Subject::Total(name) => {
-                let sums = leaks.kept().into_iter().zip(&leaks.types);
-                let sums: Vec<(Known, &SampleType)> = sums.collect();
+            RuleSubject::Total(name) => {
+                let sums = leaks.kept_values().into_iter().zip(&leaks.types);
+                let sums: Vec<(ValueWithSpread, &SampleType)> = sums.collect();
                 let names: Vec<_> = sums.iter().map(|(_, t)| t.r#type.as_str()).collect();
                 let Ok(at) = find_sample_type(&names, name) else {
                     return Ok(None);
@@ -324,28 +330,28 @@ impl Rule {
                 let (known, sample_type) = sums[at];
                 (sample_type.unit.as_str(), vec![(name.clone(), known)])
             }
-            Subject::Each(sort, regex) => {
+            RuleSubject::Each(sort, regex) => {
                 let functions = leaks.by_function(session, *sort)?.into_iter();
                 let matching = functions.filter(|(place, _)| regex.is_match(&place.function));
                 let values = matching.map(|(place, known)| (place.label(), known));
                 (leaks.header.sample_type.unit.as_str(), values.collect())
             }
-            Subject::New => Default::default(),
+            RuleSubject::New => Default::default(),
         };
-        self.of_values(unit, leaks.header.sampled, values)
+        self.judge_values(unit, leaks.header.sampled, values)
     }
 
     /// What breaks the rule in one profile; `None` if it is about nothing that is there.
-    pub fn broken_in(
+    pub fn judge_profile(
         &self,
-        session: &Session,
+        session: &AnalysisSession,
         profile: i64,
         query: &Query,
-    ) -> Result<Option<Verdict>, Error> {
-        self.of_one_profile()?;
+    ) -> Result<Option<RuleVerdict>, AnalysisError> {
+        self.refuse_comparison()?;
         let (unit, values) = match &self.subject {
-            Subject::Total(name) => {
-                let known = Session::spread_columns("t", "kept_");
+            RuleSubject::Total(name) => {
+                let known = AnalysisSession::spread_columns("t", "kept_");
                 let sums = session.rows(
                     &format!(
                         "SELECT s.type, s.unit, t.kept_net, {known} FROM profile_total t \
@@ -353,23 +359,23 @@ impl Rule {
                          ORDER BY t.position"
                     ),
                     [profile],
-                    |row| Ok((row.get(0)?, row.get(1)?, read_known(row, 2)?)),
+                    |row| Ok((row.get(0)?, row.get(1)?, read_value_with_spread(row, 2)?)),
                 )?;
                 let names: Vec<&str> = sums.iter().map(|t: &(String, _, _)| &t.0[..]).collect();
                 let at = find_sample_type(&names, name).map_err(|_| {
                     let present = names.join(", ");
                     self.error(format!("{name} is no sample type of it; it has {present}"))
                 })?;
-                let (_, unit, known): &(String, String, Known) = &sums[at];
+                let (_, unit, known): &(String, String, ValueWithSpread) = &sums[at];
                 (unit.clone(), vec![(name.clone(), *known)])
             }
-            Subject::Each(sort, regex) => {
+            RuleSubject::Each(sort, regex) => {
                 let (r#type, sample_type) = sample_type(session, profile)?;
                 let (value, prefix) = match sort {
-                    Sort::Flat => ("flat", ""),
-                    Sort::Cum => ("cum", "cum_"),
+                    SortKey::Flat => ("flat", ""),
+                    SortKey::Cum => ("cum", "cum_"),
                 };
-                let known = Session::spread_columns("t", prefix);
+                let known = AnalysisSession::spread_columns("t", prefix);
                 let places = place::columns(query.granularity, "t");
                 let rows = session.rows(
                     &format!(
@@ -378,57 +384,63 @@ impl Rule {
                          WHERE t.profile = ?1 AND t.type = ?2"
                     ),
                     [profile, r#type],
-                    |row| Ok((Place::read(row, 0)?, read_known(row, place::WIDTH)?)),
+                    |row| {
+                        Ok((
+                            CodePlace::read(row, 0)?,
+                            read_value_with_spread(row, place::PLACE_COLUMN_COUNT)?,
+                        ))
+                    },
                 )?;
                 let rows = rows.into_iter();
                 let matching = rows.filter(|(place, _)| regex.is_match(&place.function));
                 let values = matching.map(|(place, known)| (place.label(), known));
                 (sample_type.unit, values.collect())
             }
-            Subject::New => Default::default(),
+            RuleSubject::New => Default::default(),
         };
-        self.of_values(&unit, period(session, profile)?, values)
+        self.judge_values(&unit, period(session, profile)?, values)
     }
 
     /// Judges values of one profile.
-    fn of_values(
+    fn judge_values(
         &self,
         unit: &str,
         period: Option<i64>,
-        values: Vec<(String, Known)>,
-    ) -> Result<Option<Verdict>, Error> {
-        let step = Step::of_bytes(period, unit);
+        values: Vec<(String, ValueWithSpread)>,
+    ) -> Result<Option<RuleVerdict>, AnalysisError> {
+        let step = SampleStep::for_bytes(period, unit);
         if values.is_empty() {
             return Ok(None);
         }
         let all = values.into_iter().map(|(subject, known)| {
-            let change = Change {
+            let change = ValueChange {
                 before: 0,
                 after: known.value,
             };
-            let sides = Sides {
+            let sides = ChangeSpread {
                 spread: [None, known.spread],
                 step: [step; 2],
             };
             (subject, change, sides)
         });
-        let mut verdict = Verdict::default();
+        let mut verdict = RuleVerdict::default();
         self.judge(unit, all.collect(), &mut verdict)?;
         Ok(Some(verdict))
     }
 
-    fn breaks(&self, unit: &str, change: Change) -> Result<bool, String> {
+    fn breaks(&self, unit: &str, change: ValueChange) -> Result<bool, String> {
         let delta = change.delta() as f64;
         let (value, bound) = match self.bound {
             // Both sides are multiplied by 100, because percentages are whole numbers more often
             // than shares are: 7 % of 100 is 7.
-            Bound::Percent(percent) => (delta * 100.0, percent * (change.before as f64).abs()),
-            Bound::Growth(amount) => (delta, amount.in_unit(unit)?),
-            Bound::Value(amount) => (change.after as f64, amount.in_unit(unit)?),
+            RuleBound::Percent(percent) => (delta * 100.0, percent * (change.before as f64).abs()),
+            RuleBound::Growth(amount) => (delta, amount.in_unit(unit)?),
+            RuleBound::Value(amount) => (change.after as f64, amount.in_unit(unit)?),
         };
         // If there was nothing before, any growth breaks a rule in percent, and a value that did
         // not grow does not break it.
-        let none = matches!(self.bound, Bound::Percent(_)) && change.before == 0 && delta <= 0.0;
+        let none =
+            matches!(self.bound, RuleBound::Percent(_)) && change.before == 0 && delta <= 0.0;
         Ok(!none
             && if self.or_equal {
                 value >= bound
@@ -438,7 +450,7 @@ impl Rule {
     }
 }
 
-impl Amount {
+impl BoundAmount {
     fn in_unit(self, unit: &str) -> Result<f64, String> {
         let Some(given) = self.unit else {
             return Ok(self.number);
@@ -458,7 +470,7 @@ impl Amount {
     }
 }
 
-fn bound(text: &str) -> Result<Bound, String> {
+fn parse_bound(text: &str) -> Result<RuleBound, String> {
     let wrong = || {
         format!("{text:?} is no bound; write +10% or +5MiB for growth, 1GiB for the value after")
     };
@@ -472,18 +484,18 @@ fn bound(text: &str) -> Result<Bound, String> {
     let (digits, unit) = rest.split_at(split);
     let number: f64 = digits.parse().map_err(|_| wrong())?;
     match unit.trim() {
-        "%" if grown => Ok(Bound::Percent(number)),
+        "%" if grown => Ok(RuleBound::Percent(number)),
         "%" => Err(format!("write +{number}% for growth of {number} percent")),
         unit => {
             let unit = match unit {
                 "" => None,
                 unit => Some(Unit::parse(unit).ok_or_else(wrong)?),
             };
-            let amount = Amount { number, unit };
+            let amount = BoundAmount { number, unit };
             Ok(if grown {
-                Bound::Growth(amount)
+                RuleBound::Growth(amount)
             } else {
-                Bound::Value(amount)
+                RuleBound::Value(amount)
             })
         }
     }
@@ -499,13 +511,22 @@ mod tests {
     #[test]
     fn bounds() {
         let mib = Unit::parse("MiB");
-        let amount = |number, unit| Amount { number, unit };
-        assert_eq!(bound("+10%"), Ok(Bound::Percent(10.0)));
-        assert_eq!(bound("+5MiB"), Ok(Bound::Growth(amount(5.0, mib))));
-        assert_eq!(bound("1.5 MiB"), Ok(Bound::Value(amount(1.5, mib))));
-        assert_eq!(bound("+1000"), Ok(Bound::Growth(amount(1000.0, None))));
+        let amount = |number, unit| BoundAmount { number, unit };
+        assert_eq!(parse_bound("+10%"), Ok(RuleBound::Percent(10.0)));
+        assert_eq!(
+            parse_bound("+5MiB"),
+            Ok(RuleBound::Growth(amount(5.0, mib)))
+        );
+        assert_eq!(
+            parse_bound("1.5 MiB"),
+            Ok(RuleBound::Value(amount(1.5, mib)))
+        );
+        assert_eq!(
+            parse_bound("+1000"),
+            Ok(RuleBound::Growth(amount(1000.0, None)))
+        );
         for wrong in ["", "10%", "+", "-5", "5 bananas", "+5MiB!"] {
-            assert!(bound(wrong).is_err(), "{wrong}");
+            assert!(parse_bound(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -519,7 +540,7 @@ mod tests {
             "new > +10%",
             "a b > 5",
         ] {
-            assert!(Rule::parse(wrong).is_err(), "{wrong}");
+            assert!(GateRule::parse(wrong).is_err(), "{wrong}");
         }
         for right in [
             "inuse_space > +10%",
@@ -527,20 +548,20 @@ mod tests {
             "cum (x)>=1",
             "new > 1MiB",
         ] {
-            Rule::parse(right).unwrap();
+            GateRule::parse(right).unwrap();
         }
     }
 
     #[test]
     fn growth_from_nothing_is_beyond_every_percentage() {
-        let rule = Rule::parse("inuse_space > +10%").unwrap();
-        let breaks = |before, after| rule.breaks("bytes", Change { before, after }).unwrap();
+        let rule = GateRule::parse("inuse_space > +10%").unwrap();
+        let breaks = |before, after| rule.breaks("bytes", ValueChange { before, after }).unwrap();
         assert!(breaks(0, 1));
         assert!(!breaks(0, 0));
         assert!(!breaks(100, 110));
         assert!(breaks(100, 111));
-        let rule = Rule::parse("inuse_space >= +7%").unwrap();
-        let change = Change {
+        let rule = GateRule::parse("inuse_space >= +7%").unwrap();
+        let change = ValueChange {
             before: 100,
             after: 107,
         };

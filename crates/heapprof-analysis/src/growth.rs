@@ -11,7 +11,7 @@
 
 /// What a function's series is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum GrowthVerdict {
     /// A line fits, and goes on.
     SteadyGrowth,
     /// It grows by steps.
@@ -24,7 +24,7 @@ pub enum Verdict {
     NoTrend,
 }
 
-impl Verdict {
+impl GrowthVerdict {
     /// The verdict as reports say it.
     pub fn text(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Verdict {
     }
 }
 
-impl Verdict {
+impl GrowthVerdict {
     /// Whether it has a bound: what levels off has one, what grows has none that can be seen.
     pub fn is_bounded(self) -> Option<bool> {
         match self {
@@ -50,11 +50,11 @@ impl Verdict {
 
 /// How a function's flat value grew.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Growth {
+pub struct FunctionGrowth {
     /// The function's position.
     pub function: u32,
     /// What the series is called.
-    pub verdict: Verdict,
+    pub verdict: GrowthVerdict,
     /// By how much the line through all values rises in an hour; between two moments if their times
     /// are not known.
     pub slope: f64,
@@ -73,48 +73,48 @@ pub struct Growth {
 }
 
 /// A line fits steady growth at least so well, or as well as the noise allows.
-const FITS: f64 = 0.9;
+const MIN_FIT: f64 = 0.9;
 /// The noise around a line that fits is not much more than that from one moment to the next.
-const NOISE: f64 = 1.6;
+const MAX_NOISE_RATIO: f64 = 1.6;
 /// Of the pairs of an earlier and a later value, so many more grow than shrink in steady growth.
-const OFTEN: f64 = 0.7;
+const MIN_KENDALL_TAU: f64 = 0.7;
 /// Steady growth does not stay just where it is in more of the steps than this.
-const STAYS: f64 = 0.75;
+const MAX_UNCHANGED_STEPS_SHARE: f64 = 0.75;
 /// A rise is more than so many times the noise.
-const CLEAR: f64 = 4.0;
+const MIN_RISE_TO_NOISE: f64 = 4.0;
 /// So much of the rise the later half adds to steady growth.
-const STILL: f64 = 0.25;
+const MIN_LATER_RISE_SHARE: f64 = 0.25;
 /// What adds less of its rise than this in its later half does not grow any more.
-const FLAT: f64 = 0.15;
+const MAX_STOPPED_LATER_RISE_SHARE: f64 = 0.15;
 /// What has stopped growing rose by so much of the largest value.
-const ROSE: f64 = 0.2;
+const MIN_STOPPED_RISE_SHARE: f64 = 0.2;
 /// What has stopped growing is at least so high of the largest value.
-const HIGH: f64 = 0.8;
+const MIN_STOPPED_HEIGHT_SHARE: f64 = 0.8;
 /// What is lower than this at the end, of the largest value, was freed.
-const FREED: f64 = 0.5;
+const MAX_FREED_END_SHARE: f64 = 0.5;
 /// What grows in steps is never lower in its last quarter than it ever was in its first one, plus
 /// so much of the largest value.
-const STEP: f64 = 0.1;
+const MIN_STEPS_RISE_SHARE: f64 = 0.1;
 /// With fewer values than this, each counts by itself.
-const FEW: usize = 12;
-const HOUR: f64 = 3_600e9;
+const MIN_GROUPED_VALUES: usize = 12;
+const NANOS_PER_HOUR: f64 = 3_600e9;
 
 /// Judges a function's values at these times, in nanoseconds. There are at least two of each.
 ///
 /// Values of many moments are noisy, because samples are, and because programs are. So the course
 /// is judged by medians of up to 12 groups of successive values. The noise is the median of the
 /// steps from one value to the next, without the line's own slope.
-pub(crate) fn judge(function: u32, times: &[i64], values: &[i64]) -> Growth {
+pub(crate) fn judge(function: u32, times: &[i64], values: &[i64]) -> FunctionGrowth {
     let n = values.len();
     let is_timed = times.windows(2).all(|pair| pair[0] < pair[1]);
     let at = |i: usize| match is_timed {
-        true => times[i].saturating_sub(times[0]) as f64 / HOUR,
+        true => times[i].saturating_sub(times[0]) as f64 / NANOS_PER_HOUR,
         false => i as f64,
     };
     let (x, y): (Vec<f64>, Vec<f64>) = (0..n).map(|i| (at(i), values[i] as f64)).unzip();
-    let line = Line::through(&x, &y);
+    let line = TrendLine::fit(&x, &y);
     let grew = values.windows(2).filter(|pair| pair[1] > pair[0]).count();
-    Growth {
+    FunctionGrowth {
         function,
         verdict: verdict(&x, &y, &line),
         slope: line.slope,
@@ -128,15 +128,15 @@ pub(crate) fn judge(function: u32, times: &[i64], values: &[i64]) -> Growth {
 }
 
 /// The line through all values that is nearest to them.
-struct Line {
+struct TrendLine {
     slope: f64,
     r2: f64,
     /// How far values are from it, as a root of a mean of squares.
-    off: f64,
+    deviation: f64,
 }
 
-impl Line {
-    fn through(x: &[f64], y: &[f64]) -> Self {
+impl TrendLine {
+    fn fit(x: &[f64], y: &[f64]) -> Self {
         let n = x.len();
         let (mean_x, mean_y) = (mean(x), mean(y));
         let sum = |of: &dyn Fn(usize) -> f64| (0..n).map(of).sum::<f64>();
@@ -153,14 +153,18 @@ impl Line {
         Self {
             slope,
             r2,
-            off: off.sqrt(),
+            deviation: off.sqrt(),
         }
     }
 }
 
-fn verdict(x: &[f64], y: &[f64], line: &Line) -> Verdict {
+fn verdict(x: &[f64], y: &[f64], line: &TrendLine) -> GrowthVerdict {
     let n = y.len();
-    let groups = if n < FEW { n } else { (n / 4).clamp(6, 12) };
+    let groups = if n < MIN_GROUPED_VALUES {
+        n
+    } else {
+        (n / 4).clamp(6, 12)
+    };
     let edge = |group: usize| group * n / groups;
     let m: Vec<f64> = (0..groups)
         .map(|group| median(y[edge(group)..edge(group + 1)].to_vec()))
@@ -172,36 +176,37 @@ fn verdict(x: &[f64], y: &[f64], line: &Line) -> Verdict {
     let most = y.iter().map(|v| v.abs()).fold(0.0, f64::max);
     let rise = m[groups - 1] - m[0];
     let later = m[groups - 1] - m[groups / 2];
-    let is_clear = rise > CLEAR * of_group;
+    let is_clear = rise > MIN_RISE_TO_NOISE * of_group;
     let stays = y.windows(2).filter(|pair| pair[0] == pair[1]).count();
-    let moves = (stays as f64) <= STAYS * (n - 1) as f64;
-    let fits = line.r2 > FITS || n >= FEW && line.off <= NOISE * noise;
+    let moves = (stays as f64) <= MAX_UNCHANGED_STEPS_SHARE * (n - 1) as f64;
+    let fits =
+        line.r2 > MIN_FIT || n >= MIN_GROUPED_VALUES && line.deviation <= MAX_NOISE_RATIO * noise;
     let quarter = n.div_ceil(4);
     let least_of = |of: &[f64]| of.iter().copied().fold(f64::INFINITY, f64::min);
     let most_of = |of: &[f64]| of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     // A burst is not there most of the time.
     let is_rare = y.iter().filter(|v| v.abs() > most / 2.0).count() * 3 <= n;
-    let goes_on = order(&m) > OFTEN && later > STILL * rise;
+    let goes_on = kendall_tau(&m) > MIN_KENDALL_TAU && later > MIN_LATER_RISE_SHARE * rise;
     if line.slope > 0.0 && fits && is_clear && moves && goes_on {
-        Verdict::SteadyGrowth
-    } else if y[n - 1] < FREED * most && most > 2.0 * mean(y) && is_rare {
-        Verdict::BurstFreed
+        GrowthVerdict::SteadyGrowth
+    } else if y[n - 1] < MAX_FREED_END_SHARE * most && most > 2.0 * mean(y) && is_rare {
+        GrowthVerdict::BurstFreed
     } else if is_clear
-        && rise > ROSE * most
-        && later.abs() < FLAT * rise
-        && m[groups - 1] > HIGH * most
+        && rise > MIN_STOPPED_RISE_SHARE * most
+        && later.abs() < MAX_STOPPED_LATER_RISE_SHARE * rise
+        && m[groups - 1] > MIN_STOPPED_HEIGHT_SHARE * most
     {
-        Verdict::LevelsOff
-    } else if least_of(&y[n - quarter..]) - most_of(&y[..quarter]) > STEP * most {
-        Verdict::GrowsInSteps
+        GrowthVerdict::LevelsOff
+    } else if least_of(&y[n - quarter..]) - most_of(&y[..quarter]) > MIN_STEPS_RISE_SHARE * most {
+        GrowthVerdict::GrowsInSteps
     } else {
-        Verdict::NoTrend
+        GrowthVerdict::NoTrend
     }
 }
 
 /// How many more pairs of an earlier and a later value grow than shrink, of all pairs (Kendall's
 /// tau).
-fn order(of: &[f64]) -> f64 {
+fn kendall_tau(of: &[f64]) -> f64 {
     let mut sum = 0.0;
     for (at, earlier) in of.iter().enumerate() {
         for later in &of[at + 1..] {
@@ -229,7 +234,7 @@ fn median(mut of: Vec<f64>) -> f64 {
 }
 
 /// Puts what grows first: by verdict, and then by slope.
-pub(crate) fn rank(all: &mut [Growth]) {
+pub(crate) fn sort_by_verdict(all: &mut [FunctionGrowth]) {
     all.sort_by(|a, b| {
         let by_slope = b.slope.total_cmp(&a.slope);
         a.verdict
@@ -255,7 +260,7 @@ mod tests {
     }
 
     /// The verdicts of a series with noise, in twenty seeds.
-    fn verdicts(of: impl Fn(usize) -> f64, noise_of: f64) -> Vec<Verdict> {
+    fn verdicts(of: impl Fn(usize) -> f64, noise_of: f64) -> Vec<GrowthVerdict> {
         let times: Vec<i64> = (0..60).map(|i| 1 + i * 600_000_000_000).collect();
         let judged = (1..=20).map(|seed| {
             let mut noise = noise(seed);
@@ -267,9 +272,9 @@ mod tests {
 
     #[test]
     fn planted_series_are_called_what_they_are() {
-        use Verdict::{BurstFreed, GrowsInSteps, LevelsOff, NoTrend, SteadyGrowth};
-        type Series<'a> = &'a dyn Fn(usize) -> f64;
-        let cases: [(&str, Series<'_>, f64, Verdict); 12] = [
+        use GrowthVerdict::{BurstFreed, GrowsInSteps, LevelsOff, NoTrend, SteadyGrowth};
+        type SeriesShape<'a> = &'a dyn Fn(usize) -> f64;
+        let cases: [(&str, SeriesShape<'_>, f64, GrowthVerdict); 12] = [
             // A leak that adds 1 % of the heap a moment, with 5 % noise, from 0 on and on top of
             // what was there.
             (
@@ -350,10 +355,10 @@ mod tests {
         let still = judge(1, &[1, 2, 3], &[5, 5, 5]);
         assert_eq!(
             (still.verdict, still.slope, still.r2),
-            (Verdict::NoTrend, 0.0, 0.0)
+            (GrowthVerdict::NoTrend, 0.0, 0.0)
         );
         let mut both = [still, grown];
-        rank(&mut both);
+        sort_by_verdict(&mut both);
         assert_eq!(both[0].function, 7);
     }
 }

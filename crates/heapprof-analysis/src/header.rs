@@ -1,9 +1,9 @@
 //! What every report begins with: its sample type, its total, and what the filters left out.
 
-use crate::error::Error;
+use crate::error::AnalysisError;
 use crate::question::{is_counted, is_peak};
-use crate::session::{Session, read_estimate, read_spread};
-use heapprof_totals::estimate::{Estimate, Spread, period_in_bytes};
+use crate::session::{AnalysisSession, read_estimate, read_spread};
+use heapprof_totals::estimate::{SumSpread, ValueEstimate, period_in_bytes};
 use heapprof_totals::query::{Granularity, Query};
 
 /// A sample type, by its texts.
@@ -17,7 +17,7 @@ pub struct SampleType {
 
 /// The header of a report.
 #[derive(Clone, Debug, Default)]
-pub struct Header {
+pub struct ReportHeader {
     /// The profile's path or name.
     pub profile: String,
     /// What is counted.
@@ -44,14 +44,14 @@ pub struct Header {
     pub sampled: Option<i64>,
     /// How sure the total is, if that is known. If values have both signs, it is about the signed
     /// sum.
-    pub estimate: Option<Estimate>,
+    pub estimate: Option<ValueEstimate>,
     /// How sure `net` is.
-    pub net_estimate: Option<Estimate>,
+    pub net_estimate: Option<ValueEstimate>,
     /// What is known of `net`.
-    pub(crate) spread: Option<Spread>,
+    pub(crate) spread: Option<SumSpread>,
 }
 
-impl Header {
+impl ReportHeader {
     /// Whether values are estimates of which nobody can say how sure they are. That is so for the
     /// peak values of a sampled profile, because the moment of the peak is the one at which the
     /// estimate was largest.
@@ -61,7 +61,10 @@ impl Header {
 }
 
 /// The session's number for the sample type asked for, and its texts.
-pub(crate) fn sample_type(session: &Session, profile: i64) -> Result<(i64, SampleType), Error> {
+pub(crate) fn sample_type(
+    session: &AnalysisSession,
+    profile: i64,
+) -> Result<(i64, SampleType), AnalysisError> {
     let types = session.rows(
         "SELECT s.id, s.type, s.unit FROM profile_total t \
          JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 ORDER BY t.position",
@@ -74,14 +77,17 @@ pub(crate) fn sample_type(session: &Session, profile: i64) -> Result<(i64, Sampl
             Ok((row.get::<_, i64>(0)?, sample_type))
         },
     )?;
-    let part = &session.asked()?.parts[profile as usize - 1];
+    let part = &session.require_question()?.parts[profile as usize - 1];
     let id = part.types[part.column] as i64 + 1;
     let found = types.into_iter().find(|t| t.0 == id);
-    found.ok_or_else(|| Error::Sql("no totals for the sample type".to_string()))
+    found.ok_or_else(|| AnalysisError::Sql("no totals for the sample type".to_string()))
 }
 
 /// A profile's name, and its sampling period in bytes if it was sampled every so many bytes.
-fn name_and_period(session: &Session, profile: i64) -> Result<(String, Option<i64>), Error> {
+fn name_and_period(
+    session: &AnalysisSession,
+    profile: i64,
+) -> Result<(String, Option<i64>), AnalysisError> {
     let found = session.rows(
         "SELECT name, period_type, period_unit, period FROM profile WHERE id = ?1",
         [profile],
@@ -96,22 +102,25 @@ fn name_and_period(session: &Session, profile: i64) -> Result<(String, Option<i6
 }
 
 /// A profile's sampling period in bytes; `None` if it was not sampled every so many bytes.
-pub(crate) fn period(session: &Session, profile: i64) -> Result<Option<i64>, Error> {
+pub(crate) fn period(
+    session: &AnalysisSession,
+    profile: i64,
+) -> Result<Option<i64>, AnalysisError> {
     Ok(name_and_period(session, profile)?.1)
 }
 
 /// The header of a report on one profile, and the number of its sample type.
 pub(crate) fn header(
-    session: &Session,
+    session: &AnalysisSession,
     profile: i64,
     query: &Query,
-) -> Result<(Header, i64), Error> {
+) -> Result<(ReportHeader, i64), AnalysisError> {
     let (r#type, sample_type) = sample_type(session, profile)?;
     let (whole, of_kept) = (
-        Session::estimate_columns("t", ""),
-        Session::estimate_columns("t", "kept_"),
+        AnalysisSession::estimate_columns("t", ""),
+        AnalysisSession::estimate_columns("t", "kept_"),
     );
-    let known = Session::spread_columns("t", "kept_");
+    let known = AnalysisSession::spread_columns("t", "kept_");
     let totals = session.rows(
         &format!(
             "SELECT total, net, kept_total, kept_net, {whole}, {of_kept}, {known} \
@@ -132,7 +141,7 @@ pub(crate) fn header(
         0 => elsewhere(session, profile)?,
         _ => Vec::new(),
     };
-    let header = Header {
+    let header = ReportHeader {
         profile: name,
         sample_type,
         total: if query.relative_percentages {
@@ -143,8 +152,8 @@ pub(crate) fn header(
         net: kept_net,
         // Both are sums of the same values, and `total` bounds them.
         left_out: net - kept_net,
-        filters: query.filters.active(),
-        folded: folded(session, profile, query),
+        filters: query.filters.active_options(),
+        folded: folded_values(session, profile, query),
         granularity: query.granularity,
         notes: session.notes(),
         elsewhere,
@@ -160,19 +169,22 @@ pub(crate) fn header(
 }
 
 /// What folding libraries does to the profile's values, if the query asks for it.
-fn folded(session: &Session, profile: i64, query: &Query) -> Option<[i128; 2]> {
+fn folded_values(session: &AnalysisSession, profile: i64, query: &Query) -> Option<[i128; 2]> {
     let question = session.question.as_ref().filter(|_| query.own_code)?;
     let part = &question.parts[profile as usize - 1];
     Some(part.view.fold_sums(&part.profile.samples, part.column))
 }
 
 /// The sample types that do have values.
-fn elsewhere(session: &Session, profile: i64) -> Result<Vec<(String, String, i64)>, Error> {
-    let question = session.asked()?;
+fn elsewhere(
+    session: &AnalysisSession,
+    profile: i64,
+) -> Result<Vec<(String, String, i64)>, AnalysisError> {
+    let question = session.require_question()?;
     let part = &question.parts[profile as usize - 1];
     let all: Vec<usize> = (0..part.profile.sample_type.len()).collect();
     // A type that overflows does have values, but no total to name.
-    let Ok(totals) = heapprof_totals::totals::whole(&part.profile, &all) else {
+    let Ok(totals) = heapprof_totals::totals::whole_totals(&part.profile, &all) else {
         return Ok(Vec::new());
     };
     let named = totals.into_iter().zip(&part.types).map(|(total, &t)| {

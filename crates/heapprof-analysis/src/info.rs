@@ -4,13 +4,13 @@ use heapprof_profile::{EarlyEnds, Unit, UnitFamily, recorded};
 
 use heapprof_profile::is_for_machines;
 
-use crate::comment::{self, Account, Process};
-use crate::coverage::{self, Resident, Runtime, UNSEEN_ALLOCATOR};
-use crate::error::Error;
+use crate::comment::{self, DataBreakdown, ProfiledProcess};
+use crate::coverage::{self, ManagedRuntime, RssBreakdown, UNSEEN_ALLOCATOR_PREFIX};
+use crate::error::AnalysisError;
 use crate::header::SampleType;
-use crate::session::{Session, read_estimate};
-use crate::wrapper::{Wrapper, wrappers};
-use heapprof_totals::estimate::Estimate;
+use crate::session::{AnalysisSession, read_estimate};
+use crate::wrapper::{AllocationWrapper, wrappers};
+use heapprof_totals::estimate::ValueEstimate;
 
 /// A sample type with its totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct TypeTotal {
     /// Whether reports show this type first.
     pub is_default: bool,
     /// How sure `net` is; `None` if it is exact or if that is not known.
-    pub estimate: Option<Estimate>,
+    pub estimate: Option<ValueEstimate>,
 }
 
 /// A mapped file.
@@ -48,7 +48,7 @@ pub struct MappingInfo {
 
 /// The report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Info {
+pub struct InfoReport {
     /// The profile's path or name.
     pub profile: String,
     /// The sample types, in the file's order.
@@ -74,13 +74,13 @@ pub struct Info {
     /// The mapped files.
     pub mappings: Vec<MappingInfo>,
     /// RSS when the profile was dumped, with what was in use then.
-    pub rss: Option<Resident>,
+    pub rss: Option<RssBreakdown>,
     /// The highest RSS, with the heap's peak.
-    pub peak_rss: Option<Resident>,
+    pub peak_rss: Option<RssBreakdown>,
     /// A runtime that has a heap of its own beside malloc's.
-    pub runtime: Option<Runtime>,
+    pub runtime: Option<ManagedRuntime>,
     /// Where all of the program's data is, if the collector says so.
-    pub account: Option<Account>,
+    pub account: Option<DataBreakdown>,
     /// What is said of allocators whose blocks were not recorded.
     pub unseen_allocators: Vec<String>,
     /// Blocks whose free was not seen before their address was given out again, and their bytes.
@@ -88,7 +88,7 @@ pub struct Info {
     /// The stacks that end before their outermost frame, by file.
     pub early_ends: Vec<EarlyEnds>,
     /// Functions that look like wrappers of malloc, except those that `drop_frames` names.
-    pub wrappers: Vec<Wrapper>,
+    pub wrappers: Vec<AllocationWrapper>,
     /// The comments.
     pub comments: Vec<String>,
     /// The regular expression of frames that reports cut.
@@ -101,14 +101,14 @@ pub struct Info {
 
 /// Reports the facts of the session's only profile. The session's question must have all types and
 /// no filters.
-pub fn info(session: &Session) -> Result<Info, Error> {
-    let mut info: Info = session
+pub fn info(session: &AnalysisSession) -> Result<InfoReport, AnalysisError> {
+    let mut info: InfoReport = session
         .rows(
             "SELECT name, time_nanos, duration_nanos, period_type, period_unit, period, \
              drop_frames, keep_frames, doc_url FROM profile WHERE id = 1",
             [],
             |row| {
-                Ok(Info {
+                Ok(InfoReport {
                     profile: row.get(0)?,
                     time_nanos: row.get(1)?,
                     duration_nanos: row.get(2)?,
@@ -120,7 +120,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
                     drop_frames: row.get(6)?,
                     keep_frames: row.get(7)?,
                     doc_url: row.get(8)?,
-                    ..Info::default()
+                    ..InfoReport::default()
                 })
             },
         )?
@@ -128,7 +128,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
         .next()
         .unwrap_or_default();
     let (_, default) = crate::header::sample_type(session, 1)?;
-    let estimate = Session::estimate_columns("t", "");
+    let estimate = AnalysisSession::estimate_columns("t", "");
     info.types = session.rows(
         &format!(
             "SELECT s.type, s.unit, t.total, t.net, {estimate} FROM profile_total t \
@@ -151,11 +151,11 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     )?;
     info.wrappers = wrappers(session, 1, &crate::Query::default())?;
     info.comments = comment::comments(session)?;
-    let process = Process::new(&info.comments, info.time_nanos, info.duration_nanos);
+    let process = ProfiledProcess::new(&info.comments, info.time_nanos, info.duration_nanos);
     info.start_nanos = process.map_or(0, |process| process.start());
     let heap = ["inuse_space", "peak_space"].map(|name| heap_bytes(&info.types, name));
     [info.rss, info.peak_rss] = coverage::resident(&info.comments, heap);
-    info.account = comment::account(&mut info.comments);
+    info.account = comment::take_data_breakdown(&mut info.comments);
     info.unseen_allocators = coverage::unseen_allocators(&info.comments);
     info.unseen_frees = recorded::unseen_frees(info.comments.iter().map(String::as_str));
     info.early_ends = EarlyEnds::from_comments(info.comments.iter().map(String::as_str));
@@ -205,7 +205,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
         info.mappings.iter().map(|m| m.filename.as_str()),
         &info.comments,
     );
-    let count = |sql: &str| -> Result<i64, Error> {
+    let count = |sql: &str| -> Result<i64, AnalysisError> {
         Ok(session
             .rows(sql, [], |row| row.get(0))?
             .first()
@@ -221,7 +221,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
 
 /// Whether a comment is shown as a fact of its own.
 fn is_shown_as_fact(comment: &str) -> bool {
-    comment.starts_with(UNSEEN_ALLOCATOR) || EarlyEnds::parse(comment).is_some()
+    comment.starts_with(UNSEEN_ALLOCATOR_PREFIX) || EarlyEnds::parse(comment).is_some()
 }
 
 /// The total of a sample type in bytes.

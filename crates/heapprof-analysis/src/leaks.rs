@@ -3,27 +3,27 @@
 
 use std::collections::HashMap;
 
-use crate::comment::{self, Dumped};
-use crate::coverage::{SmallObjects, has_python, small_objects};
-use crate::error::Error;
-use crate::header::{Header, SampleType, header};
-use crate::place::{self, Place, PlaceId, Places, ShownFile, Stacks};
-use crate::question::Question;
-use crate::session::{Session, read_estimate, read_known, read_spread};
-use crate::suppression::{Suppression, Suppressions};
-use heapprof_totals::estimate::{Estimate, Known, Spread, Step};
-use heapprof_totals::query::{Granularity, Query, Sort};
+use crate::comment::{self, DumpTime};
+use crate::coverage::{PythonSmallObjects, has_python, small_objects};
+use crate::error::AnalysisError;
+use crate::header::{ReportHeader, SampleType, header};
+use crate::place::{self, CodePlace, PlaceId, PlaceTable, ShownFile, StackReader};
+use crate::question::ProfileQuestion;
+use crate::session::{AnalysisSession, read_estimate, read_spread, read_value_with_spread};
+use crate::suppression::{SuppressionRule, SuppressionSet};
+use heapprof_totals::estimate::{SampleStep, SumSpread, ValueEstimate, ValueWithSpread};
+use heapprof_totals::query::{Granularity, Query, SortKey};
 
 /// Blocks that were allocated and not freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InUse {
+pub struct InUseAmount {
     /// How many blocks there are.
     pub objects: i64,
     /// How much space they hold together.
     pub space: i64,
 }
 
-impl InUse {
+impl InUseAmount {
     /// Whether there are no blocks.
     pub fn is_none(self) -> bool {
         self == Self::default()
@@ -45,50 +45,50 @@ impl InUse {
 
 /// A stack that still holds memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leak {
+pub struct LeakRow {
     /// What the stack holds.
-    pub in_use: InUse,
+    pub in_use: InUseAmount,
     /// How sure objects and space are; `None` if they are exact.
-    pub estimates: [Option<Estimate>; 2],
+    pub estimates: [Option<ValueEstimate>; 2],
     /// The frames, leaf first.
     pub stack: Vec<PlaceId>,
     /// The ages of its oldest and its youngest block, in nanoseconds, if the profile has ages.
     pub age: Option<[i64; 2]>,
 }
 
-/// The report. Rows, `other`, `suppressed` and `filtered_out` add up to `total`.
+/// The report. Rows, `other`, `suppressed_by_rule` and `filtered_out` add up to `total`.
 #[derive(Clone, Debug, Default)]
-pub struct Leaks {
+pub struct LeaksReport {
     /// What the report is about. Its sample type is the one that rows are ordered by. What is
     /// suppressed counts as kept.
-    pub header: Header,
+    pub header: ReportHeader,
     /// Sample types of objects and of space.
     pub types: [SampleType; 2],
     /// When the profile was dumped.
-    pub dumped: Dumped,
+    pub dump_time: DumpTime,
     /// Whether there are stacks of Python.
     pub has_python: bool,
     /// What there is of Python's small objects.
-    pub small_objects: SmallObjects,
+    pub small_objects: PythonSmallObjects,
     /// The signed sums, filters and suppressions aside.
-    pub total: InUse,
+    pub total: InUseAmount,
     /// The places that the numbers in the stacks stand for.
-    pub places: Places,
+    pub places: PlaceTable,
     /// How sure objects and space of `total` are.
-    pub estimates: [Option<Estimate>; 2],
+    pub estimates: [Option<ValueEstimate>; 2],
     /// The stacks that hold something, the largest first.
-    pub rows: Vec<Leak>,
+    pub rows: Vec<LeakRow>,
     /// What the limit left out, and the number of these stacks.
-    pub other: (InUse, usize),
+    pub other: (InUseAmount, usize),
     /// What the filters left out.
-    pub filtered_out: InUse,
+    pub filtered_out: InUseAmount,
     /// What rules suppressed.
-    pub suppressed: InUse,
+    pub suppressed: InUseAmount,
     /// Every rule with what it suppressed: the largest first, then in the order in which they were
     /// read.
-    pub rules: Vec<(Suppression, InUse)>,
+    pub rules: Vec<(SuppressionRule, InUseAmount)>,
     /// What is known of objects and space that are neither suppressed nor filtered out.
-    spread: [Option<Spread>; 2],
+    spread: [Option<SumSpread>; 2],
     /// The session's number of the type that rows are ordered by.
     by: i64,
 }
@@ -96,16 +96,17 @@ pub struct Leaks {
 /// Reports what is in use in the session's only profile. The session's question must be about the
 /// types in use.
 pub fn leaks(
-    session: &Session,
+    session: &AnalysisSession,
     query: &Query,
-    suppressions: &Suppressions,
-) -> Result<Leaks, Error> {
+    suppressions: &SuppressionSet,
+) -> Result<LeaksReport, AnalysisError> {
     let (header, by) = header(session, 1, query)?;
     let question = session.question.as_deref();
-    let question = question.ok_or_else(|| Error::Sql("leaks reads the profile".to_string()))?;
-    let estimate = Session::estimate_columns("t", "");
-    let known = Session::spread_columns("t", "kept_");
-    let types: Vec<TypeSums> = session.rows(
+    let question =
+        question.ok_or_else(|| AnalysisError::Sql("leaks reads the profile".to_string()))?;
+    let estimate = AnalysisSession::estimate_columns("t", "");
+    let known = AnalysisSession::spread_columns("t", "kept_");
+    let types: Vec<LeakTypeSums> = session.rows(
         &format!(
             "SELECT s.id, s.type, s.unit, t.net, t.kept_net, {estimate}, {known} \
              FROM profile_total t JOIN sample_type s ON s.id = t.type \
@@ -123,17 +124,17 @@ pub fn leaks(
     )?;
     let of = |name: &str| types.iter().find(|t| t.1.r#type.ends_with(name));
     let (Some(objects), Some(space)) = (of("objects"), of("space")) else {
-        return Err(Error::Sql("leaks needs what is in use".to_string()));
+        return Err(AnalysisError::Sql("leaks needs what is in use".to_string()));
     };
-    let pick = |n: usize| InUse {
+    let pick = |n: usize| InUseAmount {
         objects: objects.2[n],
         space: space.2[n],
     };
-    let (rules, total_suppressed) = suppressed(question, suppressions, by == space.0);
+    let (rules, total_suppressed) = suppressed_by_rule(question, suppressions, by == space.0);
     let comments = comment::comments(session)?;
-    let mut leaks = Leaks {
+    let mut leaks = LeaksReport {
         types: [objects.1.clone(), space.1.clone()],
-        dumped: comment::dumped(&comments),
+        dump_time: comment::dump_time(&comments),
         has_python: has_python(&comments),
         small_objects: small_objects(&comments),
         total: pick(0),
@@ -141,7 +142,7 @@ pub fn leaks(
         spread: [objects.3.1, space.3.1],
         by,
         header,
-        ..Leaks::default()
+        ..LeaksReport::default()
     };
     for (_, in_use) in &rules {
         leaks.suppressed.add(*in_use);
@@ -164,20 +165,20 @@ pub fn leaks(
 
 /// A sample type's number and name, its net sums before and after filters, how sure the first sum
 /// is and what is known of the second.
-type TypeSums = (
+type LeakTypeSums = (
     i64,
     SampleType,
     [i64; 2],
-    (Option<Estimate>, Option<Spread>),
+    (Option<ValueEstimate>, Option<SumSpread>),
 );
 
 fn rows(
-    session: &Session,
+    session: &AnalysisSession,
     query: &Query,
     [objects, space]: [i64; 2],
-    leaks: &mut Leaks,
-) -> Result<(), Error> {
-    let step = Step::of_bytes(leaks.header.sampled, &leaks.types[1].unit);
+    leaks: &mut LeaksReport,
+) -> Result<(), AnalysisError> {
+    let step = SampleStep::for_bytes(leaks.header.sampled, &leaks.types[1].unit);
     let mut stacks = in_use_by_stack(session, [objects, space], step)?;
     let by_space = leaks.by == space;
     stacks.sort_by_key(|&(stack, in_use, _)| {
@@ -193,35 +194,35 @@ fn rows(
         leaks.other.0.add(in_use);
         leaks.other.1 += 1;
     }
-    leaks.places = Places::of_stacks(session, query.granularity)?;
-    let read = Stacks::new(session);
+    leaks.places = PlaceTable::for_stacks(session, query.granularity)?;
+    let read = StackReader::new(session);
     let ages = ages(session, objects)?;
     leaks.rows = stacks
         .into_iter()
         .map(|(stack, in_use, estimates)| {
             let age = ages.get(&stack).copied();
             let stack = read.read(stack)?;
-            Ok(Leak {
+            Ok(LeakRow {
                 in_use,
                 estimates,
                 stack,
                 age,
             })
         })
-        .collect::<Result<_, Error>>()?;
+        .collect::<Result<_, AnalysisError>>()?;
     Ok(())
 }
 
 /// A stack's number, what it holds, and how sure objects and space are.
-type Held = (i64, InUse, [Option<Estimate>; 2]);
+type StackInUse = (i64, InUseAmount, [Option<ValueEstimate>; 2]);
 
 /// What each stack holds, in the order of the stacks' numbers. Stacks that hold nothing are left
 /// out.
 fn in_use_by_stack(
-    session: &Session,
+    session: &AnalysisSession,
     [objects, space]: [i64; 2],
-    step: Step,
-) -> Result<Vec<Held>, Error> {
+    step: SampleStep,
+) -> Result<Vec<StackInUse>, AnalysisError> {
     let objects = sums_by_stack(session, objects)?;
     let mut objects = objects.into_iter().peekable();
     let spaces = sums_by_stack(session, space)?;
@@ -236,12 +237,12 @@ fn in_use_by_stack(
     {
         let objects = objects.next_if(|s| s.0 == stack).unwrap_or_default().1;
         let space = spaces.next_if(|s| s.0 == stack).unwrap_or_default().1;
-        let in_use = InUse {
+        let in_use = InUseAmount {
             objects: objects.value,
             space: space.value,
         };
         if !in_use.is_none() {
-            let of_objects = objects.estimate(Step::default());
+            let of_objects = objects.estimate(SampleStep::default());
             held.push((stack, in_use, [of_objects, space.estimate(step)]));
         }
     }
@@ -249,7 +250,7 @@ fn in_use_by_stack(
 }
 
 /// The ages of the oldest and the youngest block of each stack: what the label `age` says.
-fn ages(session: &Session, objects: i64) -> Result<HashMap<i64, [i64; 2]>, Error> {
+fn ages(session: &AnalysisSession, objects: i64) -> Result<HashMap<i64, [i64; 2]>, AnalysisError> {
     let ages = session.rows(
         "SELECT s.stack, max(l.num), min(l.num) FROM sample s JOIN label l USING (label_set) \
          WHERE s.profile = 1 AND s.type = ?1 AND s.value <> 0 AND l.key = 'age' \
@@ -261,33 +262,36 @@ fn ages(session: &Session, objects: i64) -> Result<HashMap<i64, [i64; 2]>, Error
 }
 
 /// The sums of a type by stack, in the order of the stacks' numbers.
-fn sums_by_stack(session: &Session, r#type: i64) -> Result<Vec<(i64, Known)>, Error> {
+fn sums_by_stack(
+    session: &AnalysisSession,
+    r#type: i64,
+) -> Result<Vec<(i64, ValueWithSpread)>, AnalysisError> {
     session.rows(
         "SELECT stack, sum(value), sum(sampled), sum(variance) FROM sample \
          WHERE profile = 1 AND type = ?1 GROUP BY stack ORDER BY stack",
         [r#type],
-        |row| Ok((row.get(0)?, read_known(row, 1)?)),
+        |row| Ok((row.get(0)?, read_value_with_spread(row, 1)?)),
     )
 }
 
 /// What each rule suppresses among the samples that the filters keep. The number is for all rules
 /// together: the sum of the absolute values of what is suppressed, of the type that rows are
 /// ordered by.
-fn suppressed(
-    question: &Question,
-    suppressions: &Suppressions,
+fn suppressed_by_rule(
+    question: &ProfileQuestion,
+    suppressions: &SuppressionSet,
     by_space: bool,
-) -> (Vec<(Suppression, InUse)>, i64) {
+) -> (Vec<(SuppressionRule, InUseAmount)>, i64) {
     let rules = suppressions.rules().iter();
-    let mut rules: Vec<(Suppression, InUse)> =
-        rules.map(|r| (r.clone(), InUse::default())).collect();
+    let mut rules: Vec<(SuppressionRule, InUseAmount)> =
+        rules.map(|r| (r.clone(), InUseAmount::default())).collect();
     let mut total = 0;
     let mut stack = Vec::new();
     for part in &question.parts {
         let samples = &part.profile.samples;
         for i in 0..samples.len() {
             let values = samples.values(i);
-            let in_use = InUse {
+            let in_use = InUseAmount {
                 objects: values[part.columns[0]],
                 space: values[part.columns[1]],
             };
@@ -312,33 +316,34 @@ fn suppressed(
     (rules, total)
 }
 
-impl Leaks {
+impl LeaksReport {
     /// What is in use and neither suppressed nor filtered out.
-    pub fn in_use(&self) -> InUse {
+    pub fn in_use(&self) -> InUseAmount {
         let counted = self.total.without(self.suppressed);
         counted.without(self.filtered_out)
     }
 
     /// Objects and space that are neither suppressed nor filtered out, with what is known of them.
-    pub(crate) fn kept(&self) -> [Known; 2] {
-        let InUse { objects, space } = self.in_use();
+    pub(crate) fn kept_values(&self) -> [ValueWithSpread; 2] {
+        let InUseAmount { objects, space } = self.in_use();
         let [of_objects, of_space] = self.spread;
-        [(objects, of_objects), (space, of_space)].map(|(value, spread)| Known { value, spread })
+        [(objects, of_objects), (space, of_space)]
+            .map(|(value, spread)| ValueWithSpread { value, spread })
     }
 
     /// Sums by function, of the type that rows are ordered by. Each stack counts once for a
     /// function.
     pub(crate) fn by_function(
         &self,
-        session: &Session,
-        sort: Sort,
-    ) -> Result<Vec<(Place, Known)>, Error> {
+        session: &AnalysisSession,
+        sort: SortKey,
+    ) -> Result<Vec<(CodePlace, ValueWithSpread)>, AnalysisError> {
         // If a row is a function or a file, the table has its sums already.
         let granularity = self.header.granularity;
         if matches!(granularity, Granularity::Functions | Granularity::Files) {
             let sum = match sort {
-                Sort::Flat => "t.flat, t.samples, t.variance",
-                Sort::Cum => "t.cum, t.cum_samples, t.cum_variance",
+                SortKey::Flat => "t.flat, t.samples, t.variance",
+                SortKey::Cum => "t.cum, t.cum_samples, t.cum_variance",
             };
             let (places, order) = (
                 place::columns(granularity, "t"),
@@ -350,11 +355,16 @@ impl Leaks {
                      t.function WHERE t.profile = 1 AND t.type = ?1 ORDER BY {order}"
                 ),
                 [self.by],
-                |row| Ok((Place::read(row, 0)?, read_known(row, place::WIDTH)?)),
+                |row| {
+                    Ok((
+                        CodePlace::read(row, 0)?,
+                        read_value_with_spread(row, place::PLACE_COLUMN_COUNT)?,
+                    ))
+                },
             );
         }
         // Lines and addresses of one function count as one function here.
-        let mut functions = Functions::new(&self.places);
+        let mut functions = FunctionSums::new(&self.places);
         let mut sums = sums_by_stack(session, self.by)?.into_iter().peekable();
         session.each(
             "SELECT stack, entity, is_leaf FROM stack_function ORDER BY stack",
@@ -363,16 +373,16 @@ impl Leaks {
                 let stack: i64 = row.get(0)?;
                 while sums.next_if(|s| s.0 < stack).is_some() {}
                 if let Some((_, known)) = sums.peek().filter(|s| s.0 == stack) {
-                    let counts = sort == Sort::Cum || row.get(2)?;
-                    let nothing = Known {
+                    let counts = sort == SortKey::Cum || row.get(2)?;
+                    let nothing = ValueWithSpread {
                         value: 0,
-                        spread: known.spread.map(|_| Spread::default()),
+                        spread: known.spread.map(|_| SumSpread::default()),
                     };
                     // The leaf comes first, so another frame of the same function changes nothing.
                     let known = if counts { *known } else { nothing };
                     functions.add(PlaceId::read(row, 1)?, stack, known);
                 }
-                Ok::<_, Error>(())
+                Ok::<_, AnalysisError>(())
             },
         )?;
         Ok(functions.sums())
@@ -380,15 +390,15 @@ impl Leaks {
 }
 
 /// Sums by function: by its name and its file. Several places may be of one function.
-struct Functions<'a> {
+struct FunctionSums<'a> {
     /// The number of the function of each place.
-    of: Vec<u32>,
+    function_of: Vec<u32>,
     /// Each function with its sum and the stack that was last added.
-    rows: Vec<(&'a Place, Option<Known>, i64)>,
+    rows: Vec<(&'a CodePlace, Option<ValueWithSpread>, i64)>,
 }
 
-impl<'a> Functions<'a> {
-    fn new(places: &'a Places) -> Self {
+impl<'a> FunctionSums<'a> {
+    fn new(places: &'a PlaceTable) -> Self {
         let mut numbers = HashMap::new();
         let mut rows = Vec::new();
         let of = places.iter().map(|place| {
@@ -399,15 +409,15 @@ impl<'a> Functions<'a> {
             })
         });
         Self {
-            of: of.collect(),
+            function_of: of.collect(),
             rows,
         }
     }
 
     /// Adds what a stack holds to the function of a place, which is one of its frames. A stack
     /// counts once for all of its frames of this function.
-    fn add(&mut self, place: PlaceId, stack: i64, known: Known) {
-        let (_, sum, last) = &mut self.rows[self.of[place.index()] as usize];
+    fn add(&mut self, place: PlaceId, stack: i64, known: ValueWithSpread) {
+        let (_, sum, last) = &mut self.rows[self.function_of[place.index()] as usize];
         if std::mem::replace(last, stack) != stack {
             *sum = Some(sum.map_or(known, |sum| sum.plus(known)));
         }
@@ -415,10 +425,10 @@ impl<'a> Functions<'a> {
 
     /// All functions that were found, in order, with their sums. Those that have their name alone
     /// do not show their file.
-    fn sums(self) -> Vec<(Place, Known)> {
+    fn sums(self) -> Vec<(CodePlace, ValueWithSpread)> {
         let rows = self.rows.into_iter();
         let rows = rows.filter_map(|(place, sum, _)| Some((place, sum?)));
-        let mut rows: Vec<(&Place, Known)> = rows.collect();
+        let mut rows: Vec<(&CodePlace, ValueWithSpread)> = rows.collect();
         rows.sort_by(|(a, _), (b, _)| (&a.function, &a.file).cmp(&(&b.function, &b.file)));
         let of_one_name = rows.chunk_by(|(a, _), (b, _)| a.function == b.function);
         let sums = of_one_name.flat_map(|rows| {
@@ -427,11 +437,11 @@ impl<'a> Functions<'a> {
                 _ => ShownFile::Whole,
             };
             rows.iter().map(move |(place, sum)| {
-                let function = Place {
+                let function = CodePlace {
                     function: place.function.clone(),
                     file: place.file.clone(),
                     shown_file,
-                    ..Place::default()
+                    ..CodePlace::default()
                 };
                 (function, *sum)
             })

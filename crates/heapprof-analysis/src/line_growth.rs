@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 use heapprof_profile::Profile;
 
-use crate::error::Error;
-use crate::place::Place;
+use crate::error::AnalysisError;
+use crate::place::CodePlace;
 use heapprof_totals::query::Query;
-use heapprof_totals::view::View;
+use heapprof_totals::view::ProfileView;
 
 /// The most bytes of a line's function or file.
-const MOST_TEXT: usize = 4096;
+const MAX_TEXT_BYTES: usize = 4096;
 /// The most bytes of all lines' texts.
-const MOST_TEXTS: usize = 16 << 20;
+const MAX_TOTAL_TEXT_BYTES: usize = 16 << 20;
 
 /// Adds up the first values of the samples by the line that each ends in, after what `drop_frames`
 /// names is cut. A place without a function's name has its address for a name. The lines come in
@@ -25,8 +25,8 @@ const MOST_TEXTS: usize = 16 << 20;
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
-pub fn line_growth(profile: &Profile) -> Result<(Vec<(Place, i64)>, bool), Error> {
-    let view = View::new(profile, &Query::default())?;
+pub fn line_growth(profile: &Profile) -> Result<(Vec<(CodePlace, i64)>, bool), AnalysisError> {
+    let view = ProfileView::new(profile, &Query::default())?;
     let mut sums: HashMap<u32, i64> = HashMap::new();
     let mut stack = Vec::new();
     for i in 0..profile.samples.len() {
@@ -39,13 +39,13 @@ pub fn line_growth(profile: &Profile) -> Result<(Vec<(Place, i64)>, bool), Error
             *sum = sum.saturating_add(value);
         }
     }
-    let mut lines: HashMap<Place, i64> = HashMap::new();
+    let mut lines: HashMap<CodePlace, i64> = HashMap::new();
     let (mut texts, mut is_whole) = (0, true);
     for (leaf, value) in sums {
         let place = place(profile, &view, leaf);
         let long = place.function.len() + place.file.as_ref().map_or(0, String::len);
         if !lines.contains_key(&place) {
-            if texts + long > MOST_TEXTS {
+            if texts + long > MAX_TOTAL_TEXT_BYTES {
                 is_whole = false;
                 continue;
             }
@@ -61,31 +61,32 @@ pub fn line_growth(profile: &Profile) -> Result<(Vec<(Place, i64)>, bool), Error
 
 /// As much of a text as a line keeps.
 fn cut(text: &str) -> String {
-    text[..text.floor_char_boundary(MOST_TEXT)].to_string()
+    text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_string()
 }
 
-fn place(profile: &Profile, view: &View, frame: u32) -> Place {
+fn place(profile: &Profile, view: &ProfileView, frame: u32) -> CodePlace {
     let frame = view.frames.get(frame);
     let location = frame
         .location()
         .map(|location| &profile.location[location.index()]);
     let function = frame.function(profile);
     let function = function.map(|function| &profile.function[function.index()]);
-    let (Some(function), heapprof_totals::frames::Frame::Line { line, .. }) = (function, frame)
+    let (Some(function), heapprof_totals::frames::ProfileFrame::Line { line, .. }) =
+        (function, frame)
     else {
         let address = location.map_or(0, |location| location.address);
-        return Place {
+        return CodePlace {
             function: format!("{address:#018x}"),
             file: Some(String::new()),
             line: Some(0),
-            ..Place::default()
+            ..CodePlace::default()
         };
     };
-    Place {
+    CodePlace {
         function: cut(profile.text(function.name)),
         file: Some(cut(profile.text(function.filename))),
         line: Some(profile.line[*line as usize].line),
-        ..Place::default()
+        ..CodePlace::default()
     }
 }
 

@@ -4,14 +4,14 @@
 //! question by line. A sample counts once in both, so recursion can't push a line or the function
 //! beyond the total.
 
-use crate::error::Error;
-use crate::header::{Header, header};
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::header::{ReportHeader, header};
+use crate::session::AnalysisSession;
 use heapprof_totals::query::Query;
 
 /// A function in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct FunctionListing {
     /// The function's name.
     pub function: String,
     /// The source file, as the profile names it.
@@ -26,11 +26,11 @@ pub struct Listing {
 
 /// The report.
 #[derive(Clone, Debug, Default)]
-pub struct List {
+pub struct ListReport {
     /// What the report is about.
-    pub header: Header,
+    pub header: ReportHeader,
     /// The functions, by cum.
-    pub rows: Vec<Listing>,
+    pub rows: Vec<FunctionListing>,
     /// How many more functions matched.
     pub more: usize,
 }
@@ -38,19 +38,19 @@ pub struct List {
 /// Lists the functions whose name `wanted` accepts. `functions` is a session by function and file,
 /// and `lines` one by line, both of the same profile.
 pub fn list(
-    functions: &Session,
-    lines: &Session,
+    functions: &AnalysisSession,
+    lines: &AnalysisSession,
     query: &Query,
     wanted: impl Fn(&str) -> bool,
-) -> Result<List, Error> {
+) -> Result<ListReport, AnalysisError> {
     let (header, r#type) = header(functions, 1, query)?;
-    let mut rows: Vec<Listing> = functions.rows(
+    let mut rows: Vec<FunctionListing> = functions.rows(
         "SELECT f.name, f.filename, t.flat, t.cum FROM function_total t \
          JOIN function f ON f.id = t.function WHERE t.profile = 1 AND t.type = ?1 \
          ORDER BY abs(t.cum) DESC, abs(t.flat) DESC, f.name, f.filename",
         [r#type],
         |row| {
-            Ok(Listing {
+            Ok(FunctionListing {
                 function: row.get(0)?,
                 file: row.get(1)?,
                 flat: row.get(2)?,
@@ -79,5 +79,5 @@ pub fn list(
             Ok(())
         },
     )?;
-    Ok(List { header, rows, more })
+    Ok(ListReport { header, rows, more })
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use heapprof_profile::{LabelSetIndex, Profile};
 
-use crate::comment::said_once;
+use crate::comment::find_single_value;
 
 /// The names under which samples carry a label, and what it is called here.
-const OF_SAMPLES: [(&str, &str); 8] = [
+const SAMPLE_LABEL_NAMES: [(&str, &str); 8] = [
     ("service", "service"),
     ("service_name", "service"),
     ("job", "service"),
@@ -36,13 +36,13 @@ pub fn labels_of(profile: &Profile) -> BTreeMap<String, String> {
         }
     };
     for key in ["service", "host", "build", "version"] {
-        put(key, said_once(&comments, key));
+        put(key, find_single_value(&comments, key));
     }
-    for (key, value) in of_all_samples(profile) {
-        let known = OF_SAMPLES.iter().find(|(name, _)| *name == key);
+    for (key, value) in common_sample_labels(profile) {
+        let known = SAMPLE_LABEL_NAMES.iter().find(|(name, _)| *name == key);
         put(known.map_or("", |(_, is)| is), Some(value));
     }
-    put("service", said_once(&comments, "program"));
+    put("service", find_single_value(&comments, "program"));
     let first = profile.mapping.first();
     put("build", first.map(|m| profile.text(m.build_id).to_string()));
     labels.remove("");
@@ -50,7 +50,7 @@ pub fn labels_of(profile: &Profile) -> BTreeMap<String, String> {
 }
 
 /// The texts that all samples have as a label, by key.
-fn of_all_samples(profile: &Profile) -> BTreeMap<&str, String> {
+fn common_sample_labels(profile: &Profile) -> BTreeMap<&str, String> {
     let samples = &profile.samples;
     let mut used: Vec<u32> = (0..samples.len()).map(|i| samples.label_set(i).0).collect();
     used.sort_unstable();

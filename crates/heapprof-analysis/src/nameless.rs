@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use heapprof_profile::{Function, MappingIndex, Profile};
 
-use crate::error::Error;
+use crate::error::AnalysisError;
 use heapprof_totals::query::Query;
-use heapprof_totals::view::View;
+use heapprof_totals::view::ProfileView;
 
 /// Which part of a sample type's values has no function's name for its row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nameless {
+pub struct NamelessShare {
     /// The sum of these values, regardless of sign.
     pub value: i128,
     /// The sum of all values.
@@ -24,9 +24,9 @@ pub struct Nameless {
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
-pub fn nameless(profile: &Profile, column: usize) -> Result<Nameless, Error> {
-    let view = View::new(profile, &Query::default())?;
-    let mut found = Nameless::default();
+pub fn nameless_share(profile: &Profile, column: usize) -> Result<NamelessShare, AnalysisError> {
+    let view = ProfileView::new(profile, &Query::default())?;
+    let mut found = NamelessShare::default();
     let mut files: HashMap<Option<MappingIndex>, i128> = HashMap::new();
     let mut stack = Vec::new();
     for i in 0..profile.samples.len() {

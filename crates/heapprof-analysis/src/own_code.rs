@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Function, Profile, is_place_of_code};
 
-use crate::error::Error;
-use crate::place::Place;
-use crate::session::Session;
-use heapprof_totals::frames::Frame;
+use crate::error::AnalysisError;
+use crate::place::CodePlace;
+use crate::session::AnalysisSession;
+use heapprof_totals::frames::ProfileFrame;
 use heapprof_totals::query::Query;
-use heapprof_totals::view::{View, libraries};
+use heapprof_totals::view::{ProfileView, libraries};
 
 /// What `own_code` would show first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,11 +33,11 @@ pub struct OwnCode {
 /// # Errors
 /// The errors are those of any question about the profile.
 pub fn own_code(
-    session: &Session,
+    session: &AnalysisSession,
     profile: i64,
     query: &Query,
-    rows: &[&Place],
-) -> Result<Option<OwnCode>, Error> {
+    rows: &[&CodePlace],
+) -> Result<Option<OwnCode>, AnalysisError> {
     let Some(question) = session.question.as_ref().filter(|_| !query.own_code) else {
         return Ok(None);
     };
@@ -55,7 +55,7 @@ pub fn own_code(
         |f: &Function| by_function.contains_key(&(Cow::from(text(f.name)), text(f.filename)));
     let shown: Vec<bool> = part.profile.function.iter().map(is_row).collect();
     let has_address = by_function.keys().any(|(name, _)| name.starts_with("0x"));
-    let is_shown = |frame: &Frame| match frame.function(&part.profile) {
+    let is_shown = |frame: &ProfileFrame| match frame.function(&part.profile) {
         Some(function) => shown[function.index()],
         None => has_address && frame.location().is_some(),
     };
@@ -78,7 +78,7 @@ pub fn own_code(
         own_code: true,
         ..query.clone()
     };
-    let view = View::new(&part.profile, &folding)?;
+    let view = ProfileView::new(&part.profile, &folding)?;
     let samples = &part.profile.samples;
     let (mut by_frame, mut stack) = (HashMap::<u32, i128>::new(), Vec::new());
     for i in 0..samples.len() {
@@ -108,7 +108,7 @@ pub fn own_code(
 }
 
 /// The name and the file of a frame's function.
-fn function<'p>(profile: &'p Profile, frame: &'p Frame) -> (Cow<'p, str>, &'p str) {
+fn function<'p>(profile: &'p Profile, frame: &'p ProfileFrame) -> (Cow<'p, str>, &'p str) {
     if let Some(function) = frame.function(profile) {
         let function = &profile.function[function.index()];
         return (
@@ -117,8 +117,8 @@ fn function<'p>(profile: &'p Profile, frame: &'p Frame) -> (Cow<'p, str>, &'p st
         );
     }
     match frame {
-        Frame::Label { key, value } => (value.into(), key),
-        Frame::Line { location, .. } | Frame::Address { location } => {
+        ProfileFrame::Label { key, value } => (value.into(), key),
+        ProfileFrame::Line { location, .. } | ProfileFrame::Address { location } => {
             let location = &profile.location[location.index()];
             (profile.address_name(location).into(), "")
         }

@@ -3,17 +3,17 @@
 use std::sync::{Arc, OnceLock};
 
 use heapprof_profile::Profile;
-use heapprof_totals::entity::Mapped;
-use heapprof_totals::estimate::{Estimate, Spread, Step, period_in_bytes};
-use heapprof_totals::totals::{self, Total, Totals};
-use heapprof_totals::view::View;
+use heapprof_totals::entity::ProfileEntities;
+use heapprof_totals::estimate::{SampleStep, SumSpread, ValueEstimate, period_in_bytes};
+use heapprof_totals::totals::{self, EntityTotals, TotalAndNet};
+use heapprof_totals::view::ProfileView;
 
 /// One profile of a question.
-pub(crate) struct Part {
+pub(crate) struct QuestionPart {
     pub(crate) name: String,
     pub(crate) profile: Arc<Profile>,
-    pub(crate) view: View,
-    pub(crate) mapped: Mapped,
+    pub(crate) view: ProfileView,
+    pub(crate) entities: ProfileEntities,
     /// The question's type number of each sample type.
     pub(crate) types: Vec<usize>,
     /// The sample type that the query asks for.
@@ -21,30 +21,35 @@ pub(crate) struct Part {
     /// The sample types that are computed.
     pub(crate) columns: Vec<usize>,
     /// Totals of `columns`, before filters.
-    pub(crate) whole: Vec<Total>,
+    pub(crate) whole: Vec<TotalAndNet>,
     /// What is known of these totals if they are estimates.
-    pub(crate) known: Vec<Option<WholeSpread>>,
-    pub(crate) totals: OnceLock<Totals>,
+    pub(crate) whole_spreads: Vec<Option<WholeSpread>>,
+    pub(crate) totals: OnceLock<EntityTotals>,
 }
 
 /// What is known of a total, and what one sample stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WholeSpread {
-    pub(crate) spread: Spread,
-    pub(crate) step: Step,
+    pub(crate) spread: SumSpread,
+    pub(crate) step: SampleStep,
 }
 
-impl Part {
+impl QuestionPart {
     /// How sure a sum of a column is; `None` if it is exact, or if no sample stands behind it.
-    pub(crate) fn estimate(&self, column: usize, value: i64, spread: Spread) -> Option<Estimate> {
-        let known = self.known[column]?;
+    pub(crate) fn estimate(
+        &self,
+        column: usize,
+        value: i64,
+        spread: SumSpread,
+    ) -> Option<ValueEstimate> {
+        let known = self.whole_spreads[column]?;
         let is_known = spread.samples > 0 || spread.variance > 0.0;
         is_known.then(|| spread.estimate(value, known.step))
     }
 
     /// How sure the total of a column is, before filters.
-    pub(crate) fn whole_estimate(&self, column: usize) -> Option<Estimate> {
-        let WholeSpread { spread, step } = self.known[column]?;
+    pub(crate) fn whole_estimate(&self, column: usize) -> Option<ValueEstimate> {
+        let WholeSpread { spread, step } = self.whole_spreads[column]?;
         let net = self.whole[column].net;
         match net == 0 && spread.samples == 0 && step.each <= 0.0 {
             true => None,
@@ -57,7 +62,11 @@ impl Part {
 ///
 /// A peak is an estimate, but nobody can say how sure it is: its moment is the one at which the
 /// estimate is largest.
-pub(crate) fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> {
+pub(crate) fn find_whole_spread(
+    profile: &Profile,
+    column: usize,
+    whole: TotalAndNet,
+) -> Option<WholeSpread> {
     let value_type = profile.sample_type[column];
     let name = profile.text(value_type.r#type);
     if is_peak(name) || is_counted(name) {
@@ -70,8 +79,8 @@ pub(crate) fn known(profile: &Profile, column: usize, whole: Total) -> Option<Wh
         profile.period,
     );
     let spread = totals::whole_spread(profile, column);
-    let step = Step::of_bytes(period, profile.text(value_type.unit));
-    let step = step.or_of(Some(spread), whole.total);
+    let step = SampleStep::for_bytes(period, profile.text(value_type.unit));
+    let step = step.or_mean_of(Some(spread), whole.total);
     // If nothing was sampled, the total is 0. What is known of it follows from the period alone.
     let nothing = period.is_some() && whole.total == 0;
     (spread.samples > 0 || spread.variance > 0.0 || nothing).then_some(WholeSpread { spread, step })

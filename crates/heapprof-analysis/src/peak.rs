@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use crate::error::Error;
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::session::AnalysisSession;
 
 /// The largest heap that a profile names, or that the profiles of a series name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peak {
+pub struct LargestHeap {
     /// The position of the profile that names it.
     pub profile: usize,
     /// Bytes in use then: the whole of the profile's `peak_space`, whatever filters keep.
@@ -18,7 +18,7 @@ pub struct Peak {
     pub time_nanos: Option<i64>,
 }
 
-impl Peak {
+impl LargestHeap {
     /// The peak of a series: the largest that any of its profiles names. Each profile of a process
     /// names the largest heap since the recording began, so several may name the same one. Of these
     /// the first that knows its time stands for all.
@@ -33,7 +33,7 @@ impl Peak {
 
 /// The peak of the profiles of the session's question, which must have all types. A profile without
 /// `peak_space` names what its history says. `None` if none says anything.
-pub fn peak(session: &Session) -> Result<Option<Peak>, Error> {
+pub fn peak(session: &AnalysisSession) -> Result<Option<LargestHeap>, AnalysisError> {
     let mut peaks = Vec::new();
     session.each(
         "SELECT p.id, coalesce((SELECT t.net FROM profile_total t JOIN sample_type s ON s.id = \
@@ -43,17 +43,17 @@ pub fn peak(session: &Session) -> Result<Option<Peak>, Error> {
         [],
         |row| {
             if let Some(bytes) = row.get(1)? {
-                peaks.push(Peak {
+                peaks.push(LargestHeap {
                     profile: row.get::<_, u32>(0)? as usize - 1,
                     bytes,
                     since_nanos: row.get(2)?,
                     time_nanos: row.get::<_, Option<i64>>(3)?.filter(|&time| time != 0),
                 });
             }
-            Ok::<_, Error>(())
+            Ok::<_, AnalysisError>(())
         },
     )?;
-    Ok(Peak::largest(peaks))
+    Ok(LargestHeap::largest(peaks))
 }
 
 #[cfg(test)]
@@ -62,13 +62,13 @@ mod tests {
 
     #[test]
     fn the_largest_is_named_by_who_knows_its_time() {
-        let peak = |bytes, since_nanos, time_nanos| Peak {
+        let peak = |bytes, since_nanos, time_nanos| LargestHeap {
             profile: 0,
             bytes,
             since_nanos,
             time_nanos,
         };
-        let largest = |peaks: &[Peak]| Peak::largest(peaks.iter().copied());
+        let largest = |peaks: &[LargestHeap]| LargestHeap::largest(peaks.iter().copied());
         assert_eq!(largest(&[]), None);
         let (small, unknown) = (peak(7, Some(1), Some(101)), peak(9, None, None));
         let (early, late) = (peak(9, Some(3), Some(103)), peak(9, Some(5), Some(105)));

@@ -1,16 +1,16 @@
 //! `peek`: for each matching entity, which entities call it and which it calls.
 
-use crate::error::Error;
-use crate::header::{Header, header};
-use crate::place::{self, Place, PlaceId, Places};
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::header::{ReportHeader, header};
+use crate::place::{self, CodePlace, PlaceId, PlaceTable};
+use crate::session::AnalysisSession;
 use heapprof_totals::query::Query;
 
-/// An entity. [`Peek::neighbours`] reads the entities around it.
+/// An entity. [`PeekReport::neighbours`] reads the entities around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeekRow {
     /// The entity.
-    pub place: Place,
+    pub place: CodePlace,
     /// The sum over the samples whose leaf it is.
     pub flat: i64,
     /// The sum over the samples that hold it.
@@ -20,7 +20,7 @@ pub struct PeekRow {
 
 /// Which entities call an entity and which it calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Neighbours {
+pub struct PeekNeighbours {
     /// The callers, by size; `None` is the root. Their values add up to `cum`.
     pub callers: Vec<(Option<PlaceId>, i64)>,
     /// The callees, by size. Their values and `flat` add up to `cum`.
@@ -29,30 +29,33 @@ pub struct Neighbours {
 
 /// The report. Neighbours are read when they are asked for, because there may be more of them than
 /// memory should hold.
-pub struct Peek<'s> {
+pub struct PeekReport<'s> {
     /// What the report is about.
-    pub header: Header,
+    pub header: ReportHeader,
     /// The entities, by size.
     pub rows: Vec<PeekRow>,
     /// How many more entities matched.
     pub more: usize,
-    session: &'s Session,
+    session: &'s AnalysisSession,
     r#type: i64,
     /// The places that the numbers of neighbours stand for.
-    pub places: Places,
+    pub places: PlaceTable,
 }
 
 /// Reports on the session's only profile. The rows are the entities whose neighbours the session's
 /// question wants.
-pub fn peek<'s>(session: &'s Session, query: &Query) -> Result<Peek<'s>, Error> {
+pub fn peek<'s>(
+    session: &'s AnalysisSession,
+    query: &Query,
+) -> Result<PeekReport<'s>, AnalysisError> {
     let (header, r#type) = header(session, 1, query)?;
     let (places, order) = (
         place::columns(query.granularity, "t"),
         place::order(query.granularity, "t"),
     );
     let first = match query.sort {
-        crate::Sort::Flat => "flat",
-        crate::Sort::Cum => "cum",
+        crate::SortKey::Flat => "flat",
+        crate::SortKey::Cum => "cum",
     };
     let mut rows: Vec<PeekRow> = session.rows(
         &format!(
@@ -65,10 +68,10 @@ pub fn peek<'s>(session: &'s Session, query: &Query) -> Result<Peek<'s>, Error> 
         [r#type],
         |row| {
             Ok(PeekRow {
-                place: Place::read(row, 0)?,
-                flat: row.get(place::WIDTH)?,
-                cum: row.get(place::WIDTH + 1)?,
-                entity: row.get(place::WIDTH + 2)?,
+                place: CodePlace::read(row, 0)?,
+                flat: row.get(place::PLACE_COLUMN_COUNT)?,
+                cum: row.get(place::PLACE_COLUMN_COUNT + 1)?,
+                entity: row.get(place::PLACE_COLUMN_COUNT + 2)?,
             })
         },
     )?;
@@ -76,20 +79,20 @@ pub fn peek<'s>(session: &'s Session, query: &Query) -> Result<Peek<'s>, Error> 
         .limit
         .map_or(0, |limit| rows.len().saturating_sub(limit));
     rows.truncate(rows.len() - more);
-    Ok(Peek {
+    Ok(PeekReport {
         header,
         rows,
         more,
         session,
         r#type,
-        places: Places::new(session, query.granularity)?,
+        places: PlaceTable::new(session, query.granularity)?,
     })
 }
 
-impl Peek<'_> {
+impl PeekReport<'_> {
     /// The neighbours of a row.
-    pub fn neighbours(&self, row: &PeekRow) -> Result<Neighbours, Error> {
-        let mut found = Neighbours::default();
+    pub fn neighbours(&self, row: &PeekRow) -> Result<PeekNeighbours, AnalysisError> {
+        let mut found = PeekNeighbours::default();
         self.session.each(
             "SELECT n.side, n.neighbour, n.value FROM neighbour n \
              WHERE n.profile = 1 AND n.type = ?1 AND n.entity = ?2",
@@ -105,7 +108,7 @@ impl Peek<'_> {
                     // A row without a callee is the entity itself as the leaf: its flat.
                     _ => found.callees.extend(place.map(|place| (place, value))),
                 }
-                Ok::<_, Error>(())
+                Ok::<_, AnalysisError>(())
             },
         )?;
         // They are sorted by size, then as SQL orders their texts and numbers.
@@ -123,15 +126,15 @@ impl Peek<'_> {
     /// Gives the neighbours' values in no particular order, to callers that only want to know how
     /// large the values are. The values are read from the tables directly, because there may be
     /// millions.
-    pub fn values<E: From<Error>>(
+    pub fn values<E: From<AnalysisError>>(
         &self,
         row: &PeekRow,
         each: impl FnMut(i64) -> Result<(), E>,
     ) -> Result<(), E> {
         let question = self.session.question.as_deref();
         let all = question.and_then(|question| question.neighbours().first());
-        let all = all.ok_or_else(|| Error::Sql("peek reads the profile".to_string()))?;
-        let own = all.of((row.entity - 1) as usize);
+        let all = all.ok_or_else(|| AnalysisError::Sql("peek reads the profile".to_string()))?;
+        let own = all.range_of((row.entity - 1) as usize);
         let values = own.map(|at| all.value(at));
         values.filter(|&value| value != 0).try_for_each(each)
     }

@@ -6,11 +6,11 @@ use foldhash::HashSet;
 use heapprof_profile::is_place_of_code;
 use rusqlite::Row;
 
-use crate::error::Error;
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::session::AnalysisSession;
 use heapprof_totals::query::Granularity;
 
-/// How much of a place's file stands beside its function in its [`label`](Place::label).
+/// How much of a place's file stands beside its function in its [`label`](CodePlace::label).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ShownFile {
     /// All of it.
@@ -23,7 +23,7 @@ pub enum ShownFile {
 
 /// The texts of a row; `None` for what the granularity does not tell apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct CodePlace {
     /// The function's name; with granularity `files` it is the file's.
     pub function: String,
     /// Source file.
@@ -36,7 +36,7 @@ pub struct Place {
     pub shown_file: ShownFile,
 }
 
-impl Place {
+impl CodePlace {
     /// Names it in one line of text: `function file:line` or `0xaddress function file:line`.
     pub fn label(&self) -> String {
         self.label_as(&self.function, self.shown_file())
@@ -116,9 +116,9 @@ impl Place {
 }
 
 /// The row that stands for what was left out.
-pub const OTHER: &str = "(other)";
+pub const OTHER_NAME: &str = "(other)";
 
-/// A place by its number in the [`Places`] of a report: equal numbers are equal places.
+/// A place by its number in the [`PlaceTable`] of a report: equal numbers are equal places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlaceId(pub(crate) u32);
 
@@ -140,39 +140,45 @@ impl PlaceId {
 /// The places that the rows of a report are about. Rows hold numbers, because the texts of a place
 /// are scattered over memory.
 #[derive(Clone, Debug)]
-pub struct Places(Vec<Place>);
+pub struct PlaceTable(Vec<CodePlace>);
 
-impl Default for Places {
+impl Default for PlaceTable {
     fn default() -> Self {
-        Self(vec![Place {
-            function: OTHER.to_string(),
-            ..Place::default()
+        Self(vec![CodePlace {
+            function: OTHER_NAME.to_string(),
+            ..CodePlace::default()
         }])
     }
 }
 
-impl Places {
+impl PlaceTable {
     /// All places of the session's question, by the numbers of their entities.
-    pub(crate) fn new(session: &Session, granularity: Granularity) -> Result<Self, Error> {
+    pub(crate) fn new(
+        session: &AnalysisSession,
+        granularity: Granularity,
+    ) -> Result<Self, AnalysisError> {
         let sql = format!(
             "SELECT {} FROM entity e JOIN function f ON f.id = e.function ORDER BY e.id",
             columns(granularity, "e")
         );
         let mut places = Self::default();
         session.each(&sql, [], |row| {
-            places.0.push(Place::read(row, 0)?);
-            Ok::<_, Error>(())
+            places.0.push(CodePlace::read(row, 0)?);
+            Ok::<_, AnalysisError>(())
         })?;
         Ok(places)
     }
 
     /// Does the same as [`new`](Self::new) for reports that show whole stacks. The file of a value
     /// of Perl is the path of names that leads to it. A stack shows that path anyway.
-    pub(crate) fn of_stacks(session: &Session, granularity: Granularity) -> Result<Self, Error> {
+    pub(crate) fn for_stacks(
+        session: &AnalysisSession,
+        granularity: Granularity,
+    ) -> Result<Self, AnalysisError> {
         let mut places = Self::new(session, granularity)?;
-        let is_ambiguous = |place: &&Place| matches!(place.shown_file, ShownFile::End(1..));
+        let is_ambiguous = |place: &&CodePlace| matches!(place.shown_file, ShownFile::End(1..));
         if places.iter().any(|place| is_ambiguous(&place)) {
-            let path = |place: &Place| match place.file.as_deref() {
+            let path = |place: &CodePlace| match place.file.as_deref() {
                 None | Some("") => place.function.clone(),
                 Some(file) => format!("{file};{}", place.function),
             };
@@ -188,52 +194,55 @@ impl Places {
     }
 
     /// All places, in the order of their numbers.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Place> + Clone {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &CodePlace> + Clone {
         self.0.iter()
     }
 
     /// The place with this number.
-    pub fn get(&self, id: PlaceId) -> &Place {
+    pub fn get(&self, id: PlaceId) -> &CodePlace {
         &self.0[id.index()]
     }
 }
 
 /// Reads stacks frame by frame.
-pub(crate) struct Stacks<'a> {
-    session: &'a Session,
+pub(crate) struct StackReader<'a> {
+    session: &'a AnalysisSession,
     /// Whether a stack was read by SQL already.
-    asked: Cell<bool>,
+    has_read_by_sql: Cell<bool>,
 }
 
-impl<'a> Stacks<'a> {
-    pub(crate) fn new(session: &'a Session) -> Self {
+impl<'a> StackReader<'a> {
+    pub(crate) fn new(session: &'a AnalysisSession) -> Self {
         Self {
             session,
-            asked: Cell::new(false),
+            has_read_by_sql: Cell::new(false),
         }
     }
 
     /// A stack of the session's, leaf first. The first one is read by SQL, so that the session
     /// shows what the report asks. The others are read from the table itself, because there may be
     /// millions.
-    pub(crate) fn read(&self, stack: i64) -> Result<Vec<PlaceId>, Error> {
+    pub(crate) fn read(&self, stack: i64) -> Result<Vec<PlaceId>, AnalysisError> {
         if let Some(question) = &self.session.question
-            && self.asked.replace(true)
+            && self.has_read_by_sql.replace(true)
         {
             let entities = question.samples().stacks.get((stack - 1) as usize);
             return Ok(entities.iter().map(|&entity| PlaceId(entity + 1)).collect());
         }
-        const SQL: &str = "SELECT t.entity FROM frame t WHERE t.stack = ?1 ORDER BY t.position";
-        self.session.rows(SQL, [stack], |row| PlaceId::read(row, 0))
+        const STACK_SQL: &str =
+            "SELECT t.entity FROM frame t WHERE t.stack = ?1 ORDER BY t.position";
+        self.session
+            .rows(STACK_SQL, [stack], |row| PlaceId::read(row, 0))
     }
 
     /// Calls `each` with every stack of the session's question, leaf first, in the order of their
     /// numbers.
-    pub(crate) fn each(&self, mut each: impl FnMut(i64, &[PlaceId])) -> Result<(), Error> {
-        const SQL: &str = "SELECT t.stack, t.entity FROM frame t ORDER BY t.stack, t.position";
+    pub(crate) fn each(&self, mut each: impl FnMut(i64, &[PlaceId])) -> Result<(), AnalysisError> {
+        const ALL_STACKS_SQL: &str =
+            "SELECT t.stack, t.entity FROM frame t ORDER BY t.stack, t.position";
         let mut frames = Vec::new();
         let mut current = 0;
-        self.session.each(SQL, [], |row| {
+        self.session.each(ALL_STACKS_SQL, [], |row| {
             let stack: i64 = row.get(0)?;
             if stack != current {
                 each(current, &frames);
@@ -241,7 +250,7 @@ impl<'a> Stacks<'a> {
                 current = stack;
             }
             frames.push(PlaceId::read(row, 1)?);
-            Ok::<_, Error>(())
+            Ok::<_, AnalysisError>(())
         })?;
         each(current, &frames);
         Ok(())
@@ -249,7 +258,7 @@ impl<'a> Stacks<'a> {
 }
 
 /// How many columns [`columns`] are.
-pub(crate) const WIDTH: usize = 5;
+pub(crate) const PLACE_COLUMN_COUNT: usize = 5;
 
 /// The columns of a place, from `function f` and a table `t` with `line` and `address`.
 pub(crate) fn columns(granularity: Granularity, t: &str) -> String {
@@ -279,11 +288,11 @@ mod tests {
     #[test]
     fn a_place_is_told_once() {
         let label = |function: &str, file: &str, line| {
-            let place = Place {
+            let place = CodePlace {
                 function: function.to_string(),
                 file: Some(file.to_string()),
                 line,
-                ..Place::default()
+                ..CodePlace::default()
             };
             place.label()
         };

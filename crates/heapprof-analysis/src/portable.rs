@@ -20,8 +20,8 @@ mod sql_store;
 mod sqlite;
 mod statement;
 
-pub use batch::{Batch, Cells};
-pub use engine::{Answer, Engine};
+pub use batch::{ColumnValues, PortableBatch};
+pub use engine::{SqlAnswer, SqlEngine};
 pub use read::read_profile;
 pub use sql_store::SqlStore;
 pub use sqlite::SqliteTables;
@@ -29,7 +29,7 @@ pub use statement::{PortableQuery, diff_sql, growth_sql, top_sql};
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// A whole number of 64 bits.
     Int,
     /// A whole number, or nothing.
@@ -46,7 +46,7 @@ pub struct TableForm {
     /// Its name.
     pub name: &'static str,
     /// Its columns.
-    pub columns: &'static [(&'static str, Kind)],
+    pub columns: &'static [(&'static str, ColumnKind)],
     /// The columns that tell rows apart, in the order of sorting.
     pub key: &'static [&'static str],
     /// Whether rows are as many as samples, so that they are divided between the servers of a
@@ -54,17 +54,17 @@ pub struct TableForm {
     pub is_large: bool,
 }
 
-use Kind::{Int, MaybeInt, MaybeReal, Text};
+use ColumnKind::{Int, MaybeInt, MaybeReal, Text};
 
 /// All tables, in the order in which they are written. The profile comes last: its row says that
 /// all others are there.
-pub const TABLES: [TableForm; 16] = [
-    small(
+pub const PORTABLE_TABLES: [TableForm; 16] = [
+    small_table(
         "sample_type",
         &[("id", Int), ("type", Text), ("unit", Text)],
         &["id"],
     ),
-    small(
+    small_table(
         "mapping",
         &[
             ("id", Int),
@@ -80,7 +80,7 @@ pub const TABLES: [TableForm; 16] = [
         ],
         &["id"],
     ),
-    small(
+    small_table(
         "function",
         &[
             ("id", Int),
@@ -93,7 +93,7 @@ pub const TABLES: [TableForm; 16] = [
         ],
         &["id"],
     ),
-    small(
+    small_table(
         "location",
         &[
             ("id", Int),
@@ -104,7 +104,7 @@ pub const TABLES: [TableForm; 16] = [
         ],
         &["id"],
     ),
-    small(
+    small_table(
         "line",
         &[
             ("location", Int),
@@ -115,7 +115,7 @@ pub const TABLES: [TableForm; 16] = [
         ],
         &["location", "position"],
     ),
-    small(
+    small_table(
         "label",
         &[
             ("label_set", Int),
@@ -127,12 +127,12 @@ pub const TABLES: [TableForm; 16] = [
         ],
         &["label_set", "position"],
     ),
-    small(
+    small_table(
         "stack_location",
         &[("stack", Int), ("position", Int), ("location", Int)],
         &["stack", "position"],
     ),
-    small(
+    small_table(
         "stack_function",
         &[("stack", Int), ("function", Int), ("is_leaf", Int)],
         &["stack", "function"],
@@ -183,12 +183,12 @@ pub const TABLES: [TableForm; 16] = [
         key: &["type", "stack", "label_set", "profile"],
         is_large: true,
     },
-    small(
+    small_table(
         "comment",
         &[("profile", Int), ("position", Int), ("text", Text)],
         &["profile", "position"],
     ),
-    small(
+    small_table(
         "profile_total",
         &[
             ("profile", Int),
@@ -199,17 +199,17 @@ pub const TABLES: [TableForm; 16] = [
         ],
         &["profile", "position"],
     ),
-    small(
+    small_table(
         "profile_mapping",
         &[("profile", Int), ("position", Int), ("mapping", Int)],
         &["profile", "position"],
     ),
-    small(
+    small_table(
         "profile_label",
         &[("profile", Int), ("key", Text), ("value", Text)],
         &["profile", "key"],
     ),
-    small(
+    small_table(
         "profile",
         &[
             ("id", Int),
@@ -229,9 +229,9 @@ pub const TABLES: [TableForm; 16] = [
     ),
 ];
 
-const fn small(
+const fn small_table(
     name: &'static str,
-    columns: &'static [(&'static str, Kind)],
+    columns: &'static [(&'static str, ColumnKind)],
     key: &'static [&'static str],
 ) -> TableForm {
     TableForm {
@@ -243,7 +243,7 @@ const fn small(
 }
 
 /// The position of a table among all.
-fn table(name: &str) -> usize {
-    let at = TABLES.iter().position(|table| table.name == name);
+fn table_index(name: &str) -> usize {
+    let at = PORTABLE_TABLES.iter().position(|table| table.name == name);
     at.unwrap_or_else(|| unreachable!("the table {name}"))
 }

@@ -9,39 +9,39 @@ use std::sync::{Arc, OnceLock};
 
 use heapprof_profile::{LocationIndex, Profile};
 
-pub(crate) use self::tree::Below;
+pub(crate) use self::tree::TreeBelow;
 pub use self::tree::TreeOptions;
-use crate::error::Error;
-use crate::forks::{self, Forks};
+use crate::error::AnalysisError;
+use crate::forks::{self, ForkTables};
 use crate::moments::{self, MomentRow, SizeRow};
-use crate::part::known;
-pub(crate) use crate::part::{Part, is_counted, is_heap, is_peak};
+use crate::part::find_whole_spread;
+pub(crate) use crate::part::{QuestionPart, is_counted, is_heap, is_peak};
 use crate::stack_table::StackTable;
-use crate::suppression::Suppressions;
-use heapprof_totals::call_tree::{CallTree, Stacks};
+use crate::suppression::SuppressionSet;
+use heapprof_totals::call_tree::{CallTree, EntityStacks};
 use heapprof_totals::entity::EntityTable;
-use heapprof_totals::estimate::Spread;
+use heapprof_totals::estimate::SumSpread;
 use heapprof_totals::filter::LabelKeys;
-use heapprof_totals::module::{self, Module};
-use heapprof_totals::neighbours::{self, Neighbours};
+use heapprof_totals::module::{self, FunctionModule};
+use heapprof_totals::neighbours::{self, NeighbourSums};
 use heapprof_totals::query::Query;
 use heapprof_totals::same_name::FileEnds;
-use heapprof_totals::totals::{self, Total, Totals};
-use heapprof_totals::view::View;
+use heapprof_totals::totals::{self, EntityTotals, TotalAndNet};
+use heapprof_totals::view::ProfileView;
 
 /// A profile with the name that reports give it.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct QuestionSource {
     /// The name.
     pub name: String,
     /// The profile.
     pub profile: Arc<Profile>,
     /// The totals by sample type, as they were before equal samples were merged; `None` if nothing
     /// was merged.
-    pub totals: Option<Vec<Total>>,
+    pub totals: Option<Vec<TotalAndNet>>,
 }
 
-impl Source {
+impl QuestionSource {
     /// Makes a source of a profile as it was read.
     pub fn new(name: impl Into<String>, profile: impl Into<Arc<Profile>>) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Source {
 
 /// Makes two profiles comparable. Sample types that both have get one name and the finer of their
 /// units. Files that both map get the addresses that they have in the first.
-pub fn agree(a: &mut Source, b: &mut Source) -> Result<(), Error> {
+pub fn agree(a: &mut QuestionSource, b: &mut QuestionSource) -> Result<(), AnalysisError> {
     let units = |p: &Profile| -> Vec<String> {
         p.sample_type
             .iter()
@@ -63,7 +63,7 @@ pub fn agree(a: &mut Source, b: &mut Source) -> Result<(), Error> {
     };
     let (before_a, before_b) = (units(&a.profile), units(&b.profile));
     let (x, y) = (Arc::make_mut(&mut a.profile), Arc::make_mut(&mut b.profile));
-    heapprof_profile::agree_units(x, y).map_err(|error| Error::In {
+    heapprof_profile::agree_units(x, y).map_err(|error| AnalysisError::InProfile {
         name: format!("{} and {}", a.name, b.name),
         error: Box::new(error.into()),
     })?;
@@ -79,9 +79,9 @@ pub fn agree(a: &mut Source, b: &mut Source) -> Result<(), Error> {
 
 /// Which sample types to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Types {
+pub enum TypeSelection {
     /// The one the query asks for.
-    One,
+    Requested,
     /// All of them.
     All,
     /// Objects and space in use, in this order: those of an interpreter's values if the query asks
@@ -91,14 +91,14 @@ pub enum Types {
 }
 
 /// The sample types of objects and space in use, of which `asked` is one.
-fn in_use(profile: &Profile, asked: Option<&str>) -> Result<Vec<usize>, Error> {
+fn in_use(profile: &Profile, asked: Option<&str>) -> Result<Vec<usize>, AnalysisError> {
     let kind = match asked.and_then(|asked| asked.rsplit_once('_')) {
         Some((kind, "objects" | "space")) => kind,
         _ => "inuse",
     };
     let find = |of| match profile.find_sample_type(&format!("{kind}_{of}")) {
         Ok(at) => Ok(at),
-        Err(error) => Err(Error::NotInUse {
+        Err(error) => Err(AnalysisError::NotInUse {
             missing: error.asked,
             present: error.present,
         }),
@@ -107,8 +107,8 @@ fn in_use(profile: &Profile, asked: Option<&str>) -> Result<Vec<usize>, Error> {
 }
 
 /// Profiles with a query, ready to be read through tables.
-pub struct Question {
-    pub(crate) parts: Vec<Part>,
+pub struct ProfileQuestion {
+    pub(crate) parts: Vec<QuestionPart>,
     pub(crate) table: EntityTable,
     /// Sample types by content, as type and unit.
     pub(crate) types: Vec<(String, String)>,
@@ -116,15 +116,15 @@ pub struct Question {
     tree_options: TreeOptions,
     ranks: OnceLock<Vec<u32>>,
     file_ends: OnceLock<FileEnds>,
-    stacks: OnceLock<Stacks>,
-    tree: OnceLock<Result<CallTree, heapprof_totals::Error>>,
+    stacks: OnceLock<EntityStacks>,
+    tree: OnceLock<Result<CallTree, heapprof_totals::TotalsError>>,
     samples: OnceLock<SampleTable>,
-    neighbours: OnceLock<Vec<Neighbours>>,
+    neighbours: OnceLock<Vec<NeighbourSums>>,
     labels: OnceLock<Vec<LabelRow>>,
-    modules: OnceLock<Vec<Module>>,
+    modules: OnceLock<Vec<FunctionModule>>,
     moments: OnceLock<Vec<MomentRow>>,
     sizes: OnceLock<Vec<SizeRow>>,
-    forks: OnceLock<Forks>,
+    forks: OnceLock<ForkTables>,
     wanted: Vec<bool>,
 }
 
@@ -143,13 +143,17 @@ pub(crate) struct SampleTable {
     pub(crate) stacks: StackTable,
     pub(crate) blocks: Vec<Vec<(u32, u32, i64)>>,
     /// What is known of each row of a block, if the block's values are estimates.
-    pub(crate) spread: Vec<Option<Vec<Spread>>>,
+    pub(crate) spread: Vec<Option<Vec<SumSpread>>>,
 }
 
-impl Question {
+impl ProfileQuestion {
     /// Compiles the filters for each profile and finds out what the rows can be. It computes no
     /// sums yet except the totals, which bound all others.
-    pub fn new(sources: Vec<Source>, query: &Query, types: Types) -> Result<Self, Error> {
+    pub fn new(
+        sources: Vec<QuestionSource>,
+        query: &Query,
+        types: TypeSelection,
+    ) -> Result<Self, AnalysisError> {
         let texts = sources
             .first()
             .map(|s| s.profile.strings.clone())
@@ -159,16 +163,18 @@ impl Question {
         let mut parts = Vec::with_capacity(sources.len());
         for source in sources {
             let profile = source.profile;
-            let within = |error: Error| Error::In {
+            let within = |error: AnalysisError| AnalysisError::InProfile {
                 name: source.name.clone(),
                 error: Box::new(error),
             };
             if profile.sample_type.is_empty() {
-                return Err(within(Error::NoTypes));
+                return Err(within(AnalysisError::NoTypes));
             }
             let in_use = match types {
-                Types::InUse => in_use(&profile, query.sample_type.as_deref()).map_err(within)?,
-                Types::One | Types::All => Vec::new(),
+                TypeSelection::InUse => {
+                    in_use(&profile, query.sample_type.as_deref()).map_err(within)?
+                }
+                TypeSelection::Requested | TypeSelection::All => Vec::new(),
             };
             let column = match &query.sample_type {
                 Some(asked) => profile
@@ -181,16 +187,18 @@ impl Question {
                 _ => column,
             };
             let columns = match types {
-                Types::One => vec![column],
-                Types::All => (0..profile.sample_type.len()).collect(),
-                Types::InUse => in_use,
+                TypeSelection::Requested => vec![column],
+                TypeSelection::All => (0..profile.sample_type.len()).collect(),
+                TypeSelection::InUse => in_use,
             };
             let whole = match source.totals {
                 Some(stored) => columns.iter().map(|&c| stored[c]).collect(),
-                None => totals::whole(&profile, &columns).map_err(|e| within(e.into()))?,
+                None => totals::whole_totals(&profile, &columns).map_err(|e| within(e.into()))?,
             };
             let sums = columns.iter().zip(&whole);
-            let known = sums.map(|(&c, &total)| known(&profile, c, total)).collect();
+            let known = sums
+                .map(|(&c, &total)| find_whole_spread(&profile, c, total))
+                .collect();
             let part_types =
                 profile
                     .sample_type
@@ -209,23 +217,23 @@ impl Question {
                         }));
                         types
                     });
-            let view = View::new(&profile, query)?;
+            let view = ProfileView::new(&profile, query)?;
             let mapped = table.add(&profile, &view.frames);
-            parts.push(Part {
+            parts.push(QuestionPart {
                 name: source.name,
                 profile,
                 view,
-                mapped,
+                entities: mapped,
                 types: part_types,
                 column,
                 columns,
                 whole,
-                known,
+                whole_spreads: known,
                 totals: OnceLock::new(),
             });
         }
         if parts.len() > 1 {
-            let mut mapped: Vec<_> = parts.iter_mut().map(|part| &mut part.mapped).collect();
+            let mut mapped: Vec<_> = parts.iter_mut().map(|part| &mut part.entities).collect();
             table.match_functions(&mut mapped);
         }
         Ok(Self {
@@ -260,10 +268,10 @@ impl Question {
     }
 
     /// Leaves out what the rules suppress.
-    pub fn with_suppressions(mut self, suppressions: &Suppressions) -> Self {
+    pub fn with_suppressions(mut self, suppressions: &SuppressionSet) -> Self {
         if !suppressions.rules().is_empty() {
             for part in &mut self.parts {
-                let rule = suppressions.of_locations(&part.profile);
+                let rule = suppressions.rules_by_location(&part.profile);
                 part.view.suppress(rule);
             }
         }
@@ -314,7 +322,7 @@ impl Question {
     }
 
     /// What an audit of forked children noted.
-    pub(crate) fn forks(&self) -> &Forks {
+    pub(crate) fn forks(&self) -> &ForkTables {
         self.forks
             .get_or_init(|| forks::forks(&self.parts, &self.table))
     }
@@ -323,20 +331,20 @@ impl Question {
     pub(crate) fn file_end(&self, function: usize) -> u32 {
         let ends = self.file_ends.get_or_init(|| self.table.file_ends());
         let name = self.table.function[function].name;
-        ends.of(name, self.table.file_of(function))
+        ends.end_length(name, self.table.file_of(function))
     }
 
     pub(crate) fn ranks(&self) -> &[u32] {
         self.ranks.get_or_init(|| self.table.ranks())
     }
 
-    pub(crate) fn totals(&self, part: usize) -> &Totals {
+    pub(crate) fn totals(&self, part: usize) -> &EntityTotals {
         let part = &self.parts[part];
         part.totals.get_or_init(|| {
             totals::totals(
                 &part.profile,
                 &part.view,
-                &part.mapped.entity,
+                &part.entities.entity,
                 self.table.entity.len(),
                 self.table.empty_stack,
                 &part.columns,
@@ -361,11 +369,11 @@ impl Question {
 
     /// The samples of all parts as stacks of entities. Each part's values are in columns of its
     /// own.
-    fn entity_stacks(&self) -> Stacks {
+    fn entity_stacks(&self) -> EntityStacks {
         let width = self.parts.iter().map(|p| p.columns.len()).sum();
-        let mut all = Stacks {
+        let mut all = EntityStacks {
             width,
-            ..Stacks::default()
+            ..EntityStacks::default()
         };
         let mut before = 0;
         let mut stack = Vec::new();
@@ -387,7 +395,7 @@ impl Question {
                 if stack.is_empty() {
                     all.entity.push(self.table.empty_stack);
                 }
-                let entity = |&f: &u32| part.mapped.entity[f as usize];
+                let entity = |&f: &u32| part.entities.entity[f as usize];
                 all.entity.extend(stack.iter().map(entity));
                 all.end.push(all.entity.len());
                 let at = all.value.len() + before;
@@ -442,13 +450,13 @@ impl Question {
                         same
                     });
                     rows.retain(|row| row.2 != 0);
-                    spread.push(part.known[c].map(|_| {
-                        let mut of_rows = vec![Spread::default(); rows.len()];
+                    spread.push(part.whole_spreads[c].map(|_| {
+                        let mut of_rows = vec![SumSpread::default(); rows.len()];
                         for (n, &(i, set)) in taken.iter().enumerate() {
                             let row = (stack_of[first + n], set);
                             if let Ok(at) = rows.binary_search_by_key(&row, |r| (r.0, r.1)) {
                                 let own = totals::spread_of(&part.profile, i, part.columns[c]);
-                                of_rows[at] = of_rows[at].and(own);
+                                of_rows[at] = of_rows[at].combine(own);
                             }
                         }
                         of_rows
@@ -472,19 +480,19 @@ impl Question {
     pub(crate) fn stand_in(&self, location: LocationIndex) -> Option<u32> {
         let (part, table) = (&self.parts[0], &self.table);
         let (frames, profile) = (&part.view.frames, &part.profile);
-        let nameless = frames.of(location).find(|&frame| {
+        let nameless = frames.frames_of(location).find(|&frame| {
             let function = frames.get(frame).function(profile);
             function.is_none_or(|f| profile.function[f.index()].name.is_empty())
         })?;
-        Some(table.entity[part.mapped.entity[nameless as usize] as usize].function)
+        Some(table.entity[part.entities.entity[nameless as usize] as usize].function)
     }
 
     /// The module of each function.
-    pub(crate) fn modules(&self) -> &[Module] {
+    pub(crate) fn modules(&self) -> &[FunctionModule] {
         self.modules.get_or_init(|| {
             let parts = self.parts.iter();
-            let parts = parts.map(|part| (&*part.profile, &part.view.frames, &part.mapped));
-            module::of_functions(parts, &self.table)
+            let parts = parts.map(|part| (&*part.profile, &part.view.frames, &part.entities));
+            module::modules_of_functions(parts, &self.table)
         })
     }
 
@@ -513,7 +521,7 @@ impl Question {
 
     /// The neighbours of the wanted entities, by block. All entities are wanted unless they were
     /// limited.
-    pub(crate) fn neighbours(&self) -> &[Neighbours] {
+    pub(crate) fn neighbours(&self) -> &[NeighbourSums] {
         self.neighbours.get_or_init(|| {
             let all = vec![true; self.table.entity.len()];
             let wanted = if self.wanted.is_empty() {
@@ -524,7 +532,7 @@ impl Question {
             self.blocks()
                 .map(|(p, c)| {
                     let part = &self.parts[p];
-                    let entity = &part.mapped.entity;
+                    let entity = &part.entities.entity;
                     let column = part.columns[c];
                     neighbours::neighbours(&part.profile, &part.view, entity, wanted, column)
                 })
@@ -539,8 +547,8 @@ mod tests {
 
     #[test]
     fn a_profile_that_counts_nothing_is_refused() {
-        let source = Source::new("empty", Profile::default());
-        let error = Question::new(vec![source], &Query::default(), Types::All);
+        let source = QuestionSource::new("empty", Profile::default());
+        let error = ProfileQuestion::new(vec![source], &Query::default(), TypeSelection::All);
         let error = error.err().map(|error| error.to_string());
         let expected = "empty: has no sample types, so there is nothing to report";
         assert_eq!(error.as_deref(), Some(expected));

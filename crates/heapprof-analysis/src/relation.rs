@@ -14,15 +14,15 @@ mod vtab;
 
 use std::ops::Range;
 
-use crate::error::Error;
-use crate::question::Question;
-use heapprof_totals::estimate::{Estimate, Spread};
+use crate::error::AnalysisError;
+use crate::question::ProfileQuestion;
+use heapprof_totals::estimate::{SumSpread, ValueEstimate};
 
 pub(crate) use fork::{FORK_CHILD, FORK_LOAD};
 pub(crate) use vtab::connect;
 
 /// A value of a row.
-pub(crate) enum Cell<'a> {
+pub(crate) enum RelationCell<'a> {
     Null,
     Int(i64),
     Real(f64),
@@ -31,73 +31,77 @@ pub(crate) enum Cell<'a> {
 
 /// One cell of how sure a value is. The columns are samples, variance, least and most, in this
 /// order. The cell is NULL if the value is exact.
-fn estimate_cell(estimate: Option<Estimate>, spread: Spread, column: usize) -> Cell<'static> {
+fn estimate_cell(
+    estimate: Option<ValueEstimate>,
+    spread: SumSpread,
+    column: usize,
+) -> RelationCell<'static> {
     let Some(estimate) = estimate else {
-        return Cell::Null;
+        return RelationCell::Null;
     };
     match column {
-        0 => Cell::Int(i64::try_from(estimate.samples).unwrap_or(i64::MAX)),
-        1 => Cell::Real(spread.variance),
+        0 => RelationCell::Int(i64::try_from(estimate.samples).unwrap_or(i64::MAX)),
+        1 => RelationCell::Real(spread.variance),
         2 => estimate.low.into(),
         _ => estimate.high.into(),
     }
 }
 
-impl From<i64> for Cell<'_> {
+impl From<i64> for RelationCell<'_> {
     fn from(value: i64) -> Self {
-        Cell::Int(value)
+        RelationCell::Int(value)
     }
 }
 
-impl From<usize> for Cell<'_> {
+impl From<usize> for RelationCell<'_> {
     fn from(value: usize) -> Self {
-        Cell::Int(value as i64)
+        RelationCell::Int(value as i64)
     }
 }
 
-impl From<u32> for Cell<'_> {
+impl From<u32> for RelationCell<'_> {
     fn from(value: u32) -> Self {
-        Cell::Int(i64::from(value))
+        RelationCell::Int(i64::from(value))
     }
 }
 
-impl From<u64> for Cell<'_> {
+impl From<u64> for RelationCell<'_> {
     /// Addresses above 2^63 come out negative: SQLite has no unsigned numbers.
     fn from(value: u64) -> Self {
-        Cell::Int(value as i64)
+        RelationCell::Int(value as i64)
     }
 }
 
-impl From<bool> for Cell<'_> {
+impl From<bool> for RelationCell<'_> {
     fn from(value: bool) -> Self {
-        Cell::Int(i64::from(value))
+        RelationCell::Int(i64::from(value))
     }
 }
 
-impl<'a> From<&'a str> for Cell<'a> {
+impl<'a> From<&'a str> for RelationCell<'a> {
     fn from(value: &'a str) -> Self {
-        Cell::Text(value)
+        RelationCell::Text(value)
     }
 }
 
 /// A column: its name with SQLite's type, and what it means.
-pub(crate) type Column = (&'static str, &'static str);
+pub(crate) type RelationColumn = (&'static str, &'static str);
 
 /// A table of a question.
 pub(crate) struct Relation {
     pub(crate) name: &'static str,
     /// What a row is.
     pub(crate) about: &'static str,
-    pub(crate) columns: &'static [Column],
+    pub(crate) columns: &'static [RelationColumn],
     /// Rows can be found by so many of the first columns.
     pub(crate) keys: usize,
     /// The columns in whose order the rows ascend once the columns before them are given, so that
     /// SQLite need not sort.
     pub(crate) ordered: Range<usize>,
-    pub(crate) rows: fn(&Question) -> Result<usize, Error>,
+    pub(crate) rows: fn(&ProfileQuestion) -> Result<usize, AnalysisError>,
     /// The rows whose first columns equal the given numbers, of which there is at least one.
-    pub(crate) narrow: fn(&Question, &[i64]) -> Range<usize>,
-    pub(crate) cell: for<'a> fn(&'a Question, usize, usize) -> Cell<'a>,
+    pub(crate) narrow: fn(&ProfileQuestion, &[i64]) -> Range<usize>,
+    pub(crate) cell: for<'a> fn(&'a ProfileQuestion, usize, usize) -> RelationCell<'a>,
 }
 
 /// All tables, in the order of the docs.
@@ -126,10 +130,10 @@ pub(crate) static RELATIONS: [&Relation; 21] = [
 ];
 
 /// The name of a table or a view, what a row is, and the columns with their meanings.
-type Documented = (&'static str, &'static str, &'static [Column]);
+type DocumentedTable = (&'static str, &'static str, &'static [RelationColumn]);
 
 /// The views. A database has them too.
-const VIEWS: [Documented; 3] = [
+const DOCUMENTED_VIEWS: [DocumentedTable; 3] = [
     (
         "profile_report",
         "View: profile_total with names.",
@@ -183,13 +187,13 @@ pub(crate) fn is_table(name: &str) -> bool {
 }
 
 /// The documented tables and views.
-pub fn documented() -> impl Iterator<Item = Documented> {
+pub fn documented_tables() -> impl Iterator<Item = DocumentedTable> {
     let tables = RELATIONS.iter().map(|r| (r.name, r.about, r.columns));
-    tables.chain(VIEWS)
+    tables.chain(DOCUMENTED_VIEWS)
 }
 
 /// The one row with this number, counted from 1.
-fn one(number: i64, rows: usize) -> Range<usize> {
+fn single_row(number: i64, rows: usize) -> Range<usize> {
     match usize::try_from(number) {
         Ok(n) if (1..=rows).contains(&n) => n - 1..n,
         _ => 0..0,
@@ -197,13 +201,13 @@ fn one(number: i64, rows: usize) -> Range<usize> {
 }
 
 /// All rows, for relations that are always read whole.
-fn all(_: &Question, _: &[i64]) -> Range<usize> {
+fn all_rows(_: &ProfileQuestion, _: &[i64]) -> Range<usize> {
     0..usize::MAX
 }
 
 /// Finds a row in a table whose parts follow each other: the part that `row` is in, and its place
 /// there.
-fn in_part(question: &Question, row: usize, len: impl Fn(usize) -> usize) -> (usize, usize) {
+fn in_part(question: &ProfileQuestion, row: usize, len: impl Fn(usize) -> usize) -> (usize, usize) {
     let mut rest = row;
     for part in 0..question.parts.len() {
         let n = len(part);
@@ -216,22 +220,26 @@ fn in_part(question: &Question, row: usize, len: impl Fn(usize) -> usize) -> (us
 }
 
 /// How many rows come before part `part`.
-fn before(part: usize, len: impl Fn(usize) -> usize) -> usize {
+fn rows_before_part(part: usize, len: impl Fn(usize) -> usize) -> usize {
     (0..part).map(len).sum()
 }
 
 /// The rows of one profile in a table whose parts follow each other.
-fn of_part(question: &Question, profile: i64, len: impl Fn(usize) -> usize) -> Range<usize> {
-    let part = one(profile, question.parts.len());
+fn rows_of_part(
+    question: &ProfileQuestion,
+    profile: i64,
+    len: impl Fn(usize) -> usize,
+) -> Range<usize> {
+    let part = single_row(profile, question.parts.len());
     if part.is_empty() {
         return 0..0;
     }
-    let first = before(part.start, &len);
+    let first = rows_before_part(part.start, &len);
     first..first + len(part.start)
 }
 
 /// The rows that have this key, in a table that is ordered by it.
-fn run_of<T>(rows: &[T], key: i64, key_of: impl Fn(&T) -> i64) -> Range<usize> {
+fn rows_with_key<T>(rows: &[T], key: i64, key_of: impl Fn(&T) -> i64) -> Range<usize> {
     let first = rows.partition_point(|row| key_of(row) < key);
     let count = rows[first..].partition_point(|row| key_of(row) == key);
     first..first + count

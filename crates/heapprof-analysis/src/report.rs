@@ -8,20 +8,20 @@ use heapprof_totals::same_name::NameAndFile;
 use rusqlite::Row;
 
 use crate::comment;
-use crate::coverage::{self, Resident};
-use crate::error::Error;
-use crate::growth::{self, Growth};
+use crate::coverage::{self, RssBreakdown};
+use crate::error::AnalysisError;
+use crate::growth::{self, FunctionGrowth};
 use crate::header::SampleType;
-use crate::peak::{Peak, peak};
-use crate::place::{Place, ShownFile};
-use crate::question::{Below, Question, is_heap};
-use crate::session::{Session, read_estimate};
+use crate::peak::{LargestHeap, peak};
+use crate::place::{CodePlace, ShownFile};
+use crate::question::{ProfileQuestion, TreeBelow, is_heap};
+use crate::session::{AnalysisSession, read_estimate};
 use crate::stats::{StatsSize, sizes};
 use crate::timeline::{TimelineRow, history};
 
 /// One of the profiles, as a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Moment {
+pub struct ReportMoment {
     /// The profile's path or name.
     pub name: String,
     /// When its values were taken, in nanoseconds since 1970; 0 if unknown.
@@ -60,16 +60,16 @@ pub struct ReportFunction {
 pub struct ReportNode {
     /// The node that called it; `None` at the root. It comes before.
     pub parent: Option<u32>,
-    /// The place, as a position in [`Report::places`].
+    /// The place, as a position in [`ReportContents::places`].
     pub place: u32,
 }
 
 /// The report.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ReportContents {
     /// The program that the profiles are of; empty if they name no file either.
     pub program: String,
-    /// The period of the last profile, as in [`Moment::period`].
+    /// The period of the last profile, as in [`ReportMoment::period`].
     pub period: i64,
     /// The sample types of all profiles.
     pub types: Vec<SampleType>,
@@ -86,11 +86,11 @@ pub struct Report {
     /// the last profile.
     pub left_out: (usize, Vec<i64>),
     /// The profiles, in the order in which they were given.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<ReportMoment>,
     /// How functions grew, by the position of the sample type; empty for fewer than three profiles.
-    pub growth: BTreeMap<usize, Vec<Growth>>,
+    pub growth: BTreeMap<usize, Vec<FunctionGrowth>>,
     /// When the heap was largest, and how large, as the profiles name it.
-    pub peak: Option<Peak>,
+    pub peak: Option<LargestHeap>,
     /// The history of the recording, if there is one profile and it has one.
     pub history: Vec<TimelineRow>,
     /// The sizes of the whole process's allocations in the last profile, if they were counted.
@@ -102,10 +102,10 @@ pub struct Report {
 ///
 /// # Errors
 /// The question may have no values, or too many nodes.
-pub fn report(session: &Session) -> Result<Report, Error> {
-    let question = session.asked()?;
+pub fn report(session: &AnalysisSession) -> Result<ReportContents, AnalysisError> {
+    let question = session.require_question()?;
     let tree = question.tree()?;
-    made(session, question, tree, &question.net())
+    build_report(session, question, tree, &question.net())
 }
 
 /// Reports what [`report`] left out below functions of these names, from the root on: what the
@@ -116,33 +116,36 @@ pub fn report(session: &Session) -> Result<Report, Error> {
 ///
 /// # Errors
 /// They are those of [`report`].
-pub fn report_below(session: &Session, paths: &[Vec<String>]) -> Result<Report, Error> {
-    let question = session.asked()?;
-    let Below { tree, net } = question.tree_below(paths)?;
-    made(session, question, &tree, &net)
+pub fn report_below(
+    session: &AnalysisSession,
+    paths: &[Vec<String>],
+) -> Result<ReportContents, AnalysisError> {
+    let question = session.require_question()?;
+    let TreeBelow { tree, net } = question.tree_below(paths)?;
+    build_report(session, question, &tree, &net)
 }
 
 /// Makes the report of a tree of the question. `net` is what there is of each block.
-fn made(
-    session: &Session,
-    question: &Question,
+fn build_report(
+    session: &AnalysisSession,
+    question: &ProfileQuestion,
     tree: &CallTree,
     net: &[i64],
-) -> Result<Report, Error> {
-    let mut report = Report {
+) -> Result<ReportContents, AnalysisError> {
+    let mut report = ReportContents {
         types: question.types.iter().map(sample_type).collect(),
-        ..Report::default()
+        ..ReportContents::default()
     };
     read_moments(session, &mut report)?;
-    let mut places = Numbers::new(question);
+    let mut places = ReportNumbering::new(question);
     let nodes = tree.node.iter().map(|node| ReportNode {
         parent: (node.parent != NO_PARENT).then_some(node.parent),
-        place: places.of_entity(node.entity),
+        place: places.number_entity(node.entity),
     });
     let nodes: Vec<ReportNode> = nodes.collect();
     let blocks = question.blocks().enumerate();
-    let blocks: Vec<Block> = blocks
-        .map(|(at, of)| Block::new(question, tree, at, of, net[at]))
+    let blocks: Vec<ReportBlock> = blocks
+        .map(|(at, of)| ReportBlock::new(question, tree, at, of, net[at]))
         .collect();
     TreeWithRest::new(&mut report, &nodes, &blocks).write();
     for moment in &mut report.moments {
@@ -167,27 +170,30 @@ fn sample_type((r#type, unit): &(String, String)) -> SampleType {
     }
 }
 
-fn read_moments(session: &Session, report: &mut Report) -> Result<(), Error> {
+fn read_moments(
+    session: &AnalysisSession,
+    report: &mut ReportContents,
+) -> Result<(), AnalysisError> {
     let width = report.types.len();
     let mut default = String::new();
     session.each(
         "SELECT name, time_nanos, period, default_sample_type FROM profile ORDER BY id",
         [],
         |row| {
-            report.moments.push(Moment {
+            report.moments.push(ReportMoment {
                 name: row.get(0)?,
                 time_nanos: row.get(1)?,
                 period: row.get(2)?,
                 totals: vec![0; width],
                 errors: vec![None; width],
-                ..Moment::default()
+                ..ReportMoment::default()
             });
             report.period = row.get(2)?;
             default = row.get(3)?;
-            Ok::<_, Error>(())
+            Ok::<_, AnalysisError>(())
         },
     )?;
-    let estimate = Session::estimate_columns("t", "");
+    let estimate = AnalysisSession::estimate_columns("t", "");
     let sql = format!("SELECT t.profile, t.type, t.net, {estimate} FROM profile_total t");
     let moments = &mut report.moments;
     session.each(&sql, [], |row| {
@@ -196,7 +202,7 @@ fn read_moments(session: &Session, report: &mut Report) -> Result<(), Error> {
         moments[profile].totals[at] = net;
         let range = read_estimate(row, 3)?.map(|e| (e.high - e.low) as f64 / 2.0);
         moments[profile].errors[at] = range.filter(|_| net != 0).map(|r| r / net.abs() as f64);
-        Ok::<_, Error>(())
+        Ok::<_, AnalysisError>(())
     })?;
     let named = |name: &str| report.types.iter().position(|t| t.r#type == name);
     let last = report.types.len().saturating_sub(1);
@@ -205,9 +211,9 @@ fn read_moments(session: &Session, report: &mut Report) -> Result<(), Error> {
         .unwrap_or(last);
     for (i, moment) in (1..).zip(&mut report.moments) {
         let comments = comment::comments_of(session, i)?;
-        let of_program = |resident: Option<Resident>| resident.map(|r| r.of_program());
+        let of_program = |resident: Option<RssBreakdown>| resident.map(|r| r.program_bytes());
         moment.rss = coverage::resident(&comments, [None, None]).map(of_program);
-        if let Some(program) = comment::program_called(&comments) {
+        if let Some(program) = comment::program_and_title(&comments) {
             report.program = program;
         }
     }
@@ -227,59 +233,59 @@ fn position(row: &Row<'_>, column: usize) -> rusqlite::Result<usize> {
 }
 
 /// The functions and lines that a report speaks of, each with a number.
-struct Numbers<'q> {
-    question: &'q Question,
+struct ReportNumbering<'q> {
+    question: &'q ProfileQuestion,
     functions: Vec<ReportFunction>,
     places: Vec<(u32, i64)>,
     /// The number of each entity's place; 0 until it has one.
-    of_entity: Vec<u32>,
+    place_of_entity: Vec<u32>,
     /// The number of each row of functions; 0 until it has one.
-    of_row: Vec<u32>,
+    function_of_row: Vec<u32>,
     /// The number of the function with a name in a file.
     by_name: HashMap<NameAndFile, u32>,
 }
 
-impl<'q> Numbers<'q> {
-    fn new(question: &'q Question) -> Self {
+impl<'q> ReportNumbering<'q> {
+    fn new(question: &'q ProfileQuestion) -> Self {
         Self {
             question,
             // What was cut off stands for no function.
             functions: vec![ReportFunction {
-                name: crate::OTHER.to_string(),
-                label: crate::OTHER.to_string(),
+                name: crate::OTHER_NAME.to_string(),
+                label: crate::OTHER_NAME.to_string(),
                 ..ReportFunction::default()
             }],
             places: vec![(0, 0)],
-            of_entity: vec![0; question.table.entity.len()],
-            of_row: vec![0; question.table.function.len()],
+            place_of_entity: vec![0; question.table.entity.len()],
+            function_of_row: vec![0; question.table.function.len()],
             by_name: HashMap::new(),
         }
     }
 
-    fn of_entity(&mut self, entity: u32) -> u32 {
-        if self.of_entity[entity as usize] == 0 {
+    fn number_entity(&mut self, entity: u32) -> u32 {
+        if self.place_of_entity[entity as usize] == 0 {
             let row = self.question.table.entity[entity as usize];
-            let function = self.of_row(row.function as usize);
-            self.of_entity[entity as usize] = self.places.len() as u32;
+            let function = self.number_function_row(row.function as usize);
+            self.place_of_entity[entity as usize] = self.places.len() as u32;
             self.places.push((function, row.line));
         }
-        self.of_entity[entity as usize]
+        self.place_of_entity[entity as usize]
     }
 
     /// The number of a function. Functions of one name and file have one number.
-    fn of_row(&mut self, row: usize) -> u32 {
-        if self.of_row[row] != 0 {
-            return self.of_row[row];
+    fn number_function_row(&mut self, row: usize) -> u32 {
+        if self.function_of_row[row] != 0 {
+            return self.function_of_row[row];
         }
         let table = &self.question.table;
         let named = table.function[row];
         let key = (named.name, table.file_of(row));
         let module = &self.question.modules()[row];
-        let place = Place {
+        let place = CodePlace {
             function: table.text(named.name).to_string(),
             file: Some(table.text(named.filename).to_string()),
             shown_file: ShownFile::End(self.question.file_end(row)),
-            ..Place::default()
+            ..CodePlace::default()
         };
         let function = ReportFunction {
             label: place.label(),
@@ -295,7 +301,7 @@ impl<'q> Numbers<'q> {
             Some(same) => same.merge(&function),
             None => self.functions.push(function),
         }
-        self.of_row[row] = number;
+        self.function_of_row[row] = number;
         number
     }
 }
@@ -313,19 +319,19 @@ impl ReportFunction {
 
 /// The values of one sample type of one profile: what each node holds itself, and what is left of
 /// its total without that and without its children.
-struct Block {
+struct ReportBlock {
     profile: usize,
     /// The position of the sample type.
     r#type: usize,
     own: Vec<i64>,
     left: Vec<i64>,
     /// What is left of the whole without the roots.
-    of_whole: i64,
+    whole_rest: i64,
 }
 
-impl Block {
+impl ReportBlock {
     /// Takes the block at a position out of the tree.
-    fn new(q: &Question, tree: &CallTree, at: usize, of: (usize, usize), net: i64) -> Self {
+    fn new(q: &ProfileQuestion, tree: &CallTree, at: usize, of: (usize, usize), net: i64) -> Self {
         let (profile, column) = of;
         let part = &q.parts[profile];
         let of_block = |sums: &[i64]| -> Vec<i64> {
@@ -341,11 +347,11 @@ impl Block {
                 .map(|(total, own)| total - own)
                 .collect(),
             own,
-            of_whole: net,
+            whole_rest: net,
         };
         for (node, total) in tree.node.iter().zip(&total) {
             match node.parent {
-                NO_PARENT => block.of_whole -= total,
+                NO_PARENT => block.whole_rest -= total,
                 parent => block.left[parent as usize] -= total,
             }
         }
@@ -355,15 +361,19 @@ impl Block {
 
 /// Writes the tree with a node for what the cut left out below each node.
 struct TreeWithRest<'a> {
-    report: &'a mut Report,
+    report: &'a mut ReportContents,
     nodes: &'a [ReportNode],
-    blocks: &'a [Block],
+    blocks: &'a [ReportBlock],
     /// The nodes on the path, each with its position in the report.
     path: Vec<(u32, u32)>,
 }
 
 impl<'a> TreeWithRest<'a> {
-    fn new(report: &'a mut Report, nodes: &'a [ReportNode], blocks: &'a [Block]) -> Self {
+    fn new(
+        report: &'a mut ReportContents,
+        nodes: &'a [ReportNode],
+        blocks: &'a [ReportBlock],
+    ) -> Self {
         report.left_out.1 = vec![0; report.types.len()];
         Self {
             report,
@@ -378,14 +388,14 @@ impl<'a> TreeWithRest<'a> {
             while self.path.last().map(|&(old, _)| old) != node.parent && !self.path.is_empty() {
                 self.close();
             }
-            let own = |block: &Block| block.own[i as usize];
+            let own = |block: &ReportBlock| block.own[i as usize];
             let at = self.put(node.place, own);
             self.path.push((i, at));
         }
         while !self.path.is_empty() {
             self.close();
         }
-        self.put_rest(|block| block.of_whole);
+        self.put_rest(|block| block.whole_rest);
     }
 
     /// Leaves the last node of the path.
@@ -397,7 +407,7 @@ impl<'a> TreeWithRest<'a> {
     }
 
     /// Adds a node for what is left, if something is.
-    fn put_rest(&mut self, left: impl Fn(&Block) -> i64) {
+    fn put_rest(&mut self, left: impl Fn(&ReportBlock) -> i64) {
         if self.blocks.iter().all(|block| left(block) == 0) {
             return;
         }
@@ -412,7 +422,7 @@ impl<'a> TreeWithRest<'a> {
     }
 
     /// Adds a node below the path. Returns its position.
-    fn put(&mut self, place: u32, value: impl Fn(&Block) -> i64) -> u32 {
+    fn put(&mut self, place: u32, value: impl Fn(&ReportBlock) -> i64) -> u32 {
         let at = self.report.nodes.len() as u32;
         let parent = self.path.last().map(|&(_, at)| at);
         self.report.nodes.push(ReportNode { parent, place });
@@ -429,23 +439,26 @@ impl<'a> TreeWithRest<'a> {
 
 /// Reads what each function holds itself at each moment, and judges how it grew.
 fn read_growth(
-    session: &Session,
-    report: &mut Report,
-    numbers: &mut Numbers<'_>,
-) -> Result<(), Error> {
+    session: &AnalysisSession,
+    report: &mut ReportContents,
+    numbers: &mut ReportNumbering<'_>,
+) -> Result<(), AnalysisError> {
     let moments = report.moments.len();
     let mut series = BTreeMap::<(usize, u32), Vec<i64>>::new();
     session.each(
         "SELECT t.type, t.function, t.profile, t.flat FROM function_total t WHERE t.flat != 0",
         [],
         |row| {
-            let key = (position(row, 0)?, numbers.of_row(position(row, 1)?));
+            let key = (
+                position(row, 0)?,
+                numbers.number_function_row(position(row, 1)?),
+            );
             if !is_heap(&report.types[key.0].r#type) {
                 return Ok(());
             }
             let (profile, flat): (u32, i64) = (row.get(2)?, row.get(3)?);
             series.entry(key).or_insert_with(|| vec![0; moments])[profile as usize - 1] += flat;
-            Ok::<_, Error>(())
+            Ok::<_, AnalysisError>(())
         },
     )?;
     let times: Vec<i64> = report.moments.iter().map(|m| m.time_nanos).collect();
@@ -454,7 +467,7 @@ fn read_growth(
         report.growth.entry(at).or_default().push(grown);
     }
     for grown in report.growth.values_mut() {
-        growth::rank(grown);
+        growth::sort_by_verdict(grown);
     }
     Ok(())
 }

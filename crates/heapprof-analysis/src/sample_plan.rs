@@ -9,7 +9,7 @@ use heapprof_profile::Profile;
 pub type NamedProfile = (String, Arc<Profile>, BTreeMap<String, String>);
 
 /// Which values of which profiles are added up, in which columns.
-pub struct Plan {
+pub struct SamplePlan {
     /// The type and unit of each column.
     pub(crate) types: Vec<(String, String)>,
     /// What the sums are divided by.
@@ -17,16 +17,16 @@ pub struct Plan {
     /// Whether a value that no column wants shows that the database is damaged.
     pub(crate) is_whole: bool,
     /// The profiles, by their numbers.
-    pub(crate) parts: Vec<(i64, Vec<Add>)>,
+    pub(crate) parts: Vec<(i64, Vec<PlannedAddition>)>,
 }
 
-impl Plan {
+impl SamplePlan {
     /// All values of one profile, whose types these are.
-    pub(crate) fn of_one(id: i64, types: &[(String, String)]) -> Self {
+    pub(crate) fn for_profile(id: i64, types: &[(String, String)]) -> Self {
         let adds = types
             .iter()
             .enumerate()
-            .map(|(to, from)| Add::once(from, to));
+            .map(|(to, from)| PlannedAddition::once(from, to));
         Self {
             types: types.to_vec(),
             divisor: 1,
@@ -38,7 +38,7 @@ impl Plan {
 
 /// The values of a profile in a type are added to a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Add {
+pub struct PlannedAddition {
     /// The type and unit.
     pub(crate) from: (String, String),
     /// The column.
@@ -49,7 +49,7 @@ pub struct Add {
     pub(crate) with_spread: bool,
 }
 
-impl Add {
+impl PlannedAddition {
     /// Adds the values of a type once, with what is known of them.
     pub(crate) fn once(from: &(String, String), to: usize) -> Self {
         Self {

@@ -13,7 +13,9 @@ mod state;
 mod sum;
 
 pub use growth::{SeriesGrowth, SeriesGrowthRow, series_growth};
-pub use listed::{Series, listed};
-pub use selector::{Selector, SelectorError, is_selector, parse_time};
-pub use state::Processes;
-pub use sum::{Chosen, OverTime, chosen, chosen_of, is_counter, roll_up};
+pub use listed::{SeriesSummary, list_series};
+pub use selector::{MomentSelector, SelectorError, is_selector, parse_time};
+pub use state::SeriesProcesses;
+pub use sum::{
+    MomentAggregation, MomentSelection, choose_moments, is_counter, roll_up, selection_from_moments,
+};

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Params, Row, StatementStatus};
 
-use crate::error::Error;
-use crate::question::Question;
+use crate::error::AnalysisError;
+use crate::question::ProfileQuestion;
 use crate::relation;
-use heapprof_text::alike;
-use heapprof_totals::estimate::{Estimate, Known, Spread};
+use heapprof_text::similar_names;
+use heapprof_totals::estimate::{SumSpread, ValueEstimate, ValueWithSpread};
 
 /// Where a report's rows come from: a question's virtual tables, or a database's real ones.
-pub struct Session {
+pub struct AnalysisSession {
     pub(crate) connection: Connection,
     statements: RefCell<Vec<String>>,
     /// The statements that ran already: a loop over rows runs the same text again and again.
@@ -22,45 +22,45 @@ pub struct Session {
     /// How many steps SQLite's machine took for them.
     steps: Cell<u64>,
     /// How long a statement of the user's may run, if that is limited.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) time_limit: Option<Duration>,
     /// The question behind the virtual tables; `None` over a database.
-    pub(crate) question: Option<Arc<Question>>,
+    pub(crate) question: Option<Arc<ProfileQuestion>>,
 }
 
-impl Session {
+impl AnalysisSession {
     /// Functions of the profiles whose short names may equal that of a function that is shown. Over
     /// a database there are none.
-    pub(crate) fn alike<'n>(&self, shown: impl Iterator<Item = &'n str>) -> Vec<String> {
+    pub(crate) fn similar_names<'n>(&self, shown: impl Iterator<Item = &'n str>) -> Vec<String> {
         let Some(question) = &self.question else {
             return Vec::new();
         };
         let all = question.table.function.iter();
         let all = all.map(|function| question.table.text(function.name));
-        let found = alike(shown, all).into_iter();
+        let found = similar_names(shown, all).into_iter();
         found.map(str::to_string).collect()
     }
 
     /// Opens a session over the virtual tables of a question.
-    pub fn new(question: Question) -> Result<Self, Error> {
+    pub fn new(question: ProfileQuestion) -> Result<Self, AnalysisError> {
         let question = Arc::new(question);
         Ok(Self {
             connection: relation::connect(&question)?,
             statements: RefCell::default(),
             seen: RefCell::default(),
             steps: Cell::default(),
-            patience: None,
+            time_limit: None,
             question: Some(question),
         })
     }
 
     /// Makes a session over the tables of a database, for statements of users.
-    pub(crate) fn stored(connection: Connection) -> Self {
+    pub(crate) fn over_database(connection: Connection) -> Self {
         Self {
             connection,
             statements: RefCell::default(),
             seen: RefCell::default(),
             steps: Cell::default(),
-            patience: None,
+            time_limit: None,
             question: None,
         }
     }
@@ -69,8 +69,8 @@ impl Session {
     ///
     /// # Errors
     /// A session over a database is for statements, and has none.
-    pub(crate) fn asked(&self) -> Result<&Arc<Question>, Error> {
-        self.question.as_ref().ok_or(Error::NoTypes)
+    pub(crate) fn require_question(&self) -> Result<&Arc<ProfileQuestion>, AnalysisError> {
+        self.question.as_ref().ok_or(AnalysisError::NoTypes)
     }
 
     /// The statements that were run. Each stands here once, with the values of its first run filled
@@ -106,7 +106,7 @@ impl Session {
         sql: &str,
         params: impl Params,
         map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, Error> {
+    ) -> Result<Vec<T>, AnalysisError> {
         Ok(self.query(sql, params, map)?)
     }
 
@@ -128,13 +128,13 @@ impl Session {
 
     /// Runs a statement whose rows may be more than memory should hold. `each` gets them one by
     /// one.
-    pub(crate) fn each<E: From<Error>>(
+    pub(crate) fn each<E: From<AnalysisError>>(
         &self,
         sql: &str,
         params: impl Params,
         each: impl FnMut(&Row<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.walk(sql, params, each).map_err(Error::from)?
+        self.walk(sql, params, each).map_err(AnalysisError::from)?
     }
 
     /// Runs a statement and gives each row to `each`. The outer error is SQLite's, the inner one
@@ -177,11 +177,11 @@ impl Session {
 }
 
 /// Reads an estimate from three columns; `None` if the value is exact.
-pub(crate) fn read_estimate(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Estimate>> {
+pub(crate) fn read_estimate(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ValueEstimate>> {
     let Some(low) = row.get(at)? else {
         return Ok(None);
     };
-    Ok(Some(Estimate {
+    Ok(Some(ValueEstimate {
         low,
         high: row.get(at + 1)?,
         samples: row.get::<_, i64>(at + 2)?.unsigned_abs(),
@@ -189,23 +189,26 @@ pub(crate) fn read_estimate(row: &Row<'_>, at: usize) -> rusqlite::Result<Option
 }
 
 /// Reads what is known of a value from two columns; `None` if the value is exact.
-pub(crate) fn read_spread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Spread>> {
+pub(crate) fn read_spread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<SumSpread>> {
     let Some(samples) = row.get::<_, Option<i64>>(at)? else {
         return Ok(None);
     };
-    Ok(Some(Spread {
+    Ok(Some(SumSpread {
         samples: samples.unsigned_abs(),
         variance: row.get(at + 1)?,
     }))
 }
 
 /// Reads a value, and what is known of it, which is in the two columns behind the value.
-pub(crate) fn read_known(row: &Row<'_>, at: usize) -> rusqlite::Result<Known> {
+pub(crate) fn read_value_with_spread(
+    row: &Row<'_>,
+    at: usize,
+) -> rusqlite::Result<ValueWithSpread> {
     let samples: Option<i64> = row.get(at + 1)?;
     let variance: Option<f64> = row.get(at + 2)?;
-    Ok(Known {
+    Ok(ValueWithSpread {
         value: row.get(at)?,
-        spread: samples.zip(variance).map(|(samples, variance)| Spread {
+        spread: samples.zip(variance).map(|(samples, variance)| SumSpread {
             samples: samples.unsigned_abs(),
             variance,
         }),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use heapprof_totals::call_tree::Stacks;
+use heapprof_totals::call_tree::EntityStacks;
 
 /// Stacks of entities. Each stack begins with the leaf and is there once.
 #[derive(Default)]
@@ -85,7 +85,7 @@ impl StackTable {
 
     /// Makes the table of the distinct stacks of `all`. Also returns the number of each stack's
     /// row.
-    pub(crate) fn new(all: &Stacks, rank: &[u32]) -> (Self, Vec<u32>) {
+    pub(crate) fn new(all: &EntityStacks, rank: &[u32]) -> (Self, Vec<u32>) {
         let hasher = RandomState::default();
         let mut index: HashTable<u32> = HashTable::new();
         // `first` has the first sample with each distinct stack, and `of` has the distinct stack of

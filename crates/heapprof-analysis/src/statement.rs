@@ -7,13 +7,13 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 
-use crate::error::Error;
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::session::AnalysisSession;
 use crate::store::views;
 
 /// A value as SQLite returns it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum SqlValue {
     /// Nothing.
     Null,
     /// A whole number.
@@ -26,20 +26,20 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
-impl Value {
+impl SqlValue {
     /// About how many bytes it takes.
     fn size(&self) -> usize {
         match self {
-            Value::Text(text) => text.len(),
-            Value::Blob(bytes) => bytes.len(),
-            Value::Null | Value::Int(_) | Value::Real(_) => 8,
+            SqlValue::Text(text) => text.len(),
+            SqlValue::Blob(bytes) => bytes.len(),
+            SqlValue::Null | SqlValue::Int(_) | SqlValue::Real(_) => 8,
         }
     }
 }
 
 /// A call of a sub as Devel::MProf notes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call<'a> {
+pub struct MeasuredPerlCall<'a> {
     /// The sub's name.
     pub function: &'a str,
     /// Pages of the process before the call.
@@ -50,17 +50,17 @@ pub struct Call<'a> {
 
 /// The longest text or blob that a limited statement may make or read. The time is not looked at
 /// within a function, and a search takes the square of this.
-const LONGEST: i32 = 64 << 10;
+const MAX_LIMITED_VALUE_BYTES: i32 = 64 << 10;
 /// The time is looked at each time SQLite's machine has taken so many steps.
-const STEPS: i32 = 1_000;
+const STEPS_PER_TIME_CHECK: i32 = 1_000;
 
-impl Session {
+impl AnalysisSession {
     /// Ends statements that run longer than this, from now on, and those that make a longer text
     /// than anybody would read.
     ///
     /// # Errors
     /// SQLite may refuse it.
-    pub fn limit_statements(&mut self, patience: Duration) -> Result<(), Error> {
+    pub fn limit_statements(&mut self, patience: Duration) -> Result<(), AnalysisError> {
         self.make_views()?;
         // Everything but a question is refused, because a PRAGMA can limit the memory of the whole
         // process.
@@ -74,15 +74,17 @@ impl Session {
         self.connection.authorizer(Some(only_asks))?;
         let end = Instant::now() + patience;
         self.connection
-            .set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST)?;
-        self.patience = Some(patience);
+            .set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_LIMITED_VALUE_BYTES)?;
+        self.time_limit = Some(patience);
         let is_late = move || Instant::now() > end;
-        Ok(self.connection.progress_handler(STEPS, Some(is_late))?)
+        Ok(self
+            .connection
+            .progress_handler(STEPS_PER_TIME_CHECK, Some(is_late))?)
     }
 
     /// Makes the views that statements of users read. A database has them, and a question's tables
     /// do not.
-    fn make_views(&self) -> Result<(), Error> {
+    fn make_views(&self) -> Result<(), AnalysisError> {
         if self.question.is_none() {
             return Ok(());
         }
@@ -98,7 +100,10 @@ impl Session {
     ///
     /// # Errors
     /// There is no memory for it.
-    pub fn add_calls<'a>(&self, calls: impl Iterator<Item = Call<'a>>) -> Result<(), Error> {
+    pub fn add_calls<'a>(
+        &self,
+        calls: impl Iterator<Item = MeasuredPerlCall<'a>>,
+    ) -> Result<(), AnalysisError> {
         let table = "CREATE TEMP TABLE f(id INTEGER PRIMARY KEY, function TEXT NOT NULL, \
                      before INTEGER NOT NULL, after INTEGER NOT NULL)";
         let transaction = self.connection.unchecked_transaction()?;
@@ -119,24 +124,24 @@ pub struct ResultTable {
     /// Names of the columns.
     pub columns: Vec<String>,
     /// The rows, with one value for each column.
-    pub rows: Vec<Vec<Value>>,
+    pub rows: Vec<Vec<SqlValue>>,
 }
 
 /// A statement that the user wrote and that only reads.
-pub struct Statement<'s> {
+pub struct UserStatement<'s> {
     statement: rusqlite::Statement<'s>,
     columns: Vec<String>,
     /// How many rows and bytes it may still give.
     left: (usize, usize),
     is_cut: bool,
     /// How long it may run, if that is limited.
-    patience: Option<Duration>,
+    time_limit: Option<Duration>,
 }
 
-impl<'s> Statement<'s> {
+impl<'s> UserStatement<'s> {
     /// Prepares a statement, and refuses one that can't be run, has parameters or would write.
-    pub fn new(session: &'s Session, sql: &str) -> Result<Self, Error> {
-        if session.patience.is_none() {
+    pub fn new(session: &'s AnalysisSession, sql: &str) -> Result<Self, AnalysisError> {
+        if session.time_limit.is_none() {
             session.make_views()?;
         }
         let statement = session
@@ -144,16 +149,16 @@ impl<'s> Statement<'s> {
             .prepare(sql)
             .map_err(|error| match error {
                 rusqlite::Error::MultipleStatement => {
-                    Error::Sql("more than one statement; give one at a time".to_string())
+                    AnalysisError::Sql("more than one statement; give one at a time".to_string())
                 }
                 other => other.into(),
             })?;
         // There is nothing but blanks and comments.
         if statement.expanded_sql().is_none_or(|sql| sql.is_empty()) {
-            return Err(Error::Sql("is empty; write a SELECT".to_string()));
+            return Err(AnalysisError::Sql("is empty; write a SELECT".to_string()));
         }
         if !statement.readonly() {
-            return Err(Error::Sql(
+            return Err(AnalysisError::Sql(
                 "the statement would write; only reading is possible here (load and rm change a \
                  database)"
                     .to_string(),
@@ -161,7 +166,7 @@ impl<'s> Statement<'s> {
         }
         let columns: Vec<String> = statement.column_names().map(|c| c.to_string()).collect();
         if statement.parameter_count() > 0 {
-            return Err(Error::Sql(
+            return Err(AnalysisError::Sql(
                 "the statement has parameters, which nothing gives a value; write the values out"
                     .to_string(),
             ));
@@ -171,7 +176,7 @@ impl<'s> Statement<'s> {
             columns,
             left: (usize::MAX, usize::MAX),
             is_cut: false,
-            patience: session.patience,
+            time_limit: session.time_limit,
         })
     }
 
@@ -191,13 +196,13 @@ impl<'s> Statement<'s> {
     }
 
     /// Runs it; `each` gets the rows one by one, with one value for each column.
-    pub fn each<E: From<Error>>(
+    pub fn each<E: From<AnalysisError>>(
         &mut self,
-        mut each: impl FnMut(&[Value]) -> Result<(), E>,
+        mut each: impl FnMut(&[SqlValue]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut values = vec![Value::Null; self.columns.len()];
-        let patience = self.patience;
-        let failed = |error: rusqlite::Error| ended(patience, error);
+        let mut values = vec![SqlValue::Null; self.columns.len()];
+        let patience = self.time_limit;
+        let failed = |error: rusqlite::Error| limit_error(patience, error);
         let mut rows = self.statement.query([]).map_err(failed)?;
         let (mut left, mut room) = self.left;
         while let Some(row) = rows.next().map_err(failed)? {
@@ -207,12 +212,14 @@ impl<'s> Statement<'s> {
             }
             left -= 1;
             for (at, value) in values.iter_mut().enumerate() {
-                *value = match row.get_ref(at).map_err(Error::from)? {
-                    ValueRef::Null => Value::Null,
-                    ValueRef::Integer(number) => Value::Int(number),
-                    ValueRef::Real(number) => Value::Real(number),
-                    ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
-                    ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+                *value = match row.get_ref(at).map_err(AnalysisError::from)? {
+                    ValueRef::Null => SqlValue::Null,
+                    ValueRef::Integer(number) => SqlValue::Int(number),
+                    ValueRef::Real(number) => SqlValue::Real(number),
+                    ValueRef::Text(text) => {
+                        SqlValue::Text(String::from_utf8_lossy(text).into_owned())
+                    }
+                    ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
                 };
                 room = room.saturating_sub(value.size());
             }
@@ -223,33 +230,33 @@ impl<'s> Statement<'s> {
 }
 
 /// The error of a statement, which may have come to its limits.
-fn ended(patience: Option<Duration>, error: rusqlite::Error) -> Error {
+fn limit_error(patience: Option<Duration>, error: rusqlite::Error) -> AnalysisError {
     let Some(patience) = patience else {
         return error.into();
     };
     match error.sqlite_error_code() {
-        Some(ErrorCode::OperationInterrupted) => Error::Sql(format!(
+        Some(ErrorCode::OperationInterrupted) => AnalysisError::Sql(format!(
             "ran longer than {} s and was ended; ask for less",
             patience.as_secs()
         )),
-        Some(ErrorCode::TooBig) => Error::Sql(format!(
+        Some(ErrorCode::TooBig) => AnalysisError::Sql(format!(
             "makes or reads a value of more than {} KiB; ask for less",
-            LONGEST >> 10
+            MAX_LIMITED_VALUE_BYTES >> 10
         )),
         _ => error.into(),
     }
 }
 
 /// Runs one statement that only reads, and keeps its rows.
-pub fn run(session: &Session, sql: &str) -> Result<ResultTable, Error> {
-    let mut statement = Statement::new(session, sql)?;
+pub fn run_statement(session: &AnalysisSession, sql: &str) -> Result<ResultTable, AnalysisError> {
+    let mut statement = UserStatement::new(session, sql)?;
     let mut table = ResultTable {
         columns: statement.columns().to_vec(),
         rows: Vec::new(),
     };
     statement.each(|row| {
         table.rows.push(row.to_vec());
-        Ok::<_, Error>(())
+        Ok::<_, AnalysisError>(())
     })?;
     Ok(table)
 }

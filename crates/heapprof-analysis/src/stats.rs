@@ -4,20 +4,20 @@
 use std::collections::HashMap;
 
 use crate::comment;
-use crate::coverage::{self, Resident};
-use crate::error::Error;
+use crate::coverage::{self, RssBreakdown};
+use crate::error::AnalysisError;
 use crate::header::SampleType;
 use crate::peak::peak;
-use crate::place::{self, Place};
-use crate::session::{Session, read_estimate};
-use heapprof_totals::estimate::Estimate;
+use crate::place::{self, CodePlace};
+use crate::session::{AnalysisSession, read_estimate};
+use heapprof_totals::estimate::ValueEstimate;
 use heapprof_totals::query::Granularity;
 
 /// How many functions are first.
-const FIRST: i64 = 5;
+const MAX_FIRST_FUNCTIONS: i64 = 5;
 
 /// How many threads have a row of their own.
-const THREADS: usize = 10;
+const MAX_THREAD_ROWS: usize = 10;
 
 /// A sample type with its total.
 #[derive(Clone, Debug, Default)]
@@ -27,9 +27,9 @@ pub struct StatsType {
     /// The signed sum of what the filters keep.
     pub net: i64,
     /// How sure it is, if it is an estimate that says so.
-    pub estimate: Option<Estimate>,
+    pub estimate: Option<ValueEstimate>,
     /// The functions that have most of it themselves, with their values, the largest first.
-    pub first: Vec<(Place, i64)>,
+    pub first: Vec<(CodePlace, i64)>,
 }
 
 /// How many objects of some sizes there were.
@@ -59,7 +59,7 @@ pub struct StatsThread {
 
 /// What a profile amounts to.
 #[derive(Clone, Debug, Default)]
-pub struct Stats {
+pub struct StatsReport {
     /// The profile's path or name.
     pub profile: String,
     /// Mean bytes between samples; 1 if every allocation is counted, 0 if unknown.
@@ -70,7 +70,7 @@ pub struct Stats {
     /// it.
     pub peak_since_nanos: Option<i64>,
     /// RSS when the profile was taken, and the highest one, each beside the heap.
-    pub rss: [Option<Resident>; 2],
+    pub rss: [Option<RssBreakdown>; 2],
     /// The sizes of the whole process's allocations, the smallest first. Filters do not change
     /// them. Empty if the collector did not count them.
     pub sizes: Vec<StatsSize>,
@@ -79,7 +79,7 @@ pub struct Stats {
     pub threads: Vec<StatsThread>,
 }
 
-impl Stats {
+impl StatsReport {
     /// The total of a sample type.
     pub fn net(&self, name: &str) -> Option<i64> {
         let found = self.types.iter().find(|of| of.sample_type.r#type == name);
@@ -114,11 +114,11 @@ impl Stats {
 }
 
 /// Reports what the profile of the session's question amounts to. The question must have all types.
-pub fn stats(session: &Session) -> Result<Stats, Error> {
-    let mut found = Stats::default();
+pub fn stats(session: &AnalysisSession) -> Result<StatsReport, AnalysisError> {
+    let mut found = StatsReport::default();
     session.each("SELECT name, period FROM profile WHERE id = 1", [], |row| {
         (found.profile, found.period) = (row.get(0)?, row.get(1)?);
-        Ok::<_, Error>(())
+        Ok::<_, AnalysisError>(())
     })?;
     found.types = types(session)?;
     found.peak_since_nanos = peak(session)?.and_then(|peak| peak.since_nanos);
@@ -140,7 +140,10 @@ pub fn stats(session: &Session) -> Result<Stats, Error> {
 }
 
 /// How large the allocations of a profile's process were. Profiles are numbered from 1.
-pub(crate) fn sizes(session: &Session, profile: usize) -> Result<Vec<StatsSize>, Error> {
+pub(crate) fn sizes(
+    session: &AnalysisSession,
+    profile: usize,
+) -> Result<Vec<StatsSize>, AnalysisError> {
     session.rows(
         "SELECT least, most, alloc_objects, inuse_objects FROM size_class WHERE profile = ?1 \
          ORDER BY least IS NULL, least",
@@ -160,7 +163,7 @@ pub(crate) fn sizes(session: &Session, profile: usize) -> Result<Vec<StatsSize>,
 /// What threads hold and have allocated. Only a recording that keeps each thread's share has `tid`.
 /// The statement counts these labels, because SQLite would make a join of `EXISTS` and read all
 /// labels again for each label set.
-fn threads(session: &Session) -> Result<Vec<StatsThread>, Error> {
+fn threads(session: &AnalysisSession) -> Result<Vec<StatsThread>, AnalysisError> {
     let mut threads = session.rows(
         "SELECT name, count(DISTINCT tid), \
          sum(CASE type WHEN 'inuse_space' THEN value ELSE 0 END) AS inuse, \
@@ -181,9 +184,9 @@ fn threads(session: &Session) -> Result<Vec<StatsThread>, Error> {
             })
         },
     )?;
-    if threads.len() > THREADS {
+    if threads.len() > MAX_THREAD_ROWS {
         let mut others = StatsThread::default();
-        for thread in threads.drain(THREADS..) {
+        for thread in threads.drain(MAX_THREAD_ROWS..) {
             others.ids = others.ids.saturating_add(thread.ids);
             others.inuse_space = others.inuse_space.saturating_add(thread.inuse_space);
             others.alloc_space = others.alloc_space.saturating_add(thread.alloc_space);
@@ -193,8 +196,8 @@ fn threads(session: &Session) -> Result<Vec<StatsThread>, Error> {
     Ok(threads)
 }
 
-fn types(session: &Session) -> Result<Vec<StatsType>, Error> {
-    let estimate = Session::estimate_columns("t", "kept_");
+fn types(session: &AnalysisSession) -> Result<Vec<StatsType>, AnalysisError> {
+    let estimate = AnalysisSession::estimate_columns("t", "kept_");
     let types = session.rows(
         &format!(
             "SELECT s.id, s.type, s.unit, t.kept_net, {estimate} FROM profile_total t JOIN \
@@ -219,18 +222,19 @@ fn types(session: &Session) -> Result<Vec<StatsType>, Error> {
         place::columns(Granularity::Functions, "t"),
         place::order(Granularity::Functions, "t"),
     );
-    let with_first = types.into_iter().map(|(id, mut of)| {
-        of.first = session.rows(
+    let with_first =
+        types.into_iter().map(|(id, mut of)| {
+            of.first = session.rows(
             &format!(
                 "SELECT {functions}, sum(t.flat) AS flat FROM function_total t JOIN function f ON \
                  f.id = t.function WHERE t.profile = 1 AND t.type = ?1 GROUP BY {order} HAVING \
                  flat != 0 ORDER BY abs(flat) DESC, {order} LIMIT ?2"
             ),
-            [id, FIRST],
-            |row| Ok((Place::read(row, 0)?, row.get(place::WIDTH)?)),
+            [id, MAX_FIRST_FUNCTIONS],
+            |row| Ok((CodePlace::read(row, 0)?, row.get(place::PLACE_COLUMN_COUNT)?)),
         )?;
-        Ok(of)
-    });
+            Ok(of)
+        });
     with_first.collect()
 }
 
@@ -240,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_median_is_in_the_class_of_the_middle_object() {
-        let with = |counts: &[(i64, i64)]| Stats {
+        let with = |counts: &[(i64, i64)]| StatsReport {
             sizes: counts
                 .iter()
                 .map(|&(least, alloc_objects)| StatsSize {
@@ -249,7 +253,7 @@ mod tests {
                     inuse_objects: 0,
                 })
                 .collect(),
-            ..Stats::default()
+            ..StatsReport::default()
         };
         let table = [
             (&[(16, 3), (32, 3), (64, 1)][..], Some([32, 63])),

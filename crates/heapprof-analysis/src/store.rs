@@ -28,34 +28,36 @@ use heapprof_totals::query::Query;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::comment::{Process, called, said_once};
-use crate::error::Error;
+use crate::comment::{ProfiledProcess, find_single_value, script_or_title};
+use crate::error::AnalysisError;
 use crate::moment_labels::labels_of;
-use crate::question::{Question, Source, Types};
+use crate::question::{ProfileQuestion, QuestionSource, TypeSelection};
 use crate::sample_plan::NamedProfile;
-use crate::session::Session;
+use crate::session::AnalysisSession;
 
-use guard::Budget;
-pub(crate) use heap::{HEAP_TYPES, columns as heap_columns, known_of};
-use load::New;
-pub(crate) use load::must_differ;
+use guard::StepBudget;
+pub(crate) use heap::{HEAP_TYPES, columns as heap_columns, spread_of_samples};
+use load::NewProfile;
+pub(crate) use load::check_differs_from_earlier;
 pub(crate) use sample_rows::SampleRows;
 pub use schema::SCHEMA_VERSION;
 pub(crate) use schema::views;
 pub use watch::{
-    Watch, WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess, WatchStart, WatchSum,
-    WatchedProcess,
+    WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess, WatchReport, WatchStart,
+    WatchSum, WatchedProcess,
 };
-pub use wiretap::{Wiretap, WiretapBatch, WiretapBy, WiretapCode, WiretapRow, WiretapSender};
+pub use wiretap::{
+    WiretapBatch, WiretapCode, WiretapReport, WiretapRow, WiretapRowKind, WiretapSender,
+};
 
 /// How long to wait for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open database.
-pub struct Store {
+pub struct ProfileStore {
     connection: Connection,
     /// How much work our statements may still do.
-    budget: Budget,
+    budget: StepBudget,
 }
 
 /// A short description of a stored profile.
@@ -66,7 +68,7 @@ pub struct StoredProfile {
     /// When its values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
     pub time_nanos: i64,
     /// Which moment of its process it is, if it says so.
-    pub snapshot: Option<Snapshot>,
+    pub snapshot: Option<SnapshotPosition>,
     /// The number of distinct stacks with distinct labels.
     pub samples: i64,
     /// The type, unit and total of the default sample type.
@@ -74,22 +76,22 @@ pub struct StoredProfile {
     /// The program, if the profile says which one it is of.
     pub program: Option<String>,
     /// What tells its process from others of that program: a script, or a title.
-    pub called: Option<String>,
+    pub script_or_title: Option<String>,
 }
 
 /// One of the moments of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct SnapshotPosition {
     /// When the recording began, in nanoseconds since 1970 UTC.
     pub start_nanos: i64,
     /// The number of this moment, from 1, in the order of time.
     pub number: usize,
     /// How many moments of this process there are.
-    pub of: usize,
+    pub count: usize,
 }
 
 /// A path that SQLite takes as a path. `:memory:` and `file:` are names of files here.
-fn plain(path: &Path) -> PathBuf {
+fn plain_path(path: &Path) -> PathBuf {
     match path.is_absolute() {
         true => path.to_path_buf(),
         false => Path::new(".").join(path),
@@ -97,19 +99,19 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// Opens a file that anybody may have written.
-fn connect(path: &Path, flags: OpenFlags) -> Result<(Connection, Budget), Error> {
-    let path = plain(path);
+fn connect(path: &Path, flags: OpenFlags) -> Result<(Connection, StepBudget), AnalysisError> {
+    let path = plain_path(path);
     // A file whose size can't be read can't be opened either.
     let bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let mut connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     let budget = guard::set_up(&mut connection, bytes)?;
     Ok((connection, budget))
 }
 
 /// About how many bytes a profile takes in a database. The number is more likely too large than too
 /// small.
-fn size(profile: &Profile) -> u64 {
+fn estimated_size(profile: &Profile) -> u64 {
     let samples = &profile.samples;
     let frames: usize = (0..samples.len()).map(|i| samples.stack(i).len()).sum();
     let values = samples.len() * (profile.sample_type.len() + 1);
@@ -120,9 +122,9 @@ fn size(profile: &Profile) -> u64 {
     (frames + values + others) as u64 * 16
 }
 
-impl Store {
+impl ProfileStore {
     /// Opens a database for reading. It must exist.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path) -> Result<Self, AnalysisError> {
         // SQLite does not open it read-only, because after a killed load the first reader must roll
         // its journal back. A file that can't be written is still opened for reading.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -135,14 +137,14 @@ impl Store {
     }
 
     /// Opens a database that a load has filled, for writing.
-    pub fn open_to_write(path: &Path) -> Result<Self, Error> {
+    pub fn open_to_write(path: &Path) -> Result<Self, AnalysisError> {
         Self::open(path)?;
         Self::open_or_create(path)
     }
 
     /// Opens a database for writing. It is made if it does not exist, and brought to the newest
     /// schema.
-    pub fn open_or_create(path: &Path) -> Result<Self, Error> {
+    pub fn open_or_create(path: &Path) -> Result<Self, AnalysisError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -157,7 +159,7 @@ impl Store {
 
     /// All profiles in the order in which they were loaded. Those of one process come together, in
     /// the order of their times.
-    pub fn profiles(&self) -> Result<Vec<StoredProfile>, Error> {
+    pub fn profiles(&self) -> Result<Vec<StoredProfile>, AnalysisError> {
         let mut statement = self.connection.prepare(
             "SELECT id, name, time_nanos, default_sample_type, samples FROM profile ORDER BY id",
         )?;
@@ -171,7 +173,7 @@ impl Store {
             ))
         })?;
         let mut profiles = Vec::new();
-        let mut processes: Vec<(Process, Vec<usize>)> = Vec::new();
+        let mut processes: Vec<(ProfiledProcess, Vec<usize>)> = Vec::new();
         for row in rows {
             let (id, name, time_nanos, default, samples) = row?;
             let mut totals = self.connection.prepare_cached(
@@ -185,12 +187,15 @@ impl Store {
             let names: Vec<&str> = totals.iter().map(|t| t.0.as_str()).collect();
             let shown = default_sample_type(&names, &default);
             if shown >= totals.len() {
-                return Err(damage::damaged("the totals of profile", id));
+                return Err(damage::damage_error("the totals of profile", id));
             }
             let total = totals.swap_remove(shown);
             let comments = self.comments(id)?;
             if let Some(process) = self.process(id, &comments)? {
-                match processes.iter_mut().find(|(known, _)| known.is(&process)) {
+                match processes
+                    .iter_mut()
+                    .find(|(known, _)| known.is_same_process(&process))
+                {
                     Some((_, moments)) => moments.push(profiles.len()),
                     None => processes.push((process, vec![profiles.len()])),
                 }
@@ -201,8 +206,8 @@ impl Store {
                 samples,
                 total,
                 snapshot: None,
-                program: said_once(&comments, "program"),
-                called: called(&comments),
+                program: find_single_value(&comments, "program"),
+                script_or_title: script_or_title(&comments),
             });
         }
         // Each profile stands at its own place, or at that of the first one of its process.
@@ -212,10 +217,10 @@ impl Store {
             moments.sort_by_key(|&at| profiles[at].time_nanos);
             for (number, &at) in moments.iter().enumerate() {
                 places[at] = (first, number);
-                profiles[at].snapshot = Some(Snapshot {
+                profiles[at].snapshot = Some(SnapshotPosition {
                     start_nanos: process.start(),
                     number: number + 1,
-                    of: moments.len(),
+                    count: moments.len(),
                 });
             }
         }
@@ -224,7 +229,7 @@ impl Store {
         Ok(placed.into_iter().map(|(_, profile)| profile).collect())
     }
 
-    fn comments(&self, id: i64) -> Result<Vec<String>, Error> {
+    fn comments(&self, id: i64) -> Result<Vec<String>, AnalysisError> {
         let mut comments = self
             .connection
             .prepare_cached("SELECT text FROM comment WHERE profile = ?1 ORDER BY position")?;
@@ -232,22 +237,26 @@ impl Store {
         Ok(comments.collect::<Result<_, _>>()?)
     }
 
-    fn process(&self, id: i64, comments: &[String]) -> Result<Option<Process>, Error> {
+    fn process(
+        &self,
+        id: i64,
+        comments: &[String],
+    ) -> Result<Option<ProfiledProcess>, AnalysisError> {
         let mut times = self
             .connection
             .prepare_cached("SELECT time_nanos, duration_nanos FROM profile WHERE id = ?1")?;
         let (time, duration) = times.query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Process::new(comments, time, duration))
+        Ok(ProfiledProcess::new(comments, time, duration))
     }
 
     /// How many samples all profiles have.
-    pub fn samples(&self) -> Result<i64, Error> {
+    pub fn samples(&self) -> Result<i64, AnalysisError> {
         let sql = "SELECT ifnull(sum(samples), 0) FROM profile";
         Ok(self.connection.query_row(sql, [], |row| row.get(0))?)
     }
 
     /// The names of all profiles.
-    pub fn names(&self) -> Result<Vec<String>, Error> {
+    pub fn names(&self) -> Result<Vec<String>, AnalysisError> {
         let mut statement = self
             .connection
             .prepare("SELECT name FROM profile ORDER BY id")?;
@@ -258,7 +267,7 @@ impl Store {
     }
 
     /// Finds the number of the profile `name`.
-    pub fn find(&self, name: &str) -> Result<i64, Error> {
+    pub fn find(&self, name: &str) -> Result<i64, AnalysisError> {
         use rusqlite::OptionalExtension;
         let found = self
             .connection
@@ -268,7 +277,7 @@ impl Store {
             .optional()?;
         match found {
             Some(id) => Ok(id),
-            None => Err(Error::NoSuchProfile {
+            None => Err(AnalysisError::NoSuchProfile {
                 name: name.to_string(),
                 present: self.names()?,
             }),
@@ -283,7 +292,7 @@ impl Store {
         name: &str,
         profile: &Arc<Profile>,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), Error> {
+    ) -> Result<(), AnalysisError> {
         self.load_labelled(name, profile, &labels_of(profile), progress)
     }
 
@@ -294,10 +303,10 @@ impl Store {
         profile: &Arc<Profile>,
         labels: &BTreeMap<String, String>,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), Error> {
-        self.allow_anew()?;
-        self.budget.allow(size(profile));
-        let new = New {
+    ) -> Result<(), AnalysisError> {
+        self.renew_budget()?;
+        self.budget.allow(estimated_size(profile));
+        let new = NewProfile {
             name,
             profile,
             labels,
@@ -309,15 +318,15 @@ impl Store {
     ///
     /// # Errors
     /// No profile has the name, or a sum is beyond 64 bits.
-    pub fn has_same(&self, name: &str, profile: &Arc<Profile>) -> Result<bool, Error> {
+    pub fn has_same(&self, name: &str, profile: &Arc<Profile>) -> Result<bool, AnalysisError> {
         let id = self.find(name)?;
         let times: (i64, i64, i64) = self.connection.query_row(
             "SELECT time_nanos, duration_nanos, samples FROM profile WHERE id = ?1",
             [id],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )?;
-        let source = Source::new(name, Arc::clone(profile));
-        let question = Question::new(vec![source], &Query::default(), Types::All)?;
+        let source = QuestionSource::new(name, Arc::clone(profile));
+        let question = ProfileQuestion::new(vec![source], &Query::default(), TypeSelection::All)?;
         let whole = question.parts[0].whole.iter();
         let sums: Vec<(i64, i64)> = whole.map(|sum| (sum.total, sum.net)).collect();
         let mut statement = self.connection.prepare_cached(
@@ -330,7 +339,7 @@ impl Store {
     }
 
     /// Allows as much work as for a file of this size again: each profile may need all tables.
-    pub(crate) fn allow_anew(&self) -> Result<(), Error> {
+    pub(crate) fn renew_budget(&self) -> Result<(), AnalysisError> {
         let pragma = |name| {
             self.connection
                 .pragma_query_value(None, name, |row| row.get(0))
@@ -342,44 +351,48 @@ impl Store {
     }
 
     /// Puts profiles in the place of others: all of it or nothing.
-    pub fn replace(&mut self, new: &[NamedProfile], removed: &[String]) -> Result<(), Error> {
+    pub fn replace(
+        &mut self,
+        new: &[NamedProfile],
+        removed: &[String],
+    ) -> Result<(), AnalysisError> {
         let ids = removed.iter().map(|name| self.find(name));
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
-        self.allow_anew()?;
+        self.renew_budget()?;
         for (_, profile, _) in new {
-            self.allow_anew()?;
-            self.budget.allow(size(profile));
+            self.renew_budget()?;
+            self.budget.allow(estimated_size(profile));
         }
-        let new = new.iter().map(|(name, profile, labels)| New {
+        let new = new.iter().map(|(name, profile, labels)| NewProfile {
             name,
             profile,
             labels,
         });
-        let new: Vec<New<'_>> = new.collect();
+        let new: Vec<NewProfile<'_>> = new.collect();
         load::load(&mut self.connection, &new, &ids, &mut |_, _| {})
     }
 
     /// Restores the profile `name` as it was loaded. If only its rows are usable, equal samples are
     /// merged.
-    pub fn restore(&self, name: &str) -> Result<Source, Error> {
-        self.allow_anew()?;
+    pub fn restore(&self, name: &str) -> Result<QuestionSource, AnalysisError> {
+        self.renew_budget()?;
         restore::restore(&self.connection, self.find(name)?, name)
     }
 
     /// Removes all of these profiles, or none.
-    pub fn remove(&mut self, names: &[String]) -> Result<(), Error> {
+    pub fn remove(&mut self, names: &[String]) -> Result<(), AnalysisError> {
         self.replace(&[], names)
     }
 
     /// Frees the space that removed profiles took. For a moment it needs as much space again as
     /// what stays.
-    pub fn compact(&mut self) -> Result<(), Error> {
+    pub fn compact(&mut self) -> Result<(), AnalysisError> {
         self.connection.execute_batch("VACUUM")?;
         Ok(())
     }
 
     /// The statements that made the tables and views.
-    pub fn schema(&self) -> Result<Vec<String>, Error> {
+    pub fn schema(&self) -> Result<Vec<String>, AnalysisError> {
         let mut statement = self.connection.prepare(
             "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type, rootpage, name",
         )?;
@@ -391,8 +404,8 @@ impl Store {
 
     /// Makes a session for statements that the user wrote. They may use the views and take as long
     /// as they need.
-    pub fn session_for_statements(mut self) -> Result<Session, Error> {
+    pub fn session_for_statements(mut self) -> Result<AnalysisSession, AnalysisError> {
         guard::set_up_for_statements(&mut self.connection)?;
-        Ok(Session::stored(self.connection))
+        Ok(AnalysisSession::over_database(self.connection))
     }
 }

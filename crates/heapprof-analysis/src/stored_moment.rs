@@ -7,9 +7,9 @@ use foldhash::HashMap;
 
 use heapprof_profile::{Profile, default_sample_type};
 
-use crate::comment::Process;
-use crate::error::Error;
-use crate::sample_plan::Plan;
+use crate::comment::ProfiledProcess;
+use crate::error::AnalysisError;
+use crate::sample_plan::SamplePlan;
 
 /// A stored profile without its samples.
 #[derive(Clone, Debug)]
@@ -44,32 +44,39 @@ pub trait SeriesStore {
     ///
     /// # Errors
     /// The store may be damaged, or not answer.
-    fn moments(&self) -> Result<Vec<StoredMoment>, Error>;
+    fn moments(&self) -> Result<Vec<StoredMoment>, AnalysisError>;
 
     /// Adds up what is stored as a plan says.
     ///
     /// # Errors
     /// They are those of [`moments`](Self::moments), and a sum may be beyond 64 bits.
-    fn sum(&self, plan: &Plan) -> Result<Profile, Error>;
+    fn sum(&self, plan: &SamplePlan) -> Result<Profile, AnalysisError>;
 }
 
 /// Gives moments the numbers of their processes. A moment that names no process is of the one
 /// process that its labels have.
 #[derive(Default)]
-struct Processes {
+struct ProcessNumbering {
     /// The processes of one program, pid and host, with their numbers.
-    known: HashMap<String, Vec<(Process, usize)>>,
+    by_process: HashMap<String, Vec<(ProfiledProcess, usize)>>,
     unnamed: HashMap<String, usize>,
     count: usize,
 }
 
-impl Processes {
-    fn number(&mut self, process: Option<Process>, labels: &BTreeMap<String, String>) -> usize {
+impl ProcessNumbering {
+    fn number(
+        &mut self,
+        process: Option<ProfiledProcess>,
+        labels: &BTreeMap<String, String>,
+    ) -> usize {
         let next = self.count;
         let number = match process {
             Some(process) => {
-                let same = self.known.entry(process.key()).or_default();
-                match same.iter().find(|(known, _)| known.is(&process)) {
+                let same = self.by_process.entry(process.key()).or_default();
+                match same
+                    .iter()
+                    .find(|(known, _)| known.is_same_process(&process))
+                {
                     Some((_, number)) => *number,
                     None => {
                         same.push((process, next));
@@ -85,7 +92,7 @@ impl Processes {
 }
 
 /// What a store says of a profile.
-pub(crate) struct Said {
+pub(crate) struct StoredProfileFacts {
     pub(crate) id: i64,
     pub(crate) name: String,
     pub(crate) time_nanos: i64,
@@ -101,14 +108,14 @@ pub(crate) struct Said {
 
 /// Makes moments of what a store says. Moments with the same types share them.
 #[derive(Default)]
-pub(crate) struct Moments {
-    made: Vec<StoredMoment>,
-    processes: Processes,
+pub(crate) struct StoredMomentBuilder {
+    moments: Vec<StoredMoment>,
+    processes: ProcessNumbering,
     types: Vec<Rc<[(String, String)]>>,
 }
 
-impl Moments {
-    pub(crate) fn add(&mut self, said: Said) {
+impl StoredMomentBuilder {
+    pub(crate) fn add(&mut self, said: StoredProfileFacts) {
         let names: Vec<&str> = said.types.iter().map(|t| &*t.0).collect();
         let default_type = default_sample_type(&names, &said.default_sample_type);
         let types = match self.types.iter().find(|known| known[..] == said.types[..]) {
@@ -119,12 +126,12 @@ impl Moments {
                 types
             }
         };
-        let process = Process::new(&said.comments, said.time_nanos, said.duration_nanos);
-        self.made.push(StoredMoment {
+        let process = ProfiledProcess::new(&said.comments, said.time_nanos, said.duration_nanos);
+        self.moments.push(StoredMoment {
             id: said.id,
             name: said.name,
             time_nanos: said.time_nanos,
-            start_nanos: process.as_ref().map(Process::start),
+            start_nanos: process.as_ref().map(ProfiledProcess::start),
             pid: process.as_ref().map(|process| process.pid().to_string()),
             process: self.processes.number(process, &said.labels),
             labels: said.labels,
@@ -136,8 +143,8 @@ impl Moments {
     }
 
     /// The moments, in the order in which they were added.
-    pub(crate) fn all(self) -> Vec<StoredMoment> {
-        self.made
+    pub(crate) fn finish(self) -> Vec<StoredMoment> {
+        self.moments
     }
 }
 
@@ -146,26 +153,26 @@ pub(crate) fn series_of(labels: &BTreeMap<String, String>) -> String {
     // A build changes with a deploy, and the series goes on.
     let labels = labels
         .iter()
-        .filter(|(key, _)| !is_of_a_build(key) && *key != ROLLED_UP);
+        .filter(|(key, _)| !is_build_label(key) && *key != ROLLED_UP_LABEL);
     labels
         .map(|(key, value)| format!("{key:?}={value:?};"))
         .collect()
 }
 
 /// The label of a profile that is the sum of several hosts; it says of how many profiles.
-pub const ROLLED_UP: &str = "rolled_up";
+pub const ROLLED_UP_LABEL: &str = "rolled_up";
 
 /// The labels that all hosts of a service have in common, whichever hosts there are: all labels
 /// except `host` and those of the build. A profile without a service has none in common with
 /// others.
-pub fn of_service(labels: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+pub fn service_labels(labels: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     labels.get("service")?;
     let mut labels = labels.clone();
-    labels.retain(|key, _| key != "host" && key != ROLLED_UP && !is_of_a_build(key));
+    labels.retain(|key, _| key != "host" && key != ROLLED_UP_LABEL && !is_build_label(key));
     Some(labels)
 }
 
 /// Whether a label says which build of a program it is.
-pub(crate) fn is_of_a_build(key: &str) -> bool {
+pub(crate) fn is_build_label(key: &str) -> bool {
     matches!(key, "build" | "version")
 }

@@ -6,11 +6,11 @@
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, StringId};
 
-use crate::error::Error;
+use crate::error::AnalysisError;
 
 /// A rule, `leak:PATTERN`, and where it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Suppression {
+pub struct SuppressionRule {
     /// What it matches: any part of a text. `*` is anything, `^` the beginning, and `$` the end.
     pub pattern: String,
     /// The file it was read from.
@@ -21,13 +21,13 @@ pub struct Suppression {
 
 /// The rules, in the order in which they are tried.
 #[derive(Clone, Debug, Default)]
-pub struct Suppressions {
-    rules: Vec<Suppression>,
+pub struct SuppressionSet {
+    rules: Vec<SuppressionRule>,
 }
 
-impl Suppressions {
+impl SuppressionSet {
     /// Adds the rules of a file's text.
-    pub fn read(&mut self, file: &str, text: &str) -> Result<(), Error> {
+    pub fn read(&mut self, file: &str, text: &str) -> Result<(), AnalysisError> {
         for (at, line) in text.split('\n').enumerate() {
             // LeakSanitizer keeps blanks after the colon: they are part of the pattern.
             let line = line.trim_matches([' ', '\t', '\r']);
@@ -36,7 +36,7 @@ impl Suppressions {
             }
             let pattern = line
                 .strip_prefix("leak:")
-                .ok_or_else(|| Error::Suppression {
+                .ok_or_else(|| AnalysisError::Suppression {
                     file: file.to_string(),
                     line: at + 1,
                     why: match line.split_once(':') {
@@ -46,7 +46,7 @@ impl Suppressions {
                         None => format!("{line:?} is no rule; write leak:PATTERN"),
                     },
                 })?;
-            self.rules.push(Suppression {
+            self.rules.push(SuppressionRule {
                 pattern: pattern.to_string(),
                 file: file.to_string(),
                 line: at + 1,
@@ -56,22 +56,22 @@ impl Suppressions {
     }
 
     /// The rules.
-    pub fn rules(&self) -> &[Suppression] {
+    pub fn rules(&self) -> &[SuppressionRule] {
         &self.rules
     }
 
     /// The rule that suppresses each location of a profile. It is the first one that matches the
     /// module. If none does, it is the first one that matches the function or the file of a line,
     /// innermost line first.
-    pub(crate) fn of_locations(&self, profile: &Profile) -> Vec<Option<u32>> {
+    pub(crate) fn rules_by_location(&self, profile: &Profile) -> Vec<Option<u32>> {
         // Many locations share few texts.
         let mut known: HashMap<StringId, Option<u32>> = HashMap::new();
         let mut first = |id: StringId| {
             *known
                 .entry(id)
-                .or_insert_with(|| self.first(profile.text(id)))
+                .or_insert_with(|| self.first_match(profile.text(id)))
         };
-        let unmapped = self.first("<unknown module>");
+        let unmapped = self.first_match("<unknown module>");
         let of = |location: &heapprof_profile::Location| {
             let module = location
                 .mapping
@@ -91,13 +91,13 @@ impl Suppressions {
         profile.location.iter().map(of).collect()
     }
 
-    fn first(&self, text: &str) -> Option<u32> {
+    fn first_match(&self, text: &str) -> Option<u32> {
         let found = self.rules.iter().position(|r| r.matches(text));
         found.map(|at| at as u32)
     }
 }
 
-impl Suppression {
+impl SuppressionRule {
     /// Whether the pattern matches. Each part between stars is taken where it first occurs, and is
     /// never looked for further on: `oo$` does not match `oodoo`.
     pub fn matches(&self, text: &str) -> bool {

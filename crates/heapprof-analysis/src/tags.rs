@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use crate::error::Error;
-use crate::header::{Header, header};
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::header::{ReportHeader, header};
+use crate::session::AnalysisSession;
 use crate::traces::LabelValue;
 use heapprof_totals::query::Query;
 
 /// A label key with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tag {
+pub struct TagRow {
     /// The key.
     pub key: String,
     /// The values by size, each with the sum over the samples that have it.
@@ -23,15 +23,15 @@ pub struct Tag {
 
 /// The report.
 #[derive(Clone, Debug, Default)]
-pub struct Tags {
+pub struct TagsReport {
     /// What the report is about.
-    pub header: Header,
+    pub header: ReportHeader,
     /// The tags, by key.
-    pub rows: Vec<Tag>,
+    pub rows: Vec<TagRow>,
 }
 
 /// Reports the labels of the session's only profile.
-pub fn tags(session: &Session, query: &Query) -> Result<Tags, Error> {
+pub fn tags(session: &AnalysisSession, query: &Query) -> Result<TagsReport, AnalysisError> {
     let (header, r#type) = header(session, 1, query)?;
     let rows: Vec<(String, LabelValue, i64)> = session.rows(
         "SELECT l.key, l.str, l.num, l.num_unit, sum(s.value) FROM label l JOIN \
@@ -58,7 +58,7 @@ pub fn tags(session: &Session, query: &Query) -> Result<Tags, Error> {
         |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)),
     )?;
     let having: HashMap<String, i64> = having.into_iter().collect();
-    let mut tags: Vec<Tag> = Vec::new();
+    let mut tags: Vec<TagRow> = Vec::new();
     for (key, value, sum) in rows {
         if session
             .question
@@ -69,7 +69,7 @@ pub fn tags(session: &Session, query: &Query) -> Result<Tags, Error> {
         }
         match tags.last_mut() {
             Some(tag) if tag.key == key => tag.values.push((value, sum)),
-            _ => tags.push(Tag {
+            _ => tags.push(TagRow {
                 key,
                 values: vec![(value, sum)],
                 without: 0,
@@ -82,5 +82,5 @@ pub fn tags(session: &Session, query: &Query) -> Result<Tags, Error> {
         tag.without = header.net - having;
         tag.repeated = tag.values.iter().map(|v| v.1).sum::<i64>() - having;
     }
-    Ok(Tags { header, rows: tags })
+    Ok(TagsReport { header, rows: tags })
 }

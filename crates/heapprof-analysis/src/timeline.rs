@@ -3,10 +3,10 @@
 
 use crate::comment;
 use crate::coverage;
-use crate::error::Error;
+use crate::error::AnalysisError;
 use crate::header::SampleType;
-use crate::peak::{Peak, peak};
-use crate::session::Session;
+use crate::peak::{LargestHeap, peak};
+use crate::session::AnalysisSession;
 
 /// A moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct TimelineRow {
 
 /// The heap over time.
 #[derive(Clone, Debug, Default)]
-pub struct Timeline {
+pub struct TimelineReport {
     /// The names of the profiles.
     pub profiles: Vec<String>,
     /// The moments, in order of time.
@@ -52,8 +52,8 @@ pub struct TimelinePeak {
 }
 
 /// Reports the heap over time of all profiles of the session's question, which must have all types.
-pub fn timeline(session: &Session) -> Result<Timeline, Error> {
-    let mut found = Timeline::default();
+pub fn timeline(session: &AnalysisSession) -> Result<TimelineReport, AnalysisError> {
+    let mut found = TimelineReport::default();
     session.each(
         "SELECT name, period_type, period FROM profile ORDER BY id",
         [],
@@ -61,7 +61,7 @@ pub fn timeline(session: &Session) -> Result<Timeline, Error> {
             found.profiles.push(row.get(0)?);
             let by: String = row.get(1)?;
             found.is_sampled |= by == "space" && row.get::<_, i64>(2)? > 1;
-            Ok::<_, Error>(())
+            Ok::<_, AnalysisError>(())
         },
     )?;
     found.is_history = found.profiles.len() == 1;
@@ -83,7 +83,7 @@ pub fn timeline(session: &Session) -> Result<Timeline, Error> {
 }
 
 /// The history of the first profile; empty if it has none.
-pub(crate) fn history(session: &Session) -> Result<Vec<TimelineRow>, Error> {
+pub(crate) fn history(session: &AnalysisSession) -> Result<Vec<TimelineRow>, AnalysisError> {
     session.rows(
         "SELECT since_nanos, time_nanos, inuse_space, inuse_objects, rss, is_peak FROM moment \
          WHERE profile = 1 ORDER BY since_nanos",
@@ -104,7 +104,10 @@ pub(crate) fn history(session: &Session) -> Result<Vec<TimelineRow>, Error> {
 
 /// One row for each profile. The heap was mostly largest between two of them: where a history knows
 /// when, the peak has a row of its own.
-fn series(session: &Session, peak: Option<Peak>) -> Result<Vec<TimelineRow>, Error> {
+fn series(
+    session: &AnalysisSession,
+    peak: Option<LargestHeap>,
+) -> Result<Vec<TimelineRow>, AnalysisError> {
     let types = session.rows("SELECT type, unit FROM sample_type", [], |row| {
         Ok(SampleType {
             r#type: row.get(0)?,
@@ -112,7 +115,7 @@ fn series(session: &Session, peak: Option<Peak>) -> Result<Vec<TimelineRow>, Err
         })
     })?;
     if !types.iter().any(|of| of.r#type == "inuse_space") {
-        return Err(Error::NotInUse {
+        return Err(AnalysisError::NotInUse {
             missing: "inuse_space".to_string(),
             present: types.into_iter().map(|of| of.r#type).collect(),
         });
@@ -145,7 +148,7 @@ fn series(session: &Session, peak: Option<Peak>) -> Result<Vec<TimelineRow>, Err
     for (id, row) in &mut rows {
         let comments = comment::comments_of(session, *id)?;
         let resident = coverage::resident(&comments, [None, None]);
-        let [at_end, at_peak] = resident.map(|of| of.map(coverage::Resident::of_program));
+        let [at_end, at_peak] = resident.map(|of| of.map(coverage::RssBreakdown::program_bytes));
         row.rss = at_end;
         if Some(*id) == named_by {
             (of_peak.profile, of_peak.rss) = (row.profile.clone(), at_peak);

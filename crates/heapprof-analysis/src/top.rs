@@ -2,35 +2,35 @@
 
 use rusqlite::Row;
 
-use crate::error::Error;
-use crate::header::{Header, SampleType, header};
+use crate::error::AnalysisError;
+use crate::header::{ReportHeader, SampleType, header};
 use crate::own_code::OwnCode;
-use crate::place::{self, Place};
-use crate::session::{Session, read_estimate};
-use crate::wrapper::Wrapper;
-use heapprof_totals::estimate::Estimate;
-use heapprof_totals::query::{Query, Sort};
+use crate::place::{self, CodePlace};
+use crate::session::{AnalysisSession, read_estimate};
+use crate::wrapper::AllocationWrapper;
+use heapprof_totals::estimate::ValueEstimate;
+use heapprof_totals::query::{Query, SortKey};
 
 /// A row of `top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopRow {
     /// The entity.
-    pub place: Place,
+    pub place: CodePlace,
     /// The sum over the samples whose leaf it is.
     pub flat: i64,
     /// The sum over the samples that hold it.
     pub cum: i64,
     /// How sure flat and cum are; `None` if they are exact.
-    pub estimates: [Option<Estimate>; 2],
+    pub estimates: [Option<ValueEstimate>; 2],
     /// Flat and cum of every sample type, if the report is about all types.
     pub values: Vec<(i64, i64)>,
     /// How sure the values in `values` are.
-    pub values_estimates: Vec<[Option<Estimate>; 2]>,
+    pub values_estimates: Vec<[Option<ValueEstimate>; 2]>,
 }
 
 /// The rows that a limit left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Other {
+pub struct OtherRows {
     /// The sum of their flat.
     pub flat: i64,
     /// How many rows there are.
@@ -43,20 +43,20 @@ pub struct Other {
 
 /// The report.
 #[derive(Clone, Debug, Default)]
-pub struct Top {
+pub struct TopReport {
     /// What the report is about.
-    pub header: Header,
+    pub header: ReportHeader,
     /// What the rows are ordered by.
-    pub sort: Sort,
+    pub sort: SortKey,
     /// The rows, in order.
     pub rows: Vec<TopRow>,
     /// What the limit left out.
-    pub other: Other,
+    pub other: OtherRows,
     /// Functions whose short names may equal that of one of the rows. A stored profile has none.
-    pub alike: Vec<String>,
+    pub similar_names: Vec<String>,
     /// Functions among the rows that look like wrappers of malloc. They are searched for only on
     /// request.
-    pub wrappers: Vec<Wrapper>,
+    pub wrappers: Vec<AllocationWrapper>,
     /// What would come first without code of libraries, if most of the rows are such code. It is
     /// searched for only on request.
     pub own_code: Option<OwnCode>,
@@ -67,12 +67,17 @@ pub struct Top {
 
 /// Reports the entities of `profile` (from 1) in the query's order; with `wide`, for all sample
 /// types.
-pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result<Top, Error> {
+pub fn top(
+    session: &AnalysisSession,
+    profile: i64,
+    query: &Query,
+    wide: bool,
+) -> Result<TopReport, AnalysisError> {
     let (header, r#type) = header(session, profile, query)?;
-    let mut top = Top {
+    let mut top = TopReport {
         header,
         sort: query.sort,
-        ..Top::default()
+        ..TopReport::default()
     };
     let all = match wide {
         true => all_types(session, profile)?,
@@ -85,32 +90,32 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
         place::order(query.granularity, "t"),
     );
     let (first, second) = match query.sort {
-        Sort::Flat => ("flat", "cum"),
-        Sort::Cum => ("cum", "flat"),
+        SortKey::Flat => ("flat", "cum"),
+        SortKey::Cum => ("cum", "flat"),
     };
     // Without a limit SQLite sorts all rows at once instead of keeping them ordered one by one.
     let limit = query.limit.map_or(String::new(), |n| format!(" LIMIT {n}"));
     let read = |row: &Row<'_>| {
-        let at = |i: usize| place::WIDTH + 8 + 8 * i;
+        let at = |i: usize| place::PLACE_COLUMN_COUNT + 8 + 8 * i;
         let values = (0..types.len()).map(|i| Ok((row.get(at(i))?, row.get(at(i) + 1)?)));
         let both =
             |at| Ok::<_, rusqlite::Error>([read_estimate(row, at)?, read_estimate(row, at + 3)?]);
         let estimates = (0..types.len()).map(|i| both(at(i) + 2));
         Ok(TopRow {
-            place: Place::read(row, 0)?,
-            flat: row.get(place::WIDTH)?,
-            cum: row.get(place::WIDTH + 1)?,
-            estimates: both(place::WIDTH + 2)?,
+            place: CodePlace::read(row, 0)?,
+            flat: row.get(place::PLACE_COLUMN_COUNT)?,
+            cum: row.get(place::PLACE_COLUMN_COUNT + 1)?,
+            estimates: both(place::PLACE_COLUMN_COUNT + 2)?,
             values: values.collect::<rusqlite::Result<_>>()?,
             values_estimates: estimates.collect::<rusqlite::Result<_>>()?,
         })
     };
-    if wide && types.len() > WIDEST {
-        return Err(Error::In {
+    if wide && types.len() > MAX_WIDE_TYPES {
+        return Err(AnalysisError::InProfile {
             name: top.header.profile,
-            error: Box::new(Error::TooWide {
+            error: Box::new(AnalysisError::TooWide {
                 types: types.len(),
-                most: WIDEST,
+                most: MAX_WIDE_TYPES,
             }),
         });
     }
@@ -162,21 +167,21 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
         .map(|t| (t.clone(), matching_count(&names, t)))
         .collect();
     let shown = top.rows.iter().map(|row| &*row.place.function);
-    top.alike = session.alike(shown);
+    top.similar_names = session.similar_names(shown);
     Ok(top)
 }
 
 /// The columns that say how sure flat and cum of a table are.
 fn estimates(t: &str) -> String {
     let (flat, cum) = (
-        Session::estimate_columns(t, ""),
-        Session::estimate_columns(t, "cum_"),
+        AnalysisSession::estimate_columns(t, ""),
+        AnalysisSession::estimate_columns(t, "cum_"),
     );
     format!("{flat}, {cum}")
 }
 
 /// The most sample types that [`wide_sql`] puts side by side: SQLite joins 64 tables.
-const WIDEST: usize = 60;
+const MAX_WIDE_TYPES: usize = 60;
 
 /// The statement for every sample type's flat and cum, beside those of the type that rows are
 /// ordered by.
@@ -211,7 +216,10 @@ fn wide_sql(query: &Query, types: &[(i64, SampleType)], [first, second]: [&str; 
 }
 
 /// The sample types of a profile in its own order, each with what the filters left out.
-fn all_types(session: &Session, profile: i64) -> Result<Vec<(i64, SampleType, i64)>, Error> {
+fn all_types(
+    session: &AnalysisSession,
+    profile: i64,
+) -> Result<Vec<(i64, SampleType, i64)>, AnalysisError> {
     session.rows(
         "SELECT s.id, s.type, s.unit, t.net - t.kept_net FROM profile_total t \
          JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 ORDER BY t.position",

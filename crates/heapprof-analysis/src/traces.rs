@@ -1,14 +1,14 @@
 //! `traces`: each stack with its labels and value, the largest first.
 
-use crate::error::Error;
-use crate::header::{Header, header};
-use crate::place::{PlaceId, Places, Stacks};
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::header::{ReportHeader, header};
+use crate::place::{PlaceId, PlaceTable, StackReader};
+use crate::session::AnalysisSession;
 use heapprof_totals::query::Query;
 
 /// One stack with one set of labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trace {
+pub struct TraceRow {
     /// The sum of its samples.
     pub value: i64,
     /// The frames, leaf first.
@@ -28,19 +28,19 @@ pub enum LabelValue {
 
 /// The report.
 #[derive(Clone, Debug, Default)]
-pub struct Traces {
+pub struct TracesReport {
     /// What the report is about.
-    pub header: Header,
+    pub header: ReportHeader,
     /// The places that the numbers in the stacks stand for.
-    pub places: Places,
+    pub places: PlaceTable,
     /// The stacks, by size.
-    pub rows: Vec<Trace>,
+    pub rows: Vec<TraceRow>,
     /// The sum of the stacks that the limit left out, and how many there are.
     pub other: (i64, usize),
 }
 
 /// Reports the stacks of the session's only profile.
-pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
+pub fn traces(session: &AnalysisSession, query: &Query) -> Result<TracesReport, AnalysisError> {
     let (header, r#type) = header(session, 1, query)?;
     let samples: Vec<(i64, i64, i64)> = session.rows(
         "SELECT stack, label_set, value FROM sample WHERE profile = 1 AND type = ?1",
@@ -48,7 +48,7 @@ pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
     let labels = label_sets(session)?;
-    let mut keyed: Vec<(i64, i64, Labels)> = samples
+    let mut keyed: Vec<(i64, i64, TraceLabels)> = samples
         .into_iter()
         .map(|(stack, set, value)| (value, stack, labels.get(&set).cloned().unwrap_or_default()))
         .collect();
@@ -65,30 +65,32 @@ pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
     keyed.sort_by_key(|trace| std::cmp::Reverse(trace.0.unsigned_abs()));
     let shown = query.limit.unwrap_or(usize::MAX).min(keyed.len());
     let rest = keyed.split_off(shown);
-    let read = Stacks::new(session);
+    let read = StackReader::new(session);
     let rows = keyed
         .into_iter()
         .map(|(value, stack, labels)| {
             let stack = read.read(stack)?;
-            Ok(Trace {
+            Ok(TraceRow {
                 value,
                 stack,
                 labels,
             })
         })
-        .collect::<Result<_, Error>>()?;
-    Ok(Traces {
+        .collect::<Result<_, AnalysisError>>()?;
+    Ok(TracesReport {
         header,
-        places: Places::of_stacks(session, query.granularity)?,
+        places: PlaceTable::for_stacks(session, query.granularity)?,
         rows,
         other: (rest.iter().map(|r| r.0).sum(), rest.len()),
     })
 }
 
-type Labels = Vec<(String, LabelValue)>;
+type TraceLabels = Vec<(String, LabelValue)>;
 
 /// The labels of each set that the filters show.
-fn label_sets(session: &Session) -> Result<std::collections::HashMap<i64, Labels>, Error> {
+fn label_sets(
+    session: &AnalysisSession,
+) -> Result<std::collections::HashMap<i64, TraceLabels>, AnalysisError> {
     let mut sets = std::collections::HashMap::new();
     session.rows(
         "SELECT label_set, key, str, num, num_unit FROM label ORDER BY label_set, position",

@@ -1,10 +1,10 @@
 //! `tree` and `flame`: the call tree, in which nodes too thin to see count into their parent's
 //! `(other)`.
 
-use crate::error::Error;
-use crate::header::{Header, header};
-use crate::place::{PlaceId, Places};
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::header::{ReportHeader, header};
+use crate::place::{PlaceId, PlaceTable};
+use crate::session::AnalysisSession;
 use heapprof_totals::query::Query;
 
 /// A node, in pre-order: the nodes below it follow it.
@@ -22,25 +22,28 @@ pub struct TreeRow {
 
 /// The report. Its rows are read when they are asked for, because an uncut tree has more than
 /// memory should hold.
-pub struct Tree<'s> {
+pub struct TreeReport<'s> {
     /// What the report is about. This is the header of the first profile.
-    pub header: Header,
+    pub header: ReportHeader,
     /// The headers of the other profiles.
-    pub others: Vec<Header>,
+    pub others: Vec<ReportHeader>,
     /// Whether the tree grows from the leaves.
     pub reverse: bool,
     /// The least share of the total that a node has.
     pub least: f64,
-    session: &'s Session,
+    session: &'s AnalysisSession,
     /// The statement for the nodes of this sample type of the first profile.
     sql: String,
     r#type: i64,
     /// The places that the numbers in the rows stand for.
-    pub places: Places,
+    pub places: PlaceTable,
 }
 
 /// Makes the tree over all profiles of the session's question, which says how it is cut.
-pub fn tree<'s>(session: &'s Session, query: &Query) -> Result<Tree<'s>, Error> {
+pub fn tree<'s>(
+    session: &'s AnalysisSession,
+    query: &Query,
+) -> Result<TreeReport<'s>, AnalysisError> {
     let question = session.question.as_ref();
     let profiles = question.map_or(1, |q| q.parts.len());
     let mut headers = Vec::new();
@@ -67,7 +70,7 @@ pub fn tree<'s>(session: &'s Session, query: &Query) -> Result<Tree<'s>, Error> 
         question.tree()?;
     }
     let mut headers = headers.into_iter();
-    Ok(Tree {
+    Ok(TreeReport {
         header: headers.next().unwrap_or_default(),
         others: headers.collect(),
         reverse: question.is_some_and(|q| q.tree_options().reverse),
@@ -75,23 +78,23 @@ pub fn tree<'s>(session: &'s Session, query: &Query) -> Result<Tree<'s>, Error> 
         session,
         sql,
         r#type: types[0],
-        places: Places::of_stacks(session, query.granularity)?,
+        places: PlaceTable::for_stacks(session, query.granularity)?,
     })
 }
 
-impl Tree<'_> {
+impl TreeReport<'_> {
     /// All rows in pre-order.
-    pub fn rows(&self) -> Result<Vec<TreeRow>, Error> {
+    pub fn rows(&self) -> Result<Vec<TreeRow>, AnalysisError> {
         let mut rows = Vec::new();
         self.each(|row| {
             rows.push(row.clone());
-            Ok::<_, Error>(())
+            Ok::<_, AnalysisError>(())
         })?;
         Ok(rows)
     }
 
     /// Calls `each` with the rows one by one, in pre-order.
-    pub fn each<E: From<Error>>(
+    pub fn each<E: From<AnalysisError>>(
         &self,
         mut each: impl FnMut(&TreeRow) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -101,9 +104,9 @@ impl Tree<'_> {
             total: vec![0; profiles],
             ..TreeRow::default()
         };
-        let mut others = Others::new(self);
+        let mut others = OtherNodeWriter::new(self);
         self.session.each(&self.sql, [self.r#type], |found| {
-            let mut read = || -> Result<(), Error> {
+            let mut read = || -> Result<(), AnalysisError> {
                 row.place = PlaceId::read(found, 0)?;
                 row.depth = found.get::<_, i64>(1)? as usize;
                 for p in 0..profiles {
@@ -123,7 +126,7 @@ impl Tree<'_> {
 
 /// Makes an `(other)` child wherever a node's own value and its children do not add up to its
 /// total.
-struct Others {
+struct OtherNodeWriter {
     /// What is left of the total of each node on the path to the next one, with one number for each
     /// profile. The root of all comes first.
     left: Vec<i64>,
@@ -131,8 +134,8 @@ struct Others {
     row: TreeRow,
 }
 
-impl Others {
-    fn new(tree: &Tree<'_>) -> Self {
+impl OtherNodeWriter {
+    fn new(tree: &TreeReport<'_>) -> Self {
         let headers = std::iter::once(&tree.header).chain(&tree.others);
         let left: Vec<i64> = headers.map(|h| h.net).collect();
         Self {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use heapprof_profile::{FunctionIndex, Profile, is_place_of_code};
 
-use crate::error::Error;
-use crate::session::Session;
+use crate::error::AnalysisError;
+use crate::session::AnalysisSession;
 use heapprof_totals::filter::simple_name;
 use heapprof_totals::query::Query;
-use heapprof_totals::view::View;
+use heapprof_totals::view::ProfileView;
 
 /// A function that looks like a wrapper of malloc.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrapper {
+pub struct AllocationWrapper {
     /// Its name without parameters. An expression for `drop_frames` is matched against it.
     pub function: String,
     /// How many functions call it.
@@ -23,7 +23,7 @@ pub struct Wrapper {
     pub total: i128,
 }
 
-impl Wrapper {
+impl AllocationWrapper {
     /// The regular expression that drops this function and no other.
     pub fn pattern(&self) -> String {
         format!("^{}$", regex::escape(&self.function))
@@ -31,24 +31,24 @@ impl Wrapper {
 }
 
 /// A wrapper gets at least this share of what is allocated below it directly from malloc.
-const HANDED_ON: f64 = 0.97;
+const MIN_DIRECT_SHARE: f64 = 0.97;
 /// A function with fewer callers is no wrapper. Code without names needs the second number of
 /// callers, because no word in a name confirms the guess.
-const CALLERS: [usize; 2] = [5, 8];
+const MIN_CALLERS: [usize; 2] = [5, 8];
 /// Callers ask a wrapper for at least so many different sizes. A function that makes objects of one
 /// type is no wrapper.
-const SIZES: [usize; 2] = [3, 5];
+const MIN_SIZES: [usize; 2] = [3, 5];
 /// Sizes that differ by a smaller share count as one.
-const SAME_SIZE: f64 = 0.02;
+const MAX_EQUAL_SIZE_DIFFERENCE: f64 = 0.02;
 /// A function with a smaller share of all bytes is not proposed.
-const SHARE: [f64; 2] = [0.01, 0.05];
+const MIN_TOTAL_SHARE: [f64; 2] = [0.01, 0.05];
 /// The name of a proposed function contains one of these words, if the function has a name.
-const WORDS: &[&str] = &[
+const ALLOCATION_WORDS: &[&str] = &[
     "alloc", "getmem", "get_mem", "newmem", "new_mem", "mem_new", "memdup", "mem_dup", "strdup",
 ];
 
 #[derive(Default)]
-struct Seen {
+struct WrapperCandidate {
     /// The value, of the sample type asked for.
     value: i128,
     flat: i128,
@@ -64,17 +64,25 @@ struct Seen {
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
-pub fn wrappers(session: &Session, profile: i64, query: &Query) -> Result<Vec<Wrapper>, Error> {
+pub fn wrappers(
+    session: &AnalysisSession,
+    profile: i64,
+    query: &Query,
+) -> Result<Vec<AllocationWrapper>, AnalysisError> {
     match &session.question {
         Some(question) if !query.all_frames => {
             let part = &question.parts[profile as usize - 1];
-            in_profile(&part.profile, part.column, query)
+            wrappers_in_profile(&part.profile, part.column, query)
         }
         _ => Ok(Vec::new()),
     }
 }
 
-fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrapper>, Error> {
+fn wrappers_in_profile(
+    profile: &Profile,
+    asked: usize,
+    query: &Query,
+) -> Result<Vec<AllocationWrapper>, AnalysisError> {
     let pairs = [
         ["alloc_space", "alloc_objects"],
         ["inuse_space", "inuse_objects"],
@@ -92,7 +100,7 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
         .iter()
         .map(|f| match simple_name(profile.text(f.name)) {
             name if is_place_of_code(name) => Some(true),
-            name => sounds_like_one(name).then_some(false),
+            name => has_allocation_word(name).then_some(false),
         })
         .collect();
     let (Some(columns), true) = (columns, may_be.iter().any(Option::is_some)) else {
@@ -102,9 +110,9 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
         wrappers: query.wrappers.clone(),
         ..Query::default()
     };
-    let view = View::new(profile, &unfiltered)?;
+    let view = ProfileView::new(profile, &unfiltered)?;
     let function = |frame: u32| view.frames.get(frame).function(profile);
-    let mut seen: BTreeMap<FunctionIndex, Seen> = BTreeMap::new();
+    let mut seen: BTreeMap<FunctionIndex, WrapperCandidate> = BTreeMap::new();
     let (mut stack, mut once) = (Vec::new(), Vec::new());
     let (mut total, mut total_asked) = (0, 0);
     for i in 0..profile.samples.len() {
@@ -144,10 +152,10 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
             of_caller[1] += objects;
         }
     }
-    let mut found: Vec<Wrapper> = seen
+    let mut found: Vec<AllocationWrapper> = seen
         .into_iter()
         .filter(|(f, seen)| seen.is_wrapper(total, may_be[f.index()] == Some(true)))
-        .map(|(f, seen)| Wrapper {
+        .map(|(f, seen)| AllocationWrapper {
             function: simple_name(profile.text(profile.function[f.index()].name)).to_string(),
             callers: seen.callers.len(),
             value: seen.value,
@@ -158,7 +166,7 @@ fn in_profile(profile: &Profile, asked: usize, query: &Query) -> Result<Vec<Wrap
     Ok(found)
 }
 
-impl Seen {
+impl WrapperCandidate {
     fn is_wrapper(&self, total: i128, is_nameless: bool) -> bool {
         let by_name = usize::from(is_nameless);
         let mut sizes: Vec<f64> = self
@@ -168,20 +176,20 @@ impl Seen {
             .map(|[bytes, objects]| *bytes as f64 / *objects as f64)
             .collect();
         sizes.sort_by(f64::total_cmp);
-        sizes.dedup_by(|next, size| *next <= *size * (1.0 + SAME_SIZE));
-        self.callers.len() >= CALLERS[by_name]
-            && sizes.len() >= SIZES[by_name]
-            && self.flat as f64 >= HANDED_ON * self.cum as f64
-            && self.flat as f64 >= SHARE[by_name] * total as f64
+        sizes.dedup_by(|next, size| *next <= *size * (1.0 + MAX_EQUAL_SIZE_DIFFERENCE));
+        self.callers.len() >= MIN_CALLERS[by_name]
+            && sizes.len() >= MIN_SIZES[by_name]
+            && self.flat as f64 >= MIN_DIRECT_SHARE * self.cum as f64
+            && self.flat as f64 >= MIN_TOTAL_SHARE[by_name] * total as f64
     }
 }
 
 /// Whether a function's own name, and not its class's, contains a word of allocation.
-fn sounds_like_one(name: &str) -> bool {
+fn has_allocation_word(name: &str) -> bool {
     let own = name
         .rsplit("::")
         .next()
         .unwrap_or(name)
         .to_ascii_lowercase();
-    WORDS.iter().any(|word| own.contains(word))
+    ALLOCATION_WORDS.iter().any(|word| own.contains(word))
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use heapprof_analysis::{
-    EMPTY_STACK, Error, Granularity, OTHER, Query, Question, Report, Session, Source, Top,
-    TreeOptions, Types, diff, report, report_below, run_statement, top, tree,
+    AnalysisError, AnalysisSession, EMPTY_STACK, Granularity, OTHER_NAME, ProfileQuestion, Query,
+    QuestionSource, ReportContents, TopReport, TreeOptions, TypeSelection, diff, report,
+    report_below, run_statement, top, tree,
 };
 use heapprof_profile::{Profile, ReadOptions, decode, decode_with, encode, merge};
 
@@ -26,12 +27,15 @@ fn query(sample_type: usize, granularity: Granularity) -> Query {
     }
 }
 
-fn session(profile: &Profile, query: &Query) -> Session {
-    let source = Source::new("profile", profile.clone());
-    Session::new(Question::new(vec![source], query, Types::One).unwrap()).unwrap()
+fn session(profile: &Profile, query: &Query) -> AnalysisSession {
+    let source = QuestionSource::new("profile", profile.clone());
+    AnalysisSession::new(
+        ProfileQuestion::new(vec![source], query, TypeSelection::Requested).unwrap(),
+    )
+    .unwrap()
 }
 
-fn tops(profile: &Profile) -> Vec<Top> {
+fn tops(profile: &Profile) -> Vec<TopReport> {
     let mut all = Vec::new();
     for sample_type in 0..profile.sample_type.len() {
         for (_, granularity) in Granularity::ALL {
@@ -134,10 +138,16 @@ fn rows_and_other_add_up() {
                 ..Query::default()
             };
             for wide in [false, true] {
-                let source = Source::new("profile", profile.clone());
-                let types = if wide { Types::All } else { Types::One };
-                let session =
-                    Session::new(Question::new(vec![source], &query, types).unwrap()).unwrap();
+                let source = QuestionSource::new("profile", profile.clone());
+                let types = if wide {
+                    TypeSelection::All
+                } else {
+                    TypeSelection::Requested
+                };
+                let session = AnalysisSession::new(
+                    ProfileQuestion::new(vec![source], &query, types).unwrap(),
+                )
+                .unwrap();
                 let top = top(&session, 1, &query, wide).unwrap();
                 let flat: i64 = top.rows.iter().map(|r| r.flat).sum();
                 assert_eq!(
@@ -156,15 +166,16 @@ fn cut_trees_keep_the_total() {
     for (name, profile) in profiles() {
         for reverse in [false, true] {
             for least in [0.001, 0.05, 0.9, 1.0] {
-                let source = Source::new("profile", profile.clone());
-                let question = Question::new(vec![source], &Query::default(), Types::One)
-                    .unwrap()
-                    .with_tree(TreeOptions {
-                        reverse,
-                        least,
-                        most: None,
-                    });
-                let session = Session::new(question).unwrap();
+                let source = QuestionSource::new("profile", profile.clone());
+                let question =
+                    ProfileQuestion::new(vec![source], &Query::default(), TypeSelection::Requested)
+                        .unwrap()
+                        .with_tree(TreeOptions {
+                            reverse,
+                            least,
+                            most: None,
+                        });
+                let session = AnalysisSession::new(question).unwrap();
                 let report = tree(&session, &Query::default()).unwrap();
                 let own: i64 = report.rows().unwrap().iter().map(|r| r.own[0]).sum();
                 assert_eq!(own, report.header.net, "{name} {reverse} {least}");
@@ -183,9 +194,11 @@ fn totals_are_what_the_tree_says() {
                 granularity,
                 ..Query::default()
             };
-            let source = Source::new("profile", profile.clone());
-            let session =
-                Session::new(Question::new(vec![source], &query, Types::All).unwrap()).unwrap();
+            let source = QuestionSource::new("profile", profile.clone());
+            let session = AnalysisSession::new(
+                ProfileQuestion::new(vec![source], &query, TypeSelection::All).unwrap(),
+            )
+            .unwrap();
             let totals = "SELECT type, entity, flat, cum FROM function_total \
                           WHERE flat != 0 OR cum != 0 ORDER BY 1, 2";
             let by_tree = "SELECT type, entity, sum(self) AS flat, \
@@ -216,7 +229,7 @@ fn nodes_are_in_pre_order() {
                      OR p.last_descendant < n.last_descendant \
                      OR n.depth != ifnull(p.depth + 1, 0)";
         let count = &run_statement(&session, wrong).unwrap().rows[0][0];
-        assert_eq!(*count, heapprof_analysis::Value::Int(0), "{name}");
+        assert_eq!(*count, heapprof_analysis::SqlValue::Int(0), "{name}");
     }
 }
 
@@ -254,11 +267,13 @@ fn a_profile_does_not_differ_from_itself() {
                 ..Query::default()
             };
             let sources = vec![
-                Source::new("a", profile.clone()),
-                Source::new("b", profile.clone()),
+                QuestionSource::new("a", profile.clone()),
+                QuestionSource::new("b", profile.clone()),
             ];
-            let session =
-                Session::new(Question::new(sources, &query, Types::One).unwrap()).unwrap();
+            let session = AnalysisSession::new(
+                ProfileQuestion::new(sources, &query, TypeSelection::Requested).unwrap(),
+            )
+            .unwrap();
             let diff = diff(&session, [1, 2], &query, false).unwrap();
             assert_eq!(diff.total.delta(), 0);
             let changed = diff
@@ -305,8 +320,8 @@ fn neighbours_add_up() {
                      (SELECT entity, side, sum(value) AS value FROM neighbour GROUP BY 1, 2) n \
                      ON n.entity = t.entity WHERE t.cum != n.value";
         let rows = run_statement(&session, wrong).unwrap().rows;
-        let named = |row: &Vec<heapprof_analysis::Value>| {
-            row[0] != heapprof_analysis::Value::Text(EMPTY_STACK.to_string())
+        let named = |row: &Vec<heapprof_analysis::SqlValue>| {
+            row[0] != heapprof_analysis::SqlValue::Text(EMPTY_STACK.to_string())
         };
         assert_eq!(rows.into_iter().filter(named).count(), 0, "{name}");
     }
@@ -324,21 +339,27 @@ fn a_total_beyond_64_bits_is_an_error() {
             sample_type: Some(sample_type.to_string()),
             ..Query::default()
         };
-        Question::new(vec![Source::new("p", profile.clone())], &query, Types::One).map(drop)
+        ProfileQuestion::new(
+            vec![QuestionSource::new("p", profile.clone())],
+            &query,
+            TypeSelection::Requested,
+        )
+        .map(drop)
     };
     let error = ask("space").unwrap_err();
-    let Error::In { error, .. } = &error else {
+    let AnalysisError::InProfile { error, .. } = &error else {
         panic!("{error}");
     };
-    let is_overflow =
-        |error: &heapprof_totals::Error| matches!(error, heapprof_totals::Error::Overflow { .. });
-    assert!(matches!(&**error, Error::Totals(error) if is_overflow(error)));
+    let is_overflow = |error: &heapprof_totals::TotalsError| {
+        matches!(error, heapprof_totals::TotalsError::Overflow { .. })
+    };
+    assert!(matches!(&**error, AnalysisError::Totals(error) if is_overflow(error)));
     ask("objects").unwrap();
 }
 
 /// What a report has for a path of function names that ends in `(other)`, by sample type, and the
 /// sums of all.
-fn left_out(report: &Report) -> (BTreeMap<Vec<String>, Vec<i64>>, Vec<i64>) {
+fn left_out(report: &ReportContents) -> (BTreeMap<Vec<String>, Vec<i64>>, Vec<i64>) {
     let name = |node: u32| {
         let (function, _) = report.places[report.nodes[node as usize].place as usize];
         report.functions[function as usize].name.clone()
@@ -346,7 +367,7 @@ fn left_out(report: &Report) -> (BTreeMap<Vec<String>, Vec<i64>>, Vec<i64>) {
     let (mut others, mut sums) = (BTreeMap::new(), vec![0; report.types.len()]);
     for &(node, of, value) in &report.moments[0].values {
         sums[of as usize] += value;
-        if name(node) != OTHER {
+        if name(node) != OTHER_NAME {
             continue;
         }
         let mut path = Vec::new();
@@ -364,7 +385,7 @@ fn left_out(report: &Report) -> (BTreeMap<Vec<String>, Vec<i64>>, Vec<i64>) {
 /// Opens the last of these paths, and then the first (other) of what that shows, so many levels
 /// deep. All values must be there each time, and something more must be shown.
 fn open_all(
-    session: &Session,
+    session: &AnalysisSession,
     paths: &mut Vec<Vec<String>>,
     values: &[i64],
     levels: usize,
@@ -395,13 +416,13 @@ fn what_was_left_out_is_below_its_path() {
             })
             .collect();
         for most in [1, 7, 40, 300] {
-            let source = Source::new("profile", profile.clone());
+            let source = QuestionSource::new("profile", profile.clone());
             let query = Query {
                 granularity: Granularity::Lines,
                 ..Query::default()
             };
-            let question = Question::new(vec![source], &query, Types::All).unwrap();
-            let session = Session::new(question.with_tree(TreeOptions {
+            let question = ProfileQuestion::new(vec![source], &query, TypeSelection::All).unwrap();
+            let session = AnalysisSession::new(question.with_tree(TreeOptions {
                 reverse: false,
                 least: 0.0,
                 most: Some(most),

@@ -2,17 +2,24 @@
 
 use expect_test::{Expect, expect};
 use heapprof_analysis::{
-    Filters, Granularity, Query, Question, Session, Source, TreeOptions, Types, diff, peek, report,
-    report_below, stats, tags, top,
+    AnalysisSession, Granularity, ProfileQuestion, Query, QueryFilters, QuestionSource,
+    TreeOptions, TypeSelection, diff, peek, report, report_below, stats, tags, top,
 };
 use heapprof_profile::{Profile, ProfileBuilder};
 
 use heapprof_tests::fixtures::bytes_in_use as profile;
 use heapprof_tests::samples;
 
-fn session(profile: Profile, query: &Query) -> Session {
-    Session::new(Question::new(vec![Source::new("p", profile)], query, Types::One).unwrap())
-        .unwrap()
+fn session(profile: Profile, query: &Query) -> AnalysisSession {
+    AnalysisSession::new(
+        ProfileQuestion::new(
+            vec![QuestionSource::new("p", profile)],
+            query,
+            TypeSelection::Requested,
+        )
+        .unwrap(),
+    )
+    .unwrap()
 }
 
 /// `flat cum name` of each row, then what was left out.
@@ -28,7 +35,7 @@ fn rows(profile: Profile, query: &Query) -> String {
     text
 }
 
-fn check(stacks: &str, change: impl FnOnce(&mut Filters), expected: Expect) {
+fn check(stacks: &str, change: impl FnOnce(&mut QueryFilters), expected: Expect) {
     let mut query = Query::default();
     change(&mut query.filters);
     expected.assert_eq(&rows(profile(stacks), &query));
@@ -184,9 +191,9 @@ fn empty_stacks_have_a_row() {
         64 64 (empty stack)
     "#]]
     .assert_eq(&rows(samples::empty_stacks(), &query));
-    query.filters = Filters {
+    query.filters = QueryFilters {
         focus: some("main"),
-        ..Filters::default()
+        ..QueryFilters::default()
     };
     expect![[r#"
         left out 64
@@ -280,7 +287,7 @@ fn granularities() {
 
 #[test]
 fn labels_choose_samples_and_become_frames() {
-    let with = |change: fn(&mut Filters)| {
+    let with = |change: fn(&mut QueryFilters)| {
         let mut query = Query::default();
         change(&mut query.filters);
         rows(samples::labels(), &query)
@@ -339,10 +346,14 @@ fn tags_add_up_with_what_has_none() {
 fn peek_under_recursion() {
     let query = Query::default();
     let profile = profile("main;f;g;f;alloc 5\nmain;f 1\nother;f;alloc 2");
-    let question = Question::new(vec![Source::new("p", profile)], &query, Types::One)
-        .unwrap()
-        .with_neighbours_of(|name| name == "f");
-    let session = Session::new(question).unwrap();
+    let question = ProfileQuestion::new(
+        vec![QuestionSource::new("p", profile)],
+        &query,
+        TypeSelection::Requested,
+    )
+    .unwrap()
+    .with_neighbours_of(|name| name == "f");
+    let session = AnalysisSession::new(question).unwrap();
     let report = peek(&session, &query).unwrap();
     let row = &report.rows[0];
     assert_eq!((row.flat, row.cum), (1, 8));
@@ -365,10 +376,13 @@ fn peek_under_recursion() {
 fn changes(before: &str, after: &str, normalize: bool) -> String {
     let query = Query::default();
     let sources = vec![
-        Source::new("b", profile(before)),
-        Source::new("a", profile(after)),
+        QuestionSource::new("b", profile(before)),
+        QuestionSource::new("a", profile(after)),
     ];
-    let session = Session::new(Question::new(sources, &query, Types::One).unwrap()).unwrap();
+    let session = AnalysisSession::new(
+        ProfileQuestion::new(sources, &query, TypeSelection::Requested).unwrap(),
+    )
+    .unwrap();
     let report = diff(&session, [1, 2], &query, normalize).unwrap();
     let mut text = String::new();
     for row in &report.rows {
@@ -424,12 +438,12 @@ fn normalized_values_add_up() {
 
 /// The rows of `stats` by thread.
 fn threads(profile: Profile) -> String {
-    let question = Question::new(
-        vec![Source::new("p", profile)],
+    let question = ProfileQuestion::new(
+        vec![QuestionSource::new("p", profile)],
         &Query::default(),
-        Types::All,
+        TypeSelection::All,
     );
-    let stats = stats(&Session::new(question.unwrap()).unwrap()).unwrap();
+    let stats = stats(&AnalysisSession::new(question.unwrap()).unwrap()).unwrap();
     let mut text = String::new();
     for of in stats.threads {
         let name = of.name.as_deref().unwrap_or("the others");
@@ -498,14 +512,14 @@ fn pages_tell_functions_of_one_name_apart() {
         granularity: Granularity::Lines,
         ..Query::default()
     };
-    let source = Source::new("p", profile(stacks));
-    let question = Question::new(vec![source], &query, Types::All).unwrap();
+    let source = QuestionSource::new("p", profile(stacks));
+    let question = ProfileQuestion::new(vec![source], &query, TypeSelection::All).unwrap();
     let question = question.with_tree(TreeOptions {
         reverse: false,
         least: 0.1,
         most: None,
     });
-    let session = Session::new(question).unwrap();
+    let session = AnalysisSession::new(question).unwrap();
     let page = report(&session).unwrap();
     let functions = page.functions.iter();
     let functions: Vec<[&str; 3]> = functions
@@ -541,15 +555,15 @@ fn pages_match_functions_of_two_profiles() {
     };
     let sources = ["one", "two"].map(|home| {
         let stacks = format!("main@/{home}/m.c:1;init@/{home}/a.c:2 5\n init@/one/b.c:3 7");
-        Source::new(home, profile(&stacks))
+        QuestionSource::new(home, profile(&stacks))
     });
-    let question = Question::new(sources.to_vec(), &query, Types::All).unwrap();
+    let question = ProfileQuestion::new(sources.to_vec(), &query, TypeSelection::All).unwrap();
     let question = question.with_tree(TreeOptions {
         reverse: false,
         least: 0.0,
         most: None,
     });
-    let page = report(&Session::new(question).unwrap()).unwrap();
+    let page = report(&AnalysisSession::new(question).unwrap()).unwrap();
     let mut functions: Vec<[&str; 2]> = page
         .functions
         .iter()

@@ -3,8 +3,9 @@
 //! machine than of the report.
 
 use heapprof_analysis::{
-    Granularity, Query, Question, Rule, Session, Source, Suppressions, Types, diff, folded, info,
-    leaks, list, peek, stats, tags, timeline, top, traces, tree,
+    AnalysisSession, GateRule, Granularity, ProfileQuestion, Query, QuestionSource, SuppressionSet,
+    TypeSelection, diff, each_folded_stack, info, leaks, list, peek, stats, tags, timeline, top,
+    traces, tree,
 };
 use heapprof_profile::{Profile, ProfileBuilder};
 
@@ -72,52 +73,54 @@ fn stack(first: usize, frames: usize) -> String {
 }
 
 /// A report, and the sample types that it needs.
-type Asked = (&'static str, Types, fn(&Session, &Query));
+type Asked = (&'static str, TypeSelection, fn(&AnalysisSession, &Query));
 
 const REPORTS: [Asked; 11] = [
-    ("top", Types::One, |session, query| {
+    ("top", TypeSelection::Requested, |session, query| {
         top(session, 1, query, false).unwrap();
     }),
-    ("top --wide", Types::All, |session, query| {
+    ("top --wide", TypeSelection::All, |session, query| {
         top(session, 1, query, true).unwrap();
     }),
-    ("peek", Types::One, |session, query| {
+    ("peek", TypeSelection::Requested, |session, query| {
         let peek = peek(session, query).unwrap();
         for row in &peek.rows {
             peek.neighbours(row).unwrap();
         }
     }),
-    ("tree", Types::One, |session, query| {
+    ("tree", TypeSelection::Requested, |session, query| {
         tree(session, query).unwrap().rows().unwrap();
     }),
-    ("traces", Types::One, |session, query| {
+    ("traces", TypeSelection::Requested, |session, query| {
         traces(session, query).unwrap();
     }),
-    ("tags", Types::One, |session, query| {
+    ("tags", TypeSelection::Requested, |session, query| {
         tags(session, query).unwrap();
     }),
-    ("folded", Types::One, |session, query| {
-        folded(session, query, |_, _, _| Ok(())).unwrap().unwrap();
+    ("folded", TypeSelection::Requested, |session, query| {
+        each_folded_stack(session, query, |_, _, _| Ok(()))
+            .unwrap()
+            .unwrap();
     }),
-    ("info", Types::All, |session, _| {
+    ("info", TypeSelection::All, |session, _| {
         info(session).unwrap();
     }),
-    ("stats", Types::All, |session, _| {
+    ("stats", TypeSelection::All, |session, _| {
         stats(session).unwrap();
     }),
-    ("leaks", Types::InUse, |session, query| {
-        leaks(session, query, &Suppressions::default()).unwrap();
+    ("leaks", TypeSelection::InUse, |session, query| {
+        leaks(session, query, &SuppressionSet::default()).unwrap();
     }),
-    ("a rule", Types::All, |session, query| {
-        let rule = Rule::parse("flat(function_1) > 1TiB").unwrap();
-        rule.broken_in(session, 1, query).unwrap();
+    ("a rule", TypeSelection::All, |session, query| {
+        let rule = GateRule::parse("flat(function_1) > 1TiB").unwrap();
+        rule.judge_profile(session, 1, query).unwrap();
     }),
 ];
 
-fn session(profiles: Vec<Profile>, query: &Query, types: Types) -> Session {
+fn session(profiles: Vec<Profile>, query: &Query, types: TypeSelection) -> AnalysisSession {
     let sources = profiles.into_iter().enumerate();
-    let sources = sources.map(|(i, profile)| Source::new(format!("p{i}"), profile));
-    Session::new(Question::new(sources.collect(), query, types).unwrap()).unwrap()
+    let sources = sources.map(|(i, profile)| QuestionSource::new(format!("p{i}"), profile));
+    AnalysisSession::new(ProfileQuestion::new(sources.collect(), query, types).unwrap()).unwrap()
 }
 
 fn with(granularity: Granularity) -> Query {
@@ -156,14 +159,18 @@ fn reports_of_two_questions_work_in_proportion_to_the_profile() {
     let (query, lines) = (with(Granularity::Functions), with(Granularity::Lines));
     for (shape, make) in SHAPES {
         let steps = [200, 800].map(|count| {
-            let [of_functions, of_lines] =
-                [&query, &lines].map(|query| session(vec![make(count)], query, Types::One));
+            let [of_functions, of_lines] = [&query, &lines]
+                .map(|query| session(vec![make(count)], query, TypeSelection::Requested));
             list(&of_functions, &of_lines, &query, |_| true).unwrap();
             of_functions.steps() + of_lines.steps()
         });
         assert_grows_evenly("list", shape, steps);
         let steps = [200, 800].map(|count| {
-            let session = session(vec![make(count), make(count)], &query, Types::One);
+            let session = session(
+                vec![make(count), make(count)],
+                &query,
+                TypeSelection::Requested,
+            );
             diff(&session, [1, 2], &query, false).unwrap();
             session.steps()
         });
@@ -182,7 +189,7 @@ fn a_timeline_works_in_proportion_to_the_profiles() {
     };
     let steps = [50, 200].map(|count| {
         let profiles = (0..count).map(one).collect();
-        let session = session(profiles, &Query::default(), Types::All);
+        let session = session(profiles, &Query::default(), TypeSelection::All);
         timeline(&session).unwrap();
         session.steps()
     });
@@ -192,7 +199,7 @@ fn a_timeline_works_in_proportion_to_the_profiles() {
 #[test]
 fn statements_find_the_labels_of_a_set() {
     let profiles = vec![(SHAPES[0].1)(400), (SHAPES[1].1)(2)];
-    let session = session(profiles, &Query::default(), Types::All);
+    let session = session(profiles, &Query::default(), TypeSelection::All);
     let rows = |sql: &str| {
         let table = heapprof_analysis::run_statement(&session, sql).unwrap();
         table.rows.len()

@@ -33,9 +33,9 @@ mod wiretap;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use heapprof_analysis::Sort;
+use heapprof_analysis::SortKey;
 use heapprof_formats::ValueTypeName;
-use heapprof_report::Format;
+use heapprof_report::ReportFormat;
 
 use crate::backend::Backend;
 use crate::name;
@@ -547,7 +547,7 @@ pub(crate) struct Profiles {
 pub(crate) struct SortArg {
     /// Order by flat (exclusive) or cum (inclusive)
     #[arg(short, long, value_name = "ORDER", default_value = "flat")]
-    pub(crate) sort: Sort,
+    pub(crate) sort: SortKey,
 }
 
 #[derive(Debug, Args)]
@@ -557,7 +557,7 @@ pub(crate) struct LimitArg {
     pub(crate) limit: Option<usize>,
 }
 
-fn format(text: &str) -> Result<Format, String> {
+fn format(text: &str) -> Result<ReportFormat, String> {
     text.parse()
 }
 

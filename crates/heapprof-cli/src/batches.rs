@@ -9,7 +9,7 @@ mod objects;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Batch, Cells, SqliteTables, TABLES, TableForm};
+use heapprof_analysis::{ColumnValues, PORTABLE_TABLES, PortableBatch, SqliteTables, TableForm};
 
 use crate::args::FileModeArgs;
 use crate::messages;
@@ -88,7 +88,7 @@ impl Batches {
     }
 
     /// A table of a batch.
-    pub(crate) fn table(&self, batch: &str, form: &TableForm) -> Result<Vec<Cells>> {
+    pub(crate) fn table(&self, batch: &str, form: &TableForm) -> Result<Vec<ColumnValues>> {
         let columns = match self {
             Self::Folder(path) => folder::table(&path.join(batch).join(file_of(form)), form),
             #[cfg(feature = "object-store")]
@@ -99,7 +99,7 @@ impl Batches {
 
     /// Adds a batch to tables in SQLite.
     pub(crate) fn read(&self, batch: &str, tables: &SqliteTables) -> Result<()> {
-        for form in &TABLES {
+        for form in &PORTABLE_TABLES {
             let columns = self.table(batch, form)?;
             tables
                 .add(form, &columns)
@@ -156,7 +156,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Writes a batch, unless it is there.
-    pub(crate) fn write(&self, batch: &Batch) -> Result<()> {
+    pub(crate) fn write(&self, batch: &PortableBatch) -> Result<()> {
         let name = format!("batch-{}", batch.name());
         match &self.to {
             Batches::Folder(path) => folder::write(path, self.mode, &name, batch),
@@ -193,7 +193,7 @@ fn file_of(form: &TableForm) -> String {
 
 /// The table that is written last.
 pub(crate) fn last_table() -> &'static TableForm {
-    &TABLES[TABLES.len() - 1]
+    &PORTABLE_TABLES[PORTABLE_TABLES.len() - 1]
 }
 
 #[cfg(test)]

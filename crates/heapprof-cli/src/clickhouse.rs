@@ -45,8 +45,8 @@ mod with {
 
     use anyhow::{Context, Result, bail};
     use heapprof_analysis::{
-        Batch, ClickHouse, ClickHouseAddress, Engine, Parameter, ResultTable, SeriesStore,
-        SqlStore, Transport,
+        ClickHouse, ClickHouseAddress, ClickHouseTransport, PortableBatch, ResultTable,
+        SeriesStore, SqlEngine, SqlStore, UrlParameter,
     };
 
     use super::Labelled;
@@ -90,11 +90,11 @@ mod with {
         }
     }
 
-    impl Transport for Http {
+    impl ClickHouseTransport for Http {
         fn post(
             &self,
             server: &str,
-            parameters: &[Parameter<'_>],
+            parameters: &[UrlParameter<'_>],
             body: &str,
         ) -> Result<String, String> {
             let request = self.agent.post(format!("{server}/"));
@@ -191,16 +191,16 @@ mod with {
         for moment in moments {
             names.entry(moment.name).or_default().insert(moment.id);
         }
-        let (mut batch, mut loaded, mut there) = (Batch::default(), 0, 0);
-        let write = |batch: &mut Batch| {
+        let (mut batch, mut loaded, mut there) = (PortableBatch::default(), 0, 0);
+        let write = |batch: &mut PortableBatch| {
             store.0.write(batch).with_context(named)?;
-            *batch = Batch::default();
+            *batch = PortableBatch::default();
             Ok::<_, anyhow::Error>(())
         };
         for profile in profiles {
             let (name, profile, labels) = profile?;
             if let Some(known) = names.get(&name) {
-                let mut same = Batch::default();
+                let mut same = PortableBatch::default();
                 same.add(&name, &profile, &labels)
                     .with_context(|| name.clone())?;
                 if !same.profiles().iter().any(|id| known.contains(id)) {

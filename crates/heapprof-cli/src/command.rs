@@ -60,9 +60,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{
-    OverTime, PortableQuery, Query, Question, SampleType, Session, Sort, Source, Types, is_counter,
+    AnalysisSession, MomentAggregation, PortableQuery, ProfileQuestion, Query, QuestionSource,
+    SampleType, SortKey, TypeSelection, is_counter,
 };
-use heapprof_report::Style;
+use heapprof_report::ReportStyle;
 use heapprof_text::printable_lines;
 use regex::Regex;
 
@@ -176,7 +177,7 @@ fn must_use_options(context: &Shared, command: &Command) -> Result<()> {
     if !is_used {
         bail!("{option} has no effect on this command");
     }
-    if is_list && context.sources.over_time() != OverTime::Last {
+    if is_list && context.sources.over_time() != MomentAggregation::Last {
         bail!("--over-time has no effect on this command");
     }
     Ok(())
@@ -237,27 +238,32 @@ impl Shared {
     }
 
     /// Starts the session of a question about one profile, and prints the question's notes.
-    pub(crate) fn ask(&self, source: Source, query: &Query, types: Types) -> Result<Session> {
+    pub(crate) fn ask(
+        &self,
+        source: QuestionSource,
+        query: &Query,
+        types: TypeSelection,
+    ) -> Result<AnalysisSession> {
         self.session(vec![source], query, types, |question| question)
     }
 
     /// Starts the session of a question about several profiles, which `change` may change first.
     pub(crate) fn session(
         &self,
-        sources: Vec<Source>,
+        sources: Vec<QuestionSource>,
         query: &Query,
-        types: Types,
-        change: impl FnOnce(Question) -> Question,
-    ) -> Result<Session> {
-        let question = Question::new(sources, query, types)?;
+        types: TypeSelection,
+        change: impl FnOnce(ProfileQuestion) -> ProfileQuestion,
+    ) -> Result<AnalysisSession> {
+        let question = ProfileQuestion::new(sources, query, types)?;
         for note in question.notes() {
             self.note(&note);
         }
-        Ok(Session::new(change(question))?)
+        Ok(AnalysisSession::new(change(question))?)
     }
 
-    pub(crate) fn style(&self, report: &ReportArgs) -> Style {
-        Style {
+    pub(crate) fn style(&self, report: &ReportArgs) -> ReportStyle {
+        ReportStyle {
             format: report.format,
             color: self.is_coloured(report.output.file()),
             unit: report.unit.clone(),
@@ -296,8 +302,8 @@ impl Shared {
     pub(crate) fn finish(
         &self,
         report: &ReportArgs,
-        session: &Session,
-        text: impl FnOnce(&Style) -> Result<String>,
+        session: &AnalysisSession,
+        text: impl FnOnce(&ReportStyle) -> Result<String>,
     ) -> Result<()> {
         self.finish_into(report, session, |style, out| {
             Ok(out.write_all(text(style)?.as_bytes())?)
@@ -309,8 +315,8 @@ impl Shared {
     pub(crate) fn finish_into(
         &self,
         report: &ReportArgs,
-        session: &Session,
-        body: impl FnOnce(&Style, &mut dyn Write) -> Result<()>,
+        session: &AnalysisSession,
+        body: impl FnOnce(&ReportStyle, &mut dyn Write) -> Result<()>,
     ) -> Result<()> {
         let file = report.output.file();
         let style = self.style(report);
@@ -359,7 +365,7 @@ impl Shared {
         sample_type: &SampleType,
         sql: impl FnOnce(&PortableQuery<'_>) -> Option<String>,
     ) {
-        let is_plain = query.is_plain() && query.sort == Sort::Flat;
+        let is_plain = query.is_plain() && query.sort == SortKey::Flat;
         if is_plain && !is_counter(&sample_type.r#type) {
             let asked = PortableQuery {
                 sample_type: (&sample_type.r#type, &sample_type.unit),
@@ -418,7 +424,7 @@ impl Write for Room<'_> {
 }
 
 /// What a session asked, with one statement on each line.
-pub(crate) fn statements(session: &Session) -> String {
+pub(crate) fn statements(session: &AnalysisSession) -> String {
     session
         .statements()
         .iter()

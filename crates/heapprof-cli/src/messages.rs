@@ -25,7 +25,7 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
 /// What to do about an error of a library. The libraries do not say it, because only the program
 /// has options.
 fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
-    use heapprof_analysis::Error as Analysis;
+    use heapprof_analysis::AnalysisError as Analysis;
     use heapprof_formats::{FormatError as Formats, SQLITE_DESCRIPTION};
     if let Some(error) = error.downcast_ref::<Formats>() {
         return match error {
@@ -37,7 +37,7 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         };
     }
     match error.downcast_ref::<Analysis>()? {
-        Analysis::OtherTypes { .. } => {
+        Analysis::DifferentTypes { .. } => {
             Some("; name one that both have with --sample-type".to_string())
         }
         Analysis::NothingToScale => Some("; leave --normalize out".to_string()),
@@ -46,16 +46,16 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             "; choose another with --as, or remove it with heapprof rm {name:?}"
         )),
         Analysis::ReadOnly => Some("; copy it, or name another with --db".to_string()),
-        Analysis::In { error, .. } => advice(error.as_ref()),
+        Analysis::InProfile { error, .. } => advice(error.as_ref()),
         _ => None,
     }
 }
 
 /// Makes the error of a rule, under the name of the option that gives it.
-pub(crate) fn of_rule(error: heapprof_analysis::Error) -> anyhow::Error {
-    use heapprof_analysis::Error;
+pub(crate) fn of_rule(error: heapprof_analysis::AnalysisError) -> anyhow::Error {
+    use heapprof_analysis::AnalysisError;
     match error {
-        Error::Rule { rule, why } => anyhow::anyhow!("--fail-if {rule:?}: {why}"),
+        AnalysisError::Rule { rule, why } => anyhow::anyhow!("--fail-if {rule:?}: {why}"),
         error => error.into(),
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::Source;
+use heapprof_analysis::QuestionSource;
 use heapprof_live::{Core, Error, Found, Kept, Process};
 use heapprof_profile::{Profile, recorded};
 use heapprof_symbolize::SymbolizeOptions;
@@ -73,7 +73,7 @@ pub(crate) fn is_outside(argument: &str) -> bool {
 }
 
 /// The profile that an argument names; `None` if it names no process and no core file.
-pub(crate) fn read(argument: &str) -> Result<Option<Source>> {
+pub(crate) fn read(argument: &str) -> Result<Option<QuestionSource>> {
     let shown = name::shown(argument);
     let profile = match named(argument) {
         None => return Ok(None),
@@ -82,7 +82,7 @@ pub(crate) fn read(argument: &str) -> Result<Option<Source>> {
         Some(Named::Core(path)) => of_core(path),
     };
     let profile = profile.with_context(|| shown.clone().into_owned())?;
-    Ok(Some(Source::new(shown, profile)))
+    Ok(Some(QuestionSource::new(shown, profile)))
 }
 
 /// Opens a core file. It may name any files, so root reads them with the rights of whoever has it.

@@ -3,25 +3,28 @@
 use std::collections::HashSet;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Chosen, OverTime, Selector, Source, StoredMoment, chosen, chosen_of};
+use heapprof_analysis::{
+    MomentAggregation, MomentSelection, MomentSelector, QuestionSource, StoredMoment,
+    choose_moments, selection_from_moments,
+};
 use heapprof_report::time_utc;
 
 use crate::backend::Backend;
 use crate::{now, stores};
 
 /// The moments that a selector chooses; all of them if it is empty.
-pub(crate) fn choose(text: &str, moments: &[StoredMoment]) -> Result<Chosen> {
+pub(crate) fn choose(text: &str, moments: &[StoredMoment]) -> Result<MomentSelection> {
     let (name, selector) = match text {
-        "" => ("all profiles", Selector::default()),
-        text => (text, Selector::parse(text, now::nanos())?),
+        "" => ("all profiles", MomentSelector::default()),
+        text => (text, MomentSelector::parse(text, now::nanos())?),
     };
-    Ok(chosen(name, &selector, moments)?)
+    Ok(choose_moments(name, &selector, moments)?)
 }
 
 /// What the moments of a selector held together.
 pub(crate) struct Selected {
     /// As one profile.
-    pub(crate) source: Source,
+    pub(crate) source: QuestionSource,
     /// What they are, in a sentence.
     pub(crate) about: String,
     /// The names of the profiles whose values in use are added up, if each counts once.
@@ -29,12 +32,12 @@ pub(crate) struct Selected {
 }
 
 /// Reads what the moments of a selector held together.
-pub(crate) fn read(backend: &Backend, text: &str, over: OverTime) -> Result<Selected> {
+pub(crate) fn read(backend: &Backend, text: &str, over: MomentAggregation) -> Result<Selected> {
     let (store, moments) = stores::open(backend)?;
     let of_name: Vec<&StoredMoment> = moments.iter().filter(|m| m.name == text).collect();
     let chosen = match &of_name[..] {
         [] => choose(text, &moments)?,
-        [named] => chosen_of(text, vec![(*named).clone()]),
+        [named] => selection_from_moments(text, vec![(*named).clone()]),
         several => bail!(
             "{}: has {} profiles of the name {text}; choose one by its labels, such as host=web1",
             backend.name(),
@@ -65,7 +68,7 @@ pub(crate) fn are_unique<'a>(
 }
 
 /// Says what a profile of several moments shows.
-fn about(chosen: &Chosen, over: OverTime) -> String {
+fn about(chosen: &MomentSelection, over: MomentAggregation) -> String {
     let count = |n: usize, one: &str, many: &str| match n {
         1 => format!("1 {one}"),
         n => format!("{n} {many}"),
@@ -83,9 +86,9 @@ fn about(chosen: &Chosen, over: OverTime) -> String {
     };
     let [first, last] = ends.map(|moment| moment.map_or_else(String::new, time));
     let in_use = match over {
-        OverTime::Last => format!("those of {at_end} at the end"),
-        OverTime::Mean => format!("the mean of {} moments in time", chosen.steps()),
-        OverTime::Max => format!("the largest of {} moments in time", chosen.steps()),
+        MomentAggregation::Last => format!("those of {at_end} at the end"),
+        MomentAggregation::Mean => format!("the mean of {} moments in time", chosen.steps()),
+        MomentAggregation::Max => format!("the largest of {} moments in time", chosen.steps()),
     };
     format!(
         "{}: {of}, {first} to {last}; values in use are {in_use}, allocated ones what was added",

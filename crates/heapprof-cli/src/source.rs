@@ -7,7 +7,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{OverTime, Process, Source, Store, is_selector};
+use heapprof_analysis::{
+    MomentAggregation, ProfileStore, ProfiledProcess, QuestionSource, is_selector,
+};
 use heapprof_dropin::{ReadAs, Transfer};
 use heapprof_formats::{FormatReadOptions, MprofCall, PartSelector, ProfileFormat, ProfileReading};
 use heapprof_profile::{Profile, merge_all};
@@ -36,10 +38,10 @@ pub(crate) struct Sources {
     /// Whether moments of one process may be added up.
     sum: bool,
     /// Which values in use a selector shows.
-    over_time: OverTime,
+    over_time: MomentAggregation,
     stdin_read: Cell<bool>,
     /// The only profiles that there are, by name, if they were read already.
-    known: Option<HashMap<String, Source>>,
+    known: Option<HashMap<String, QuestionSource>>,
 }
 
 /// What the `-` of `-#12` becomes, because an argument that begins with a dash is taken for an
@@ -61,9 +63,9 @@ impl Sources {
             is_loading: matches!(cli.command, Command::Load(_)),
             sum: cli.sum,
             over_time: match cli.over_time {
-                args::OverTime::Last => OverTime::Last,
-                args::OverTime::Mean => OverTime::Mean,
-                args::OverTime::Max => OverTime::Max,
+                args::OverTime::Last => MomentAggregation::Last,
+                args::OverTime::Mean => MomentAggregation::Mean,
+                args::OverTime::Max => MomentAggregation::Max,
             },
             stdin_read: Cell::new(false),
             known: None,
@@ -85,7 +87,7 @@ impl Sources {
     }
 
     /// These profiles and no others, which were read already.
-    pub(crate) fn of_known(&self, known: HashMap<String, Source>) -> Self {
+    pub(crate) fn of_known(&self, known: HashMap<String, QuestionSource>) -> Self {
         Self {
             known: Some(known),
             ..self.clone()
@@ -140,7 +142,7 @@ impl Sources {
     }
 
     /// Reads one profile from all these arguments. Several are added up.
-    pub(crate) fn read(&self, names: &[String]) -> Result<Source> {
+    pub(crate) fn read(&self, names: &[String]) -> Result<QuestionSource> {
         let source = match names {
             [] => bail!("no profile is named"),
             [one] => self.one(one)?,
@@ -160,7 +162,7 @@ impl Sources {
                         anyhow::Error::from(error).context(several.join(" + "))
                     }
                 })?;
-                Source::new(name::shown(&several.join(" + ")), merged)
+                QuestionSource::new(name::shown(&several.join(" + ")), merged)
             }
         };
         if self.known.is_none() {
@@ -170,14 +172,17 @@ impl Sources {
     }
 
     /// Reads a profile from each of these arguments.
-    pub(crate) fn each(&self, names: &[String]) -> Result<Vec<Source>> {
+    pub(crate) fn each(&self, names: &[String]) -> Result<Vec<QuestionSource>> {
         let one = |name: &String| self.read(std::slice::from_ref(name));
         names.iter().map(one).collect()
     }
 
     /// The profile behind one argument, and the format of its file. A profile from the database has
     /// none.
-    pub(crate) fn read_with_format(&self, name: &str) -> Result<(Source, Option<ProfileFormat>)> {
+    pub(crate) fn read_with_format(
+        &self,
+        name: &str,
+    ) -> Result<(QuestionSource, Option<ProfileFormat>)> {
         let format = Cell::new(None);
         let source = self.read_one(name, |reading| {
             format.set(Some(reading.format));
@@ -188,7 +193,7 @@ impl Sources {
     }
 
     /// The profile behind one argument, and the calls of Devel::MProf's file if it is one.
-    pub(crate) fn read_with_calls(&self, name: &str) -> Result<(Source, Vec<MprofCall>)> {
+    pub(crate) fn read_with_calls(&self, name: &str) -> Result<(QuestionSource, Vec<MprofCall>)> {
         let calls = RefCell::new(Vec::new());
         let source = self.read_one(name, |mut reading| {
             calls.replace(std::mem::take(&mut reading.calls));
@@ -226,11 +231,15 @@ impl Sources {
         profile
     }
 
-    fn one(&self, name: &str) -> Result<Source> {
+    fn one(&self, name: &str) -> Result<QuestionSource> {
         self.read_one(name, ProfileReading::commented)
     }
 
-    fn read_one(&self, name: &str, keep: impl Fn(ProfileReading) -> Profile) -> Result<Source> {
+    fn read_one(
+        &self,
+        name: &str,
+        keep: impl Fn(ProfileReading) -> Profile,
+    ) -> Result<QuestionSource> {
         self.read_one_as(name, &self.options, keep)
     }
 
@@ -239,7 +248,7 @@ impl Sources {
         name: &str,
         options: &FormatReadOptions,
         keep: impl Fn(ProfileReading) -> Profile,
-    ) -> Result<Source> {
+    ) -> Result<QuestionSource> {
         if let Some(known) = &self.known {
             let source = known.get(name).cloned();
             return source.with_context(|| format!("{name}: there is no such profile here"));
@@ -257,12 +266,12 @@ impl Sources {
             }
             let name = name.replacen(whole, "stdin", 1);
             let reading = decode(&name, io::stdin().lock(), None, options.clone().part(part))?;
-            return Ok(Source::new(name, keep(reading)));
+            return Ok(QuestionSource::new(name, keep(reading)));
         }
         if fetch::is_url(whole) {
             let body =
                 fetch::fetch(whole, &Transfer::default()).with_context(|| name.to_string())?;
-            return Ok(Source::new(
+            return Ok(QuestionSource::new(
                 name,
                 keep(decode(name, body, None, options.clone().part(part))?),
             ));
@@ -271,7 +280,7 @@ impl Sources {
         let path = name::path(whole);
         if path.exists() {
             let reading = file(name, &path, options.clone().part(part))?;
-            return Ok(Source::new(name::shown(name), keep(reading)));
+            return Ok(QuestionSource::new(name::shown(name), keep(reading)));
         }
         let is_elsewhere = !matches!(self.backend, Backend::Database(_)) && !self.is_loading;
         if is_elsewhere || is_selector(name) && !self.is_stored_name(name) {
@@ -296,7 +305,7 @@ impl Sources {
     }
 
     /// Which values in use are shown of several moments.
-    pub(crate) fn over_time(&self) -> OverTime {
+    pub(crate) fn over_time(&self) -> MomentAggregation {
         self.over_time
     }
 
@@ -307,18 +316,18 @@ impl Sources {
     }
 
     /// The profile that the database has under this name.
-    pub(crate) fn restored(&self, name: &str) -> Result<Source> {
-        let store = Store::open(&self.db).and_then(|store| store.restore(name));
+    pub(crate) fn restored(&self, name: &str) -> Result<QuestionSource> {
+        let store = ProfileStore::open(&self.db).and_then(|store| store.restore(name));
         store.with_context(|| self.db.display().to_string())
     }
 
     /// Whether the database has a profile of exactly this name.
     fn is_stored_name(&self, name: &str) -> bool {
-        self.db.exists() && Store::open(&self.db).is_ok_and(|store| store.find(name).is_ok())
+        self.db.exists() && ProfileStore::open(&self.db).is_ok_and(|store| store.find(name).is_ok())
     }
 
     /// The database, if the argument can only be a name in it.
-    fn stored(&self, name: &str) -> Result<Option<Store>> {
+    fn stored(&self, name: &str) -> Result<Option<ProfileStore>> {
         let (whole, _) = parted(name);
         let is_name = whole != "-"
             && !fetch::is_url(whole)
@@ -327,10 +336,10 @@ impl Sources {
         if !is_name || self.known.is_some() || !self.db.exists() {
             return Ok(None);
         }
-        let store = Store::open(&self.db).with_context(|| self.db.display().to_string())?;
+        let store = ProfileStore::open(&self.db).with_context(|| self.db.display().to_string())?;
         match store.find(name) {
             Ok(_) => {}
-            Err(error @ heapprof_analysis::Error::NoSuchProfile { .. }) => {
+            Err(error @ heapprof_analysis::AnalysisError::NoSuchProfile { .. }) => {
                 bail!(
                     "{name}: there is no such file, and {} {error}",
                     self.db.display()
@@ -384,7 +393,7 @@ pub(crate) fn parted(name: &str) -> (&str, Option<PartSelector>) {
 }
 
 /// Puts the moments of a series in order of time, if all of them say it.
-pub(crate) fn in_order_of_time(sources: &mut [Source]) {
+pub(crate) fn in_order_of_time(sources: &mut [QuestionSource]) {
     if sources.iter().all(|source| source.profile.time_nanos != 0) {
         sources.sort_by_key(|source| source.profile.time_nanos);
     }
@@ -398,22 +407,26 @@ pub(crate) fn say_warnings(name: &str, profile: &Profile) {
 }
 
 /// Returns the profile to be changed. It is copied if it is shared.
-pub(crate) fn unshared(source: Source) -> Profile {
+pub(crate) fn unshared(source: QuestionSource) -> Profile {
     std::sync::Arc::try_unwrap(source.profile).unwrap_or_else(|shared| (*shared).clone())
 }
 
 /// The processes of the profiles that are added up.
 #[derive(Default)]
-struct Moments(Vec<(String, Process)>);
+struct Moments(Vec<(String, ProfiledProcess)>);
 
 impl Moments {
     /// Fails for a second moment of a process, because what both have in use would count twice.
-    fn add(&mut self, source: &Source) -> Result<()> {
-        let Some(process) = Process::of(&source.profile) else {
+    fn add(&mut self, source: &QuestionSource) -> Result<()> {
+        let Some(process) = ProfiledProcess::from_profile(&source.profile) else {
             return Ok(());
         };
         let name = source.name.clone();
-        if let Some((earlier, _)) = self.0.iter().find(|(_, known)| known.is(&process)) {
+        if let Some((earlier, _)) = self
+            .0
+            .iter()
+            .find(|(_, known)| known.is_same_process(&process))
+        {
             bail!(
                 "{earlier} and {name} are two moments of one process ({process}); adding them up \
                  counts the same memory twice: take the last, use diff, or say --sum"

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{ResultTable, SeriesStore, Store, StoredMoment};
+use heapprof_analysis::{ProfileStore, ResultTable, SeriesStore, StoredMoment};
 
 use crate::backend::Backend;
 #[cfg(feature = "parquet")]
@@ -13,14 +13,14 @@ use crate::batches::Batches;
 pub(crate) type Opened = (Box<dyn SeriesStore>, Vec<StoredMoment>);
 
 /// Opens a database, which must be there.
-pub(crate) fn database(path: &Path) -> Result<Store> {
+pub(crate) fn database(path: &Path) -> Result<ProfileStore> {
     if !path.exists() {
         bail!(
             "{}: there is no such database; heapprof load makes it",
             path.display()
         );
     }
-    Store::open(path).with_context(|| path.display().to_string())
+    ProfileStore::open(path).with_context(|| path.display().to_string())
 }
 
 /// Opens a store, and reads what moments it has.
@@ -72,7 +72,7 @@ fn of_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
 /// Runs a statement of the user's on batches.
 #[cfg(feature = "parquet")]
 pub(crate) fn sql(place: &Path, statement: &str) -> Result<ResultTable> {
-    use heapprof_analysis::Engine;
+    use heapprof_analysis::SqlEngine;
 
     let statement = statement.trim_end().trim_end_matches(';');
     let (columns, rows) = engine(place)?.table(statement).context("the statement")?;

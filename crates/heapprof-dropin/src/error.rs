@@ -9,7 +9,7 @@ pub enum Error {
     Io(#[from] std::io::Error),
     /// The numbers could not be worked out.
     #[error(transparent)]
-    Totals(#[from] heapprof_totals::Error),
+    Totals(#[from] heapprof_totals::TotalsError),
     /// The profile could not be written.
     #[error(transparent)]
     Profile(#[from] heapprof_profile::Error),

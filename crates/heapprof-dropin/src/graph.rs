@@ -22,8 +22,8 @@ use heapprof_profile::{LabelSetIndex, Profile};
 use self::draft::Draft;
 use self::edge::{Adjacency, Edges};
 use self::node::{Names, NodeTable};
-use heapprof_totals::Error;
-use heapprof_totals::totals::{Sums, whole};
+use heapprof_totals::TotalsError;
+use heapprof_totals::totals::{EntitySums, whole_totals};
 
 pub use self::{
     edge::Edge,
@@ -98,7 +98,7 @@ pub struct Graph<'a> {
     names: Names,
     info: Vec<u32>,
     parent: Option<Vec<u32>>,
-    sums: Sums,
+    sums: EntitySums,
     divided: bool,
     shown: Vec<u32>,
     edges: Edges,
@@ -116,7 +116,7 @@ pub struct Graph<'a> {
 
 impl<'a> Graph<'a> {
     /// Makes the graph. It is an error if 64 bits do not hold the sums, unless they are to wrap.
-    pub fn new(profile: &'a Profile, options: &Options<'_>) -> Result<Self, Error> {
+    pub fn new(profile: &'a Profile, options: &Options<'_>) -> Result<Self, TotalsError> {
         let mut draft = Draft::new(profile, options)?;
         let flats = |draft: &Draft<'_, '_>| sum(draft.shown.iter().map(|&n| draft.flat(n)));
         let total = flats(&draft) as f64;
@@ -283,7 +283,7 @@ pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
 
 /// Whether 64 bits hold the sums of a column.
 pub fn fits(profile: &Profile, column: usize) -> bool {
-    whole(profile, &[column]).is_ok()
+    whole_totals(profile, &[column]).is_ok()
 }
 
 /// What pprof's percentages are of: the sum of a column regardless of sign. If there are samples of

@@ -15,7 +15,7 @@ use std::io::Write;
 
 use anyhow::{Result, anyhow, bail};
 use heapprof_profile::Profile;
-use heapprof_text::{Stead, escaping};
+use heapprof_text::{ControlReplacement, escaping};
 
 use crate::host::{Host, ReadAs};
 use crate::kind::Kind;
@@ -202,7 +202,7 @@ fn print(host: &dyn Host, flags: &[String], typed: &Typed, format: &str) -> Resu
         report::text(profile, loaded.column, measure, typed.on("cum"), &head, out)
     };
     let body = |out: &mut dyn Write| {
-        escaping(out, Stead::Replacement, |out| {
+        escaping(out, ControlReplacement::Replacement, |out| {
             let parts = Parts::new(&profile, threads.len());
             for ((thread, &total), part) in threads.iter().zip(&totals).zip(parts.iter()) {
                 report(&part, thread, total, out)?;

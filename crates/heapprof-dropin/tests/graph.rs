@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
-use heapprof_analysis::{EMPTY_STACK, Query, Question, Session, Source, Types, top};
+use heapprof_analysis::{
+    AnalysisSession, EMPTY_STACK, ProfileQuestion, Query, QuestionSource, TypeSelection, top,
+};
 use heapprof_dropin::graph::{Calls, Graph, Options, Picture, Trim, fits, total};
 use heapprof_dropin::reshape::{Detail, aggregate};
 use heapprof_profile::{Profile, ProfileBuilder, decode};
 use heapprof_tests::fixtures::bytes_in_use;
-use heapprof_totals::Error;
+use heapprof_totals::TotalsError;
 
 use heapprof_tests::harness::{name, valid};
 
@@ -336,7 +338,7 @@ fn totals_are_of_the_base_where_samples_are_marked() {
 fn sums_beyond_64_bits_are_refused() {
     let max = i64::MAX;
     let beyond = profile(&format!("main;f {max}\n main;g 1"));
-    let refused = |error| matches!(error, Some(Error::Overflow { .. }));
+    let refused = |error| matches!(error, Some(TotalsError::Overflow { .. }));
     assert!(refused(Graph::new(&beyond, &options()).err()));
 
     // pprof's sums wrap, and so do those of `heapprof pprof`.
@@ -398,9 +400,10 @@ fn nodes_have_the_flat_and_cum_of_top() {
                 all_frames: true,
                 ..Query::default()
             };
-            let source = Source::new("p", profile.clone());
-            let question = Question::new(vec![source], &query, Types::One).unwrap();
-            let rows = top(&Session::new(question).unwrap(), 1, &query, false).unwrap();
+            let source = QuestionSource::new("p", profile.clone());
+            let question =
+                ProfileQuestion::new(vec![source], &query, TypeSelection::Requested).unwrap();
+            let rows = top(&AnalysisSession::new(question).unwrap(), 1, &query, false).unwrap();
             // In `top` each frame without symbols has a row; here they have one node together.
             let is_named = |name: &str| !name.starts_with("0x") && name != EMPTY_STACK;
             let named = rows.rows.iter().filter(|r| is_named(&r.place.function));

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::error::Error;
-use crate::measure::Measure;
-use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::error::ReportError;
+use crate::measure::UnitFormatter;
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable};
 
 /// A candidate and what its recorded runs say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Peak {
+pub struct CandidatePeaks {
     /// The candidate, as it was given.
     pub name: String,
     /// The peak of each run, in bytes.
@@ -20,7 +20,7 @@ pub struct Peak {
     pub most: Option<(String, i64)>,
 }
 
-impl Peak {
+impl CandidatePeaks {
     /// The least and the most of its runs.
     fn range(&self) -> (i64, i64) {
         let least = self.peaks.iter().min().copied().unwrap_or(0);
@@ -30,11 +30,11 @@ impl Peak {
 
 /// What candidates are compared with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Peaks {
+pub struct PeakComparison {
     /// The candidate that does nothing, if there is one: its name and its peak.
     pub empty: Option<(String, i64)>,
     /// The candidates, in the order in which they were given.
-    pub candidates: Vec<Peak>,
+    pub candidates: Vec<CandidatePeaks>,
 }
 
 /// How many times as much it is.
@@ -49,14 +49,14 @@ fn times(times: f64) -> String {
 ///
 /// # Errors
 /// It can't be written in this format, or the unit is none of bytes.
-pub fn peaks(peaks: &Peaks, style: &Style) -> Result<String, Error> {
+pub fn peaks(peaks: &PeakComparison, style: &ReportStyle) -> Result<String, ReportError> {
     let base = peaks.empty.as_ref().map_or(0, |(_, peak)| *peak);
     // What a run had that did not even come to the other's peak is none.
-    let above = |one: &Peak, peak: i64| match one.has_empty {
+    let above = |one: &CandidatePeaks, peak: i64| match one.has_empty {
         true => peak.saturating_sub(base).max(0),
         false => peak,
     };
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let rows = peaks.candidates.iter().map(|one| {
             json!({
                 "candidate": one.name, "peaks": one.peaks,
@@ -70,19 +70,19 @@ pub fn peaks(peaks: &Peaks, style: &Style) -> Result<String, Error> {
             "rows": rows.collect::<Vec<_>>(),
         }));
     }
-    let measure = Measure::bytes(style)?;
+    let measure = UnitFormatter::bytes(style)?;
     let several = peaks.candidates.iter().any(|one| one.peaks.len() > 1);
-    let mut table = Table::new(&[("peak", Align::Right)]);
+    let mut table = ReportTable::new(&[("peak", ColumnAlign::Right)]);
     if peaks.empty.is_some() {
-        table.column("above empty", Align::Right);
+        table.column("above empty", ColumnAlign::Right);
     }
     if several {
-        table.column("least", Align::Right);
-        table.column("most", Align::Right);
+        table.column("least", ColumnAlign::Right);
+        table.column("most", ColumnAlign::Right);
     }
-    table.column("times", Align::Right);
-    table.column("candidate", Align::Left);
-    table.column("most of it", Align::Left);
+    table.column("times", ColumnAlign::Right);
+    table.column("candidate", ColumnAlign::Left);
+    table.column("most of it", ColumnAlign::Left);
     let least = peaks
         .candidates
         .iter()
@@ -106,11 +106,11 @@ pub fn peaks(peaks: &Peaks, style: &Style) -> Result<String, Error> {
         cells.push(one.most.as_ref().map_or_else(String::new, of));
         table.row(cells);
     }
-    if style.format == Format::Text {
+    if style.format == ReportFormat::Text {
         table.cut_last(60);
     }
     let mut text = table.render(style)?;
-    if let (Format::Text, Some((name, peak))) = (style.format, &peaks.empty) {
+    if let (ReportFormat::Text, Some((name, peak))) = (style.format, &peaks.empty) {
         let name = heapprof_text::printable(name);
         text += &format!("empty: {} ({name})\n", measure.show(*peak));
     }
@@ -123,13 +123,13 @@ mod tests {
 
     #[test]
     fn candidates_are_told_above_the_empty_one() {
-        let one = |name: &str, peaks: &[i64]| Peak {
+        let one = |name: &str, peaks: &[i64]| CandidatePeaks {
             name: name.to_string(),
             peaks: peaks.to_vec(),
             has_empty: true,
             most: Some(("(main) -e:1".to_string(), peaks[0] / 2)),
         };
-        let mut all = Peaks {
+        let mut all = PeakComparison {
             empty: Some(("nothing".to_string(), 1024)),
             candidates: vec![one("a", &[3072]), one("b", &[7168]), one("c", &[512])],
         };
@@ -140,10 +140,10 @@ mod tests {
             512B           0B         c          256B (main) -e:1
             empty: 1KiB (nothing)
         "]]
-        .assert_eq(&peaks(&all, &Style::default()).unwrap());
+        .assert_eq(&peaks(&all, &ReportStyle::default()).unwrap());
         all.candidates.pop();
         all.candidates[0].peaks.push(2048);
-        let text = peaks(&all, &Style::default()).unwrap();
+        let text = peaks(&all, &ReportStyle::default()).unwrap();
         assert!(text.contains("2KiB  3KiB   1.00  a"), "{text}");
         assert!(text.contains("7KiB  7KiB   3.00  b"), "{text}");
     }

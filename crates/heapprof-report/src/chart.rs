@@ -2,17 +2,17 @@
 
 use heapprof_text::printable;
 
-use crate::glyphs::Dots;
+use crate::glyphs::DotGrid;
 
 /// A step function: values, each from its time on, in order of time.
-pub(crate) type Steps = Vec<(i64, i64)>;
+pub(crate) type StepFunction = Vec<(i64, i64)>;
 
 /// What is drawn.
-pub(crate) struct Chart<'a> {
+pub(crate) struct TimeChart<'a> {
     /// Filled from zero up.
-    pub(crate) area: &'a Steps,
+    pub(crate) area: &'a StepFunction,
     /// Drawn as dots, every other one.
-    pub(crate) line: &'a Steps,
+    pub(crate) line: &'a StepFunction,
     /// The times of the left and the right edge.
     pub(crate) span: [i64; 2],
     /// Times to mark beneath the chart.
@@ -23,9 +23,9 @@ pub(crate) struct Chart<'a> {
     pub(crate) rows: usize,
 }
 
-impl Chart<'_> {
+impl TimeChart<'_> {
     /// The largest value.
-    pub(crate) fn most(&self) -> i64 {
+    pub(crate) fn max_value(&self) -> i64 {
         let all = self.area.iter().chain(self.line);
         all.map(|(_, value)| *value).max().unwrap_or(0).max(1)
     }
@@ -36,11 +36,11 @@ impl Chart<'_> {
         label: impl Fn(i64) -> String,
         time: impl Fn(i64) -> String,
     ) -> Vec<String> {
-        let most = self.most();
-        let mut dots = Dots::new(self.columns, self.rows);
+        let most = self.max_value();
+        let mut dots = DotGrid::new(self.columns, self.rows);
         let (wide, high) = (2 * self.columns, 4 * self.rows);
-        let area = self.binned(self.area, wide);
-        let line = self.binned(self.line, wide);
+        let area = self.bin_values(self.area, wide);
+        let line = self.bin_values(self.line, wide);
         for x in 0..wide {
             if let Some(value) = area[x] {
                 (0..height(value, most, high)).for_each(|y| dots.set(x, y));
@@ -97,7 +97,7 @@ impl Chart<'_> {
     }
 
     /// The largest value in each of so many bins. A bin without a step has the value before it.
-    fn binned(&self, steps: &Steps, bins: usize) -> Vec<Option<i64>> {
+    fn bin_values(&self, steps: &StepFunction, bins: usize) -> Vec<Option<i64>> {
         let mut largest = vec![None; bins];
         let mut last = vec![None; bins];
         for &(time, value) in steps {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn drawn(area: &[(i64, i64)], line: &[(i64, i64)]) -> String {
-        let chart = Chart {
+        let chart = TimeChart {
             area: &area.to_vec(),
             line: &line.to_vec(),
             span: [0, 80],

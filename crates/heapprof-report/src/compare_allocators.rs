@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use heapprof_analysis::{RunDifference, RunFigures, RunSpread, run_difference};
 use serde_json::{Value, json};
 
-use crate::error::Error;
-use crate::measure::{Measure, plural};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, plural};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 /// A way to run the program, and its runs.
 #[derive(Clone, Debug, Default)]
-pub struct Candidate {
+pub struct AllocatorCandidate {
     /// What it is called.
     pub name: String,
     /// The library that is preloaded, or the tunables that are set.
@@ -40,52 +40,52 @@ pub struct HeapInUse {
 
 /// The comparison.
 #[derive(Clone, Debug, Default)]
-pub struct Comparison {
+pub struct AllocatorComparison {
     /// The program with its arguments.
     pub command: String,
     /// The candidates. All others are compared with the first one.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<AllocatorCandidate>,
     /// Those that are not installed, and what was looked for.
     pub missing: Vec<(String, String)>,
     /// What was in use, if a recorded run said so.
     pub heap: Option<HeapInUse>,
 }
 
-type Figure = fn(&RunFigures) -> Option<i64>;
+type RunFigureFn = fn(&RunFigures) -> Option<i64>;
 
 /// The figures with their names and units.
-const FIGURES: [(&str, &str, Figure); 10] = [
-    ("wall", "microseconds", WALL),
-    ("user", "microseconds", USER),
-    ("system", "microseconds", SYSTEM),
-    ("peak_rss", "bytes", PEAK),
-    ("hwm", "bytes", HWM),
-    ("end_rss", "bytes", END),
-    ("minor_faults", "", COUNTS[0]),
-    ("major_faults", "", COUNTS[1]),
-    ("voluntary", "", COUNTS[2]),
-    ("involuntary", "", COUNTS[3]),
+const RUN_FIGURES: [(&str, &str, RunFigureFn); 10] = [
+    ("wall", "microseconds", WALL_TIME),
+    ("user", "microseconds", USER_TIME),
+    ("system", "microseconds", SYSTEM_TIME),
+    ("peak_rss", "bytes", PEAK_RSS),
+    ("hwm", "bytes", HIGH_WATER_MARK),
+    ("end_rss", "bytes", END_RSS),
+    ("minor_faults", "", COUNT_FIGURES[0]),
+    ("major_faults", "", COUNT_FIGURES[1]),
+    ("voluntary", "", COUNT_FIGURES[2]),
+    ("involuntary", "", COUNT_FIGURES[3]),
 ];
 
-const WALL: Figure = |run| Some(run.wall_us);
-const USER: Figure = |run| Some(run.user_us);
-const SYSTEM: Figure = |run| Some(run.system_us);
-const PEAK: Figure = |run| Some(run.peak_rss);
-const HWM: Figure = |run| run.hwm;
-const END: Figure = |run| run.end_rss;
-const COUNTS: [Figure; 4] = [
+const WALL_TIME: RunFigureFn = |run| Some(run.wall_us);
+const USER_TIME: RunFigureFn = |run| Some(run.user_us);
+const SYSTEM_TIME: RunFigureFn = |run| Some(run.system_us);
+const PEAK_RSS: RunFigureFn = |run| Some(run.peak_rss);
+const HIGH_WATER_MARK: RunFigureFn = |run| run.hwm;
+const END_RSS: RunFigureFn = |run| run.end_rss;
+const COUNT_FIGURES: [RunFigureFn; 4] = [
     |run| Some(run.minor_faults),
     |run| Some(run.major_faults),
     |run| Some(run.voluntary),
     |run| Some(run.involuntary),
 ];
 
-fn values(candidate: &Candidate, figure: Figure) -> Vec<i64> {
+fn values(candidate: &AllocatorCandidate, figure: RunFigureFn) -> Vec<i64> {
     candidate.runs.iter().filter_map(figure).collect()
 }
 
-fn median(candidate: &Candidate, figure: Figure) -> Option<i64> {
-    RunSpread::of(&values(candidate, figure)).map(|spread| spread.median)
+fn median(candidate: &AllocatorCandidate, figure: RunFigureFn) -> Option<i64> {
+    RunSpread::from_values(&values(candidate, figure)).map(|spread| spread.median)
 }
 
 /// How many bytes are in memory for each that is in use.
@@ -95,10 +95,10 @@ fn share(resident: Option<i64>, in_use: Option<i64>) -> Option<f64> {
 }
 
 /// The same at the peaks, if both are of the program itself or both of a child.
-fn at_peak(candidate: &Candidate, heap: &HeapInUse) -> Option<f64> {
-    let peak = median(candidate, PEAK)?;
+fn at_peak(candidate: &AllocatorCandidate, heap: &HeapInUse) -> Option<f64> {
+    let peak = median(candidate, PEAK_RSS)?;
     // The kernel's counts of the same may differ by some pages.
-    let is_main = median(candidate, HWM).is_some_and(|hwm| peak - hwm <= peak / 50);
+    let is_main = median(candidate, HIGH_WATER_MARK).is_some_and(|hwm| peak - hwm <= peak / 50);
     (is_main == heap.is_main).then(|| share(Some(peak), Some(heap.peak)))?
 }
 
@@ -106,11 +106,14 @@ fn at_peak(candidate: &Candidate, heap: &HeapInUse) -> Option<f64> {
 ///
 /// # Errors
 /// It can't be written in this format, or the unit is none of bytes.
-pub fn comparison(comparison: &Comparison, style: &Style) -> Result<String, Error> {
+pub fn comparison(
+    comparison: &AllocatorComparison,
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     match style.format {
-        Format::Json => return crate::json::text(document(comparison)),
-        Format::Csv => return all_runs(comparison).render(style),
-        Format::Text | Format::Markdown => {}
+        ReportFormat::Json => return crate::json::text(document(comparison)),
+        ReportFormat::Csv => return all_runs(comparison).render(style),
+        ReportFormat::Text | ReportFormat::Markdown => {}
     }
     let runs = comparison
         .candidates
@@ -122,7 +125,7 @@ pub fn comparison(comparison: &Comparison, style: &Style) -> Result<String, Erro
         plural(&runs.to_string(), "run"),
         plural(&comparison.candidates.len().to_string(), "allocator"),
     );
-    let bytes = Measure::new("bytes", style.unit.as_deref())?;
+    let bytes = UnitFormatter::new("bytes", style.unit.as_deref())?;
     if let Some(heap) = &comparison.heap {
         text += &format!(
             "heap in use, by a recorded run: at most {}, at the end {}\n",
@@ -167,32 +170,35 @@ pub fn comparison(comparison: &Comparison, style: &Style) -> Result<String, Erro
 }
 
 /// Medians, with the least and the most of what the sentences are about.
-fn table(comparison: &Comparison, bytes: &Measure) -> Result<Table, Error> {
-    let time = Measure::new("microseconds", None)?;
-    let mut table = Table::new(&[
-        ("allocator", Align::Left),
-        ("wall", Align::Right),
-        ("least to most", Align::Left),
-        ("user", Align::Right),
-        ("system", Align::Right),
-        ("peak rss", Align::Right),
-        ("least to most", Align::Left),
-        ("rss at end", Align::Right),
+fn table(
+    comparison: &AllocatorComparison,
+    bytes: &UnitFormatter,
+) -> Result<ReportTable, ReportError> {
+    let time = UnitFormatter::new("microseconds", None)?;
+    let mut table = ReportTable::new(&[
+        ("allocator", ColumnAlign::Left),
+        ("wall", ColumnAlign::Right),
+        ("least to most", ColumnAlign::Left),
+        ("user", ColumnAlign::Right),
+        ("system", ColumnAlign::Right),
+        ("peak rss", ColumnAlign::Right),
+        ("least to most", ColumnAlign::Left),
+        ("rss at end", ColumnAlign::Right),
     ]);
     if comparison.heap.is_some() {
-        table.column("rss/heap peak", Align::Right);
-        table.column("at end", Align::Right);
+        table.column("rss/heap peak", ColumnAlign::Right);
+        table.column("at end", ColumnAlign::Right);
     }
     for name in ["faults", "from disk", "waits", "preempted"] {
-        table.column(name, Align::Right);
+        table.column(name, ColumnAlign::Right);
     }
     for candidate in &comparison.candidates {
-        let of = |figure: Figure, measure: &Measure| {
+        let of = |figure: RunFigureFn, measure: &UnitFormatter| {
             let median = median(candidate, figure);
             median.map_or_else(String::new, |median| measure.show(median))
         };
-        let range = |figure: Figure, measure: &Measure| {
-            let spread = RunSpread::of(&values(candidate, figure));
+        let range = |figure: RunFigureFn, measure: &UnitFormatter| {
+            let spread = RunSpread::from_values(&values(candidate, figure));
             spread.map_or_else(String::new, |spread| {
                 format!(
                     "{} to {}",
@@ -201,32 +207,32 @@ fn table(comparison: &Comparison, bytes: &Measure) -> Result<Table, Error> {
                 )
             })
         };
-        let count = Measure::raw();
+        let count = UnitFormatter::raw();
         let mut cells = vec![
             candidate.name.clone(),
-            of(WALL, &time),
-            range(WALL, &time),
-            of(USER, &time),
-            of(SYSTEM, &time),
-            of(PEAK, bytes),
-            range(PEAK, bytes),
-            of(END, bytes),
+            of(WALL_TIME, &time),
+            range(WALL_TIME, &time),
+            of(USER_TIME, &time),
+            of(SYSTEM_TIME, &time),
+            of(PEAK_RSS, bytes),
+            range(PEAK_RSS, bytes),
+            of(END_RSS, bytes),
         ];
         if let Some(heap) = &comparison.heap {
             let shown = |share: Option<f64>| {
                 share.map_or_else(|| "-".to_string(), |share| format!("{share:.2}"))
             };
             cells.push(shown(at_peak(candidate, heap)));
-            cells.push(shown(share(median(candidate, END), Some(heap.end))));
+            cells.push(shown(share(median(candidate, END_RSS), Some(heap.end))));
         }
-        cells.extend(COUNTS.iter().map(|figure| of(*figure, &count)));
+        cells.extend(COUNT_FIGURES.iter().map(|figure| of(*figure, &count)));
         table.row(cells);
     }
     Ok(table)
 }
 
 /// What each candidate costs and saves beside the first one.
-fn sentences(comparison: &Comparison) -> Vec<String> {
+fn sentences(comparison: &AllocatorComparison) -> Vec<String> {
     let Some((base, others)) = comparison.candidates.split_first() else {
         return Vec::new();
     };
@@ -237,7 +243,7 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
             format!(
                 "{}: {} (beside {})",
                 one.name,
-                trade(by(WALL), by(PEAK)),
+                trade(by(WALL_TIME), by(PEAK_RSS)),
                 base.name
             )
         })
@@ -268,19 +274,22 @@ fn trade(time: RunDifference, memory: RunDifference) -> String {
 }
 
 /// For programs: a row for each run.
-fn all_runs(comparison: &Comparison) -> Table {
-    let mut table = Table::new(&[("allocator", Align::Left), ("run", Align::Right)]);
-    for (name, unit, _) in FIGURES {
+fn all_runs(comparison: &AllocatorComparison) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("allocator", ColumnAlign::Left),
+        ("run", ColumnAlign::Right),
+    ]);
+    for (name, unit, _) in RUN_FIGURES {
         let unit = match unit {
             "microseconds" => "_us",
             _ => "",
         };
-        table.column(format!("{name}{unit}"), Align::Right);
+        table.column(format!("{name}{unit}"), ColumnAlign::Right);
     }
     for candidate in &comparison.candidates {
         for (i, run) in candidate.runs.iter().enumerate() {
             let mut cells = vec![candidate.name.clone(), (i + 1).to_string()];
-            cells.extend(FIGURES.iter().map(|(_, _, figure)| {
+            cells.extend(RUN_FIGURES.iter().map(|(_, _, figure)| {
                 figure(run).map_or_else(String::new, |value| value.to_string())
             }));
             table.row(cells);
@@ -289,9 +298,9 @@ fn all_runs(comparison: &Comparison) -> Table {
     table
 }
 
-fn document(comparison: &Comparison) -> Value {
+fn document(comparison: &AllocatorComparison) -> Value {
     let base = comparison.candidates.first();
-    let difference = |candidate: &Candidate, figure: Figure| {
+    let difference = |candidate: &AllocatorCandidate, figure: RunFigureFn| {
         let base = base.map(|base| values(base, figure)).unwrap_or_default();
         match run_difference(&base, &values(candidate, figure)) {
             RunDifference::By(by) => json!(by),
@@ -305,9 +314,9 @@ fn document(comparison: &Comparison) -> Value {
         .iter()
         .enumerate()
         .map(|(i, candidate)| {
-            let figures = FIGURES.iter().map(|(name, unit, figure)| {
+            let figures = RUN_FIGURES.iter().map(|(name, unit, figure)| {
                 let values = values(candidate, *figure);
-                let spread = RunSpread::of(&values);
+                let spread = RunSpread::from_values(&values);
                 let value = json!({
                     "unit": unit, "runs": values, "median": spread.map(|spread| spread.median),
                     "least": spread.map(|spread| spread.least),
@@ -322,7 +331,7 @@ fn document(comparison: &Comparison) -> Value {
             "without": candidate.without, "other": candidate.other,
                 "figures": figures.collect::<serde_json::Map<_, _>>(),
                 "rss_per_heap_at_peak": heap.and_then(|heap| at_peak(candidate, &heap)),
-                "rss_per_heap_at_end": share(median(candidate, END), heap.map(|heap| heap.end)),
+                "rss_per_heap_at_end": share(median(candidate, END_RSS), heap.map(|heap| heap.end)),
                 "sentence": i.checked_sub(1).and_then(|i| words.get(i)),
             })
         });
@@ -341,7 +350,7 @@ fn document(comparison: &Comparison) -> Value {
 mod tests {
     use super::*;
 
-    fn candidate(name: &str, wall_us: i64, peak_rss: i64) -> Candidate {
+    fn candidate(name: &str, wall_us: i64, peak_rss: i64) -> AllocatorCandidate {
         let run = |i: i64| RunFigures {
             wall_us: wall_us + i,
             peak_rss,
@@ -349,16 +358,16 @@ mod tests {
             end_rss: Some(peak_rss / 2),
             ..RunFigures::default()
         };
-        Candidate {
+        AllocatorCandidate {
             name: name.to_string(),
             runs: (0..7).map(run).collect(),
-            ..Candidate::default()
+            ..AllocatorCandidate::default()
         }
     }
 
     #[test]
     fn the_trade_is_told_in_a_sentence() {
-        let all = Comparison {
+        let all = AllocatorComparison {
             command: "churn".to_string(),
             candidates: vec![
                 candidate("glibc", 100_000, 100 << 20),
@@ -383,7 +392,7 @@ mod tests {
                 "small: no difference in time, 60 % less memory (beside glibc)",
             ]
         );
-        let text = comparison(&all, &Style::default()).unwrap();
+        let text = comparison(&all, &ReportStyle::default()).unwrap();
         assert!(
             text.contains("hoard: is not installed (libhoard.so)"),
             "{text}"
@@ -394,9 +403,9 @@ mod tests {
             .iter_mut()
             .for_each(|one| one.runs.truncate(3));
         assert!(sentences(&few)[0].contains("too few runs to tell"));
-        let style = Style {
-            format: Format::Csv,
-            ..Style::default()
+        let style = ReportStyle {
+            format: ReportFormat::Csv,
+            ..ReportStyle::default()
         };
         assert_eq!(comparison(&all, &style).unwrap().lines().count(), 1 + 5 * 7);
     }

@@ -2,27 +2,27 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{EMPTY_STACK, PlaceId, Places};
+use heapprof_analysis::{EMPTY_STACK, PlaceId, PlaceTable};
 use heapprof_profile::{Label, Location, Profile};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::flame::frame;
-use crate::names::{Names, push_root_first};
-use heapprof_text::{Escaping, Stead};
+use crate::names::{NameCache, push_root_first};
+use heapprof_text::{ControlReplacement, EscapingWriter};
 
 /// Writes folded stacks, root first.
-pub struct Folded<W> {
+pub struct FoldedWriter<W> {
     writer: W,
-    frames: Names,
+    frames: NameCache,
     line: String,
 }
 
-impl<W: Write> Folded<W> {
+impl<W: Write> FoldedWriter<W> {
     /// Makes a writer of folded stacks. Nothing is written yet.
     pub fn new(writer: W) -> Self {
-        let frames = Names::new(|place| frame(&place.label()));
+        let frames = NameCache::new(|place| frame(&place.label()));
         Self {
             writer,
             frames,
@@ -31,7 +31,12 @@ impl<W: Write> Folded<W> {
     }
 
     /// Writes a stack, which comes leaf first.
-    pub fn write(&mut self, places: &Places, stack: &[PlaceId], value: i64) -> std::io::Result<()> {
+    pub fn write(
+        &mut self,
+        places: &PlaceTable,
+        stack: &[PlaceId],
+        value: i64,
+    ) -> std::io::Result<()> {
         match stack.is_empty() {
             true => writeln!(self.writer, "{EMPTY_STACK} {value}"),
             false => {
@@ -92,14 +97,14 @@ fn frames(profile: &Profile, location: &Location) -> String {
 }
 
 #[derive(Serialize)]
-struct Sample<'a> {
+struct JsonSample<'a> {
     labels: Value,
     values: &'a [i64],
 }
 
 /// Writes everything a profile says as JSON, with one sample on each line.
-pub fn profile_json(profile: &Profile, writer: impl Write) -> Result<(), Error> {
-    let mut writer = Escaping::new(writer, Stead::Json);
+pub fn profile_json(profile: &Profile, writer: impl Write) -> Result<(), ReportError> {
+    let mut writer = EscapingWriter::new(writer, ControlReplacement::Json);
     let value_type = |t: &heapprof_profile::ValueType| json!({"type": profile.text(t.r#type), "unit": profile.text(t.unit)});
     let head = json!({
         "sample_types": profile.sample_type.iter().map(value_type).collect::<Vec<_>>(),
@@ -136,7 +141,7 @@ pub fn profile_json(profile: &Profile, writer: impl Write) -> Result<(), Error> 
             line.push_str(if n > 0 { "," } else { "" });
             line.push_str(&frames[location.index()]);
         }
-        let rest = serde_json::to_string(&Sample {
+        let rest = serde_json::to_string(&JsonSample {
             labels: labels(profile, i),
             values: samples.values(i),
         })?;
@@ -165,8 +170,9 @@ fn names(profile: &Profile, location: &Location) -> String {
 
 /// Writes one row for each sample: its stack (root first), its labels, and one column for each
 /// sample type.
-pub fn profile_csv(profile: &Profile, writer: impl Write) -> Result<(), Error> {
-    let mut csv = csv::Writer::from_writer(Escaping::new(writer, Stead::Replacement));
+pub fn profile_csv(profile: &Profile, writer: impl Write) -> Result<(), ReportError> {
+    let mut csv =
+        csv::Writer::from_writer(EscapingWriter::new(writer, ControlReplacement::Replacement));
     let types = profile
         .sample_type
         .iter()

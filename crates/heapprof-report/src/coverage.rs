@@ -1,19 +1,19 @@
 //! What a recording does not see of a process, and how to see it.
 
-use heapprof_analysis::{Resident, Runtime};
+use heapprof_analysis::{ManagedRuntime, RssBreakdown};
 use heapprof_profile::{EarlyEndReason, EarlyEnds};
 
-use crate::measure::{Measure, percent, plural};
+use crate::measure::{UnitFormatter, percent, plural};
 use crate::table::printable;
 
 /// The heap's share of what was resident: `5.00% of peak RSS 3MiB`. The share may be above 100%,
 /// because memory in use may never have been touched.
-pub fn coverage(resident: Resident, name: &str) -> Option<String> {
-    let share = percent(resident.heap?, resident.of_program());
-    let shown = Measure::new("bytes", None)
+pub fn coverage(resident: RssBreakdown, name: &str) -> Option<String> {
+    let share = percent(resident.heap?, resident.program_bytes());
+    let shown = UnitFormatter::new("bytes", None)
         .ok()?
-        .show(resident.of_program());
-    let beyond = match resident.heap? > resident.of_program() {
+        .show(resident.program_bytes());
+    let beyond = match resident.heap? > resident.program_bytes() {
         true => ", more than was touched",
         false => "",
     };
@@ -21,33 +21,35 @@ pub fn coverage(resident: Resident, name: &str) -> Option<String> {
 }
 
 /// Says what the larger part of a process is, if it is not the heap, and what shows it.
-pub fn beside_heap(peak: Resident, runtime: Option<&Runtime>) -> Option<String> {
+pub fn beside_heap(peak: RssBreakdown, runtime: Option<&ManagedRuntime>) -> Option<String> {
     // The code, libraries and stacks of any program usually take at most this much.
-    const USUAL: i64 = 16 << 20;
-    let rest = peak.beside_heap()?;
-    if rest < USUAL || rest <= peak.of_program() / 2 {
+    const USUAL_NON_HEAP_BYTES: i64 = 16 << 20;
+    let rest = peak.bytes_beside_heap()?;
+    if rest < USUAL_NON_HEAP_BYTES || rest <= peak.program_bytes() / 2 {
         return None;
     }
-    let measure = Measure::new("bytes", None).ok()?;
+    let measure = UnitFormatter::new("bytes", None).ok()?;
     let own = match runtime {
         None => String::new(),
-        Some(Runtime::Python) => "; Python has small objects in arenas of its own, which record \
+        Some(ManagedRuntime::Python) => {
+            "; Python has small objects in arenas of its own, which record \
                                   --python-objects=yes counts"
-            .to_string(),
-        Some(Runtime::UnreadablePython(why)) => {
+                .to_string()
+        }
+        Some(ManagedRuntime::UnreadablePython(why)) => {
             let why = printable(why);
             format!("; Python has small objects in arenas of its own: they are {why}")
         }
-        Some(Runtime::Java) => {
+        Some(ManagedRuntime::Java) => {
             "; Java's heap is the JVM's own, which jcmd PID GC.class_histogram shows".to_string()
         }
-        Some(Runtime::JavaScript) => {
+        Some(ManagedRuntime::JavaScript) => {
             "; JavaScript's heap is V8's own, which node --heap-prof shows".to_string()
         }
-        Some(Runtime::DotNet) => {
+        Some(ManagedRuntime::DotNet) => {
             "; .NET's heap is its runtime's own, which dotnet-gcdump shows".to_string()
         }
-        Some(Runtime::Php) => {
+        Some(ManagedRuntime::Php) => {
             "; PHP has arenas of its own, which USE_ZEND_ALLOC=0 switches off".to_string()
         }
     };
@@ -63,7 +65,7 @@ pub fn unseen_frees([blocks, bytes]: [u64; 2]) -> Option<String> {
     if blocks == 0 {
         return None;
     }
-    let measure = Measure::new("bytes", None).ok()?;
+    let measure = UnitFormatter::new("bytes", None).ok()?;
     let (number, it, was) = match blocks {
         1 => ("1 block".to_string(), "it is", "was"),
         _ => (format!("{blocks} blocks"), "they are", "were"),
@@ -77,7 +79,7 @@ pub fn unseen_frees([blocks, bytes]: [u64; 2]) -> Option<String> {
 
 /// How many stacks end early for one reason, and in which file: `3 stacks (100 allocations,
 /// 97.66KiB) in /tmp/p, which has no unwind tables`.
-pub(crate) fn early_ends_in(ends: &EarlyEnds, measure: &Measure) -> String {
+pub(crate) fn early_ends_in(ends: &EarlyEnds, measure: &UnitFormatter) -> String {
     let (stacks, objects) = (
         plural(&ends.stacks.to_string(), "stack"),
         plural(&ends.objects.to_string(), "allocation"),
@@ -104,7 +106,7 @@ pub fn early_ends(all: &[EarlyEnds], allocated: Option<i64>) -> Option<String> {
     let stacks = all
         .iter()
         .fold(0u64, |sum, ends| sum.saturating_add(ends.stacks));
-    let measure = Measure::new("bytes", None).ok()?;
+    let measure = UnitFormatter::new("bytes", None).ok()?;
     let share = allocated.filter(|&allocated| allocated > 0);
     let share = share.map_or_else(String::new, |allocated| {
         format!(", {} of what was allocated", percent(bytes, allocated))
@@ -177,14 +179,16 @@ mod tests {
     /// What is advised is something that can be done.
     #[test]
     fn a_python_that_cannot_be_read_gets_advice_that_fits() {
-        let peak = Resident {
+        let peak = RssBreakdown {
             bytes: 40 << 20,
             own: 0,
             heap: Some(1 << 20),
         };
-        let said = |runtime: Runtime| beside_heap(peak, Some(&runtime)).unwrap();
-        assert!(said(Runtime::Python).contains("--python-objects=yes"));
-        let other = said(Runtime::UnreadablePython("missing, because".to_string()));
+        let said = |runtime: ManagedRuntime| beside_heap(peak, Some(&runtime)).unwrap();
+        assert!(said(ManagedRuntime::Python).contains("--python-objects=yes"));
+        let other = said(ManagedRuntime::UnreadablePython(
+            "missing, because".to_string(),
+        ));
         assert!(
             other.ends_with("they are missing, because") && !other.contains("--python-objects")
         );

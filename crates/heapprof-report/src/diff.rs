@@ -1,25 +1,27 @@
 //! `diff`: before, after, delta, growth and status of each entity that changed.
 
-use heapprof_analysis::{Broken, Change, Diff, DiffRow, Estimate, Place, Status};
-use heapprof_text::alike;
+use heapprof_analysis::{
+    CodePlace, DiffReport, DiffRow, DiffStatus, RuleViolation, ValueChange, ValueEstimate,
+};
+use heapprof_text::similar_names;
 use serde_json::{Map, Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::Measure;
+use crate::measure::UnitFormatter;
 use crate::names::{file_cell, file_column, name_cells, name_columns, name_rows};
 use crate::range;
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, Tint, markdown_cell, printable};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, RowTint, markdown_cell, printable};
 
 /// Writes the report: the `limit` rows with the largest change, and the rules that broke.
 pub fn diff(
-    diff: &Diff,
+    diff: &DiffReport,
     limit: Option<usize>,
-    broken: &[Broken],
-    style: &Style,
-) -> Result<String, Error> {
+    broken: &[RuleViolation],
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let measure = head::measure(&diff.after, style)?;
     let changed: Vec<&DiffRow> = diff
         .rows
@@ -27,17 +29,17 @@ pub fn diff(
         .filter(|row| row.change(diff.sort).delta() != 0)
         .collect();
     let shown = limit.unwrap_or(usize::MAX).min(changed.len());
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         return document(diff, &changed[..shown], &changed[shown..], broken);
     }
     let table = table(diff, &changed, shown, &measure, style);
     let lines = lines(diff, &changed, shown, &measure, style);
     let mut text = with_head(&lines, &table.render(style)?, style);
-    if matches!(style.format, Format::Text | Format::Markdown) {
+    if matches!(style.format, ReportFormat::Text | ReportFormat::Markdown) {
         for broken in broken {
-            let line = printable(&broken_line(broken)).into_owned();
+            let line = printable(&violation_line(broken)).into_owned();
             match style.format {
-                Format::Markdown => {
+                ReportFormat::Markdown => {
                     text.push_str(&format!("\n**Failed:** {}\n", markdown_cell(&line)))
                 }
                 _ => text.push_str(&format!("Failed: {line}\n")),
@@ -48,8 +50,8 @@ pub fn diff(
 }
 
 /// A rule that broke, in words.
-pub fn broken_line(broken: &Broken) -> String {
-    let measure = Measure::new(&broken.unit, None).unwrap_or_else(|_| Measure::raw());
+pub fn violation_line(broken: &RuleViolation) -> String {
+    let measure = UnitFormatter::new(&broken.unit, None).unwrap_or_else(|_| UnitFormatter::raw());
     format!(
         "{} on {}: {} to {} ({}, {}{})",
         broken.rule,
@@ -58,15 +60,15 @@ pub fn broken_line(broken: &Broken) -> String {
         measure.show(broken.change.after),
         measure.show_signed(broken.change.delta()),
         growth(broken.change),
-        known_of_rule(broken, &measure),
+        violation_range(broken, &measure),
     )
 }
 
 /// The text after the growth of a rule that broke: the range of the change, or the range of the
 /// value that the rule is about.
-fn known_of_rule(broken: &Broken, measure: &Measure) -> String {
-    match broken.estimate.as_ref().filter(|_| broken.of_value) {
-        None => known(broken.estimate.as_ref(), measure),
+fn violation_range(broken: &RuleViolation, measure: &UnitFormatter) -> String {
+    match broken.estimate.as_ref().filter(|_| broken.is_about_value) {
+        None => change_range(broken.estimate.as_ref(), measure),
         Some(estimate) => format!(
             "; the value after is {} from {}",
             range::between(estimate, measure),
@@ -76,7 +78,7 @@ fn known_of_rule(broken: &Broken, measure: &Measure) -> String {
 }
 
 /// The text after a growth: the range that the estimate leaves for the change.
-fn known(estimate: Option<&Estimate>, measure: &Measure) -> String {
+fn change_range(estimate: Option<&ValueEstimate>, measure: &UnitFormatter) -> String {
     let Some(estimate) = estimate else {
         return String::new();
     };
@@ -88,7 +90,7 @@ fn known(estimate: Option<&Estimate>, measure: &Measure) -> String {
 }
 
 /// The growth as `+10.0%`, or `-` if there was nothing before.
-fn growth(change: Change) -> String {
+fn growth(change: ValueChange) -> String {
     match change.growth() {
         Some(growth) => format!("{:+.1}%", growth * 100.0),
         None => "-".to_string(),
@@ -96,13 +98,13 @@ fn growth(change: Change) -> String {
 }
 
 fn lines(
-    diff: &Diff,
+    diff: &DiffReport,
     changed: &[&DiffRow],
     shown: usize,
-    measure: &Measure,
-    style: &Style,
+    measure: &UnitFormatter,
+    style: &ReportStyle,
 ) -> Vec<String> {
-    if style.format == Format::Csv {
+    if style.format == ReportFormat::Csv {
         return Vec::new();
     }
     let mut lines = vec![format!(
@@ -114,9 +116,9 @@ fn lines(
         measure.show(diff.total.after),
         measure.show_signed(diff.total.delta()),
         growth(diff.total),
-        known(diff.total_estimate().as_ref(), measure),
+        change_range(diff.total_estimate().as_ref(), measure),
         match diff.total_status() {
-            Status::WithinNoise => ", within noise",
+            DiffStatus::WithinNoise => ", within noise",
             _ => "",
         },
     )];
@@ -133,7 +135,7 @@ fn lines(
         lines.push(format!("Values are {sampling}."));
         let (before, after) = (diff.before.sampled, diff.after.sampled);
         if diff.after.is_sampled_peak() || diff.before.is_sampled_peak() {
-            lines.push(head::PEAK.to_string());
+            lines.push(head::SAMPLED_PEAK_NOTE.to_string());
         }
         if before.is_some() != after.is_some() && diff.total_estimate().is_none() {
             let side = if before.is_some() { "before" } else { "after" };
@@ -176,36 +178,36 @@ fn lines(
 }
 
 fn table(
-    diff: &Diff,
+    diff: &DiffReport,
     changed: &[&DiffRow],
     shown: usize,
-    measure: &Measure,
-    style: &Style,
-) -> Table {
-    let split = style.format == Format::Csv;
+    measure: &UnitFormatter,
+    style: &ReportStyle,
+) -> ReportTable {
+    let split = style.format == ReportFormat::Csv;
     let granularity = diff.after.granularity;
     // Whether the table says how sure the deltas are.
     let is_known = !split && diff.total_estimate().is_some();
-    let mut table = Table::new(&[
-        ("before", Align::Right),
-        ("after", Align::Right),
-        ("delta", Align::Right),
+    let mut table = ReportTable::new(&[
+        ("before", ColumnAlign::Right),
+        ("after", ColumnAlign::Right),
+        ("delta", ColumnAlign::Right),
     ]);
     if is_known {
-        table.column("range (95%)", Align::Right);
+        table.column("range (95%)", ColumnAlign::Right);
     }
-    table.column("growth", Align::Right);
-    table.column("status", Align::Left);
+    table.column("growth", ColumnAlign::Right);
+    table.column("status", ColumnAlign::Left);
     name_columns(&mut table, granularity, split);
     if split {
-        let columns = range::COLUMNS.into_iter();
-        columns.for_each(|name| table.column(name, Align::Right));
+        let columns = range::RANGE_COLUMNS.into_iter();
+        columns.for_each(|name| table.column(name, ColumnAlign::Right));
     }
     file_column(&mut table, granularity, split);
     let mut places = Vec::new();
-    let mut add = |place: &Place,
+    let mut add = |place: &CodePlace,
                    sums: [i128; 3],
-                   estimate: Option<Estimate>,
+                   estimate: Option<ValueEstimate>,
                    growth: String,
                    status: &str| {
         let [before, after, delta] = sums;
@@ -229,21 +231,21 @@ fn table(
         cells.extend(file_cell(place, granularity, split));
         let tint = match delta {
             0 => None,
-            _ if status == Status::WithinNoise.word() => None,
-            1.. => Some(Tint::Grown),
-            _ => Some(Tint::Shrunk),
+            _ if status == DiffStatus::WithinNoise.word() => None,
+            1.. => Some(RowTint::Grown),
+            _ => Some(RowTint::Shrunk),
         };
         table.tinted_row(cells, tint);
         places.push(place.clone());
     };
-    let sums = |change: Change| {
+    let sums = |change: ValueChange| {
         [
             i128::from(change.before),
             i128::from(change.after),
             change.delta(),
         ]
     };
-    let grown = |change: Change| match split {
+    let grown = |change: ValueChange| match split {
         true => change.growth().map(|g| g.to_string()).unwrap_or_default(),
         false => growth(change),
     };
@@ -253,12 +255,12 @@ fn table(
         let estimate = row.estimate(diff.sort);
         add(&row.place, sums(change), estimate, grown(change), status);
     }
-    let named = |name: &str| Place {
+    let named = |name: &str| CodePlace {
         function: name.to_string(),
-        ..Place::default()
+        ..CodePlace::default()
     };
     // Flat values add up to the total; cum values count a sample once for every frame.
-    if diff.sort == heapprof_analysis::Sort::Flat {
+    if diff.sort == heapprof_analysis::SortKey::Flat {
         let rest = |rows: &[&DiffRow]| {
             rows.iter().fold([0i128; 3], |mut sum, row| {
                 for (sum, value) in sum.iter_mut().zip(sums(row.flat)) {
@@ -274,7 +276,7 @@ fn table(
             .collect();
         if shown < changed.len() {
             add(
-                &named(heapprof_analysis::OTHER),
+                &named(heapprof_analysis::OTHER_NAME),
                 rest(&changed[shown..]),
                 None,
                 String::new(),
@@ -296,18 +298,18 @@ fn table(
     );
     if !split {
         let shown = places.iter().map(|place| &*place.function);
-        let others = alike(shown, diff.rows.iter().map(|row| &*row.place.function));
+        let others = similar_names(shown, diff.rows.iter().map(|row| &*row.place.function));
         name_rows(&mut table, &places, &others, style);
     }
     table
 }
 
 fn document(
-    diff: &Diff,
+    diff: &DiffReport,
     shown: &[&DiffRow],
     rest: &[&DiffRow],
-    broken: &[Broken],
-) -> Result<String, Error> {
+    broken: &[RuleViolation],
+) -> Result<String, ReportError> {
     let row = |row: &&DiffRow| {
         let change = row.change(diff.sort);
         let mut object = json::place(&row.place);
@@ -372,7 +374,7 @@ fn whole(value: i128) -> Value {
 
 /// What the filters left out on each side. The number of the side after is scaled as its values
 /// are.
-fn left_out(diff: &Diff) -> [i64; 2] {
+fn left_out(diff: &DiffReport) -> [i64; 2] {
     let after = diff.after.left_out;
     let scaled = |ratio: f64| (after as f64 * ratio).round() as i64;
     [diff.before.left_out, diff.normalized.map_or(after, scaled)]

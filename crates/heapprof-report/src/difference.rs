@@ -8,13 +8,13 @@
 
 use std::collections::HashMap;
 
-use heapprof_analysis::{Tree, TreeRow};
+use heapprof_analysis::{TreeReport, TreeRow};
 use regex::{Captures, Regex};
 
-use crate::measure::Measure;
+use crate::measure::UnitFormatter;
 
 /// How the values of a row divide into before and after.
-pub(crate) enum Sides {
+pub(crate) enum DifferenceSides {
     /// One profile: all of it is after.
     One,
     /// One profile with negative values, which is a difference already. What is negative shrank.
@@ -23,45 +23,49 @@ pub(crate) enum Sides {
     Two,
 }
 
-impl Sides {
-    pub(crate) fn new(tree: &Tree<'_>, rows: &[TreeRow]) -> Self {
+impl DifferenceSides {
+    pub(crate) fn new(tree: &TreeReport<'_>, rows: &[TreeRow]) -> Self {
         match tree.others.is_empty() {
-            false => Sides::Two,
-            true if rows.iter().any(|row| row.own[0] < 0) => Sides::Signed,
-            true => Sides::One,
+            false => DifferenceSides::Two,
+            true if rows.iter().any(|row| row.own[0] < 0) => DifferenceSides::Signed,
+            true => DifferenceSides::One,
         }
     }
 
     pub(crate) fn two_sided(&self) -> bool {
-        !matches!(self, Sides::One)
+        !matches!(self, DifferenceSides::One)
     }
 
     /// The values before and after of a row's own values. Neither is negative.
-    pub(crate) fn of(&self, own: &[i64]) -> (i64, i64) {
+    pub(crate) fn split(&self, own: &[i64]) -> (i64, i64) {
         let at = |i: usize| own.get(i).copied().unwrap_or(0);
         match self {
-            Sides::One => (0, at(0).max(0)),
-            Sides::Signed => (at(0).min(0).saturating_neg(), at(0).max(0)),
-            Sides::Two => (at(0).max(0), at(1).max(0)),
+            DifferenceSides::One => (0, at(0).max(0)),
+            DifferenceSides::Signed => (at(0).min(0).saturating_neg(), at(0).max(0)),
+            DifferenceSides::Two => (at(0).max(0), at(1).max(0)),
         }
     }
 }
 
 /// Where a frame is drawn: its depth below the root of the picture, and where it begins.
-type Spot = (usize, i64);
+type FramePosition = (usize, i64);
 
 /// The values before and after of each frame with all that it holds, by where inferno draws it.
-fn spots(rows: &[TreeRow], sides: &Sides, divisor: i64) -> HashMap<Spot, (i128, i128)> {
+fn sums_by_position(
+    rows: &[TreeRow],
+    sides: &DifferenceSides,
+    divisor: i64,
+) -> HashMap<FramePosition, (i128, i128)> {
     // The root of the picture comes first, then the rows. Each has its spot, its parent and its
     // sums.
-    let mut frames: Vec<(Spot, usize, (i128, i128))> = vec![((0, 0), 0, (0, 0))];
+    let mut frames: Vec<(FramePosition, usize, (i128, i128))> = vec![((0, 0), 0, (0, 0))];
     let mut path: Vec<usize> = Vec::new();
     let mut cursor = 0;
     for TreeRow { depth, own, .. } in rows {
         path.truncate(*depth);
         let parent = path.last().copied().unwrap_or(0);
         path.push(frames.len());
-        let (before, after) = sides.of(own);
+        let (before, after) = sides.split(own);
         let sums = (i128::from(before), i128::from(after));
         frames.push(((depth + 1, cursor), parent, sums));
         cursor += before.max(after) / divisor;
@@ -84,8 +88,8 @@ fn spots(rows: &[TreeRow], sides: &Sides, divisor: i64) -> HashMap<Spot, (i128, 
 pub(crate) fn paint(
     rows: &[TreeRow],
     on_top: bool,
-    sides: &Sides,
-    measure: &Measure,
+    sides: &DifferenceSides,
+    measure: &UnitFormatter,
     divisor: i64,
     drawn: &[u8],
 ) -> String {
@@ -106,7 +110,7 @@ pub(crate) fn paint(
     if !on_top {
         heights.reverse();
     }
-    let spots = spots(rows, sides, divisor);
+    let spots = sums_by_position(rows, sides, divisor);
     let delta = |(before, after): (i128, i128)| after - before;
     let most = spots
         .values()
@@ -182,14 +186,14 @@ mod tests {
             total: own.to_vec(),
         };
         let rows = [row(0, [0, 0]), row(1, [1, 5]), row(1, [4, 0])];
-        let spots = spots(&rows, &Sides::Two, 1);
+        let spots = sums_by_position(&rows, &DifferenceSides::Two, 1);
         assert_eq!(spots[&(0, 0)], (5, 5));
         assert_eq!(spots[&(1, 0)], (5, 5));
         assert_eq!(spots[&(2, 0)], (1, 5));
         assert_eq!(spots[&(2, 5)], (4, 0));
         let svg = br#"<title>gone (4 bytes; -4%)</title><rect x="5" y="10" width="4" fill="red" fg:x="5" fg:w="4"/><title>main (9)</title><rect x="0" y="20" width="9" fill="red" fg:x="0"/><title>all (9)</title><rect x="0" y="30" width="9" fill="red" fg:x="0"/></svg>"#;
-        let measure = Measure::new("bytes", None).unwrap();
-        let painted = paint(&rows, false, &Sides::Two, &measure, 1, svg);
+        let measure = UnitFormatter::new("bytes", None).unwrap();
+        let painted = paint(&rows, false, &DifferenceSides::Two, &measure, 1, svg);
         assert!(
             painted.contains("gone (4B before, 0B after, -4B)"),
             "{painted}"

@@ -3,7 +3,7 @@
 /// Why a report could not be written. Each error is one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ReportError {
     /// Writing failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -17,7 +17,7 @@ pub enum Error {
     },
     /// The numbers could not be computed.
     #[error(transparent)]
-    Analysis(#[from] heapprof_analysis::Error),
+    Analysis(#[from] heapprof_analysis::AnalysisError),
     /// The profile could not be written.
     #[error(transparent)]
     Profile(#[from] heapprof_profile::Error),
@@ -37,25 +37,25 @@ pub enum Error {
     Empty(String),
 }
 
-impl From<csv::Error> for Error {
+impl From<csv::Error> for ReportError {
     fn from(error: csv::Error) -> Self {
         // An error of the file is passed on as such, because callers look for a closed pipe.
         match error.is_io_error() {
             true => match error.into_kind() {
-                csv::ErrorKind::Io(error) => Error::Io(error),
-                kind => Error::Io(std::io::Error::other(format!("{kind:?}"))),
+                csv::ErrorKind::Io(error) => ReportError::Io(error),
+                kind => ReportError::Io(std::io::Error::other(format!("{kind:?}"))),
             },
-            false => Error::Csv(error),
+            false => ReportError::Csv(error),
         }
     }
 }
 
-impl From<serde_json::Error> for Error {
+impl From<serde_json::Error> for ReportError {
     fn from(error: serde_json::Error) -> Self {
         // An error of the file is passed on as such, as above.
         match error.is_io() {
-            true => Error::Io(error.into()),
-            false => Error::Json(error),
+            true => ReportError::Io(error.into()),
+            false => ReportError::Json(error),
         }
     }
 }

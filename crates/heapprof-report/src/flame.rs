@@ -5,15 +5,15 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Places, Tree, TreeRow};
+use heapprof_analysis::{PlaceTable, TreeReport, TreeRow};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
-use crate::difference::{self, Sides};
-use crate::error::Error;
+use crate::difference::{self, DifferenceSides};
+use crate::error::ReportError;
 use crate::head;
-use crate::measure::Measure;
-use crate::names::Names;
-use crate::style::Style;
+use crate::measure::UnitFormatter;
+use crate::names::NameCache;
+use crate::style::ReportStyle;
 use crate::table::printable;
 
 /// What to draw.
@@ -22,12 +22,12 @@ pub struct FlameOptions {
     /// A title instead of the one made of metric and total.
     pub title: Option<String>,
     /// Where the root is.
-    pub root: Root,
+    pub root: FlameRootPosition,
 }
 
 /// Where the root of the picture is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Root {
+pub enum FlameRootPosition {
     /// Below. The root is on top in a tree from the leaves, and if the stacks are higher than a
     /// screen.
     #[default]
@@ -39,15 +39,15 @@ pub enum Root {
 }
 
 /// How many frames a screen shows one above the other.
-const SCREEN: usize = 50;
+const MAX_SCREEN_FRAMES: usize = 50;
 
 /// Writes folded stacks, root first: `main;parse;alloc 96`. With a second profile each line has
 /// both values.
-pub fn flame_folded(tree: &Tree<'_>, mut writer: impl Write) -> Result<(), Error> {
-    let mut path = Path::default();
+pub fn flame_folded(tree: &TreeReport<'_>, mut writer: impl Write) -> Result<(), ReportError> {
+    let mut path = FoldedStack::default();
     let mut values = String::new();
     tree.each(|row| {
-        let stack = path.go(&tree.places, row);
+        let stack = path.advance(&tree.places, row);
         if row.own.iter().all(|&v| v == 0) {
             return Ok(());
         }
@@ -61,43 +61,43 @@ pub fn flame_folded(tree: &Tree<'_>, mut writer: impl Write) -> Result<(), Error
 }
 
 /// The way from the root to a node as a folded stack.
-struct Path {
+struct FoldedStack {
     text: String,
     /// Where the name of each node on the path ends.
     end: Vec<usize>,
-    names: Names,
+    names: NameCache,
 }
 
-impl Default for Path {
+impl Default for FoldedStack {
     fn default() -> Self {
         Self {
             text: String::new(),
             end: Vec::new(),
-            names: Names::new(|place| frame(&place.label())),
+            names: NameCache::new(|place| frame(&place.label())),
         }
     }
 }
 
-impl Path {
+impl FoldedStack {
     /// Goes on to the next node in pre-order.
-    fn go(&mut self, places: &Places, row: &TreeRow) -> &str {
+    fn advance(&mut self, places: &PlaceTable, row: &TreeRow) -> &str {
         self.end.truncate(row.depth);
         self.text.truncate(self.end.last().copied().unwrap_or(0));
         if row.depth > 0 {
             self.text.push(';');
         }
-        self.text.push_str(self.names.of(places, row.place));
+        self.text.push_str(self.names.name_of(places, row.place));
         self.end.push(self.text.len());
         &self.text
     }
 }
 
 /// The stack and the values of each node that has a value of its own.
-fn stacks<'r>(places: &Places, rows: &'r [TreeRow]) -> Vec<(String, &'r Vec<i64>)> {
-    let mut path = Path::default();
+fn stacks<'r>(places: &PlaceTable, rows: &'r [TreeRow]) -> Vec<(String, &'r Vec<i64>)> {
+    let mut path = FoldedStack::default();
     let mut stacks = Vec::new();
     for row in rows {
-        let stack = path.go(places, row);
+        let stack = path.advance(places, row);
         if row.own.iter().any(|&v| v != 0) {
             stacks.push((stack.to_string(), &row.own));
         }
@@ -118,19 +118,21 @@ pub(crate) fn frame(name: &str) -> String {
 
 /// Draws the graph as SVG.
 pub fn flame_svg(
-    tree: &Tree<'_>,
+    tree: &TreeReport<'_>,
     options: &FlameOptions,
-    style: &Style,
+    style: &ReportStyle,
     mut writer: impl Write,
-) -> Result<(), Error> {
+) -> Result<(), ReportError> {
     let header = &tree.header;
-    let measure = Measure::new(&header.sample_type.unit, style.unit.as_deref())?;
+    let measure = UnitFormatter::new(&header.sample_type.unit, style.unit.as_deref())?;
     // The picture is drawn from all rows at once. They were already cut to what can be seen.
     let rows = tree.rows()?;
-    let sides = Sides::new(tree, &rows);
+    let sides = DifferenceSides::new(tree, &rows);
     let two_sided = sides.two_sided();
-    if matches!(sides, Sides::Two) && rows.iter().any(|row| row.own.iter().any(|&v| v < 0)) {
-        return Err(Error::Empty(
+    if matches!(sides, DifferenceSides::Two)
+        && rows.iter().any(|row| row.own.iter().any(|&v| v < 0))
+    {
+        return Err(ReportError::Empty(
             "a side holds negative values, which have no width in a comparison; draw it without \
              --base"
                 .to_string(),
@@ -140,17 +142,20 @@ pub fn flame_svg(
     let widest: i128 = stacks
         .iter()
         .map(|(_, own)| {
-            let (before, after) = sides.of(own);
+            let (before, after) = sides.split(own);
             i128::from(before.max(after))
         })
         .sum();
     if widest == 0 {
-        let why = crate::head::empty(header, &measure)
+        let why = crate::head::empty_reason(header, &measure)
             .unwrap_or_else(|| "There is nothing to draw.".to_string());
         // In an error line the reason is not the beginning of a sentence.
         let why = why.trim_end_matches('.');
         let (first, rest) = why.split_at(why.chars().next().map_or(0, char::len_utf8));
-        return Err(Error::Empty(format!("{}{rest}", first.to_lowercase())));
+        return Err(ReportError::Empty(format!(
+            "{}{rest}",
+            first.to_lowercase()
+        )));
     }
     // inferno computes with percentages of these numbers in 64 bits.
     let divisor = (widest / (1 << 48)).max(1) as i64;
@@ -159,7 +164,7 @@ pub fn flame_svg(
     let lines: Vec<String> = stacks
         .iter()
         .filter_map(|(stack, own)| {
-            let (before, after) = sides.of(own);
+            let (before, after) = sides.split(own);
             let width = before.max(after) / divisor;
             if width == 0 {
                 return None;
@@ -190,18 +195,18 @@ pub fn flame_svg(
     svg.bgcolors = "#ffffff".parse().ok();
     svg.text_truncate_direction = TextTruncateDirection::Right;
     svg.min_width = 0.05;
-    let deep = || rows.iter().any(|row| row.depth >= SCREEN);
+    let deep = || rows.iter().any(|row| row.depth >= MAX_SCREEN_FRAMES);
     let on_top = match options.root {
-        Root::Auto => tree.reverse || deep(),
-        Root::Top => true,
-        Root::Below => false,
+        FlameRootPosition::Auto => tree.reverse || deep(),
+        FlameRootPosition::Top => true,
+        FlameRootPosition::Below => false,
     };
     if on_top {
         svg.direction = flamegraph::Direction::Inverted;
     }
     let mut drawn = Vec::new();
     flamegraph::from_lines(&mut svg, lines.iter().rev().map(String::as_str), &mut drawn)?;
-    let drawn = readable(drawn);
+    let drawn = with_readable_search(drawn);
     match two_sided {
         false => writer.write_all(&drawn)?,
         true => {
@@ -213,17 +218,21 @@ pub fn flame_svg(
 }
 
 /// The picture with a "Search" that can be seen, because inferno's is nearly as white as the page.
-fn readable(drawn: Vec<u8>) -> Vec<u8> {
-    const PALE: &str = "#search { text-anchor:end; opacity:0.1;";
+fn with_readable_search(drawn: Vec<u8>) -> Vec<u8> {
+    const PALE_SEARCH_STYLE: &str = "#search { text-anchor:end; opacity:0.1;";
     match String::from_utf8(drawn) {
         Ok(text) => text
-            .replacen(PALE, "#search { text-anchor:end; opacity:0.8;", 1)
+            .replacen(
+                PALE_SEARCH_STYLE,
+                "#search { text-anchor:end; opacity:0.8;",
+                1,
+            )
             .into_bytes(),
         Err(other) => other.into_bytes(),
     }
 }
 
-fn title(tree: &Tree<'_>, measure: &Measure) -> String {
+fn title(tree: &TreeReport<'_>, measure: &UnitFormatter) -> String {
     let header = &tree.header;
     let name = &header.sample_type.r#type;
     match tree.others.first() {
@@ -242,7 +251,7 @@ fn title(tree: &Tree<'_>, measure: &Measure) -> String {
     }
 }
 
-fn subtitle(tree: &Tree<'_>, measure: &Measure, two_sided: bool) -> String {
+fn subtitle(tree: &TreeReport<'_>, measure: &UnitFormatter, two_sided: bool) -> String {
     let header = &tree.header;
     let mut parts = Vec::new();
     match tree.others.first() {

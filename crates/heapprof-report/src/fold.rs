@@ -10,7 +10,7 @@ use crate::table::printable;
 /// Which rows of a tree, in pre-order, are shown together with the row that follows them. Each row
 /// takes one bit, because there may be many more rows than memory should hold.
 #[derive(Default)]
-pub(crate) struct Folds {
+pub(crate) struct RowFolds {
     bits: Vec<u64>,
     rows: usize,
     /// The path to the last row. For each row on it: its number, how many children it has so far,
@@ -18,7 +18,7 @@ pub(crate) struct Folds {
     open: Vec<(usize, usize, bool)>,
 }
 
-impl Folds {
+impl RowFolds {
     /// Adds the next row.
     pub(crate) fn add(&mut self, row: &TreeRow) {
         self.close(row.depth);
@@ -55,17 +55,17 @@ impl Folds {
 }
 
 /// Goes through the rows of a tree and makes paths of them. Without folds each row is a path.
-pub(crate) struct Paths<'f> {
-    folds: &'f Folds,
+pub(crate) struct RowPaths<'f> {
+    folds: &'f RowFolds,
     at: usize,
     /// How many rows are folded away in the path to each depth.
     saved: Vec<usize>,
-    path: Path,
+    path: RowPath,
 }
 
 /// Rows of the tree that are shown as one.
 #[derive(Default)]
-pub(crate) struct Path {
+pub(crate) struct RowPath {
     /// The places from the outer to the inner one. All have the total of the last one, and only the
     /// last one has a value of its own.
     pub(crate) places: Vec<PlaceId>,
@@ -73,18 +73,18 @@ pub(crate) struct Path {
     pub(crate) depth: usize,
 }
 
-impl<'f> Paths<'f> {
-    pub(crate) fn new(folds: &'f Folds) -> Self {
+impl<'f> RowPaths<'f> {
+    pub(crate) fn new(folds: &'f RowFolds) -> Self {
         Self {
             folds,
             at: 0,
             saved: Vec::new(),
-            path: Path::default(),
+            path: RowPath::default(),
         }
     }
 
     /// Adds the next row. Returns the path that ends with it, if one does.
-    pub(crate) fn next(&mut self, row: &TreeRow) -> Option<&Path> {
+    pub(crate) fn next(&mut self, row: &TreeRow) -> Option<&RowPath> {
         if self.at == 0 || !self.folds.goes_on(self.at - 1) {
             self.path.places.clear();
             self.saved.truncate(row.depth);
@@ -156,12 +156,12 @@ mod tests {
             own: vec![own],
             ..TreeRow::default()
         };
-        let mut folds = Folds::default();
+        let mut folds = RowFolds::default();
         if fold {
             rows.iter().for_each(|r| folds.add(&row(r)));
         }
         let folds = folds.finish();
-        let mut paths = Paths::new(&folds);
+        let mut paths = RowPaths::new(&folds);
         let path = |r| {
             let path = paths.next(&row(r))?;
             Some((path.places.len(), path.depth))

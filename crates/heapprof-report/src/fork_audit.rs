@@ -1,24 +1,26 @@
 //! `fork-audit`: how much forked children share, what they load too late, and whose memory they
 //! copy.
 
-use heapprof_analysis::{ForkAudit, ForkBroken, ForkChild, ForkLoad, ForkUnshared, Place};
+use heapprof_analysis::{
+    CodePlace, ForkAudit, ForkChild, ForkLoad, ForkRuleViolation, ForkUnsharedPlace,
+};
 use serde_json::{Map, Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::head::with_head;
 use crate::json;
-use crate::measure::{Measure, percent, plural};
+use crate::measure::{UnitFormatter, percent, plural};
 use crate::names::name_rows;
-use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable};
 
 /// The most characters of a child's title and of a site in a text for people.
-const TITLE: usize = 40;
-const SITE: usize = 60;
+const MAX_TITLE_CHARS: usize = 40;
+const MAX_SITE_CHARS: usize = 60;
 /// The most parts of a file's name.
-const PARTS: usize = 2;
+const MAX_FILE_NAME_PARTS: usize = 2;
 /// No function is left out whose name could be mistaken for one that is shown.
-const NOBODY: &[&str] = &[];
+const NO_FUNCTIONS: &[&str] = &[];
 
 /// Writes the report. `name` is what was audited. A table for people has at most so many rows.
 ///
@@ -28,13 +30,13 @@ pub fn fork_audit(
     audit: &ForkAudit,
     name: &str,
     limit: Option<usize>,
-    style: &Style,
-) -> Result<String, Error> {
-    let bytes = Measure::new("bytes", style.unit.as_deref())?;
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
+    let bytes = UnitFormatter::new("bytes", style.unit.as_deref())?;
     match style.format {
-        Format::Json => json::text(fork_document(audit, name, &str::to_string)),
-        Format::Csv => facts(audit).render(style),
-        Format::Text | Format::Markdown => {
+        ReportFormat::Json => json::text(fork_document(audit, name, &str::to_string)),
+        ReportFormat::Csv => facts(audit).render(style),
+        ReportFormat::Text | ReportFormat::Markdown => {
             let mut text = with_head(&head(audit, name, &bytes), "", style);
             for (title, table) in tables(audit, &bytes, limit, style)? {
                 text += "\n";
@@ -54,9 +56,9 @@ pub fn fork_audit(
 }
 
 /// A line about a rule that broke.
-pub fn fork_broken(broken: &ForkBroken) -> Result<String, Error> {
+pub fn fork_violation_line(broken: &ForkRuleViolation) -> Result<String, ReportError> {
     let value = match broken.is_bytes {
-        true => Measure::new("bytes", None)?.show(broken.value),
+        true => UnitFormatter::new("bytes", None)?.show(broken.value),
         false => broken.value.to_string(),
     };
     let whose = broken
@@ -65,7 +67,7 @@ pub fn fork_broken(broken: &ForkBroken) -> Result<String, Error> {
     Ok(format!("{}: it is {value}{whose}", broken.rule))
 }
 
-fn head(audit: &ForkAudit, name: &str, bytes: &Measure) -> Vec<String> {
+fn head(audit: &ForkAudit, name: &str, bytes: &UnitFormatter) -> Vec<String> {
     let children = plural_of(audit.children.len(), "forked child", "forked children");
     let mut line = format!("{name}: {children}");
     let sum = |name: &str| {
@@ -88,7 +90,7 @@ fn head(audit: &ForkAudit, name: &str, bytes: &Measure) -> Vec<String> {
     let unknown = audit
         .children
         .iter()
-        .filter(|child| child.looked_micros == 0);
+        .filter(|child| child.audited_micros == 0);
     let unknown = unknown.count();
     if unknown > 0 {
         line += &format!(
@@ -114,10 +116,10 @@ fn plural_of(count: usize, one: &str, many: &str) -> String {
 
 fn tables(
     audit: &ForkAudit,
-    bytes: &Measure,
+    bytes: &UnitFormatter,
     limit: Option<usize>,
-    style: &Style,
-) -> Result<Vec<(String, Table)>, Error> {
+    style: &ReportStyle,
+) -> Result<Vec<(String, ReportTable)>, ReportError> {
     let mut tables = Vec::new();
     if !audit.children.is_empty() {
         tables.push((
@@ -161,32 +163,32 @@ fn tables(
             bytes.show(sum),
             kinds.join(", ")
         );
-        tables.push((title, unshared(audit, sum, bytes, style)));
+        tables.push((title, unshared_table(audit, sum, bytes, style)));
     }
     Ok(tables)
 }
 
-fn children(audit: &ForkAudit, bytes: &Measure) -> Result<Table, Error> {
-    let mut table = Table::new(&[
-        ("pid", Align::Right),
-        ("parent", Align::Right),
-        ("gen", Align::Right),
-        ("looked", Align::Right),
-        ("age", Align::Right),
-        ("rss", Align::Right),
-        ("pss", Align::Right),
-        ("dirty", Align::Right),
-        ("new", Align::Right),
-        ("shared", Align::Right),
-        ("copied", Align::Right),
-        ("own", Align::Right),
-        ("end", Align::Left),
-        ("what it is", Align::Left),
+fn children(audit: &ForkAudit, bytes: &UnitFormatter) -> Result<ReportTable, ReportError> {
+    let mut table = ReportTable::new(&[
+        ("pid", ColumnAlign::Right),
+        ("parent", ColumnAlign::Right),
+        ("gen", ColumnAlign::Right),
+        ("looked", ColumnAlign::Right),
+        ("age", ColumnAlign::Right),
+        ("rss", ColumnAlign::Right),
+        ("pss", ColumnAlign::Right),
+        ("dirty", ColumnAlign::Right),
+        ("new", ColumnAlign::Right),
+        ("shared", ColumnAlign::Right),
+        ("copied", ColumnAlign::Right),
+        ("own", ColumnAlign::Right),
+        ("end", ColumnAlign::Left),
+        ("what it is", ColumnAlign::Left),
     ]);
-    let time = Measure::new("nanoseconds", None)?;
+    let time = UnitFormatter::new("nanoseconds", None)?;
     let time = |micros: i64| time.show(i128::from(micros) * 1000);
     for child in &audit.children {
-        let of = |name: &str| match child.looked_micros {
+        let of = |name: &str| match child.audited_micros {
             0 => "?".to_string(),
             _ => bytes.show(child.bytes_of(name)),
         };
@@ -194,7 +196,7 @@ fn children(audit: &ForkAudit, bytes: &Measure) -> Result<Table, Error> {
             child.pid.to_string(),
             child.parent.to_string(),
             child.generation.to_string(),
-            time(child.looked_micros),
+            time(child.audited_micros),
             time(child.age_micros),
             of("rss"),
             of("pss"),
@@ -204,41 +206,41 @@ fn children(audit: &ForkAudit, bytes: &Measure) -> Result<Table, Error> {
             of("unshared_space"),
             of("own_private_space"),
             child.ending.clone(),
-            described(child),
+            describe_child(child),
         ]);
     }
     Ok(table)
 }
 
 /// What a child is, and why something is not known of it.
-fn described(child: &ForkChild) -> String {
+fn describe_child(child: &ForkChild) -> String {
     let mut text = match child.title.is_empty() {
         true => child.program.clone(),
-        false => cut(&child.title, TITLE),
+        false => cut(&child.title, MAX_TITLE_CHARS),
     };
-    if !child.lacks.is_empty() {
-        text += &format!(" ({})", child.lacks);
+    if !child.unavailable_reason.is_empty() {
+        text += &format!(" ({})", child.unavailable_reason);
     }
     text
 }
 
 fn loads(
     all: &[&ForkLoad],
-    bytes: &Measure,
+    bytes: &UnitFormatter,
     limit: Option<usize>,
-    style: &Style,
-) -> Result<Table, Error> {
-    let mut table = Table::new(&[
-        ("children", Align::Right),
-        ("each", Align::Right),
-        ("together", Align::Right),
-        ("time", Align::Right),
-        ("how", Align::Left),
-        ("what", Align::Left),
-        ("before the fork", Align::Left),
-        ("first asked for at", Align::Left),
+    style: &ReportStyle,
+) -> Result<ReportTable, ReportError> {
+    let mut table = ReportTable::new(&[
+        ("children", ColumnAlign::Right),
+        ("each", ColumnAlign::Right),
+        ("together", ColumnAlign::Right),
+        ("time", ColumnAlign::Right),
+        ("how", ColumnAlign::Left),
+        ("what", ColumnAlign::Left),
+        ("before the fork", ColumnAlign::Left),
+        ("first asked for at", ColumnAlign::Left),
     ]);
-    let time = Measure::new("nanoseconds", None)?;
+    let time = UnitFormatter::new("nanoseconds", None)?;
     let most = limit.unwrap_or(all.len()).min(all.len());
     for load in &all[..most] {
         table.row(vec![
@@ -249,7 +251,7 @@ fn loads(
                 .map_or_else(String::new, |micros| time.show(i128::from(micros) * 1000)),
             load.kind.clone(),
             file(&load.name, style),
-            written_before(load),
+            preload_statement(load),
             site(&load.site, style),
         ]);
     }
@@ -264,13 +266,13 @@ fn loads(
     Ok(table)
 }
 
-fn missing(audit: &ForkAudit, limit: Option<usize>, style: &Style) -> Table {
-    let mut table = Table::new(&[
-        ("children", Align::Right),
-        ("attempts", Align::Right),
-        ("stat calls", Align::Right),
-        ("what", Align::Left),
-        ("first asked for at", Align::Left),
+fn missing(audit: &ForkAudit, limit: Option<usize>, style: &ReportStyle) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("children", ColumnAlign::Right),
+        ("attempts", ColumnAlign::Right),
+        ("stat calls", ColumnAlign::Right),
+        ("what", ColumnAlign::Left),
+        ("first asked for at", ColumnAlign::Left),
     ]);
     let all = &audit.missing;
     let most = limit.unwrap_or(all.len()).min(all.len());
@@ -296,15 +298,20 @@ fn missing(audit: &ForkAudit, limit: Option<usize>, style: &Style) -> Table {
     table
 }
 
-fn unshared(audit: &ForkAudit, sum: i128, bytes: &Measure, style: &Style) -> Table {
-    let mut table = Table::new(&[
-        ("together", Align::Right),
-        ("share", Align::Right),
-        ("each", Align::Right),
-        ("children", Align::Right),
-        ("what lies there", Align::Left),
+fn unshared_table(
+    audit: &ForkAudit,
+    sum: i128,
+    bytes: &UnitFormatter,
+    style: &ReportStyle,
+) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("together", ColumnAlign::Right),
+        ("share", ColumnAlign::Right),
+        ("each", ColumnAlign::Right),
+        ("children", ColumnAlign::Right),
+        ("what lies there", ColumnAlign::Left),
     ]);
-    table.column("who allocated it", Align::Left);
+    table.column("who allocated it", ColumnAlign::Left);
     for of in &audit.unshared {
         let mut cells = vec![
             bytes.show(of.bytes),
@@ -316,24 +323,24 @@ fn unshared(audit: &ForkAudit, sum: i128, bytes: &Measure, style: &Style) -> Tab
         cells.push(String::new());
         table.row(cells);
     }
-    let mut places: Vec<Place> = audit.unshared.iter().map(|of| of.place.clone()).collect();
+    let mut places: Vec<CodePlace> = audit.unshared.iter().map(|of| of.place.clone()).collect();
     let [rest, rows] = audit.unshared_other;
     if rows > 0 {
         let mut cells = vec![bytes.show(rest), percent(rest, sum)];
         cells.extend([String::new(), String::new(), String::new()]);
         cells.push(String::new());
         table.row(cells);
-        places.push(Place {
+        places.push(CodePlace {
             function: format!("(other: {rows} rows)"),
-            ..Place::default()
+            ..CodePlace::default()
         });
     }
-    name_rows(&mut table, &places, NOBODY, style);
+    name_rows(&mut table, &places, NO_FUNCTIONS, style);
     table
 }
 
 /// What to write before the fork so that it is loaded once.
-fn written_before(load: &ForkLoad) -> String {
+fn preload_statement(load: &ForkLoad) -> String {
     match (&*load.kind, load.name.strip_suffix(".pm")) {
         ("require", Some(module)) if !module.starts_with(['/', '.']) => {
             format!("use {};", module.replace('/', "::"))
@@ -383,21 +390,21 @@ fn hints(audit: &ForkAudit) -> Vec<String> {
 }
 
 /// A file's name: its last parts, unless `style` wants whole names.
-fn file(name: &str, style: &Style) -> String {
+fn file(name: &str, style: &ReportStyle) -> String {
     let parts: Vec<&str> = name.split('/').collect();
-    match parts.len() > PARTS && name.starts_with('/') && !style.full_names {
-        true => format!("…/{}", parts[parts.len() - PARTS..].join("/")),
+    match parts.len() > MAX_FILE_NAME_PARTS && name.starts_with('/') && !style.full_names {
+        true => format!("…/{}", parts[parts.len() - MAX_FILE_NAME_PARTS..].join("/")),
         false => name.to_string(),
     }
 }
 
 /// The places that asked for something, as many as fit, unless `style` wants all.
-fn site(site: &str, style: &Style) -> String {
+fn site(site: &str, style: &ReportStyle) -> String {
     let mut text = String::new();
     for place in site.split(" < ") {
         let place = file(place, style);
         let wide = text.chars().count() + place.chars().count();
-        if !text.is_empty() && wide > SITE && !style.full_names {
+        if !text.is_empty() && wide > MAX_SITE_CHARS && !style.full_names {
             text += " < …";
             break;
         }
@@ -433,11 +440,11 @@ pub fn fork_document(
             "program": child.program,
             "title": child.title,
             "time_micros": child.time_micros,
-            "looked_micros": child.looked_micros,
+            "looked_micros": child.audited_micros,
             "age_micros": child.age_micros,
             "ending": child.ending,
             "period": child.period,
-            "lacks": child.lacks,
+            "lacks": child.unavailable_reason,
         });
         for (name, bytes) in &child.bytes {
             row[*name] = json!(bytes);
@@ -465,12 +472,12 @@ pub fn fork_document(
             "stats": load.stats,
             "opens": load.opens,
             "site": site,
-            "before": written_before(load),
+            "before": preload_statement(load),
         })
     };
     document.insert("loads".into(), audit.loads.iter().map(load).collect());
     document.insert("missing".into(), audit.missing.iter().map(load).collect());
-    let unshared = audit.unshared.iter().map(|of: &ForkUnshared| {
+    let unshared = audit.unshared.iter().map(|of: &ForkUnsharedPlace| {
         let mut row = json::place(&of.place);
         if let Some(file) = &of.place.file {
             row.insert("file".into(), json!(path(file)));
@@ -492,13 +499,13 @@ pub fn fork_document(
 }
 
 /// All of it as facts, for CSV.
-fn facts(audit: &ForkAudit) -> Table {
-    let mut table = Table::new(&[
-        ("table", Align::Left),
-        ("of", Align::Left),
-        ("what", Align::Left),
-        ("fact", Align::Left),
-        ("value", Align::Right),
+fn facts(audit: &ForkAudit) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("table", ColumnAlign::Left),
+        ("of", ColumnAlign::Left),
+        ("what", ColumnAlign::Left),
+        ("fact", ColumnAlign::Left),
+        ("value", ColumnAlign::Right),
     ]);
     let mut fact = |table_name: &str, of: &str, what: &str, fact: &str, value: i64| {
         table.row(vec![
@@ -530,7 +537,7 @@ fn facts(audit: &ForkAudit) -> Table {
         }
     }
     for of in &audit.unshared {
-        let place = json::made_place(&of.place);
+        let place = json::place_json(&of.place);
         fact("unshared", &place, &of.kind, "bytes", of.bytes);
         fact("unshared", &place, &of.kind, "children", of.children);
     }

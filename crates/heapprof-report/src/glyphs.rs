@@ -3,14 +3,14 @@
 //! Format: Unicode 15, "Braille Patterns" (U+2800 and one bit for each dot) and "Block Elements".
 
 /// A grid of dots, two by four in each character. The lowest row of dots has the number 0.
-pub struct Dots {
+pub struct DotGrid {
     cells: Vec<Vec<u8>>,
 }
 
 /// The bits of a character's dots, by row and column.
-const DOTS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+const DOT_BITS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
-impl Dots {
+impl DotGrid {
     /// An empty grid of so many columns and rows of characters.
     #[must_use]
     pub fn new(columns: usize, rows: usize) -> Self {
@@ -22,7 +22,7 @@ impl Dots {
     /// Sets the dot in column `x` and row `y`, which are in the grid.
     pub fn set(&mut self, x: usize, y: usize) {
         let row = self.cells.len() - 1 - y / 4;
-        self.cells[row][x / 2] |= DOTS[3 - y % 4][x % 2];
+        self.cells[row][x / 2] |= DOT_BITS[3 - y % 4][x % 2];
     }
 
     /// The lines of characters, the highest first.
@@ -41,7 +41,7 @@ pub fn bar(eighths: usize) -> String {
     "█".repeat(eighths / 8) + rest
 }
 
-const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const BLOCK_GLYPHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// A course of values in so many characters at most. If there are more values, a character shows
 /// the largest of its own. It begins at zero, so that a small change of a large value looks small.
@@ -52,7 +52,7 @@ pub fn sparkline(values: &[i128], most: usize) -> String {
     let character = |at: usize| {
         let own = &values[at * values.len() / count..(at + 1) * values.len() / count];
         let value = own.iter().copied().max().unwrap_or(0).max(0) as f64;
-        BLOCKS[((value / largest * 7.0).round() as usize).min(7)]
+        BLOCK_GLYPHS[((value / largest * 7.0).round() as usize).min(7)]
     };
     (0..count).map(character).collect()
 }
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn each_dot_has_its_place() {
-        let mut dots = Dots::new(2, 2);
+        let mut dots = DotGrid::new(2, 2);
         for (x, y) in [(0, 0), (1, 3), (2, 4), (3, 7)] {
             dots.set(x, y);
         }

@@ -1,34 +1,36 @@
 //! `growth`: what grows over many moments, with the figures and the course of each row.
 
 use heapprof_analysis::{
-    Granularity, GrowthVerdict, OTHER, Place, SeriesGrowth, SeriesGrowthRow, Sort,
+    CodePlace, Granularity, GrowthVerdict, OTHER_NAME, SeriesGrowth, SeriesGrowthRow, SortKey,
 };
 use serde_json::{Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::glyphs::sparkline;
 use crate::head::with_head;
 use crate::json;
-use crate::measure::{Measure, plural, time_utc};
+use crate::measure::{UnitFormatter, plural, time_utc};
 use crate::names::{file_cell, file_column, name_cells, name_columns, name_rows};
 use crate::range;
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, Tint};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, RowTint};
 
 /// The most characters of a course.
-const COURSE: usize = 16;
+const MAX_SPARKLINE_CHARS: usize = 16;
 
 /// Writes the report.
 pub fn growth(
     growth: &SeriesGrowth,
     granularity: Granularity,
-    style: &Style,
-) -> Result<String, Error> {
-    let shown = Measure::new(&growth.sample_type.unit, style.unit.as_deref())?;
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
+    let shown = UnitFormatter::new(&growth.sample_type.unit, style.unit.as_deref())?;
     match style.format {
-        Format::Json => json::text(document(growth)),
-        Format::Csv => table(growth, granularity, &Measure::raw(), style)?.render(style),
-        Format::Text | Format::Markdown => {
+        ReportFormat::Json => json::text(document(growth)),
+        ReportFormat::Csv => {
+            table(growth, granularity, &UnitFormatter::raw(), style)?.render(style)
+        }
+        ReportFormat::Text | ReportFormat::Markdown => {
             let rows = table(growth, granularity, &shown, style)?.render(style)?;
             Ok(with_head(&head(growth, &shown), &rows, style))
         }
@@ -36,7 +38,7 @@ pub fn growth(
 }
 
 /// What is shown, how much of it there is, and what is left out.
-fn head(growth: &SeriesGrowth, measure: &Measure) -> Vec<String> {
+fn head(growth: &SeriesGrowth, measure: &UnitFormatter) -> Vec<String> {
     let [moments, processes, at_end] = growth.counts;
     let (first, last) = ends(&growth.totals);
     let mut lines = vec![
@@ -83,31 +85,31 @@ fn ends(values: &[i64]) -> (i64, i64) {
 fn table(
     growth: &SeriesGrowth,
     granularity: Granularity,
-    measure: &Measure,
-    style: &Style,
-) -> Result<Table, Error> {
-    let split = style.format == Format::Csv;
+    measure: &UnitFormatter,
+    style: &ReportStyle,
+) -> Result<ReportTable, ReportError> {
+    let split = style.format == ReportFormat::Csv;
     let is_known = growth.rows.iter().any(|row| row.change.is_some());
-    let mut table = Table::new(&[
-        ("verdict", Align::Left),
-        ("an hour", Align::Right),
-        ("grew in", Align::Right),
-        ("first", Align::Right),
-        ("last", Align::Right),
-        ("change", Align::Right),
+    let mut table = ReportTable::new(&[
+        ("verdict", ColumnAlign::Left),
+        ("an hour", ColumnAlign::Right),
+        ("grew in", ColumnAlign::Right),
+        ("first", ColumnAlign::Right),
+        ("last", ColumnAlign::Right),
+        ("change", ColumnAlign::Right),
     ]);
     if is_known && !split {
-        table.column("range (95%)", Align::Right);
+        table.column("range (95%)", ColumnAlign::Right);
     }
     if split {
         for name in ["r2", "largest", "low", "high", "samples"] {
-            table.column(name, Align::Right);
+            table.column(name, ColumnAlign::Right);
         }
     } else {
-        table.column("course", Align::Left);
+        table.column("course", ColumnAlign::Left);
     }
     match growth.is_by_stack {
-        true => table.column("stack", Align::Left),
+        true => table.column("stack", ColumnAlign::Left),
         false => {
             name_columns(&mut table, granularity, split);
             file_column(&mut table, granularity, split);
@@ -139,7 +141,7 @@ fn table(
                 cells.push(range.unwrap_or_default());
             }
             let values: Vec<i128> = row.values.iter().map(|&v| i128::from(v)).collect();
-            cells.push(sparkline(&values, COURSE));
+            cells.push(sparkline(&values, MAX_SPARKLINE_CHARS));
         }
         let place = place_of(row, growth.is_by_stack);
         match growth.is_by_stack {
@@ -154,16 +156,16 @@ fn table(
     }
     let (first, last) = ends(&growth.totals);
     let [other_first, other_last] = growth.other.1;
-    let is_sum = growth.sort == Sort::Flat || growth.is_by_stack;
+    let is_sum = growth.sort == SortKey::Flat || growth.is_by_stack;
     let mut sums = Vec::new();
     if growth.other.0 > 0 && is_sum {
-        sums.push((OTHER, other_first, other_last));
+        sums.push((OTHER_NAME, other_first, other_last));
     }
     sums.push(("(total)", first, last));
     for (name, first, last) in sums {
-        let place = Place {
+        let place = CodePlace {
             function: name.to_string(),
-            ..Place::default()
+            ..CodePlace::default()
         };
         let empty = String::new;
         let mut cells = vec![
@@ -196,22 +198,22 @@ fn table(
     Ok(table)
 }
 
-fn tint(verdict: GrowthVerdict) -> Option<Tint> {
+fn tint(verdict: GrowthVerdict) -> Option<RowTint> {
     match verdict.is_bounded() {
-        Some(false) => Some(Tint::Grown),
+        Some(false) => Some(RowTint::Grown),
         _ => None,
     }
 }
 
 /// The place of a row. A stack is one text, the root first.
-fn place_of(row: &SeriesGrowthRow, is_by_stack: bool) -> Place {
+fn place_of(row: &SeriesGrowthRow, is_by_stack: bool) -> CodePlace {
     if !is_by_stack {
         return row.places.first().cloned().unwrap_or_default();
     }
-    let names: Vec<String> = row.places.iter().rev().map(Place::label).collect();
-    Place {
+    let names: Vec<String> = row.places.iter().rev().map(CodePlace::label).collect();
+    CodePlace {
         function: names.join(";"),
-        ..Place::default()
+        ..CodePlace::default()
     }
 }
 
@@ -228,7 +230,7 @@ fn document(growth: &SeriesGrowth) -> Value {
                 object.insert("stack".into(), frames.collect());
                 object
             }
-            false => json::place(row.places.first().unwrap_or(&Place::default())),
+            false => json::place(row.places.first().unwrap_or(&CodePlace::default())),
         };
         for (key, value) in [
             ("verdict", json!(g.verdict.text())),

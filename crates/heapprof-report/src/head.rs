@@ -1,26 +1,33 @@
 //! The lines above a report: which metric, of what, how much in all, and what is left out.
 
-use heapprof_analysis::Header;
+use heapprof_analysis::ReportHeader;
 
-use crate::error::Error;
-use crate::measure::{Measure, percent};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, percent};
 use crate::range;
-use crate::style::{Format, Style};
+use crate::style::{ReportFormat, ReportStyle};
 use crate::table::printable;
 
 /// How the values of this report are shown: with units for people, plain for programs.
-pub(crate) fn measure(header: &Header, style: &Style) -> Result<Measure, Error> {
+pub(crate) fn measure(
+    header: &ReportHeader,
+    style: &ReportStyle,
+) -> Result<UnitFormatter, ReportError> {
     // It is made in any case, so that a wrong --unit is an error in every format.
-    let shown = Measure::new(&header.sample_type.unit, style.unit.as_deref())?;
+    let shown = UnitFormatter::new(&header.sample_type.unit, style.unit.as_deref())?;
     Ok(match style.format {
-        Format::Text | Format::Markdown => shown,
-        Format::Json | Format::Csv => Measure::raw(),
+        ReportFormat::Text | ReportFormat::Markdown => shown,
+        ReportFormat::Json | ReportFormat::Csv => UnitFormatter::raw(),
     })
 }
 
 /// The lines above a report. They are empty for formats that hold only data.
-pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<String> {
-    if !matches!(style.format, Format::Text | Format::Markdown) {
+pub(crate) fn lines(
+    header: &ReportHeader,
+    measure: &UnitFormatter,
+    style: &ReportStyle,
+) -> Vec<String> {
+    if !matches!(style.format, ReportFormat::Text | ReportFormat::Markdown) {
         return Vec::new();
     }
     let mut total = measure.show(header.total);
@@ -36,7 +43,7 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
         "{}: {}, total {total}",
         header.profile, header.sample_type.r#type,
     )];
-    if let Some(estimated) = estimated(header) {
+    if let Some(estimated) = estimate_note(header) {
         lines[0].push_str(&estimated);
     }
     if !header.filters.is_empty() {
@@ -56,9 +63,9 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
     }
     lines.extend(own_code(header, measure));
     if header.is_sampled_peak() && header.total != 0 {
-        lines.push(PEAK.to_string());
+        lines.push(SAMPLED_PEAK_NOTE.to_string());
     }
-    if let Some(why) = empty(header, measure) {
+    if let Some(why) = empty_reason(header, measure) {
         lines.push(why);
     }
     lines
@@ -66,7 +73,7 @@ pub(crate) fn lines(header: &Header, measure: &Measure, style: &Style) -> Vec<St
 
 /// The line about what `--own-code` folded, if it was asked for. It says how much was folded, and
 /// how much has no caller of the program's own.
-pub(crate) fn own_code(header: &Header, measure: &Measure) -> Option<String> {
+pub(crate) fn own_code(header: &ReportHeader, measure: &UnitFormatter) -> Option<String> {
     let [counted, left] = header.folded?;
     let show = |sum: i128| {
         let shown = measure.show(i64::try_from(sum).unwrap_or(i64::MAX));
@@ -84,15 +91,15 @@ pub(crate) fn own_code(header: &Header, measure: &Measure) -> Option<String> {
 }
 
 /// Why a peak has no range.
-pub(crate) const PEAK: &str = "Nobody knows how sure a sampled peak is. It is less sure than what \
+pub(crate) const SAMPLED_PEAK_NOTE: &str = "Nobody knows how sure a sampled peak is. It is less sure than what \
                                is in use, because its moment is the one at which the estimate was \
                                largest.";
 
 /// The end of a line, which says that values are estimates, if they are.
-pub(crate) fn estimated(header: &Header) -> Option<String> {
+pub(crate) fn estimate_note(header: &ReportHeader) -> Option<String> {
     let period = header.sampled?;
     let period =
-        Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
+        UnitFormatter::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
     let samples = match header.estimate.as_ref().filter(|e| e.samples > 0) {
         Some(estimate) => range::samples(estimate),
         None => "samples".to_string(),
@@ -104,10 +111,10 @@ pub(crate) fn estimated(header: &Header) -> Option<String> {
 
 /// How the values of a report were sampled, or those of a comparison with its other side; `None` if
 /// they were not.
-pub(crate) fn sampling(before: &Header, after: Option<&Header>) -> Option<String> {
+pub(crate) fn sampling(before: &ReportHeader, after: Option<&ReportHeader>) -> Option<String> {
     let show = |period: i64| {
-        let period =
-            Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
+        let period = UnitFormatter::new("bytes", None)
+            .map_or_else(|_| period.to_string(), |m| m.show(period));
         format!("one every {period} on average")
     };
     let after = after.map_or(before.sampled, |after| after.sampled);
@@ -133,7 +140,7 @@ pub(crate) fn sampling(before: &Header, after: Option<&Header>) -> Option<String
 }
 
 /// Why there is nothing to see, if there is nothing.
-pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
+pub(crate) fn empty_reason(header: &ReportHeader, measure: &UnitFormatter) -> Option<String> {
     if header.elsewhere.is_empty() && header.net == 0 && header.total == 0 {
         let why = match header.sampled {
             Some(_) => ": no allocation was sampled. Record with --exact, or a shorter --period",
@@ -151,8 +158,8 @@ pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
         .elsewhere
         .iter()
         .map(|(name, unit, total)| {
-            let shown =
-                Measure::new(unit, None).map_or_else(|_| measure.show(*total), |m| m.show(*total));
+            let shown = UnitFormatter::new(unit, None)
+                .map_or_else(|_| measure.show(*total), |m| m.show(*total));
             format!("{name} has {shown}")
         })
         .collect();
@@ -160,13 +167,13 @@ pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
         "{} is 0 in all samples; {}: try --sample-type {}",
         header.sample_type.r#type,
         others.join(", "),
-        telling(header)
+        most_telling_type(header)
     ))
 }
 
 /// The sample type that says most if the one asked for says nothing: bytes at the peak, otherwise
 /// all bytes.
-fn telling(header: &Header) -> &str {
+fn most_telling_type(header: &ReportHeader) -> &str {
     let names = || header.elsewhere.iter().map(|(name, _, _)| name.as_str());
     let known = ["peak_space", "alloc_space"];
     let found = known.into_iter().find(|known| names().any(|n| n == *known));
@@ -174,12 +181,12 @@ fn telling(header: &Header) -> &str {
 }
 
 /// The head and a body, as one text.
-pub(crate) fn with_head(lines: &[String], body: &str, style: &Style) -> String {
+pub(crate) fn with_head(lines: &[String], body: &str, style: &ReportStyle) -> String {
     let mut text = String::new();
     for line in lines {
         let line = printable(line);
         match style.format {
-            Format::Markdown => text.push_str(&format!("{}\n\n", line.replace('_', "\\_"))),
+            ReportFormat::Markdown => text.push_str(&format!("{}\n\n", line.replace('_', "\\_"))),
             _ => {
                 text.push_str(&line);
                 text.push('\n');

@@ -6,14 +6,14 @@ pub(crate) mod points;
 use heapprof_heapwalk::{Chains, State, Summary};
 use serde_json::{Value, json};
 
-use crate::error::Error;
-use crate::measure::{Measure, percent, plural};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, percent, plural};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 /// A walk.
 #[derive(Clone, Debug, Default)]
-pub struct Walk {
+pub struct HeapWalkReport {
     /// What was walked, as it was named.
     pub name: String,
     /// How it went, in words: how long the process was held, what is missing.
@@ -23,7 +23,7 @@ pub struct Walk {
 }
 
 /// The states in the order of reports.
-const STATES: [State; 5] = [
+const STATE_ORDER: [State; 5] = [
     State::Leaked,
     State::Indirect,
     State::Maybe,
@@ -46,14 +46,18 @@ fn meaning(state: State) -> &'static str {
 ///
 /// # Errors
 /// It can't be written in this format, or the unit is none of bytes.
-pub fn heapwalk(walk: &Walk, limit: Option<usize>, style: &Style) -> Result<String, Error> {
+pub fn heapwalk(
+    walk: &HeapWalkReport,
+    limit: Option<usize>,
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let summary = &walk.summary;
     let shown = limit.unwrap_or(usize::MAX).min(summary.groups.len());
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         return crate::json::text(document(walk, limit.unwrap_or(usize::MAX)));
     }
-    let raw = style.format == Format::Csv;
-    let measure = Measure::bytes(style)?;
+    let raw = style.format == ReportFormat::Csv;
+    let measure = UnitFormatter::bytes(style)?;
     let groups = groups(summary, shown, &measure);
     if raw {
         return groups.render(style);
@@ -72,14 +76,14 @@ pub fn heapwalk(walk: &Walk, limit: Option<usize>, style: &Style) -> Result<Stri
         text += &format!("{}\n", printable(note));
     }
     text += "\n";
-    let mut states = Table::new(&[
-        ("state", Align::Left),
-        ("blocks", Align::Right),
-        ("bytes", Align::Right),
-        ("share", Align::Right),
-        ("what it means", Align::Left),
+    let mut states = ReportTable::new(&[
+        ("state", ColumnAlign::Left),
+        ("blocks", ColumnAlign::Right),
+        ("bytes", ColumnAlign::Right),
+        ("share", ColumnAlign::Right),
+        ("what it means", ColumnAlign::Left),
     ]);
-    for state in STATES {
+    for state in STATE_ORDER {
         let sum = &summary.states[state as usize];
         states.row(vec![
             state.name().to_string(),
@@ -93,23 +97,24 @@ pub fn heapwalk(walk: &Walk, limit: Option<usize>, style: &Style) -> Result<Stri
     if groups.is_empty() {
         text += "\nnothing has leaked\n";
     } else {
-        text += &groups.titled("What leaked, by size and kind", style)?;
+        text += &groups.render_titled("What leaked, by size and kind", style)?;
         let chains = chains(summary, limit.unwrap_or(usize::MAX), &measure);
         if !chains.is_empty() {
-            text += &chains.titled("Blocks that leaked, with all that only they lead to", style)?;
+            text += &chains
+                .render_titled("Blocks that leaked, with all that only they lead to", style)?;
         }
     }
     Ok(text)
 }
 
-fn groups(summary: &Summary, shown: usize, measure: &Measure) -> Table {
-    let mut table = Table::new(&[
-        ("bytes", Align::Right),
-        ("blocks", Align::Right),
-        ("each", Align::Right),
-        ("state", Align::Left),
-        ("what it is", Align::Left),
-        ("the first at", Align::Left),
+fn groups(summary: &Summary, shown: usize, measure: &UnitFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("bytes", ColumnAlign::Right),
+        ("blocks", ColumnAlign::Right),
+        ("each", ColumnAlign::Right),
+        ("state", ColumnAlign::Left),
+        ("what it is", ColumnAlign::Left),
+        ("the first at", ColumnAlign::Left),
     ]);
     for group in &summary.groups[..shown] {
         table.row(vec![
@@ -137,14 +142,14 @@ fn groups(summary: &Summary, shown: usize, measure: &Measure) -> Table {
     table
 }
 
-fn chains(summary: &Summary, shown: usize, measure: &Measure) -> Table {
-    let mut table = Table::new(&[
-        ("bytes", Align::Right),
-        ("blocks", Align::Right),
-        ("first blocks", Align::Right),
-        ("own", Align::Right),
-        ("what they are", Align::Left),
-        ("the first at", Align::Left),
+fn chains(summary: &Summary, shown: usize, measure: &UnitFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("bytes", ColumnAlign::Right),
+        ("blocks", ColumnAlign::Right),
+        ("first blocks", ColumnAlign::Right),
+        ("own", ColumnAlign::Right),
+        ("what they are", ColumnAlign::Left),
+        ("the first at", ColumnAlign::Left),
     ]);
     let (shown, rest) = summary.chains.split_at(shown.min(summary.chains.len()));
     for one in shown {
@@ -171,10 +176,10 @@ fn chains(summary: &Summary, shown: usize, measure: &Measure) -> Table {
     table
 }
 
-fn document(walk: &Walk, limit: usize) -> Value {
+fn document(walk: &HeapWalkReport, limit: usize) -> Value {
     let summary = &walk.summary;
     let shown = limit.min(summary.groups.len());
-    let states = STATES.iter().map(|&state| {
+    let states = STATE_ORDER.iter().map(|&state| {
         let sum = &summary.states[state as usize];
         json!({"state": state.name(), "blocks": sum.blocks, "bytes": sum.bytes})
     });
@@ -243,12 +248,12 @@ mod tests {
             blocks: 5,
             bytes: 4008,
         };
-        let walk = Walk {
+        let walk = HeapWalkReport {
             name: "pid:7".to_string(),
             summary,
-            ..Walk::default()
+            ..HeapWalkReport::default()
         };
-        let text = heapwalk(&walk, Some(1), &Style::default()).unwrap();
+        let text = heapwalk(&walk, Some(1), &ReportStyle::default()).unwrap();
         assert!(
             text.starts_with("pid:7: 5 blocks in 0 arenas, 3.91KiB\n"),
             "{text}"
@@ -260,7 +265,7 @@ mod tests {
         );
         let row = "1.02KiB       3             2  1000B  Node           0x1000\n";
         assert!(text.ends_with(row), "{text}");
-        let nothing = heapwalk(&Walk::default(), None, &Style::default()).unwrap();
+        let nothing = heapwalk(&HeapWalkReport::default(), None, &ReportStyle::default()).unwrap();
         assert!(nothing.contains("nothing has leaked"), "{nothing}");
     }
 }

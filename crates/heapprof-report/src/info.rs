@@ -1,43 +1,49 @@
 //! `info`: the facts about a profile, one on each line.
 
-use heapprof_analysis::{Account, Info, MappingInfo, Resident, Stats};
+use heapprof_analysis::{DataBreakdown, InfoReport, MappingInfo, RssBreakdown, StatsReport};
 use serde_json::{Value, json};
 
 use crate::coverage::{beside_heap, early_ends_in, unseen_frees};
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::json;
-use crate::measure::{Measure, percent, plural, time_utc};
+use crate::measure::{UnitFormatter, percent, plural, time_utc};
 use crate::next::wrapper_text;
 use crate::range;
 use crate::stats::stats_document;
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 /// Writes the report. JSON has `stats`, too.
-pub fn info(info: &Info, stats: Option<&Stats>, style: &Style) -> Result<String, Error> {
+pub fn info(
+    info: &InfoReport,
+    stats: Option<&StatsReport>,
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     match style.format {
-        Format::Json => {
+        ReportFormat::Json => {
             let mut document = document(info);
             if let Some(stats) = stats {
                 document["stats"] = stats_document(stats);
             }
             json::text(document)
         }
-        Format::Csv => {
-            let mut table = Table::new(&[("fact", Align::Left), ("value", Align::Left)]);
+        ReportFormat::Csv => {
+            let mut table =
+                ReportTable::new(&[("fact", ColumnAlign::Left), ("value", ColumnAlign::Left)]);
             for (fact, value) in facts(info, style)? {
                 table.row(vec![fact, value]);
             }
             table.render(style)
         }
-        Format::Markdown => {
-            let mut table = Table::new(&[("fact", Align::Left), ("value", Align::Left)]);
+        ReportFormat::Markdown => {
+            let mut table =
+                ReportTable::new(&[("fact", ColumnAlign::Left), ("value", ColumnAlign::Left)]);
             for (fact, value) in facts(info, style)? {
                 table.row(vec![fact, value]);
             }
             table.render(style)
         }
-        Format::Text => {
+        ReportFormat::Text => {
             let mut text = String::new();
             for (fact, value) in facts(info, style)? {
                 text.push_str(&format!("{fact:<16} {}\n", printable(&value)));
@@ -47,7 +53,7 @@ pub fn info(info: &Info, stats: Option<&Stats>, style: &Style) -> Result<String,
     }
 }
 
-fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
+fn facts(info: &InfoReport, style: &ReportStyle) -> Result<Vec<(String, String)>, ReportError> {
     let mut facts: Vec<(String, String)> = Vec::new();
     let mut fact = |name: &str, value: String| facts.push((name.to_string(), value));
     fact("Profile", info.profile.clone());
@@ -55,10 +61,10 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
         let wanted = style
             .unit
             .as_deref()
-            .filter(|u| Measure::new(&t.sample_type.unit, Some(u)).is_ok());
-        let measure = Measure::new(&t.sample_type.unit, wanted)?;
+            .filter(|u| UnitFormatter::new(&t.sample_type.unit, Some(u)).is_ok());
+        let measure = UnitFormatter::new(&t.sample_type.unit, wanted)?;
         let show = |value: i64| match style.format {
-            Format::Csv => value.to_string(),
+            ReportFormat::Csv => value.to_string(),
             _ => measure.show(value),
         };
         let mut value = format!(
@@ -72,7 +78,7 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
         }
         if let Some(estimate) = &t.estimate {
             match style.format {
-                Format::Csv => {
+                ReportFormat::Csv => {
                     let [low, high, samples] = range::cells(Some(estimate));
                     value.push_str(&format!(", low {low}, high {high}, samples {samples}"));
                 }
@@ -131,7 +137,7 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
         fact("Start", time_utc(info.start_nanos));
     }
     if info.duration_nanos != 0 {
-        let nanos = Measure::new("nanoseconds", None)?;
+        let nanos = UnitFormatter::new("nanoseconds", None)?;
         fact("Duration", nanos.show(info.duration_nanos));
     }
     fact("Period", period(info)?);
@@ -156,7 +162,7 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
     for mapping in &info.mappings {
         fact("Mapping", mapping_text(mapping));
     }
-    let measure = Measure::new("bytes", None)?;
+    let measure = UnitFormatter::new("bytes", None)?;
     for ends in &info.early_ends {
         fact("Early ends", early_ends_in(ends, &measure));
     }
@@ -180,8 +186,8 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
 
 /// The frames that reports cut. People see one phrase for heapprof's own table, because it has
 /// hundreds of names.
-fn drop_frames(info: &Info, style: &Style) -> String {
-    let is_for_eyes = matches!(style.format, Format::Text | Format::Markdown);
+fn drop_frames(info: &InfoReport, style: &ReportStyle) -> String {
+    let is_for_eyes = matches!(style.format, ReportFormat::Text | ReportFormat::Markdown);
     match heapprof_profile::after_allocators(&info.drop_frames) {
         Some(more) if is_for_eyes => {
             format!("heapprof's table of allocators and their wrappers{more}")
@@ -192,11 +198,15 @@ fn drop_frames(info: &Info, style: &Style) -> String {
 
 /// RSS with the heap beside it. The heap may be larger than RSS, because pages that nobody touched
 /// are not resident.
-fn resident_text(resident: Resident, heap: &str, style: &Style) -> Result<String, Error> {
+fn resident_text(
+    resident: RssBreakdown,
+    heap: &str,
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let wanted = style.unit.as_deref();
-    let wanted = wanted.filter(|u| Measure::new("bytes", Some(u)).is_ok());
-    let measure = Measure::new("bytes", wanted)?;
-    let mut text = measure.show(resident.of_program());
+    let wanted = wanted.filter(|u| UnitFormatter::new("bytes", Some(u)).is_ok());
+    let measure = UnitFormatter::new("bytes", wanted)?;
+    let mut text = measure.show(resident.program_bytes());
     if resident.own > 0 {
         text.push_str(&format!(
             ", beside {} of heapprof's own tables",
@@ -204,9 +214,12 @@ fn resident_text(resident: Resident, heap: &str, style: &Style) -> Result<String
         ));
     }
     if let Some(bytes) = resident.heap {
-        let (shown, share) = (measure.show(bytes), percent(bytes, resident.of_program()));
+        let (shown, share) = (
+            measure.show(bytes),
+            percent(bytes, resident.program_bytes()),
+        );
         text.push_str(&format!("; {heap} {shown} is {share} of it"));
-        if bytes > resident.of_program() {
+        if bytes > resident.program_bytes() {
             text.push_str(", because not all of it was touched");
         }
     }
@@ -215,12 +228,12 @@ fn resident_text(resident: Resident, heap: &str, style: &Style) -> Result<String
 
 /// Where all of the program's data is: the whole, and then its parts, in the order in which the
 /// collector says them.
-fn account_rows(account: &Account, style: &Style) -> Result<Vec<String>, Error> {
+fn account_rows(account: &DataBreakdown, style: &ReportStyle) -> Result<Vec<String>, ReportError> {
     let wanted = style.unit.as_deref();
-    let wanted = wanted.filter(|u| Measure::new("bytes", Some(u)).is_ok());
-    let measure = Measure::new("bytes", wanted)?;
+    let wanted = wanted.filter(|u| UnitFormatter::new("bytes", Some(u)).is_ok());
+    let measure = UnitFormatter::new("bytes", wanted)?;
     let show = |bytes: i64| match style.format {
-        Format::Csv => bytes.to_string(),
+        ReportFormat::Csv => bytes.to_string(),
         _ => measure.show(bytes),
     };
     let shares = account
@@ -237,7 +250,7 @@ fn account_rows(account: &Account, style: &Style) -> Result<Vec<String>, Error> 
     );
     let width = |cells: &[String]| cells.iter().map(String::len).max().unwrap_or(0);
     let (wide, share_wide) = match style.format {
-        Format::Text => (width(&bytes), width(&shares)),
+        ReportFormat::Text => (width(&bytes), width(&shares)),
         _ => (0, 0),
     };
     let whole = format!(
@@ -251,9 +264,9 @@ fn account_rows(account: &Account, style: &Style) -> Result<Vec<String>, Error> 
     Ok([whole].into_iter().chain(rows).collect())
 }
 
-fn period(info: &Info) -> Result<String, Error> {
+fn period(info: &InfoReport) -> Result<String, ReportError> {
     let t = &info.period_type;
-    let measure = Measure::new(&t.unit, None)?;
+    let measure = UnitFormatter::new(&t.unit, None)?;
     Ok(match info.period {
         0 => "unknown".to_string(),
         1 if t.r#type == "space" => "every allocation is recorded".to_string(),
@@ -292,7 +305,7 @@ fn mapping_text(mapping: &MappingInfo) -> String {
     text
 }
 
-fn document(info: &Info) -> Value {
+fn document(info: &InfoReport) -> Value {
     let wrappers = info.wrappers.iter().map(|wrapper| {
         json!({
             "function": wrapper.function,
@@ -328,9 +341,9 @@ fn document(info: &Info) -> Value {
             })
         })
         .collect();
-    let resident = |resident: Option<Resident>| {
+    let resident = |resident: Option<RssBreakdown>| {
         resident.map(|r| {
-            let ratio = r.heap.map(|heap| heap as f64 / r.of_program() as f64);
+            let ratio = r.heap.map(|heap| heap as f64 / r.program_bytes() as f64);
             json!({"bytes": r.bytes, "own_tables": r.own, "heap": r.heap, "heap_ratio": ratio})
         })
     };

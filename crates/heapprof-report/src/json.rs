@@ -3,14 +3,16 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Header, LabelValue, Place, PlaceId, Places, SampleType, ShownFile};
+use heapprof_analysis::{
+    CodePlace, LabelValue, PlaceId, PlaceTable, ReportHeader, SampleType, ShownFile,
+};
 use serde::ser::{Serialize, SerializeMap};
 use serde_json::{Map, Value, json};
 
-use crate::error::Error;
-use crate::names::Names;
+use crate::error::ReportError;
+use crate::names::NameCache;
 use crate::range;
-use heapprof_text::{Escaping, Stead};
+use heapprof_text::{ControlReplacement, EscapingWriter};
 
 pub(crate) fn sample_type(sample_type: &SampleType) -> Value {
     json!({"type": sample_type.r#type, "unit": sample_type.unit})
@@ -18,7 +20,7 @@ pub(crate) fn sample_type(sample_type: &SampleType) -> Value {
 
 /// A place as JSON: `function`, its `file` if it has one, and of `line` and `address` those that
 /// the granularity tells apart. Where the granularity tells files apart, `file` may be empty.
-pub(crate) fn place(place: &Place) -> Map<String, Value> {
+pub(crate) fn place(place: &CodePlace) -> Map<String, Value> {
     let mut row = Map::new();
     row.insert("function".into(), json!(place.function));
     if let Some(file) = file(place) {
@@ -33,13 +35,16 @@ pub(crate) fn place(place: &Place) -> Map<String, Value> {
     row
 }
 
-fn file(place: &Place) -> Option<&str> {
+fn file(place: &CodePlace) -> Option<&str> {
     let is_told = |file: &&str| !file.is_empty() || place.shown_file == ShownFile::Whole;
     place.file.as_deref().filter(is_told)
 }
 
 /// Writes the keys of [`place`] into an object.
-pub(crate) fn place_keys<M: SerializeMap>(place: &Place, object: &mut M) -> Result<(), M::Error> {
+pub(crate) fn place_keys<M: SerializeMap>(
+    place: &CodePlace,
+    object: &mut M,
+) -> Result<(), M::Error> {
     object.serialize_entry("function", &place.function)?;
     if let Some(file) = file(place) {
         object.serialize_entry("file", file)?;
@@ -55,7 +60,7 @@ pub(crate) fn place_keys<M: SerializeMap>(place: &Place, object: &mut M) -> Resu
 
 /// The head of a document: `sample_type`, `total` and `net`. Estimates add `estimate`. Filters add
 /// `left_out`, and `net_estimate` if values are estimates.
-pub(crate) fn head(header: &Header) -> Map<String, Value> {
+pub(crate) fn head(header: &ReportHeader) -> Map<String, Value> {
     let mut head = Map::new();
     head.insert("sample_type".into(), sample_type(&header.sample_type));
     head.insert("total".into(), json!(header.total));
@@ -77,9 +82,9 @@ pub(crate) fn label(value: &LabelValue) -> Value {
 }
 
 /// Returns the document as text with a line end.
-pub(crate) fn text(value: impl Into<Value>) -> Result<String, Error> {
+pub(crate) fn text(value: impl Into<Value>) -> Result<String, ReportError> {
     let mut text = Vec::new();
-    let mut out = Escaping::new(&mut text, Stead::Json);
+    let mut out = EscapingWriter::new(&mut text, ControlReplacement::Json);
     serde_json::to_writer(&mut out, &value.into())?;
     writeln!(out)?;
     out.flush()?;
@@ -92,10 +97,10 @@ pub(crate) fn write_each(
     head: &Map<String, Value>,
     tail: &Map<String, Value>,
     out: &mut dyn Write,
-    rows: impl FnOnce(&mut RowWriter<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let out = &mut Escaping::new(out, Stead::Json);
-    let entry = |key: &String, value: &Value, out: &mut dyn Write| -> Result<(), Error> {
+    rows: impl FnOnce(&mut JsonRowWriter<'_>) -> Result<(), ReportError>,
+) -> Result<(), ReportError> {
+    let out = &mut EscapingWriter::new(out, ControlReplacement::Json);
+    let entry = |key: &String, value: &Value, out: &mut dyn Write| -> Result<(), ReportError> {
         serde_json::to_writer(&mut *out, key)?;
         out.write_all(b":")?;
         Ok(serde_json::to_writer(out, value)?)
@@ -106,7 +111,7 @@ pub(crate) fn write_each(
         out.write_all(b",")?;
     }
     out.write_all(b"\"rows\":[")?;
-    rows(&mut RowWriter { out, separator: "" })?;
+    rows(&mut JsonRowWriter { out, separator: "" })?;
     out.write_all(b"]")?;
     for (key, value) in tail {
         out.write_all(b",")?;
@@ -117,30 +122,30 @@ pub(crate) fn write_each(
 }
 
 /// Writes the rows of a document.
-pub(crate) struct RowWriter<'o> {
+pub(crate) struct JsonRowWriter<'o> {
     out: &'o mut dyn Write,
     separator: &'static str,
 }
 
-impl RowWriter<'_> {
+impl JsonRowWriter<'_> {
     /// Writes one row.
-    pub(crate) fn row(&mut self, row: &impl Serialize) -> Result<(), Error> {
+    pub(crate) fn row(&mut self, row: &impl Serialize) -> Result<(), ReportError> {
         self.out.write_all(self.separator.as_bytes())?;
         self.separator = ",";
         Ok(serde_json::to_writer(&mut *self.out, row)?)
     }
 }
 
-impl RowWriter<'_> {
+impl JsonRowWriter<'_> {
     /// Writes one row, which is an object, with a `stack` after its other members. `names` holds
-    /// the texts of [`made_place`].
+    /// the texts of [`place_json`].
     pub(crate) fn row_with_stack(
         &mut self,
         row: &impl Serialize,
-        places: &Places,
+        places: &PlaceTable,
         stack: &[PlaceId],
-        names: &mut Names,
-    ) -> Result<(), Error> {
+        names: &mut NameCache,
+    ) -> Result<(), ReportError> {
         names.fetch(stack.iter().copied());
         let row = serde_json::to_string(row)?;
         self.out.write_all(self.separator.as_bytes())?;
@@ -150,7 +155,8 @@ impl RowWriter<'_> {
         let mut separator = ",\"stack\":[";
         for &place in stack {
             self.out.write_all(separator.as_bytes())?;
-            self.out.write_all(names.of(places, place).as_bytes())?;
+            self.out
+                .write_all(names.name_of(places, place).as_bytes())?;
             separator = ",";
         }
         let end: &[u8] = match stack.is_empty() {
@@ -161,7 +167,7 @@ impl RowWriter<'_> {
     }
 }
 
-/// A place's JSON, for [`Names`].
-pub(crate) fn made_place(of: &Place) -> String {
+/// A place's JSON, for [`NameCache`].
+pub(crate) fn place_json(of: &CodePlace) -> String {
     Value::Object(place(of)).to_string()
 }

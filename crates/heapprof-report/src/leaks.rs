@@ -4,48 +4,53 @@
 use std::io::Write;
 use std::rc::Rc;
 
-use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, Estimate, InUse, Leaks, SmallObjects};
+use heapprof_analysis::{
+    DumpTime, EMPTY_STACK, InUseAmount, LeaksReport, PythonSmallObjects, RuleViolation,
+    ValueEstimate,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::{Measure, percent, plural};
-use crate::names::{LEAST, Label, Names, printable_label, root_first, short_labels_of};
+use crate::measure::{UnitFormatter, percent, plural};
+use crate::names::{
+    MIN_NAME_COLUMNS, NameCache, PlaceLabelFn, printable_label, root_first, short_labels_of,
+};
 use crate::range;
-use crate::style::{Format, Style};
-use crate::table::{Align, COLUMNS, Table, markdown_cell, printable};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, markdown_cell, printable};
 
 /// The columns that numbers take beside the names, as long as none has more than ten digits. The
 /// next constant is what a column of their ranges takes.
-const NUMBERS: usize = 46;
-const HOW_SURE: usize = 14;
+const NUMBER_COLUMNS_WIDTH: usize = 46;
+const RANGE_COLUMN_WIDTH: usize = 14;
 /// What the blocks of most profiles are.
-const IN_USE: &str = "in use";
+const IN_USE_TEXT: &str = "in use";
 
 /// Writes the report and the rules of `--fail-if` that broke. It is written stack by stack, because
 /// it may be much longer than the profile.
 pub fn leaks(
-    leaks: &Leaks,
-    broken: &[Broken],
-    style: &Style,
+    leaks: &LeaksReport,
+    broken: &[RuleViolation],
+    style: &ReportStyle,
     out: &mut dyn Write,
-) -> Result<(), Error> {
-    let shown = Shown::new(leaks, style)?;
-    if style.format == Format::Json {
+) -> Result<(), ReportError> {
+    let shown = LeaksView::new(leaks, style)?;
+    if style.format == ReportFormat::Json {
         return document(leaks, broken, out);
     }
     out.write_all(with_head(&shown.lines(), "", style).as_bytes())?;
     let table = shown.table();
     let mut rows = shown.rows().peekable();
-    if rows.peek().is_some() || style.format == Format::Csv {
+    if rows.peek().is_some() || style.format == ReportFormat::Csv {
         match style.format {
-            Format::Text => shown.write(table, rows, out)?,
+            ReportFormat::Text => shown.write(table, rows, out)?,
             format => table.write_rows(format, rows, out)?,
         }
     }
-    if style.format == Format::Csv {
+    if style.format == ReportFormat::Csv {
         return Ok(());
     }
     if !leaks.rules.is_empty() {
@@ -55,7 +60,7 @@ pub fn leaks(
     for broken in broken {
         let line = printable(&value_line(broken)).into_owned();
         match style.format {
-            Format::Markdown => writeln!(out, "\n**Failed:** {}", markdown_cell(&line))?,
+            ReportFormat::Markdown => writeln!(out, "\n**Failed:** {}", markdown_cell(&line))?,
             _ => writeln!(out, "Failed: {line}")?,
         }
     }
@@ -63,20 +68,20 @@ pub fn leaks(
 }
 
 /// Says if Python's small objects are in no row, and why.
-fn small_objects(objects: &SmallObjects) -> Option<String> {
-    const BEGIN: &str = "Python's small objects are in no row";
+fn small_objects(objects: &PythonSmallObjects) -> Option<String> {
+    const MESSAGE_START: &str = "Python's small objects are in no row";
     match objects {
-        SmallObjects::Seen => None,
-        SmallObjects::NotAsked => Some(format!(
-            "{BEGIN}: malloc does not see them. record --python-objects=yes does."
+        PythonSmallObjects::Recorded => None,
+        PythonSmallObjects::NotRequested => Some(format!(
+            "{MESSAGE_START}: malloc does not see them. record --python-objects=yes does."
         )),
-        SmallObjects::Missing(why) => Some(format!("{BEGIN}: {why}.")),
+        PythonSmallObjects::Missing(why) => Some(format!("{MESSAGE_START}: {why}.")),
     }
 }
 
 /// A rule that broke on a value of one profile, in words.
-pub fn value_line(broken: &Broken) -> String {
-    let measure = Measure::new(&broken.unit, None).unwrap_or_else(|_| Measure::raw());
+pub fn value_line(broken: &RuleViolation) -> String {
+    let measure = UnitFormatter::new(&broken.unit, None).unwrap_or_else(|_| UnitFormatter::raw());
     let value = broken.change.after;
     let range = broken.estimate.as_ref().map(|estimate| {
         let range = range::after(value, estimate, &measure);
@@ -87,38 +92,39 @@ pub fn value_line(broken: &Broken) -> String {
 }
 
 /// The report with the units that its values are shown in.
-struct Shown<'a> {
-    leaks: &'a Leaks,
-    style: &'a Style,
-    objects: Measure,
-    space: Measure,
+struct LeaksView<'a> {
+    leaks: &'a LeaksReport,
+    style: &'a ReportStyle,
+    objects: UnitFormatter,
+    space: UnitFormatter,
     /// The names of the frames.
-    label: Rc<Label>,
+    label: Rc<PlaceLabelFn>,
     has_ages: bool,
 }
 
-impl<'a> Shown<'a> {
-    fn new(leaks: &'a Leaks, style: &'a Style) -> Result<Self, Error> {
+impl<'a> LeaksView<'a> {
+    fn new(leaks: &'a LeaksReport, style: &'a ReportStyle) -> Result<Self, ReportError> {
         let [objects, space] = &leaks.types;
         let (objects, space) = (
-            Measure::new(&objects.unit, None)?,
-            Measure::new(&space.unit, style.unit.as_deref())?,
+            UnitFormatter::new(&objects.unit, None)?,
+            UnitFormatter::new(&space.unit, style.unit.as_deref())?,
         );
-        let raw = matches!(style.format, Format::Csv | Format::Json);
+        let raw = matches!(style.format, ReportFormat::Csv | ReportFormat::Json);
         let stacks = leaks.rows.iter().map(|leak| &leak.stack[..]);
-        let how_sure = HOW_SURE * leaks.estimates.iter().flatten().count();
-        let widest = |value: i64, measure: &Measure| measure.show(value).len().saturating_sub(10);
+        let how_sure = RANGE_COLUMN_WIDTH * leaks.estimates.iter().flatten().count();
+        let widest =
+            |value: i64, measure: &UnitFormatter| measure.show(value).len().saturating_sub(10);
         let more = leaks.rows.iter().map(|leak| {
             let mean = mean(leak.in_use).map_or(0, |mean| widest(mean, &space));
             widest(leak.in_use.objects, &objects) + widest(leak.in_use.space, &space) + mean
         });
-        let room = COLUMNS
-            .saturating_sub(NUMBERS + how_sure + more.max().unwrap_or(0))
-            .max(LEAST);
+        let room = DEFAULT_TABLE_COLUMNS
+            .saturating_sub(NUMBER_COLUMNS_WIDTH + how_sure + more.max().unwrap_or(0))
+            .max(MIN_NAME_COLUMNS);
         let label = short_labels_of(&leaks.places, stacks, room, style);
         // In text the names also stand beneath the table's rows.
         let label = match style.format {
-            Format::Text => printable_label(label),
+            ReportFormat::Text => printable_label(label),
             _ => label,
         };
         Ok(Self {
@@ -126,24 +132,24 @@ impl<'a> Shown<'a> {
             style,
             label: Rc::new(label),
             has_ages: leaks.rows.iter().any(|leak| leak.age.is_some()),
-            objects: if raw { Measure::raw() } else { objects },
-            space: if raw { Measure::raw() } else { space },
+            objects: if raw { UnitFormatter::raw() } else { objects },
+            space: if raw { UnitFormatter::raw() } else { space },
         })
     }
 
     /// `4KiB in 2 objects`.
-    fn amount(&self, in_use: InUse) -> String {
+    fn amount(&self, in_use: InUseAmount) -> String {
         let objects = plural(&self.objects.show(in_use.objects), "object");
         format!("{} in {objects}", self.space.show(in_use.space))
     }
 
     /// The total as [`amount`](Self::amount) shows it, with how sure it is.
     fn total(&self) -> String {
-        let Leaks {
+        let LeaksReport {
             total, estimates, ..
         } = self.leaks;
         let [objects, space] = estimates;
-        let known = |value, estimate: &Option<_>, measure: &Measure| {
+        let known = |value, estimate: &Option<_>, measure: &UnitFormatter| {
             let range = estimate.as_ref().map(|e| range::after(value, e, measure));
             range.unwrap_or_default()
         };
@@ -158,15 +164,22 @@ impl<'a> Shown<'a> {
     }
 
     fn lines(&self) -> Vec<String> {
-        let Leaks { header, dumped, .. } = self.leaks;
-        if !matches!(self.style.format, Format::Text | Format::Markdown) {
+        let LeaksReport {
+            header,
+            dump_time: dumped,
+            ..
+        } = self.leaks;
+        if !matches!(
+            self.style.format,
+            ReportFormat::Text | ReportFormat::Markdown
+        ) {
             return Vec::new();
         }
         let at_exit = match dumped {
-            Dumped::Exit => " at exit",
-            Dumped::Before(_) | Dumped::Unknown => "",
+            DumpTime::AtExit => " at exit",
+            DumpTime::BeforeExit(_) | DumpTime::Unknown => "",
         };
-        let estimated = head::estimated(header).unwrap_or_default();
+        let estimated = head::estimate_note(header).unwrap_or_default();
         let total = self.total();
         let state = self.state();
         let mut lines = vec![format!(
@@ -175,17 +188,17 @@ impl<'a> Shown<'a> {
         )];
         match dumped {
             // A heap that was walked says what has leaked.
-            _ if state != IN_USE => {}
-            Dumped::Exit if self.leaks.has_python => lines.push(
+            _ if state != IN_USE_TEXT => {}
+            DumpTime::AtExit if self.leaks.has_python => lines.push(
                 "Python empties its modules at its end, so what leaked is mostly gone: heapprof \
                  dump looks while it runs, and top -t peak_space at the peak."
                     .to_string(),
             ),
-            Dumped::Exit => {}
-            Dumped::Before(when) => lines.push(format!(
+            DumpTime::AtExit => {}
+            DumpTime::BeforeExit(when) => lines.push(format!(
                 "Not dumped at exit ({when}): these are blocks in use at that moment, not leaks."
             )),
-            Dumped::Unknown => lines.push(
+            DumpTime::Unknown => lines.push(
                 "The profile does not say when it was dumped: what is in use need not be a leak."
                     .to_string(),
             ),
@@ -199,7 +212,7 @@ impl<'a> Shown<'a> {
             ));
         }
         lines.extend(head::own_code(header, &self.space));
-        if let Some(suppressed) = self.suppressed() {
+        if let Some(suppressed) = self.suppressed_line() {
             lines.push(suppressed);
         }
         lines.extend(self.empty(at_exit));
@@ -221,11 +234,11 @@ impl<'a> Shown<'a> {
             "leaked_space" => "leaked",
             "maybe_space" => "maybe leaked",
             "reached_space" => "reached",
-            _ => IN_USE,
+            _ => IN_USE_TEXT,
         }
     }
 
-    fn suppressed(&self) -> Option<String> {
+    fn suppressed_line(&self) -> Option<String> {
         let rules = &self.leaks.rules;
         let used = rules.iter().filter(|(_, in_use)| !in_use.is_none()).count();
         let amount = self.amount(self.leaks.suppressed);
@@ -265,32 +278,35 @@ impl<'a> Shown<'a> {
     }
 
     /// The table without its rows.
-    fn table(&self) -> Table {
-        let mut table = Table::new(&[]);
-        for (name, says_how_sure) in ["objects", "space"].into_iter().zip(self.say_how_sure()) {
-            table.column(name, Align::Right);
+    fn table(&self) -> ReportTable {
+        let mut table = ReportTable::new(&[]);
+        for (name, says_how_sure) in ["objects", "space"]
+            .into_iter()
+            .zip(self.has_range_columns())
+        {
+            table.column(name, ColumnAlign::Right);
             if says_how_sure {
-                table.column("±", Align::Right);
+                table.column("±", ColumnAlign::Right);
             }
         }
-        table.column("mean size", Align::Right);
-        if self.style.format != Format::Csv {
-            table.column("share", Align::Right);
+        table.column("mean size", ColumnAlign::Right);
+        if self.style.format != ReportFormat::Csv {
+            table.column("share", ColumnAlign::Right);
         }
-        if self.has_ages() && self.style.format != Format::Csv {
-            table.column("age", Align::Right);
+        if self.has_ages() && self.style.format != ReportFormat::Csv {
+            table.column("age", ColumnAlign::Right);
         }
-        table.column("stack", Align::Left);
-        if self.style.format == Format::Csv {
+        table.column("stack", ColumnAlign::Left);
+        if self.style.format == ReportFormat::Csv {
             for value in ["", "objects_"] {
-                let columns = range::COLUMNS.map(|column| format!("{value}{column}"));
+                let columns = range::RANGE_COLUMNS.map(|column| format!("{value}{column}"));
                 columns
                     .into_iter()
-                    .for_each(|name| table.column(name, Align::Right));
+                    .for_each(|name| table.column(name, ColumnAlign::Right));
             }
             if self.has_ages() {
                 for name in ["oldest_nanoseconds", "youngest_nanoseconds"] {
-                    table.column(name, Align::Right);
+                    table.column(name, ColumnAlign::Right);
                 }
             }
         }
@@ -304,25 +320,25 @@ impl<'a> Shown<'a> {
 
     /// Whether columns say how sure objects are, and how sure space is. In CSV ranges stand at the
     /// end.
-    fn say_how_sure(&self) -> [bool; 2] {
-        let is_csv = self.style.format == Format::Csv;
+    fn has_range_columns(&self) -> [bool; 2] {
+        let is_csv = self.style.format == ReportFormat::Csv;
         self.leaks.estimates.map(|of| of.is_some() && !is_csv)
     }
 
-    fn names(&self) -> Names {
+    fn names(&self) -> NameCache {
         let label = Rc::clone(&self.label);
-        Names::new(move |place| label(place))
+        NameCache::new(move |place| label(place))
     }
 
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         let leaks = self.leaks;
-        let is_text = self.style.format == Format::Text;
+        let is_text = self.style.format == ReportFormat::Text;
         let mut names = self.names();
         let stacks = leaks.rows.iter().map(move |leak| {
             let stack = match leak.stack.first() {
                 None => EMPTY_STACK.to_string(),
                 // The other frames stand beneath.
-                Some(&leaf) if is_text => names.of(&leaks.places, leaf).to_string(),
+                Some(&leaf) if is_text => names.name_of(&leaks.places, leaf).to_string(),
                 // Each stack has one line.
                 Some(_) => root_first(&leaks.places, &leak.stack, &mut names),
             };
@@ -333,7 +349,7 @@ impl<'a> Shown<'a> {
         let (other, rest) = leaks.other;
         let other = (rest > 0).then(|| {
             let stacks = plural(&rest.to_string(), "more stack");
-            let name = format!("{}: {stacks}", heapprof_analysis::OTHER);
+            let name = format!("{}: {stacks}", heapprof_analysis::OTHER_NAME);
             self.cells(other, None, None, name, &[None; 2])
         });
         let left_out = [
@@ -349,10 +365,10 @@ impl<'a> Shown<'a> {
     /// Writes the table as text, with the frames of each stack.
     fn write(
         &self,
-        mut table: Table,
+        mut table: ReportTable,
         rows: impl Iterator<Item = Vec<String>>,
         out: &mut dyn Write,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ReportError> {
         rows.for_each(|row| table.row(row));
         let mut names = self.names();
         Ok(table.write_text(self.style.color, out, |row, line| {
@@ -361,7 +377,7 @@ impl<'a> Shown<'a> {
             };
             names.fetch(leak.stack.iter().copied());
             for &place in leak.stack.iter().skip(1) {
-                line(names.of(&self.leaks.places, place))?;
+                line(names.name_of(&self.leaks.places, place))?;
             }
             line("")
         })?)
@@ -369,13 +385,13 @@ impl<'a> Shown<'a> {
 
     fn cells(
         &self,
-        in_use: InUse,
+        in_use: InUseAmount,
         mean: Option<i64>,
         age: Option<[i64; 2]>,
         stack: String,
-        [objects, space]: &[Option<Estimate>; 2],
+        [objects, space]: &[Option<ValueEstimate>; 2],
     ) -> Vec<String> {
-        let [of_objects, of_space] = self.say_how_sure();
+        let [of_objects, of_space] = self.has_range_columns();
         let mut cells = vec![self.objects.show(in_use.objects)];
         if of_objects {
             cells.push(range::share(in_use.objects, objects.as_ref()));
@@ -385,15 +401,15 @@ impl<'a> Shown<'a> {
             cells.push(range::share(in_use.space, space.as_ref()));
         }
         cells.push(mean.map(|m| self.space.show(m)).unwrap_or_default());
-        if self.style.format != Format::Csv {
+        if self.style.format != ReportFormat::Csv {
             cells.push(self.share(in_use));
         }
         let has_ages = self.has_ages();
-        if has_ages && self.style.format != Format::Csv {
+        if has_ages && self.style.format != ReportFormat::Csv {
             cells.push(age.map(span).unwrap_or_default());
         }
         cells.push(stack);
-        if self.style.format == Format::Csv {
+        if self.style.format == ReportFormat::Csv {
             cells.extend(range::cells(space.as_ref()));
             cells.extend(range::cells(objects.as_ref()));
             if has_ages {
@@ -404,7 +420,7 @@ impl<'a> Shown<'a> {
         cells
     }
 
-    fn share(&self, in_use: InUse) -> String {
+    fn share(&self, in_use: InUseAmount) -> String {
         let header = &self.leaks.header;
         let by_objects = header.sample_type == self.leaks.types[0];
         let value = if by_objects {
@@ -417,11 +433,11 @@ impl<'a> Shown<'a> {
 
     /// The table of every rule with what it suppressed, so that rules that nobody needs any more
     /// are seen.
-    fn rules(&self) -> Table {
-        let mut table = Table::new(&[
-            ("objects", Align::Right),
-            ("space", Align::Right),
-            ("suppressed by", Align::Left),
+    fn rules(&self) -> ReportTable {
+        let mut table = ReportTable::new(&[
+            ("objects", ColumnAlign::Right),
+            ("space", ColumnAlign::Right),
+            ("suppressed by", ColumnAlign::Left),
         ]);
         for (rule, in_use) in &self.leaks.rules {
             table.row(vec![
@@ -436,7 +452,7 @@ impl<'a> Shown<'a> {
 
 /// How old a stack's blocks are: `2s` or `2s to 1m`.
 fn span([oldest, youngest]: [i64; 2]) -> String {
-    let measure = Measure::new("nanoseconds", None).unwrap_or_else(|_| Measure::raw());
+    let measure = UnitFormatter::new("nanoseconds", None).unwrap_or_else(|_| UnitFormatter::raw());
     let (oldest, youngest) = (measure.show(oldest), measure.show(youngest));
     match oldest == youngest {
         true => oldest,
@@ -444,29 +460,33 @@ fn span([oldest, youngest]: [i64; 2]) -> String {
     }
 }
 
-fn mean(in_use: InUse) -> Option<i64> {
-    let InUse { objects, space } = in_use;
+fn mean(in_use: InUseAmount) -> Option<i64> {
+    let InUseAmount { objects, space } = in_use;
     (objects != 0).then(|| (space as f64 / objects as f64).round() as i64)
 }
 
-fn in_use(in_use: InUse) -> Map<String, Value> {
+fn in_use(in_use: InUseAmount) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("objects".into(), json!(in_use.objects));
     object.insert("space".into(), json!(in_use.space));
     object
 }
 
-fn document(leaks: &Leaks, broken: &[Broken], out: &mut dyn Write) -> Result<(), Error> {
+fn document(
+    leaks: &LeaksReport,
+    broken: &[RuleViolation],
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
     let mut head = json::head(&leaks.header);
     let [objects, space] = &leaks.types;
     head.insert(
         "units".into(),
         json!({"objects": objects.unit, "space": space.unit}),
     );
-    let dumped = match &leaks.dumped {
-        Dumped::Exit => Some("exit"),
-        Dumped::Before(when) => Some(when.as_str()),
-        Dumped::Unknown => None,
+    let dumped = match &leaks.dump_time {
+        DumpTime::AtExit => Some("exit"),
+        DumpTime::BeforeExit(when) => Some(when.as_str()),
+        DumpTime::Unknown => None,
     };
     head.insert("dump".into(), json!(dumped));
     head.insert("sampled".into(), json!(leaks.header.sampled));
@@ -480,7 +500,7 @@ fn document(leaks: &Leaks, broken: &[Broken], out: &mut dyn Write) -> Result<(),
     let mut other = in_use(other);
     other.insert("rows".into(), json!(rest));
     tail.insert("other".into(), other.into());
-    let rule = |(rule, suppressed): &(heapprof_analysis::Suppression, InUse)| {
+    let rule = |(rule, suppressed): &(heapprof_analysis::SuppressionRule, InUseAmount)| {
         let mut object = in_use(*suppressed);
         object.insert("pattern".into(), json!(rule.pattern));
         object.insert("file".into(), json!(rule.file));
@@ -502,10 +522,10 @@ fn document(leaks: &Leaks, broken: &[Broken], out: &mut dyn Write) -> Result<(),
         });
         tail.insert("failed".into(), broken.collect());
     }
-    let mut made = Names::new(json::made_place);
+    let mut made = NameCache::new(json::place_json);
     json::write_each(&head, &tail, out, |rows| {
         leaks.rows.iter().try_for_each(|leak| {
-            let row = Row {
+            let row = LeakJsonRow {
                 objects: leak.in_use.objects,
                 space: leak.in_use.space,
                 mean_size: mean(leak.in_use),
@@ -520,7 +540,7 @@ fn document(leaks: &Leaks, broken: &[Broken], out: &mut dyn Write) -> Result<(),
 }
 
 #[derive(Serialize)]
-struct Row {
+struct LeakJsonRow {
     objects: i64,
     space: i64,
     mean_size: Option<i64>,

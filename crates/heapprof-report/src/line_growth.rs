@@ -1,12 +1,12 @@
 //! What `record --follow-lines` says of a line that has grown.
 
-use heapprof_analysis::Place;
-use heapprof_text::{printable, shortened};
+use heapprof_analysis::CodePlace;
+use heapprof_text::{printable, shorten_one};
 use serde_json::json;
 
 use crate::json;
-use crate::measure::Measure;
-use crate::names::ALONE;
+use crate::measure::UnitFormatter;
+use crate::names::MAX_INLINE_NAME_COLUMNS;
 
 /// A line that has grown.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub struct LineGrowth<'a> {
     /// Whose process it says it is, if that is another user than we are.
     pub user: Option<u32>,
     /// Where the memory was allocated.
-    pub place: &'a Place,
+    pub place: &'a CodePlace,
     /// By how many bytes the memory in use has grown since the last word on the line.
     pub bytes: i64,
     /// Whether that is exact, and no estimate.
@@ -36,12 +36,12 @@ impl LineGrowth<'_> {
             (Some(file), None) => file.to_string(),
             (None, _) => "(no line)".to_string(),
         };
-        let grown = Measure::new("bytes", None).map_or_else(
+        let grown = UnitFormatter::new("bytes", None).map_or_else(
             |_| format!("{:+}", self.bytes),
             |measure| measure.show_signed(self.bytes),
         );
         let about = if self.is_exact { "" } else { "about " };
-        let function = shortened(&place.function, ALONE);
+        let function = shorten_one(&place.function, MAX_INLINE_NAME_COLUMNS);
         let process = match self.user {
             None => self.process.to_string(),
             Some(user) => format!("{} (user {user})", self.process),
@@ -72,11 +72,11 @@ mod tests {
 
     #[test]
     fn a_line_is_told_in_both_forms() {
-        let place = |file: &str, line| Place {
+        let place = |file: &str, line| CodePlace {
             function: "Shop::take".to_string(),
             file: Some(file.to_string()),
             line: Some(line),
-            ..Place::default()
+            ..CodePlace::default()
         };
         let known = place("shop.pl", 11);
         let mut growth = LineGrowth {

@@ -2,39 +2,43 @@
 
 use std::rc::Rc;
 
-use heapprof_analysis::{List, Listing};
+use heapprof_analysis::{FunctionListing, ListReport};
 use serde_json::{Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::percent;
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 /// Where source comes from. The function gets the name of a file from a profile, and returns the
 /// file's lines, or why there are none.
 pub type SourceText<'a> = &'a dyn Fn(&str) -> Result<Rc<[String]>, String>;
 
 /// How many lines to show around those that have values.
-const MARGIN: usize = 5;
+const CONTEXT_LINES: usize = 5;
 
 /// Writes the report.
-pub fn list(list: &List, source: SourceText<'_>, style: &Style) -> Result<String, Error> {
+pub fn list(
+    list: &ListReport,
+    source: SourceText<'_>,
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let measure = head::measure(&list.header, style)?;
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let rows = list.rows.iter().map(|row| document(row, source));
         let mut document = json::head(&list.header);
         document.insert("rows".into(), rows.collect());
         return json::text(document);
     }
-    if style.format == Format::Csv {
-        let mut table = Table::new(&[
-            ("function", Align::Left),
-            ("file", Align::Left),
-            ("line", Align::Right),
-            ("flat", Align::Right),
-            ("cum", Align::Right),
+    if style.format == ReportFormat::Csv {
+        let mut table = ReportTable::new(&[
+            ("function", ColumnAlign::Left),
+            ("file", ColumnAlign::Left),
+            ("line", ColumnAlign::Right),
+            ("flat", ColumnAlign::Right),
+            ("cum", ColumnAlign::Right),
         ]);
         for row in &list.rows {
             for (line, flat, cum) in &row.lines {
@@ -68,17 +72,17 @@ pub fn list(list: &List, source: SourceText<'_>, style: &Style) -> Result<String
             measure.show(row.cum),
             percent(row.cum, list.header.total),
         ));
-        let mut table = Table::new(&[
-            ("flat", Align::Right),
-            ("cum", Align::Right),
-            ("line", Align::Right),
-            ("source", Align::Left),
+        let mut table = ReportTable::new(&[
+            ("flat", ColumnAlign::Right),
+            ("cum", ColumnAlign::Right),
+            ("line", ColumnAlign::Right),
+            ("source", ColumnAlign::Left),
         ]);
         let text = source(&row.file);
         if let Err(why) = &text {
             body.push_str(&format!("No source: {}\n", printable(why)));
         }
-        for (line, values, source) in annotated(row, text.as_deref().unwrap_or(&[])) {
+        for (line, values, source) in annotate_lines(row, text.as_deref().unwrap_or(&[])) {
             let (flat, cum) = match values {
                 Some((flat, cum)) => (measure.show(flat), measure.show(cum)),
                 None => (".".to_string(), ".".to_string()),
@@ -91,9 +95,9 @@ pub fn list(list: &List, source: SourceText<'_>, style: &Style) -> Result<String
             table.row(vec![flat, cum, number, source.replace('\t', "    ")]);
         }
         match style.format {
-            Format::Markdown => {
-                let plain = Style {
-                    format: Format::Text,
+            ReportFormat::Markdown => {
+                let plain = ReportStyle {
+                    format: ReportFormat::Text,
                     ..style.clone()
                 };
                 body.push_str(&format!("\n```\n{}```\n", table.render(&plain)?));
@@ -105,12 +109,12 @@ pub fn list(list: &List, source: SourceText<'_>, style: &Style) -> Result<String
 }
 
 /// A line's number, its flat and cum if it has any, and its text.
-type Annotated = (i64, Option<(i64, i64)>, String);
+type AnnotatedLine = (i64, Option<(i64, i64)>, String);
 
 /// Lines with values, and some lines around them. Without source there are only the lines with
 /// values.
-fn annotated(row: &Listing, text: &[String]) -> Vec<Annotated> {
-    let mut shown: Vec<Annotated> = Vec::new();
+fn annotate_lines(row: &FunctionListing, text: &[String]) -> Vec<AnnotatedLine> {
+    let mut shown: Vec<AnnotatedLine> = Vec::new();
     let known = |line: i64| {
         usize::try_from(line)
             .ok()
@@ -129,26 +133,26 @@ fn annotated(row: &Listing, text: &[String]) -> Vec<Annotated> {
         let after = shown.last().and_then(|last| known(last.0)).unwrap_or(0);
         if let Some(last) = shown.last() {
             // Shows the lines after the last one with a value.
-            let until = known(last.0).map_or(0, |n| (n + MARGIN).min(at - 1));
+            let until = known(last.0).map_or(0, |n| (n + CONTEXT_LINES).min(at - 1));
             for n in after + 1..=until {
                 shown.push((n as i64, None, text[n - 1].clone()));
             }
         }
         let after = shown.last().and_then(|last| known(last.0)).unwrap_or(0);
-        for n in (after + 1).max(at.saturating_sub(MARGIN)).max(1)..at {
+        for n in (after + 1).max(at.saturating_sub(CONTEXT_LINES)).max(1)..at {
             shown.push((n as i64, None, text[n - 1].clone()));
         }
         shown.push((line, Some((flat, cum)), text[at - 1].clone()));
     }
     if let Some(at) = shown.last().and_then(|last| known(last.0)) {
-        for n in at + 1..=(at + MARGIN).min(text.len()) {
+        for n in at + 1..=(at + CONTEXT_LINES).min(text.len()) {
             shown.push((n as i64, None, text[n - 1].clone()));
         }
     }
     shown
 }
 
-fn document(row: &Listing, source: SourceText<'_>) -> Value {
+fn document(row: &FunctionListing, source: SourceText<'_>) -> Value {
     let text = source(&row.file);
     let lines: Vec<Value> = row
         .lines

@@ -3,12 +3,12 @@
 use heapprof_profile::{Unit, UnitFamily};
 use heapprof_text::push_whole;
 
-use crate::error::Error;
-use crate::style::{Format, Style};
+use crate::error::ReportError;
+use crate::style::{ReportFormat, ReportStyle};
 
 /// Shows values of one sample type.
 #[derive(Clone, Debug)]
-pub struct Measure {
+pub struct UnitFormatter {
     unit: String,
     /// What a value is in base units, and the fixed unit to show it in.
     family: Option<(Unit, Option<(&'static str, f64)>)>,
@@ -16,7 +16,7 @@ pub struct Measure {
     raw: bool,
 }
 
-const BYTES: [(&str, f64); 6] = [
+const BYTE_UNITS: [(&str, f64); 6] = [
     ("B", 1.0),
     ("KiB", 1024.0),
     ("MiB", 1048576.0),
@@ -24,7 +24,7 @@ const BYTES: [(&str, f64); 6] = [
     ("TiB", 1099511627776.0),
     ("PiB", 1125899906842624.0),
 ];
-const TIME: [(&str, f64); 6] = [
+const TIME_UNITS: [(&str, f64); 6] = [
     ("ns", 1.0),
     ("us", 1e3),
     ("ms", 1e6),
@@ -33,24 +33,24 @@ const TIME: [(&str, f64); 6] = [
     ("h", 3.6e12),
 ];
 
-impl Measure {
+impl UnitFormatter {
     /// Makes a measure for bytes in a report of this style: CSV has them as they are.
-    pub(crate) fn bytes(style: &Style) -> Result<Self, Error> {
+    pub(crate) fn bytes(style: &ReportStyle) -> Result<Self, ReportError> {
         match style.format {
-            Format::Csv => Ok(Self::raw()),
+            ReportFormat::Csv => Ok(Self::raw()),
             _ => Self::new("bytes", style.unit.as_deref()),
         }
     }
 
     /// Makes a measure for values in `unit`. They are shown in the unit `wanted`, if one is given.
     /// Fails if `wanted` is not a unit or does not fit `unit`.
-    pub fn new(unit: &str, wanted: Option<&str>) -> Result<Self, Error> {
+    pub fn new(unit: &str, wanted: Option<&str>) -> Result<Self, ReportError> {
         let family = Unit::parse(unit);
         let wanted = wanted.filter(|w| !w.eq_ignore_ascii_case("auto"));
         let fixed = match (wanted, family) {
             (None, _) => None,
             (Some(wanted), family) => {
-                let error = |why: String| Error::Unit {
+                let error = |why: String| ReportError::Unit {
                     unit: wanted.to_string(),
                     why,
                 };
@@ -128,8 +128,8 @@ impl Measure {
 
 fn steps(family: UnitFamily) -> &'static [(&'static str, f64)] {
     match family {
-        UnitFamily::Bytes => &BYTES,
-        UnitFamily::Time => &TIME,
+        UnitFamily::Bytes => &BYTE_UNITS,
+        UnitFamily::Time => &TIME_UNITS,
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn values() {
-        let auto = Measure::new("bytes", None).unwrap();
+        let auto = UnitFormatter::new("bytes", None).unwrap();
         let table = [
             (0, "0B"),
             (1023, "1023B"),
@@ -223,16 +223,21 @@ mod tests {
         for (value, expected) in table {
             assert_eq!(auto.show(value), expected);
         }
-        let fixed = Measure::new("bytes", Some("mb")).unwrap();
+        let fixed = UnitFormatter::new("bytes", Some("mb")).unwrap();
         assert_eq!(fixed.show(512 << 10), "0.50MiB");
-        assert_eq!(Measure::new("kilobytes", None).unwrap().show(2048), "2MiB");
-        assert_eq!(Measure::new("count", None).unwrap().show(12), "12");
         assert_eq!(
-            Measure::new("nanoseconds", None).unwrap().show_signed(1500),
+            UnitFormatter::new("kilobytes", None).unwrap().show(2048),
+            "2MiB"
+        );
+        assert_eq!(UnitFormatter::new("count", None).unwrap().show(12), "12");
+        assert_eq!(
+            UnitFormatter::new("nanoseconds", None)
+                .unwrap()
+                .show_signed(1500),
             "+1.50us"
         );
-        assert!(Measure::new("bytes", Some("s")).is_err());
-        assert!(Measure::new("bytes", Some("bananas")).is_err());
+        assert!(UnitFormatter::new("bytes", Some("s")).is_err());
+        assert!(UnitFormatter::new("bytes", Some("bananas")).is_err());
     }
 
     #[test]

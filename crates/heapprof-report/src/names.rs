@@ -3,27 +3,27 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places, ShownFile};
-use heapprof_text::{alike, shorten};
+use heapprof_analysis::{CodePlace, Granularity, LabelValue, PlaceId, PlaceTable, ShownFile};
+use heapprof_text::{shorten, similar_names};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::measure::Measure;
-use crate::style::{Format, Style};
-use crate::table::{Align, COLUMNS, Table, printable};
+use crate::measure::UnitFormatter;
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, printable};
 use heapprof_totals::fetch::fetch;
 
 /// The texts of places that many rows share, each made once. They lie one after the other, because
 /// long reports spend most of their time on reading scattered memory.
-pub(crate) struct Names {
-    make: Label,
+pub(crate) struct NameCache {
+    make: PlaceLabelFn,
     text: String,
     /// Where each text begins and ends. An end of 0 means that the text is not made yet.
     at: Vec<(usize, usize)>,
 }
 
-impl Names {
-    pub(crate) fn new(make: impl Fn(&Place) -> String + 'static) -> Self {
+impl NameCache {
+    pub(crate) fn new(make: impl Fn(&CodePlace) -> String + 'static) -> Self {
         Self {
             make: Box::new(make),
             text: String::new(),
@@ -37,7 +37,7 @@ impl Names {
         fetch(ids.filter_map(|id| text.get(self.at.get(id.index())?.0).copied()));
     }
 
-    pub(crate) fn of(&mut self, places: &Places, id: PlaceId) -> &str {
+    pub(crate) fn name_of(&mut self, places: &PlaceTable, id: PlaceId) -> &str {
         if self.at.len() <= id.index() {
             self.at.resize(id.index() + 1, (0, 0));
         }
@@ -53,9 +53,9 @@ impl Names {
 
 /// Appends a stack as one line, in the order of the folded form.
 pub(crate) fn push_root_first(
-    places: &Places,
+    places: &PlaceTable,
     stack: &[PlaceId],
-    names: &mut Names,
+    names: &mut NameCache,
     line: &mut String,
 ) {
     names.fetch(stack.iter().copied());
@@ -63,12 +63,12 @@ pub(crate) fn push_root_first(
         if i > 0 {
             line.push(';');
         }
-        line.push_str(names.of(places, place));
+        line.push_str(names.name_of(places, place));
     }
 }
 
 /// Returns a stack as one line, as [`push_root_first`] appends it.
-pub(crate) fn root_first(places: &Places, stack: &[PlaceId], names: &mut Names) -> String {
+pub(crate) fn root_first(places: &PlaceTable, stack: &[PlaceId], names: &mut NameCache) -> String {
     let mut line = String::new();
     push_root_first(places, stack, names, &mut line);
     line
@@ -76,24 +76,24 @@ pub(crate) fn root_first(places: &Places, stack: &[PlaceId], names: &mut Names) 
 
 /// Adds the columns that name a row: one column in text, and one for each part of the name for
 /// programs (`split`).
-pub(crate) fn name_columns(table: &mut Table, granularity: Granularity, split: bool) {
+pub(crate) fn name_columns(table: &mut ReportTable, granularity: Granularity, split: bool) {
     if granularity == Granularity::Files {
-        return table.column("file", Align::Left);
+        return table.column("file", ColumnAlign::Left);
     }
-    table.column("function", Align::Left);
+    table.column("function", ColumnAlign::Left);
     if split && granularity.has_file() {
-        table.column("file", Align::Left);
+        table.column("file", ColumnAlign::Left);
     }
     if split && granularity.has_line() {
-        table.column("line", Align::Right);
+        table.column("line", ColumnAlign::Right);
     }
     if split && granularity.has_address() {
-        table.column("address", Align::Right);
+        table.column("address", ColumnAlign::Right);
     }
 }
 
 /// The cells under [`name_columns`].
-pub(crate) fn name_cells(place: &Place, granularity: Granularity, split: bool) -> Vec<String> {
+pub(crate) fn name_cells(place: &CodePlace, granularity: Granularity, split: bool) -> Vec<String> {
     if !split {
         return vec![place.label()];
     }
@@ -114,20 +114,24 @@ pub(crate) fn name_cells(place: &Place, granularity: Granularity, split: bool) -
 }
 
 /// Adds the last column of rows for programs: the file, if no column of the name has it.
-pub(crate) fn file_column(table: &mut Table, granularity: Granularity, split: bool) {
+pub(crate) fn file_column(table: &mut ReportTable, granularity: Granularity, split: bool) {
     if split && !granularity.has_file() {
-        table.column("file", Align::Left);
+        table.column("file", ColumnAlign::Left);
     }
 }
 
 /// The cell under [`file_column`].
-pub(crate) fn file_cell(place: &Place, granularity: Granularity, split: bool) -> Option<String> {
+pub(crate) fn file_cell(
+    place: &CodePlace,
+    granularity: Granularity,
+    split: bool,
+) -> Option<String> {
     let file = place.file.clone().unwrap_or_default();
     (split && !granularity.has_file()).then_some(file)
 }
 
 /// Names a place in a row for programs whose last column is the file: one column has all but that.
-pub(crate) fn name_beside_file(place: &Place) -> Cow<'_, str> {
+pub(crate) fn name_beside_file(place: &CodePlace) -> Cow<'_, str> {
     match place.shown_file {
         ShownFile::End(_) => Cow::Borrowed(&place.function),
         ShownFile::Whole => Cow::Owned(place.label()),
@@ -135,60 +139,60 @@ pub(crate) fn name_beside_file(place: &Place) -> Cow<'_, str> {
 }
 
 /// The columns that names get at least, however wide the numbers are.
-pub(crate) const LEAST: usize = 24;
+pub(crate) const MIN_NAME_COLUMNS: usize = 24;
 /// The columns that a name may take if it has no column to itself.
-pub(crate) const ALONE: usize = 88;
+pub(crate) const MAX_INLINE_NAME_COLUMNS: usize = 88;
 
 /// Gives the rows of a table for people their names: short ones, unless `style` wants whole ones.
 /// `others` are functions that may be as short as those of the rows.
 pub(crate) fn name_rows(
-    table: &mut Table,
-    places: &[Place],
+    table: &mut ReportTable,
+    places: &[CodePlace],
     others: &[impl AsRef<str>],
-    style: &Style,
+    style: &ReportStyle,
 ) {
-    let left = COLUMNS.saturating_sub(table.width_of_others());
-    name_rows_within(table, places, others, left.max(LEAST), style);
+    let left = DEFAULT_TABLE_COLUMNS.saturating_sub(table.width_of_others());
+    name_rows_within(table, places, others, left.max(MIN_NAME_COLUMNS), style);
 }
 
 /// Names the rows as [`name_rows`] does, in a table that is wide anyway.
 pub(crate) fn name_wide_rows(
-    table: &mut Table,
-    places: &[Place],
+    table: &mut ReportTable,
+    places: &[CodePlace],
     others: &[impl AsRef<str>],
-    style: &Style,
+    style: &ReportStyle,
 ) {
-    name_rows_within(table, places, others, ALONE, style);
+    name_rows_within(table, places, others, MAX_INLINE_NAME_COLUMNS, style);
 }
 
 /// Names the rows as [`name_rows`] does, with names of at most `left` columns.
 pub(crate) fn name_rows_within(
-    table: &mut Table,
-    places: &[Place],
+    table: &mut ReportTable,
+    places: &[CodePlace],
     others: &[impl AsRef<str>],
     left: usize,
-    style: &Style,
+    style: &ReportStyle,
 ) {
     if style.full_names {
-        return table.set_last(places.iter().map(Place::label));
+        return table.set_last(places.iter().map(CodePlace::label));
     }
     let others = others.iter().map(AsRef::as_ref);
-    let short = Short::new(places.iter(), others, left);
+    let short = ShortNames::new(places.iter(), others, left);
     table.set_last(places.iter().map(|place| short.label(place)));
 }
 
 /// Names of places that fit the room of a line. Different functions have different names.
-struct Short {
+struct ShortNames {
     width: usize,
     /// The short names of the functions whose name is changed.
     functions: HashMap<String, String>,
 }
 
-impl Short {
+impl ShortNames {
     /// Shortens the names of `places`. `others` are functions that are not shown, but the short
     /// names must differ from them too.
     fn new<'p>(
-        places: impl Iterator<Item = &'p Place>,
+        places: impl Iterator<Item = &'p CodePlace>,
         others: impl Iterator<Item = &'p str>,
         width: usize,
     ) -> Self {
@@ -198,7 +202,7 @@ impl Short {
         for place in places {
             let file = short_file(place, width);
             let beside = printable(&place.label_as("", file.as_deref())).width();
-            let left = width.saturating_sub(beside).max(LEAST);
+            let left = width.saturating_sub(beside).max(MIN_NAME_COLUMNS);
             let room = room.entry(&place.function).or_insert(width);
             *room = left.min(*room);
         }
@@ -217,7 +221,7 @@ impl Short {
         }
     }
 
-    fn label(&self, place: &Place) -> String {
+    fn label(&self, place: &CodePlace) -> String {
         let short = self.functions.get(&place.function);
         let file = short_file(place, self.width);
         place.label_as(short.unwrap_or(&place.function), file.as_deref())
@@ -225,7 +229,7 @@ impl Short {
 }
 
 /// What is shown of a place's file, cut from the left so that it fits in half of `width`.
-fn short_file(place: &Place, width: usize) -> Option<String> {
+fn short_file(place: &CodePlace, width: usize) -> Option<String> {
     let file = printable(place.shown_file()?);
     let most = width / 2;
     if file.width() <= most {
@@ -243,46 +247,46 @@ fn short_file(place: &Place, width: usize) -> Option<String> {
 }
 
 /// A function that makes a place's text.
-pub(crate) type Label = Box<dyn Fn(&Place) -> String>;
+pub(crate) type PlaceLabelFn = Box<dyn Fn(&CodePlace) -> String>;
 
 /// Returns how places are called if their names have no column to themselves. Names for people take
 /// at most `width` columns.
-pub(crate) fn short_labels(places: &Places, width: usize, style: &Style) -> Label {
+pub(crate) fn short_labels(places: &PlaceTable, width: usize, style: &ReportStyle) -> PlaceLabelFn {
     match is_short(style) {
-        true => short(Short::new(places.iter(), std::iter::empty(), width)),
-        false => Box::new(Place::label),
+        true => short(ShortNames::new(places.iter(), std::iter::empty(), width)),
+        false => Box::new(CodePlace::label),
     }
 }
 
 /// Does the same as [`short_labels`], but only for the places of some stacks.
 pub(crate) fn short_labels_of<'p>(
-    places: &'p Places,
+    places: &'p PlaceTable,
     stacks: impl Iterator<Item = &'p [PlaceId]>,
     width: usize,
-    style: &Style,
-) -> Label {
+    style: &ReportStyle,
+) -> PlaceLabelFn {
     if !is_short(style) {
-        return Box::new(Place::label);
+        return Box::new(CodePlace::label);
     }
     let mut is_used = vec![false; places.iter().len()];
     stacks.flatten().for_each(|id| is_used[id.index()] = true);
     let used = places.iter().zip(is_used).filter(|(_, used)| *used);
-    let used: Vec<&Place> = used.map(|(place, _)| place).collect();
-    let name = |place: &'p Place| place.function.as_str();
-    let others = alike(used.iter().copied().map(name), places.iter().map(name));
-    short(Short::new(used.into_iter(), others.into_iter(), width))
+    let used: Vec<&CodePlace> = used.map(|(place, _)| place).collect();
+    let name = |place: &'p CodePlace| place.function.as_str();
+    let others = similar_names(used.iter().copied().map(name), places.iter().map(name));
+    short(ShortNames::new(used.into_iter(), others.into_iter(), width))
 }
 
 /// Makes the texts of places hold nothing that a terminal would obey.
-pub(crate) fn printable_label(label: Label) -> Label {
+pub(crate) fn printable_label(label: PlaceLabelFn) -> PlaceLabelFn {
     Box::new(move |place| printable(&label(place)).into_owned())
 }
 
-fn is_short(style: &Style) -> bool {
-    matches!(style.format, Format::Text | Format::Markdown) && !style.full_names
+fn is_short(style: &ReportStyle) -> bool {
+    matches!(style.format, ReportFormat::Text | ReportFormat::Markdown) && !style.full_names
 }
 
-fn short(short: Short) -> Label {
+fn short(short: ShortNames) -> PlaceLabelFn {
     Box::new(move |place| short.label(place))
 }
 
@@ -290,7 +294,7 @@ fn short(short: Short) -> Label {
 pub(crate) fn label_value(value: &LabelValue) -> String {
     match value {
         LabelValue::Text(text) => text.clone(),
-        LabelValue::Number(number, unit) => match (unit.as_str(), Measure::new(unit, None)) {
+        LabelValue::Number(number, unit) => match (unit.as_str(), UnitFormatter::new(unit, None)) {
             ("bytes" | "nanoseconds", Ok(measure)) => measure.show(*number),
             ("", _) => number.to_string(),
             (unit, _) => format!("{number} {unit}"),

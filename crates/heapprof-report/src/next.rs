@@ -1,38 +1,38 @@
 //! What to do next if a report's rows do not answer: a wrapper in front of everything, code without
 //! names, too few samples.
 
-use heapprof_analysis::{Place, Top, TopRow, Wrapper};
-use heapprof_text::shortened;
+use heapprof_analysis::{AllocationWrapper, CodePlace, TopReport, TopRow};
+use heapprof_text::shorten_one;
 
 use crate::measure::{percent, plural};
 
 /// At most this many wrappers are named.
-const WRAPPERS: usize = 2;
+const MAX_WRAPPERS: usize = 2;
 /// A function's name takes at most this many columns.
-const NAME: usize = 60;
+const MAX_NAME_COLUMNS: usize = 60;
 /// Fewer samples than this say little.
-const ENOUGH: u64 = 30;
+const MIN_SAMPLES: u64 = 30;
 
 /// What helps if addresses were not looked up, and what helps if nothing is known of them here.
-const ADDRESSES: &str =
+const SYMBOLIZE_ADVICE: &str =
     "More than half of it is held by code without names: heapprof symbolize looks for them";
-const NAMELESS: &str = "More than half of it is held by code without names: heapprof symbolize \
+const DEBUG_FILES_ADVICE: &str = "More than half of it is held by code without names: heapprof symbolize \
                         --debug-dir DIR takes them from debug files in DIR";
 
 /// A line about a wrapper, and how to see its callers.
-pub(crate) fn wrapper_text(wrapper: &Wrapper) -> String {
+pub(crate) fn wrapper_text(wrapper: &AllocationWrapper) -> String {
     let name = &wrapper.function;
     format!(
         "{name} only passes requests on to malloc, for {} ({}): --wrappers {} counts its memory as \
          theirs",
         plural(&wrapper.callers.to_string(), "function"),
         percent(wrapper.value, wrapper.total),
-        quoted(&wrapper.pattern()),
+        quote(&wrapper.pattern()),
     )
 }
 
 /// An argument as a shell takes it.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./".contains(&b);
     match text.bytes().all(is_plain) {
         true => text.to_string(),
@@ -41,13 +41,13 @@ fn quoted(text: &str) -> String {
 }
 
 /// The last lines of `top`.
-pub(crate) fn after_top(top: &Top) -> Vec<String> {
+pub(crate) fn after_top(top: &TopReport) -> Vec<String> {
     let mut lines = Vec::new();
-    let is_shown = |wrapper: &&Wrapper| {
+    let is_shown = |wrapper: &&AllocationWrapper| {
         let mut rows = top.rows.iter().filter(|row| row.flat != 0);
-        rows.any(|row| is_of(&row.place, &wrapper.function))
+        rows.any(|row| is_row_of_function(&row.place, &wrapper.function))
     };
-    let shown = top.wrappers.iter().filter(is_shown).take(WRAPPERS);
+    let shown = top.wrappers.iter().filter(is_shown).take(MAX_WRAPPERS);
     lines.extend(shown.map(wrapper_text));
     let any_wrapper = !lines.is_empty();
     if let Some(own) = &top.own_code {
@@ -58,7 +58,7 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
             plural(&rows.to_string(), "row"),
             if library == 1 { "is" } else { "are" },
             if any_wrapper { " and --wrappers" } else { "" },
-            shortened(&own.function, NAME),
+            shorten_one(&own.function, MAX_NAME_COLUMNS),
             percent(own.value, top.header.total),
         ));
     }
@@ -72,8 +72,8 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
     if sum(true) * 2 > sum(false) {
         let is_address = |row: &TopRow| row.flat != 0 && row.place.function.starts_with("0x");
         let text = match top.rows.iter().any(is_address) {
-            true => ADDRESSES,
-            false => NAMELESS,
+            true => SYMBOLIZE_ADVICE,
+            false => DEBUG_FILES_ADVICE,
         };
         lines.push(text.to_string());
     }
@@ -82,7 +82,7 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
         .estimate
         .as_ref()
         .map(|estimate| estimate.samples);
-    if let Some(few) = samples.filter(|&n| n > 0 && n < ENOUGH)
+    if let Some(few) = samples.filter(|&n| n > 0 && n < MIN_SAMPLES)
         && !top.rows.is_empty()
     {
         lines.push(format!(
@@ -95,7 +95,7 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
 }
 
 /// Whether a row is of a function, whatever its parameters are.
-fn is_of(place: &Place, function: &str) -> bool {
+fn is_row_of_function(place: &CodePlace, function: &str) -> bool {
     let rest = place.function.strip_prefix(function);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
 }

@@ -3,47 +3,51 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Neighbours, Peek, PeekRow, Place, PlaceId};
+use heapprof_analysis::{CodePlace, PeekNeighbours, PeekReport, PeekRow, PlaceId};
 use heapprof_text::cut;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Map;
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::push_percent;
-use crate::names::{Names, name_beside_file, short_labels};
-use crate::style::{Format, Style};
-use crate::table::{Align, Cells, Pass, Table};
+use crate::names::{NameCache, name_beside_file, short_labels};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, RowCells, RowPass};
 
 /// How many columns the names of neighbours may take beside the numbers.
-const NAME: usize = 56;
-const ROOT: &str = "(root)";
-const ITSELF: &str = "(itself)";
+const MAX_NEIGHBOUR_NAME_COLUMNS: usize = 56;
+const ROOT_NAME: &str = "(root)";
+const ITSELF_NAME: &str = "(itself)";
 
 /// Writes the report entity by entity, because it may be much longer than the profile.
-pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
+pub fn peek(
+    peek: &PeekReport<'_>,
+    style: &ReportStyle,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
     let measure = head::measure(&peek.header, style)?;
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         return document(peek, out);
     }
-    let split = style.format == Format::Csv;
+    let split = style.format == ReportFormat::Csv;
     let table = match split {
-        true => Table::new(&[
-            ("function", Align::Left),
-            ("side", Align::Left),
-            ("neighbour", Align::Left),
-            ("value", Align::Right),
-            ("file", Align::Left),
-            ("neighbour_file", Align::Left),
+        true => ReportTable::new(&[
+            ("function", ColumnAlign::Left),
+            ("side", ColumnAlign::Left),
+            ("neighbour", ColumnAlign::Left),
+            ("value", ColumnAlign::Right),
+            ("file", ColumnAlign::Left),
+            ("neighbour_file", ColumnAlign::Left),
         ]),
-        false => Table::new(&[
-            ("flat", Align::Right),
-            ("cum", Align::Right),
-            ("cum%", Align::Right),
-            ("calls", Align::Right),
-            ("calls%", Align::Right),
-            ("function", Align::Left),
+        false => ReportTable::new(&[
+            ("flat", ColumnAlign::Right),
+            ("cum", ColumnAlign::Right),
+            ("cum%", ColumnAlign::Right),
+            ("calls", ColumnAlign::Right),
+            ("calls%", ColumnAlign::Right),
+            ("function", ColumnAlign::Left),
         ]),
     };
     let mut lines = head::lines(&peek.header, &measure, style);
@@ -51,53 +55,54 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
         lines.push(format!("{} more match; -n 0 shows all", peek.more));
     }
     out.write_all(with_head(&lines, "", style).as_bytes())?;
-    let is_cut = style.format == Format::Text && !style.full_names;
+    let is_cut = style.format == ReportFormat::Text && !style.full_names;
     let label = match split {
-        true => Box::new(|place: &Place| name_beside_file(place).into_owned()),
-        false => short_labels(&peek.places, NAME, style),
+        true => Box::new(|place: &CodePlace| name_beside_file(place).into_owned()),
+        false => short_labels(&peek.places, MAX_NEIGHBOUR_NAME_COLUMNS, style),
     };
     let file_of = |place: Option<PlaceId>| {
         let file = place.and_then(|place| peek.places.get(place).file.as_deref());
         file.unwrap_or_default()
     };
     let names: Vec<String> = peek.rows.iter().map(|row| label(&row.place)).collect();
-    let mut labels = Names::new(label);
-    let mut cells = Cells::default();
+    let mut labels = NameCache::new(label);
+    let mut cells = RowCells::default();
     table.stream(style, out, |pass, each| {
         for (row, name) in peek.rows.iter().zip(&names) {
             let room = match pass {
-                Pass::Rows(room) if is_cut => room,
+                RowPass::Rows(room) if is_cut => room,
                 _ => usize::MAX,
             };
             let file = row.place.file.as_deref().unwrap_or_default();
-            let neighbour = |cells: &mut Cells, side: &str, label: &str, of: &str, value: i64| {
-                cells.clear();
-                if split {
-                    cells.extend([name, side, label]);
+            let neighbour =
+                |cells: &mut RowCells, side: &str, label: &str, of: &str, value: i64| {
+                    cells.clear();
+                    if split {
+                        cells.extend([name, side, label]);
+                        cells.make(|text| measure.push(value, text));
+                        return cells.extend([file, of]);
+                    }
+                    cells.extend([""; 3]);
                     cells.make(|text| measure.push(value, text));
-                    return cells.extend([file, of]);
-                }
-                cells.extend([""; 3]);
-                cells.make(|text| measure.push(value, text));
-                cells.make(|text| push_percent(value, row.cum, text));
-                cells.make(|text| {
-                    let label = cut(label, room.saturating_sub(side.len() + 3));
-                    text.extend(["  ", side, " ", &label]);
-                });
-            };
-            let Neighbours { callers, callees } = match pass {
-                Pass::Rows(_) => peek.neighbours(row)?,
-                Pass::Widths => {
+                    cells.make(|text| push_percent(value, row.cum, text));
+                    cells.make(|text| {
+                        let label = cut(label, room.saturating_sub(side.len() + 3));
+                        text.extend(["  ", side, " ", &label]);
+                    });
+                };
+            let PeekNeighbours { callers, callees } = match pass {
+                RowPass::Rows(_) => peek.neighbours(row)?,
+                RowPass::Widths => {
                     peek.values(row, |value| {
                         neighbour(&mut cells, "", "", "", value);
                         each(&cells)
                     })?;
-                    Neighbours::default()
+                    PeekNeighbours::default()
                 }
             };
             labels.fetch(callers.iter().filter_map(|(place, _)| *place));
             for (place, value) in &callers {
-                let label = place.map_or(ROOT, |place| labels.of(&peek.places, place));
+                let label = place.map_or(ROOT_NAME, |place| labels.name_of(&peek.places, place));
                 neighbour(&mut cells, "caller", label, file_of(*place), *value);
                 each(&cells)?;
             }
@@ -110,12 +115,12 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
                 each(&cells)?;
             }
             if row.flat != 0 {
-                neighbour(&mut cells, "callee", ITSELF, file, row.flat);
+                neighbour(&mut cells, "callee", ITSELF_NAME, file, row.flat);
                 each(&cells)?;
             }
             labels.fetch(callees.iter().map(|(place, _)| *place));
             for (place, value) in &callees {
-                let label = labels.of(&peek.places, *place);
+                let label = labels.name_of(&peek.places, *place);
                 neighbour(&mut cells, "callee", label, file_of(Some(*place)), *value);
                 each(&cells)?;
             }
@@ -124,14 +129,14 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
     })
 }
 
-fn document(peek: &Peek<'_>, out: &mut dyn Write) -> Result<(), Error> {
-    let root = Place {
-        function: ROOT.to_string(),
-        ..Place::default()
+fn document(peek: &PeekReport<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+    let root = CodePlace {
+        function: ROOT_NAME.to_string(),
+        ..CodePlace::default()
     };
     json::write_each(&json::head(&peek.header), &Map::new(), out, |rows| {
         peek.rows.iter().try_for_each(|row| {
-            rows.row(&Row {
+            rows.row(&PeekJsonRow {
                 peek,
                 row,
                 neighbours: peek.neighbours(row)?,
@@ -141,28 +146,30 @@ fn document(peek: &Peek<'_>, out: &mut dyn Write) -> Result<(), Error> {
     })
 }
 
-struct Row<'a> {
-    peek: &'a Peek<'a>,
+struct PeekJsonRow<'a> {
+    peek: &'a PeekReport<'a>,
     row: &'a PeekRow,
-    neighbours: Neighbours,
-    root: &'a Place,
+    neighbours: PeekNeighbours,
+    root: &'a CodePlace,
 }
 
-impl Serialize for Row<'_> {
+impl Serialize for PeekJsonRow<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Neighbours { callers, callees } = &self.neighbours;
+        let PeekNeighbours { callers, callees } = &self.neighbours;
         let mut object = serializer.serialize_map(None)?;
         json::place_keys(&self.row.place, &mut object)?;
         object.serialize_entry("flat", &self.row.flat)?;
         object.serialize_entry("cum", &self.row.cum)?;
         let places = &self.peek.places;
-        let callers: Vec<Neighbour<'_>> = callers
+        let callers: Vec<PeekJsonNeighbour<'_>> = callers
             .iter()
-            .map(|(place, value)| Neighbour(place.map_or(self.root, |p| places.get(p)), *value))
+            .map(|(place, value)| {
+                PeekJsonNeighbour(place.map_or(self.root, |p| places.get(p)), *value)
+            })
             .collect();
-        let callees: Vec<Neighbour<'_>> = callees
+        let callees: Vec<PeekJsonNeighbour<'_>> = callees
             .iter()
-            .map(|(p, v)| Neighbour(places.get(*p), *v))
+            .map(|(p, v)| PeekJsonNeighbour(places.get(*p), *v))
             .collect();
         object.serialize_entry("callers", &callers)?;
         object.serialize_entry("callees", &callees)?;
@@ -170,9 +177,9 @@ impl Serialize for Row<'_> {
     }
 }
 
-struct Neighbour<'a>(&'a Place, i64);
+struct PeekJsonNeighbour<'a>(&'a CodePlace, i64);
 
-impl Serialize for Neighbour<'_> {
+impl Serialize for PeekJsonNeighbour<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(None)?;
         json::place_keys(self.0, &mut object)?;

@@ -5,10 +5,10 @@ pub(crate) mod about;
 use heapprof_perl_heap::{Cycle, Leak, Pad, Sum, Summary};
 use serde_json::json;
 
-use crate::error::Error;
-use crate::measure::{Measure, percent, plural};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, percent, plural};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 /// The values of a program.
 #[derive(Clone, Debug, Default)]
@@ -33,15 +33,19 @@ pub struct PerlHeap {
 ///
 /// # Errors
 /// It can't be written in this format, or the unit is none of bytes.
-pub fn perl_heap(heap: &PerlHeap, limit: Option<usize>, style: &Style) -> Result<String, Error> {
+pub fn perl_heap(
+    heap: &PerlHeap,
+    limit: Option<usize>,
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let summary = &heap.summary;
     let limit = limit.unwrap_or(usize::MAX);
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         return crate::json::text(document(heap, limit));
     }
-    let measure = Measure::bytes(style)?;
+    let measure = UnitFormatter::bytes(style)?;
     let holders = holders(summary, limit, &measure);
-    if style.format == Format::Csv {
+    if style.format == ReportFormat::Csv {
         return all(summary, limit, &measure).render(style);
     }
     let mut text = format!("{}: ", printable(&heap.name));
@@ -62,13 +66,13 @@ pub fn perl_heap(heap: &PerlHeap, limit: Option<usize>, style: &Style) -> Result
     }
     let all = summary.all;
     let kinds = summary.kinds.iter().map(|(name, sum)| (*name, sum));
-    text += &sums("type", kinds, all, &measure).titled("What there is", style)?;
+    text += &sums("type", kinds, all, &measure).render_titled("What there is", style)?;
     let parts = summary.parts.iter().map(|(name, sum)| (name.as_str(), sum));
-    text += &sums("from", parts, all, &measure).titled("From where it is reached", style)?;
+    text += &sums("from", parts, all, &measure).render_titled("From where it is reached", style)?;
     match holders.is_empty() {
         true => text += "\nno variable holds anything\n",
         false => {
-            text += &holders.titled("Variables, with what would go if each went", style)?;
+            text += &holders.render_titled("Variables, with what would go if each went", style)?;
         }
     }
     Ok(text)
@@ -78,13 +82,13 @@ fn sums<'a>(
     title: &str,
     rows: impl Iterator<Item = (&'a str, &'a Sum)>,
     all: Sum,
-    measure: &Measure,
-) -> Table {
-    let mut table = Table::new(&[
-        (title, Align::Left),
-        ("objects", Align::Right),
-        ("bytes", Align::Right),
-        ("share", Align::Right),
+    measure: &UnitFormatter,
+) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        (title, ColumnAlign::Left),
+        ("objects", ColumnAlign::Right),
+        ("bytes", ColumnAlign::Right),
+        ("share", ColumnAlign::Right),
     ]);
     let row = |name: &str, sum: &Sum| {
         vec![
@@ -101,11 +105,11 @@ fn sums<'a>(
     table
 }
 
-fn holders(summary: &Summary, limit: usize, measure: &Measure) -> Table {
-    let mut table = Table::new(&[
-        ("retained", Align::Right),
-        ("objects", Align::Right),
-        ("path", Align::Left),
+fn holders(summary: &Summary, limit: usize, measure: &UnitFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("retained", ColumnAlign::Right),
+        ("objects", ColumnAlign::Right),
+        ("path", ColumnAlign::Left),
     ]);
     for holder in summary.holders.iter().take(limit) {
         table.row(vec![
@@ -119,12 +123,12 @@ fn holders(summary: &Summary, limit: usize, measure: &Measure) -> Table {
 }
 
 /// All rows as one table, for a program.
-fn all(summary: &Summary, limit: usize, measure: &Measure) -> Table {
-    let mut table = Table::new(&[
-        ("of", Align::Left),
-        ("name", Align::Left),
-        ("objects", Align::Right),
-        ("bytes", Align::Right),
+fn all(summary: &Summary, limit: usize, measure: &UnitFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("of", ColumnAlign::Left),
+        ("name", ColumnAlign::Left),
+        ("objects", ColumnAlign::Right),
+        ("bytes", ColumnAlign::Right),
     ]);
     let mut row = |of: &str, name: &str, objects: u64, bytes: u64| {
         table.row(vec![
@@ -148,7 +152,7 @@ fn all(summary: &Summary, limit: usize, measure: &Measure) -> Table {
 }
 
 /// Says how many rows are left out.
-fn more(table: &mut Table, count: usize, limit: usize, columns: usize) {
+fn more(table: &mut ReportTable, count: usize, limit: usize, columns: usize) {
     let left_out = count.saturating_sub(limit);
     if left_out > 0 {
         let mut cells = vec![String::new(); columns];
@@ -192,11 +196,11 @@ pub fn perl_cycles(
     name: &str,
     cycles: &[Cycle],
     limit: Option<usize>,
-    style: &Style,
-) -> Result<String, Error> {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let limit = limit.unwrap_or(usize::MAX);
     let count: u64 = cycles.iter().map(|cycle| cycle.count).sum();
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let rows = cycles.iter().take(limit).map(|one| {
             json!({
                 "count": one.count, "objects": one.objects, "retained": one.retained,
@@ -209,14 +213,14 @@ pub fn perl_cycles(
             "name": name, "cycles": count, "rows": rows.collect::<Vec<_>>(), "other": left_out,
         }));
     }
-    let measure = Measure::bytes(style)?;
-    let mut table = Table::new(&[
-        ("retained", Align::Right),
-        ("cycles", Align::Right),
-        ("values", Align::Right),
-        ("closed by", Align::Left),
-        ("the ring", Align::Left),
-        ("the first at", Align::Left),
+    let measure = UnitFormatter::bytes(style)?;
+    let mut table = ReportTable::new(&[
+        ("retained", ColumnAlign::Right),
+        ("cycles", ColumnAlign::Right),
+        ("values", ColumnAlign::Right),
+        ("closed by", ColumnAlign::Left),
+        ("the ring", ColumnAlign::Left),
+        ("the first at", ColumnAlign::Left),
     ]);
     for one in cycles.iter().take(limit) {
         table.row(vec![
@@ -229,7 +233,7 @@ pub fn perl_cycles(
         ]);
     }
     more(&mut table, cycles.len(), limit, 6);
-    if style.format == Format::Csv {
+    if style.format == ReportFormat::Csv {
         return table.render(style);
     }
     let head = printable(name);
@@ -253,11 +257,11 @@ pub fn perl_leaked(
     name: &str,
     leaks: &[Leak],
     limit: Option<usize>,
-    style: &Style,
-) -> Result<String, Error> {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let limit = limit.unwrap_or(usize::MAX);
     let retained: u64 = leaks.iter().map(|leak| leak.retained).sum();
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let rows = leaks.iter().take(limit).map(|one| {
             json!({
                 "path": one.path, "type": one.kind, "count": one.count,
@@ -270,13 +274,13 @@ pub fn perl_leaked(
             "other": left_out,
         }));
     }
-    let measure = Measure::bytes(style)?;
-    let mut table = Table::new(&[
-        ("retained", Align::Right),
-        ("values", Align::Right),
-        ("type", Align::Left),
-        ("path", Align::Left),
-        ("the first at", Align::Left),
+    let measure = UnitFormatter::bytes(style)?;
+    let mut table = ReportTable::new(&[
+        ("retained", ColumnAlign::Right),
+        ("values", ColumnAlign::Right),
+        ("type", ColumnAlign::Left),
+        ("path", ColumnAlign::Left),
+        ("the first at", ColumnAlign::Left),
     ]);
     for one in leaks.iter().take(limit) {
         table.row(vec![
@@ -288,7 +292,7 @@ pub fn perl_leaked(
         ]);
     }
     more(&mut table, leaks.len(), limit, 5);
-    if style.format == Format::Csv {
+    if style.format == ReportFormat::Csv {
         return table.render(style);
     }
     let head = printable(name);
@@ -309,10 +313,10 @@ pub fn perl_pads(
     name: &str,
     pads: &[Pad],
     limit: Option<usize>,
-    style: &Style,
-) -> Result<String, Error> {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let limit = limit.unwrap_or(usize::MAX);
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let rows = pads.iter().take(limit).map(|one| {
             json!({
                 "sub": one.sub, "depth": one.depth, "objects": one.objects,
@@ -325,14 +329,14 @@ pub fn perl_pads(
             "name": name, "rows": rows.collect::<Vec<_>>(), "other": left_out,
         }));
     }
-    let measure = Measure::bytes(style)?;
-    let mut table = Table::new(&[
-        ("retained", Align::Right),
-        ("subs", Align::Right),
-        ("depth", Align::Right),
-        ("sub", Align::Left),
-        ("largest", Align::Right),
-        ("variable", Align::Left),
+    let measure = UnitFormatter::bytes(style)?;
+    let mut table = ReportTable::new(&[
+        ("retained", ColumnAlign::Right),
+        ("subs", ColumnAlign::Right),
+        ("depth", ColumnAlign::Right),
+        ("sub", ColumnAlign::Left),
+        ("largest", ColumnAlign::Right),
+        ("variable", ColumnAlign::Left),
     ]);
     for one in pads.iter().take(limit) {
         table.row(vec![
@@ -345,7 +349,7 @@ pub fn perl_pads(
         ]);
     }
     more(&mut table, pads.len(), limit, 6);
-    if style.format == Format::Csv {
+    if style.format == ReportFormat::Csv {
         return table.render(style);
     }
     let head = format!(

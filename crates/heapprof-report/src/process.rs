@@ -8,17 +8,17 @@ mod snapshot;
 use heapprof_process::{Cgroup, FIELDS, Field, KINDS, Pressure, Usage};
 use serde_json::{Value, json};
 
-use crate::error::Error;
-use crate::measure::{Measure, percent};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, percent};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 pub use self::difference::process_difference;
 pub use self::list::{ListedProcess, processes};
-pub use self::snapshot::{ProcessRow, ProcessSnapshot, Seen};
+pub use self::snapshot::{ProcessParts, ProcessRow, ProcessSnapshot};
 
 /// The fields that a table of text shows. Reports for programs have all.
-const SHOWN: [&str; 9] = [
+const TEXT_FIELDS: [&str; 9] = [
     "size",
     "rss",
     "pss",
@@ -31,10 +31,12 @@ const SHOWN: [&str; 9] = [
 ];
 
 /// What a row is called that has what the kernel rounds away.
-pub(super) const ROUNDING: &str = "(rounding)";
+pub(super) const ROUNDING_NAME: &str = "(rounding)";
 
-fn shown() -> impl Iterator<Item = &'static Field> {
-    FIELDS.iter().filter(|field| SHOWN.contains(&field.name))
+fn text_fields() -> impl Iterator<Item = &'static Field> {
+    FIELDS
+        .iter()
+        .filter(|field| TEXT_FIELDS.contains(&field.name))
 }
 
 /// How a process's memory is shown.
@@ -55,21 +57,21 @@ pub struct ProcessOptions {
 pub fn process(
     snapshot: &ProcessSnapshot,
     options: ProcessOptions,
-    style: &Style,
-) -> Result<String, Error> {
-    if style.format == Format::Json {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
+    if style.format == ReportFormat::Json {
         return crate::json::text(snapshot.document());
     }
-    let raw = style.format == Format::Csv;
-    let measure = Measure::bytes(style)?;
+    let raw = style.format == ReportFormat::Csv;
+    let measure = UnitFormatter::bytes(style)?;
     let fields: Vec<&Field> = match raw {
         true => FIELDS.iter().collect(),
-        false => shown().collect(),
+        false => text_fields().collect(),
     };
-    let seen = snapshot.seen.as_ref();
+    let seen = snapshot.parts.as_ref();
     let table = seen.map(|seen| parts(seen, options, &fields, &measure, raw));
     if raw {
-        let nothing = || parts(&Seen::default(), options, &fields, &measure, raw);
+        let nothing = || parts(&ProcessParts::default(), options, &fields, &measure, raw);
         return table.unwrap_or_else(nothing).render(style);
     }
     let mut text = head(snapshot, &measure);
@@ -81,13 +83,16 @@ pub fn process(
     }
     let counters = counters(snapshot, &measure, !options.is_brief);
     if !counters.is_empty() {
-        text += &counters.titled("What the kernel counts", style)?;
+        text += &counters.render_titled("What the kernel counts", style)?;
     }
     text += &surroundings(snapshot, &measure);
     if !options.is_brief
-        && let Some(seen) = &snapshot.seen
+        && let Some(seen) = &snapshot.parts
     {
-        let mut table = Table::new(&[("word", Align::Left), ("what it is", Align::Left)]);
+        let mut table = ReportTable::new(&[
+            ("word", ColumnAlign::Left),
+            ("what it is", ColumnAlign::Left),
+        ]);
         let mut row = |name: &str, meaning: &str| {
             table.row(vec![name.to_string(), meaning.to_string()]);
         };
@@ -97,27 +102,27 @@ pub fn process(
         }
         if seen.rounding != Usage::default() {
             row(
-                ROUNDING,
+                ROUNDING_NAME,
                 "The kernel cuts proportional parts of each mapping to whole KiB.",
             );
         }
         row("maps", "How many mappings.");
         for field in FIELDS
             .iter()
-            .filter(|field| SHOWN.contains(&field.name) || field.name == "uss")
+            .filter(|field| TEXT_FIELDS.contains(&field.name) || field.name == "uss")
         {
             row(field.name, field.meaning);
         }
-        text += &table.titled("What the words mean", style)?;
+        text += &table.render_titled("What the words mean", style)?;
     }
     Ok(text)
 }
 
 /// The first line.
-fn head(snapshot: &ProcessSnapshot, measure: &Measure) -> String {
-    let mut text = format!("{}: ", printable(&snapshot.called()));
+fn head(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
+    let mut text = format!("{}: ", printable(&snapshot.description()));
     let counter = |name: &str| snapshot.counter(name).filter(|bytes| *bytes > 0);
-    match &snapshot.seen {
+    match &snapshot.parts {
         Some(seen) => {
             let of = |bytes: u64| measure.show(bytes);
             let total = &seen.total;
@@ -147,21 +152,21 @@ fn head(snapshot: &ProcessSnapshot, measure: &Measure) -> String {
 
 /// The parts, with a row of the total.
 fn parts(
-    seen: &Seen,
+    seen: &ProcessParts,
     options: ProcessOptions,
     fields: &[&Field],
-    measure: &Measure,
+    measure: &UnitFormatter,
     is_for_programs: bool,
-) -> Table {
-    let mut table = Table::new(&[("what", Align::Left), ("maps", Align::Right)]);
+) -> ReportTable {
+    let mut table = ReportTable::new(&[("what", ColumnAlign::Left), ("maps", ColumnAlign::Right)]);
     if options.by_mapping {
-        table = Table::new(&[("kind", Align::Left), ("maps", Align::Right)]);
+        table = ReportTable::new(&[("kind", ColumnAlign::Left), ("maps", ColumnAlign::Right)]);
     }
     for field in fields {
-        table.column(field.name, Align::Right);
+        table.column(field.name, ColumnAlign::Right);
     }
     if options.by_mapping {
-        table.column("mapping", Align::Left);
+        table.column("mapping", ColumnAlign::Left);
     }
     let rows = match options.by_mapping {
         true => &seen.mappings,
@@ -203,7 +208,7 @@ fn parts(
     }
     if seen.rounding != Usage::default() {
         let of = |field: &Field| Some((field.of)(&seen.rounding)).filter(|bytes| *bytes > 0);
-        add(ROUNDING, 0, &of, "");
+        add(ROUNDING_NAME, 0, &of, "");
     }
     let mappings = rows.iter().map(|row| row.mappings).sum();
     add(
@@ -215,10 +220,17 @@ fn parts(
     table
 }
 
-fn counters(snapshot: &ProcessSnapshot, measure: &Measure, with_meaning: bool) -> Table {
-    let mut table = Table::new(&[("counter", Align::Left), ("value", Align::Right)]);
+fn counters(
+    snapshot: &ProcessSnapshot,
+    measure: &UnitFormatter,
+    with_meaning: bool,
+) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("counter", ColumnAlign::Left),
+        ("value", ColumnAlign::Right),
+    ]);
     if with_meaning {
-        table.column("what it is", Align::Left);
+        table.column("what it is", ColumnAlign::Left);
     }
     for (name, bytes) in &snapshot.counters {
         let Some(bytes) = bytes else { continue };
@@ -235,7 +247,7 @@ fn counters(snapshot: &ProcessSnapshot, measure: &Measure, with_meaning: bool) -
 }
 
 /// What is around a process: its control group, and how much is waited for memory.
-fn surroundings(snapshot: &ProcessSnapshot, measure: &Measure) -> String {
+fn surroundings(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
     let mut text = String::new();
     if let Some(group) = &snapshot.cgroup {
         text += &format!("\n{}\n", printable(&group_line(group, measure)));
@@ -253,7 +265,7 @@ fn surroundings(snapshot: &ProcessSnapshot, measure: &Measure) -> String {
     text
 }
 
-fn group_line(group: &Cgroup, measure: &Measure) -> String {
+fn group_line(group: &Cgroup, measure: &UnitFormatter) -> String {
     let of = |bytes: u64| measure.show(bytes);
     let mut text = format!(
         "Control group {} (version {}): ",

@@ -1,12 +1,12 @@
 //! How sure an estimate is, as text, cells and JSON.
 
-use heapprof_analysis::Estimate;
+use heapprof_analysis::ValueEstimate;
 use serde_json::{Map, Value, json};
 
-use crate::measure::{Measure, plural};
+use crate::measure::{UnitFormatter, plural};
 
 /// Whether the value is in the middle of its range, so that `±` can express the range.
-fn is_even(value: i128, estimate: &Estimate) -> bool {
+fn is_even(value: i128, estimate: &ValueEstimate) -> bool {
     let (below, above) = (
         value - i128::from(estimate.low),
         i128::from(estimate.high) - value,
@@ -17,7 +17,7 @@ fn is_even(value: i128, estimate: &Estimate) -> bool {
 
 /// The text after a value: ` ± 0.90MiB`, or ` (1.55MiB to 4.70MiB)` if few samples make the range
 /// uneven.
-pub(crate) fn after(value: i64, estimate: &Estimate, measure: &Measure) -> String {
+pub(crate) fn after(value: i64, estimate: &ValueEstimate, measure: &UnitFormatter) -> String {
     match is_even(value.into(), estimate) {
         // Nothing was sampled, and the value itself is exact.
         false if estimate.samples == 0 && value != 0 => String::new(),
@@ -28,12 +28,12 @@ pub(crate) fn after(value: i64, estimate: &Estimate, measure: &Measure) -> Strin
 }
 
 /// The text after a number of bytes that is an estimate, such as ` ± 0.90MiB`.
-pub fn give_or_take(bytes: i64, estimate: &Estimate) -> String {
-    Measure::new("bytes", None).map_or_else(|_| String::new(), |m| after(bytes, estimate, &m))
+pub fn give_or_take(bytes: i64, estimate: &ValueEstimate) -> String {
+    UnitFormatter::new("bytes", None).map_or_else(|_| String::new(), |m| after(bytes, estimate, &m))
 }
 
 /// The range of an estimate as text: `1.55MiB to 4.70MiB`.
-pub(crate) fn between(estimate: &Estimate, measure: &Measure) -> String {
+pub(crate) fn between(estimate: &ValueEstimate, measure: &UnitFormatter) -> String {
     format!(
         "{} to {}",
         measure.show(estimate.low),
@@ -42,13 +42,13 @@ pub(crate) fn between(estimate: &Estimate, measure: &Measure) -> String {
 }
 
 /// The number of samples as text: `12 samples`.
-pub(crate) fn samples(estimate: &Estimate) -> String {
+pub(crate) fn samples(estimate: &ValueEstimate) -> String {
     plural(&estimate.samples.to_string(), "sample")
 }
 
 /// A cell that says how sure the value beside it is, as a share of the value: `±33%`, or `-43/+73%`
 /// if few samples make the range uneven. The cell is empty if the value is exact.
-pub(crate) fn share(value: i64, estimate: Option<&Estimate>) -> String {
+pub(crate) fn share(value: i64, estimate: Option<&ValueEstimate>) -> String {
     let Some(estimate) = estimate.filter(|_| value != 0) else {
         return String::new();
     };
@@ -67,10 +67,10 @@ pub(crate) fn share(value: i64, estimate: Option<&Estimate>) -> String {
 }
 
 /// The columns of a CSV that say how sure a value is; their cells are [`cells`].
-pub(crate) const COLUMNS: [&str; 3] = ["low", "high", "samples"];
+pub(crate) const RANGE_COLUMNS: [&str; 3] = ["low", "high", "samples"];
 
 /// The low end, the high end and the samples of a value. The cells are empty if the value is exact.
-pub(crate) fn cells(estimate: Option<&Estimate>) -> [String; 3] {
+pub(crate) fn cells(estimate: Option<&ValueEstimate>) -> [String; 3] {
     estimate.map_or_else(Default::default, |estimate| {
         [
             estimate.low.to_string(),
@@ -81,12 +81,12 @@ pub(crate) fn cells(estimate: Option<&Estimate>) -> [String; 3] {
 }
 
 /// An estimate as JSON: `{"low": …, "high": …, "samples": …}`.
-pub(crate) fn document(estimate: &Estimate) -> Value {
+pub(crate) fn document(estimate: &ValueEstimate) -> Value {
     json!({"low": estimate.low, "high": estimate.high, "samples": estimate.samples})
 }
 
 /// Adds the member `key` if the value is an estimate.
-pub(crate) fn insert(object: &mut Map<String, Value>, key: &str, estimate: Option<&Estimate>) {
+pub(crate) fn insert(object: &mut Map<String, Value>, key: &str, estimate: Option<&ValueEstimate>) {
     if let Some(estimate) = estimate {
         object.insert(key.into(), document(estimate));
     }
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn ranges() {
-        let measure = Measure::new("bytes", None).unwrap();
-        let of = |low, high, samples| Estimate { low, high, samples };
+        let measure = UnitFormatter::new("bytes", None).unwrap();
+        let of = |low, high, samples| ValueEstimate { low, high, samples };
         let table = [
             (4096, of(3071, 5121, 40), " ± 1KiB", "±25%"),
             (4096, of(3990, 4202, 900), " ± 106B", "±2.6%"),

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::error::Error;
-use crate::measure::{Measure, time_utc};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, time_utc};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable};
 
 /// A recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct RecordedProcess {
     /// Its program.
     pub program: String,
     /// What tells it from others of that program, if anything does: a script, or a title.
-    pub called: Option<String>,
+    pub script_or_title: Option<String>,
     /// Mean bytes between samples; 1 if every allocation is counted.
     pub period: u64,
     /// Whether it is recorded now.
@@ -35,7 +35,7 @@ pub struct RecordedProcess {
 }
 
 impl RecordedProcess {
-    fn mode(&self, measure: &Measure) -> String {
+    fn mode(&self, measure: &UnitFormatter) -> String {
         let mode = match self.period {
             1 => "exact".to_string(),
             period => format!("one in {}", measure.show(period)),
@@ -51,11 +51,14 @@ impl RecordedProcess {
 ///
 /// # Errors
 /// The unit may be no unit of bytes.
-pub fn recorded(processes: &[RecordedProcess], style: &Style) -> Result<String, Error> {
-    if style.format == Format::Json {
+pub fn recorded_processes(
+    processes: &[RecordedProcess],
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
+    if style.format == ReportFormat::Json {
         let rows = processes.iter().map(|p| {
             json!({
-                "pid": p.pid, "program": p.program, "called": p.called,
+                "pid": p.pid, "program": p.program, "called": p.script_or_title,
                 "mode": if p.period == 1 { "exact" } else { "sampled" },
                 "period": p.period, "recording": p.is_running, "start_nanos": p.started,
                 "inuse_space": p.in_use, "peak_space": p.peak, "rss": p.rss,
@@ -65,26 +68,26 @@ pub fn recorded(processes: &[RecordedProcess], style: &Style) -> Result<String, 
         return crate::json::text(rows.collect::<serde_json::Value>());
     }
     let measure = match style.format {
-        Format::Csv => Measure::raw(),
-        _ => Measure::new("bytes", style.unit.as_deref())?,
+        ReportFormat::Csv => UnitFormatter::raw(),
+        _ => UnitFormatter::new("bytes", style.unit.as_deref())?,
     };
-    let is_csv = style.format == Format::Csv;
-    let mut table = Table::new(&[
-        ("pid", Align::Right),
-        ("program", Align::Left),
-        ("mode", Align::Left),
-        ("since", Align::Left),
-        ("in use", Align::Right),
-        ("peak", Align::Right),
-        ("rss", Align::Right),
-        ("own", Align::Right),
-        ("file", Align::Left),
+    let is_csv = style.format == ReportFormat::Csv;
+    let mut table = ReportTable::new(&[
+        ("pid", ColumnAlign::Right),
+        ("program", ColumnAlign::Left),
+        ("mode", ColumnAlign::Left),
+        ("since", ColumnAlign::Left),
+        ("in use", ColumnAlign::Right),
+        ("peak", ColumnAlign::Right),
+        ("rss", ColumnAlign::Right),
+        ("own", ColumnAlign::Right),
+        ("file", ColumnAlign::Left),
     ]);
     if is_csv {
-        table.column("called", Align::Left);
+        table.column("called", ColumnAlign::Left);
     }
     for p in processes {
-        let program = match &p.called {
+        let program = match &p.script_or_title {
             Some(called) if !is_csv => format!("{} {called}", p.program),
             _ => p.program.clone(),
         };
@@ -100,7 +103,7 @@ pub fn recorded(processes: &[RecordedProcess], style: &Style) -> Result<String, 
             p.file.clone().unwrap_or_default(),
         ];
         if is_csv {
-            cells.push(p.called.clone().unwrap_or_default());
+            cells.push(p.script_or_title.clone().unwrap_or_default());
         }
         table.row(cells);
     }
@@ -116,25 +119,25 @@ mod tests {
         let worker = |pid, called: Option<&str>| RecordedProcess {
             pid,
             program: "python3".to_string(),
-            called: called.map(str::to_string),
+            script_or_title: called.map(str::to_string),
             period: 1,
             is_running: true,
             ..RecordedProcess::default()
         };
         let all = [worker(1, Some("worker.py")), worker(2, None)];
         let written = |format| {
-            let style = Style {
+            let style = ReportStyle {
                 format,
-                ..Style::default()
+                ..ReportStyle::default()
             };
-            recorded(&all, &style).unwrap()
+            recorded_processes(&all, &style).unwrap()
         };
-        let text = written(Format::Text);
+        let text = written(ReportFormat::Text);
         assert!(text.contains("  python3 worker.py  exact"), "{text}");
-        let csv = written(Format::Csv);
+        let csv = written(ReportFormat::Csv);
         let last = csv.lines().map(|line| line.rsplit(',').next().unwrap());
         assert_eq!(last.collect::<Vec<_>>(), ["called", "worker.py", ""]);
-        let json: serde_json::Value = serde_json::from_str(&written(Format::Json)).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&written(ReportFormat::Json)).unwrap();
         assert_eq!(json[0]["called"], "worker.py");
         assert_eq!(json[1]["called"], serde_json::Value::Null);
     }

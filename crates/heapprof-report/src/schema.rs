@@ -2,22 +2,25 @@
 
 use serde_json::json;
 
-use crate::error::Error;
-use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::error::ReportError;
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable};
 
 /// A table's name, what a row is, and its columns with their meanings.
-type Documented = (
+type TableDescription = (
     &'static str,
     &'static str,
     &'static [(&'static str, &'static str)],
 );
 
 /// Writes the tables.
-pub fn schema(tables: impl Iterator<Item = Documented>, style: &Style) -> Result<String, Error> {
-    let tables: Vec<Documented> = tables.collect();
+pub fn schema(
+    tables: impl Iterator<Item = TableDescription>,
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
+    let tables: Vec<TableDescription> = tables.collect();
     match style.format {
-        Format::Text => {
+        ReportFormat::Text => {
             let mut text = String::new();
             for (name, about, columns) in tables {
                 text.push_str(&format!("{name}: {about}\n"));
@@ -28,7 +31,7 @@ pub fn schema(tables: impl Iterator<Item = Documented>, style: &Style) -> Result
             }
             Ok(text)
         }
-        Format::Json => {
+        ReportFormat::Json => {
             let tables = tables.iter().map(|(name, about, columns)| {
                 let columns = columns
                     .iter()
@@ -37,11 +40,11 @@ pub fn schema(tables: impl Iterator<Item = Documented>, style: &Style) -> Result
             });
             crate::json::text(tables.collect::<serde_json::Value>())
         }
-        Format::Csv | Format::Markdown => {
-            let mut table = Table::new(&[
-                ("table", Align::Left),
-                ("column", Align::Left),
-                ("meaning", Align::Left),
+        ReportFormat::Csv | ReportFormat::Markdown => {
+            let mut table = ReportTable::new(&[
+                ("table", ColumnAlign::Left),
+                ("column", ColumnAlign::Left),
+                ("meaning", ColumnAlign::Left),
             ]);
             for (name, _, columns) in tables {
                 for (column, meaning) in columns {

@@ -2,46 +2,46 @@
 
 use std::collections::BTreeMap;
 
-use heapprof_analysis::Series;
+use heapprof_analysis::SeriesSummary;
 use serde_json::{Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::glyphs::sparkline;
-use crate::measure::{Measure, plural, time_utc};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::measure::{UnitFormatter, plural, time_utc};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable};
 
 /// The most characters of a course.
-const COURSE: usize = 24;
+const MAX_SPARKLINE_CHARS: usize = 24;
 
 /// Writes the list.
-pub fn series(series: &[Series], style: &Style) -> Result<String, Error> {
-    if style.format == Format::Json {
+pub fn series(series: &[SeriesSummary], style: &ReportStyle) -> Result<String, ReportError> {
+    if style.format == ReportFormat::Json {
         return crate::json::text(series.iter().map(document).collect::<Value>());
     }
-    let is_raw = style.format == Format::Csv;
+    let is_raw = style.format == ReportFormat::Csv;
     let keys = keys(series);
-    let mut table = Table::new(&[]);
+    let mut table = ReportTable::new(&[]);
     for key in &keys {
-        table.column(key.clone(), Align::Left);
+        table.column(key.clone(), ColumnAlign::Left);
     }
     for (name, align) in [
-        ("moments", Align::Right),
-        ("processes", Align::Right),
-        ("first", Align::Left),
-        ("last", Align::Left),
-        ("type", Align::Left),
-        ("total", Align::Right),
+        ("moments", ColumnAlign::Right),
+        ("processes", ColumnAlign::Right),
+        ("first", ColumnAlign::Left),
+        ("last", ColumnAlign::Left),
+        ("type", ColumnAlign::Left),
+        ("total", ColumnAlign::Right),
     ] {
         table.column(name, align);
     }
     if !is_raw {
-        table.column("course", Align::Left);
+        table.column("course", ColumnAlign::Left);
     }
     for one in series {
         let measure = match is_raw {
-            true => Measure::raw(),
-            false => Measure::new(&one.sample_type.unit, style.unit.as_deref())?,
+            true => UnitFormatter::raw(),
+            false => UnitFormatter::new(&one.sample_type.unit, style.unit.as_deref())?,
         };
         let time = |nanos: i64| match nanos {
             0 => String::new(),
@@ -59,7 +59,7 @@ pub fn series(series: &[Series], style: &Style) -> Result<String, Error> {
             measure.show(values.last().copied().unwrap_or_default()),
         ]);
         if !is_raw {
-            cells.push(sparkline(&values, COURSE));
+            cells.push(sparkline(&values, MAX_SPARKLINE_CHARS));
         }
         table.row(cells);
     }
@@ -67,7 +67,7 @@ pub fn series(series: &[Series], style: &Style) -> Result<String, Error> {
     if is_raw {
         return Ok(rows);
     }
-    let count = |of: &dyn Fn(&Series) -> usize| series.iter().map(of).sum::<usize>();
+    let count = |of: &dyn Fn(&SeriesSummary) -> usize| series.iter().map(of).sum::<usize>();
     let head = format!(
         "{} series of {} and {}",
         series.len(),
@@ -78,7 +78,7 @@ pub fn series(series: &[Series], style: &Style) -> Result<String, Error> {
 }
 
 /// The keys of all labels: service and host first.
-fn keys(series: &[Series]) -> Vec<String> {
+fn keys(series: &[SeriesSummary]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     let all = series.iter().flat_map(|one| one.labels.keys());
     let all: BTreeMap<&String, ()> = all.map(|key| (key, ())).collect();
@@ -94,7 +94,7 @@ fn keys(series: &[Series]) -> Vec<String> {
     keys
 }
 
-fn document(series: &Series) -> Value {
+fn document(series: &SeriesSummary) -> Value {
     let totals = series.totals.iter();
     let (times, totals): (Vec<i64>, Vec<Value>) =
         totals.map(|(time, total)| (*time, number(*total))).unzip();

@@ -2,76 +2,93 @@
 
 use std::io::{BufReader, Read, Seek, Write};
 
-use heapprof_analysis::{ResultTable, Statement, Value as Cell};
+use heapprof_analysis::{ResultTable, SqlValue as Cell, UserStatement};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tempfile::SpooledTempFile;
 
-use crate::error::Error;
-use crate::style::{Format, Style};
-use crate::table::{Align, Cells, Table};
+use crate::error::ReportError;
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, RowCells};
 use heapprof_text::push_whole;
-use heapprof_text::{Escaping, Stead};
+use heapprof_text::{ControlReplacement, EscapingWriter};
 
 /// Rows that take more bytes than this wait on disk until all widths are known.
-const SPOOL: usize = 16 << 20;
+const MAX_SPOOL_MEMORY_BYTES: usize = 16 << 20;
 
 /// A result whose rows come one by one.
-trait Answer {
+trait RowSource {
     fn columns(&self) -> &[String];
 
-    fn each(&mut self, each: &mut dyn FnMut(&[Cell]) -> Result<(), Error>) -> Result<(), Error>;
+    fn each(
+        &mut self,
+        each: &mut dyn FnMut(&[Cell]) -> Result<(), ReportError>,
+    ) -> Result<(), ReportError>;
 }
 
-impl Answer for Statement<'_> {
+impl RowSource for UserStatement<'_> {
     fn columns(&self) -> &[String] {
         Self::columns(self)
     }
 
-    fn each(&mut self, each: &mut dyn FnMut(&[Cell]) -> Result<(), Error>) -> Result<(), Error> {
+    fn each(
+        &mut self,
+        each: &mut dyn FnMut(&[Cell]) -> Result<(), ReportError>,
+    ) -> Result<(), ReportError> {
         Self::each(self, each)
     }
 }
 
-impl Answer for &ResultTable {
+impl RowSource for &ResultTable {
     fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    fn each(&mut self, each: &mut dyn FnMut(&[Cell]) -> Result<(), Error>) -> Result<(), Error> {
+    fn each(
+        &mut self,
+        each: &mut dyn FnMut(&[Cell]) -> Result<(), ReportError>,
+    ) -> Result<(), ReportError> {
         self.rows.iter().try_for_each(|row| each(row))
     }
 }
 
 /// Writes a statement's result row by row; JSON is a list of objects.
 pub fn result_table(
-    statement: &mut Statement<'_>,
-    style: &Style,
+    statement: &mut UserStatement<'_>,
+    style: &ReportStyle,
     out: &mut dyn Write,
-) -> Result<(), Error> {
-    written(statement, style, out)
+) -> Result<(), ReportError> {
+    write_rows(statement, style, out)
 }
 
 /// Does the same with a result that another engine gave.
-pub fn answered(answer: &ResultTable, format: Format, out: &mut dyn Write) -> Result<(), Error> {
-    let style = Style {
+pub fn write_result_table(
+    answer: &ResultTable,
+    format: ReportFormat,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let style = ReportStyle {
         format,
-        ..Style::default()
+        ..ReportStyle::default()
     };
     let mut answer = answer;
-    written(&mut answer, &style, out)
+    write_rows(&mut answer, &style, out)
 }
 
-fn written(statement: &mut dyn Answer, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
+fn write_rows(
+    statement: &mut dyn RowSource,
+    style: &ReportStyle,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
     let columns = statement.columns().to_vec();
     match style.format {
-        Format::Json => json(statement, &distinct(&columns), out),
+        ReportFormat::Json => json(statement, &distinct_names(&columns), out),
         // CSV does not align its columns.
-        Format::Csv => {
-            let mut table = Table::default();
+        ReportFormat::Csv => {
+            let mut table = ReportTable::default();
             columns
                 .iter()
-                .for_each(|name| table.column(name, Align::Left));
-            let mut cells = Cells::default();
+                .for_each(|name| table.column(name, ColumnAlign::Left));
+            let mut cells = RowCells::default();
             table.stream(style, out, |_, each| {
                 statement.each(&mut |row| {
                     cells.clear();
@@ -82,10 +99,10 @@ fn written(statement: &mut dyn Answer, style: &Style, out: &mut dyn Write) -> Re
         }
         // The alignment of the columns is known only at the end, and running the statement twice
         // might give other rows.
-        Format::Text | Format::Markdown => {
-            let mut spool = Spool::new();
+        ReportFormat::Text | ReportFormat::Markdown => {
+            let mut spool = RowSpool::new();
             let mut numbers = vec![true; columns.len()];
-            let mut cells = Cells::default();
+            let mut cells = RowCells::default();
             statement.each(&mut |row| {
                 cells.clear();
                 for (cell, number) in row.iter().zip(&mut numbers) {
@@ -94,35 +111,49 @@ fn written(statement: &mut dyn Answer, style: &Style, out: &mut dyn Write) -> Re
                 }
                 spool.write(&cells)
             })?;
-            let mut table = Table::default();
+            let mut table = ReportTable::default();
             for (name, number) in columns.iter().zip(numbers) {
-                table.column(name, if number { Align::Right } else { Align::Left });
+                table.column(
+                    name,
+                    if number {
+                        ColumnAlign::Right
+                    } else {
+                        ColumnAlign::Left
+                    },
+                );
             }
             table.stream(style, out, |_, each| spool.each(columns.len(), each))
         }
     }
 }
 
-fn json(statement: &mut dyn Answer, names: &[String], out: &mut dyn Write) -> Result<(), Error> {
-    let out = &mut Escaping::new(out, Stead::Json);
+fn json(
+    statement: &mut dyn RowSource,
+    names: &[String],
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let out = &mut EscapingWriter::new(out, ControlReplacement::Json);
     // Nothing is written for a statement that fails at once.
     let mut separator = "[";
-    statement.each(&mut |row| -> Result<(), Error> {
+    statement.each(&mut |row| -> Result<(), ReportError> {
         out.write_all(separator.as_bytes())?;
         separator = ",";
-        Ok(serde_json::to_writer(&mut *out, &Object { names, row })?)
+        Ok(serde_json::to_writer(
+            &mut *out,
+            &JsonRowObject { names, row },
+        )?)
     })?;
     let is_empty = separator == "[";
     out.write_all(if is_empty { b"[]\n" } else { b"]\n" })?;
     Ok(out.flush()?)
 }
 
-struct Object<'a> {
+struct JsonRowObject<'a> {
     names: &'a [String],
     row: &'a [Cell],
 }
 
-impl Serialize for Object<'_> {
+impl Serialize for JsonRowObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(Some(self.names.len()))?;
         for (name, cell) in self.names.iter().zip(self.row) {
@@ -143,20 +174,20 @@ impl Serialize for Object<'_> {
 }
 
 /// Rows that are made once and read twice. They are on disk if there are many.
-struct Spool {
+struct RowSpool {
     file: SpooledTempFile,
     buffer: Vec<u8>,
 }
 
-impl Spool {
+impl RowSpool {
     fn new() -> Self {
         Self {
-            file: SpooledTempFile::new(SPOOL),
+            file: SpooledTempFile::new(MAX_SPOOL_MEMORY_BYTES),
             buffer: Vec::new(),
         }
     }
 
-    fn write(&mut self, cells: &Cells) -> Result<(), Error> {
+    fn write(&mut self, cells: &RowCells) -> Result<(), ReportError> {
         for cell in cells.iter() {
             self.buffer.extend_from_slice(&cell.len().to_le_bytes());
             self.buffer.extend_from_slice(cell.as_bytes());
@@ -171,13 +202,13 @@ impl Spool {
     fn each(
         &mut self,
         columns: usize,
-        each: &mut dyn FnMut(&Cells) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        each: &mut dyn FnMut(&RowCells) -> Result<(), ReportError>,
+    ) -> Result<(), ReportError> {
         self.file.write_all(&self.buffer)?;
         self.buffer.clear();
         self.file.rewind()?;
         let mut reader = BufReader::with_capacity(1 << 16, &mut self.file);
-        let (mut cells, mut cell) = (Cells::default(), Vec::new());
+        let (mut cells, mut cell) = (RowCells::default(), Vec::new());
         let mut length = [0; size_of::<usize>()];
         loop {
             cells.clear();
@@ -201,7 +232,7 @@ impl Spool {
 
 /// The columns' names, made distinct. The second `name` is `name_2`, because an object has each
 /// name once.
-fn distinct(columns: &[String]) -> Vec<String> {
+fn distinct_names(columns: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for column in columns {
         let again = (2..).map(|n| format!("{column}_{n}"));

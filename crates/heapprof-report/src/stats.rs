@@ -1,28 +1,28 @@
 //! `stats`: what a profile amounts to.
 
-use heapprof_analysis::{Resident, Stats, StatsSize, StatsThread, StatsType};
+use heapprof_analysis::{RssBreakdown, StatsReport, StatsSize, StatsThread, StatsType};
 use serde_json::{Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::glyphs::bar;
 use crate::head::with_head;
 use crate::json;
-use crate::measure::{Measure, percent};
+use crate::measure::{UnitFormatter, percent};
 use crate::range;
-use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable};
 
 /// The longest bar of the histogram, in characters.
-const BAR: i128 = 24;
+const MAX_BAR_CHARS: i128 = 24;
 
 /// Writes the report.
-pub fn stats(stats: &Stats, style: &Style) -> Result<String, Error> {
+pub fn stats(stats: &StatsReport, style: &ReportStyle) -> Result<String, ReportError> {
     // It is made in any case, so that a wrong --unit is an error in every format.
-    let bytes = Measure::new("bytes", style.unit.as_deref())?;
+    let bytes = UnitFormatter::new("bytes", style.unit.as_deref())?;
     match style.format {
-        Format::Json => json::text(stats_document(stats)),
-        Format::Csv => facts(stats)?.render(style),
-        Format::Text | Format::Markdown => {
+        ReportFormat::Json => json::text(stats_document(stats)),
+        ReportFormat::Csv => facts(stats)?.render(style),
+        ReportFormat::Text | ReportFormat::Markdown => {
             let mut text = with_head(&lines(stats, &bytes)?, "", style);
             for (title, table) in tables(stats, &bytes)? {
                 text += "\n";
@@ -33,21 +33,21 @@ pub fn stats(stats: &Stats, style: &Style) -> Result<String, Error> {
     }
 }
 
-fn measure(of: &StatsType, bytes: &Measure) -> Result<Measure, Error> {
+fn measure(of: &StatsType, bytes: &UnitFormatter) -> Result<UnitFormatter, ReportError> {
     match of.sample_type.unit.as_str() {
         "bytes" => Ok(bytes.clone()),
-        unit => Measure::new(unit, None),
+        unit => UnitFormatter::new(unit, None),
     }
 }
 
 /// The lines above the tables: totals, mean sizes, the median, the peak, and RSS.
-fn lines(stats: &Stats, bytes: &Measure) -> Result<Vec<String>, Error> {
+fn lines(stats: &StatsReport, bytes: &UnitFormatter) -> Result<Vec<String>, ReportError> {
     let how = match stats.period {
         0 => String::new(),
         1 => ", every allocation is counted".to_string(),
         period => format!(
             ", estimated from one sample every {} on average",
-            Measure::new("bytes", None)?.show(period)
+            UnitFormatter::new("bytes", None)?.show(period)
         ),
     };
     let mut lines = vec![format!("{}{how}", stats.profile)];
@@ -61,7 +61,7 @@ fn lines(stats: &Stats, bytes: &Measure) -> Result<Vec<String>, Error> {
         if of.sample_type.r#type == "peak_space"
             && let Some(since) = stats.peak_since_nanos
         {
-            let time = Measure::new("nanoseconds", None)?;
+            let time = UnitFormatter::new("nanoseconds", None)?;
             line += &format!(", at {}", time.show(since));
         }
         lines.push(line);
@@ -94,18 +94,21 @@ fn lines(stats: &Stats, bytes: &Measure) -> Result<Vec<String>, Error> {
 }
 
 /// RSS, and which part of it the heap is.
-fn resident_text(resident: Resident, bytes: &Measure) -> String {
-    let mut text = bytes.show(resident.of_program());
+fn resident_text(resident: RssBreakdown, bytes: &UnitFormatter) -> String {
+    let mut text = bytes.show(resident.program_bytes());
     if let Some(heap) = resident.heap {
         text += &format!(
             ", of which the heap is {}",
-            percent(heap, resident.of_program())
+            percent(heap, resident.program_bytes())
         );
     }
     text
 }
 
-fn tables(stats: &Stats, bytes: &Measure) -> Result<Vec<(String, Table)>, Error> {
+fn tables(
+    stats: &StatsReport,
+    bytes: &UnitFormatter,
+) -> Result<Vec<(String, ReportTable)>, ReportError> {
     let mut tables = Vec::new();
     if !stats.sizes.is_empty() {
         tables.push((
@@ -130,10 +133,10 @@ fn tables(stats: &Stats, bytes: &Measure) -> Result<Vec<(String, Table)>, Error>
             continue;
         }
         let measure = measure(of, bytes)?;
-        let mut table = Table::new(&[
-            ("flat", Align::Right),
-            ("flat%", Align::Right),
-            ("function", Align::Left),
+        let mut table = ReportTable::new(&[
+            ("flat", ColumnAlign::Right),
+            ("flat%", ColumnAlign::Right),
+            ("function", ColumnAlign::Left),
         ]);
         for (place, value) in &of.first {
             let share = percent(*value, of.net);
@@ -144,14 +147,14 @@ fn tables(stats: &Stats, bytes: &Measure) -> Result<Vec<(String, Table)>, Error>
     Ok(tables)
 }
 
-fn histogram(stats: &Stats, bytes: &Measure) -> Table {
-    let mut table = Table::new(&[
-        ("size", Align::Right),
-        ("allocated", Align::Right),
-        ("alloc%", Align::Right),
-        ("in use", Align::Right),
-        ("inuse%", Align::Right),
-        ("", Align::Left),
+fn histogram(stats: &StatsReport, bytes: &UnitFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("size", ColumnAlign::Right),
+        ("allocated", ColumnAlign::Right),
+        ("alloc%", ColumnAlign::Right),
+        ("in use", ColumnAlign::Right),
+        ("inuse%", ColumnAlign::Right),
+        ("", ColumnAlign::Left),
     ]);
     let sum = |of: fn(&StatsSize) -> i64| {
         let each = stats.sizes.iter().map(|size| i128::from(of(size)));
@@ -161,7 +164,7 @@ fn histogram(stats: &Stats, bytes: &Measure) -> Table {
     let most = stats.sizes.iter().map(|of| of.alloc_objects).max();
     let most = i128::from(most.unwrap_or(0).max(1));
     for of in &stats.sizes {
-        let eighths = i128::from(of.alloc_objects.max(0)) * 8 * BAR / most;
+        let eighths = i128::from(of.alloc_objects.max(0)) * 8 * MAX_BAR_CHARS / most;
         table.row(vec![
             size_text(of.sizes, bytes),
             of.alloc_objects.to_string(),
@@ -175,14 +178,14 @@ fn histogram(stats: &Stats, bytes: &Measure) -> Table {
 }
 
 /// What each thread allocated.
-fn threads(stats: &Stats, bytes: &Measure) -> Table {
-    let mut table = Table::new(&[
-        ("in use", Align::Right),
-        ("inuse%", Align::Right),
-        ("allocated", Align::Right),
-        ("alloc%", Align::Right),
-        ("threads", Align::Right),
-        ("thread", Align::Left),
+fn threads(stats: &StatsReport, bytes: &UnitFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("in use", ColumnAlign::Right),
+        ("inuse%", ColumnAlign::Right),
+        ("allocated", ColumnAlign::Right),
+        ("alloc%", ColumnAlign::Right),
+        ("threads", ColumnAlign::Right),
+        ("thread", ColumnAlign::Left),
     ]);
     let [in_use, allocated] = ["inuse_space", "alloc_space"].map(|of| stats.net(of).unwrap_or(0));
     for of in &stats.threads {
@@ -205,7 +208,7 @@ fn thread_name(of: &StatsThread) -> &str {
     of.name.as_deref().unwrap_or("(other)")
 }
 
-fn size_text(sizes: Option<[i64; 2]>, bytes: &Measure) -> String {
+fn size_text(sizes: Option<[i64; 2]>, bytes: &UnitFormatter) -> String {
     match sizes {
         Some([least, most]) => {
             let next = bytes.show(most.saturating_add(1));
@@ -216,13 +219,13 @@ fn size_text(sizes: Option<[i64; 2]>, bytes: &Measure) -> String {
 }
 
 /// All of it as facts, for CSV.
-fn facts(stats: &Stats) -> Result<Table, Error> {
-    let mut table = Table::new(&[
-        ("fact", Align::Left),
-        ("of", Align::Left),
-        ("value", Align::Right),
-        ("low", Align::Right),
-        ("high", Align::Right),
+fn facts(stats: &StatsReport) -> Result<ReportTable, ReportError> {
+    let mut table = ReportTable::new(&[
+        ("fact", ColumnAlign::Left),
+        ("of", ColumnAlign::Left),
+        ("value", ColumnAlign::Right),
+        ("low", ColumnAlign::Right),
+        ("high", ColumnAlign::Right),
     ]);
     let mut fact = |fact: &str, of: &str, value: String| {
         table.row(vec![
@@ -246,7 +249,7 @@ fn facts(stats: &Stats) -> Result<Table, Error> {
     }
     for (name, resident) in ["rss", "peak_rss"].iter().zip(stats.rss) {
         if let Some(resident) = resident {
-            fact(name, "", resident.of_program().to_string());
+            fact(name, "", resident.program_bytes().to_string());
         }
     }
     for of in &stats.sizes {
@@ -290,7 +293,7 @@ fn facts(stats: &Stats) -> Result<Table, Error> {
 }
 
 /// The report as JSON, which `info` has as a part.
-pub(crate) fn stats_document(stats: &Stats) -> Value {
+pub(crate) fn stats_document(stats: &StatsReport) -> Value {
     let types = stats.types.iter().map(|of| {
         let first = of.first.iter();
         let first: Vec<Value> = first
@@ -326,7 +329,7 @@ pub(crate) fn stats_document(stats: &Stats) -> Value {
             "alloc_space": of.alloc_space,
         })
     });
-    let resident = |of: Option<Resident>| {
+    let resident = |of: Option<RssBreakdown>| {
         of.map(|of| json!({"bytes": of.bytes, "own_tables": of.own, "heap": of.heap}))
     };
     let types: Vec<Value> = types.collect();

@@ -3,14 +3,17 @@
 use heapprof_analysis::StoredProfile;
 use serde_json::json;
 
-use crate::error::Error;
-use crate::measure::{Measure, time_utc};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, time_utc};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable};
 
 /// Writes the list.
-pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error> {
-    if style.format == Format::Json {
+pub fn stored_profiles(
+    profiles: &[StoredProfile],
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
+    if style.format == ReportFormat::Json {
         let rows = profiles.iter().map(|p| {
             let mut row = json!({
                 "name": p.name, "time_nanos": p.time_nanos, "samples": p.samples,
@@ -19,9 +22,9 @@ pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error
             if let Some(snapshot) = &p.snapshot {
                 row["start_nanos"] = json!(snapshot.start_nanos);
                 row["snapshot"] = json!(snapshot.number);
-                row["snapshots"] = json!(snapshot.of);
+                row["snapshots"] = json!(snapshot.count);
             }
-            for (key, value) in [("program", &p.program), ("called", &p.called)] {
+            for (key, value) in [("program", &p.program), ("called", &p.script_or_title)] {
                 if let Some(value) = value {
                     row[key] = json!(value);
                 }
@@ -30,27 +33,27 @@ pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error
         });
         return crate::json::text(rows.collect::<serde_json::Value>());
     }
-    let mut table = Table::new(&[
-        ("name", Align::Left),
-        ("time", Align::Left),
-        ("samples", Align::Right),
-        ("type", Align::Left),
-        ("total", Align::Right),
+    let mut table = ReportTable::new(&[
+        ("name", ColumnAlign::Left),
+        ("time", ColumnAlign::Left),
+        ("samples", ColumnAlign::Right),
+        ("type", ColumnAlign::Left),
+        ("total", ColumnAlign::Right),
     ]);
     // If every process has only one profile, there is no order to tell.
-    let series = |p: &StoredProfile| p.snapshot.as_ref().is_some_and(|s| s.of > 1);
+    let series = |p: &StoredProfile| p.snapshot.as_ref().is_some_and(|s| s.count > 1);
     let has_series = profiles.iter().any(series);
     if has_series {
-        table.column("snapshot", Align::Left);
+        table.column("snapshot", ColumnAlign::Left);
     }
     let has_programs = profiles.iter().any(|p| p.program.is_some());
     if has_programs {
-        table.column("program", Align::Left);
+        table.column("program", ColumnAlign::Left);
     }
     for p in profiles {
         let measure = match style.format {
-            Format::Csv => Measure::raw(),
-            _ => Measure::new(&p.total.1, style.unit.as_deref())?,
+            ReportFormat::Csv => UnitFormatter::raw(),
+            _ => UnitFormatter::new(&p.total.1, style.unit.as_deref())?,
         };
         let time = if p.time_nanos == 0 {
             String::new()
@@ -65,11 +68,13 @@ pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error
             measure.show(p.total.2),
         ];
         if has_series {
-            let snapshot = p.snapshot.as_ref().filter(|s| s.of > 1);
-            cells.push(snapshot.map_or_else(String::new, |s| format!("{} of {}", s.number, s.of)));
+            let snapshot = p.snapshot.as_ref().filter(|s| s.count > 1);
+            cells.push(
+                snapshot.map_or_else(String::new, |s| format!("{} of {}", s.number, s.count)),
+            );
         }
         if has_programs {
-            let both = [&p.program, &p.called].into_iter().flatten();
+            let both = [&p.program, &p.script_or_title].into_iter().flatten();
             cells.push(both.map(String::as_str).collect::<Vec<_>>().join(" "));
         }
         table.row(cells);

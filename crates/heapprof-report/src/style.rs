@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum ReportFormat {
     /// For people.
     #[default]
     Text,
@@ -16,15 +16,15 @@ pub enum Format {
     Markdown,
 }
 
-impl FromStr for Format {
+impl FromStr for ReportFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "text" => Ok(Format::Text),
-            "json" => Ok(Format::Json),
-            "csv" => Ok(Format::Csv),
-            "markdown" => Ok(Format::Markdown),
+            "text" => Ok(ReportFormat::Text),
+            "json" => Ok(ReportFormat::Json),
+            "csv" => Ok(ReportFormat::Csv),
+            "markdown" => Ok(ReportFormat::Markdown),
             _ => Err(format!("{text:?} is not one of text, json, csv, markdown")),
         }
     }
@@ -32,9 +32,9 @@ impl FromStr for Format {
 
 /// How to write a report.
 #[derive(Clone, Debug, Default)]
-pub struct Style {
+pub struct ReportStyle {
     /// The form.
-    pub format: Format,
+    pub format: ReportFormat,
     /// Whether text may be coloured.
     pub color: bool,
     /// The unit to show values in; chosen for each value when `None`.

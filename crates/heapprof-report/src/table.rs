@@ -4,41 +4,41 @@ use std::io::{self, Write};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::error::Error;
-use crate::style::{Format, Style};
+use crate::error::ReportError;
+use crate::style::{ReportFormat, ReportStyle};
 pub(crate) use heapprof_text::printable;
-use heapprof_text::{Escaping, Stead};
+use heapprof_text::{ControlReplacement, EscapingWriter};
 
 /// The columns of text that a row takes by default.
-pub(crate) const COLUMNS: usize = 120;
+pub(crate) const DEFAULT_TABLE_COLUMNS: usize = 120;
 
 /// Where the cells of a column stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub(crate) enum ColumnAlign {
     Left,
     Right,
 }
 
 /// A table of texts. Its numbers are texts already.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    columns: Vec<(String, Align)>,
+pub(crate) struct ReportTable {
+    columns: Vec<(String, ColumnAlign)>,
     rows: Vec<Vec<String>>,
     /// The colour of each row, if it has one.
-    tints: Vec<Option<Tint>>,
+    tints: Vec<Option<RowTint>>,
 }
 
 /// What the colour of a row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tint {
+pub(crate) enum RowTint {
     /// More than before: orange.
     Grown,
     /// Less than before: blue.
     Shrunk,
 }
 
-impl Table {
-    pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
+impl ReportTable {
+    pub(crate) fn new(columns: &[(&str, ColumnAlign)]) -> Self {
         Self {
             columns: columns
                 .iter()
@@ -48,7 +48,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn column(&mut self, name: impl Into<String>, align: Align) {
+    pub(crate) fn column(&mut self, name: impl Into<String>, align: ColumnAlign) {
         self.columns.push((name.into(), align));
     }
 
@@ -56,7 +56,7 @@ impl Table {
         self.tinted_row(cells, None);
     }
 
-    pub(crate) fn tinted_row(&mut self, cells: Vec<String>, tint: Option<Tint>) {
+    pub(crate) fn tinted_row(&mut self, cells: Vec<String>, tint: Option<RowTint>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
         self.tints.push(tint);
@@ -67,9 +67,13 @@ impl Table {
     }
 
     /// Renders the table below its title, as a section of a report: an empty line, the title, rows.
-    pub(crate) fn titled(&self, title: &str, style: &Style) -> Result<String, Error> {
+    pub(crate) fn render_titled(
+        &self,
+        title: &str,
+        style: &ReportStyle,
+    ) -> Result<String, ReportError> {
         // Markdown needs an empty line before a table.
-        let gap = if style.format == Format::Markdown {
+        let gap = if style.format == ReportFormat::Markdown {
             "\n"
         } else {
             ""
@@ -78,17 +82,17 @@ impl Table {
     }
 
     /// Renders the table in the style's format. A table does not know `Json` and renders it as CSV.
-    pub(crate) fn render(&self, style: &Style) -> Result<String, Error> {
+    pub(crate) fn render(&self, style: &ReportStyle) -> Result<String, ReportError> {
         let mut bytes = Vec::new();
         match style.format {
-            Format::Text => {
+            ReportFormat::Text => {
                 let widths = self.widths();
-                let mut line = Line::default();
+                let mut line = TableLine::default();
                 self.names(&widths, style.color, &mut line, &mut bytes)?;
                 for (row, tint) in self.rows.iter().zip(&self.tints) {
                     let paint = match (style.color, tint) {
-                        (true, Some(Tint::Grown)) => "\u{1b}[38;5;208m",
-                        (true, Some(Tint::Shrunk)) => "\u{1b}[38;5;75m",
+                        (true, Some(RowTint::Grown)) => "\u{1b}[38;5;208m",
+                        (true, Some(RowTint::Shrunk)) => "\u{1b}[38;5;75m",
                         _ => "",
                     };
                     let cells = row.iter().map(String::as_str);
@@ -106,37 +110,41 @@ impl Table {
     /// rows does not matter.
     pub(crate) fn stream<R>(
         &self,
-        style: &Style,
+        style: &ReportStyle,
         out: &mut dyn Write,
         mut rows: R,
-    ) -> Result<(), Error>
+    ) -> Result<(), ReportError>
     where
-        R: FnMut(Pass, &mut dyn FnMut(&Cells) -> Result<(), Error>) -> Result<(), Error>,
+        R: FnMut(
+            RowPass,
+            &mut dyn FnMut(&RowCells) -> Result<(), ReportError>,
+        ) -> Result<(), ReportError>,
     {
         match style.format {
-            Format::Text => {
+            ReportFormat::Text => {
                 let mut widths = self.widths();
-                rows(Pass::Widths, &mut |row| {
+                rows(RowPass::Widths, &mut |row| {
                     self.widen(&mut widths, row.iter());
                     Ok(())
                 })?;
-                let mut line = Line::default();
+                let mut line = TableLine::default();
                 self.names(&widths, style.color, &mut line, out)?;
                 let (_, others) = widths.split_last().unwrap_or((&0, &[]));
                 let taken = others.iter().map(|width| width + 2).sum();
-                rows(Pass::Rows(COLUMNS.saturating_sub(taken)), &mut |row| {
-                    Ok(line.write(row.iter(), &widths, &self.columns, "", out)?)
-                })
+                rows(
+                    RowPass::Rows(DEFAULT_TABLE_COLUMNS.saturating_sub(taken)),
+                    &mut |row| Ok(line.write(row.iter(), &widths, &self.columns, "", out)?),
+                )
             }
-            Format::Markdown => {
+            ReportFormat::Markdown => {
                 self.markdown_names(out)?;
-                rows(Pass::Rows(COLUMNS), &mut |row| {
+                rows(RowPass::Rows(DEFAULT_TABLE_COLUMNS), &mut |row| {
                     Ok(markdown_row(row.iter(), out)?)
                 })
             }
             _ => {
                 let mut writer = self.csv_names(out)?;
-                rows(Pass::Rows(COLUMNS), &mut |row| {
+                rows(RowPass::Rows(DEFAULT_TABLE_COLUMNS), &mut |row| {
                     Ok(writer.write_record(row.iter())?)
                 })?;
                 Ok(writer.flush()?)
@@ -148,12 +156,12 @@ impl Table {
     /// widths there, so the rows need not be in memory all at once.
     pub(crate) fn write_rows(
         &self,
-        format: Format,
+        format: ReportFormat,
         rows: impl Iterator<Item = impl AsRef<[String]>>,
         out: &mut dyn Write,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ReportError> {
         match format {
-            Format::Markdown => {
+            ReportFormat::Markdown => {
                 self.markdown_names(out)?;
                 for row in rows {
                     markdown_row(row.as_ref().iter().map(String::as_str), out)?;
@@ -180,7 +188,7 @@ impl Table {
         mut beneath: impl FnMut(usize, &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()>,
     ) -> io::Result<()> {
         let widths = self.widths();
-        let mut line = Line::default();
+        let mut line = TableLine::default();
         self.names(&widths, color, &mut line, out)?;
         let before = widths.iter().take(widths.len() - 1).map(|w| w + 2).sum();
         let blanks = " ".repeat(before);
@@ -212,7 +220,7 @@ impl Table {
 
     /// Adds a last column whose cells are cut to `width`.
     pub(crate) fn append(&mut self, name: &'static str, cells: Vec<String>, width: usize) {
-        self.column(name, Align::Left);
+        self.column(name, ColumnAlign::Left);
         for (row, cell) in self.rows.iter_mut().zip(cells) {
             row.push(cell);
         }
@@ -284,7 +292,7 @@ impl Table {
         let last = self.columns.len() - 1;
         for (at, cell) in row.enumerate() {
             // Nothing is to the right of the last column.
-            if at < last || self.columns[at].1 == Align::Right {
+            if at < last || self.columns[at].1 == ColumnAlign::Right {
                 widths[at] = widths[at].max(width(&printable(cell)));
             }
         }
@@ -295,7 +303,7 @@ impl Table {
         &self,
         widths: &[usize],
         color: bool,
-        line: &mut Line,
+        line: &mut TableLine,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let names = self.columns.iter().map(|(name, _)| name.as_str());
@@ -306,8 +314,8 @@ impl Table {
     fn markdown_names(&self, out: &mut dyn Write) -> io::Result<()> {
         markdown_row(self.columns.iter().map(|(name, _)| name.as_str()), out)?;
         let aligns = self.columns.iter().map(|(_, align)| match align {
-            Align::Left => ":---",
-            Align::Right => "---:",
+            ColumnAlign::Left => ":---",
+            ColumnAlign::Right => "---:",
         });
         writeln!(out, "| {} |", aligns.collect::<Vec<_>>().join(" | "))
     }
@@ -315,8 +323,9 @@ impl Table {
     fn csv_names<'o>(
         &self,
         out: &'o mut dyn Write,
-    ) -> Result<csv::Writer<Escaping<&'o mut dyn Write>>, Error> {
-        let mut writer = csv::Writer::from_writer(Escaping::new(out, Stead::Replacement));
+    ) -> Result<csv::Writer<EscapingWriter<&'o mut dyn Write>>, ReportError> {
+        let mut writer =
+            csv::Writer::from_writer(EscapingWriter::new(out, ControlReplacement::Replacement));
         writer.write_record(self.columns.iter().map(|(name, _)| name))?;
         Ok(writer)
     }
@@ -324,7 +333,7 @@ impl Table {
 
 /// What the rows are wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pass {
+pub(crate) enum RowPass {
     /// To find out how wide they are, except for the last column.
     Widths,
     /// To write them. In text the last column has this much room.
@@ -334,12 +343,12 @@ pub(crate) enum Pass {
 /// The cells of a row, one text after the other. A row that is written and forgotten costs no
 /// memory of its own.
 #[derive(Debug, Default)]
-pub(crate) struct Cells {
+pub(crate) struct RowCells {
     text: String,
     end: Vec<usize>,
 }
 
-impl Cells {
+impl RowCells {
     /// Begins a new row.
     pub(crate) fn clear(&mut self) {
         self.text.clear();
@@ -375,15 +384,15 @@ impl Cells {
 
 /// A line of text in the making.
 #[derive(Default)]
-struct Line(String);
+struct TableLine(String);
 
-impl Line {
+impl TableLine {
     /// Writes cells two blanks apart, as wide as `widths` says.
     fn write<'c>(
         &mut self,
         cells: impl Iterator<Item = &'c str>,
         widths: &[usize],
-        columns: &[(String, Align)],
+        columns: &[(String, ColumnAlign)],
         paint: &str,
         out: &mut (impl Write + ?Sized),
     ) -> io::Result<()> {
@@ -399,15 +408,15 @@ impl Line {
                 text.push_str("  ");
             }
             // Nothing is to the right of the last column.
-            let blanks = match last && align == Align::Left {
+            let blanks = match last && align == ColumnAlign::Left {
                 true => 0,
                 false => widths[at].saturating_sub(width(&cell)),
             };
-            if align == Align::Right {
+            if align == ColumnAlign::Right {
                 text.extend(std::iter::repeat_n(' ', blanks));
             }
             text.push_str(&cell);
-            if align == Align::Left {
+            if align == ColumnAlign::Left {
                 text.extend(std::iter::repeat_n(' ', blanks));
             }
         }
@@ -459,22 +468,25 @@ mod tests {
 
     #[test]
     fn cells_cannot_break_out() {
-        let mut odd = Table::new(&[("a\nb", Align::Right), ("\u{1b}[31m", Align::Left)]);
+        let mut odd = ReportTable::new(&[
+            ("a\nb", ColumnAlign::Right),
+            ("\u{1b}[31m", ColumnAlign::Left),
+        ]);
         odd.row(vec!["1".into(), "2".into()]);
         assert_eq!(
-            odd.render(&Style::default()).unwrap(),
+            odd.render(&ReportStyle::default()).unwrap(),
             "a\\nb  \\u{1b}[31m\n   1  2\n"
         );
         assert_eq!(markdown_cell("f<T>(a|b)"), "f\\<T\\>(a\\|b)");
-        let mut table = Table::new(&[("n", Align::Right), ("name", Align::Left)]);
+        let mut table = ReportTable::new(&[("n", ColumnAlign::Right), ("name", ColumnAlign::Left)]);
         table.row(vec!["1".into(), "a,\"b\"".into()]);
-        let csv = Style {
-            format: Format::Csv,
-            ..Style::default()
+        let csv = ReportStyle {
+            format: ReportFormat::Csv,
+            ..ReportStyle::default()
         };
         assert_eq!(table.render(&csv).unwrap(), "n,name\n1,\"a,\"\"b\"\"\"\n");
         assert_eq!(
-            table.render(&Style::default()).unwrap(),
+            table.render(&ReportStyle::default()).unwrap(),
             "n  name\n1  a,\"b\"\n"
         );
     }

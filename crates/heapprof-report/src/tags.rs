@@ -1,20 +1,20 @@
 //! `tags`: label keys with what their values are worth.
 
-use heapprof_analysis::Tags;
+use heapprof_analysis::TagsReport;
 use serde_json::{Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::percent;
 use crate::names::label_value;
-use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable};
 
 /// Writes the report.
-pub fn tags(tags: &Tags, style: &Style) -> Result<String, Error> {
+pub fn tags(tags: &TagsReport, style: &ReportStyle) -> Result<String, ReportError> {
     let measure = head::measure(&tags.header, style)?;
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let rows = tags.rows.iter().map(|tag| {
             let values: Vec<Value> = tag
                 .values
@@ -32,12 +32,12 @@ pub fn tags(tags: &Tags, style: &Style) -> Result<String, Error> {
         document.insert("rows".into(), rows.collect());
         return json::text(document);
     }
-    let mut table = Table::new(&[("key", Align::Left), ("value", Align::Right)]);
-    let eyes = style.format != Format::Csv;
+    let mut table = ReportTable::new(&[("key", ColumnAlign::Left), ("value", ColumnAlign::Right)]);
+    let eyes = style.format != ReportFormat::Csv;
     if eyes {
-        table.column("value%", Align::Right);
+        table.column("value%", ColumnAlign::Right);
     }
-    table.column("label", Align::Left);
+    table.column("label", ColumnAlign::Left);
     for tag in &tags.rows {
         let mut add = |value: i64, label: String| {
             let mut cells = vec![tag.key.clone(), measure.show(value)];

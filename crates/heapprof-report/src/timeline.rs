@@ -1,29 +1,31 @@
 //! `timeline`: the heap over time, as a chart and as rows.
 
-use heapprof_analysis::{Timeline, TimelineRow};
+use heapprof_analysis::{TimelineReport, TimelineRow};
 use serde_json::{Value, json};
 
-use crate::chart::{Chart, Steps};
-use crate::error::Error;
+use crate::chart::{StepFunction, TimeChart};
+use crate::error::ReportError;
 use crate::head::with_head;
 use crate::json;
-use crate::measure::{Measure, time_utc};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::measure::{UnitFormatter, time_utc};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable};
 
 /// Columns and rows of the chart.
-const COLUMNS: usize = 76;
-const ROWS: usize = 12;
+const CHART_COLUMNS: usize = 76;
+const CHART_ROWS: usize = 12;
 /// An RSS that is so many times the heap would make the heap's curve flat.
-const FAR: i64 = 6;
+const MAX_RSS_TO_HEAP: i64 = 6;
 
 /// Writes the report.
-pub fn timeline(timeline: &Timeline, style: &Style) -> Result<String, Error> {
-    let bytes = Measure::new("bytes", style.unit.as_deref())?;
+pub fn timeline(timeline: &TimelineReport, style: &ReportStyle) -> Result<String, ReportError> {
+    let bytes = UnitFormatter::new("bytes", style.unit.as_deref())?;
     match style.format {
-        Format::Json => json::text(document(timeline)),
-        Format::Csv => table(timeline, &Measure::raw(), &Measure::raw())?.render(style),
-        Format::Markdown => {
+        ReportFormat::Json => json::text(document(timeline)),
+        ReportFormat::Csv => {
+            table(timeline, &UnitFormatter::raw(), &UnitFormatter::raw())?.render(style)
+        }
+        ReportFormat::Markdown => {
             let head = [summary(timeline, &bytes)?];
             let body = match timeline.rows.is_empty() {
                 true => String::new(),
@@ -31,7 +33,7 @@ pub fn timeline(timeline: &Timeline, style: &Style) -> Result<String, Error> {
             };
             Ok(with_head(&head, &body, style))
         }
-        Format::Text => {
+        ReportFormat::Text => {
             let mut lines = vec![summary(timeline, &bytes)?];
             lines.extend(chart(timeline, &bytes)?);
             Ok(with_head(&lines, "", style))
@@ -39,19 +41,19 @@ pub fn timeline(timeline: &Timeline, style: &Style) -> Result<String, Error> {
     }
 }
 
-fn time() -> Result<Measure, Error> {
-    Measure::new("nanoseconds", None)
+fn time() -> Result<UnitFormatter, ReportError> {
+    UnitFormatter::new("nanoseconds", None)
 }
 
 /// The known values of a column, with their times.
-fn steps(timeline: &Timeline, of: impl Fn(&TimelineRow) -> Option<i64>) -> Steps {
+fn steps(timeline: &TimelineReport, of: impl Fn(&TimelineRow) -> Option<i64>) -> StepFunction {
     let rows = timeline.rows.iter();
     rows.filter_map(|row| Some((row.since_nanos, of(row)?)))
         .collect()
 }
 
 /// The line that says of what the chart is, and its ends.
-fn summary(timeline: &Timeline, bytes: &Measure) -> Result<String, Error> {
+fn summary(timeline: &TimelineReport, bytes: &UnitFormatter) -> Result<String, ReportError> {
     let heap = steps(timeline, |row| row.inuse_space);
     let resident = steps(timeline, |row| row.rss);
     let name = timeline.profiles.join(", ");
@@ -95,8 +97,11 @@ fn summary(timeline: &Timeline, bytes: &Measure) -> Result<String, Error> {
 
 /// A column as it is drawn. A peak between two profiles of a series is a moment, from which the
 /// heap went back to nobody knows what; the curve goes back to where it was.
-fn drawn(timeline: &Timeline, of: impl Fn(&TimelineRow) -> Option<i64>) -> Steps {
-    let mut steps = Steps::new();
+fn drawn_steps(
+    timeline: &TimelineReport,
+    of: impl Fn(&TimelineRow) -> Option<i64>,
+) -> StepFunction {
+    let mut steps = StepFunction::new();
     let mut before = 0;
     for row in &timeline.rows {
         let Some(value) = of(row) else {
@@ -111,14 +116,14 @@ fn drawn(timeline: &Timeline, of: impl Fn(&TimelineRow) -> Option<i64>) -> Steps
     steps
 }
 
-fn chart(timeline: &Timeline, bytes: &Measure) -> Result<Vec<String>, Error> {
-    let heap = drawn(timeline, |row| row.inuse_space);
+fn chart(timeline: &TimelineReport, bytes: &UnitFormatter) -> Result<Vec<String>, ReportError> {
+    let heap = drawn_steps(timeline, |row| row.inuse_space);
     let Some(end) = timeline.rows.last().filter(|_| !heap.is_empty()) else {
         return Ok(Vec::new());
     };
-    let resident = drawn(timeline, |row| row.rss);
-    let most = |steps: &Steps| steps.iter().map(|(_, value)| *value).max().unwrap_or(0);
-    let is_far = most(&resident) / FAR > most(&heap);
+    let resident = drawn_steps(timeline, |row| row.rss);
+    let most = |steps: &StepFunction| steps.iter().map(|(_, value)| *value).max().unwrap_or(0);
+    let is_far = most(&resident) / MAX_RSS_TO_HEAP > most(&heap);
     let time = time()?;
     let marks: Vec<i64> = timeline
         .peak
@@ -126,13 +131,13 @@ fn chart(timeline: &Timeline, bytes: &Measure) -> Result<Vec<String>, Error> {
         .into_iter()
         .collect();
     let mark = if marks.is_empty() { "" } else { "  ▲ peak" };
-    let chart = Chart {
+    let chart = TimeChart {
         area: &heap,
         line: if is_far { &Vec::new() } else { &resident },
         span: [0, end.since_nanos],
         marks,
-        columns: COLUMNS,
-        rows: ROWS,
+        columns: CHART_COLUMNS,
+        rows: CHART_ROWS,
     };
     let mut lines = chart.lines(|value| bytes.show(value), |at| time.show(at));
     lines.push(match (resident.is_empty(), is_far) {
@@ -143,20 +148,24 @@ fn chart(timeline: &Timeline, bytes: &Measure) -> Result<Vec<String>, Error> {
     Ok(lines)
 }
 
-fn table(timeline: &Timeline, bytes: &Measure, time: &Measure) -> Result<Table, Error> {
-    let mut table = Table::new(&[
-        ("since_nanos", Align::Right),
-        ("time_nanos", Align::Right),
-        ("inuse_space", Align::Right),
-        ("inuse_objects", Align::Right),
-        ("rss", Align::Right),
-        ("is_peak", Align::Left),
+fn table(
+    timeline: &TimelineReport,
+    bytes: &UnitFormatter,
+    time: &UnitFormatter,
+) -> Result<ReportTable, ReportError> {
+    let mut table = ReportTable::new(&[
+        ("since_nanos", ColumnAlign::Right),
+        ("time_nanos", ColumnAlign::Right),
+        ("inuse_space", ColumnAlign::Right),
+        ("inuse_objects", ColumnAlign::Right),
+        ("rss", ColumnAlign::Right),
+        ("is_peak", ColumnAlign::Left),
     ]);
     if !timeline.is_history {
-        table.column("profile", Align::Left);
+        table.column("profile", ColumnAlign::Left);
     }
-    let count = Measure::raw();
-    let known = |value: Option<i64>, measure: &Measure| {
+    let count = UnitFormatter::raw();
+    let known = |value: Option<i64>, measure: &UnitFormatter| {
         value.map_or_else(String::new, |value| measure.show(value))
     };
     for row in &timeline.rows {
@@ -176,7 +185,7 @@ fn table(timeline: &Timeline, bytes: &Measure, time: &Measure) -> Result<Table, 
     Ok(table)
 }
 
-fn document(timeline: &Timeline) -> Value {
+fn document(timeline: &TimelineReport) -> Value {
     let rows = timeline.rows.iter().map(|row| {
         let mut object = json!({
             "since_nanos": row.since_nanos,

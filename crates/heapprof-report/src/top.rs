@@ -1,20 +1,22 @@
 //! `top`: one row for each entity. `(other)` holds the rest, so that the rows add up to the total.
 
-use heapprof_analysis::{Estimate, Granularity, Place, SampleType, Sort, Top, TopRow};
+use heapprof_analysis::{
+    CodePlace, Granularity, SampleType, SortKey, TopReport, TopRow, ValueEstimate,
+};
 use serde_json::{Map, Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::{Measure, percent};
+use crate::measure::{UnitFormatter, percent};
 use crate::names::{
-    LEAST, file_cell, file_column, name_cells, name_columns, name_rows, name_rows_within,
-    name_wide_rows,
+    MIN_NAME_COLUMNS, file_cell, file_column, name_cells, name_columns, name_rows,
+    name_rows_within, name_wide_rows,
 };
 use crate::next::after_top;
 use crate::range;
-use crate::style::{Format, Style};
-use crate::table::{Align, COLUMNS, Table, markdown_cell, printable};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, markdown_cell, printable};
 
 /// Gives a line of a source file by the file's name and the line's number; `None` if there is no
 /// such file or line.
@@ -22,13 +24,17 @@ pub type SourceLine<'a> = &'a dyn Fn(&str, i64) -> Option<String>;
 
 /// Writes the report. Rows of lines have the text of the line beside them, as far as `source` has
 /// it; CSV has no such column.
-pub fn top(top: &Top, style: &Style, source: SourceLine<'_>) -> Result<String, Error> {
+pub fn top(
+    top: &TopReport,
+    style: &ReportStyle,
+    source: SourceLine<'_>,
+) -> Result<String, ReportError> {
     let sources: Vec<Option<String>> = match top.header.granularity {
         Granularity::Lines => top.rows.iter().map(|row| line_of(row, source)).collect(),
         _ => vec![None; top.rows.len()],
     };
     let measure = head::measure(&top.header, style)?;
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         return json::text(document(top, &sources));
     }
     let mut lines = head::lines(&top.header, &measure, style);
@@ -36,7 +42,7 @@ pub fn top(top: &Top, style: &Style, source: SourceLine<'_>) -> Result<String, E
         true => narrow(top, &measure, style, &sources),
         false => {
             let mut table = wide(top, style)?;
-            if let (Some(width), Format::Text) = (style.width, style.format) {
+            if let (Some(width), ReportFormat::Text) = (style.width, style.format) {
                 lines.extend(fit(top, &mut table, width, style));
             }
             table
@@ -51,11 +57,11 @@ pub fn top(top: &Top, style: &Style, source: SourceLine<'_>) -> Result<String, E
         ));
     }
     let mut text = with_head(&lines, &table.render(style)?, style);
-    if matches!(style.format, Format::Text | Format::Markdown) {
+    if matches!(style.format, ReportFormat::Text | ReportFormat::Markdown) {
         for line in after_top(top) {
             let line = printable(&line).into_owned();
             match style.format {
-                Format::Markdown => text.push_str(&format!("\n{}\n", markdown_cell(&line))),
+                ReportFormat::Markdown => text.push_str(&format!("\n{}\n", markdown_cell(&line))),
                 _ => text.push_str(&format!("{line}\n")),
             }
         }
@@ -64,7 +70,7 @@ pub fn top(top: &Top, style: &Style, source: SourceLine<'_>) -> Result<String, E
 }
 
 /// The columns that source text gets at least.
-const SOURCE: usize = 42;
+const MIN_SOURCE_COLUMNS: usize = 42;
 
 /// The text of a row's line, without the space around it.
 fn line_of(row: &TopRow, source: SourceLine<'_>) -> Option<String> {
@@ -72,91 +78,97 @@ fn line_of(row: &TopRow, source: SourceLine<'_>) -> Option<String> {
     Some(text.trim().to_string()).filter(|text| !text.is_empty())
 }
 
-fn sort_word(top: &Top) -> &'static str {
+fn sort_word(top: &TopReport) -> &'static str {
     match top.sort {
-        Sort::Flat => "flat",
-        Sort::Cum => "cum",
+        SortKey::Flat => "flat",
+        SortKey::Cum => "cum",
     }
 }
 
-fn named(name: &str) -> Place {
-    Place {
+fn named_place(name: &str) -> CodePlace {
+    CodePlace {
         function: name.to_string(),
-        ..Place::default()
+        ..CodePlace::default()
     }
 }
 
 /// The rows that stand for what the limit left out and for what the filters left out.
-fn remainders(top: &Top) -> Vec<(Place, i64)> {
+fn remainders(top: &TopReport) -> Vec<(CodePlace, i64)> {
     let mut rows = Vec::new();
     if top.other.rows > 0 {
-        rows.push((named(heapprof_analysis::OTHER), top.other.flat));
+        rows.push((named_place(heapprof_analysis::OTHER_NAME), top.other.flat));
     }
     if top.header.left_out != 0 && top.header.total != top.header.net {
-        rows.push((named("(filtered out)"), top.header.left_out));
+        rows.push((named_place("(filtered out)"), top.header.left_out));
     }
     rows
 }
 
-fn narrow(top: &Top, measure: &Measure, style: &Style, sources: &[Option<String>]) -> Table {
-    let (granularity, split) = (top.header.granularity, style.format == Format::Csv);
+fn narrow(
+    top: &TopReport,
+    measure: &UnitFormatter,
+    style: &ReportStyle,
+    sources: &[Option<String>],
+) -> ReportTable {
+    let (granularity, split) = (top.header.granularity, style.format == ReportFormat::Csv);
     // The value that the rows are ordered by, if the table says how sure it is.
     let known =
         (!split && top.rows.iter().any(|row| row.estimates != [None; 2])).then_some(top.sort);
-    let mut table = Table::new(&[("flat", Align::Right)]);
-    if known == Some(Sort::Flat) {
-        table.column("±", Align::Right);
+    let mut table = ReportTable::new(&[("flat", ColumnAlign::Right)]);
+    if known == Some(SortKey::Flat) {
+        table.column("±", ColumnAlign::Right);
     }
     if !split {
-        table.column("flat%", Align::Right);
-        table.column("sum%", Align::Right);
+        table.column("flat%", ColumnAlign::Right);
+        table.column("sum%", ColumnAlign::Right);
     }
-    table.column("cum", Align::Right);
-    if known == Some(Sort::Cum) {
-        table.column("±", Align::Right);
+    table.column("cum", ColumnAlign::Right);
+    if known == Some(SortKey::Cum) {
+        table.column("±", ColumnAlign::Right);
     }
     if !split {
-        table.column("cum%", Align::Right);
+        table.column("cum%", ColumnAlign::Right);
     }
     name_columns(&mut table, granularity, split);
     if split {
         for value in ["", "cum_"] {
-            let columns = range::COLUMNS.map(|column| format!("{value}{column}"));
+            let columns = range::RANGE_COLUMNS.map(|column| format!("{value}{column}"));
             columns
                 .into_iter()
-                .for_each(|name| table.column(name, Align::Right));
+                .for_each(|name| table.column(name, ColumnAlign::Right));
         }
     }
     file_column(&mut table, granularity, split);
     let total = top.header.total;
     let (mut sum, mut places) = (0i128, Vec::new());
-    let mut add = |place: &Place, flat: i64, cum: Option<i64>, of: &[Option<Estimate>; 2]| {
-        sum += i128::from(flat);
-        let mut cells = vec![measure.show(flat)];
-        if known == Some(Sort::Flat) {
-            cells.push(range::share(flat, of[0].as_ref()));
-        }
-        if !split {
-            cells.extend([percent(flat, total), percent(sum, total)]);
-        }
-        cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
-        if known == Some(Sort::Cum) {
-            cells.push(range::share(cum.unwrap_or(0), of[1].as_ref()));
-        }
-        if !split {
-            cells.push(cum.map(|c| percent(c, total)).unwrap_or_default());
-        }
-        cells.extend(name_cells(place, granularity, split));
-        if split {
-            cells.extend(
-                of.iter()
-                    .flat_map(|estimate| range::cells(estimate.as_ref())),
-            );
-        }
-        cells.extend(file_cell(place, granularity, split));
-        table.row(cells);
-        places.push(place.clone());
-    };
+    let mut add =
+        |place: &CodePlace, flat: i64, cum: Option<i64>, of: &[Option<ValueEstimate>; 2]| {
+            sum += i128::from(flat);
+            let mut cells = vec![measure.show(flat)];
+            if known == Some(SortKey::Flat) {
+                cells.push(range::share(flat, of[0].as_ref()));
+            }
+            if !split {
+                cells.extend([percent(flat, total), percent(sum, total)]);
+            }
+            cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
+            if known == Some(SortKey::Cum) {
+                cells.push(range::share(cum.unwrap_or(0), of[1].as_ref()));
+            }
+            if !split {
+                cells.push(cum.map(|c| percent(c, total)).unwrap_or_default());
+            }
+            cells.extend(name_cells(place, granularity, split));
+            if split {
+                cells.extend(
+                    of.iter()
+                        .flat_map(|estimate| range::cells(estimate.as_ref())),
+                );
+            }
+            cells.extend(file_cell(place, granularity, split));
+            table.row(cells);
+            places.push(place.clone());
+        };
     for row in &top.rows {
         add(&row.place, row.flat, Some(row.cum), &row.estimates);
     }
@@ -167,34 +179,40 @@ fn narrow(top: &Top, measure: &Measure, style: &Style, sources: &[Option<String>
         return table;
     }
     if sources.iter().all(Option::is_none) {
-        name_rows(&mut table, &places, &top.alike, style);
+        name_rows(&mut table, &places, &top.similar_names, style);
         return table;
     }
-    let left = COLUMNS.saturating_sub(table.width_of_others());
+    let left = DEFAULT_TABLE_COLUMNS.saturating_sub(table.width_of_others());
     name_rows_within(
         &mut table,
         &places,
-        &top.alike,
-        left.saturating_sub(SOURCE).max(LEAST),
+        &top.similar_names,
+        left.saturating_sub(MIN_SOURCE_COLUMNS)
+            .max(MIN_NAME_COLUMNS),
         style,
     );
     let texts = sources.iter().cloned().map(Option::unwrap_or_default);
     let texts = texts.chain(std::iter::repeat(String::new()));
-    let left = COLUMNS.saturating_sub(table.width() + 2);
+    let left = DEFAULT_TABLE_COLUMNS.saturating_sub(table.width() + 2);
     table.append(
         "source",
         texts.take(places.len()).collect(),
-        left.max(LEAST),
+        left.max(MIN_NAME_COLUMNS),
     );
     table
 }
 
 /// Names are never cut to fewer columns of the terminal than this.
-const NAMES: usize = 30;
+const MIN_CUT_NAME_COLUMNS: usize = 30;
 
 /// Leaves sample types out of a wide table until the table fits, and then cuts names. The sample
 /// type that was asked for always stays. Returns a line that says what was left out.
-fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<String> {
+fn fit(
+    top: &TopReport,
+    table: &mut ReportTable,
+    width: usize,
+    style: &ReportStyle,
+) -> Option<String> {
     let widths = table.widths();
     let columns = |(_, count): &(SampleType, Option<usize>)| 2 + usize::from(count.is_some());
     let mut at = 0;
@@ -208,7 +226,7 @@ fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<Stri
         widths[group.clone()].iter().map(|width| width + 2).sum()
     };
     let names = table.last_width();
-    let mut left = width.saturating_sub(names.min(NAMES));
+    let mut left = width.saturating_sub(names.min(MIN_CUT_NAME_COLUMNS));
     let asked = |i: &usize| top.types[*i].0 == top.header.sample_type;
     let mut order: Vec<usize> = (0..groups.len()).collect();
     // The type that was asked for comes first. The count or the bytes of the same kind come next,
@@ -231,12 +249,12 @@ fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<Stri
     }
     table.keep_columns(&kept);
     match style.full_names {
-        true => table.cut_last(left + names.min(NAMES)),
+        true => table.cut_last(left + names.min(MIN_CUT_NAME_COLUMNS)),
         false => name_rows_within(
             table,
             &wide_places(top),
-            &top.alike,
-            left + names.min(NAMES),
+            &top.similar_names,
+            left + names.min(MIN_CUT_NAME_COLUMNS),
             style,
         ),
     }
@@ -254,13 +272,13 @@ fn fit(top: &Top, table: &mut Table, width: usize, style: &Style) -> Option<Stri
 }
 
 /// The places of the rows of a wide table.
-fn wide_places(top: &Top) -> Vec<Place> {
-    let mut places: Vec<Place> = top.rows.iter().map(|row| row.place.clone()).collect();
+fn wide_places(top: &TopReport) -> Vec<CodePlace> {
+    let mut places: Vec<CodePlace> = top.rows.iter().map(|row| row.place.clone()).collect();
     if top.other.rows > 0 {
-        places.push(named(heapprof_analysis::OTHER));
+        places.push(named_place(heapprof_analysis::OTHER_NAME));
     }
     if top.other.left_out.iter().any(|&v| v != 0) {
-        places.push(named("(filtered out)"));
+        places.push(named_place("(filtered out)"));
     }
     places
 }
@@ -270,24 +288,24 @@ fn mean(bytes: i64, objects: i64) -> Option<i64> {
     (objects != 0).then(|| (bytes as f64 / objects as f64).round() as i64)
 }
 
-fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
-    let (granularity, split) = (top.header.granularity, style.format == Format::Csv);
-    let mut table = Table::default();
+fn wide(top: &TopReport, style: &ReportStyle) -> Result<ReportTable, ReportError> {
+    let (granularity, split) = (top.header.granularity, style.format == ReportFormat::Csv);
+    let mut table = ReportTable::default();
     let mut measures = Vec::new();
     let cells_of = |sample_type: &SampleType| {
         // A unit of one family can't be meant for the types of another.
         let wanted = style
             .unit
             .as_deref()
-            .filter(|u| Measure::new(&sample_type.unit, Some(u)).is_ok());
+            .filter(|u| UnitFormatter::new(&sample_type.unit, Some(u)).is_ok());
         match split {
-            true => Ok(Measure::raw()),
-            false => Measure::new(&sample_type.unit, wanted),
+            true => Ok(UnitFormatter::raw()),
+            false => UnitFormatter::new(&sample_type.unit, wanted),
         }
     };
     for (sample_type, count) in &top.types {
-        table.column(format!("{} flat", sample_type.r#type), Align::Right);
-        table.column(format!("{} cum", sample_type.r#type), Align::Right);
+        table.column(format!("{} flat", sample_type.r#type), ColumnAlign::Right);
+        table.column(format!("{} cum", sample_type.r#type), ColumnAlign::Right);
         if count.is_some() {
             let name = sample_type
                 .r#type
@@ -298,7 +316,7 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
             } else {
                 format!("{name} mean size")
             };
-            table.column(name, Align::Right);
+            table.column(name, ColumnAlign::Right);
         }
         measures.push(cells_of(sample_type)?);
     }
@@ -306,61 +324,62 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
     if split {
         for (sample_type, _) in &top.types {
             for value in ["", "cum_"] {
-                for column in range::COLUMNS {
+                for column in range::RANGE_COLUMNS {
                     let name = format!("{} {value}{column}", sample_type.r#type);
-                    table.column(name, Align::Right);
+                    table.column(name, ColumnAlign::Right);
                 }
             }
         }
     }
     file_column(&mut table, granularity, split);
-    let mut add =
-        |place: &Place, values: &[(i64, Option<i64>)], estimates: &[[Option<Estimate>; 2]]| {
-            let mut cells = Vec::new();
-            for (at, ((_, count), measure)) in top.types.iter().zip(&measures).enumerate() {
-                let (flat, cum) = values[at];
-                cells.push(measure.show(flat));
-                cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
-                if let Some(count) = count {
-                    // The mean of the flat values. A row that only calls others shows the mean of
-                    // its cum values.
-                    let objects = values[*count];
-                    let mean = mean(flat, objects.0).or_else(|| mean(cum?, objects.1?));
-                    cells.push(mean.map(|m| measure.show(m)).unwrap_or_default());
-                }
+    let mut add = |place: &CodePlace,
+                   values: &[(i64, Option<i64>)],
+                   estimates: &[[Option<ValueEstimate>; 2]]| {
+        let mut cells = Vec::new();
+        for (at, ((_, count), measure)) in top.types.iter().zip(&measures).enumerate() {
+            let (flat, cum) = values[at];
+            cells.push(measure.show(flat));
+            cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
+            if let Some(count) = count {
+                // The mean of the flat values. A row that only calls others shows the mean of
+                // its cum values.
+                let objects = values[*count];
+                let mean = mean(flat, objects.0).or_else(|| mean(cum?, objects.1?));
+                cells.push(mean.map(|m| measure.show(m)).unwrap_or_default());
             }
-            cells.extend(name_cells(place, granularity, split));
-            if split {
-                for at in 0..top.types.len() {
-                    let of = estimates.get(at).unwrap_or(&[None; 2]);
-                    cells.extend(
-                        of.iter()
-                            .flat_map(|estimate| range::cells(estimate.as_ref())),
-                    );
-                }
+        }
+        cells.extend(name_cells(place, granularity, split));
+        if split {
+            for at in 0..top.types.len() {
+                let of = estimates.get(at).unwrap_or(&[None; 2]);
+                cells.extend(
+                    of.iter()
+                        .flat_map(|estimate| range::cells(estimate.as_ref())),
+                );
             }
-            cells.extend(file_cell(place, granularity, split));
-            table.row(cells);
-        };
+        }
+        cells.extend(file_cell(place, granularity, split));
+        table.row(cells);
+    };
     for row in &top.rows {
         let values: Vec<_> = row.values.iter().map(|&(f, c)| (f, Some(c))).collect();
         add(&row.place, &values, &row.values_estimates);
     }
     if top.other.rows > 0 {
         let values: Vec<_> = top.other.values.iter().map(|&f| (f, None)).collect();
-        add(&named(heapprof_analysis::OTHER), &values, &[]);
+        add(&named_place(heapprof_analysis::OTHER_NAME), &values, &[]);
     }
     if top.other.left_out.iter().any(|&v| v != 0) {
         let values: Vec<_> = top.other.left_out.iter().map(|&f| (f, None)).collect();
-        add(&named("(filtered out)"), &values, &[]);
+        add(&named_place("(filtered out)"), &values, &[]);
     }
     if !split {
-        name_wide_rows(&mut table, &wide_places(top), &top.alike, style);
+        name_wide_rows(&mut table, &wide_places(top), &top.similar_names, style);
     }
     Ok(table)
 }
 
-fn document(top: &Top, sources: &[Option<String>]) -> Map<String, Value> {
+fn document(top: &TopReport, sources: &[Option<String>]) -> Map<String, Value> {
     let row = |(row, source): (&TopRow, &Option<String>)| {
         let mut object = json::place(&row.place);
         if let Some(source) = source {

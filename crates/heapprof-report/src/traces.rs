@@ -2,21 +2,23 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Trace, Traces};
+use heapprof_analysis::{TraceRow, TracesReport};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::Measure;
-use crate::names::{ALONE, Names, label_value, printable_label, root_first, short_labels_of};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::measure::UnitFormatter;
+use crate::names::{
+    MAX_INLINE_NAME_COLUMNS, NameCache, label_value, printable_label, root_first, short_labels_of,
+};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 /// The order of the stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum TraceOrder {
     /// The largest first.
     #[default]
     Descending,
@@ -26,29 +28,36 @@ pub enum Order {
 
 /// Writes the report stack by stack, because it may be much longer than the profile.
 pub fn traces(
-    traces: &Traces,
-    order: Order,
-    style: &Style,
+    traces: &TracesReport,
+    order: TraceOrder,
+    style: &ReportStyle,
     out: &mut dyn Write,
-) -> Result<(), Error> {
+) -> Result<(), ReportError> {
     let measure = head::measure(&traces.header, style)?;
     let lines = head::lines(&traces.header, &measure, style);
     let (rest, count) = traces.other;
-    let is_ascending = order == Order::Ascending;
-    let ordered: Vec<&Trace> = match is_ascending {
+    let is_ascending = order == TraceOrder::Ascending;
+    let ordered: Vec<&TraceRow> = match is_ascending {
         true => traces.rows.iter().rev().collect(),
         false => traces.rows.iter().collect(),
     };
     let stacks = traces.rows.iter().map(|trace| &trace.stack[..]);
-    let label = || short_labels_of(&traces.places, stacks.clone(), ALONE, style);
+    let label = || {
+        short_labels_of(
+            &traces.places,
+            stacks.clone(),
+            MAX_INLINE_NAME_COLUMNS,
+            style,
+        )
+    };
     match style.format {
-        Format::Json => {
-            let mut made = Names::new(json::made_place);
+        ReportFormat::Json => {
+            let mut made = NameCache::new(json::place_json);
             let mut tail = Map::new();
             tail.insert("other".into(), json!({"value": rest, "rows": count}));
             json::write_each(&json::head(&traces.header), &tail, out, |rows| {
                 ordered.iter().try_for_each(|trace| {
-                    let row = Row {
+                    let row = TraceJsonRow {
                         value: trace.value,
                         labels: labels_json(trace),
                     };
@@ -56,19 +65,19 @@ pub fn traces(
                 })
             })?;
         }
-        Format::Csv | Format::Markdown => {
-            let table = Table::new(&[
-                ("value", Align::Right),
-                ("labels", Align::Left),
-                ("stack", Align::Left),
+        ReportFormat::Csv | ReportFormat::Markdown => {
+            let table = ReportTable::new(&[
+                ("value", ColumnAlign::Right),
+                ("labels", ColumnAlign::Left),
+                ("stack", ColumnAlign::Left),
             ]);
-            let mut names = Names::new(label());
+            let mut names = NameCache::new(label());
             let rows = ordered.iter().map(|trace| {
                 let stack = root_first(&traces.places, &trace.stack, &mut names);
                 vec![measure.show(trace.value), labels(trace), stack]
             });
             let other = (count > 0).then(|| {
-                let other = format!("{} {count} stacks", heapprof_analysis::OTHER);
+                let other = format!("{} {count} stacks", heapprof_analysis::OTHER_NAME);
                 vec![measure.show(rest), String::new(), other]
             });
             out.write_all(with_head(&lines, "", style).as_bytes())?;
@@ -79,11 +88,11 @@ pub fn traces(
             let rows = first.into_iter().chain(rows).chain(last);
             table.write_rows(style.format, rows, out)?;
         }
-        Format::Text => {
+        ReportFormat::Text => {
             out.write_all(with_head(&lines, "", style).as_bytes())?;
             let rule = "-".repeat(60);
             let mut line = String::new();
-            let mut names = Names::new(printable_label(label()));
+            let mut names = NameCache::new(printable_label(label()));
             if is_ascending {
                 write_other(rest, count, &measure, out)?;
             }
@@ -104,7 +113,7 @@ pub fn traces(
                         ' ',
                         14usize.saturating_sub(value.chars().count()),
                     ));
-                    line.extend([&value, "  ", names.of(&traces.places, place), "\n"]);
+                    line.extend([&value, "  ", names.name_of(&traces.places, place), "\n"]);
                     out.write_all(line.as_bytes())?;
                     value.clear();
                 }
@@ -121,12 +130,12 @@ pub fn traces(
 fn write_other(
     rest: i64,
     count: usize,
-    measure: &Measure,
+    measure: &UnitFormatter,
     out: &mut dyn Write,
-) -> Result<(), Error> {
+) -> Result<(), ReportError> {
     if count > 0 {
         let (rule, shown) = ("-".repeat(60), measure.show(rest));
-        let other = heapprof_analysis::OTHER;
+        let other = heapprof_analysis::OTHER_NAME;
         writeln!(
             out,
             "{rule}\n{shown:>14}  {other}: {count} more stacks; -n 0 shows all"
@@ -135,7 +144,7 @@ fn write_other(
     Ok(())
 }
 
-fn labels(trace: &Trace) -> String {
+fn labels(trace: &TraceRow) -> String {
     let labels: Vec<String> = trace
         .labels
         .iter()
@@ -145,12 +154,12 @@ fn labels(trace: &Trace) -> String {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct TraceJsonRow {
     value: i64,
     labels: Map<String, Value>,
 }
 
-fn labels_json(trace: &Trace) -> Map<String, Value> {
+fn labels_json(trace: &TraceRow) -> Map<String, Value> {
     let mut labels = Map::new();
     for (key, value) in &trace.labels {
         let list = labels.entry(key.clone()).or_insert_with(|| json!([]));

@@ -3,37 +3,42 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use heapprof_analysis::{Tree, TreeRow};
+use heapprof_analysis::{TreeReport, TreeRow};
 use heapprof_text::cut;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, json};
 
-use crate::error::Error;
-use crate::fold::{Folds, Paths, names};
+use crate::error::ReportError;
+use crate::fold::{RowFolds, RowPaths, names};
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::push_percent;
-use crate::names::{LEAST, Names, name_beside_file, short_labels_of};
-use crate::style::{Format, Style};
-use crate::table::{Align, Cells, Pass, Table};
+use crate::names::{MIN_NAME_COLUMNS, NameCache, name_beside_file, short_labels_of};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, RowCells, RowPass};
 
 /// The columns that a name gets if no row is cut.
-const NAME: usize = 86;
+const MAX_TREE_NAME_COLUMNS: usize = 86;
 /// How many steps a node is indented at most. The first number is for folded paths, so that names
 /// stay in sight. The second is for paths that are not folded.
-const DEEPEST: [usize; 2] = [20, 100];
+const MAX_INDENT_STEPS: [usize; 2] = [20, 100];
 
 /// Writes the report node by node, because it may be much longer than the profile. Text and
 /// Markdown show a path that does not branch as one row, unless `full` is set.
-pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
+pub fn tree(
+    tree: &TreeReport<'_>,
+    full: bool,
+    style: &ReportStyle,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
     let measure = head::measure(&tree.header, style)?;
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         // Nodes are in pre-order with depths, not nested, because a stack may be deeper than a
         // reader's recursion goes.
         let mut head = json::head(&tree.header);
         head.insert("reverse".into(), json!(tree.reverse));
         return json::write_each(&head, &Map::new(), out, |rows| {
-            tree.each(|row| rows.row(&Node(tree, row)))
+            tree.each(|row| rows.row(&TreeJsonNode(tree, row)))
         });
     }
     let mut lines = head::lines(&tree.header, &measure, style);
@@ -49,23 +54,23 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
         ));
     }
     out.write_all(with_head(&lines, "", style).as_bytes())?;
-    let split = style.format == Format::Csv;
-    let mut table = Table::new(&[("total", Align::Right)]);
+    let split = style.format == ReportFormat::Csv;
+    let mut table = ReportTable::new(&[("total", ColumnAlign::Right)]);
     match split {
-        true => table.column("depth", Align::Right),
-        false => table.column("total%", Align::Right),
+        true => table.column("depth", ColumnAlign::Right),
+        false => table.column("total%", ColumnAlign::Right),
     }
-    table.column("self", Align::Right);
-    table.column("function", Align::Left);
+    table.column("self", ColumnAlign::Right);
+    table.column("function", ColumnAlign::Left);
     if split {
-        table.column("file", Align::Left);
+        table.column("file", ColumnAlign::Left);
     }
     let step = match style.format {
-        Format::Text => "  ",
-        Format::Markdown => "\u{a0}\u{a0}",
+        ReportFormat::Text => "  ",
+        ReportFormat::Markdown => "\u{a0}\u{a0}",
         _ => "",
     };
-    let mut folds = Folds::default();
+    let mut folds = RowFolds::default();
     let is_short = !split && !style.full_names;
     let (mut shown, mut is_shown) = (Vec::new(), vec![false; tree.places.iter().len()]);
     if is_short || !full && !split {
@@ -76,20 +81,20 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
             if !std::mem::replace(&mut is_shown[row.place.index()], true) {
                 shown.push(row.place);
             }
-            Ok::<_, Error>(())
+            Ok::<_, ReportError>(())
         })?;
     }
     let folds = folds.finish();
     // The names of places, cut to the room that rows of each indentation have.
-    let mut labels = BTreeMap::<usize, Names>::new();
+    let mut labels = BTreeMap::<usize, NameCache>::new();
     let names_in = |width: usize| {
         let shown = std::iter::once(&shown[..]);
-        Names::new(short_labels_of(&tree.places, shown, width, style))
+        NameCache::new(short_labels_of(&tree.places, shown, width, style))
     };
-    let deepest = DEEPEST[usize::from(full || split)];
-    let mut cells = Cells::default();
+    let deepest = MAX_INDENT_STEPS[usize::from(full || split)];
+    let mut cells = RowCells::default();
     table.stream(style, out, |pass, each| {
-        let mut paths = Paths::new(&folds);
+        let mut paths = RowPaths::new(&folds);
         tree.each(|row| {
             let Some(path) = paths.next(row) else {
                 return Ok(());
@@ -107,7 +112,7 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
                 cells.push(place.file.as_deref().unwrap_or_default());
                 return each(&cells);
             }
-            let Pass::Rows(room) = pass else {
+            let RowPass::Rows(room) = pass else {
                 cells.push("");
                 return each(&cells);
             };
@@ -119,22 +124,22 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
             let indented = 2 * path.depth.min(deepest) + number.len();
             let (room, width) = match is_short && !full {
                 true => (
-                    room.saturating_sub(indented).max(LEAST),
+                    room.saturating_sub(indented).max(MIN_NAME_COLUMNS),
                     room.saturating_sub(indented),
                 ),
-                false => (usize::MAX, NAME),
+                false => (usize::MAX, MAX_TREE_NAME_COLUMNS),
             };
-            let labels = labels.entry((width / 10 * 10).max(LEAST));
+            let labels = labels.entry((width / 10 * 10).max(MIN_NAME_COLUMNS));
             let labels = labels.or_insert_with_key(|&width| names_in(width));
             cells.make(|text| {
                 text.extend(std::iter::repeat_n(step, path.depth.min(deepest)));
                 text.push_str(&number);
                 match path.places[..] {
-                    [place] => text.push_str(&cut(labels.of(&tree.places, place), room)),
+                    [place] => text.push_str(&cut(labels.name_of(&tree.places, place), room)),
                     ref places => {
                         let all = places
                             .iter()
-                            .map(|&p| labels.of(&tree.places, p).to_string());
+                            .map(|&p| labels.name_of(&tree.places, p).to_string());
                         text.push_str(&names(&all.collect::<Vec<_>>(), tree.reverse, room));
                     }
                 }
@@ -144,9 +149,9 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
     })
 }
 
-struct Node<'a>(&'a Tree<'a>, &'a TreeRow);
+struct TreeJsonNode<'a>(&'a TreeReport<'a>, &'a TreeRow);
 
-impl Serialize for Node<'_> {
+impl Serialize for TreeJsonNode<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let TreeRow {
             place,

@@ -1,24 +1,24 @@
 //! `watch`: what processes had in memory over time.
 
-use heapprof_analysis::{Watch, WatchEvent, WatchFigures, WatchedProcess};
+use heapprof_analysis::{WatchEvent, WatchFigures, WatchReport, WatchedProcess};
 use serde_json::{Value, json};
 
-use crate::chart::{Chart, Steps};
-use crate::error::Error;
-use crate::measure::{Measure, percent, plural, time_utc};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::chart::{StepFunction, TimeChart};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, percent, plural, time_utc};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 /// Columns and rows of the chart.
-const COLUMNS: usize = 76;
-const ROWS: usize = 10;
+const CHART_COLUMNS: usize = 76;
+const CHART_ROWS: usize = 10;
 /// The most rows of processes and of events in a report to read.
-const MOST_ROWS: usize = 40;
+const MAX_TABLE_ROWS: usize = 40;
 
 /// A time in milliseconds.
-struct Time(Measure);
+struct WatchTimeFormatter(UnitFormatter);
 
-impl Time {
+impl WatchTimeFormatter {
     fn show(&self, millis: i64) -> String {
         match millis {
             0 => "0s".to_string(),
@@ -31,16 +31,16 @@ impl Time {
 ///
 /// # Errors
 /// It can't be written in this format, or the unit is none of bytes.
-pub fn watch(watch: &Watch, style: &Style) -> Result<String, Error> {
+pub fn watch(watch: &WatchReport, style: &ReportStyle) -> Result<String, ReportError> {
     match style.format {
-        Format::Json => return crate::json::text(document(watch)),
-        Format::Csv => return sums(watch).render(style),
-        Format::Text | Format::Markdown => {}
+        ReportFormat::Json => return crate::json::text(document(watch)),
+        ReportFormat::Csv => return sums(watch).render(style),
+        ReportFormat::Text | ReportFormat::Markdown => {}
     }
-    let bytes = Measure::new("bytes", style.unit.as_deref())?;
-    let time = Time(Measure::new("milliseconds", None)?);
+    let bytes = UnitFormatter::new("bytes", style.unit.as_deref())?;
+    let time = WatchTimeFormatter(UnitFormatter::new("milliseconds", None)?);
     let mut text = head(watch, &bytes, &time)?;
-    if style.format == Format::Text {
+    if style.format == ReportFormat::Text {
         for line in chart(watch, &bytes, &time) {
             text += &line;
             text += "\n";
@@ -53,16 +53,20 @@ pub fn watch(watch: &Watch, style: &Style) -> Result<String, Error> {
         ("What happened", events(watch, &time)),
     ];
     for (title, table) in sections.iter().filter(|(_, table)| !table.is_empty()) {
-        text += &table.titled(title, style)?;
+        text += &table.render_titled(title, style)?;
     }
     Ok(text)
 }
 
-fn first_time(watch: &Watch) -> i64 {
+fn first_time(watch: &WatchReport) -> i64 {
     watch.start.began_ms
 }
 
-fn head(watch: &Watch, bytes: &Measure, time: &Time) -> Result<String, Error> {
+fn head(
+    watch: &WatchReport,
+    bytes: &UnitFormatter,
+    time: &WatchTimeFormatter,
+) -> Result<String, ReportError> {
     let start = &watch.start;
     let last = watch.sums.last().map_or(start.began_ms, |sum| sum.time_ms);
     let mut text = format!("{}: {}", printable(&start.name), printable(&start.command));
@@ -74,7 +78,7 @@ fn head(watch: &Watch, bytes: &Measure, time: &Time) -> Result<String, Error> {
                 bytes.show(first.rss),
                 bytes.show(end.rss),
                 bytes.show(most.rss),
-                plural(&watch.looks.to_string(), "look"),
+                plural(&watch.sample_count.to_string(), "look"),
                 time.show(last.saturating_sub(start.began_ms)),
             );
             if watch.sums.iter().any(|sum| sum.processes > 1) {
@@ -87,7 +91,7 @@ fn head(watch: &Watch, bytes: &Measure, time: &Time) -> Result<String, Error> {
         .ended_ms
         .unwrap_or(last)
         .saturating_sub(start.began_ms);
-    let micros = Measure::new("microseconds", None)?;
+    let micros = UnitFormatter::new("microseconds", None)?;
     text += &format!(
         "\nwatching took {} of a processor's time",
         micros.show(watch.cost_us)
@@ -99,9 +103,9 @@ fn head(watch: &Watch, bytes: &Measure, time: &Time) -> Result<String, Error> {
     Ok(text + "\n")
 }
 
-fn chart(watch: &Watch, bytes: &Measure, time: &Time) -> Vec<String> {
+fn chart(watch: &WatchReport, bytes: &UnitFormatter, time: &WatchTimeFormatter) -> Vec<String> {
     let began = first_time(watch);
-    let area: Steps = watch
+    let area: StepFunction = watch
         .sums
         .iter()
         .map(|sum| (sum.time_ms.saturating_sub(began), sum.rss))
@@ -114,7 +118,7 @@ fn chart(watch: &Watch, bytes: &Measure, time: &Time) -> Vec<String> {
         .map(|mark| mark.time_ms.saturating_sub(began))
         .collect();
     let peak = || area.iter().max_by_key(|(_, rss)| *rss).map(|(at, _)| *at);
-    let chart = Chart {
+    let chart = TimeChart {
         area: &area,
         line: &Vec::new(),
         span: [0, end],
@@ -122,8 +126,8 @@ fn chart(watch: &Watch, bytes: &Measure, time: &Time) -> Vec<String> {
             true => peak().into_iter().collect(),
             false => marks.clone(),
         },
-        columns: COLUMNS,
-        rows: ROWS,
+        columns: CHART_COLUMNS,
+        rows: CHART_ROWS,
     };
     let mut lines = chart.lines(|value| bytes.show(value), |at| time.show(at));
     lines.push(match marks.is_empty() {
@@ -134,19 +138,19 @@ fn chart(watch: &Watch, bytes: &Measure, time: &Time) -> Vec<String> {
 }
 
 /// The pid of a process by its number in the watch.
-fn pid(watch: &Watch, process: Option<i64>) -> String {
+fn pid(watch: &WatchReport, process: Option<i64>) -> String {
     let mut all = watch.processes.iter();
     let found = process.and_then(|process| all.find(|one| one.about.process == process));
     found.map_or_else(String::new, |one| one.about.pid.to_string())
 }
 
-fn marks(watch: &Watch, bytes: &Measure, time: &Time) -> Table {
-    let mut table = Table::new(&[("at", Align::Right), ("pid", Align::Right)]);
+fn marks(watch: &WatchReport, bytes: &UnitFormatter, time: &WatchTimeFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[("at", ColumnAlign::Right), ("pid", ColumnAlign::Right)]);
     for name in ["size", "rss", "shared", "code", "data"] {
-        table.column(name, Align::Right);
-        table.column("+/-", Align::Right);
+        table.column(name, ColumnAlign::Right);
+        table.column("+/-", ColumnAlign::Right);
     }
-    table.column("mark", Align::Left);
+    table.column("mark", ColumnAlign::Left);
     let mut before: Vec<(Option<i64>, WatchFigures)> = Vec::new();
     for event in watch.events.iter().filter(|event| event.kind == "mark") {
         let mut cells = vec![
@@ -188,40 +192,40 @@ fn marks(watch: &Watch, bytes: &Measure, time: &Time) -> Table {
     table
 }
 
-fn processes(watch: &Watch, bytes: &Measure, time: &Time) -> Table {
-    let mut table = Table::new(&[
-        ("pid", Align::Right),
-        ("parent", Align::Right),
-        ("from", Align::Right),
-        ("for", Align::Right),
-        ("looks", Align::Right),
-        ("first rss", Align::Right),
-        ("last rss", Align::Right),
-        ("most", Align::Right),
-        ("last pss", Align::Right),
-        ("worked", Align::Right),
-        ("end", Align::Left),
-        ("what it is", Align::Left),
+fn processes(watch: &WatchReport, bytes: &UnitFormatter, time: &WatchTimeFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("pid", ColumnAlign::Right),
+        ("parent", ColumnAlign::Right),
+        ("from", ColumnAlign::Right),
+        ("for", ColumnAlign::Right),
+        ("looks", ColumnAlign::Right),
+        ("first rss", ColumnAlign::Right),
+        ("last rss", ColumnAlign::Right),
+        ("most", ColumnAlign::Right),
+        ("last pss", ColumnAlign::Right),
+        ("worked", ColumnAlign::Right),
+        ("end", ColumnAlign::Left),
+        ("what it is", ColumnAlign::Left),
     ]);
     let last = watch
         .sums
         .last()
         .map_or(first_time(watch), |sum| sum.time_ms);
-    for one in watch.processes.iter().take(MOST_ROWS) {
+    for one in watch.processes.iter().take(MAX_TABLE_ROWS) {
         let end = one.about.ended_ms.or(watch.ended_ms).unwrap_or(last);
         table.row(vec![
             one.about.pid.to_string(),
             one.about.parent.to_string(),
             time.show(one.about.began_ms.saturating_sub(first_time(watch))),
             time.show(end.saturating_sub(one.about.began_ms)),
-            one.looks.to_string(),
+            one.sample_count.to_string(),
             bytes.show(one.first),
             bytes.show(one.last),
             bytes.show(one.most),
             one.pss.map_or_else(String::new, |pss| bytes.show(pss)),
             time.show(one.worked_us / 1000),
             end_of(one).to_string(),
-            called(one),
+            process_name(one),
         ]);
     }
     more(&mut table, watch.processes.len());
@@ -229,7 +233,7 @@ fn processes(watch: &Watch, bytes: &Measure, time: &Time) -> Table {
     table
 }
 
-fn called(one: &WatchedProcess) -> String {
+fn process_name(one: &WatchedProcess) -> String {
     match one.about.command.as_str() {
         "" => one.about.name.clone(),
         command => command.to_string(),
@@ -244,19 +248,19 @@ fn end_of(one: &WatchedProcess) -> &str {
     }
 }
 
-fn events(watch: &Watch, time: &Time) -> Table {
-    let mut table = Table::new(&[
-        ("at", Align::Right),
-        ("pid", Align::Right),
-        ("what", Align::Left),
-        ("more", Align::Left),
+fn events(watch: &WatchReport, time: &WatchTimeFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("at", ColumnAlign::Right),
+        ("pid", ColumnAlign::Right),
+        ("what", ColumnAlign::Left),
+        ("more", ColumnAlign::Left),
     ]);
     let others: Vec<&WatchEvent> = watch
         .events
         .iter()
         .filter(|event| event.kind != "mark")
         .collect();
-    for event in others.iter().take(MOST_ROWS) {
+    for event in others.iter().take(MAX_TABLE_ROWS) {
         table.row(vec![
             time.show(event.time_ms.saturating_sub(first_time(watch))),
             pid(watch, event.process),
@@ -270,21 +274,21 @@ fn events(watch: &Watch, time: &Time) -> Table {
 }
 
 /// Says how many rows are left out.
-fn more(table: &mut Table, all: usize) {
-    if all > MOST_ROWS {
+fn more(table: &mut ReportTable, all: usize) {
+    if all > MAX_TABLE_ROWS {
         let columns = table.widths().len();
         let mut cells = vec![String::new(); columns - 1];
-        cells.push(format!("(other: {} more)", all - MOST_ROWS));
+        cells.push(format!("(other: {} more)", all - MAX_TABLE_ROWS));
         table.row(cells);
     }
 }
 
 /// For programs: the sums over time.
-fn sums(watch: &Watch) -> Table {
-    let mut table = Table::new(&[
-        ("time_ms", Align::Right),
-        ("rss", Align::Right),
-        ("processes", Align::Right),
+fn sums(watch: &WatchReport) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("time_ms", ColumnAlign::Right),
+        ("rss", ColumnAlign::Right),
+        ("processes", ColumnAlign::Right),
     ]);
     for sum in &watch.sums {
         table.row(vec![
@@ -296,7 +300,7 @@ fn sums(watch: &Watch) -> Table {
     table
 }
 
-fn document(watch: &Watch) -> Value {
+fn document(watch: &WatchReport) -> Value {
     let sums = watch
         .sums
         .iter()
@@ -306,7 +310,7 @@ fn document(watch: &Watch) -> Value {
         json!({
             "process": about.process, "pid": about.pid, "parent": about.parent,
             "name": about.name, "command": about.command, "began_ms": about.began_ms,
-            "ended_ms": about.ended_ms, "ending": about.ending, "looks": one.looks,
+            "ended_ms": about.ended_ms, "ending": about.ending, "looks": one.sample_count,
             "first": one.first, "last": one.last, "most": one.most, "pss": one.pss,
             "worked_us": one.worked_us,
         })
@@ -325,7 +329,7 @@ fn document(watch: &Watch) -> Value {
         "name": watch.start.name, "host": watch.start.host, "command": watch.start.command,
         "interval_ms": watch.start.interval_ms, "began_ms": watch.start.began_ms,
         "began": time_utc(watch.start.began_ms.saturating_mul(1_000_000)),
-        "ended_ms": watch.ended_ms, "looks": watch.looks, "cost_us": watch.cost_us,
+        "ended_ms": watch.ended_ms, "looks": watch.sample_count, "cost_us": watch.cost_us,
         "sums": sums.collect::<Vec<_>>(), "processes": processes.collect::<Vec<_>>(),
         "events": events.collect::<Vec<_>>(),
     })
@@ -337,7 +341,7 @@ mod tests {
 
     use super::*;
 
-    fn sample() -> Watch {
+    fn sample() -> WatchReport {
         let mark = |time_ms: i64, rss: i64| WatchEvent {
             process: Some(1),
             time_ms,
@@ -349,7 +353,7 @@ mod tests {
                 ..WatchFigures::default()
             }),
         };
-        Watch {
+        WatchReport {
             start: WatchStart {
                 name: "app".to_string(),
                 command: "app -x".to_string(),
@@ -358,7 +362,7 @@ mod tests {
                 ..WatchStart::default()
             },
             ended_ms: Some(5000),
-            looks: 4,
+            sample_count: 4,
             cost_us: 8000,
             sums: (0..4)
                 .map(|i| WatchSum {
@@ -381,7 +385,7 @@ mod tests {
                 first: 1 << 20,
                 last: 4 << 20,
                 most: 5 << 20,
-                looks: 4,
+                sample_count: 4,
                 worked_us: 20_000,
                 ..WatchedProcess::default()
             }],
@@ -400,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_watch_is_told() {
-        let text = watch(&sample(), &Style::default()).unwrap();
+        let text = watch(&sample(), &ReportStyle::default()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
@@ -414,13 +418,13 @@ mod tests {
         assert!(text.contains("5MiB  +3MiB"), "{text}");
         assert!(text.contains("exit code 3  app -x"), "{text}");
         assert!(text.contains("then  true"), "{text}");
-        let style = Style {
-            format: Format::Csv,
-            ..Style::default()
+        let style = ReportStyle {
+            format: ReportFormat::Csv,
+            ..ReportStyle::default()
         };
         assert_eq!(watch(&sample(), &style).unwrap().lines().count(), 5);
         // Nothing was seen.
-        let nothing = watch(&Watch::default(), &Style::default()).unwrap();
+        let nothing = watch(&WatchReport::default(), &ReportStyle::default()).unwrap();
         assert!(nothing.contains("ended before the first look"), "{nothing}");
     }
 }

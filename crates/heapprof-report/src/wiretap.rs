@@ -1,12 +1,12 @@
 //! `wiretap`: which code ran, and which never did.
 
-use heapprof_analysis::{Wiretap, WiretapBy, WiretapRow};
+use heapprof_analysis::{WiretapReport, WiretapRow, WiretapRowKind};
 use serde_json::json;
 
-use crate::error::Error;
+use crate::error::ReportError;
 use crate::measure::{plural, time_utc};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 fn time(ms: i64) -> String {
     time_utc(ms.saturating_mul(1_000_000))
@@ -28,21 +28,21 @@ fn places(row: &WiretapRow) -> String {
     text
 }
 
-fn table(report: &Wiretap, by: WiretapBy) -> Table {
+fn table(report: &WiretapReport, by: WiretapRowKind) -> ReportTable {
     let (name, places_name) = match by {
-        WiretapBy::Code => ("code", "sites"),
-        WiretapBy::Host => ("host", "codes"),
-        WiretapBy::Pid => ("process", "codes"),
+        WiretapRowKind::Code => ("code", "sites"),
+        WiretapRowKind::Host => ("host", "codes"),
+        WiretapRowKind::Pid => ("process", "codes"),
     };
-    let mut table = Table::new(&[
-        (name, Align::Left),
-        ("kind", Align::Left),
-        ("count", Align::Right),
-        ("processes", Align::Right),
-        ("hosts", Align::Right),
-        ("first", Align::Left),
-        ("last", Align::Left),
-        (places_name, Align::Left),
+    let mut table = ReportTable::new(&[
+        (name, ColumnAlign::Left),
+        ("kind", ColumnAlign::Left),
+        ("count", ColumnAlign::Right),
+        ("processes", ColumnAlign::Right),
+        ("hosts", ColumnAlign::Right),
+        ("first", ColumnAlign::Left),
+        ("last", ColumnAlign::Left),
+        (places_name, ColumnAlign::Left),
     ]);
     for row in &report.rows {
         table.row(vec![
@@ -60,7 +60,7 @@ fn table(report: &Wiretap, by: WiretapBy) -> Table {
 }
 
 /// The line of totals.
-fn totals(report: &Wiretap) -> String {
+fn totals(report: &WiretapReport) -> String {
     let senders: i64 = report.senders.values().sum();
     let mut line = format!(
         "{} of {}, {} lost",
@@ -81,8 +81,12 @@ fn totals(report: &Wiretap) -> String {
 ///
 /// # Errors
 /// It can't be written as CSV or JSON.
-pub fn wiretap(report: &Wiretap, by: WiretapBy, style: &Style) -> Result<String, Error> {
-    if style.format == Format::Json {
+pub fn wiretap(
+    report: &WiretapReport,
+    by: WiretapRowKind,
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
+    if style.format == ReportFormat::Json {
         let rows = report.rows.iter().map(|row| {
             json!({
                 "name": row.name, "kind": row.kind, "outcome": row.outcome, "count": row.count,
@@ -100,7 +104,7 @@ pub fn wiretap(report: &Wiretap, by: WiretapBy, style: &Style) -> Result<String,
         }));
     }
     let mut table = table(report, by);
-    if style.format != Format::Text {
+    if style.format != ReportFormat::Text {
         // One table has all: what was never seen has no count.
         for name in &report.unseen {
             let blank = String::new;
@@ -146,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    fn report() -> Wiretap {
+    fn report() -> WiretapReport {
         let row = WiretapRow {
             name: "orders.cancel".to_string(),
             kind: "alive".to_string(),
@@ -159,7 +163,7 @@ mod tests {
             more: 2,
             ..WiretapRow::default()
         };
-        Wiretap {
+        WiretapReport {
             rows: vec![row],
             unseen: vec!["orders\nold".to_string()],
             expected: Some(2),
@@ -172,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_text_says_what_was_lost_and_never_seen() {
-        let text = wiretap(&report(), WiretapBy::Code, &Style::default()).unwrap();
+        let text = wiretap(&report(), WiretapRowKind::Code, &ReportStyle::default()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
@@ -187,26 +191,31 @@ mod tests {
             lines[3..],
             ["never seen: 1 of 2 expected", "  orders\\nold"]
         );
-        let empty = wiretap(&Wiretap::default(), WiretapBy::Code, &Style::default()).unwrap();
+        let empty = wiretap(
+            &WiretapReport::default(),
+            WiretapRowKind::Code,
+            &ReportStyle::default(),
+        )
+        .unwrap();
         assert!(empty.contains("nothing was seen"), "{empty}");
         // What nobody could tell is not said to be dead.
-        let unheard = Wiretap {
+        let unheard = WiretapReport {
             senders: BTreeMap::default(),
             rows: Vec::new(),
             ..report()
         };
-        let unheard = wiretap(&unheard, WiretapBy::Code, &Style::default()).unwrap();
+        let unheard = wiretap(&unheard, WiretapRowKind::Code, &ReportStyle::default()).unwrap();
         assert!(unheard.contains("nothing is known of the 2"), "{unheard}");
         assert!(!unheard.contains("never seen"), "{unheard}");
     }
 
     #[test]
     fn csv_has_one_table() {
-        let style = Style {
-            format: Format::Csv,
-            ..Style::default()
+        let style = ReportStyle {
+            format: ReportFormat::Csv,
+            ..ReportStyle::default()
         };
-        let text = wiretap(&report(), WiretapBy::Host, &style).unwrap();
+        let text = wiretap(&report(), WiretapRowKind::Host, &style).unwrap();
         assert!(text.starts_with("host,kind,count,"), "{text}");
         assert!(text.contains("never seen,0,0,0,,,"), "{text}");
     }

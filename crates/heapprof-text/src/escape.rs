@@ -17,22 +17,29 @@ fn is_control(c: char) -> bool {
 }
 
 /// Whether a byte can begin, in UTF-8, a character that [`is_control`] or XML refuses.
-const fn begins(byte: u8) -> bool {
+const fn begins_refused_character(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xef)
 }
 
 /// Returns where the first such byte is. Blocks without one, which are nearly all, are skipped at
 /// once.
-fn first(bytes: &[u8]) -> Option<usize> {
-    let block = |block: &&[u8]| !block.iter().fold(false, |any, &byte| any | begins(byte));
+fn find_refused_character(bytes: &[u8]) -> Option<usize> {
+    let block = |block: &&[u8]| {
+        !block
+            .iter()
+            .fold(false, |any, &byte| any | begins_refused_character(byte))
+    };
     let plain = 64 * bytes.chunks(64).take_while(block).count();
-    let at = bytes.get(plain..)?.iter().position(|&byte| begins(byte));
+    let at = bytes
+        .get(plain..)?
+        .iter()
+        .position(|&byte| begins_refused_character(byte));
     at.map(|at| plain + at)
 }
 
 /// A text as terminals, Markdown and XML may show it, on one line.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if first(text.as_bytes()).is_none() {
+    if find_refused_character(text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
@@ -40,7 +47,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         match c {
             // XML refuses these two.
             '\u{fffe}' | '\u{ffff}' => shown.push('\u{fffd}'),
-            c if is_control(c) => shown.extend(escaped(c)),
+            c if is_control(c) => shown.extend(escape_character(c)),
             c => shown.push(c),
         }
     }
@@ -53,7 +60,7 @@ pub fn printable_lines(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn escaped(c: char) -> impl Iterator<Item = char> {
+fn escape_character(c: char) -> impl Iterator<Item = char> {
     let short = matches!(c, '\t' | '\r' | '\n');
     let (default, unicode) = match short {
         true => (Some(c.escape_default()), None),
@@ -67,7 +74,7 @@ fn escaped(c: char) -> impl Iterator<Item = char> {
 
 /// What replaces a control character in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stead {
+pub enum ControlReplacement {
     /// JSON's `\u202e`. JSON has such characters only in its texts, and the serializer has already
     /// escaped those below U+0020.
     Json,
@@ -76,42 +83,42 @@ pub enum Stead {
 }
 
 /// A writer that lets no control character through.
-pub struct Escaping<W: Write> {
+pub struct EscapingWriter<W: Write> {
     writer: W,
-    stead: Stead,
+    replacement: ControlReplacement,
     /// The beginning of a character whose rest is still to come, or a carriage return.
-    held: Vec<u8>,
+    pending: Vec<u8>,
 }
 
-impl<W: Write> Escaping<W> {
+impl<W: Write> EscapingWriter<W> {
     /// Makes a writer in front of `writer`.
-    pub fn new(writer: W, stead: Stead) -> Self {
+    pub fn new(writer: W, stead: ControlReplacement) -> Self {
         Self {
             writer,
-            stead,
-            held: Vec::new(),
+            replacement: stead,
+            pending: Vec::new(),
         }
     }
 
     /// Writes one character that may be a control, in UTF-8. A character that is not a control is
     /// written as it is.
-    fn character(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write_character(&mut self, bytes: &[u8]) -> io::Result<()> {
         let c = std::str::from_utf8(bytes)
             .ok()
             .and_then(|text| text.chars().next());
-        match (c, self.stead) {
+        match (c, self.replacement) {
             (Some('\n' | '\t'), _) => self.writer.write_all(bytes),
-            (Some(c), Stead::Json) if is_control(c) => {
+            (Some(c), ControlReplacement::Json) if is_control(c) => {
                 write!(self.writer, "\\u{:04x}", u32::from(c))
             }
-            (Some(c), Stead::Replacement) if is_control(c) => {
+            (Some(c), ControlReplacement::Replacement) if is_control(c) => {
                 self.writer.write_all("\u{fffd}".as_bytes())
             }
             _ => self.writer.write_all(bytes),
         }
     }
 
-    /// The number of bytes of a character that begins with `first`.
+    /// The number of bytes of a character that begins with `find_refused_character`.
     fn length(first: u8) -> usize {
         match first {
             0..0xc0 => 1,
@@ -121,38 +128,39 @@ impl<W: Write> Escaping<W> {
         }
     }
 
-    /// Completes the character in `held`. Returns the bytes that were not used.
-    fn finish_held<'a>(&mut self, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
-        if self.held == b"\r" && !bytes.is_empty() {
-            self.held.clear();
+    /// Completes the character in `pending`. Returns the bytes that were not used.
+    fn finish_pending<'a>(&mut self, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
+        if self.pending == b"\r" && !bytes.is_empty() {
+            self.pending.clear();
             match bytes[0] {
                 b'\n' => self.writer.write_all(b"\r")?,
-                _ => self.character(b"\r")?,
+                _ => self.write_character(b"\r")?,
             }
             return Ok(bytes);
         }
-        let Some(&first) = self.held.first() else {
+        let Some(&first) = self.pending.first() else {
             return Ok(bytes);
         };
-        let (more, rest) = bytes.split_at(bytes.len().min(Self::length(first) - self.held.len()));
-        self.held.extend_from_slice(more);
-        if self.held.len() == Self::length(first) {
-            let whole = std::mem::take(&mut self.held);
-            self.character(&whole)?;
+        let (more, rest) =
+            bytes.split_at(bytes.len().min(Self::length(first) - self.pending.len()));
+        self.pending.extend_from_slice(more);
+        if self.pending.len() == Self::length(first) {
+            let whole = std::mem::take(&mut self.pending);
+            self.write_character(&whole)?;
         }
         Ok(rest)
     }
 }
 
-impl<W: Write> Write for Escaping<W> {
+impl<W: Write> Write for EscapingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            if !self.held.is_empty() {
-                rest = self.finish_held(rest)?;
+            if !self.pending.is_empty() {
+                rest = self.finish_pending(rest)?;
                 continue;
             }
-            let (before, from) = rest.split_at(first(rest).unwrap_or(rest.len()));
+            let (before, from) = rest.split_at(find_refused_character(rest).unwrap_or(rest.len()));
             self.writer.write_all(before)?;
             let Some(&first) = from.first() else {
                 break;
@@ -160,10 +168,10 @@ impl<W: Write> Write for Escaping<W> {
             let length = Self::length(first);
             if first == b'\r' || from.len() < length {
                 let held = from.len().min(length);
-                self.held.extend_from_slice(&from[..held]);
+                self.pending.extend_from_slice(&from[..held]);
                 rest = &from[held..];
             } else {
-                self.character(&from[..length])?;
+                self.write_character(&from[..length])?;
                 rest = &from[length..];
             }
         }
@@ -172,19 +180,19 @@ impl<W: Write> Write for Escaping<W> {
 
     /// Writes what is held. It must be called at the end.
     fn flush(&mut self) -> io::Result<()> {
-        let held = std::mem::take(&mut self.held);
-        self.character(&held)?;
+        let held = std::mem::take(&mut self.pending);
+        self.write_character(&held)?;
         self.writer.flush()
     }
 }
 
-/// Lets `body` write through an [`Escaping`].
+/// Lets `body` write through an [`EscapingWriter`].
 pub fn escaping<E: From<io::Error>>(
     writer: &mut dyn Write,
-    stead: Stead,
+    stead: ControlReplacement,
     body: impl FnOnce(&mut dyn Write) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut escaping = Escaping::new(writer, stead);
+    let mut escaping = EscapingWriter::new(writer, stead);
     body(&mut escaping)?;
     Ok(escaping.flush()?)
 }
@@ -193,14 +201,14 @@ pub fn escaping<E: From<io::Error>>(
 mod tests {
     use super::*;
 
-    const ODD: &str = "a\u{1b}[31m\u{7f}\u{9b}\u{61c}\u{200f}\u{202e}\u{2066}\u{2069}b";
+    const ODD_TEXT: &str = "a\u{1b}[31m\u{7f}\u{9b}\u{61c}\u{200f}\u{202e}\u{2066}\u{2069}b";
 
     #[test]
     fn eyes_see_what_is_there() {
         assert_eq!(printable("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
         assert_eq!(printable("\u{ffff}é—\u{a0}"), "\u{fffd}é—\u{a0}");
         assert_eq!(
-            printable(ODD),
+            printable(ODD_TEXT),
             "a\\u{1b}[31m\\u{7f}\\u{9b}\\u{61c}\\u{200f}\\u{202e}\\u{2066}\\u{2069}b"
         );
         assert_eq!(printable_lines("a\u{202e}\nb"), "a\\u{202e}\nb");
@@ -209,16 +217,16 @@ mod tests {
     /// However the bytes come, the same bytes go out.
     #[test]
     fn streams_hold_no_controls() {
-        let json = serde_json::to_string(ODD).unwrap() + " é—\u{2065}\n";
-        let text = format!("{ODD}\té—\u{2065}\r\n\rx\u{0}\n");
+        let json = serde_json::to_string(ODD_TEXT).unwrap() + " é—\u{2065}\n";
+        let text = format!("{ODD_TEXT}\té—\u{2065}\r\n\rx\u{0}\n");
         let table = [
             (
-                Stead::Json,
+                ControlReplacement::Json,
                 json.as_str(),
                 "\"a\\u001b[31m\\u007f\\u009b\\u061c\\u200f\\u202e\\u2066\\u2069b\" é—\u{2065}\n",
             ),
             (
-                Stead::Replacement,
+                ControlReplacement::Replacement,
                 text.as_str(),
                 "a\u{fffd}[31m\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}b\té—\
                  \u{2065}\r\n\u{fffd}x\u{fffd}\n",

@@ -9,7 +9,7 @@ mod short_name;
 mod whole;
 
 pub use crate::{
-    escape::{Escaping, Stead, escaping, printable, printable_lines},
-    short_name::{alike, cut, shorten, shortened, shown_match},
+    escape::{ControlReplacement, EscapingWriter, escaping, printable, printable_lines},
+    short_name::{cut, explain_shown_match, shorten, shorten_one, similar_names},
     whole::{decimal, push_whole},
 };

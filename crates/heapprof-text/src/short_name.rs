@@ -4,7 +4,7 @@
 //! Only text and Markdown, which people read, have short names. Rows keep their full names. If
 //! names become equal when they are short, they are told apart again by what differs in them.
 
-mod apart;
+mod disambiguation;
 #[cfg(test)]
 mod tests;
 
@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub use apart::alike;
-use apart::differences;
+use disambiguation::differences;
+pub use disambiguation::similar_names;
 
 /// Template arguments that are defaults: the class, and whether its own argument must be the
 /// template's first one.
-const DEFAULTS: &[(&str, bool)] = &[
+const DEFAULT_ARGUMENTS: &[(&str, bool)] = &[
     ("std::allocator<", false),
     ("std::less<", true),
     ("std::hash<", true),
@@ -31,10 +31,11 @@ const DEFAULTS: &[(&str, bool)] = &[
 ];
 
 /// Templates that keep all of their arguments, because none of them is a default.
-const PLAIN: &[&str] = &["pair", "tuple", "variant", "function", "integral_constant"];
+const TEMPLATES_WITHOUT_DEFAULTS: &[&str] =
+    &["pair", "tuple", "variant", "function", "integral_constant"];
 
 /// Instances of templates that have a name of their own.
-const ALIASES: &[(&str, &str)] = &[
+const TEMPLATE_ALIASES: &[(&str, &str)] = &[
     ("std::basic_string<char>", "std::string"),
     ("std::basic_string<wchar_t>", "std::wstring"),
     ("std::basic_string_view<char>", "std::string_view"),
@@ -50,14 +51,16 @@ const ALIASES: &[(&str, &str)] = &[
 ];
 
 /// Namespaces that hide a library's version, and what replaces them.
-const VERSIONS: &[(&str, &str)] = &[("std::__cxx11::", "std::"), ("std::__1::", "std::")];
+const VERSION_NAMESPACES: &[(&str, &str)] = &[("std::__cxx11::", "std::"), ("std::__1::", "std::")];
 
 /// Returns names as people say them: no parameters, no template argument that is a default. `width`
 /// gives the most columns for each. Names that differ stay different.
 pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
     let both = names.iter().enumerate();
-    let mut short: Vec<String> = both.map(|(at, name)| shortened(name, width(at))).collect();
-    for all in equal(names, &short) {
+    let mut short: Vec<String> = both
+        .map(|(at, name)| shorten_one(name, width(at)))
+        .collect();
+    for all in groups_of_equal(names, &short) {
         let whole: Vec<&str> = all.iter().map(|&at| names[at]).collect();
         let with: Vec<String> = all
             .iter()
@@ -78,13 +81,16 @@ pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
         let least = all.iter().map(|&at| width(at)).min().unwrap_or(0);
         for (at, difference) in all.into_iter().zip(differences(&whole, least / 2)) {
             let room = width(at).saturating_sub(difference.width() + 3);
-            short[at] = format!("{} [{difference}]", cut(&shortened(names[at], room), room));
+            short[at] = format!(
+                "{} [{difference}]",
+                cut(&shorten_one(names[at], room), room)
+            );
         }
     }
     // What differs may have been cut out, and a number may make two groups equal.
     let mut number = 0;
     loop {
-        let equal = equal(names, &short);
+        let equal = groups_of_equal(names, &short);
         if equal.is_empty() {
             return short;
         }
@@ -97,7 +103,7 @@ pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
 }
 
 /// Groups of different names whose short forms are equal.
-fn equal(names: &[&str], short: &[String]) -> Vec<Vec<usize>> {
+fn groups_of_equal(names: &[&str], short: &[String]) -> Vec<Vec<usize>> {
     let mut same: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, name) in short.iter().enumerate() {
         same.entry(name).or_default().push(at);
@@ -108,14 +114,14 @@ fn equal(names: &[&str], short: &[String]) -> Vec<Vec<usize>> {
 
 /// Returns one name as people say it, with as many levels of its template arguments as fit `width`
 /// columns.
-pub fn shortened(name: &str, width: usize) -> String {
+pub fn shorten_one(name: &str, width: usize) -> String {
     if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
         return cut(name, width);
     }
     let parts = parse(name);
     let mut short = String::new();
     for levels in [usize::MAX, 3, 2, 1, 0] {
-        short = written(&parts, levels);
+        short = format_name(&parts, levels);
         if short.is_empty() {
             return cut(name, width);
         }
@@ -141,9 +147,12 @@ fn is_of_cpp_or_rust(name: &str) -> bool {
 ///
 /// Filters match whole names, as in pprof. So an expression that was copied from a screen, where
 /// names are short, may match nothing.
-pub fn shown_match<'n>(regex: &Regex, mut names: impl Iterator<Item = &'n str> + Clone) -> String {
+pub fn explain_shown_match<'n>(
+    regex: &Regex,
+    mut names: impl Iterator<Item = &'n str> + Clone,
+) -> String {
     let is_shown = |name: &&str| {
-        let short = shortened(name, usize::MAX);
+        let short = shorten_one(name, usize::MAX);
         short != **name && regex.is_match(&short) && !regex.is_match(name)
     };
     let literal = regex.as_str();
@@ -158,7 +167,7 @@ pub fn shown_match<'n>(regex: &Regex, mut names: impl Iterator<Item = &'n str> +
     match names.find(is_shown) {
         Some(name) => format!(
             ": it is looked for in whole names, and {:?} is short for {:?}",
-            shortened(name, 60),
+            shorten_one(name, 60),
             cut(name, 200)
         ),
         None => String::new(),
@@ -168,15 +177,15 @@ pub fn shown_match<'n>(regex: &Regex, mut names: impl Iterator<Item = &'n str> +
 /// A function's short name with its parameters. Their template arguments are shortened until the
 /// whole fits, if it can.
 fn with_parameters(name: &str, width: usize) -> String {
-    let short = shortened(name, width);
+    let short = shorten_one(name, width);
     if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
         return short;
     }
     let parts = parse(name);
     let at = parts
         .iter()
-        .rposition(|part| matches!(part, Part::Group('(', inner) if !is_anonymous(inner)));
-    let Some(Part::Group(_, inner)) = at.map(|at| &parts[at]) else {
+        .rposition(|part| matches!(part, ShortNamePart::Group('(', inner) if !is_anonymous(inner)));
+    let Some(ShortNamePart::Group(_, inner)) = at.map(|at| &parts[at]) else {
         return short;
     };
     let mut whole = String::new();
@@ -216,14 +225,14 @@ pub fn cut(text: &str, width: usize) -> String {
 }
 
 /// A piece of a name.
-enum Part<'a> {
+enum ShortNamePart<'a> {
     Text(&'a str),
     /// What is in a pair of brackets, split at its commas.
-    Group(char, Vec<Vec<Part<'a>>>),
+    Group(char, Vec<Vec<ShortNamePart<'a>>>),
 }
 
 /// How deep brackets may nest in a name that is taken apart.
-const DEEPEST: usize = 64;
+const MAX_NESTING: usize = 64;
 
 /// Whether brackets nest not too deeply.
 fn is_nested_well(name: &str) -> bool {
@@ -234,16 +243,16 @@ fn is_nested_well(name: &str) -> bool {
             '>' | ')' | '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        depth < DEEPEST
+        depth < MAX_NESTING
     })
 }
 
 /// Operators whose names hold brackets, the longest first.
-const OPERATORS: &[&str] = &[
+const BRACKET_OPERATORS: &[&str] = &[
     "<<=", ">>=", "<=>", "->*", "<<", ">>", "<=", ">=", "->", "()", "<", ">",
 ];
 
-fn parse(name: &str) -> Vec<Part<'_>> {
+fn parse(name: &str) -> Vec<ShortNamePart<'_>> {
     let mut rest = name;
     let mut all = Vec::new();
     while !rest.is_empty() {
@@ -252,7 +261,7 @@ fn parse(name: &str) -> Vec<Part<'_>> {
         // This bracket closes nothing.
         if let Some(c) = rest.chars().next() {
             let (bracket, after) = rest.split_at(c.len_utf8());
-            all.push(Part::Text(bracket));
+            all.push(ShortNamePart::Text(bracket));
             rest = after;
         }
     }
@@ -260,23 +269,25 @@ fn parse(name: &str) -> Vec<Part<'_>> {
 }
 
 /// Parses up to the bracket that closes `open`. If a bracket is open, commas split the list.
-fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<Part<'a>>> {
+fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<ShortNamePart<'a>>> {
     let mut lists = vec![Vec::new()];
     let mut text = 0;
     let whole = *rest;
     let mut at = 0;
-    let push = |lists: &mut Vec<Vec<Part<'a>>>, from: usize, to: usize| {
+    let push = |lists: &mut Vec<Vec<ShortNamePart<'a>>>, from: usize, to: usize| {
         if from < to {
             lists
                 .last_mut()
                 .expect("there is one")
-                .push(Part::Text(&whole[from..to]));
+                .push(ShortNamePart::Text(&whole[from..to]));
         }
     };
     while let Some(c) = whole[at..].chars().next() {
         let before = &whole[..at];
         if before.ends_with("operator")
-            && let Some(operator) = OPERATORS.iter().find(|o| whole[at..].starts_with(**o))
+            && let Some(operator) = BRACKET_OPERATORS
+                .iter()
+                .find(|o| whole[at..].starts_with(**o))
         {
             at += operator.len();
             continue;
@@ -294,7 +305,7 @@ fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<Part<'a>>> 
                 lists
                     .last_mut()
                     .expect("there is one")
-                    .push(Part::Group(c, inner));
+                    .push(ShortNamePart::Group(c, inner));
                 text = at;
             }
             '>' | ')' | '}' => {
@@ -318,12 +329,12 @@ fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<Part<'a>>> 
 }
 
 /// The name of a function, without its return type, its parameters and what follows them.
-fn written(parts: &[Part<'_>], levels: usize) -> String {
+fn format_name(parts: &[ShortNamePart<'_>], levels: usize) -> String {
     let mut name = String::new();
     for (at, part) in parts.iter().enumerate() {
-        let Part::Group('(', inner) = part else {
+        let ShortNamePart::Group('(', inner) = part else {
             match part {
-                Part::Text(text) => {
+                ShortNamePart::Text(text) => {
                     let text = match text.find(" [clone ") {
                         Some(end) => &text[..end],
                         None => text,
@@ -336,7 +347,9 @@ fn written(parts: &[Part<'_>], levels: usize) -> String {
                     let own = without_return_type(&mut name, text);
                     name.push_str(own);
                 }
-                Part::Group(bracket, inner) => push_group(&mut name, *bracket, inner, levels),
+                ShortNamePart::Group(bracket, inner) => {
+                    push_group(&mut name, *bracket, inner, levels)
+                }
             }
             continue;
         };
@@ -346,7 +359,7 @@ fn written(parts: &[Part<'_>], levels: usize) -> String {
             continue;
         }
         let next = match parts.get(at + 1) {
-            Some(Part::Text(text)) => *text,
+            Some(ShortNamePart::Text(text)) => *text,
             _ => "",
         };
         // These are the parameters of a function that contains this one, or an expression in a
@@ -366,7 +379,7 @@ fn written(parts: &[Part<'_>], levels: usize) -> String {
 
 /// The part of `text` that belongs to the name. A blank ends the return type, which is dropped.
 fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
-    const SPECIAL: &[&str] = &[
+    const SPECIAL_PREFIXES: &[&str] = &[
         "non-virtual thunk to ",
         "virtual thunk to ",
         "covariant return thunk to ",
@@ -375,7 +388,10 @@ fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
         "TLS init function for ",
         "TLS wrapper function for ",
     ];
-    if let Some(special) = SPECIAL.iter().find(|special| text.starts_with(**special)) {
+    if let Some(special) = SPECIAL_PREFIXES
+        .iter()
+        .find(|special| text.starts_with(**special))
+    {
         name.push_str(special);
         return &text[special.len()..];
     }
@@ -398,27 +414,29 @@ fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
 
 fn without_versions(name: String) -> String {
     match name.contains("std::__") {
-        true => VERSIONS
+        true => VERSION_NAMESPACES
             .iter()
             .fold(name, |name, (long, short)| name.replace(long, short)),
         false => name,
     }
 }
 
-fn is_anonymous(inner: &[Vec<Part<'_>>]) -> bool {
-    matches!(inner, [one] if matches!(one[..], [Part::Text("anonymous namespace")]))
+fn is_anonymous(inner: &[Vec<ShortNamePart<'_>>]) -> bool {
+    matches!(inner, [one] if matches!(one[..], [ShortNamePart::Text("anonymous namespace")]))
 }
 
-fn push_group(name: &mut String, bracket: char, inner: &[Vec<Part<'_>>], levels: usize) {
+fn push_group(name: &mut String, bracket: char, inner: &[Vec<ShortNamePart<'_>>], levels: usize) {
     match bracket {
         '{' => {
             name.push('{');
             for part in inner.first().into_iter().flatten() {
                 match part {
-                    Part::Text(text) => name.push_str(text),
+                    ShortNamePart::Text(text) => name.push_str(text),
                     // A lambda is identified by its number and by what it is in.
-                    Part::Group('(', _) => {}
-                    Part::Group(bracket, inner) => push_group(name, *bracket, inner, levels),
+                    ShortNamePart::Group('(', _) => {}
+                    ShortNamePart::Group(bracket, inner) => {
+                        push_group(name, *bracket, inner, levels)
+                    }
                 }
             }
             name.push('}');
@@ -436,7 +454,7 @@ fn push_group(name: &mut String, bracket: char, inner: &[Vec<Part<'_>>], levels:
     }
 }
 
-fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
+fn push_arguments(name: &mut String, inner: &[Vec<ShortNamePart<'_>>], levels: usize) {
     // Rust writes two colons before the arguments.
     let plain = name.strip_suffix("::").map(str::len);
     if let Some(length) = plain {
@@ -447,7 +465,7 @@ fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
     let start = before
         .find(|&(_, c)| !is_word(c))
         .map_or(0, |(at, c)| at + c.len_utf8());
-    let kept = kept_arguments(&name[start..], inner);
+    let kept = count_kept_arguments(&name[start..], inner);
     let plain = |arguments: &[String]| {
         without_versions(format!("{}<{}>", &name[start..], arguments.join(", ")))
     };
@@ -455,7 +473,7 @@ fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
     let texts =
         |levels: usize| -> Vec<String> { kept.iter().map(|one| argument(one, levels)).collect() };
     let whole = plain(&texts(usize::MAX));
-    let text = match ALIASES.iter().find(|(long, _)| *long == whole) {
+    let text = match TEMPLATE_ALIASES.iter().find(|(long, _)| *long == whole) {
         Some((_, alias)) => alias.to_string(),
         // This text exists already. Making it twice at each level would take forever.
         None if levels == usize::MAX => whole,
@@ -468,18 +486,18 @@ fn push_arguments(name: &mut String, inner: &[Vec<Part<'_>>], levels: usize) {
 
 /// How many of a template's arguments are left without the defaults at the end. `before` is the
 /// text before the arguments.
-fn kept_arguments(before: &str, inner: &[Vec<Part<'_>>]) -> usize {
+fn count_kept_arguments(before: &str, inner: &[Vec<ShortNamePart<'_>>]) -> usize {
     let before = before.strip_suffix("::").unwrap_or(before);
     let template = before.rsplit("::").next().unwrap_or_default();
     let is_default = |text: &str, first: &str| {
-        DEFAULTS.iter().any(|&(default, of_first)| {
+        DEFAULT_ARGUMENTS.iter().any(|&(default, of_first)| {
             let rest = text.strip_prefix(default);
             rest.is_some_and(|rest| !of_first || rest.strip_suffix('>') == Some(first))
         })
     };
     let whole: Vec<String> = inner.iter().map(|one| argument(one, usize::MAX)).collect();
     let mut kept = &whole[..];
-    while !PLAIN.contains(&template)
+    while !TEMPLATES_WITHOUT_DEFAULTS.contains(&template)
         && let [first, .., last] = kept
         && is_default(last, first)
     {
@@ -489,15 +507,15 @@ fn kept_arguments(before: &str, inner: &[Vec<Part<'_>>]) -> usize {
 }
 
 /// Writes a type or a value that is among a template's arguments.
-fn argument(parts: &[Part<'_>], levels: usize) -> String {
+fn argument(parts: &[ShortNamePart<'_>], levels: usize) -> String {
     let mut text = String::new();
     for part in parts {
         match part {
-            Part::Text(plain) => text.push_str(plain),
-            Part::Group('(', inner) if is_anonymous(inner) => {
+            ShortNamePart::Text(plain) => text.push_str(plain),
+            ShortNamePart::Group('(', inner) if is_anonymous(inner) => {
                 text.push_str("(anonymous namespace)");
             }
-            Part::Group(bracket, inner) => push_group(&mut text, *bracket, inner, levels),
+            ShortNamePart::Group(bracket, inner) => push_group(&mut text, *bracket, inner, levels),
         }
     }
     text.trim().to_string()

@@ -9,13 +9,13 @@ mod cut;
 mod pieces;
 mod stacks;
 
-use self::pieces::Pieces;
-pub use self::stacks::Stacks;
-use crate::error::Error;
+use self::pieces::SubtreePieces;
+pub use self::stacks::EntityStacks;
+use crate::error::TotalsError;
 
 /// A node without its sums.
 #[derive(Clone, Copy, Debug)]
-pub struct Node {
+pub struct CallTreeNode {
     /// The entity that it is.
     pub entity: u32,
     /// The number of the parent; `u32::MAX` for a root.
@@ -35,7 +35,7 @@ pub const NO_PARENT: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub struct CallTree {
     /// The nodes in pre-order.
-    pub node: Vec<Node>,
+    pub node: Vec<CallTreeNode>,
     /// How many sums a node has.
     pub width: usize,
     /// What ends in the node itself: `node * width + sum`.
@@ -71,14 +71,14 @@ impl CallTree {
     ///
     /// # Errors
     /// The nodes may be too many.
-    pub fn put_below(self, way: &[u32], net: &[i64], whole: &[i64]) -> Result<Self, Error> {
+    pub fn put_below(self, way: &[u32], net: &[i64], whole: &[i64]) -> Result<Self, TotalsError> {
         let mut tree = Self {
             width: self.width,
             ..Self::default()
         };
         let is_signed = net != whole || !self.weight.is_empty();
         for (depth, &entity) in (0..).zip(way) {
-            tree.push(Node {
+            tree.push(CallTreeNode {
                 entity,
                 parent: if depth == 0 { NO_PARENT } else { depth - 1 },
                 depth,
@@ -96,7 +96,7 @@ impl CallTree {
                 NO_PARENT => above - 1,
                 parent => parent + above,
             };
-            tree.push(Node {
+            tree.push(CallTreeNode {
                 parent,
                 depth: node.depth + above,
                 outermost: node.outermost && !way.contains(&node.entity),
@@ -123,7 +123,7 @@ impl CallTree {
 
     /// How many nodes the tree would have if it were built to ask for at least so much, and not for
     /// less than it was.
-    pub fn heavier(&self, least: &[i64]) -> usize {
+    pub fn count_heavier(&self, least: &[i64]) -> usize {
         // What a node weighs is a part of what its parent does.
         let nodes = self.weights().chunks_exact(self.width.max(1));
         nodes.filter(|weight| is_heavy(weight, least)).count()
@@ -131,7 +131,7 @@ impl CallTree {
 }
 
 /// What the tree of [`build`] is like.
-pub struct Shape<'a> {
+pub struct TreeShape<'a> {
     /// The order of equally heavy children: by name, however entities are numbered.
     pub rank: &'a [u32],
     /// Whether the tree starts from the leaf instead of from the root.
@@ -141,12 +141,12 @@ pub struct Shape<'a> {
 }
 
 /// Builds the tree of all nodes that are heavy enough.
-pub fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
-    let mut pieces = match stacks.len() >= pieces::LARGE {
-        true => Pieces::wanted(),
-        false => Pieces::none(),
+pub fn build(stacks: &EntityStacks, shape: &TreeShape<'_>) -> Result<CallTree, TotalsError> {
+    let mut pieces = match stacks.len() >= pieces::MIN_PARALLEL_STACKS {
+        true => SubtreePieces::enabled(),
+        false => SubtreePieces::disabled(),
     };
-    let mut builder = Builder::new(stacks, shape, Scratch::of(shape));
+    let mut builder = CallTreeBuilder::new(stacks, shape, BuilderScratch::for_shape(shape));
     let (mut tree, _) = builder.grow(&[], &mut pieces)?;
     let order = builder.order;
     pieces.grow(stacks, &order, shape)?.put_into(&mut tree)?;
@@ -156,12 +156,13 @@ pub fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
 
 impl CallTree {
     /// Adds a node behind all others, with its total and its weight.
-    fn push(&mut self, node: Node) -> Result<u32, Error> {
+    fn push(&mut self, node: CallTreeNode) -> Result<u32, TotalsError> {
         let id = u32::try_from(self.node.len())
             .ok()
             .filter(|&id| id != NO_PARENT);
-        let id = id.ok_or_else(|| Error::Beyond("the number of call tree nodes".to_string()))?;
-        self.node.push(Node {
+        let id = id
+            .ok_or_else(|| TotalsError::BeyondRange("the number of call tree nodes".to_string()))?;
+        self.node.push(CallTreeNode {
             last_descendant: id,
             ..node
         });
@@ -170,7 +171,7 @@ impl CallTree {
 }
 
 /// A node that is still to be made. The samples `order[start..end]` pass through it.
-struct Task {
+struct NodeTask {
     entity: u32,
     parent: u32,
     depth: u32,
@@ -181,10 +182,10 @@ struct Task {
 /// No run is known yet.
 const NO_RUN: u32 = u32::MAX;
 /// The stack ends here.
-const ENDED: u32 = u32::MAX;
+const STACK_ENDS: u32 = u32::MAX;
 
 /// The stacks of a range of `order` that have the same frame at a depth.
-struct Run {
+struct FrameRun {
     entity: u32,
     /// How many there are.
     count: usize,
@@ -193,15 +194,15 @@ struct Run {
 }
 
 /// Memory for one number of each entity, which trees that are built one after the other share.
-struct Scratch {
+struct BuilderScratch {
     /// The run of each entity, while a range is split.
     run_of_entity: Vec<u32>,
     /// How often each entity is on the path to the node that is made.
     on_path: Vec<u32>,
 }
 
-impl Scratch {
-    fn of(shape: &Shape<'_>) -> Self {
+impl BuilderScratch {
+    fn for_shape(shape: &TreeShape<'_>) -> Self {
         Self {
             run_of_entity: vec![NO_RUN; shape.rank.len()],
             on_path: vec![0; shape.rank.len()],
@@ -209,9 +210,9 @@ impl Scratch {
     }
 }
 
-struct Builder<'a> {
-    stacks: &'a Stacks,
-    shape: &'a Shape<'a>,
+struct CallTreeBuilder<'a> {
+    stacks: &'a EntityStacks,
+    shape: &'a TreeShape<'a>,
     order: Vec<u32>,
     /// Where each stack begins in the entities of all, and where the last one ends.
     first: Vec<usize>,
@@ -219,19 +220,19 @@ struct Builder<'a> {
     before: Vec<u32>,
     /// The run of each stack of the range.
     run_of: Vec<u32>,
-    scratch: Scratch,
-    found: Vec<Run>,
+    scratch: BuilderScratch,
+    found: Vec<FrameRun>,
     /// The children of one node: heaviest column, rank, the task, position in `run_sums`.
-    runs: Vec<(i64, u32, Task, usize)>,
+    runs: Vec<(i64, u32, NodeTask, usize)>,
     /// The totals and weights of each run.
     run_sums: Vec<i64>,
-    tasks: Vec<Task>,
+    tasks: Vec<NodeTask>,
     /// The totals and weights of each task.
     task_sums: Vec<i64>,
 }
 
-impl<'a> Builder<'a> {
-    fn new(stacks: &'a Stacks, shape: &'a Shape<'a>, scratch: Scratch) -> Self {
+impl<'a> CallTreeBuilder<'a> {
+    fn new(stacks: &'a EntityStacks, shape: &'a TreeShape<'a>, scratch: BuilderScratch) -> Self {
         Self {
             stacks,
             shape,
@@ -252,7 +253,11 @@ impl<'a> Builder<'a> {
 
     /// Builds the tree below a path of entities, except for what becomes a piece of its own.
     /// Returns also what ends at the end of that path.
-    fn grow(&mut self, above: &[u32], pieces: &mut Pieces) -> Result<(CallTree, Vec<i64>), Error> {
+    fn grow(
+        &mut self,
+        above: &[u32],
+        pieces: &mut SubtreePieces,
+    ) -> Result<(CallTree, Vec<i64>), TotalsError> {
         let width = self.stacks.width;
         let mut tree = CallTree {
             width,
@@ -271,7 +276,7 @@ impl<'a> Builder<'a> {
                 self.scratch.on_path[left as usize] -= 1;
             }
             let entity = task.entity;
-            let id = tree.push(Node {
+            let id = tree.push(CallTreeNode {
                 entity,
                 parent: task.parent,
                 depth: task.depth,
@@ -323,7 +328,7 @@ impl<'a> Builder<'a> {
             if !is_heavy(weight, self.shape.least) {
                 continue;
             }
-            let task = Task {
+            let task = NodeTask {
                 entity: run.entity,
                 parent,
                 depth,
@@ -364,14 +369,14 @@ impl<'a> Builder<'a> {
             let is_ended = last - first == depth;
             let entity = stacks.entity.get(if is_ended { 0 } else { at });
             match is_ended {
-                true => ENDED,
-                false => entity.copied().unwrap_or(ENDED),
+                true => STACK_ENDS,
+                false => entity.copied().unwrap_or(STACK_ENDS),
             }
         }));
         self.found.clear();
         let mut ended = 0;
         for key in &mut self.run_of {
-            if *key == ENDED {
+            if *key == STACK_ENDS {
                 ended += 1;
                 continue;
             }
@@ -380,7 +385,7 @@ impl<'a> Builder<'a> {
             if *run == NO_RUN {
                 *run = self.found.len() as u32;
                 let (count, next) = (0, 0);
-                self.found.push(Run {
+                self.found.push(FrameRun {
                     entity,
                     count,
                     next,
@@ -428,7 +433,7 @@ impl<'a> Builder<'a> {
         let mut ending = start;
         for (&sample, &run) in self.before.iter().zip(&self.run_of) {
             let to = match run {
-                ENDED => &mut ending,
+                STACK_ENDS => &mut ending,
                 run => &mut self.found[run as usize].next,
             };
             self.order[*to] = sample;
@@ -442,14 +447,14 @@ mod tests {
     use super::*;
 
     /// Stacks of a few entities with values of two columns, the same at each run.
-    fn stacks(signed: bool) -> Stacks {
+    fn stacks(signed: bool) -> EntityStacks {
         stacks_of(400, signed)
     }
 
-    fn stacks_of(count: usize, signed: bool) -> Stacks {
-        let mut stacks = Stacks {
+    fn stacks_of(count: usize, signed: bool) -> EntityStacks {
+        let mut stacks = EntityStacks {
             width: 2,
-            ..Stacks::default()
+            ..EntityStacks::default()
         };
         let mut state = 7u64;
         let mut next = |below: u64| {
@@ -475,8 +480,8 @@ mod tests {
         stacks
     }
 
-    fn built(stacks: &Stacks, least: &[i64]) -> CallTree {
-        let shape = Shape {
+    fn built(stacks: &EntityStacks, least: &[i64]) -> CallTree {
+        let shape = TreeShape {
             rank: &[0, 1, 2, 3, 4],
             reverse: false,
             least,
@@ -491,7 +496,7 @@ mod tests {
             for least in [[1, 1], [500, 900], [5_000, 2_000], [i64::MAX, i64::MAX]] {
                 let wanted = built(&stacks, &least);
                 let mut tree = built(&stacks, &[0, 0]);
-                assert_eq!(tree.heavier(&least), wanted.node.len());
+                assert_eq!(tree.count_heavier(&least), wanted.node.len());
                 tree.cut(&least);
                 assert_eq!(format!("{:?}", tree.node), format!("{:?}", wanted.node));
                 assert_eq!(tree.own, wanted.own);
@@ -505,16 +510,17 @@ mod tests {
     #[test]
     fn pieces_make_the_same_tree() {
         for signed in [false, true] {
-            let stacks = stacks_of(pieces::LARGE + 1, signed);
+            let stacks = stacks_of(pieces::MIN_PARALLEL_STACKS + 1, signed);
             for (reverse, least) in [(false, [0, 0]), (true, [0, 0]), (false, [90_000, 50_000])] {
-                let shape = Shape {
+                let shape = TreeShape {
                     rank: &[0, 1, 2, 3, 4],
                     reverse,
                     least: &least,
                 };
                 let tree = build(&stacks, &shape).unwrap();
-                let mut builder = Builder::new(&stacks, &shape, Scratch::of(&shape));
-                let (mut wanted, _) = builder.grow(&[], &mut Pieces::none()).unwrap();
+                let mut builder =
+                    CallTreeBuilder::new(&stacks, &shape, BuilderScratch::for_shape(&shape));
+                let (mut wanted, _) = builder.grow(&[], &mut SubtreePieces::disabled()).unwrap();
                 wanted.find_descendants();
                 assert!(wanted.node.len() > 100);
                 assert_eq!(format!("{:?}", tree.node), format!("{:?}", wanted.node));
@@ -536,7 +542,7 @@ mod tests {
                 .sum()
         };
         let sums = [sum(0), sum(1)];
-        let shape = Shape {
+        let shape = TreeShape {
             rank: &[0, 1, 2, 3, 4],
             reverse: true,
             least: &[0, 0],

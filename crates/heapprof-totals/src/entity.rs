@@ -6,9 +6,9 @@
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, StringId, StringTable};
 
-use crate::frames::{Frame, FrameTable};
+use crate::frames::{FrameTable, ProfileFrame};
 use crate::query::Granularity;
-use crate::same_name::{FileEnds, NameAndFile, matched_files};
+use crate::same_name::{FileEnds, NameAndFile, match_files};
 
 /// The name of the row that samples without any frame go to.
 pub const EMPTY_STACK: &str = "(empty stack)";
@@ -59,7 +59,7 @@ pub struct EntityTable {
 }
 
 /// The way from one profile's frames and functions to the shared tables.
-pub struct Mapped {
+pub struct ProfileEntities {
     /// The entity of each frame.
     pub entity: Vec<u32>,
     /// The function row of each function of the profile.
@@ -81,7 +81,7 @@ impl EntityTable {
             matched: Vec::new(),
             empty_stack: 0,
         };
-        table.empty_stack = table.named(EMPTY_STACK, "");
+        table.empty_stack = table.add_named(EMPTY_STACK, "");
         table
     }
 
@@ -114,7 +114,7 @@ impl EntityTable {
     }
 
     /// An entity that is no function of the program and is known only by its name.
-    fn named(&mut self, name: &str, key: &str) -> u32 {
+    fn add_named(&mut self, name: &str, key: &str) -> u32 {
         let name = self.strings.intern(name);
         // With granularity `files`, its name stands for the file.
         let filename = match self.granularity {
@@ -131,7 +131,7 @@ impl EntityTable {
     }
 
     /// Adds one profile's functions and frames.
-    pub fn add(&mut self, profile: &Profile, frames: &FrameTable) -> Mapped {
+    pub fn add(&mut self, profile: &Profile, frames: &FrameTable) -> ProfileEntities {
         let taken_over = std::mem::take(&mut self.first_texts) == profile.strings.len();
         let strings: Vec<StringId> = match taken_over {
             true => Vec::new(),
@@ -158,14 +158,16 @@ impl EntityTable {
             .iter()
             .map(|frame| self.frame(profile, &function, frame))
             .collect();
-        Mapped { entity, function }
+        ProfileEntities { entity, function }
     }
 
-    fn frame(&mut self, profile: &Profile, functions: &[u32], frame: &Frame) -> u32 {
+    fn frame(&mut self, profile: &Profile, functions: &[u32], frame: &ProfileFrame) -> u32 {
         let (location, line) = match frame {
-            Frame::Label { key, value } => return self.named(value, key),
-            Frame::Address { location } => (*location, None),
-            Frame::Line { location, line } => (*location, Some(&profile.line[*line as usize])),
+            ProfileFrame::Label { key, value } => return self.add_named(value, key),
+            ProfileFrame::Address { location } => (*location, None),
+            ProfileFrame::Line { location, line } => {
+                (*location, Some(&profile.line[*line as usize]))
+            }
         };
         let address = profile.location[location.index()].address;
         let named = line.filter(|l| !profile.function[l.function.index()].name.is_empty());
@@ -173,7 +175,7 @@ impl EntityTable {
         if let Some(line) = named {
             let file = profile.function[line.function.index()].filename;
             if by_file && file.is_empty() {
-                return self.named("(no file)", "");
+                return self.add_named("(no file)", "");
             }
             return self.entity(functions[line.function.index()], line.line, address);
         }
@@ -181,11 +183,11 @@ impl EntityTable {
             by_file,
             profile.binary_name(&profile.location[location.index()]),
         ) {
-            (true, Some(binary)) => self.named(&format!("[{binary}]"), ""),
-            (true, None) => self.named("(no file)", ""),
+            (true, Some(binary)) => self.add_named(&format!("[{binary}]"), ""),
+            (true, None) => self.add_named("(no file)", ""),
             (false, _) => {
                 let name = profile.address_name(&profile.location[location.index()]);
-                let at = self.named(&name, "");
+                let at = self.add_named(&name, "");
                 match self.granularity {
                     Granularity::Addresses => {
                         let function = self.entity[at as usize].function;
@@ -197,14 +199,14 @@ impl EntityTable {
         }
     }
 
-    /// Makes functions of several profiles one where [`matched_files`] finds that they are. All
+    /// Makes functions of several profiles one where [`match_files`] finds that they are. All
     /// profiles were added before, and `profiles` has what was made of each. Rows that show files
     /// stay as they are.
-    pub fn match_functions(&mut self, profiles: &mut [&mut Mapped]) {
+    pub fn match_functions(&mut self, profiles: &mut [&mut ProfileEntities]) {
         let rows: Vec<&[u32]> = profiles.iter().map(|of| &of.function[..]).collect();
         let functions = self.function.iter().map(|f| (f.name, f.filename));
         let functions: Vec<NameAndFile> = functions.collect();
-        let Some(matched) = matched_files(&functions, &rows, self.strings.len()) else {
+        let Some(matched) = match_files(&functions, &rows, self.strings.len()) else {
             return;
         };
         self.matched = matched;

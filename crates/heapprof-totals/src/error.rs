@@ -3,7 +3,7 @@
 /// One line each; the caller adds which profile it speaks of.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum TotalsError {
     /// A filter is not a regular expression or range.
     #[error("--{option} {text:?}: {why}")]
     Filter {
@@ -25,5 +25,5 @@ pub enum Error {
     },
     /// A difference or scaled value beyond 64 bits.
     #[error("{0} does not fit in 64 bits")]
-    Beyond(String),
+    BeyondRange(String),
 }

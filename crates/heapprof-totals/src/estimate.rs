@@ -14,7 +14,7 @@ use heapprof_profile::{Unit, UnitFamily};
 /// What is known of a sum beside its value. Behind the sum stand `samples` blocks that a sampler
 /// took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
+pub struct SumSpread {
     /// How many blocks there are.
     pub samples: u64,
     /// The estimated variance of the sum, in its unit squared.
@@ -23,7 +23,7 @@ pub struct Spread {
 
 /// The range that holds a true value, and the number of samples behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Estimate {
+pub struct ValueEstimate {
     /// The least that the value may be.
     pub low: i64,
     /// The most that the value may be.
@@ -32,16 +32,16 @@ pub struct Estimate {
     pub samples: u64,
 }
 
-impl Estimate {
+impl ValueEstimate {
     /// Whether the truth may be 0.
-    pub fn holds_0(&self) -> bool {
+    pub fn contains_zero(&self) -> bool {
         self.low <= 0 && self.high >= 0
     }
 }
 
 /// How certain it is that a range holds the truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Confidence {
+pub struct ConfidenceLevel {
     /// A range reaches so many standard deviations to each side.
     z: f64,
     /// A sum of which nothing was sampled may still be so many periods.
@@ -49,11 +49,11 @@ pub struct Confidence {
 }
 
 /// A sum of at least so many samples is nearly normal.
-const ENOUGH: f64 = 30.0;
+const MIN_NORMAL_SAMPLES: f64 = 30.0;
 
-impl Confidence {
+impl ConfidenceLevel {
     /// Of 100 ranges, 95 hold the truth; half of the others lie above it.
-    pub const USUAL: Self = Self {
+    pub const DEFAULT_LEVEL: Self = Self {
         z: 1.959_963_984_540_054,
         never: 3.688_879_454_113_936,
     };
@@ -61,7 +61,7 @@ impl Confidence {
     /// So many ranges all hold the truth together in at least 95 of 100 cases (Bonferroni).
     pub fn shared_by(ranges: usize) -> Self {
         match ranges {
-            0 | 1 => Self::USUAL,
+            0 | 1 => Self::DEFAULT_LEVEL,
             ranges => {
                 let tail = 0.025 / ranges as f64;
                 Self {
@@ -93,32 +93,32 @@ pub fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
 
 /// What one sample stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Step {
+pub struct SampleStep {
     /// How much that is, in the unit of the sum; 0 if it is not known.
     pub each: f64,
     /// Whether no sample stands for more. For bytes the period is such a bound; for objects there
     /// is none.
-    pub is_most: bool,
+    pub is_upper_bound: bool,
 }
 
-impl Step {
+impl SampleStep {
     /// The step of bytes, from the period in bytes. Without a period it is not known.
-    pub fn of_bytes(period: Option<i64>, unit: &str) -> Self {
+    pub fn for_bytes(period: Option<i64>, unit: &str) -> Self {
         let unit = Unit::parse(unit).filter(|unit| unit.family == UnitFamily::Bytes);
         let known = period.zip(unit);
         known.map_or(Self::default(), |(period, unit)| Self {
             each: period as f64 / unit.factor as f64,
-            is_most: true,
+            is_upper_bound: true,
         })
     }
 
     /// This step if it is known. Otherwise it is what the samples of a sum stand for on average.
-    pub fn or_of(self, spread: Option<Spread>, sum: i64) -> Self {
-        match self.is_most {
+    pub fn or_mean_of(self, spread: Option<SumSpread>, sum: i64) -> Self {
+        match self.is_upper_bound {
             true => self,
             false => Self {
                 each: spread.map_or(0.0, |spread| spread.mean_step(sum as f64)),
-                is_most: false,
+                is_upper_bound: false,
             },
         }
     }
@@ -132,9 +132,9 @@ impl Step {
     }
 }
 
-impl Spread {
+impl SumSpread {
     /// The spread of the sum, or the difference, of two sums that are independent of each other.
-    pub fn and(self, other: Self) -> Self {
+    pub fn combine(self, other: Self) -> Self {
         Self {
             samples: self.samples.saturating_add(other.samples),
             variance: (self.variance + other.variance).min(f64::MAX),
@@ -162,9 +162,9 @@ impl Spread {
     /// If no bound is known and all samples stand for the same, it is what they stand for on
     /// average. If they differ, it is more, because others that stand for yet more were then most
     /// likely missed. How much more was found by trial (bench/spread.py).
-    fn most(self, value: f64, step: Step) -> f64 {
+    fn most(self, value: f64, step: SampleStep) -> f64 {
         let mean = self.mean_step(value);
-        if step.is_most {
+        if step.is_upper_bound {
             return mean.max(step.each);
         }
         let equal = value * value / self.variance;
@@ -172,9 +172,9 @@ impl Spread {
     }
 
     /// The range of the true sum.
-    pub fn range(self, value: f64, step: Step, confidence: Confidence) -> (f64, f64) {
-        let (low, high) = self.of_samples(value, step, confidence);
-        match confidence == Confidence::USUAL {
+    pub fn range(self, value: f64, step: SampleStep, confidence: ConfidenceLevel) -> (f64, f64) {
+        let (low, high) = self.variance_range(value, step, confidence);
+        match confidence == ConfidenceLevel::DEFAULT_LEVEL {
             true => (low, high),
             // Among many sums, some miss a block that was nearly certain to be sampled, and their
             // variance does not show it.
@@ -183,13 +183,18 @@ impl Spread {
     }
 
     /// The range as far as the variance alone gives it.
-    fn of_samples(self, value: f64, step: Step, confidence: Confidence) -> (f64, f64) {
-        let Confidence { z, never } = confidence;
+    fn variance_range(
+        self,
+        value: f64,
+        step: SampleStep,
+        confidence: ConfidenceLevel,
+    ) -> (f64, f64) {
+        let ConfidenceLevel { z, never } = confidence;
         if self.variance <= 0.0 {
             // What was sampled for certain says nothing about what was not sampled.
             let may_hide = match self.samples {
                 0 => value == 0.0,
-                _ => step.is_most,
+                _ => step.is_upper_bound,
             };
             let hidden = if may_hide { never * step.each } else { 0.0 };
             return (value, value + hidden);
@@ -211,12 +216,12 @@ impl Spread {
             let half = z * (self.variance + shift * shift).sqrt();
             (middle - half, middle + half)
         };
-        let low = match n >= ENOUGH {
+        let low = match n >= MIN_NORMAL_SAMPLES {
             true => value - z * deviation,
             false => solved(deviation / n.sqrt()).0,
         };
         let most = self.most(value, step);
-        let high = match self.variance >= ENOUGH * most * most {
+        let high = match self.variance >= MIN_NORMAL_SAMPLES * most * most {
             true => value + z * deviation,
             false => solved(most).1,
         };
@@ -224,14 +229,14 @@ impl Spread {
     }
 
     /// The estimate of a sum of bytes of which one in `period` is sampled on average.
-    pub fn estimate_of_bytes(self, value: i64, period: i64) -> Estimate {
-        self.estimate(value, Step::of_bytes(Some(period), "bytes"))
+    pub fn estimate_bytes(self, value: i64, period: i64) -> ValueEstimate {
+        self.estimate(value, SampleStep::for_bytes(Some(period), "bytes"))
     }
 
     /// The estimate of the true sum.
-    pub fn estimate(self, value: i64, step: Step) -> Estimate {
-        let (low, high) = self.range(value as f64, step, Confidence::USUAL);
-        Estimate {
+    pub fn estimate(self, value: i64, step: SampleStep) -> ValueEstimate {
+        let (low, high) = self.range(value as f64, step, ConfidenceLevel::DEFAULT_LEVEL);
+        ValueEstimate {
             // Beyond 2⁵³, floating point can miss the value itself.
             low: value.min(low.floor() as i64),
             high: value.max(high.ceil() as i64),
@@ -242,45 +247,45 @@ impl Spread {
 
 /// A value with what is known of it. `spread` is `None` if the value is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Known {
+pub struct ValueWithSpread {
     /// The value.
     pub value: i64,
     /// What is known of it.
-    pub spread: Option<Spread>,
+    pub spread: Option<SumSpread>,
 }
 
-impl Known {
+impl ValueWithSpread {
     /// Adds two independent values. All sums of a profile's values fit in 64 bits, so this sum
     /// does, too.
     pub fn plus(self, other: Self) -> Self {
         Self {
             value: self.value.saturating_add(other.value),
             spread: match (self.spread, other.spread) {
-                (Some(one), Some(other)) => Some(one.and(other)),
+                (Some(one), Some(other)) => Some(one.combine(other)),
                 (one, other) => one.or(other),
             },
         }
     }
 
     /// How sure the value is; `None` if it is exact.
-    pub fn estimate(self, step: Step) -> Option<Estimate> {
+    pub fn estimate(self, step: SampleStep) -> Option<ValueEstimate> {
         Some(self.spread?.estimate(self.value, step))
     }
 }
 
 /// The value of one side of a comparison, before or after. `spread` is `None` if it is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Side {
+pub struct ComparisonSide {
     /// The value.
     pub value: f64,
     /// What is known of it.
-    pub spread: Option<Spread>,
+    pub spread: Option<SumSpread>,
     /// What one sample of this side stands for.
-    pub step: Step,
+    pub step: SampleStep,
 }
 
-impl Side {
-    fn range(self, confidence: Confidence) -> (f64, f64) {
+impl ComparisonSide {
+    fn range(self, confidence: ConfidenceLevel) -> (f64, f64) {
         match self.spread {
             Some(spread) => spread.range(self.value, self.step, confidence),
             None => (self.value, self.value),
@@ -290,7 +295,12 @@ impl Side {
 
 /// The range of `after - factor * before`, each of which may be an estimate, and neither knows of
 /// the other.
-pub fn difference(before: Side, after: Side, factor: f64, confidence: Confidence) -> (f64, f64) {
+pub fn difference(
+    before: ComparisonSide,
+    after: ComparisonSide,
+    factor: f64,
+    confidence: ConfidenceLevel,
+) -> (f64, f64) {
     let delta = after.value - factor * before.value;
     let ((b_low, b_high), (a_low, a_high)) = (before.range(confidence), after.range(confidence));
     let below = (after.value - a_low).hypot(factor * (b_high - before.value));
@@ -302,13 +312,13 @@ pub fn difference(before: Side, after: Side, factor: f64, confidence: Confidence
 mod tests {
     use super::*;
 
-    const PERIOD: Step = Step {
+    const PERIOD: SampleStep = SampleStep {
         each: 4096.0,
-        is_most: true,
+        is_upper_bound: true,
     };
 
-    fn spread(samples: u64, variance: f64) -> Spread {
-        Spread { samples, variance }
+    fn spread(samples: u64, variance: f64) -> SumSpread {
+        SumSpread { samples, variance }
     }
 
     #[test]
@@ -336,10 +346,10 @@ mod tests {
         ];
         for (value, samples, variance, low, high) in table {
             let found = spread(samples, variance).estimate(value, PERIOD);
-            let expected = Estimate { low, high, samples };
+            let expected = ValueEstimate { low, high, samples };
             assert_eq!(found, expected, "{value} {samples}");
         }
-        assert_eq!(spread(2, 3.0).and(spread(1, 4.0)), spread(3, 7.0));
+        assert_eq!(spread(2, 3.0).combine(spread(1, 4.0)), spread(3, 7.0));
         assert_eq!(spread(2, 3.0).times(-2.0), spread(2, 12.0));
     }
 
@@ -348,7 +358,7 @@ mod tests {
     #[test]
     fn ranges_of_objects() {
         let low_and_high = |samples, variance| {
-            let estimate = spread(samples, variance).estimate(1000, Step::default());
+            let estimate = spread(samples, variance).estimate(1000, SampleStep::default());
             (estimate.low, estimate.high)
         };
         assert_eq!(low_and_high(100, 100.0 * 100.0), (804, 1196));
@@ -362,7 +372,7 @@ mod tests {
     #[test]
     fn a_range_has_its_value() {
         for value in [i64::MAX / 2, i64::MIN / 2 + 1, (1 << 53) + 1] {
-            let estimate = spread(1, 1.0).estimate(value, Step::default());
+            let estimate = spread(1, 1.0).estimate(value, SampleStep::default());
             assert!(
                 estimate.low <= value && estimate.high >= value,
                 "{estimate:?}"
@@ -374,44 +384,53 @@ mod tests {
     #[test]
     fn a_known_step_stays() {
         let of_both_signs = Some(spread(300, 1e12));
-        assert_eq!(PERIOD.or_of(of_both_signs, 10), PERIOD);
-        let unknown = Step::default().or_of(of_both_signs, 1_000_000);
-        assert_eq!((unknown.each, unknown.is_most), (1e6, false));
+        assert_eq!(PERIOD.or_mean_of(of_both_signs, 10), PERIOD);
+        let unknown = SampleStep::default().or_mean_of(of_both_signs, 1_000_000);
+        assert_eq!((unknown.each, unknown.is_upper_bound), (1e6, false));
         // The value is certain, and nothing is known of what was not sampled.
         let estimate = spread(5, 0.0).estimate(1000, unknown);
         assert_eq!((estimate.low, estimate.high), (1000, 1000));
-        assert_eq!(Step::of_bytes(Some(4096), "kilobytes").each, 4.0);
-        assert_eq!(Step::of_bytes(Some(4096), "count"), Step::default());
+        assert_eq!(SampleStep::for_bytes(Some(4096), "kilobytes").each, 4.0);
+        assert_eq!(
+            SampleStep::for_bytes(Some(4096), "count"),
+            SampleStep::default()
+        );
     }
 
     #[test]
     fn several_ranges_share_what_may_be_wrong() {
-        assert_eq!(Confidence::shared_by(1), Confidence::USUAL);
+        assert_eq!(
+            ConfidenceLevel::shared_by(1),
+            ConfidenceLevel::DEFAULT_LEVEL
+        );
         // These are values of a table of the normal distribution, for 0.025 / n.
         for (ranges, z) in [(2, 2.2414), (5, 2.5758), (100, 3.4808), (10_000, 4.5648)] {
-            let found = Confidence::shared_by(ranges).z;
+            let found = ConfidenceLevel::shared_by(ranges).z;
             assert!((found - z).abs() < 0.0005, "{ranges} {found}");
         }
     }
 
     #[test]
     fn differences_have_both_sides_spread() {
-        let side = |value: f64, samples, variance| Side {
+        let side = |value: f64, samples, variance| ComparisonSide {
             value,
             spread: Some(spread(samples, variance)),
             step: PERIOD,
         };
-        let exact = Side {
+        let exact = ComparisonSide {
             value: 100.0,
-            ..Side::default()
+            ..ComparisonSide::default()
         };
-        assert_eq!(difference(exact, exact, 1.0, Confidence::USUAL), (0.0, 0.0));
+        assert_eq!(
+            difference(exact, exact, 1.0, ConfidenceLevel::DEFAULT_LEVEL),
+            (0.0, 0.0)
+        );
         // If both are normal, the deviation is the root of the sum of both variances.
         let one = side(409_600.0, 100, 100.0 * 4096.0 * 4096.0);
-        let (low, high) = difference(one, one, 1.0, Confidence::USUAL);
+        let (low, high) = difference(one, one, 1.0, ConfidenceLevel::DEFAULT_LEVEL);
         let expected = 1.96 * 200f64.sqrt() * 4096.0;
         assert!((high - expected).abs() < 10.0 && (low + expected).abs() < 10.0);
-        let (low, _) = difference(one, one, 1.1, Confidence::USUAL);
+        let (low, _) = difference(one, one, 1.1, ConfidenceLevel::DEFAULT_LEVEL);
         let expected = -0.1 * 409_600.0 - 1.96 * (100f64 * 2.21).sqrt() * 4096.0;
         assert!((low - expected).abs() < 10.0, "{low} {expected}");
         // What was not sampled before may have been there. It takes five samples for something to
@@ -420,7 +439,7 @@ mod tests {
         for (samples, new) in [(1, false), (4, false), (5, true), (9, true)] {
             let n = samples as f64;
             let one = side(4096.0 * n, samples, n * 4096.0 * 4096.0);
-            let (low, _) = difference(none, one, 1.0, Confidence::USUAL);
+            let (low, _) = difference(none, one, 1.0, ConfidenceLevel::DEFAULT_LEVEL);
             assert_eq!(low > 0.0, new, "{samples} {low}");
         }
     }

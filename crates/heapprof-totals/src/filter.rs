@@ -4,12 +4,12 @@
 use heapprof_profile::{ALLOCATOR_REGEX, LocationIndex, Profile, after_allocators};
 use regex::Regex;
 
-use crate::error::Error;
-use crate::frames::{Frame, FrameTable};
+use crate::error::TotalsError;
+use crate::frames::{FrameTable, ProfileFrame};
 use crate::label_filter::LabelFilter;
 use crate::pattern::{compile, regex_error};
-use crate::query::{Filters, Query};
-use heapprof_text::shown_match;
+use crate::query::{Query, QueryFilters};
+use heapprof_text::explain_shown_match;
 
 /// What matched a frame.
 pub mod bit {
@@ -37,7 +37,7 @@ pub mod drop {
 
 /// Filters ready to be applied to the stacks of one profile.
 #[derive(Default)]
-pub struct Compiled {
+pub struct CompiledFilters {
     /// The bits of each frame; empty if no filter looks at frames.
     pub frame: Vec<u8>,
     /// What is dropped of each location; empty if nothing is.
@@ -71,7 +71,7 @@ pub struct LabelKeys {
 
 impl LabelKeys {
     /// Compiles both expressions. Fails if one is no regular expression.
-    pub fn new(filters: &Filters) -> Result<Self, Error> {
+    pub fn new(filters: &QueryFilters) -> Result<Self, TotalsError> {
         Ok(Self {
             show: compile("tag-show", &filters.tag_show)?,
             hide: compile("tag-hide", &filters.tag_hide)?,
@@ -85,9 +85,13 @@ impl LabelKeys {
     }
 }
 
-impl Compiled {
+impl CompiledFilters {
     /// Compiles the filters of a query against a profile. Fails if one is no regular expression.
-    pub fn new(profile: &Profile, frames: &mut FrameTable, query: &Query) -> Result<Self, Error> {
+    pub fn new(
+        profile: &Profile,
+        frames: &mut FrameTable,
+        query: &Query,
+    ) -> Result<Self, TotalsError> {
         let filters = &query.filters;
         let mut compiled = Self::default();
         if !query.all_frames {
@@ -106,7 +110,7 @@ impl Compiled {
         compiled.mark(profile, frames, hide.as_ref(), bit::HIDDEN, false);
         compiled.mark(profile, frames, show_from.as_ref(), bit::SHOW_FROM, false);
         if let Some(show) = &show {
-            let matches = Matches::new(profile, show);
+            let matches = RegexMatches::new(profile, show);
             compiled.bits(frames);
             for f in 0..frames.len() {
                 if !matches.frame(profile, frames.get(f as u32)) {
@@ -128,7 +132,7 @@ impl Compiled {
         compiled.show_from = show_from.is_some();
         compiled.prune_from = prune_from.is_some();
         compiled.label_sets(profile, filters)?;
-        compiled.unmatched(profile, frames, filters);
+        compiled.note_unmatched(profile, frames, filters);
         Ok(compiled)
     }
 
@@ -157,7 +161,7 @@ impl Compiled {
         whole: bool,
     ) {
         let Some(regex) = regex else { return };
-        let matches = Matches::new(profile, regex);
+        let matches = RegexMatches::new(profile, regex);
         let bits = self.bits(frames);
         for (f, bits) in bits.iter_mut().enumerate() {
             if matches.frame(profile, frames.get(f as u32)) {
@@ -168,7 +172,7 @@ impl Compiled {
             return;
         }
         for l in 0..profile.location.len() {
-            let range = frames.of(LocationIndex(l as u32));
+            let range = frames.frames_of(LocationIndex(l as u32));
             let range = range.start as usize..range.end as usize;
             if bits[range.clone()].iter().any(|b| b & bit != 0) {
                 bits[range].iter_mut().for_each(|b| *b |= bit);
@@ -183,7 +187,7 @@ impl Compiled {
         profile: &Profile,
         frames: &FrameTable,
         names: &Option<String>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), TotalsError> {
         let whole = |id, what: &str, notes: &mut Vec<String>| {
             let text = profile.text(id);
             if text.is_empty() {
@@ -239,11 +243,11 @@ impl Compiled {
                 self.drop[l] |= drop::ALL;
                 continue;
             }
-            let range = frames.of(LocationIndex(l as u32));
+            let range = frames.frames_of(LocationIndex(l as u32));
             let cut = range.start + outermost as u32;
             let bits = self.bits(frames);
             for f in range {
-                if f <= cut && frames.of(LocationIndex(l as u32)).len() == lines.len() {
+                if f <= cut && frames.frames_of(LocationIndex(l as u32)).len() == lines.len() {
                     bits[f as usize] |= bit::DROP_LINE;
                 }
             }
@@ -252,7 +256,7 @@ impl Compiled {
         Ok(())
     }
 
-    fn label_frames(&mut self, profile: &Profile, frames: &mut FrameTable, filters: &Filters) {
+    fn label_frames(&mut self, profile: &Profile, frames: &mut FrameTable, filters: &QueryFilters) {
         if filters.tag_root.is_empty() && filters.tag_leaf.is_empty() {
             return;
         }
@@ -292,7 +296,7 @@ impl Compiled {
         }
     }
 
-    fn label_sets(&mut self, profile: &Profile, filters: &Filters) -> Result<(), Error> {
+    fn label_sets(&mut self, profile: &Profile, filters: &QueryFilters) -> Result<(), TotalsError> {
         let parse = |option, text: &Option<String>| {
             text.as_ref()
                 .map(|t| LabelFilter::parse(option, t))
@@ -313,10 +317,10 @@ impl Compiled {
     }
 
     /// Notes about filters that match nothing, which is most often a mistake.
-    fn unmatched(&mut self, profile: &Profile, frames: &FrameTable, filters: &Filters) {
+    fn note_unmatched(&mut self, profile: &Profile, frames: &FrameTable, filters: &QueryFilters) {
         let names = || profile.function.iter().map(|f| profile.text(f.name));
         let note = |option, text: &str| {
-            let shown = Regex::new(text).map(|regex| shown_match(&regex, names()));
+            let shown = Regex::new(text).map(|regex| explain_shown_match(&regex, names()));
             format!(
                 "--{option} {text:?} matches no frame{}",
                 shown.unwrap_or_default()
@@ -350,7 +354,7 @@ impl Compiled {
 }
 
 /// Where one regular expression matches in one profile.
-pub struct Matches<'a> {
+pub struct RegexMatches<'a> {
     regex: &'a Regex,
     /// Whether each function's name or file matches.
     pub function: Vec<bool>,
@@ -358,7 +362,7 @@ pub struct Matches<'a> {
     pub mapping: Vec<bool>,
 }
 
-impl<'a> Matches<'a> {
+impl<'a> RegexMatches<'a> {
     /// Nothing was looked at yet.
     pub fn new(profile: &Profile, regex: &'a Regex) -> Self {
         let is = |id| regex.is_match(profile.text(id));
@@ -373,31 +377,33 @@ impl<'a> Matches<'a> {
         }
     }
 
-    fn frame(&self, profile: &Profile, frame: &Frame) -> bool {
+    fn frame(&self, profile: &Profile, frame: &ProfileFrame) -> bool {
         let in_mapping = |location: LocationIndex| {
             let mapping = profile.location[location.index()].mapping;
             mapping.is_some_and(|m| self.mapping[m.index()])
         };
         match frame {
-            Frame::Line { location, line } => {
+            ProfileFrame::Line { location, line } => {
                 self.function[profile.line[*line as usize].function.index()]
                     || in_mapping(*location)
             }
-            Frame::Address { location } => {
+            ProfileFrame::Address { location } => {
                 in_mapping(*location)
                     || self
                         .regex
                         .is_match(&profile.address_name(&profile.location[location.index()]))
             }
-            Frame::Label { key, value } => self.regex.is_match(key) || self.regex.is_match(value),
+            ProfileFrame::Label { key, value } => {
+                self.regex.is_match(key) || self.regex.is_match(value)
+            }
         }
     }
 }
 
-fn function_name<'a>(profile: &'a Profile, frame: &'a Frame) -> &'a str {
+fn function_name<'a>(profile: &'a Profile, frame: &'a ProfileFrame) -> &'a str {
     match (frame, frame.function(profile)) {
         (_, Some(function)) => profile.text(profile.function[function.index()].name),
-        (Frame::Label { value, .. }, None) => value,
+        (ProfileFrame::Label { value, .. }, None) => value,
         _ => "",
     }
 }

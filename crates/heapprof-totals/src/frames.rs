@@ -7,7 +7,7 @@ use heapprof_profile::{FunctionIndex, Label, LocationIndex, Profile, StringId};
 
 /// A frame of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame {
+pub enum ProfileFrame {
     /// A line of a location: a position in `Profile::line`.
     Line {
         /// The location.
@@ -29,20 +29,22 @@ pub enum Frame {
     },
 }
 
-impl Frame {
+impl ProfileFrame {
     /// Where the frame is in the program. A label is nowhere.
     pub fn location(&self) -> Option<LocationIndex> {
         match self {
-            Frame::Line { location, .. } | Frame::Address { location } => Some(*location),
-            Frame::Label { .. } => None,
+            ProfileFrame::Line { location, .. } | ProfileFrame::Address { location } => {
+                Some(*location)
+            }
+            ProfileFrame::Label { .. } => None,
         }
     }
 
     /// The function of the frame's line.
     pub fn function(&self, profile: &Profile) -> Option<FunctionIndex> {
         match self {
-            Frame::Line { line, .. } => Some(profile.line[*line as usize].function),
-            Frame::Address { .. } | Frame::Label { .. } => None,
+            ProfileFrame::Line { line, .. } => Some(profile.line[*line as usize].function),
+            ProfileFrame::Address { .. } | ProfileFrame::Label { .. } => None,
         }
     }
 }
@@ -51,7 +53,7 @@ impl Frame {
 pub struct FrameTable {
     /// The frames of location `l` are `first[l]..first[l + 1]`, innermost first.
     first: Vec<u32>,
-    frame: Vec<Frame>,
+    frame: Vec<ProfileFrame>,
     /// Whether every location has exactly one frame, so that stacks of locations are stacks of
     /// frames.
     one_each: bool,
@@ -70,8 +72,8 @@ impl FrameTable {
                 lines.start = lines.end - 1;
             }
             match lines.is_empty() {
-                true => frame.push(Frame::Address { location }),
-                false => frame.extend(lines.map(|line| Frame::Line { location, line })),
+                true => frame.push(ProfileFrame::Address { location }),
+                false => frame.extend(lines.map(|line| ProfileFrame::Line { location, line })),
             }
         }
         first.push(frame.len() as u32);
@@ -85,7 +87,7 @@ impl FrameTable {
 
     /// Adds a frame that stands for a label's value.
     pub fn push_label(&mut self, key: &str, value: &str) -> u32 {
-        self.frame.push(Frame::Label {
+        self.frame.push(ProfileFrame::Label {
             key: key.to_string(),
             value: value.to_string(),
         });
@@ -93,17 +95,17 @@ impl FrameTable {
     }
 
     /// The numbers of the frames of a location, innermost first.
-    pub fn of(&self, location: LocationIndex) -> std::ops::Range<u32> {
+    pub fn frames_of(&self, location: LocationIndex) -> std::ops::Range<u32> {
         self.first[location.index()]..self.first[location.index() + 1]
     }
 
     /// The frame of this number.
-    pub fn get(&self, frame: u32) -> &Frame {
+    pub fn get(&self, frame: u32) -> &ProfileFrame {
         &self.frame[frame as usize]
     }
 
     /// All frames in the order of their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = &Frame> {
+    pub fn iter(&self) -> impl Iterator<Item = &ProfileFrame> {
         self.frame.iter()
     }
 
@@ -114,7 +116,7 @@ impl FrameTable {
     }
 
     /// Whether every location has exactly one frame.
-    pub fn one_each(&self) -> bool {
+    pub fn has_one_frame_each(&self) -> bool {
         self.one_each
     }
 }

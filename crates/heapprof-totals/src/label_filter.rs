@@ -8,31 +8,31 @@
 use heapprof_profile::{Label, Profile, Unit};
 use regex::Regex;
 
-use crate::error::Error;
+use crate::error::TotalsError;
 use crate::pattern::go_regex;
 
 /// A compiled `tag_focus` or `tag_ignore`.
 #[derive(Debug)]
 pub struct LabelFilter {
     key: Option<String>,
-    value: Wanted,
+    value: LabelMatcher,
 }
 
 #[derive(Debug)]
-enum Wanted {
+enum LabelMatcher {
     Range {
-        low: Option<Bound>,
-        high: Option<Bound>,
+        low: Option<NumberBound>,
+        high: Option<NumberBound>,
     },
     Text(Vec<Regex>),
     Number(NumberTest),
 }
 
 /// Whether a label with a key and a number is what is looked for.
-pub struct NumberTest(pub Box<Test>);
+pub struct NumberTest(pub Box<NumberTestFn>);
 
 /// A function of a label's key and number.
-type Test = dyn Fn(&str, i64) -> bool;
+type NumberTestFn = dyn Fn(&str, i64) -> bool;
 
 impl std::fmt::Debug for NumberTest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -41,7 +41,7 @@ impl std::fmt::Debug for NumberTest {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Bound {
+struct NumberBound {
     number: i128,
     unit: Option<Unit>,
 }
@@ -49,34 +49,34 @@ struct Bound {
 impl LabelFilter {
     /// Reads the filter that was given for an option. Fails if it is neither a range nor a regular
     /// expression.
-    pub fn parse(option: &'static str, text: &str) -> Result<Self, Error> {
-        let error = |why: String| Error::Filter {
+    pub fn parse(option: &'static str, text: &str) -> Result<Self, TotalsError> {
+        let error = |why: String| TotalsError::Filter {
             option,
             text: text.to_string(),
             why,
         };
-        let (key, value) = keyed(text);
-        if let Some((low, high)) = range(value).map_err(error)? {
-            let value = Wanted::Range { low, high };
+        let (key, value) = split_key(text);
+        if let Some((low, high)) = parse_range(value).map_err(error)? {
+            let value = LabelMatcher::Range { low, high };
             return Ok(Self { key, value });
         }
         let regexes = value
             .split(',')
             .map(|part| Regex::new(part).map_err(|e| error(crate::pattern::regex_error(&e))))
             .collect::<Result<Vec<_>, _>>()?;
-        let value = Wanted::Text(regexes);
+        let value = LabelMatcher::Text(regexes);
         Ok(Self { key, value })
     }
 
-    /// Reads a filter with Go's regular expressions. `range` reads the ranges.
+    /// Reads a filter with Go's regular expressions. `parse_range` reads the ranges.
     pub fn as_pprof(
         text: &str,
         range: impl FnOnce(&str) -> Result<Option<NumberTest>, String>,
     ) -> Result<Self, String> {
-        let (key, value) = keyed(text);
+        let (key, value) = split_key(text);
         let value = match range(value)? {
-            Some(test) => Wanted::Number(test),
-            None => Wanted::Text(value.split(',').map(go_regex).collect::<Result<_, _>>()?),
+            Some(test) => LabelMatcher::Number(test),
+            None => LabelMatcher::Text(value.split(',').map(go_regex).collect::<Result<_, _>>()?),
         };
         Ok(Self { key, value })
     }
@@ -88,19 +88,19 @@ impl LabelFilter {
             None => true,
         });
         match &self.value {
-            Wanted::Range { low, high } => of_key
+            LabelMatcher::Range { low, high } => of_key
                 .filter(|label| label.str.is_empty())
                 .any(|label| in_range(profile, label, *low, *high)),
-            Wanted::Number(NumberTest(test)) => of_key
+            LabelMatcher::Number(NumberTest(test)) => of_key
                 .filter(|label| label.str.is_empty())
                 .any(|label| test(profile.text(label.key), label.num)),
             // With a key, it is enough that one expression matches. Without one, each must match a
             // label.
-            Wanted::Text(regexes) if self.key.is_some() => of_key.any(|label| {
+            LabelMatcher::Text(regexes) if self.key.is_some() => of_key.any(|label| {
                 let text = profile.text(label.str);
                 !label.str.is_empty() && regexes.iter().any(|r| r.is_match(text))
             }),
-            Wanted::Text(regexes) => regexes.iter().all(|r| {
+            LabelMatcher::Text(regexes) => regexes.iter().all(|r| {
                 labels
                     .iter()
                     .filter(|label| !label.str.is_empty())
@@ -117,21 +117,26 @@ impl LabelFilter {
 }
 
 /// Splits `key=value`. The key may be missing.
-fn keyed(text: &str) -> (Option<String>, &str) {
+fn split_key(text: &str) -> (Option<String>, &str) {
     match text.split_once('=') {
         Some((key, value)) => (Some(key.to_string()), value),
         None => (None, text),
     }
 }
 
-fn in_range(profile: &Profile, label: &Label, low: Option<Bound>, high: Option<Bound>) -> bool {
+fn in_range(
+    profile: &Profile,
+    label: &Label,
+    low: Option<NumberBound>,
+    high: Option<NumberBound>,
+) -> bool {
     let unit = profile.text(label.num_unit);
     // Producers leave the unit out if the key says it.
     let unit = match (unit, profile.text(label.key)) {
         ("", "bytes" | "request" | "alignment") => Unit::parse("bytes"),
         (unit, _) => Unit::parse(unit),
     };
-    let compare = |bound: Bound| match (bound.unit, unit) {
+    let compare = |bound: NumberBound| match (bound.unit, unit) {
         // A bare number is in the label's own unit.
         (None, _) => Some(i128::from(label.num).cmp(&bound.number)),
         (Some(b), Some(l)) if b.family == l.family => {
@@ -144,16 +149,16 @@ fn in_range(profile: &Profile, label: &Label, low: Option<Bound>, high: Option<B
         && high.is_none_or(|bound| compare(bound).is_some_and(|o| o.is_le()))
 }
 
-type Bounds = (Option<Bound>, Option<Bound>);
+type NumberBounds = (Option<NumberBound>, Option<NumberBound>);
 
 /// Reads `32kb`, `:64kb`, `4mb:` or `12kb:64mb`; `None` if the text is no range.
-fn range(text: &str) -> Result<Option<Bounds>, String> {
+fn parse_range(text: &str) -> Result<Option<NumberBounds>, String> {
     let sides: Vec<&str> = text.split(':').collect();
     Ok(match sides[..] {
-        [one] => bound(one)?.map(|b| (Some(b), Some(b))),
-        ["", high] => bound(high)?.map(|b| (None, Some(b))),
-        [low, ""] => bound(low)?.map(|b| (Some(b), None)),
-        [low, high] => match (bound(low)?, bound(high)?) {
+        [one] => parse_bound(one)?.map(|b| (Some(b), Some(b))),
+        ["", high] => parse_bound(high)?.map(|b| (None, Some(b))),
+        [low, ""] => parse_bound(low)?.map(|b| (Some(b), None)),
+        [low, high] => match (parse_bound(low)?, parse_bound(high)?) {
             (Some(low), Some(high)) => Some((Some(low), Some(high))),
             _ => None,
         },
@@ -161,7 +166,7 @@ fn range(text: &str) -> Result<Option<Bounds>, String> {
     })
 }
 
-fn bound(text: &str) -> Result<Option<Bound>, String> {
+fn parse_bound(text: &str) -> Result<Option<NumberBound>, String> {
     let digits = text.trim_start_matches(['+', '-']);
     let split = digits
         .find(|c: char| !c.is_ascii_digit())
@@ -182,7 +187,7 @@ fn bound(text: &str) -> Result<Option<Bound>, String> {
             None => return Ok(None),
         },
     };
-    Ok(Some(Bound {
+    Ok(Some(NumberBound {
         number: i128::from(number),
         unit,
     }))

@@ -20,4 +20,4 @@ pub mod same_name;
 pub mod totals;
 pub mod view;
 
-pub use crate::error::Error;
+pub use crate::error::TotalsError;

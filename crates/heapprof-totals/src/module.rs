@@ -16,12 +16,12 @@ use heapprof_profile::{
     Function, FunctionIndex, Location, Mapping, MappingIndex, Profile, StringId, is_rust_name,
 };
 
-use crate::entity::{EntityTable, Mapped};
+use crate::entity::{EntityTable, ProfileEntities};
 use crate::frames::FrameTable;
 
 /// A function's module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Module {
+pub struct FunctionModule {
     /// What its language calls it: a file, a namespace, a crate or a package.
     pub name: String,
     /// Whether it is a library or the runtime of a language.
@@ -29,7 +29,7 @@ pub struct Module {
 }
 
 /// Folders of installed files: a distribution's files, and those of languages' package managers.
-const SYSTEM: &[&str] = &[
+const SYSTEM_FOLDERS: &[&str] = &[
     "/lib/",
     "/lib32/",
     "/lib64/",
@@ -47,7 +47,7 @@ const SYSTEM: &[&str] = &[
     "/snap/",
 ];
 /// Parts that only the paths of fetched packages and toolchains have.
-const FETCHED: &[&str] = &[
+const PACKAGE_PATH_PARTS: &[&str] = &[
     "/.cargo/registry/",
     "/.cargo/git/",
     "/cargo/registry/",
@@ -66,7 +66,7 @@ const FETCHED: &[&str] = &[
     "/node_modules/",
 ];
 /// Namespaces of C++'s runtime and standard library.
-const CXX: &[&str] = &[
+const CXX_RUNTIME_NAMESPACES: &[&str] = &[
     "std",
     "__gnu_cxx",
     "__cxxabiv1",
@@ -74,7 +74,7 @@ const CXX: &[&str] = &[
     "__gnu_internal",
 ];
 /// What the paths of Go's own packages begin with.
-const GO: &[&str] = &[
+const GO_STANDARD_PACKAGES: &[&str] = &[
     "archive",
     "arena",
     "bufio",
@@ -128,7 +128,7 @@ const GO: &[&str] = &[
     "weak",
 ];
 /// Crates that come with Rust.
-const RUST: &[&str] = &[
+const RUST_STANDARD_CRATES: &[&str] = &[
     "std",
     "core",
     "alloc",
@@ -141,13 +141,13 @@ const RUST: &[&str] = &[
 ];
 
 /// The modules of a profile's functions.
-pub struct Modules<'p> {
+pub struct ModuleResolver<'p> {
     profile: &'p Profile,
     /// The file of the program itself, wherever it is installed.
     program: Option<StringId>,
 }
 
-impl<'p> Modules<'p> {
+impl<'p> ModuleResolver<'p> {
     /// Looks at the mappings of a profile, to know which is the program.
     pub fn new(profile: &'p Profile) -> Self {
         Self {
@@ -157,31 +157,41 @@ impl<'p> Modules<'p> {
     }
 
     /// The module of a function in a mapping. Without a function, it is that of code without names.
-    pub fn of(&self, function: Option<&Function>, mapping: Option<&Mapping>) -> Module {
+    pub fn module_of(
+        &self,
+        function: Option<&Function>,
+        mapping: Option<&Mapping>,
+    ) -> FunctionModule {
         let profile = self.profile;
         let named = function.filter(|f| !f.name.is_empty() && !profile.is_nameless(f));
-        let of_mapping = self.of_mapping(mapping);
+        let of_mapping = self.module_of_mapping(mapping);
         let Some(function) = named else {
             return of_mapping;
         };
         let [name, linker, file] =
             [function.name, function.system_name, function.filename].map(|id| profile.text(id));
         let is_installed = is_installed(file);
-        let with = |name: &str, is_library: bool| Module {
+        let with = |name: &str, is_library: bool| FunctionModule {
             name: name.to_string(),
             is_library: is_library || is_installed,
         };
         if file.ends_with(".rs") || is_rust_name(linker) {
             let name = crate_of(name);
-            return with(name, RUST.contains(&name) || of_mapping.is_library);
+            return with(
+                name,
+                RUST_STANDARD_CRATES.contains(&name) || of_mapping.is_library,
+            );
         }
         // The runtime's assembly has names like those of Go's functions.
         if file.ends_with(".go") || file.ends_with(".s") && name.contains('.') {
             let name = go_package(name);
             let first = name.split('/').next().unwrap_or(name);
-            return with(name, GO.contains(&first) || file.contains("@v"));
+            return with(
+                name,
+                GO_STANDARD_PACKAGES.contains(&first) || file.contains("@v"),
+            );
         }
-        let is_made = mapping.is_none() && is_made_by_python_s_library(file);
+        let is_made = mapping.is_none() && is_made_by_python_library(file);
         if file.ends_with(".py") || file.starts_with("<frozen") || is_made {
             let stem = file.rsplit('/').next().unwrap_or(file);
             let is_standard = file.starts_with('<') || is_of_python(file);
@@ -194,17 +204,20 @@ impl<'p> Modules<'p> {
             return with(package, false);
         }
         match namespace(name) {
-            Some(name) => with(name, CXX.contains(&name) || of_mapping.is_library),
+            Some(name) => with(
+                name,
+                CXX_RUNTIME_NAMESPACES.contains(&name) || of_mapping.is_library,
+            ),
             None => with(&of_mapping.name, of_mapping.is_library),
         }
     }
 
-    fn of_mapping(&self, mapping: Option<&Mapping>) -> Module {
+    fn module_of_mapping(&self, mapping: Option<&Mapping>) -> FunctionModule {
         let Some(mapping) = mapping else {
-            return Module::default();
+            return FunctionModule::default();
         };
         let path = self.profile.text(mapping.filename);
-        Module {
+        FunctionModule {
             name: path.rsplit('/').next().unwrap_or(path).to_string(),
             is_library: self.program != Some(mapping.filename) && is_installed(path),
         }
@@ -214,13 +227,13 @@ impl<'p> Modules<'p> {
 /// The module of each row of a question's function table. A function may be in several modules, for
 /// example an inline function of a header. The first module that is not a library is taken. If all
 /// are libraries, the first one is taken.
-pub fn of_functions<'p>(
-    parts: impl Iterator<Item = (&'p Profile, &'p FrameTable, &'p Mapped)>,
+pub fn modules_of_functions<'p>(
+    parts: impl Iterator<Item = (&'p Profile, &'p FrameTable, &'p ProfileEntities)>,
     table: &EntityTable,
-) -> Vec<Module> {
-    let mut found: Vec<Option<Module>> = vec![None; table.function.len()];
+) -> Vec<FunctionModule> {
+    let mut found: Vec<Option<FunctionModule>> = vec![None; table.function.len()];
     for (profile, frames, mapped) in parts {
-        let (modules, mut known) = (Modules::new(profile), HashSet::new());
+        let (modules, mut known) = (ModuleResolver::new(profile), HashSet::new());
         let mut add = |row: u32, function: Option<FunctionIndex>, location: &Location| {
             if !known.insert((row, location.mapping)) {
                 return;
@@ -229,7 +242,7 @@ pub fn of_functions<'p>(
             let mapping = location
                 .mapping
                 .map(|mapping| &profile.mapping[mapping.index()]);
-            let module = modules.of(function, mapping);
+            let module = modules.module_of(function, mapping);
             let before = &mut found[row as usize];
             if before
                 .as_ref()
@@ -289,13 +302,13 @@ fn program(profile: &Profile) -> Option<StringId> {
 }
 
 fn is_installed(path: &str) -> bool {
-    SYSTEM.iter().any(|folder| path.starts_with(folder))
-        || FETCHED.iter().any(|part| path.contains(part))
+    SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
+        || PACKAGE_PATH_PARTS.iter().any(|part| path.contains(part))
 }
 
 /// Whether a file is none, but code that a library of Python made at run time, such as
 /// `<__array_function__ internals>`. What a program's own `exec` and templates make is its own.
-fn is_made_by_python_s_library(file: &str) -> bool {
+fn is_made_by_python_library(file: &str) -> bool {
     let own = ["<string>", "<stdin>", "<template>"];
     file.starts_with('<') && file.ends_with('>') && !own.contains(&file)
 }
@@ -378,7 +391,7 @@ mod tests {
 
     /// Each line holds name, linker's name, file and mapped file, then the module, and `library` if
     /// it is one.
-    const TABLE: &str = "\
+    const MODULE_TABLE: &str = "\
         main | | | /home/me/app => app
         read | | | /usr/lib/x86_64-linux-gnu/libz.so.1 => libz.so.1 library
         app+0x12 | | | /home/me/app => app
@@ -426,7 +439,11 @@ mod tests {
 
     #[test]
     fn each_language_s_modules() {
-        for line in TABLE.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        for line in MODULE_TABLE
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+        {
             let (asked, expected) = line.split_once(" => ").unwrap();
             let [name, linker, file, mapped]: [&str; 4] = asked
                 .split('|')
@@ -458,7 +475,7 @@ mod tests {
                 ..b.profile.function[0]
             };
             let mapping = (mapped != "none").then_some(&b.profile.mapping[1]);
-            let found = Modules::new(&b.profile).of(Some(&function), mapping);
+            let found = ModuleResolver::new(&b.profile).module_of(Some(&function), mapping);
             let text = match found.is_library {
                 true => format!("{} library", found.name),
                 false => found.name,
@@ -520,9 +537,9 @@ mod tests {
             let strings = profile.strings.clone();
             let mut table = EntityTable::new(crate::query::Granularity::Functions, strings);
             let mapped = table.add(&profile, &frames);
-            let modules = of_functions([(&profile, &frames, &mapped)].into_iter(), &table);
+            let modules = modules_of_functions([(&profile, &frames, &mapped)].into_iter(), &table);
             let of = |function: usize| modules[mapped.function[function] as usize].clone();
-            let module = |name: &str, is_library| Module {
+            let module = |name: &str, is_library| FunctionModule {
                 name: name.to_string(),
                 is_library,
             };
@@ -561,7 +578,7 @@ mod tests {
             profile.strings.clone(),
         );
         let mapped = table.add(&profile, &frames);
-        let modules = of_functions([(&profile, &frames, &mapped)].into_iter(), &table);
+        let modules = modules_of_functions([(&profile, &frames, &mapped)].into_iter(), &table);
         let of: Vec<bool> = (0..2)
             .map(|f| modules[mapped.function[f] as usize].is_library)
             .collect();

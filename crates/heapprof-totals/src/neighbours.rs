@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use heapprof_profile::Profile;
 
-use crate::view::View;
+use crate::view::ProfileView;
 
 /// On which side a neighbour is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum NeighbourSide {
     /// The frame that called.
     Caller,
     /// The frame that was called.
@@ -25,17 +25,17 @@ pub enum Side {
 }
 
 /// No neighbour: the entity is the root of the stack (as a caller), or its leaf (as a callee).
-pub const NOBODY: u32 = u32::MAX;
+pub const NO_NEIGHBOUR: u32 = u32::MAX;
 
 /// The samples are walked about so many times to make the pairs.
-const WALKS: usize = 4;
+const TARGET_WALKS: usize = 4;
 
 /// So many pairs of a sample and an entity are not worth another walk over the samples.
-const FEW: usize = 1 << 16;
+const MIN_PAIRS_PER_WALK: usize = 1 << 16;
 
 /// The sums by entity, side and neighbour, in this order.
 #[derive(Debug, Default)]
-pub struct Neighbours {
+pub struct NeighbourSums {
     /// The end of the callers of entity `e` is at `2 * e`, and the end of its callees is after it.
     end: Vec<usize>,
     neighbour: Vec<u32>,
@@ -44,7 +44,7 @@ pub struct Neighbours {
     last: AtomicUsize,
 }
 
-impl Neighbours {
+impl NeighbourSums {
     /// How many there are.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
     /// How many neighbours there are.
@@ -53,7 +53,7 @@ impl Neighbours {
     }
 
     /// The positions of an entity's neighbours.
-    pub fn of(&self, entity: usize) -> Range<usize> {
+    pub fn range_of(&self, entity: usize) -> Range<usize> {
         match self.end.get(2 * entity + 1) {
             Some(&end) => entity.checked_sub(1).map_or(0, |e| self.end[2 * e + 1])..end,
             None => 0..0,
@@ -79,14 +79,14 @@ impl Neighbours {
     }
 
     /// On which side the neighbour at a position is.
-    pub fn side(&self, at: usize) -> Side {
+    pub fn side(&self, at: usize) -> NeighbourSide {
         match self.list(at) % 2 {
-            0 => Side::Caller,
-            _ => Side::Callee,
+            0 => NeighbourSide::Caller,
+            _ => NeighbourSide::Callee,
         }
     }
 
-    /// The neighbour at a position, or [`NOBODY`].
+    /// The neighbour at a position, or [`NO_NEIGHBOUR`].
     pub fn neighbour(&self, at: usize) -> u32 {
         self.neighbour[at]
     }
@@ -100,12 +100,12 @@ impl Neighbours {
 /// The neighbours of the entities in `wanted`, for one column of a profile's samples.
 pub fn neighbours(
     profile: &Profile,
-    view: &View,
+    view: &ProfileView,
     entity_of: &[u32],
     wanted: &[bool],
     column: usize,
-) -> Neighbours {
-    let mut walk = Walk {
+) -> NeighbourSums {
+    let mut walk = NeighbourWalk {
         profile,
         view,
         entity_of,
@@ -118,9 +118,9 @@ pub fn neighbours(
     let mut samples = vec![0usize; wanted.len()];
     walk.each(wanted, |entity, _, _, _| samples[entity as usize] += 1);
     let all: usize = samples.iter().sum();
-    let most = (all / WALKS).max(FEW);
-    let mut result = Neighbours::default();
-    let mut adder = Adder::new(wanted.len());
+    let most = (all / TARGET_WALKS).max(MIN_PAIRS_PER_WALK);
+    let mut result = NeighbourSums::default();
+    let mut adder = NeighbourAdder::new(wanted.len());
     let mut start = 0;
     while start < wanted.len() {
         // It takes as many entities as fit, but at least one.
@@ -159,9 +159,9 @@ pub fn neighbours(
 }
 
 /// The samples, which can be walked again and again.
-struct Walk<'a> {
+struct NeighbourWalk<'a> {
     profile: &'a Profile,
-    view: &'a View,
+    view: &'a ProfileView,
     entity_of: &'a [u32],
     column: usize,
     stack: Vec<u32>,
@@ -172,7 +172,7 @@ struct Walk<'a> {
     place: Vec<usize>,
 }
 
-impl Walk<'_> {
+impl NeighbourWalk<'_> {
     /// Calls `each(entity, caller, callee, value)` for every sample and every wanted entity in it.
     fn each(&mut self, wanted: &[bool], mut each: impl FnMut(u32, u32, u32, i64)) {
         let Self {
@@ -205,8 +205,8 @@ impl Walk<'_> {
             for &(entity, innermost, outermost) in found.iter() {
                 let callee = innermost
                     .checked_sub(1)
-                    .map_or(NOBODY, |below| stack[below]);
-                let caller = stack.get(outermost + 1).copied().unwrap_or(NOBODY);
+                    .map_or(NO_NEIGHBOUR, |below| stack[below]);
+                let caller = stack.get(outermost + 1).copied().unwrap_or(NO_NEIGHBOUR);
                 each(entity, caller, callee, value);
             }
         }
@@ -214,7 +214,7 @@ impl Walk<'_> {
 }
 
 /// Adds up the sums that stand side by side.
-struct Adder {
+struct NeighbourAdder {
     /// The sum of each neighbour. The last one is that of nobody.
     sum: Vec<i64>,
     /// The list that each neighbour was last in.
@@ -223,7 +223,7 @@ struct Adder {
     found: Vec<u32>,
 }
 
-impl Adder {
+impl NeighbourAdder {
     fn new(entities: usize) -> Self {
         Self {
             sum: vec![0; entities + 1],
@@ -234,7 +234,7 @@ impl Adder {
     }
 
     /// Adds the sums of one list to `result`.
-    fn add(&mut self, neighbours: &[u32], values: &[i64], result: &mut Neighbours) {
+    fn add(&mut self, neighbours: &[u32], values: &[i64], result: &mut NeighbourSums) {
         self.list += 1;
         self.found.clear();
         let nobody = self.sum.len() - 1;

@@ -6,7 +6,7 @@ use regex::Regex;
 
 pub use go::go_regex;
 
-use crate::error::Error;
+use crate::error::TotalsError;
 
 /// A regular expression's error in one line, without the picture of the expression that comes with
 /// it.
@@ -20,9 +20,9 @@ pub fn regex_error(error: &regex::Error) -> String {
 }
 
 /// Compiles the expression given for an option, if there is one.
-pub fn compile(option: &'static str, text: &Option<String>) -> Result<Option<Regex>, Error> {
+pub fn compile(option: &'static str, text: &Option<String>) -> Result<Option<Regex>, TotalsError> {
     let Some(text) = text else { return Ok(None) };
-    let regex = Regex::new(text).map_err(|error| Error::Filter {
+    let regex = Regex::new(text).map_err(|error| TotalsError::Filter {
         option,
         text: text.clone(),
         why: regex_error(&error),

@@ -71,7 +71,7 @@ impl FromStr for Granularity {
 
 /// What rows are ordered by. The order is always by size regardless of sign, then by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
+pub enum SortKey {
     /// By flat: the sum over the samples whose leaf the row is.
     #[default]
     Flat,
@@ -79,13 +79,13 @@ pub enum Sort {
     Cum,
 }
 
-impl FromStr for Sort {
+impl FromStr for SortKey {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "flat" => Ok(Sort::Flat),
-            "cum" => Ok(Sort::Cum),
+            "flat" => Ok(SortKey::Flat),
+            "cum" => Ok(SortKey::Cum),
             _ => Err(format!("{text:?} is not one of flat, cum")),
         }
     }
@@ -99,11 +99,11 @@ pub struct Query {
     /// What a row stands for.
     pub granularity: Granularity,
     /// What rows are ordered by.
-    pub sort: Sort,
+    pub sort: SortKey,
     /// The largest number of rows; `None` means all.
     pub limit: Option<usize>,
     /// Which samples and frames count.
-    pub filters: Filters,
+    pub filters: QueryFilters,
     /// Attribute inlined functions to the function they were inlined into.
     pub no_inlines: bool,
     /// A regular expression for functions to cut in the same way as the profile's `drop_frames`.
@@ -120,7 +120,7 @@ impl Query {
     /// Whether rows are functions, without filters and without anything that changes stacks.
     pub fn is_plain(&self) -> bool {
         self.granularity == Granularity::Functions
-            && self.filters == Filters::default()
+            && self.filters == QueryFilters::default()
             && !self.no_inlines
             && self.wrappers.is_none()
             && !self.own_code
@@ -134,7 +134,7 @@ impl Query {
 /// labels. They are written `[key=]value`, where value is a range of numbers (`32kb`, `:64kb`,
 /// `4mb:`, `1kb:2mb`) or regular expressions separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filters {
+pub struct QueryFilters {
     /// Keep only samples with a matching frame.
     pub focus: Option<String>,
     /// Leave out samples with a matching frame.
@@ -161,9 +161,9 @@ pub struct Filters {
     pub tag_leaf: Vec<String>,
 }
 
-impl Filters {
+impl QueryFilters {
     /// The active filters as `--option=value`, because every screen names them.
-    pub fn active(&self) -> Vec<String> {
+    pub fn active_options(&self) -> Vec<String> {
         let one = [
             ("focus", &self.focus),
             ("ignore", &self.ignore),

@@ -13,20 +13,20 @@ pub type NameAndFile = (StringId, StringId);
 /// A function is known by its name and its file. Two builds of one program may lie in two folders,
 /// though. So a name that has exactly one file in each profile that has the name is one function:
 /// its file is that of the first profile. Returns `None` if every function keeps its own file.
-pub fn matched_files(
+pub fn match_files(
     functions: &[NameAndFile],
     profiles: &[&[u32]],
     texts: usize,
 ) -> Option<Vec<StringId>> {
     /// What is known of a name.
     #[derive(Clone, Copy, Default)]
-    struct Name {
+    struct NameFiles {
         first: Option<StringId>,
         /// Its file in the profile that was looked at last, and the number of that profile.
         last: Option<(usize, StringId)>,
         has_many: bool,
     }
-    let mut names = vec![Name::default(); texts];
+    let mut names = vec![NameFiles::default(); texts];
     for (at, rows) in profiles.iter().enumerate() {
         for &row in *rows {
             let (name, file) = functions[row as usize];
@@ -75,7 +75,7 @@ impl FileEnds {
 
     /// The characters for a function; 0 if its name tells it from all others, or if it has no
     /// file.
-    pub fn of(&self, name: StringId, file: StringId) -> u32 {
+    pub fn end_length(&self, name: StringId, file: StringId) -> u32 {
         self.0.get(&(name, file)).copied().unwrap_or(0)
     }
 }
@@ -142,7 +142,7 @@ mod tests {
             row("init", "/old/b.c"),
         ];
         let matched = |profiles: &[&[u32]]| -> Option<Vec<&str>> {
-            let files = matched_files(&functions, profiles, texts.len())?;
+            let files = match_files(&functions, profiles, texts.len())?;
             Some(files.into_iter().map(|file| texts.get(file)).collect())
         };
         assert_eq!(

@@ -6,13 +6,13 @@
 
 use heapprof_profile::Profile;
 
-use crate::error::Error;
-use crate::estimate::Spread;
-use crate::view::View;
+use crate::error::TotalsError;
+use crate::estimate::SumSpread;
+use crate::view::ProfileView;
 
 /// Sums of one sample type over the samples of one profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Total {
+pub struct TotalAndNet {
     /// The sum of the values regardless of sign.
     pub total: i64,
     /// The signed sum.
@@ -21,7 +21,7 @@ pub struct Total {
 
 /// Flat and cum of every entity for some sample types of one profile.
 #[derive(Debug, Default)]
-pub struct Totals {
+pub struct EntityTotals {
     /// Columns of the profile's samples, in the order of the sums below.
     pub columns: Vec<usize>,
     /// The sum of an entity in a column is at `entity * columns + column`.
@@ -31,24 +31,24 @@ pub struct Totals {
     /// For each column, the entities whose flat or cum is not 0, in ascending order.
     pub present: Vec<Vec<u32>>,
     /// The sums over the samples that the filters kept.
-    pub kept: Vec<Total>,
+    pub kept: Vec<TotalAndNet>,
     /// What is known of all these sums, if the profile says it of its values.
     pub spread: Option<SpreadTotals>,
 }
 
-/// What is known of the sums of [`Totals`], each in the place of its sum.
+/// What is known of the sums of [`EntityTotals`], each in the place of its sum.
 #[derive(Debug, Default)]
 pub struct SpreadTotals {
-    /// What is known of [`Totals::flat`].
-    pub flat: Vec<Spread>,
-    /// What is known of [`Totals::cum`].
-    pub cum: Vec<Spread>,
-    /// What is known of [`Totals::kept`].
-    pub kept: Vec<Spread>,
+    /// What is known of [`EntityTotals::flat`].
+    pub flat: Vec<SumSpread>,
+    /// What is known of [`EntityTotals::cum`].
+    pub cum: Vec<SumSpread>,
+    /// What is known of [`EntityTotals::kept`].
+    pub kept: Vec<SumSpread>,
 }
 
 /// What is added up: a value, or a value with what is known of it.
-pub trait Term: Copy + Default {
+pub trait SumTerm: Copy + Default {
     /// Adds another one.
     fn plus(&mut self, other: Self);
 
@@ -60,7 +60,7 @@ pub trait Term: Copy + Default {
     fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [Self]) -> bool;
 }
 
-impl Term for i64 {
+impl SumTerm for i64 {
     #[inline]
     fn plus(&mut self, other: Self) {
         *self = self.wrapping_add(other);
@@ -79,16 +79,16 @@ impl Term for i64 {
 
 /// A value with what is known of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Uncertain {
+pub struct UncertainValue {
     value: i64,
-    spread: Spread,
+    spread: SumSpread,
 }
 
-impl Term for Uncertain {
+impl SumTerm for UncertainValue {
     #[inline]
     fn plus(&mut self, other: Self) {
         self.value.plus(other.value);
-        self.spread = self.spread.and(other.spread);
+        self.spread = self.spread.combine(other.spread);
     }
 
     #[inline]
@@ -100,7 +100,7 @@ impl Term for Uncertain {
         let values = profile.samples.values(i);
         let mut any = false;
         for (known, &column) in picked.iter_mut().zip(columns) {
-            *known = Uncertain {
+            *known = UncertainValue {
                 value: values[column],
                 spread: spread_of(profile, i, column),
             };
@@ -111,25 +111,25 @@ impl Term for Uncertain {
 }
 
 /// What is known of a sample's value.
-pub fn spread_of(profile: &Profile, i: usize, column: usize) -> Spread {
+pub fn spread_of(profile: &Profile, i: usize, column: usize) -> SumSpread {
     let spread = profile.samples.spread(i);
-    spread.map_or_else(Spread::default, |spread| Spread {
+    spread.map_or_else(SumSpread::default, |spread| SumSpread {
         samples: spread.sampled[column],
         variance: spread.variance[column],
     })
 }
 
 /// What is known of the sum of a column over all samples, filters aside.
-pub fn whole_spread(profile: &Profile, column: usize) -> Spread {
+pub fn whole_spread(profile: &Profile, column: usize) -> SumSpread {
     let all = 0..profile.samples.len();
-    all.fold(Spread::default(), |sum, i| {
-        sum.and(spread_of(profile, i, column))
+    all.fold(SumSpread::default(), |sum, i| {
+        sum.combine(spread_of(profile, i, column))
     })
 }
 
 /// Adds up all samples of each column, filters aside. It is an error if 64 bits do not hold a
 /// total.
-pub fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, Error> {
+pub fn whole_totals(profile: &Profile, columns: &[usize]) -> Result<Vec<TotalAndNet>, TotalsError> {
     let mut sums = vec![(0i128, 0i128); columns.len()];
     for i in 0..profile.samples.len() {
         let values = profile.samples.values(i);
@@ -143,7 +143,7 @@ pub fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, Error> 
         .map(|((total, net), &column)| {
             let total = i64::try_from(total).map_err(|_| overflow(profile, column))?;
             // |net| <= total, so it fits, too.
-            Ok(Total {
+            Ok(TotalAndNet {
                 total,
                 net: net as i64,
             })
@@ -152,19 +152,19 @@ pub fn whole(profile: &Profile, columns: &[usize]) -> Result<Vec<Total>, Error> 
 }
 
 /// The error that sums of this column do not fit in 64 bits.
-pub fn overflow(profile: &Profile, column: usize) -> Error {
-    Error::Overflow {
+pub fn overflow(profile: &Profile, column: usize) -> TotalsError {
+    TotalsError::Overflow {
         sample_type: profile.text(profile.sample_type[column].r#type).to_string(),
     }
 }
 
 /// The kernel: flat and cum of entities, with `width` sums for each, added sample by sample.
 ///
-/// A sample counts once for an entity, so the total of the added values ([`whole`]) bounds every
-/// sum. A caller that has made sure of that total needs no checks here. Without that check (as in
-/// `heapprof pprof`, which prints what pprof prints), the sums wrap.
+/// A sample counts once for an entity, so the total of the added values ([`whole_totals`]) bounds
+/// every sum. A caller that has made sure of that total needs no checks here. Without that check
+/// (as in `heapprof pprof`, which prints what pprof prints), the sums wrap.
 #[derive(Debug, Default)]
-pub struct Sums<T = i64> {
+pub struct EntitySums<T = i64> {
     /// How many sums an entity has.
     pub width: usize,
     /// The sum of an entity in a column is at `entity * width + column`.
@@ -176,7 +176,7 @@ pub struct Sums<T = i64> {
     stamp: u32,
 }
 
-impl<T: Term> Sums<T> {
+impl<T: SumTerm> EntitySums<T> {
     /// No sums yet.
     pub fn new(entities: usize, width: usize) -> Self {
         let mut sums = Self {
@@ -228,17 +228,17 @@ impl<T: Term> Sums<T> {
     }
 }
 
-/// Computes [`Totals`]. `whole` must have succeeded for the columns: it bounds every sum here, so
-/// that none of the plain additions can overflow.
+/// Computes [`EntityTotals`]. `whole_totals` must have succeeded for the columns: it bounds every
+/// sum here, so that none of the plain additions can overflow.
 pub fn totals(
     profile: &Profile,
-    view: &View,
+    view: &ProfileView,
     entity_of: &[u32],
     entities: usize,
     empty_stack: u32,
     columns: &[usize],
-) -> Totals {
-    let kernel = Kernel {
+) -> EntityTotals {
+    let kernel = TotalsKernel {
         profile,
         view,
         entity_of,
@@ -248,13 +248,13 @@ pub fn totals(
     };
     match profile.samples.has_spread() {
         false => {
-            let (Sums { flat, cum, .. }, kept, _) = kernel.run::<i64>();
+            let (EntitySums { flat, cum, .. }, kept, _) = kernel.run::<i64>();
             kernel.totals(flat, cum, kept, None)
         }
         true => {
-            let (Sums { flat, cum, .. }, kept, sum) = kernel.run::<Uncertain>();
-            let values = |all: &[Uncertain]| all.iter().map(|known| known.value).collect();
-            let spreads = |all: &[Uncertain]| all.iter().map(|known| known.spread).collect();
+            let (EntitySums { flat, cum, .. }, kept, sum) = kernel.run::<UncertainValue>();
+            let values = |all: &[UncertainValue]| all.iter().map(|known| known.value).collect();
+            let spreads = |all: &[UncertainValue]| all.iter().map(|known| known.spread).collect();
             let spread = SpreadTotals {
                 flat: spreads(&flat),
                 cum: spreads(&cum),
@@ -266,21 +266,21 @@ pub fn totals(
 }
 
 /// The arguments of [`totals`].
-struct Kernel<'a> {
+struct TotalsKernel<'a> {
     profile: &'a Profile,
-    view: &'a View,
+    view: &'a ProfileView,
     entity_of: &'a [u32],
     entities: usize,
     empty_stack: u32,
     columns: &'a [usize],
 }
 
-impl Kernel<'_> {
+impl TotalsKernel<'_> {
     /// Computes flat and cum of all entities, and the sums over what the filters keep.
-    fn run<T: Term>(&self) -> (Sums<T>, Vec<Total>, Vec<T>) {
+    fn run<T: SumTerm>(&self) -> (EntitySums<T>, Vec<TotalAndNet>, Vec<T>) {
         let width = self.columns.len();
-        let mut sums = Sums::new(self.entities, width);
-        let mut kept = vec![Total::default(); width];
+        let mut sums = EntitySums::new(self.entities, width);
+        let mut kept = vec![TotalAndNet::default(); width];
         let mut sum_kept = vec![T::default(); width];
         let mut stack = Vec::new();
         let mut picked = vec![T::default(); width];
@@ -309,9 +309,9 @@ impl Kernel<'_> {
         &self,
         flat: Vec<i64>,
         cum: Vec<i64>,
-        kept: Vec<Total>,
+        kept: Vec<TotalAndNet>,
         spread: Option<SpreadTotals>,
-    ) -> Totals {
+    ) -> EntityTotals {
         let width = self.columns.len();
         let present = (0..width)
             .map(|column| {
@@ -323,7 +323,7 @@ impl Kernel<'_> {
                     .collect()
             })
             .collect();
-        Totals {
+        EntityTotals {
             columns: self.columns.to_vec(),
             flat,
             cum,

@@ -9,17 +9,17 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, Samples};
 
-use crate::error::Error;
-use crate::filter::{Compiled, bit, drop};
-use crate::frames::{Frame, FrameTable};
-use crate::module::Modules;
+use crate::error::TotalsError;
+use crate::filter::{CompiledFilters, bit, drop};
+use crate::frames::{FrameTable, ProfileFrame};
+use crate::module::ModuleResolver;
 use crate::query::Query;
 
 /// A profile as a question sees it.
-pub struct View {
+pub struct ProfileView {
     /// The frames of the profile.
     pub frames: FrameTable,
-    filter: Compiled,
+    filter: CompiledFilters,
     identity: bool,
     /// The rule that suppresses each location, if any. It is empty without suppressions.
     rule: Vec<Option<u32>>,
@@ -31,11 +31,11 @@ pub struct View {
 pub fn libraries(
     profile: &Profile,
     frames: &FrameTable,
-    wanted: impl Fn(&Frame) -> bool,
+    wanted: impl Fn(&ProfileFrame) -> bool,
 ) -> Vec<bool> {
     // A function has many frames, so the answer is kept for each function.
-    let (modules, mut known) = (Modules::new(profile), HashMap::new());
-    let is_library = |frame: &Frame| {
+    let (modules, mut known) = (ModuleResolver::new(profile), HashMap::new());
+    let is_library = |frame: &ProfileFrame| {
         let Some(location) = frame.location().filter(|_| wanted(frame)) else {
             return false;
         };
@@ -44,17 +44,17 @@ pub fn libraries(
         *known.entry((function, mapping)).or_insert_with(|| {
             let function = function.map(|function| &profile.function[function.index()]);
             let mapping = mapping.map(|mapping| &profile.mapping[mapping.index()]);
-            modules.of(function, mapping).is_library
+            modules.module_of(function, mapping).is_library
         })
     };
     frames.iter().map(is_library).collect()
 }
 
-impl View {
+impl ProfileView {
     /// Compiles the filters of a query against a profile. Fails if one is no regular expression.
-    pub fn new(profile: &Profile, query: &Query) -> Result<Self, Error> {
+    pub fn new(profile: &Profile, query: &Query) -> Result<Self, TotalsError> {
         let mut frames = FrameTable::new(profile, query.no_inlines);
-        let filter = Compiled::new(profile, &mut frames, query)?;
+        let filter = CompiledFilters::new(profile, &mut frames, query)?;
         let library = match query.own_code {
             true => libraries(profile, &frames, |_| true),
             false => Vec::new(),
@@ -108,11 +108,11 @@ impl View {
     /// The range of library frames at the leaf whose value goes to the nearest other frame. It is
     /// empty if the stack has no other frame: such a stack stays as it is. The frames of labels
     /// around it always stay.
-    fn folded(&self, stack: &[u32]) -> Range<usize> {
+    fn folded_range(&self, stack: &[u32]) -> Range<usize> {
         if self.library.is_empty() {
             return 0..0;
         }
-        let is_label = |frame: &u32| matches!(self.frames.get(*frame), Frame::Label { .. });
+        let is_label = |frame: &u32| matches!(self.frames.get(*frame), ProfileFrame::Label { .. });
         let start = stack
             .iter()
             .position(|f| !is_label(f))
@@ -136,20 +136,20 @@ impl View {
         stack.clear();
         let locations = samples.stack(i);
         if self.identity {
-            match self.frames.one_each() {
+            match self.frames.has_one_frame_each() {
                 true => stack.extend(locations.iter().map(|l| l.0)),
                 false => locations
                     .iter()
-                    .for_each(|&l| stack.extend(self.frames.of(l))),
+                    .for_each(|&l| stack.extend(self.frames.frames_of(l))),
             }
             return true;
         }
-        self.filtered(samples, i, stack)
+        self.filter_stack(samples, i, stack)
     }
 
-    fn filtered(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
-        let is_kept = self.unfolded(samples, i, stack);
-        stack.drain(self.folded(stack));
+    fn filter_stack(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
+        let is_kept = self.filter_without_folding(samples, i, stack);
+        stack.drain(self.folded_range(stack));
         is_kept
     }
 
@@ -163,11 +163,11 @@ impl View {
             stack.clear();
             if value == 0
                 || self.rule(samples, i).is_some()
-                || !self.unfolded(samples, i, &mut stack)
+                || !self.filter_without_folding(samples, i, &mut stack)
             {
                 continue;
             }
-            let folded = self.folded(&stack);
+            let folded = self.folded_range(&stack);
             match stack.get(folded.start) {
                 _ if !folded.is_empty() => sums[0] += value,
                 Some(&leaf) if self.is_library(leaf) => sums[1] += value,
@@ -177,8 +177,8 @@ impl View {
         sums
     }
 
-    /// Does what [`filtered`](Self::filtered) does but keeps the frames of libraries.
-    fn unfolded(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
+    /// Does what [`filter_stack`](Self::filter_stack) does but keeps the frames of libraries.
+    fn filter_without_folding(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         let filter = &self.filter;
         let set = samples.label_set(i).index();
         if filter.label_set.get(set) == Some(&false) {
@@ -186,14 +186,14 @@ impl View {
         }
         let mut locations = samples.stack(i);
         if !filter.drop.is_empty() {
-            locations = &locations[self.dropped(locations)..];
+            locations = &locations[self.count_dropped(locations)..];
         }
         let added = filter.label_frames.get(set);
         if let Some((_, leaf)) = added {
             stack.extend(leaf);
         }
         for &location in locations {
-            stack.extend(self.frames.of(location));
+            stack.extend(self.frames.frames_of(location));
         }
         if let Some((root, _)) = added {
             stack.extend(root);
@@ -206,7 +206,7 @@ impl View {
 
     /// How many locations at the leaf the profile's `drop_frames` cuts. Seen from the root, frames
     /// before the first one that does not match are not cut. Otherwise nothing might be left.
-    fn dropped(&self, locations: &[heapprof_profile::LocationIndex]) -> usize {
+    fn count_dropped(&self, locations: &[heapprof_profile::LocationIndex]) -> usize {
         let mut found_user = false;
         for (at, location) in locations.iter().enumerate().rev() {
             let what = self.filter.drop[location.index()];

@@ -10,16 +10,16 @@
 
 use super::*;
 
-const PERIOD: f64 = 256.0;
-const STEP: Step = Step {
-    each: PERIOD,
-    is_most: true,
+const SAMPLING_PERIOD: f64 = 256.0;
+const SAMPLE_STEP: SampleStep = SampleStep {
+    each: SAMPLING_PERIOD,
+    is_upper_bound: true,
 };
 
 /// A small generator with a fixed seed: xorshift64*.
-struct Random(u64);
+struct XorshiftGenerator(u64);
 
-impl Random {
+impl XorshiftGenerator {
     /// A number from 0 to 1.
     fn share(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
@@ -52,13 +52,13 @@ impl Random {
     }
 
     /// What one sampled recording says about the bytes of these blocks.
-    fn recorded(&mut self, blocks: &[f64]) -> (i64, Spread) {
-        let (mut bytes, mut spread) = (0.0, Spread::default());
+    fn record(&mut self, blocks: &[f64]) -> (i64, SumSpread) {
+        let (mut bytes, mut spread) = (0.0, SumSpread::default());
         for &size in blocks {
             let p = probability(size);
             if self.share() < p {
                 bytes += size / p;
-                spread = spread.and(Spread {
+                spread = spread.combine(SumSpread {
                     samples: 1,
                     variance: size * size * (1.0 - p) / (p * p),
                 });
@@ -68,19 +68,19 @@ impl Random {
     }
 
     /// Makes two recordings and returns whether a rule fails them.
-    fn fails(&mut self, rule: &Rule, before: &[Vec<f64>], after: &[Vec<f64>]) -> bool {
+    fn fails(&mut self, rule: &GateRule, before: &[Vec<f64>], after: &[Vec<f64>]) -> bool {
         let functions = before.iter().zip(after).enumerate().map(|(i, (b, a))| {
-            let ((before, of_before), (after, of_after)) = (self.recorded(b), self.recorded(a));
-            let sides = Sides {
+            let ((before, of_before), (after, of_after)) = (self.record(b), self.record(a));
+            let sides = ChangeSpread {
                 spread: [Some(of_before), Some(of_after)],
-                step: [STEP; 2],
+                step: [SAMPLE_STEP; 2],
             };
-            (i.to_string(), Change { before, after }, sides)
+            (i.to_string(), ValueChange { before, after }, sides)
         });
         let functions = functions.collect();
-        let mut verdict = Verdict::default();
+        let mut verdict = RuleVerdict::default();
         rule.judge("bytes", functions, &mut verdict).unwrap();
-        !verdict.broken.is_empty()
+        !verdict.violations.is_empty()
     }
 
     /// How many pairs of 100 a rule fails.
@@ -90,30 +90,31 @@ impl Random {
         before: &[Vec<f64>],
         after: &[Vec<f64>],
     ) -> f64 {
-        let rule = Rule::parse(rule).unwrap();
+        let rule = GateRule::parse(rule).unwrap();
         let failed = (0..pairs).filter(|_| self.fails(&rule, before, after));
         100.0 * failed.count() as f64 / pairs as f64
     }
 }
 
 fn probability(size: f64) -> f64 {
-    1.0 - (-(size + 1.0) / PERIOD).exp()
+    1.0 - (-(size + 1.0) / SAMPLING_PERIOD).exp()
 }
 
-const KINDS: [&str; 4] = ["small", "mixed", "large", "few hold half"];
+const PROGRAM_KINDS: [&str; 4] = ["small", "mixed", "large", "few hold half"];
 
 #[test]
 fn ranges_hold_the_truth_as_often_as_they_say() {
-    let mut random = Random(7);
+    let mut random = XorshiftGenerator(7);
     let (mut few, mut many) = ((0, 0), (0, 0));
-    for kind in KINDS {
+    for kind in PROGRAM_KINDS {
         for samples in [3, 6, 10, 15, 20, 25, 30, 50, 100, 300] {
             let blocks = random.program(kind, f64::from(samples));
             let truth: f64 = blocks.iter().sum();
             let runs = if samples < 100 { 600 } else { 300 };
             let held = (0..runs).filter(|_| {
-                let (bytes, spread) = random.recorded(&blocks);
-                let (low, high) = spread.range(bytes as f64, STEP, Confidence::USUAL);
+                let (bytes, spread) = random.record(&blocks);
+                let (low, high) =
+                    spread.range(bytes as f64, SAMPLE_STEP, ConfidenceLevel::DEFAULT_LEVEL);
                 low <= truth && truth <= high
             });
             let held = held.count();
@@ -133,8 +134,8 @@ fn ranges_hold_the_truth_as_often_as_they_say() {
 
 #[test]
 fn equal_programs_hardly_ever_fail() {
-    let mut random = Random(17);
-    for kind in KINDS {
+    let mut random = XorshiftGenerator(17);
+    for kind in PROGRAM_KINDS {
         for samples in [20.0, 30.0, 100.0, 300.0] {
             let blocks = vec![random.program(kind, samples)];
             let rule = ("inuse_space > +10%", 1000);
@@ -144,7 +145,7 @@ fn equal_programs_hardly_ever_fail() {
         }
     }
     // These rules are about forty functions with some samples each.
-    for kind in KINDS {
+    for kind in PROGRAM_KINDS {
         let samples = (0..40).map(|i| f64::from(1 + i % 20));
         let functions: Vec<Vec<f64>> = samples.map(|n| random.program(kind, n)).collect();
         for rule in ["flat(.) > +0", "flat(.) > +10%"] {
@@ -157,10 +158,10 @@ fn equal_programs_hardly_ever_fail() {
 
 #[test]
 fn growth_is_seen() {
-    let mut random = Random(27);
+    let mut random = XorshiftGenerator(27);
     let mut power = |samples: f64, growth: f64| {
         let mut of_kinds = Vec::new();
-        for kind in KINDS {
+        for kind in PROGRAM_KINDS {
             let before = vec![random.program(kind, samples)];
             let after = vec![random.program(kind, samples * growth)];
             // The programs are made of random blocks, so their growth is measured in bytes.

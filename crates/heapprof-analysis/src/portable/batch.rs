@@ -7,15 +7,15 @@ use foldhash::{HashMap, HashSet};
 use heapprof_profile::{LabelSetIndex, LocationIndex, Profile, encode};
 use heapprof_totals::query::Query;
 
-use super::id::Id;
-use super::{Kind, TABLES, TableForm, table};
-use crate::error::Error;
-use crate::question::{Question, Source, Types};
-use crate::store::{heap_columns, known_of, must_differ};
+use super::id::ContentIdHasher;
+use super::{ColumnKind, PORTABLE_TABLES, TableForm, table_index};
+use crate::error::AnalysisError;
+use crate::question::{ProfileQuestion, QuestionSource, TypeSelection};
+use crate::store::{check_differs_from_earlier, heap_columns, spread_of_samples};
 
 /// The values of a column.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cells {
+pub enum ColumnValues {
     /// Whole numbers.
     Int(Vec<i64>),
     /// Whole numbers, where there are some.
@@ -26,70 +26,73 @@ pub enum Cells {
     Text(Vec<String>),
 }
 
-impl Cells {
+impl ColumnValues {
     /// A column without rows.
-    pub(super) fn none(kind: Kind) -> Self {
+    pub(super) fn empty(kind: ColumnKind) -> Self {
         match kind {
-            Kind::Int => Self::Int(Vec::new()),
-            Kind::MaybeInt => Self::MaybeInt(Vec::new()),
-            Kind::MaybeReal => Self::MaybeReal(Vec::new()),
-            Kind::Text => Self::Text(Vec::new()),
+            ColumnKind::Int => Self::Int(Vec::new()),
+            ColumnKind::MaybeInt => Self::MaybeInt(Vec::new()),
+            ColumnKind::MaybeReal => Self::MaybeReal(Vec::new()),
+            ColumnKind::Text => Self::Text(Vec::new()),
         }
     }
 }
 
 /// One cell.
-enum Cell {
+enum BatchCell {
     Int(i64),
     Text(String),
-    Known(Option<(i64, f64)>),
+    Spread(Option<(i64, f64)>),
 }
 
-impl From<i64> for Cell {
+impl From<i64> for BatchCell {
     fn from(value: i64) -> Self {
         Self::Int(value)
     }
 }
 
-impl From<&str> for Cell {
+impl From<&str> for BatchCell {
     fn from(value: &str) -> Self {
         Self::Text(value.to_string())
     }
 }
 
 /// Rows of all tables, each of which has a row once.
-pub struct Batch {
-    tables: Vec<Vec<Cells>>,
+pub struct PortableBatch {
+    tables: Vec<Vec<ColumnValues>>,
     /// The ids that are there already, by table.
-    known: Vec<HashSet<i64>>,
+    seen_ids: Vec<HashSet<i64>>,
     profiles: Vec<i64>,
 }
 
-impl Default for Batch {
+impl Default for PortableBatch {
     fn default() -> Self {
         let empty = |form: &TableForm| {
-            let cells = form.columns.iter().map(|(_, kind)| Cells::none(*kind));
+            let cells = form
+                .columns
+                .iter()
+                .map(|(_, kind)| ColumnValues::empty(*kind));
             cells.collect()
         };
         Self {
-            tables: TABLES.iter().map(empty).collect(),
-            known: TABLES.iter().map(|_| HashSet::default()).collect(),
+            tables: PORTABLE_TABLES.iter().map(empty).collect(),
+            seen_ids: PORTABLE_TABLES.iter().map(|_| HashSet::default()).collect(),
             profiles: Vec::new(),
         }
     }
 }
 
 /// The number of rows of a table.
-pub(super) fn length(columns: &[Cells]) -> usize {
+pub(super) fn length(columns: &[ColumnValues]) -> usize {
     columns.first().map_or(0, |cells| match cells {
-        Cells::Int(cells) => cells.len(),
-        Cells::MaybeInt(cells) => cells.len(),
-        Cells::MaybeReal(cells) => cells.len(),
-        Cells::Text(cells) => cells.len(),
+        ColumnValues::Int(cells) => cells.len(),
+        ColumnValues::MaybeInt(cells) => cells.len(),
+        ColumnValues::MaybeReal(cells) => cells.len(),
+        ColumnValues::Text(cells) => cells.len(),
     })
 }
 
-impl Batch {
+impl PortableBatch {
     /// The profiles in it, by their ids.
     pub fn profiles(&self) -> &[i64] {
         &self.profiles
@@ -100,7 +103,7 @@ impl Batch {
         let tables = ["heap_sample", "other_sample"];
         tables
             .iter()
-            .map(|name| length(&self.tables[table(name)]))
+            .map(|name| length(&self.tables[table_index(name)]))
             .sum()
     }
 
@@ -110,54 +113,65 @@ impl Batch {
         profiles.sort_unstable();
         let id = profiles
             .iter()
-            .fold(Id::of("batch"), |id, &profile| id.number(profile));
-        format!("{:016x}", id.number_of_it())
+            .fold(ContentIdHasher::for_kind("batch"), |id, &profile| {
+                id.number(profile)
+            });
+        format!("{:016x}", id.finish())
     }
 
     /// The tables with their columns, sorted by their keys.
-    pub fn sorted(&self) -> impl Iterator<Item = (&'static TableForm, Vec<Cells>)> {
-        TABLES.iter().zip(&self.tables).map(|(form, columns)| {
-            let of_key = form.key.iter().map(|key| {
-                let at = form.columns.iter().position(|(name, _)| name == key);
-                at.unwrap_or_else(|| unreachable!("the column {key}"))
-            });
-            let key: Vec<usize> = of_key.collect();
-            let mut order: Vec<usize> = (0..length(columns)).collect();
-            order.sort_by(|&a, &b| {
-                let each = key.iter().map(|&column| match &columns[column] {
-                    Cells::Int(cells) => cells[a].cmp(&cells[b]),
-                    Cells::Text(cells) => cells[a].cmp(&cells[b]),
-                    Cells::MaybeInt(_) | Cells::MaybeReal(_) => std::cmp::Ordering::Equal,
+    pub fn sorted_tables(&self) -> impl Iterator<Item = (&'static TableForm, Vec<ColumnValues>)> {
+        PORTABLE_TABLES
+            .iter()
+            .zip(&self.tables)
+            .map(|(form, columns)| {
+                let of_key = form.key.iter().map(|key| {
+                    let at = form.columns.iter().position(|(name, _)| name == key);
+                    at.unwrap_or_else(|| unreachable!("the column {key}"))
                 });
-                each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
-            });
-            let columns = columns.iter().map(|cells| match cells {
-                Cells::Int(cells) => Cells::Int(order.iter().map(|&at| cells[at]).collect()),
-                Cells::MaybeInt(cells) => {
-                    Cells::MaybeInt(order.iter().map(|&at| cells[at]).collect())
-                }
-                Cells::MaybeReal(cells) => {
-                    Cells::MaybeReal(order.iter().map(|&at| cells[at]).collect())
-                }
-                Cells::Text(cells) => {
-                    Cells::Text(order.iter().map(|&at| cells[at].clone()).collect())
-                }
-            });
-            (form, columns.collect())
-        })
+                let key: Vec<usize> = of_key.collect();
+                let mut order: Vec<usize> = (0..length(columns)).collect();
+                order.sort_by(|&a, &b| {
+                    let each = key.iter().map(|&column| match &columns[column] {
+                        ColumnValues::Int(cells) => cells[a].cmp(&cells[b]),
+                        ColumnValues::Text(cells) => cells[a].cmp(&cells[b]),
+                        ColumnValues::MaybeInt(_) | ColumnValues::MaybeReal(_) => {
+                            std::cmp::Ordering::Equal
+                        }
+                    });
+                    each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+                });
+                let columns = columns.iter().map(|cells| match cells {
+                    ColumnValues::Int(cells) => {
+                        ColumnValues::Int(order.iter().map(|&at| cells[at]).collect())
+                    }
+                    ColumnValues::MaybeInt(cells) => {
+                        ColumnValues::MaybeInt(order.iter().map(|&at| cells[at]).collect())
+                    }
+                    ColumnValues::MaybeReal(cells) => {
+                        ColumnValues::MaybeReal(order.iter().map(|&at| cells[at]).collect())
+                    }
+                    ColumnValues::Text(cells) => {
+                        ColumnValues::Text(order.iter().map(|&at| cells[at].clone()).collect())
+                    }
+                });
+                (form, columns.collect())
+            })
     }
 
     /// Adds a row. A value that may be known takes two columns.
-    fn row<const N: usize>(&mut self, name: &str, cells: [Cell; N]) {
-        let mut columns = self.tables[table(name)].iter_mut();
+    fn row<const N: usize>(&mut self, name: &str, cells: [BatchCell; N]) {
+        let mut columns = self.tables[table_index(name)].iter_mut();
         for cell in cells {
             match (columns.next(), cell) {
-                (Some(Cells::Int(column)), Cell::Int(value)) => column.push(value),
-                (Some(Cells::Text(column)), Cell::Text(value)) => column.push(value),
-                (Some(Cells::MaybeInt(column)), Cell::Known(known)) => {
+                (Some(ColumnValues::Int(column)), BatchCell::Int(value)) => column.push(value),
+                (Some(ColumnValues::Text(column)), BatchCell::Text(value)) => column.push(value),
+                (Some(ColumnValues::MaybeInt(column)), BatchCell::Spread(known)) => {
                     column.push(known.map(|known| known.0));
                     match columns.next() {
-                        Some(Cells::MaybeReal(column)) => column.push(known.map(|known| known.1)),
+                        Some(ColumnValues::MaybeReal(column)) => {
+                            column.push(known.map(|known| known.1))
+                        }
                         _ => unreachable!("a variance stands behind {name}'s samples"),
                     }
                 }
@@ -169,7 +183,7 @@ impl Batch {
 
     /// Whether something with this id is new in its table.
     fn is_new(&mut self, name: &str, id: i64) -> bool {
-        self.known[table(name)].insert(id)
+        self.seen_ids[table_index(name)].insert(id)
     }
 
     /// Adds a profile under its name, with its labels.
@@ -181,17 +195,18 @@ impl Batch {
         name: &str,
         profile: &Arc<Profile>,
         labels: &BTreeMap<String, String>,
-    ) -> Result<(), Error> {
-        let source = Source::new(name, Arc::clone(profile));
-        let question = Question::new(vec![source], &Query::default(), Types::All)?;
+    ) -> Result<(), AnalysisError> {
+        let source = QuestionSource::new(name, Arc::clone(profile));
+        let question = ProfileQuestion::new(vec![source], &Query::default(), TypeSelection::All)?;
         let whole = &question.parts[0].whole;
-        (0..profile.sample_type.len()).try_for_each(|at| must_differ(profile, at))?;
+        (0..profile.sample_type.len())
+            .try_for_each(|at| check_differs_from_earlier(profile, at))?;
         let types: Vec<i64> = profile
             .sample_type
             .iter()
             .map(|t| self.sample_type(profile.text(t.r#type), profile.text(t.unit)))
             .collect();
-        let mut id = Id::of("profile")
+        let mut id = ContentIdHasher::for_kind("profile")
             .text(name)
             .number(profile.time_nanos)
             .number(profile.duration_nanos)
@@ -204,7 +219,7 @@ impl Batch {
         }
         // Equal profiles have equal bytes.
         encode(profile, &mut id)?;
-        let id = id.number_of_it();
+        let id = id.finish();
         if !self.is_new("profile", id) {
             return Ok(());
         }
@@ -223,7 +238,7 @@ impl Batch {
         }
         for (position, (&of, total)) in types.iter().zip(whole).enumerate() {
             let numbers = [id, position as i64, of, total.total, total.net];
-            self.row("profile_total", numbers.map(Cell::Int));
+            self.row("profile_total", numbers.map(BatchCell::Int));
         }
         for (key, value) in labels {
             self.row(
@@ -254,7 +269,10 @@ impl Batch {
     }
 
     fn sample_type(&mut self, name: &str, unit: &str) -> i64 {
-        let id = Id::of("sample_type").text(name).text(unit).number_of_it();
+        let id = ContentIdHasher::for_kind("sample_type")
+            .text(name)
+            .text(unit)
+            .finish();
         if self.is_new("sample_type", id) {
             self.row("sample_type", [id.into(), name.into(), unit.into()]);
         }
@@ -278,9 +296,9 @@ impl Batch {
             let flags = flags.map(i64::from);
             let id = numbers
                 .iter()
-                .fold(Id::of("mapping"), |id, &n| id.number(n));
+                .fold(ContentIdHasher::for_kind("mapping"), |id, &n| id.number(n));
             let id = id.text(texts[0]).text(texts[1]);
-            let id = flags.iter().fold(id, |id, &n| id.number(n)).number_of_it();
+            let id = flags.iter().fold(id, |id, &n| id.number(n)).finish();
             if self.is_new("mapping", id) {
                 self.row(
                     "mapping",
@@ -300,7 +318,7 @@ impl Batch {
             }
             self.row(
                 "profile_mapping",
-                [profile, position as i64, id].map(Cell::Int),
+                [profile, position as i64, id].map(BatchCell::Int),
             );
             id
         });
@@ -308,16 +326,18 @@ impl Batch {
     }
 
     /// The ids of the rows of the question's function table.
-    fn functions(&mut self, question: &Question) -> Vec<i64> {
+    fn functions(&mut self, question: &ProfileQuestion) -> Vec<i64> {
         let table = &question.table;
         let rows = table.function.iter().zip(question.modules());
         let each = rows.map(|(f, module)| {
             let texts = [f.name, f.system_name, f.filename].map(|text| table.text(text));
             let id = texts
                 .iter()
-                .fold(Id::of("function"), |id, text| id.text(text));
+                .fold(ContentIdHasher::for_kind("function"), |id, text| {
+                    id.text(text)
+                });
             let id = id.number(f.start_line).text(&module.name);
-            let id = id.number(i64::from(module.is_library)).number_of_it();
+            let id = id.number(i64::from(module.is_library)).finish();
             if self.is_new("function", id) {
                 self.row(
                     "function",
@@ -337,7 +357,12 @@ impl Batch {
         each.collect()
     }
 
-    fn locations(&mut self, question: &Question, mappings: &[i64], functions: &[i64]) -> Vec<i64> {
+    fn locations(
+        &mut self,
+        question: &ProfileQuestion,
+        mappings: &[i64],
+        functions: &[i64],
+    ) -> Vec<i64> {
         let part = &question.parts[0];
         let profile = &part.profile;
         let each = profile.location.iter().enumerate().map(|(at, location)| {
@@ -347,7 +372,7 @@ impl Batch {
             let lines = profile.lines(location).iter();
             let lines: Vec<[i64; 3]> = lines
                 .map(|l| {
-                    let function = part.mapped.function[l.function.index()];
+                    let function = part.entities.function[l.function.index()];
                     [functions[function as usize], l.line, l.column]
                 })
                 .collect();
@@ -359,16 +384,16 @@ impl Batch {
             ];
             let id = numbers
                 .iter()
-                .fold(Id::of("location"), |id, &n| id.number(n));
+                .fold(ContentIdHasher::for_kind("location"), |id, &n| id.number(n));
             let id = lines.iter().flatten().fold(id, |id, &n| id.number(n));
-            let id = id.number_of_it();
+            let id = id.finish();
             if self.is_new("location", id) {
                 let [mapping, address, is_folded, function] = numbers;
                 let cells = [id, mapping, address, is_folded, function];
-                self.row("location", cells.map(Cell::Int));
+                self.row("location", cells.map(BatchCell::Int));
                 for (position, [function, line, column]) in lines.into_iter().enumerate() {
                     let cells = [id, position as i64, function, line, column];
-                    self.row("line", cells.map(Cell::Int));
+                    self.row("line", cells.map(BatchCell::Int));
                 }
             }
             id
@@ -381,13 +406,15 @@ impl Batch {
         let mut ids = vec![0];
         for set in 1..profile.label_sets.len() as u32 {
             let labels = profile.label_sets.get(LabelSetIndex(set));
-            let id = labels.iter().fold(Id::of("label_set"), |id, label| {
-                let id = id
-                    .text(profile.text(label.key))
-                    .text(profile.text(label.str));
-                id.number(label.num).text(profile.text(label.num_unit))
-            });
-            let id = id.number_of_it();
+            let id = labels
+                .iter()
+                .fold(ContentIdHasher::for_kind("label_set"), |id, label| {
+                    let id = id
+                        .text(profile.text(label.key))
+                        .text(profile.text(label.str));
+                    id.number(label.num).text(profile.text(label.num_unit))
+                });
+            let id = id.finish();
             if self.is_new("label", id) {
                 for (position, label) in labels.iter().enumerate() {
                     self.row(
@@ -411,7 +438,7 @@ impl Batch {
     /// The id of a stack, whose rows are added if it is new.
     fn stack(
         &mut self,
-        question: &Question,
+        question: &ProfileQuestion,
         functions: &[i64],
         locations: &[i64],
         stack: &[LocationIndex],
@@ -422,35 +449,38 @@ impl Batch {
         };
         if stack.is_empty() {
             if self.is_new("stack_location", 0) {
-                self.row("stack_function", [0, empty(), 1].map(Cell::Int));
+                self.row("stack_function", [0, empty(), 1].map(BatchCell::Int));
             }
             return 0;
         }
         let ids = stack.iter().map(|location| locations[location.index()]);
-        let id = ids.clone().fold(Id::of("stack"), Id::number).number_of_it();
+        let id = ids
+            .clone()
+            .fold(ContentIdHasher::for_kind("stack"), ContentIdHasher::number)
+            .finish();
         if !self.is_new("stack_location", id) {
             return id;
         }
         for (position, location) in ids.enumerate() {
             self.row(
                 "stack_location",
-                [id, position as i64, location].map(Cell::Int),
+                [id, position as i64, location].map(BatchCell::Int),
             );
         }
         // Each name in a file counts once, by its innermost function.
         let mut seen = HashSet::default();
         let frames = stack
             .iter()
-            .flat_map(|&location| part.view.frames.of(location));
+            .flat_map(|&location| part.view.frames.frames_of(location));
         for (at, frame) in frames.enumerate() {
-            let entity = part.mapped.entity[frame as usize];
+            let entity = part.entities.entity[frame as usize];
             let row = question.table.entity[entity as usize].function;
             let of = question.table.function[row as usize];
             if seen.insert((of.name, of.filename)) {
                 let function = functions[row as usize];
                 self.row(
                     "stack_function",
-                    [id, function, i64::from(at == 0)].map(Cell::Int),
+                    [id, function, i64::from(at == 0)].map(BatchCell::Int),
                 );
             }
         }
@@ -461,7 +491,7 @@ impl Batch {
     fn sample_rows(
         &mut self,
         id: i64,
-        question: &Question,
+        question: &ProfileQuestion,
         types: &[i64],
         functions: &[i64],
         locations: &[i64],
@@ -488,18 +518,21 @@ impl Batch {
                 values.sum()
             };
             let known = |column: usize| {
-                let known = known_of(profile, run.iter().copied(), column)?;
+                let known = spread_of_samples(profile, run.iter().copied(), column)?;
                 let samples = i64::try_from(known.samples).unwrap_or(i64::MAX);
                 Some((samples, known.variance))
             };
             let values = heap.map(|column| column.map_or(0, sum));
             if values != [0; 4] {
                 let [a, b, c, d] = values;
-                self.row("heap_sample", [id, stack, set, a, b, c, d].map(Cell::Int));
+                self.row(
+                    "heap_sample",
+                    [id, stack, set, a, b, c, d].map(BatchCell::Int),
+                );
             }
             let of_heap = heap.map(|column| column.filter(|&c| sum(c) != 0).and_then(known));
             if of_heap.iter().any(Option::is_some) {
-                let [a, b, c, d] = of_heap.map(Cell::Known);
+                let [a, b, c, d] = of_heap.map(BatchCell::Spread);
                 self.row(
                     "heap_spread",
                     [id.into(), stack.into(), set.into(), a, b, c, d],
@@ -509,10 +542,10 @@ impl Batch {
                 let value = sum(column);
                 if value != 0 {
                     let [id, of, stack, set, value] =
-                        [id, types[column], stack, set, value].map(Cell::Int);
+                        [id, types[column], stack, set, value].map(BatchCell::Int);
                     self.row(
                         "other_sample",
-                        [id, of, stack, set, value, Cell::Known(known(column))],
+                        [id, of, stack, set, value, BatchCell::Spread(known(column))],
                     );
                 }
             }

@@ -14,19 +14,19 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::engine::{Answer, Engine};
-use super::{Batch, Cells, Kind, TABLES, TableForm};
-use crate::error::Error;
-use crate::statement::Value;
+use super::engine::{SqlAnswer, SqlEngine};
+use super::{ColumnKind, ColumnValues, PORTABLE_TABLES, PortableBatch, TableForm};
+use crate::error::AnalysisError;
+use crate::statement::SqlValue;
 
 /// So many rows go in with one request.
-const ROWS: usize = 100_000;
+const MAX_INSERT_ROWS: usize = 100_000;
 
 /// A parameter of an address and its value, as they are before they are written into it.
-pub type Parameter<'a> = (&'a str, &'a str);
+pub type UrlParameter<'a> = (&'a str, &'a str);
 
 /// How statements get to a server.
-pub trait Transport {
+pub trait ClickHouseTransport {
     /// Sends a body to a server, with parameters of its address, and returns the answer.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ pub trait Transport {
     fn post(
         &self,
         server: &str,
-        parameters: &[Parameter<'_>],
+        parameters: &[UrlParameter<'_>],
         body: &str,
     ) -> Result<String, String>;
 }
@@ -56,11 +56,11 @@ pub struct ClickHouse<T> {
     address: ClickHouseAddress,
 }
 
-fn failed(server: &str, error: impl std::fmt::Display) -> Error {
-    Error::Sql(format!("{server}: {error}"))
+fn server_error(server: &str, error: impl std::fmt::Display) -> AnalysisError {
+    AnalysisError::Sql(format!("{server}: {error}"))
 }
 
-impl<T: Transport> ClickHouse<T> {
+impl<T: ClickHouseTransport> ClickHouse<T> {
     /// Makes what is needed to talk to the servers. Nobody is asked yet.
     #[must_use]
     pub fn new(address: ClickHouseAddress, transport: T) -> Self {
@@ -68,7 +68,7 @@ impl<T: Transport> ClickHouse<T> {
     }
 
     /// Sends a statement to a server, and for an INSERT its rows.
-    fn ask(&self, server: &str, sql: &str, rows: Option<&str>) -> Result<String, Error> {
+    fn ask(&self, server: &str, sql: &str, rows: Option<&str>) -> Result<String, AnalysisError> {
         self.request(server, sql, rows, &[])
     }
 
@@ -78,8 +78,8 @@ impl<T: Transport> ClickHouse<T> {
         server: &str,
         sql: &str,
         rows: Option<&str>,
-        settings: &[Parameter<'_>],
-    ) -> Result<String, Error> {
+        settings: &[UrlParameter<'_>],
+    ) -> Result<String, AnalysisError> {
         let longest = (sql.len().max(262_144) + 1024).to_string();
         let mut parameters = vec![("max_query_size", &*longest)];
         parameters.extend(settings);
@@ -88,7 +88,7 @@ impl<T: Transport> ClickHouse<T> {
         }
         let body = rows.unwrap_or(sql);
         let answer = self.transport.post(server, &parameters, body);
-        answer.map_err(|error| failed(server, error))
+        answer.map_err(|error| server_error(server, error))
     }
 
     /// A table's name with its database.
@@ -108,7 +108,7 @@ impl<T: Transport> ClickHouse<T> {
     ///
     /// # Errors
     /// A server does not answer, or refuses.
-    pub fn make_tables(&self) -> Result<(), Error> {
+    pub fn make_tables(&self) -> Result<(), AnalysisError> {
         let database = &self.address.database;
         for server in &self.address.servers {
             self.ask(
@@ -116,13 +116,13 @@ impl<T: Transport> ClickHouse<T> {
                 &format!("CREATE DATABASE IF NOT EXISTS {database}"),
                 None,
             )?;
-            for form in &TABLES {
+            for form in &PORTABLE_TABLES {
                 let columns = form.columns.iter().map(|(name, kind)| {
                     let kind = match kind {
-                        Kind::Int => "Int64",
-                        Kind::MaybeInt => "Nullable(Int64)",
-                        Kind::MaybeReal => "Nullable(Float64)",
-                        Kind::Text => "String",
+                        ColumnKind::Int => "Int64",
+                        ColumnKind::MaybeInt => "Nullable(Int64)",
+                        ColumnKind::MaybeReal => "Nullable(Float64)",
+                        ColumnKind::Text => "String",
                     };
                     format!("\"{name}\" {kind}")
                 });
@@ -159,22 +159,22 @@ impl<T: Transport> ClickHouse<T> {
     ///
     /// # Errors
     /// A server does not answer, or refuses. The batch can be written again then.
-    pub fn write(&self, batch: &Batch) -> Result<(), Error> {
+    pub fn write(&self, batch: &PortableBatch) -> Result<(), AnalysisError> {
         let servers = &self.address.servers;
-        for (form, columns) in batch.sorted() {
+        for (form, columns) in batch.sorted_tables() {
             let count = super::batch::length(&columns);
             // The first server says which profiles there are, so it is the last one to hear of
             // them.
             for (at, server) in servers.iter().enumerate().rev() {
                 let is_here = |row: usize| match (form.is_large, &columns[0]) {
-                    (true, Cells::Int(profiles)) => {
+                    (true, ColumnValues::Int(profiles)) => {
                         profiles[row].rem_euclid(servers.len() as i64) as usize == at
                     }
                     _ => true,
                 };
                 let rows: Vec<usize> = (0..count).filter(|&row| is_here(row)).collect();
                 let insert = format!("INSERT INTO {} FORMAT JSONEachRow", self.own(form));
-                for rows in rows.chunks(ROWS) {
+                for rows in rows.chunks(MAX_INSERT_ROWS) {
                     let mut body = String::new();
                     for &row in rows {
                         body.push_str(&line(form, &columns, row));
@@ -189,23 +189,23 @@ impl<T: Transport> ClickHouse<T> {
 }
 
 /// A row as JSON.
-fn line(form: &TableForm, columns: &[Cells], row: usize) -> String {
+fn line(form: &TableForm, columns: &[ColumnValues], row: usize) -> String {
     let mut object = Map::new();
     for ((name, _), cells) in form.columns.iter().zip(columns) {
         let value = match cells {
-            Cells::Int(cells) => json!(cells[row]),
-            Cells::MaybeInt(cells) => json!(cells[row]),
-            Cells::MaybeReal(cells) => json!(cells[row]),
-            Cells::Text(cells) => json!(cells[row]),
+            ColumnValues::Int(cells) => json!(cells[row]),
+            ColumnValues::MaybeInt(cells) => json!(cells[row]),
+            ColumnValues::MaybeReal(cells) => json!(cells[row]),
+            ColumnValues::Text(cells) => json!(cells[row]),
         };
         object.insert((*name).to_string(), value);
     }
     Json::Object(object).to_string()
 }
 
-impl<T: Transport> Engine for ClickHouse<T> {
+impl<T: ClickHouseTransport> SqlEngine for ClickHouse<T> {
     /// Asks the first server.
-    fn table(&self, sql: &str) -> Result<Answer, Error> {
+    fn table(&self, sql: &str) -> Result<SqlAnswer, AnalysisError> {
         let server = self.address.servers.first().map_or("", String::as_str);
         // A question only reads, whatever its text says.
         let settings = [
@@ -215,8 +215,9 @@ impl<T: Transport> Engine for ClickHouse<T> {
         ];
         let sql = format!("{sql}\nFORMAT JSONCompact");
         let text = self.request(server, &sql, None, &settings)?;
-        let document: Json = serde_json::from_str(&text).map_err(|error| failed(server, error))?;
-        let wrong = || failed(server, "the answer is none of ClickHouse");
+        let document: Json =
+            serde_json::from_str(&text).map_err(|error| server_error(server, error))?;
+        let wrong = || server_error(server, "the answer is none of ClickHouse");
         let meta = document["meta"].as_array().ok_or_else(wrong)?;
         let names = meta
             .iter()
@@ -235,23 +236,23 @@ impl<T: Transport> Engine for ClickHouse<T> {
         });
         Ok((
             names.map(str::to_string).collect(),
-            rows.collect::<Result<Vec<Vec<Value>>, Error>>()?,
+            rows.collect::<Result<Vec<Vec<SqlValue>>, AnalysisError>>()?,
         ))
     }
 }
 
 /// A cell of an answer. Whole numbers of 64 bits come as texts.
-fn value(cell: &Json, of: &str) -> Option<Value> {
+fn value(cell: &Json, of: &str) -> Option<SqlValue> {
     let of = of
         .strip_prefix("Nullable(")
         .and_then(|of| of.strip_suffix(')'))
         .unwrap_or(of);
     Some(match (cell, of) {
-        (Json::Null, _) => Value::Null,
-        (Json::String(text), "Int64" | "UInt64") => Value::Int(text.parse().ok()?),
-        (Json::Number(number), _) if of.contains("Int") => Value::Int(number.as_i64()?),
-        (Json::Number(number), _) => Value::Real(number.as_f64()?),
-        (Json::String(text), _) => Value::Text(text.clone()),
+        (Json::Null, _) => SqlValue::Null,
+        (Json::String(text), "Int64" | "UInt64") => SqlValue::Int(text.parse().ok()?),
+        (Json::Number(number), _) if of.contains("Int") => SqlValue::Int(number.as_i64()?),
+        (Json::Number(number), _) => SqlValue::Real(number.as_f64()?),
+        (Json::String(text), _) => SqlValue::Text(text.clone()),
         _ => return None,
     })
 }
@@ -268,18 +269,18 @@ mod tests {
 
     /// Two servers that keep the rows of each INSERT, until one of them is gone.
     #[derive(Default)]
-    struct Servers {
+    struct FakeServers {
         /// Server, table, row.
         rows: RefCell<Vec<(String, String, String)>>,
         /// How many requests are answered.
         answered: RefCell<usize>,
     }
 
-    impl Transport for &Servers {
+    impl ClickHouseTransport for &FakeServers {
         fn post(
             &self,
             server: &str,
-            parameters: &[Parameter<'_>],
+            parameters: &[UrlParameter<'_>],
             body: &str,
         ) -> Result<String, String> {
             let mut answered = self.answered.borrow_mut();
@@ -301,7 +302,7 @@ mod tests {
     fn whoever_sees_a_profile_sees_all_of_it() {
         let bytes = std::fs::read(sample_profiles().join("fleet/web1-00.pb.gz")).unwrap();
         let profile = Arc::new(heapprof_profile::decode(&bytes[..]).unwrap());
-        let mut batch = Batch::default();
+        let mut batch = PortableBatch::default();
         batch.add("p", &profile, &BTreeMap::new()).unwrap();
         let address = ClickHouseAddress {
             servers: vec!["a".to_string(), "b".to_string()],
@@ -309,7 +310,7 @@ mod tests {
             cluster: Some("all".to_string()),
         };
         let write = |answered: usize| {
-            let servers = Servers::default();
+            let servers = FakeServers::default();
             *servers.answered.borrow_mut() = answered;
             let done = ClickHouse::new(address.clone(), &servers).write(&batch);
             (done.is_ok(), servers.rows.into_inner())

@@ -9,10 +9,10 @@ use datafusion::object_store::ObjectStore;
 use datafusion::prelude::{ParquetReadOptions, SessionContext};
 use tokio::runtime::Runtime;
 
-use super::engine::{Answer, Engine};
-use super::{TABLES, TableForm};
-use crate::error::Error;
-use crate::statement::Value;
+use super::engine::{SqlAnswer, SqlEngine};
+use super::{PORTABLE_TABLES, TableForm};
+use crate::error::AnalysisError;
+use crate::statement::SqlValue;
 
 /// DataFusion over the tables of some batches.
 pub struct DataFusion {
@@ -20,8 +20,8 @@ pub struct DataFusion {
     runtime: Runtime,
 }
 
-fn failed(error: impl std::fmt::Display) -> Error {
-    Error::Sql(error.to_string())
+fn datafusion_error(error: impl std::fmt::Display) -> AnalysisError {
+    AnalysisError::Sql(error.to_string())
 }
 
 impl DataFusion {
@@ -33,38 +33,38 @@ impl DataFusion {
     pub fn open(
         files: impl Fn(&TableForm) -> Vec<String>,
         objects: Option<(String, Arc<dyn ObjectStore>)>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, AnalysisError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .map_err(failed)?;
+            .map_err(datafusion_error)?;
         let context = SessionContext::new();
         if let Some((root, store)) = objects {
-            let root = ObjectStoreUrl::parse(root).map_err(failed)?;
+            let root = ObjectStoreUrl::parse(root).map_err(datafusion_error)?;
             context.register_object_store(root.as_ref(), store);
         }
         runtime.block_on(async {
-            for form in &TABLES {
+            for form in &PORTABLE_TABLES {
                 let options = ParquetReadOptions::default();
                 let table = context.read_parquet(files(form), options).await;
                 context
-                    .register_table(form.name, table.map_err(failed)?.into_view())
-                    .map_err(failed)?;
+                    .register_table(form.name, table.map_err(datafusion_error)?.into_view())
+                    .map_err(datafusion_error)?;
             }
-            Ok::<_, Error>(())
+            Ok::<_, AnalysisError>(())
         })?;
         Ok(Self { context, runtime })
     }
 }
 
-impl Engine for DataFusion {
-    fn table(&self, sql: &str) -> Result<Answer, Error> {
+impl SqlEngine for DataFusion {
+    fn table(&self, sql: &str) -> Result<SqlAnswer, AnalysisError> {
         let (names, batches) = self.runtime.block_on(async {
-            let answer = self.context.sql(sql).await.map_err(failed)?;
+            let answer = self.context.sql(sql).await.map_err(datafusion_error)?;
             let fields = answer.schema().fields().iter();
             let names: Vec<String> = fields.map(|field| field.name().clone()).collect();
-            let batches = answer.collect().await.map_err(failed)?;
-            Ok::<_, Error>((names, batches))
+            let batches = answer.collect().await.map_err(datafusion_error)?;
+            Ok::<_, AnalysisError>((names, batches))
         })?;
         let mut rows = Vec::new();
         for batch in batches {
@@ -81,31 +81,37 @@ impl Engine for DataFusion {
 }
 
 /// The values of a column.
-fn values(column: &dyn Array) -> Result<Vec<Value>, Error> {
-    let or_null = |value: Option<Value>| value.unwrap_or(Value::Null);
+fn values(column: &dyn Array) -> Result<Vec<SqlValue>, AnalysisError> {
+    let or_null = |value: Option<SqlValue>| value.unwrap_or(SqlValue::Null);
     Ok(match column.data_type() {
         DataType::Int64 => {
             let column = column.as_primitive::<Int64Type>().iter();
-            column.map(|value| or_null(value.map(Value::Int))).collect()
+            column
+                .map(|value| or_null(value.map(SqlValue::Int)))
+                .collect()
         }
         DataType::Float64 => {
             let column = column.as_primitive::<Float64Type>().iter();
             column
-                .map(|value| or_null(value.map(Value::Real)))
+                .map(|value| or_null(value.map(SqlValue::Real)))
                 .collect()
         }
         DataType::Utf8 => {
             let column = column.as_string::<i32>().iter();
             column
-                .map(|text| or_null(text.map(|t| Value::Text(t.to_string()))))
+                .map(|text| or_null(text.map(|t| SqlValue::Text(t.to_string()))))
                 .collect()
         }
         DataType::Utf8View => {
             let column = column.as_string_view().iter();
             column
-                .map(|text| or_null(text.map(|t| Value::Text(t.to_string()))))
+                .map(|text| or_null(text.map(|t| SqlValue::Text(t.to_string()))))
                 .collect()
         }
-        other => return Err(Error::Sql(format!("a column of {other} is not known"))),
+        other => {
+            return Err(AnalysisError::Sql(format!(
+                "a column of {other} is not known"
+            )));
+        }
     })
 }

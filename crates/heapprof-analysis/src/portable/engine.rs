@@ -2,67 +2,71 @@
 
 use foldhash::HashMap;
 
-use crate::error::Error;
-use crate::statement::Value;
+use crate::error::AnalysisError;
+use crate::statement::SqlValue;
 
 /// The names of columns, and rows.
-pub type Answer = (Vec<String>, Vec<Vec<Value>>);
+pub type SqlAnswer = (Vec<String>, Vec<Vec<SqlValue>>);
 
 /// An engine that has the portable tables.
-pub trait Engine {
+pub trait SqlEngine {
     /// Runs a statement. Ours are all of one kind: nested SELECTs with one JOIN each.
     ///
     /// # Errors
     /// The engine says why it can't.
-    fn table(&self, sql: &str) -> Result<Answer, Error>;
+    fn table(&self, sql: &str) -> Result<SqlAnswer, AnalysisError>;
 
     /// The rows that a statement gives.
     ///
     /// # Errors
     /// As for [`table`](Self::table).
-    fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>, Error> {
+    fn rows(&self, sql: &str) -> Result<Vec<Vec<SqlValue>>, AnalysisError> {
         Ok(self.table(sql)?.1)
     }
 }
 
 /// The sample types by their ids: name and unit.
-pub(super) fn sample_types(engine: &impl Engine) -> Result<HashMap<i64, (String, String)>, Error> {
+pub(super) fn sample_types(
+    engine: &impl SqlEngine,
+) -> Result<HashMap<i64, (String, String)>, AnalysisError> {
     let rows = engine.rows("SELECT id, type, unit FROM sample_type")?;
     let each = rows.iter().map(|row| {
-        let names = (text(row, 1)?.to_string(), text(row, 2)?.to_string());
-        Ok((int(row, 0)?, names))
+        let names = (text_at(row, 1)?.to_string(), text_at(row, 2)?.to_string());
+        Ok((int_at(row, 0)?, names))
     });
     each.collect()
 }
 
 /// A whole number of a row.
-pub(super) fn int(row: &[Value], at: usize) -> Result<i64, Error> {
+pub(super) fn int_at(row: &[SqlValue], at: usize) -> Result<i64, AnalysisError> {
     match row.get(at) {
-        Some(Value::Int(value)) => Ok(*value),
-        other => Err(Error::Sql(format!(
+        Some(SqlValue::Int(value)) => Ok(*value),
+        other => Err(AnalysisError::Sql(format!(
             "{other:?} stands where a number should"
         ))),
     }
 }
 
 /// A text of a row.
-pub(super) fn text(row: &[Value], at: usize) -> Result<&str, Error> {
+pub(super) fn text_at(row: &[SqlValue], at: usize) -> Result<&str, AnalysisError> {
     match row.get(at) {
-        Some(Value::Text(value)) => Ok(value),
-        other => Err(Error::Sql(format!("{other:?} stands where a text should"))),
+        Some(SqlValue::Text(value)) => Ok(value),
+        other => Err(AnalysisError::Sql(format!(
+            "{other:?} stands where a text should"
+        ))),
     }
 }
 
 /// What is known of a value, in two columns.
-pub(super) fn known(row: &[Value], at: usize) -> Option<(i64, f64)> {
+pub(super) fn spread_at(row: &[SqlValue], at: usize) -> Option<(i64, f64)> {
     let samples = match row.get(at)? {
-        Value::Int(samples) => *samples,
-        Value::Real(samples) => *samples as i64,
+        SqlValue::Int(samples) => *samples,
+        SqlValue::Real(samples) => *samples as i64,
         _ => return None,
     };
     match row.get(at + 1)? {
-        Value::Real(variance) => Some((samples, *variance)),
-        Value::Int(variance) => Some((samples, *variance as f64)),
+        SqlValue::Real(variance) => Some((samples, *variance)),
+        SqlValue::Int(variance) => Some((samples, *variance as f64)),
         _ => None,
     }
 }

@@ -8,10 +8,10 @@
 use sha2::{Digest, Sha256};
 
 /// Collects the fields of a thing.
-pub(super) struct Id(Sha256);
+pub(super) struct ContentIdHasher(Sha256);
 
 /// What is written belongs to the thing.
-impl std::io::Write for Id {
+impl std::io::Write for ContentIdHasher {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.update(bytes);
         Ok(bytes.len())
@@ -22,8 +22,8 @@ impl std::io::Write for Id {
     }
 }
 
-impl Id {
-    pub(super) fn of(what: &str) -> Self {
+impl ContentIdHasher {
+    pub(super) fn for_kind(what: &str) -> Self {
         Self(Sha256::new()).text("hp1").text(what)
     }
 
@@ -39,7 +39,7 @@ impl Id {
     }
 
     /// The id. 0 stands for none, so nothing has it.
-    pub(super) fn number_of_it(self) -> i64 {
+    pub(super) fn finish(self) -> i64 {
         let hash = self.0.finalize();
         let first: [u8; 8] = [
             hash[0], hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7],
@@ -60,11 +60,16 @@ mod tests {
         let id = |texts: &[&str]| {
             let all = texts
                 .iter()
-                .fold(Id::of("function"), |id, text| id.text(text));
-            all.number_of_it()
+                .fold(ContentIdHasher::for_kind("function"), |id, text| {
+                    id.text(text)
+                });
+            all.finish()
         };
         assert_ne!(id(&["ab", "c"]), id(&["a", "bc"]));
-        assert_ne!(id(&["a"]), Id::of("mapping").text("a").number_of_it());
+        assert_ne!(
+            id(&["a"]),
+            ContentIdHasher::for_kind("mapping").text("a").finish()
+        );
         // What is stored somewhere has these ids.
         assert_eq!(id(&["main"]), 7_934_604_621_975_874_535);
     }

@@ -15,23 +15,23 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::ChunkReader;
 
-use super::{Cells, Kind, TableForm};
-use crate::error::Error;
+use super::{ColumnKind, ColumnValues, TableForm};
+use crate::error::AnalysisError;
 
 /// Rows that are encoded together.
-const GROUP: usize = 1 << 20;
+const MAX_ROW_GROUP_ROWS: usize = 1 << 20;
 
-fn failed(error: impl std::fmt::Display) -> Error {
-    Error::Sql(error.to_string())
+fn parquet_error(error: impl std::fmt::Display) -> AnalysisError {
+    AnalysisError::Sql(error.to_string())
 }
 
 fn schema(form: &TableForm) -> Arc<Schema> {
     let fields = form.columns.iter().map(|(name, kind)| {
         let (of, may_miss) = match kind {
-            Kind::Int => (DataType::Int64, false),
-            Kind::MaybeInt => (DataType::Int64, true),
-            Kind::MaybeReal => (DataType::Float64, true),
-            Kind::Text => (DataType::Utf8, false),
+            ColumnKind::Int => (DataType::Int64, false),
+            ColumnKind::MaybeInt => (DataType::Int64, true),
+            ColumnKind::MaybeReal => (DataType::Float64, true),
+            ColumnKind::Text => (DataType::Utf8, false),
         };
         Field::new(*name, of, may_miss)
     });
@@ -44,28 +44,28 @@ fn schema(form: &TableForm) -> Arc<Schema> {
 /// The file can't be written.
 pub fn write_parquet(
     form: &TableForm,
-    columns: &[Cells],
+    columns: &[ColumnValues],
     out: impl Write + Send,
-) -> Result<(), Error> {
+) -> Result<(), AnalysisError> {
     let schema = schema(form);
-    let level = ZstdLevel::try_new(3).map_err(failed)?;
+    let level = ZstdLevel::try_new(3).map_err(parquet_error)?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
-        .set_max_row_group_row_count(Some(GROUP))
+        .set_max_row_group_row_count(Some(MAX_ROW_GROUP_ROWS))
         .build();
     let mut writer =
-        ArrowWriter::try_new(out, Arc::clone(&schema), Some(properties)).map_err(failed)?;
+        ArrowWriter::try_new(out, Arc::clone(&schema), Some(properties)).map_err(parquet_error)?;
     let arrays = columns.iter().map(|cells| -> ArrayRef {
         match cells {
-            Cells::Int(cells) => Arc::new(Int64Array::from(cells.clone())),
-            Cells::MaybeInt(cells) => Arc::new(Int64Array::from(cells.clone())),
-            Cells::MaybeReal(cells) => Arc::new(Float64Array::from(cells.clone())),
-            Cells::Text(cells) => Arc::new(StringArray::from_iter_values(cells)),
+            ColumnValues::Int(cells) => Arc::new(Int64Array::from(cells.clone())),
+            ColumnValues::MaybeInt(cells) => Arc::new(Int64Array::from(cells.clone())),
+            ColumnValues::MaybeReal(cells) => Arc::new(Float64Array::from(cells.clone())),
+            ColumnValues::Text(cells) => Arc::new(StringArray::from_iter_values(cells)),
         }
     });
-    let batch = RecordBatch::try_new(schema, arrays.collect()).map_err(failed)?;
-    writer.write(&batch).map_err(failed)?;
-    writer.close().map_err(failed)?;
+    let batch = RecordBatch::try_new(schema, arrays.collect()).map_err(parquet_error)?;
+    writer.write(&batch).map_err(parquet_error)?;
+    writer.close().map_err(parquet_error)?;
     Ok(())
 }
 
@@ -91,9 +91,9 @@ fn are_in_file(metadata: &ParquetMetaData, bytes: u64) -> bool {
 }
 
 /// So many rows are read whatever the size of the file.
-const ALWAYS: u64 = 1_000_000;
+const MIN_ROW_LIMIT: u64 = 1_000_000;
 /// And so many for each byte of it. The tables that we write have less than 1.
-const PER_BYTE: u64 = 16;
+const MAX_ROWS_PER_BYTE: u64 = 16;
 
 /// Reads a table from a file.
 ///
@@ -105,13 +105,14 @@ const PER_BYTE: u64 = 16;
 pub fn read_parquet(
     form: &TableForm,
     file: impl ChunkReader + 'static,
-) -> Result<Vec<Cells>, Error> {
+) -> Result<Vec<ColumnValues>, AnalysisError> {
     let bytes = file.len();
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(failed)?;
-    let wrong = |what: String| Error::Sql(format!("is not the table {}: {what}", form.name));
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(parquet_error)?;
+    let wrong =
+        |what: String| AnalysisError::Sql(format!("is not the table {}: {what}", form.name));
     // Repeated values take next to no space, so a small file may claim to have any number of rows.
     let rows = builder.metadata().file_metadata().num_rows().unsigned_abs();
-    if rows > ALWAYS.saturating_add(bytes.saturating_mul(PER_BYTE)) {
+    if rows > MIN_ROW_LIMIT.saturating_add(bytes.saturating_mul(MAX_ROWS_PER_BYTE)) {
         return Err(wrong(format!("a file of {bytes} bytes has no {rows} rows")));
     }
     if !are_in_file(builder.metadata(), bytes) {
@@ -126,34 +127,34 @@ pub fn read_parquet(
     if found.fields().len() != form.columns.len() {
         return Err(wrong(format!("it has {} columns", found.fields().len())));
     }
-    let mut columns: Vec<Cells> = form
+    let mut columns: Vec<ColumnValues> = form
         .columns
         .iter()
-        .map(|(_, kind)| Cells::none(*kind))
+        .map(|(_, kind)| ColumnValues::empty(*kind))
         .collect();
-    for batch in builder.build().map_err(failed)? {
-        let batch = batch.map_err(failed)?;
+    for batch in builder.build().map_err(parquet_error)? {
+        let batch = batch.map_err(parquet_error)?;
         for ((column, cells), (name, _)) in
             batch.columns().iter().zip(&mut columns).zip(form.columns)
         {
             let missing = || wrong(format!("a value of {name} is missing"));
             match cells {
-                Cells::Int(cells) => {
+                ColumnValues::Int(cells) => {
                     if column.null_count() > 0 {
                         return Err(missing());
                     }
                     cells.extend(column.as_primitive::<Int64Type>().values());
                 }
-                Cells::MaybeInt(cells) => {
+                ColumnValues::MaybeInt(cells) => {
                     cells.extend(column.as_primitive::<Int64Type>().iter());
                 }
-                Cells::MaybeReal(cells) => {
+                ColumnValues::MaybeReal(cells) => {
                     cells.extend(column.as_primitive::<Float64Type>().iter());
                 }
-                Cells::Text(cells) => {
+                ColumnValues::Text(cells) => {
                     let texts = column.as_string::<i32>().iter();
                     let texts = texts.map(|text| text.map(str::to_string).ok_or_else(missing));
-                    cells.extend(texts.collect::<Result<Vec<String>, Error>>()?);
+                    cells.extend(texts.collect::<Result<Vec<String>, AnalysisError>>()?);
                 }
             }
         }
@@ -169,10 +170,10 @@ mod tests {
 
     use heapprof_tests::harness::valid;
 
-    use super::super::{Batch, TABLES};
+    use super::super::{PORTABLE_TABLES, PortableBatch};
     use super::*;
 
-    fn file_of(form: &TableForm, columns: &[Cells]) -> tempfile::NamedTempFile {
+    fn file_of(form: &TableForm, columns: &[ColumnValues]) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         write_parquet(form, columns, file.reopen().unwrap()).unwrap();
         file
@@ -183,9 +184,9 @@ mod tests {
         for path in valid() {
             let bytes = std::fs::read(&path).unwrap();
             let profile = Arc::new(heapprof_profile::decode(&bytes[..]).unwrap());
-            let mut batch = Batch::default();
+            let mut batch = PortableBatch::default();
             batch.add("p", &profile, &BTreeMap::new()).unwrap();
-            for (form, columns) in batch.sorted() {
+            for (form, columns) in batch.sorted_tables() {
                 let file = file_of(form, &columns);
                 let read = read_parquet(form, file.reopen().unwrap()).unwrap();
                 assert_eq!(read, columns, "{} of {}", form.name, path.display());
@@ -196,12 +197,16 @@ mod tests {
     /// Files that are damaged, or other tables, are errors and not more.
     #[test]
     fn other_files_are_refused() {
-        let form = TABLES
+        let form = PORTABLE_TABLES
             .iter()
             .find(|form| form.name == "sample_type")
             .unwrap();
-        let text = |text: &str| Cells::Text(vec![text.to_string()]);
-        let columns = [Cells::Int(vec![1]), text("inuse_space"), text("bytes")];
+        let text = |text: &str| ColumnValues::Text(vec![text.to_string()]);
+        let columns = [
+            ColumnValues::Int(vec![1]),
+            text("inuse_space"),
+            text("bytes"),
+        ];
         let whole = std::fs::read(file_of(form, &columns)).unwrap();
         let read = |bytes: &[u8], form| {
             let file = tempfile::NamedTempFile::new().unwrap();
@@ -209,7 +214,10 @@ mod tests {
             read_parquet(form, file.reopen().unwrap())
         };
         assert!(read(&whole, form).is_ok());
-        for other in TABLES.iter().filter(|other| other.name != form.name) {
+        for other in PORTABLE_TABLES
+            .iter()
+            .filter(|other| other.name != form.name)
+        {
             assert!(read(&whole, other).is_err(), "{}", other.name);
         }
         for end in 0..whole.len() {
@@ -224,11 +232,11 @@ mod tests {
         // A file of a few bytes claims to have many rows.
         let many = vec![7; 3_000_000];
         let repeated = [
-            Cells::Int(many.clone()),
-            Cells::Int(many.clone()),
-            Cells::Int(many),
+            ColumnValues::Int(many.clone()),
+            ColumnValues::Int(many.clone()),
+            ColumnValues::Int(many),
         ];
-        let mapping = TABLES
+        let mapping = PORTABLE_TABLES
             .iter()
             .find(|form| form.name == "profile_mapping")
             .unwrap();

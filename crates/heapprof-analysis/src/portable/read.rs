@@ -8,32 +8,32 @@ use heapprof_profile::{
     Profile, ProfileBuilder,
 };
 
-use super::engine::{Engine, int, known, sample_types, text};
+use super::engine::{SqlEngine, int_at, sample_types, spread_at, text_at};
 use super::statement::list;
-use crate::error::Error;
-use crate::sample_plan::{Add, Plan};
-use crate::statement::Value;
+use crate::error::AnalysisError;
+use crate::sample_plan::{PlannedAddition, SamplePlan};
+use crate::statement::SqlValue;
 use crate::store::{HEAP_TYPES, SampleRows};
 
 /// So many ids stand in one statement at most.
-const AT_ONCE: usize = 2_000;
+const MAX_IDS_PER_STATEMENT: usize = 2_000;
 
 /// One profile as it was stored, except that equal samples are one.
 ///
 /// # Errors
 /// The engine may fail, and rows may be missing.
 pub fn read_profile(
-    engine: &impl Engine,
+    engine: &impl SqlEngine,
     id: i64,
     types: &[(String, String)],
-) -> Result<Profile, Error> {
-    let plan = Plan::of_one(id, types);
-    let mut builder = built(engine, &plan)?;
+) -> Result<Profile, AnalysisError> {
+    let plan = SamplePlan::for_profile(id, types);
+    let mut builder = build_without_samples(engine, &plan)?;
     header(engine, &mut builder, id)?;
     let mut comments = BTreeMap::new();
     let sql = format!("SELECT position, text FROM comment WHERE profile = {id}");
     for row in engine.rows(&sql)? {
-        comments.insert(int(&row, 0)?, text(&row, 1)?.to_string());
+        comments.insert(int_at(&row, 0)?, text_at(&row, 1)?.to_string());
     }
     for comment in comments.into_values() {
         let comment = builder.text(&comment);
@@ -44,15 +44,19 @@ pub fn read_profile(
 
 /// Adds profiles up as a plan says. The sum has the facts of the last one in the plan, except its
 /// comments.
-pub(super) fn sum(engine: &impl Engine, plan: &Plan) -> Result<Profile, Error> {
-    let mut builder = built(engine, plan)?;
+pub(super) fn sum(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<Profile, AnalysisError> {
+    let mut builder = build_without_samples(engine, plan)?;
     if let Some((newest, _)) = plan.parts.last() {
         header(engine, &mut builder, *newest)?;
     }
     Ok(builder.finish())
 }
 
-fn header(engine: &impl Engine, builder: &mut ProfileBuilder, id: i64) -> Result<(), Error> {
+fn header(
+    engine: &impl SqlEngine,
+    builder: &mut ProfileBuilder,
+    id: i64,
+) -> Result<(), AnalysisError> {
     let sql = format!(
         "SELECT time_nanos, duration_nanos, period_type, period_unit, period, \
          default_sample_type, drop_frames, keep_frames, doc_url FROM profile WHERE id = {id}"
@@ -61,15 +65,20 @@ fn header(engine: &impl Engine, builder: &mut ProfileBuilder, id: i64) -> Result
     let Some(row) = rows.first() else {
         return Err(missing("profile", id));
     };
-    let (name, unit) = (text(row, 2)?, text(row, 3)?);
+    let (name, unit) = (text_at(row, 2)?, text_at(row, 3)?);
     let period_type = builder.value_type(name, unit);
-    let texts = [text(row, 5)?, text(row, 6)?, text(row, 7)?, text(row, 8)?];
+    let texts = [
+        text_at(row, 5)?,
+        text_at(row, 6)?,
+        text_at(row, 7)?,
+        text_at(row, 8)?,
+    ];
     let texts = texts.map(|text| builder.text(text));
     let profile = &mut builder.profile;
     profile.period_type = (!name.is_empty() || !unit.is_empty()).then_some(period_type);
-    profile.time_nanos = int(row, 0)?;
-    profile.duration_nanos = int(row, 1)?;
-    profile.period = int(row, 4)?;
+    profile.time_nanos = int_at(row, 0)?;
+    profile.duration_nanos = int_at(row, 1)?;
+    profile.period = int_at(row, 4)?;
     [
         profile.default_sample_type,
         profile.drop_frames,
@@ -79,14 +88,14 @@ fn header(engine: &impl Engine, builder: &mut ProfileBuilder, id: i64) -> Result
     Ok(())
 }
 
-fn missing(what: &str, id: i64) -> Error {
-    Error::Sql(format!("{what} {id} is missing there"))
+fn missing(what: &str, id: i64) -> AnalysisError {
+    AnalysisError::Sql(format!("{what} {id} is missing there"))
 }
 
 /// The sums of a plan. Profiles that count alike are added up by the engine.
-fn sample_rows(engine: &impl Engine, plan: &Plan) -> Result<SampleRows, Error> {
+fn sample_rows(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<SampleRows, AnalysisError> {
     let mut rows = SampleRows::new(plan.types.len());
-    let mut alike: Vec<(&[Add], Vec<i64>)> = Vec::new();
+    let mut alike: Vec<(&[PlannedAddition], Vec<i64>)> = Vec::new();
     for (profile, adds) in &plan.parts {
         match alike.iter_mut().find(|(known, _)| known == adds) {
             Some((_, profiles)) => profiles.push(*profile),
@@ -94,7 +103,7 @@ fn sample_rows(engine: &impl Engine, plan: &Plan) -> Result<SampleRows, Error> {
         }
     }
     for (adds, profiles) in alike {
-        for ids in profiles.chunks(AT_ONCE) {
+        for ids in profiles.chunks(MAX_IDS_PER_STATEMENT) {
             heap(engine, &mut rows, adds, ids)?;
             others(engine, &mut rows, adds, ids)?;
         }
@@ -105,13 +114,13 @@ fn sample_rows(engine: &impl Engine, plan: &Plan) -> Result<SampleRows, Error> {
 /// Adds the four values of heap samples. A row may be stored twice, so the largest of each is taken
 /// first: both are the same.
 fn heap(
-    engine: &impl Engine,
+    engine: &impl SqlEngine,
     rows: &mut SampleRows,
-    adds: &[Add],
+    adds: &[PlannedAddition],
     ids: &[i64],
-) -> Result<(), Error> {
+) -> Result<(), AnalysisError> {
     let of = |n: usize| {
-        let is_it = move |add: &&Add| (&*add.from.0, &*add.from.1) == HEAP_TYPES[n];
+        let is_it = move |add: &&PlannedAddition| (&*add.from.0, &*add.from.1) == HEAP_TYPES[n];
         adds.iter().filter(is_it)
     };
     let wanted: Vec<usize> = (0..HEAP_TYPES.len())
@@ -139,7 +148,7 @@ fn heap(
         for (column, &n) in wanted.iter().enumerate() {
             let value = sum_cell(&row, 2 + 2 * column, HEAP_TYPES[n].0)?;
             if value != 0 {
-                let key = (int(&row, 0)?, int(&row, 1)?);
+                let key = (int_at(&row, 0)?, int_at(&row, 1)?);
                 let at = *at.get_or_insert_with(|| rows.row(key));
                 for add in of(n) {
                     rows.add(at, add, value)?;
@@ -174,11 +183,11 @@ fn heap(
     );
     for row in engine.rows(&sql)? {
         for (column, &n) in wanted.iter().enumerate() {
-            if let Some(known) = known(&row, 2 + 2 * column)
-                && let Some(at) = rows.known_row((int(&row, 0)?, int(&row, 1)?))
+            if let Some(known) = spread_at(&row, 2 + 2 * column)
+                && let Some(at) = rows.find_row((int_at(&row, 0)?, int_at(&row, 1)?))
             {
                 for add in of(n).filter(|add| add.with_spread) {
-                    rows.know(at, add, known)?;
+                    rows.add_spread(at, add, known)?;
                 }
             }
         }
@@ -188,12 +197,12 @@ fn heap(
 
 /// Adds the values of other types.
 fn others(
-    engine: &impl Engine,
+    engine: &impl SqlEngine,
     rows: &mut SampleRows,
-    adds: &[Add],
+    adds: &[PlannedAddition],
     ids: &[i64],
-) -> Result<(), Error> {
-    let is_heap = |add: &&Add| HEAP_TYPES.contains(&(&*add.from.0, &*add.from.1));
+) -> Result<(), AnalysisError> {
+    let is_heap = |add: &&PlannedAddition| HEAP_TYPES.contains(&(&*add.from.0, &*add.from.1));
     if adds.iter().all(|add| is_heap(&add)) {
         return Ok(());
     }
@@ -207,16 +216,16 @@ fn others(
         list(ids)
     );
     for row in engine.rows(&sql)? {
-        let Some(from) = types.get(&int(&row, 0)?) else {
-            return Err(missing("sample type", int(&row, 0)?));
+        let Some(from) = types.get(&int_at(&row, 0)?) else {
+            return Err(missing("sample type", int_at(&row, 0)?));
         };
-        let known = known(&row, 5);
+        let known = spread_at(&row, 5);
         let value = sum_cell(&row, 3, &from.0)?;
         for add in adds.iter().filter(|add| add.from == *from) {
-            let at = rows.row((int(&row, 1)?, int(&row, 2)?));
+            let at = rows.row((int_at(&row, 1)?, int_at(&row, 2)?));
             rows.add(at, add, value)?;
             if let Some(known) = known.filter(|_| add.with_spread) {
-                rows.know(at, add, known)?;
+                rows.add_spread(at, add, known)?;
             }
         }
     }
@@ -225,33 +234,37 @@ fn others(
 
 /// A sum that an engine made, and behind it the same sum as a fraction. Some engines let sums
 /// beyond 64 bits begin anew on the other side, which only the fraction shows.
-fn sum_cell(row: &[Value], at: usize, what: &str) -> Result<i64, Error> {
+fn sum_cell(row: &[SqlValue], at: usize, what: &str) -> Result<i64, AnalysisError> {
     let about = match row.get(at + 1) {
-        Some(Value::Real(about)) => *about,
-        Some(Value::Int(about)) => *about as f64,
-        other => return Err(Error::Sql(format!("{other:?} stands where a sum should"))),
+        Some(SqlValue::Real(about)) => *about,
+        Some(SqlValue::Int(about)) => *about as f64,
+        other => {
+            return Err(AnalysisError::Sql(format!(
+                "{other:?} stands where a sum should"
+            )));
+        }
     };
-    let value = int(row, at)?;
+    let value = int_at(row, at)?;
     if (about - value as f64).abs() > (1u64 << 62) as f64 {
         let what = format!("the sum of {what}");
-        return Err(heapprof_totals::Error::Beyond(what).into());
+        return Err(heapprof_totals::TotalsError::BeyondRange(what).into());
     }
     Ok(value)
 }
 
 /// The rows of a table with these ids, each once.
 fn by_ids(
-    engine: &impl Engine,
+    engine: &impl SqlEngine,
     columns: &str,
     table: &str,
     key: &str,
     ids: impl Iterator<Item = i64>,
-) -> Result<Vec<Vec<Value>>, Error> {
+) -> Result<Vec<Vec<SqlValue>>, AnalysisError> {
     let mut ids: Vec<i64> = ids.filter(|&id| id != 0).collect();
     ids.sort_unstable();
     ids.dedup();
     let mut found = Vec::new();
-    for ids in ids.chunks(AT_ONCE) {
+    for ids in ids.chunks(MAX_IDS_PER_STATEMENT) {
         found.extend(engine.rows(&format!(
             "SELECT DISTINCT {columns} FROM \"{table}\" WHERE {key} IN ({})",
             list(ids)
@@ -262,16 +275,21 @@ fn by_ids(
 
 /// The rows with two numbers in front, the first of which is what they belong to, and the second
 /// their position there.
-fn grouped(rows: Vec<Vec<Value>>) -> Result<HashMap<i64, BTreeMap<i64, Vec<Value>>>, Error> {
-    let mut groups: HashMap<i64, BTreeMap<i64, Vec<Value>>> = HashMap::default();
+fn group_by_owner(
+    rows: Vec<Vec<SqlValue>>,
+) -> Result<HashMap<i64, BTreeMap<i64, Vec<SqlValue>>>, AnalysisError> {
+    let mut groups: HashMap<i64, BTreeMap<i64, Vec<SqlValue>>> = HashMap::default();
     for row in rows {
-        let of = groups.entry(int(&row, 0)?).or_default();
-        of.insert(int(&row, 1)?, row);
+        let of = groups.entry(int_at(&row, 0)?).or_default();
+        of.insert(int_at(&row, 1)?, row);
     }
     Ok(groups)
 }
 
-fn built(engine: &impl Engine, plan: &Plan) -> Result<ProfileBuilder, Error> {
+fn build_without_samples(
+    engine: &impl SqlEngine,
+    plan: &SamplePlan,
+) -> Result<ProfileBuilder, AnalysisError> {
     let names = plan.types.iter();
     let names: Vec<(&str, &str)> = names.map(|(t, unit)| (t.as_str(), unit.as_str())).collect();
     let mut builder = ProfileBuilder::new(&names);
@@ -285,9 +303,9 @@ fn built(engine: &impl Engine, plan: &Plan) -> Result<ProfileBuilder, Error> {
     )?;
     let mut used: HashSet<i64> = HashSet::default();
     let mut of_stack: HashMap<i64, Vec<i64>> = HashMap::default();
-    for (stack, frames) in grouped(stacks)? {
-        let locations = frames.values().map(|row| int(row, 2));
-        let locations = locations.collect::<Result<Vec<i64>, Error>>()?;
+    for (stack, frames) in group_by_owner(stacks)? {
+        let locations = frames.values().map(|row| int_at(row, 2));
+        let locations = locations.collect::<Result<Vec<i64>, AnalysisError>>()?;
         used.extend(&locations);
         of_stack.insert(stack, locations);
     }
@@ -307,7 +325,7 @@ fn built(engine: &impl Engine, plan: &Plan) -> Result<ProfileBuilder, Error> {
             let found = locations.get(id).copied();
             found.ok_or_else(|| missing("location", *id))
         });
-        let frames = frames.collect::<Result<Vec<LocationIndex>, Error>>()?;
+        let frames = frames.collect::<Result<Vec<LocationIndex>, AnalysisError>>()?;
         let set = match sets.get(&set) {
             Some(&set) => set,
             None if set == 0 => LabelSetIndex(0),
@@ -315,7 +333,7 @@ fn built(engine: &impl Engine, plan: &Plan) -> Result<ProfileBuilder, Error> {
         };
         let samples = &mut builder.profile.samples;
         samples.push(frames, rows.values(at), set);
-        if let Some((sampled, variance)) = rows.known(at) {
+        if let Some((sampled, variance)) = rows.spread(at) {
             samples.set_spread(samples.len() - 1, &sampled, &variance);
         }
     }
@@ -323,12 +341,12 @@ fn built(engine: &impl Engine, plan: &Plan) -> Result<ProfileBuilder, Error> {
 }
 
 fn mappings(
-    engine: &impl Engine,
+    engine: &impl SqlEngine,
     builder: &mut ProfileBuilder,
     profiles: impl Iterator<Item = i64>,
-) -> Result<HashMap<i64, MappingIndex>, Error> {
+) -> Result<HashMap<i64, MappingIndex>, AnalysisError> {
     let columns = "profile, position, mapping";
-    let of_profiles = grouped(by_ids(
+    let of_profiles = group_by_owner(by_ids(
         engine,
         columns,
         "profile_mapping",
@@ -336,10 +354,11 @@ fn mappings(
         profiles,
     )?)?;
     // The order is that of the profile with the smallest id, so it is always the same.
-    let of_profiles: BTreeMap<i64, BTreeMap<i64, Vec<Value>>> = of_profiles.into_iter().collect();
+    let of_profiles: BTreeMap<i64, BTreeMap<i64, Vec<SqlValue>>> =
+        of_profiles.into_iter().collect();
     let mut order = Vec::new();
     for row in of_profiles.values().flat_map(BTreeMap::values) {
-        let id = int(row, 2)?;
+        let id = int_at(row, 2)?;
         if !order.contains(&id) {
             order.push(id);
         }
@@ -347,21 +366,21 @@ fn mappings(
     let columns = "id, memory_start, memory_limit, file_offset, filename, build_id, \
                    has_functions, has_filenames, has_line_numbers, has_inline_frames";
     let found = by_ids(engine, columns, "mapping", "id", order.iter().copied())?;
-    let mut by_id: HashMap<i64, Vec<Value>> = HashMap::default();
+    let mut by_id: HashMap<i64, Vec<SqlValue>> = HashMap::default();
     for row in found {
-        by_id.insert(int(&row, 0)?, row);
+        by_id.insert(int_at(&row, 0)?, row);
     }
     let mut mappings = HashMap::default();
     for id in order {
         let row = by_id.get(&id).ok_or_else(|| missing("mapping", id))?;
-        let flag = |at| Ok::<bool, Error>(int(row, at)? != 0);
+        let flag = |at| Ok::<bool, AnalysisError>(int_at(row, at)? != 0);
         let mapping = Mapping {
             id: 0,
-            memory_start: int(row, 1)? as u64,
-            memory_limit: int(row, 2)? as u64,
-            file_offset: int(row, 3)? as u64,
-            filename: builder.text(text(row, 4)?),
-            build_id: builder.text(text(row, 5)?),
+            memory_start: int_at(row, 1)? as u64,
+            memory_limit: int_at(row, 2)? as u64,
+            file_offset: int_at(row, 3)? as u64,
+            filename: builder.text(text_at(row, 4)?),
+            build_id: builder.text(text_at(row, 5)?),
             has_functions: flag(6)?,
             has_filenames: flag(7)?,
             has_line_numbers: flag(8)?,
@@ -373,16 +392,16 @@ fn mappings(
 }
 
 fn locations(
-    engine: &impl Engine,
+    engine: &impl SqlEngine,
     builder: &mut ProfileBuilder,
     mappings: &HashMap<i64, MappingIndex>,
     used: HashSet<i64>,
-) -> Result<HashMap<i64, LocationIndex>, Error> {
+) -> Result<HashMap<i64, LocationIndex>, AnalysisError> {
     let columns = "id, mapping, address, is_folded";
     let mut found = by_ids(engine, columns, "location", "id", used.iter().copied())?;
-    found.sort_by_key(|row| int(row, 0).unwrap_or_default());
+    found.sort_by_key(|row| int_at(row, 0).unwrap_or_default());
     let columns = "location, position, function, line, \"column\"";
-    let lines = grouped(by_ids(
+    let lines = group_by_owner(by_ids(
         engine,
         columns,
         "line",
@@ -391,72 +410,72 @@ fn locations(
     )?)?;
     let rows = lines.values().flat_map(BTreeMap::values);
     let functions = rows
-        .map(|row| int(row, 2))
-        .collect::<Result<Vec<i64>, Error>>()?;
+        .map(|row| int_at(row, 2))
+        .collect::<Result<Vec<i64>, AnalysisError>>()?;
     let functions = self::functions(engine, builder, functions)?;
     let mut locations = HashMap::default();
     for row in found {
-        let id = int(&row, 0)?;
-        let mapping = match int(&row, 1)? {
+        let id = int_at(&row, 0)?;
+        let mapping = match int_at(&row, 1)? {
             0 => None,
             id => Some(*mappings.get(&id).ok_or_else(|| missing("mapping", id))?),
         };
         let own = lines.get(&id).into_iter().flat_map(BTreeMap::values);
         let own = own.map(|row| {
-            let function = int(row, 2)?;
+            let function = int_at(row, 2)?;
             Ok(Line {
                 function: *functions
                     .get(&function)
                     .ok_or_else(|| missing("function", function))?,
-                line: int(row, 3)?,
-                column: int(row, 4)?,
+                line: int_at(row, 3)?,
+                column: int_at(row, 4)?,
             })
         });
-        let own = own.collect::<Result<Vec<Line>, Error>>()?;
-        let (address, is_folded) = (int(&row, 2)? as u64, int(&row, 3)? != 0);
+        let own = own.collect::<Result<Vec<Line>, AnalysisError>>()?;
+        let (address, is_folded) = (int_at(&row, 2)? as u64, int_at(&row, 3)? != 0);
         locations.insert(id, builder.location(mapping, address, is_folded, &own));
     }
     Ok(locations)
 }
 
 fn functions(
-    engine: &impl Engine,
+    engine: &impl SqlEngine,
     builder: &mut ProfileBuilder,
     ids: Vec<i64>,
-) -> Result<HashMap<i64, FunctionIndex>, Error> {
+) -> Result<HashMap<i64, FunctionIndex>, AnalysisError> {
     let columns = "id, name, system_name, filename, start_line";
     let mut found = by_ids(engine, columns, "function", "id", ids.into_iter())?;
-    found.sort_by_key(|row| int(row, 0).unwrap_or_default());
+    found.sort_by_key(|row| int_at(row, 0).unwrap_or_default());
     let mut functions = HashMap::default();
     for row in found {
         let function = Function {
             id: 0,
-            name: builder.text(text(&row, 1)?),
-            system_name: builder.text(text(&row, 2)?),
-            filename: builder.text(text(&row, 3)?),
-            start_line: int(&row, 4)?,
+            name: builder.text(text_at(&row, 1)?),
+            system_name: builder.text(text_at(&row, 2)?),
+            filename: builder.text(text_at(&row, 3)?),
+            start_line: int_at(&row, 4)?,
         };
-        functions.insert(int(&row, 0)?, builder.function(function));
+        functions.insert(int_at(&row, 0)?, builder.function(function));
     }
     Ok(functions)
 }
 
 fn label_sets(
-    engine: &impl Engine,
+    engine: &impl SqlEngine,
     builder: &mut ProfileBuilder,
     ids: impl Iterator<Item = i64>,
-) -> Result<HashMap<i64, LabelSetIndex>, Error> {
+) -> Result<HashMap<i64, LabelSetIndex>, AnalysisError> {
     let columns = "label_set, position, \"key\", str, num, num_unit";
-    let found = grouped(by_ids(engine, columns, "label", "label_set", ids)?)?;
+    let found = group_by_owner(by_ids(engine, columns, "label", "label_set", ids)?)?;
     let mut sets = HashMap::default();
     for (set, rows) in found {
         let mut labels = Vec::new();
         for row in rows.values() {
             labels.push(Label {
-                key: builder.text(text(row, 2)?),
-                str: builder.text(text(row, 3)?),
-                num: int(row, 4)?,
-                num_unit: builder.text(text(row, 5)?),
+                key: builder.text(text_at(row, 2)?),
+                str: builder.text(text_at(row, 3)?),
+                num: int_at(row, 4)?,
+                num_unit: builder.text(text_at(row, 5)?),
             });
         }
         sets.insert(set, builder.label_set(&mut labels));

@@ -3,10 +3,10 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
 
-use super::engine::{Answer, Engine};
-use super::{Cells, Kind, TABLES, TableForm};
-use crate::error::Error;
-use crate::statement::Value;
+use super::engine::{SqlAnswer, SqlEngine};
+use super::{ColumnKind, ColumnValues, PORTABLE_TABLES, TableForm};
+use crate::error::AnalysisError;
+use crate::statement::SqlValue;
 
 /// A database in memory that has the portable tables.
 pub struct SqliteTables(Connection);
@@ -16,15 +16,15 @@ impl SqliteTables {
     ///
     /// # Errors
     /// There is no memory for them.
-    pub fn new() -> Result<Self, Error> {
+    pub fn new() -> Result<Self, AnalysisError> {
         let connection = Connection::open_in_memory()?;
-        for form in &TABLES {
+        for form in &PORTABLE_TABLES {
             let columns = form.columns.iter().map(|(name, kind)| {
                 let kind = match kind {
-                    Kind::Int => "INTEGER NOT NULL",
-                    Kind::MaybeInt => "INTEGER",
-                    Kind::MaybeReal => "REAL",
-                    Kind::Text => "TEXT NOT NULL",
+                    ColumnKind::Int => "INTEGER NOT NULL",
+                    ColumnKind::MaybeInt => "INTEGER",
+                    ColumnKind::MaybeReal => "REAL",
+                    ColumnKind::Text => "TEXT NOT NULL",
                 };
                 format!("\"{name}\" {kind}")
             });
@@ -50,7 +50,7 @@ impl SqliteTables {
     ///
     /// # Errors
     /// There is no memory for them.
-    pub fn add(&self, form: &TableForm, columns: &[Cells]) -> Result<(), Error> {
+    pub fn add(&self, form: &TableForm, columns: &[ColumnValues]) -> Result<(), AnalysisError> {
         let places: Vec<String> = (1..=columns.len()).map(|n| format!("?{n}")).collect();
         let transaction = self.0.unchecked_transaction()?;
         {
@@ -61,10 +61,10 @@ impl SqliteTables {
             ))?;
             for row in 0..super::batch::length(columns) {
                 let cells = columns.iter().map(|cells| match cells {
-                    Cells::Int(cells) => cells[row].into(),
-                    Cells::MaybeInt(cells) => cells[row].into(),
-                    Cells::MaybeReal(cells) => cells[row].into(),
-                    Cells::Text(cells) => rusqlite::types::Value::Text(cells[row].clone()),
+                    ColumnValues::Int(cells) => cells[row].into(),
+                    ColumnValues::MaybeInt(cells) => cells[row].into(),
+                    ColumnValues::MaybeReal(cells) => cells[row].into(),
+                    ColumnValues::Text(cells) => rusqlite::types::Value::Text(cells[row].clone()),
                 });
                 insert.execute(params_from_iter(cells))?;
             }
@@ -73,8 +73,8 @@ impl SqliteTables {
     }
 }
 
-impl Engine for SqliteTables {
-    fn table(&self, sql: &str) -> Result<Answer, Error> {
+impl SqlEngine for SqliteTables {
+    fn table(&self, sql: &str) -> Result<SqlAnswer, AnalysisError> {
         let mut statement = self.0.prepare(sql)?;
         let names: Vec<String> = statement.column_names().map(str::to_string).collect();
         let columns = names.len();
@@ -83,14 +83,16 @@ impl Engine for SqliteTables {
         while let Some(row) = rows.next()? {
             let cells = (0..columns).map(|at| {
                 Ok(match row.get_ref(at)? {
-                    ValueRef::Null => Value::Null,
-                    ValueRef::Integer(value) => Value::Int(value),
-                    ValueRef::Real(value) => Value::Real(value),
-                    ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
-                    ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+                    ValueRef::Null => SqlValue::Null,
+                    ValueRef::Integer(value) => SqlValue::Int(value),
+                    ValueRef::Real(value) => SqlValue::Real(value),
+                    ValueRef::Text(text) => {
+                        SqlValue::Text(String::from_utf8_lossy(text).into_owned())
+                    }
+                    ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
                 })
             });
-            found.push(cells.collect::<rusqlite::Result<Vec<Value>>>()?);
+            found.push(cells.collect::<rusqlite::Result<Vec<SqlValue>>>()?);
         }
         Ok((names, found))
     }
@@ -104,11 +106,11 @@ mod tests {
     use heapprof_profile::encode;
     use heapprof_tests::harness::valid;
 
-    use super::super::{Batch, SqlStore, read_profile, top_sql};
+    use super::super::{PortableBatch, SqlStore, read_profile, top_sql};
     use super::*;
     use crate::portable::PortableQuery;
     use crate::stored_moment::SeriesStore;
-    use crate::{Query, Question, Session, Source, Types, top};
+    use crate::{AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection, top};
 
     /// Each sample profile comes out of the portable tables with the reports that it had, also if
     /// it went in twice.
@@ -117,13 +119,13 @@ mod tests {
         for file in valid() {
             let bytes = std::fs::read(&file).unwrap();
             let profile = Arc::new(heapprof_profile::decode(&bytes[..]).unwrap());
-            let mut batch = Batch::default();
+            let mut batch = PortableBatch::default();
             let labels = BTreeMap::from([("host".to_string(), "a".to_string())]);
             batch.add("p", &profile, &labels).unwrap();
             batch.add("p", &profile, &labels).unwrap();
             let tables = SqliteTables::new().unwrap();
             for _ in 0..2 {
-                for (form, columns) in batch.sorted() {
+                for (form, columns) in batch.sorted_tables() {
                     tables.add(form, &columns).unwrap();
                 }
             }
@@ -135,13 +137,14 @@ mod tests {
             assert_eq!((&*moment.name, &moment.labels), ("p", &labels));
             let restored = read_profile(&store.0, moment.id, &moment.types).unwrap();
             let report = |profile: Arc<heapprof_profile::Profile>| {
-                let source = Source {
+                let source = QuestionSource {
                     name: "p".to_string(),
                     profile,
                     totals: None,
                 };
-                let question = Question::new(vec![source], &Query::default(), Types::All);
-                let session = Session::new(question.unwrap()).unwrap();
+                let question =
+                    ProfileQuestion::new(vec![source], &Query::default(), TypeSelection::All);
+                let session = AnalysisSession::new(question.unwrap()).unwrap();
                 top(&session, 1, &Query::default(), true).unwrap()
             };
             let (read, stored) = (
@@ -164,10 +167,10 @@ mod tests {
                     .into_iter()
                     .map(|row| match &row[..] {
                         [
-                            Value::Text(name),
-                            Value::Int(flat),
-                            Value::Int(cum),
-                            Value::Text(file),
+                            SqlValue::Text(name),
+                            SqlValue::Int(flat),
+                            SqlValue::Int(cum),
+                            SqlValue::Text(file),
                         ] => (name.clone(), *flat, *cum, file.clone()),
                         row => panic!("{row:?}"),
                     })

@@ -26,12 +26,12 @@ pub(super) fn list(numbers: &[i64]) -> String {
 
 /// A text as SQL has it. No text with a backslash is the same in every engine, so nobody should ask
 /// for one.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
 fn names(names: &[&str]) -> String {
-    let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+    let names: Vec<String> = names.iter().map(|name| quote(name)).collect();
     format!(
         "SELECT id FROM profile WHERE name IN ({})",
         names.join(", ")
@@ -51,8 +51,8 @@ impl PortableQuery<'_> {
                 "SELECT profile, stack, label_set, MAX(value) AS value FROM other_sample \
                  WHERE profile IN ({profiles}) AND type IN (SELECT id FROM sample_type WHERE type \
                  = {} AND unit = {}) GROUP BY profile, stack, label_set",
-                quoted(name),
-                quoted(unit)
+                quote(name),
+                quote(unit)
             ),
         }
     }
@@ -64,9 +64,9 @@ impl PortableQuery<'_> {
 }
 
 /// The functions of stacks, and the names and files of functions, each once.
-const FUNCTIONS: &str = "(SELECT stack, function, MAX(is_leaf) AS is_leaf FROM stack_function \
+const STACK_FUNCTIONS_SQL: &str = "(SELECT stack, function, MAX(is_leaf) AS is_leaf FROM stack_function \
                          GROUP BY stack, function)";
-const NAMES: &str = "(SELECT id AS function, MAX(name) AS name, MAX(filename) AS file FROM \
+const FUNCTION_NAMES_SQL: &str = "(SELECT id AS function, MAX(name) AS name, MAX(filename) AS file FROM \
                      \"function\" GROUP BY id)";
 
 /// In how many files each name is on each side: side, name, how many files, and one of them.
@@ -74,9 +74,9 @@ const NAMES: &str = "(SELECT id AS function, MAX(name) AS name, MAX(filename) AS
 fn files_of_names(stacks: &str) -> String {
     format!(
         "SELECT side, name, COUNT(*) AS files, MIN(file) AS one_file FROM (SELECT side, name, \
-         file FROM (SELECT side, function FROM ({stacks}) AS a JOIN {FUNCTIONS} AS b USING \
-         (stack) GROUP BY side, function) AS c JOIN {NAMES} AS e USING (function) GROUP BY side, \
-         name, file) AS h GROUP BY side, name"
+         file FROM (SELECT side, function FROM ({stacks}) AS a JOIN {STACK_FUNCTIONS_SQL} AS b \
+         USING (stack) GROUP BY side, function) AS c JOIN {FUNCTION_NAMES_SQL} AS e USING \
+         (function) GROUP BY side, name, file) AS h GROUP BY side, name"
     )
 }
 
@@ -86,9 +86,9 @@ pub fn top_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
         "SELECT name, flat, cum, file FROM (SELECT name, file, SUM(own) AS flat, SUM(under) AS \
          cum FROM (SELECT function, SUM(CASE WHEN is_leaf = 1 THEN held ELSE 0 END) AS own, \
          SUM(held) AS under FROM (SELECT stack, SUM(value) AS held FROM ({}) AS d GROUP BY stack) \
-         AS s JOIN {FUNCTIONS} AS k USING (stack) GROUP BY function) AS g JOIN {NAMES} AS f USING \
-         (function) GROUP BY name, file) AS t WHERE flat <> 0 OR cum <> 0 ORDER BY abs(flat) \
-         DESC, abs(cum) DESC, name, file{}",
+         AS s JOIN {STACK_FUNCTIONS_SQL} AS k USING (stack) GROUP BY function) AS g JOIN \
+         {FUNCTION_NAMES_SQL} AS f USING (function) GROUP BY name, file) AS t WHERE flat <> 0 OR \
+         cum <> 0 ORDER BY abs(flat) DESC, abs(cum) DESC, name, file{}",
         query.samples(&names(profiles)),
         query.limit()
     )
@@ -136,11 +136,12 @@ pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> S
          before_held ELSE 0 END) AS before_own, SUM(CASE WHEN is_leaf = 1 THEN after_held ELSE 0 \
          END) AS after_own, SUM(before_held) AS before_under, SUM(after_held) AS after_under FROM \
          (SELECT stack, SUM(before_part) AS before_held, SUM(after_part) AS after_held FROM ({}) \
-         AS u GROUP BY stack) AS s JOIN {FUNCTIONS} AS k USING (stack) GROUP BY function) AS g \
-         JOIN {NAMES} AS f USING (function)) AS o JOIN (SELECT name, MAX(files) AS most_files, \
-         COUNT(*) AS sides, MAX(CASE WHEN side = 1 THEN one_file ELSE '' END) AS before_file FROM \
-         ({files}) AS n GROUP BY name) AS m USING (name)) AS p GROUP BY name, file) AS t WHERE \
-         after_flat <> before_flat ORDER BY abs(after_flat - before_flat) DESC, name, file{}",
+         AS u GROUP BY stack) AS s JOIN {STACK_FUNCTIONS_SQL} AS k USING (stack) GROUP BY \
+         function) AS g JOIN {FUNCTION_NAMES_SQL} AS f USING (function)) AS o JOIN (SELECT name, \
+         MAX(files) AS most_files, COUNT(*) AS sides, MAX(CASE WHEN side = 1 THEN one_file ELSE '' \
+         END) AS before_file FROM ({files}) AS n GROUP BY name) AS m USING (name)) AS p GROUP BY \
+         name, file) AS t WHERE after_flat <> before_flat ORDER BY abs(after_flat - before_flat) \
+         DESC, name, file{}",
         parts.join(" UNION ALL "),
         query.limit()
     )
@@ -160,10 +161,10 @@ pub fn growth_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
          SUM(own) AS flat FROM (SELECT profile, function, SUM(held) AS own FROM (SELECT profile, \
          stack, SUM(value) AS held FROM ({samples}) AS d GROUP BY profile, stack) AS s JOIN \
          (SELECT stack, function FROM stack_function WHERE is_leaf = 1 GROUP BY stack, function) \
-         AS k USING (stack) GROUP BY profile, function) AS g JOIN {NAMES} AS f USING (function) \
-         GROUP BY profile, name, file) AS o JOIN (SELECT name, MAX(files) AS most_files, \
-         MIN(one_file) AS first_file FROM ({files}) AS n GROUP BY name) AS m USING (name)) AS t \
-         JOIN (SELECT id AS profile, MAX(name) AS moment FROM profile GROUP BY id) AS p USING \
-         (profile) WHERE flat <> 0 ORDER BY moment, name, file"
+         AS k USING (stack) GROUP BY profile, function) AS g JOIN {FUNCTION_NAMES_SQL} AS f USING \
+         (function) GROUP BY profile, name, file) AS o JOIN (SELECT name, MAX(files) AS \
+         most_files, MIN(one_file) AS first_file FROM ({files}) AS n GROUP BY name) AS m USING \
+         (name)) AS t JOIN (SELECT id AS profile, MAX(name) AS moment FROM profile GROUP BY id) AS \
+         p USING (profile) WHERE flat <> 0 ORDER BY moment, name, file"
     )
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use heapprof_profile::StringId;
-use heapprof_totals::call_tree::{self, CallTree, NO_PARENT, Shape, Stacks};
+use heapprof_totals::call_tree::{self, CallTree, EntityStacks, NO_PARENT, TreeShape};
 
-use super::Question;
-use crate::error::Error;
+use super::ProfileQuestion;
+use crate::error::AnalysisError;
 
 /// What the tree should be like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,27 +20,27 @@ pub struct TreeOptions {
 }
 
 /// How much larger the least share is at each step.
-const STEP: f64 = 2.0;
+const SHARE_STEP_FACTOR: f64 = 2.0;
 /// The first share that is tried where all nodes are too many.
-const FIRST: f64 = 1e-6;
+const MIN_RAISED_SHARE: f64 = 1e-6;
 /// The share that is tried first is this, divided by the most nodes. Trees of random stacks have
 /// about as many nodes then.
-const GUESS: f64 = 8.0;
+const NODES_TIMES_SHARE: f64 = 8.0;
 
 /// The most nodes of a tree of what another left out.
-const MOST_BELOW: usize = 20_000;
+const MAX_BELOW_NODES: usize = 20_000;
 
 /// A function of a path: a name, and a file if the name has several.
 type PathStep = (StringId, Option<StringId>);
 
 /// Some of the stacks of a question, with the sum of each block over them.
-pub(crate) struct Below {
+pub(crate) struct TreeBelow {
     pub(crate) tree: CallTree,
     /// The signed sum of each block.
     pub(crate) net: Vec<i64>,
 }
 
-impl Question {
+impl ProfileQuestion {
     /// What the filters keep of each block, regardless of sign.
     fn whole(&self) -> Vec<i64> {
         // A share is of what the filters keep. Otherwise a narrow filter would leave nothing to
@@ -61,14 +61,15 @@ impl Question {
     }
 
     /// The stacks of all parts, as the tree is made of them.
-    fn stacks(&self) -> &Stacks {
-        self.stacks.get_or_init(|| self.entity_stacks().settled())
+    fn stacks(&self) -> &EntityStacks {
+        self.stacks
+            .get_or_init(|| self.entity_stacks().merge_equal())
     }
 
-    pub(crate) fn tree(&self) -> Result<&CallTree, Error> {
+    pub(crate) fn tree(&self) -> Result<&CallTree, AnalysisError> {
         let made = self
             .tree
-            .get_or_init(|| self.grown(self.stacks(), &self.whole(), self.tree_options.most));
+            .get_or_init(|| self.grow_tree(self.stacks(), &self.whole(), self.tree_options.most));
         made.as_ref().map_err(|e| e.clone().into())
     }
 
@@ -83,9 +84,9 @@ impl Question {
     /// there are several paths, each next one is below what the one before led to.
     ///
     /// The functions of the path are one node each in it, so that no node is spent on their lines.
-    pub(crate) fn tree_below(&self, paths: &[Vec<String>]) -> Result<Below, Error> {
-        let most = self.tree_options.most.map(|most| most.min(MOST_BELOW));
-        let (mut below, mut tree) = (None::<Stacks>, None::<CallTree>);
+    pub(crate) fn tree_below(&self, paths: &[Vec<String>]) -> Result<TreeBelow, AnalysisError> {
+        let most = self.tree_options.most.map(|most| most.min(MAX_BELOW_NODES));
+        let (mut below, mut tree) = (None::<EntityStacks>, None::<CallTree>);
         // The names of the way down to what is below, and the entities that stand for them.
         let (mut above, mut way) = (Vec::new(), Vec::new());
         for path in paths {
@@ -95,13 +96,15 @@ impl Question {
                 None => self.tree()?,
             };
             let further = path.strip_prefix(&above[..]);
-            let which = further.map_or(Vec::new(), |path| self.left_out(stacks, tree_of, path));
+            let which = further.map_or(Vec::new(), |path| {
+                self.find_left_out_stacks(stacks, tree_of, path)
+            });
             if let (Some(further), Some(&first)) = (further, which.first()) {
                 let of_first = stacks.get(first as usize);
                 way.extend(of_first.iter().rev().take(further.len()));
             }
             let part = stacks.below(&which, path.len() - above.len().min(path.len()));
-            tree = Some(self.grown(&part, &sums(&part).1, most)?);
+            tree = Some(self.grow_tree(&part, &sums(&part).1, most)?);
             below = Some(part);
             above.clone_from(path);
         }
@@ -114,11 +117,16 @@ impl Question {
             },
             _ => tree.unwrap_or_default().put_below(&way, &net, &whole)?,
         };
-        Ok(Below { tree, net })
+        Ok(TreeBelow { tree, net })
     }
 
     /// The stacks that pass nodes of the tree of these names, and then a node that is not there.
-    fn left_out(&self, stacks: &Stacks, tree: &CallTree, path: &[String]) -> Vec<u32> {
+    fn find_left_out_stacks(
+        &self,
+        stacks: &EntityStacks,
+        tree: &CallTree,
+        path: &[String],
+    ) -> Vec<u32> {
         let asked: Option<Vec<PathStep>> = path.iter().map(|step| self.path_step(step)).collect();
         let Some(asked) = asked else {
             return Vec::new();
@@ -132,7 +140,8 @@ impl Question {
                 continue;
             }
             let wanted = asked.get(node.depth as usize);
-            on_path[at as usize] = wanted.is_some_and(|wanted| self.is_of(node.entity, wanted));
+            on_path[at as usize] =
+                wanted.is_some_and(|wanted| self.is_entity_of_step(node.entity, wanted));
             if wanted.is_none() || on_path[at as usize] {
                 known.insert((node.parent, node.entity), at);
             }
@@ -169,24 +178,26 @@ impl Question {
     }
 
     /// Whether an entity is of the function that a step of a path names.
-    fn is_of(&self, entity: u32, &(name, file): &PathStep) -> bool {
+    fn is_entity_of_step(&self, entity: u32, &(name, file): &PathStep) -> bool {
         let function = self.table.entity[entity as usize].function as usize;
         let is_file = |file| self.table.file_of(function) == file;
         self.table.function[function].name == name && file.is_none_or(is_file)
     }
 
     /// Makes a tree of these stacks. `whole` is the sum of each block that shares are of.
-    fn grown(
+    fn grow_tree(
         &self,
-        stacks: &Stacks,
+        stacks: &EntityStacks,
         whole: &[i64],
         most: Option<usize>,
-    ) -> Result<CallTree, heapprof_totals::Error> {
+    ) -> Result<CallTree, heapprof_totals::TotalsError> {
         let TreeOptions { reverse, least, .. } = self.tree_options;
-        // The steps are the least share that was asked for, and then from `FIRST` on.
+        // The steps are the least share that was asked for, and then from `MIN_RAISED_SHARE` on.
         let share = |step: i32| match step {
             0 => least,
-            step => (least * STEP).max(FIRST) * STEP.powi(step - 1),
+            step => {
+                (least * SHARE_STEP_FACTOR).max(MIN_RAISED_SHARE) * SHARE_STEP_FACTOR.powi(step - 1)
+            }
         };
         let needed = |step: i32| -> Vec<i64> {
             let part = |&whole: &i64| match share(step) {
@@ -196,7 +207,7 @@ impl Question {
             whole.iter().map(part).collect()
         };
         let build = |step: i32| {
-            let shape = Shape {
+            let shape = TreeShape {
                 rank: self.ranks(),
                 reverse,
                 least: &needed(step),
@@ -210,7 +221,7 @@ impl Question {
         // Most nodes of a large tree are too small to be seen, and building them takes most of the
         // time. So the first tree leaves out what is far too small.
         let mut step = 0;
-        while share(step) * (most as f64) < GUESS {
+        while share(step) * (most as f64) < NODES_TIMES_SHARE {
             step += 1;
         }
         let mut tree = build(step)?;
@@ -221,11 +232,11 @@ impl Question {
             tree = build(step)?;
         }
         if tree.node.len() > most {
-            while tree.heavier(&needed(step)) > most && share(step) < 1.0 {
+            while tree.count_heavier(&needed(step)) > most && share(step) < 1.0 {
                 step += 1;
             }
             // Many nodes may weigh the same, and one step may take all of them out.
-            match tree.heavier(&needed(step)) * 2 < most {
+            match tree.count_heavier(&needed(step)) * 2 < most {
                 true => tree.keep((most / 2).max(1).min(most), whole),
                 false => tree.cut(&needed(step)),
             }
@@ -235,7 +246,7 @@ impl Question {
 }
 
 /// The signed sum of each block over all stacks, and the sum regardless of sign.
-fn sums(stacks: &Stacks) -> (Vec<i64>, Vec<i64>) {
+fn sums(stacks: &EntityStacks) -> (Vec<i64>, Vec<i64>) {
     let (mut net, mut whole) = (vec![0; stacks.width], vec![0; stacks.width]);
     for values in stacks.value.chunks_exact(stacks.width.max(1)) {
         for ((net, whole), value) in net.iter_mut().zip(&mut whole).zip(values) {

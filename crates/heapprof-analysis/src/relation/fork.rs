@@ -1,7 +1,7 @@
 //! What an audit of forked children noted: the children, their loads, and what they no longer
 //! share.
 
-use super::{Relation, all};
+use super::{Relation, all_rows};
 
 pub(crate) static FORK_CHILD: Relation = Relation {
     name: "fork_child",
@@ -58,7 +58,7 @@ pub(crate) static FORK_CHILD: Relation = Relation {
     keys: 0,
     ordered: 0..0,
     rows: |q| Ok(q.forks().children.len()),
-    narrow: all,
+    narrow: all_rows,
     cell: |q, row, column| {
         let child = &q.forks().children[row];
         let (fork, of) = (&child.fork, &child.fork.figures);
@@ -122,7 +122,7 @@ pub(crate) static FORK_LOAD: Relation = Relation {
     keys: 0,
     ordered: 0..0,
     rows: |q| Ok(q.forks().loads.len()),
-    narrow: all,
+    narrow: all_rows,
     cell: |q, row, column| {
         let load = &q.forks().loads[row];
         match column {
@@ -159,7 +159,7 @@ pub(super) static FORK_UNSHARED: Relation = Relation {
     keys: 0,
     ordered: 0..0,
     rows: |q| Ok(q.forks().unshared.len()),
-    narrow: all,
+    narrow: all_rows,
     cell: |q, row, column| {
         let of = &q.forks().unshared[row];
         match column {

@@ -1,10 +1,10 @@
 //! What collectors note of a whole process beside its samples: the heap over time, and sizes.
 
-use super::{Cell, Relation, run_of};
+use super::{Relation, RelationCell, rows_with_key};
 
-impl From<Option<i64>> for Cell<'_> {
+impl From<Option<i64>> for RelationCell<'_> {
     fn from(value: Option<i64>) -> Self {
-        value.map_or(Cell::Null, Cell::Int)
+        value.map_or(RelationCell::Null, RelationCell::Int)
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) static MOMENT: Relation = Relation {
     keys: 1,
     ordered: 0..1,
     rows: |q| Ok(q.moments().len()),
-    narrow: |q, keys| run_of(q.moments(), keys[0], |moment| moment.part as i64 + 1),
+    narrow: |q, keys| rows_with_key(q.moments(), keys[0], |moment| moment.part as i64 + 1),
     cell: |q, row, column| {
         let moment = &q.moments()[row];
         let profile = &q.parts[moment.part].profile;
@@ -75,7 +75,7 @@ pub(super) static SIZE_CLASS: Relation = Relation {
     keys: 1,
     ordered: 0..1,
     rows: |q| Ok(q.sizes().len()),
-    narrow: |q, keys| run_of(q.sizes(), keys[0], |of| of.part as i64 + 1),
+    narrow: |q, keys| rows_with_key(q.sizes(), keys[0], |of| of.part as i64 + 1),
     cell: |q, row, column| {
         let of = &q.sizes()[row];
         match column {

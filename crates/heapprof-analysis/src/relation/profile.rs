@@ -3,9 +3,12 @@
 //! The mappings, locations and label sets of several profiles follow each other. Functions are
 //! shared by content.
 
-use super::{Cell, Relation, before, estimate_cell, in_part, of_part, one, run_of};
-use crate::question::Question;
-use heapprof_totals::estimate::Spread;
+use super::{
+    Relation, RelationCell, estimate_cell, in_part, rows_before_part, rows_of_part, rows_with_key,
+    single_row,
+};
+use crate::question::ProfileQuestion;
+use heapprof_totals::estimate::SumSpread;
 
 pub(super) static PROFILE: Relation = Relation {
     name: "profile",
@@ -38,7 +41,7 @@ pub(super) static PROFILE: Relation = Relation {
     keys: 1,
     ordered: 0..0,
     rows: |q| Ok(q.parts.len()),
-    narrow: |q, keys| one(keys[0], q.parts.len()),
+    narrow: |q, keys| single_row(keys[0], q.parts.len()),
     cell: |q, row, column| {
         let (name, p) = (&q.parts[row].name, &q.parts[row].profile);
         match column {
@@ -67,8 +70,12 @@ pub(super) static COMMENT: Relation = Relation {
     ],
     keys: 1,
     ordered: 0..2,
-    rows: |q| Ok(before(q.parts.len(), |p| q.parts[p].profile.comment.len())),
-    narrow: |q, keys| of_part(q, keys[0], |p| q.parts[p].profile.comment.len()),
+    rows: |q| {
+        Ok(rows_before_part(q.parts.len(), |p| {
+            q.parts[p].profile.comment.len()
+        }))
+    },
+    narrow: |q, keys| rows_of_part(q, keys[0], |p| q.parts[p].profile.comment.len()),
     cell: |q, row, column| {
         let (p, at) = in_part(q, row, |p| q.parts[p].profile.comment.len());
         match column {
@@ -93,7 +100,7 @@ pub(super) static SAMPLE_TYPE: Relation = Relation {
     keys: 1,
     ordered: 0..0,
     rows: |q| Ok(q.types.len()),
-    narrow: |q, keys| one(keys[0], q.types.len()),
+    narrow: |q, keys| single_row(keys[0], q.types.len()),
     cell: |q, row, column| match column {
         0 => (row + 1).into(),
         1 => q.types[row].0.as_str().into(),
@@ -137,10 +144,10 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
     keys: 1,
     ordered: 0..0,
     rows: |q| Ok(q.blocks().count()),
-    narrow: |q, keys| of_part(q, keys[0], |p| q.parts[p].columns.len()),
+    narrow: |q, keys| rows_of_part(q, keys[0], |p| q.parts[p].columns.len()),
     cell: |q, row, column| {
         let Some((p, c)) = q.blocks().nth(row) else {
-            return Cell::Null;
+            return RelationCell::Null;
         };
         let part = &q.parts[p];
         match column {
@@ -154,19 +161,21 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
             5 => q.totals(p).kept[c].total.into(),
             6 => q.totals(p).kept[c].net.into(),
             7..11 => {
-                let spread = part.known[c].map_or_else(Spread::default, |known| known.spread);
+                let spread =
+                    part.whole_spreads[c].map_or_else(SumSpread::default, |known| known.spread);
                 estimate_cell(part.whole_estimate(c), spread, column - 7)
             }
             _ if part.view.keeps_all() => {
-                let spread = part.known[c].map_or_else(Spread::default, |known| known.spread);
+                let spread =
+                    part.whole_spreads[c].map_or_else(SumSpread::default, |known| known.spread);
                 estimate_cell(part.whole_estimate(c), spread, column - 11)
             }
             _ => {
                 let totals = q.totals(p);
                 let spread = totals.spread.as_ref();
-                let spread = spread.map_or_else(Spread::default, |spread| spread.kept[c]);
+                let spread = spread.map_or_else(SumSpread::default, |spread| spread.kept[c]);
                 // What was not sampled may still be there.
-                let known = part.known[c];
+                let known = part.whole_spreads[c];
                 let estimate = known.map(|k| spread.estimate(totals.kept[c].net, k.step));
                 estimate_cell(estimate, spread, column - 11)
             }
@@ -174,11 +183,11 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
     },
 };
 
-fn mappings(q: &Question, part: usize) -> usize {
+fn mappings(q: &ProfileQuestion, part: usize) -> usize {
     q.parts[part].profile.mapping.len()
 }
 
-fn locations(q: &Question, part: usize) -> usize {
+fn locations(q: &ProfileQuestion, part: usize) -> usize {
     q.parts[part].profile.location.len()
 }
 
@@ -199,8 +208,8 @@ pub(super) static MAPPING: Relation = Relation {
     ],
     keys: 1,
     ordered: 0..0,
-    rows: |q| Ok(before(q.parts.len(), |p| mappings(q, p))),
-    narrow: |q, keys| one(keys[0], before(q.parts.len(), |p| mappings(q, p))),
+    rows: |q| Ok(rows_before_part(q.parts.len(), |p| mappings(q, p))),
+    narrow: |q, keys| single_row(keys[0], rows_before_part(q.parts.len(), |p| mappings(q, p))),
     cell: |q, row, column| {
         let (p, at) = in_part(q, row, |p| mappings(q, p));
         let profile = &q.parts[p].profile;
@@ -237,16 +246,21 @@ pub(super) static LOCATION: Relation = Relation {
     ],
     keys: 1,
     ordered: 0..0,
-    rows: |q| Ok(before(q.parts.len(), |p| locations(q, p))),
-    narrow: |q, keys| one(keys[0], before(q.parts.len(), |p| locations(q, p))),
+    rows: |q| Ok(rows_before_part(q.parts.len(), |p| locations(q, p))),
+    narrow: |q, keys| {
+        single_row(
+            keys[0],
+            rows_before_part(q.parts.len(), |p| locations(q, p)),
+        )
+    },
     cell: |q, row, column| {
         let (p, at) = in_part(q, row, |p| locations(q, p));
         let location = &q.parts[p].profile.location[at];
         match column {
             0 => (row + 1).into(),
             1 => match location.mapping {
-                Some(m) => (before(p, |p| mappings(q, p)) + m.index() + 1).into(),
-                None => Cell::Null,
+                Some(m) => (rows_before_part(p, |p| mappings(q, p)) + m.index() + 1).into(),
+                None => RelationCell::Null,
             },
             2 => location.address.into(),
             _ => location.is_folded.into(),
@@ -267,14 +281,21 @@ pub(super) static LINE: Relation = Relation {
     ],
     keys: 1,
     ordered: 0..0,
-    rows: |q| Ok(before(q.parts.len(), |p| q.parts[p].profile.line.len())),
+    rows: |q| {
+        Ok(rows_before_part(q.parts.len(), |p| {
+            q.parts[p].profile.line.len()
+        }))
+    },
     narrow: |q, keys| {
-        let number = one(keys[0], before(q.parts.len(), |p| locations(q, p)));
+        let number = single_row(
+            keys[0],
+            rows_before_part(q.parts.len(), |p| locations(q, p)),
+        );
         if number.is_empty() {
             return 0..0;
         }
         let (p, at) = in_part(q, number.start, |p| locations(q, p));
-        let first = before(p, |p| q.parts[p].profile.line.len());
+        let first = rows_before_part(p, |p| q.parts[p].profile.line.len());
         let lines = &q.parts[p].profile.location[at].line;
         first + lines.start as usize..first + lines.end as usize
     },
@@ -287,9 +308,9 @@ pub(super) static LINE: Relation = Relation {
             all.partition_point(|l| l.line.end as usize <= at)
         };
         match column {
-            0 => (before(p, |p| locations(q, p)) + location() + 1).into(),
+            0 => (rows_before_part(p, |p| locations(q, p)) + location() + 1).into(),
             1 => (at - part.profile.location[location()].line.start as usize).into(),
-            2 => (part.mapped.function[line.function.index()] + 1).into(),
+            2 => (part.entities.function[line.function.index()] + 1).into(),
             3 => line.line.into(),
             _ => line.column.into(),
         }
@@ -323,7 +344,7 @@ pub(super) static FUNCTION: Relation = Relation {
     keys: 1,
     ordered: 0..0,
     rows: |q| Ok(q.table.function.len()),
-    narrow: |q, keys| one(keys[0], q.table.function.len()),
+    narrow: |q, keys| single_row(keys[0], q.table.function.len()),
     cell: |q, row, column| {
         let function = &q.table.function[row];
         match column {
@@ -353,7 +374,7 @@ pub(super) static LABEL: Relation = Relation {
     keys: 1,
     ordered: 0..2,
     rows: |q| Ok(q.labels().len()),
-    narrow: |q, keys| run_of(q.labels(), keys[0], |row| i64::from(row.set)),
+    narrow: |q, keys| rows_with_key(q.labels(), keys[0], |row| i64::from(row.set)),
     cell: |q, row, column| {
         let row = &q.labels()[row];
         let profile = &q.parts[row.part].profile;

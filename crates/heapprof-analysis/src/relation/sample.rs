@@ -1,14 +1,14 @@
 //! Samples after filters, and the stacks they have.
 
 use super::total::entity_cell;
-use super::{Cell, Relation, one};
-use crate::question::Question;
-use heapprof_totals::estimate::Spread;
+use super::{Relation, RelationCell, single_row};
+use crate::question::ProfileQuestion;
+use heapprof_totals::estimate::SumSpread;
 
 /// The part, the column and the rows of a block, and what is known of each row.
-type Block<'a> = (usize, usize, &'a [(u32, u32, i64)], Option<&'a [Spread]>);
+type SampleBlock<'a> = (usize, usize, &'a [(u32, u32, i64)], Option<&'a [SumSpread]>);
 
-fn blocks(q: &Question) -> impl Iterator<Item = Block<'_>> {
+fn blocks(q: &ProfileQuestion) -> impl Iterator<Item = SampleBlock<'_>> {
     let samples = q.samples();
     let rows = samples.blocks.iter().zip(&samples.spread);
     q.blocks()
@@ -67,15 +67,15 @@ pub(super) static SAMPLE: Relation = Relation {
                 4 => value.into(),
                 column => {
                     let known = spread.map(|spread| spread[rest]);
-                    match known.filter(|known| *known != Spread::default()) {
-                        None => Cell::Null,
+                    match known.filter(|known| *known != SumSpread::default()) {
+                        None => RelationCell::Null,
                         Some(known) if column == 5 => known.samples.into(),
-                        Some(known) => Cell::Real(known.variance),
+                        Some(known) => RelationCell::Real(known.variance),
                     }
                 }
             };
         }
-        Cell::Null
+        RelationCell::Null
     },
 };
 
@@ -98,7 +98,7 @@ pub(super) static FRAME: Relation = Relation {
     rows: |q| Ok(q.samples().stacks.frames()),
     narrow: |q, keys| {
         let stacks = &q.samples().stacks;
-        let stack = one(keys[0], stacks.len());
+        let stack = single_row(keys[0], stacks.len());
         match stack.is_empty() {
             true => 0..0,
             false => stacks.range(stack.start),
@@ -135,7 +135,7 @@ pub(super) static STACK_FUNCTION: Relation = Relation {
     rows: |q| Ok(q.samples().stacks.distinct().0.len()),
     narrow: |q, keys| {
         let stacks = &q.samples().stacks;
-        let stack = one(keys[0], stacks.len());
+        let stack = single_row(keys[0], stacks.len());
         let end = &stacks.distinct().1;
         match stack.start {
             _ if stack.is_empty() => 0..0,

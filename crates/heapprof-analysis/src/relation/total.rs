@@ -1,11 +1,11 @@
 //! Entities with their flat and cum, and their neighbours.
 
-use super::{Cell, Relation, estimate_cell, one};
-use crate::question::Question;
-use heapprof_totals::neighbours::{NOBODY, Neighbours, Side};
+use super::{Relation, RelationCell, estimate_cell, single_row};
+use crate::question::ProfileQuestion;
+use heapprof_totals::neighbours::{NO_NEIGHBOUR, NeighbourSide, NeighbourSums};
 
 /// The columns that identify an entity: function, line, address.
-pub(super) fn entity_cell(q: &Question, entity: u32, column: usize) -> Cell<'_> {
+pub(super) fn entity_cell(q: &ProfileQuestion, entity: u32, column: usize) -> RelationCell<'_> {
     let row = &q.table.entity[entity as usize];
     match column {
         0 => (row.function + 1).into(),
@@ -30,14 +30,14 @@ pub(super) static ENTITY: Relation = Relation {
     keys: 1,
     ordered: 0..1,
     rows: |q| Ok(q.table.entity.len()),
-    narrow: |q, keys| one(keys[0], q.table.entity.len()),
+    narrow: |q, keys| single_row(keys[0], q.table.entity.len()),
     cell: |q, row, column| match column {
         0 => (row + 1).into(),
         column => entity_cell(q, row as u32, column - 1),
     },
 };
 
-fn blocks(q: &Question) -> impl Iterator<Item = (usize, usize, usize)> {
+fn blocks(q: &ProfileQuestion) -> impl Iterator<Item = (usize, usize, usize)> {
     q.blocks()
         .map(|(p, c)| (p, c, q.totals(p).present[c].len()))
 }
@@ -119,7 +119,7 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
                 7 => totals.cum[at].into(),
                 8.. => {
                     let Some(known) = &totals.spread else {
-                        return Cell::Null;
+                        return RelationCell::Null;
                     };
                     let (value, spread) = match column {
                         8..12 => (totals.flat[at], known.flat[at]),
@@ -130,7 +130,7 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
                 column => entity_cell(q, entity, column - 3),
             };
         }
-        Cell::Null
+        RelationCell::Null
     },
 };
 
@@ -154,7 +154,7 @@ pub(super) static NEIGHBOUR: Relation = Relation {
     ],
     keys: 3,
     ordered: 2..3,
-    rows: |q| Ok(q.neighbours().iter().map(Neighbours::len).sum()),
+    rows: |q| Ok(q.neighbours().iter().map(NeighbourSums::len).sum()),
     narrow: |q, keys| {
         let mut range = None;
         let mut start = 0;
@@ -165,7 +165,7 @@ pub(super) static NEIGHBOUR: Relation = Relation {
                 if let [_, _, entity] = keys {
                     let entity = usize::try_from(entity.wrapping_sub(1)).unwrap_or(usize::MAX);
                     let own = match entity < q.table.entity.len() {
-                        true => rows.of(entity),
+                        true => rows.range_of(entity),
                         false => 0..0,
                     };
                     return start + own.start..start + own.end;
@@ -190,16 +190,16 @@ pub(super) static NEIGHBOUR: Relation = Relation {
                 1 => (part.types[part.columns[c]] + 1).into(),
                 2 => (rows.entity(rest) + 1).into(),
                 3 => match rows.side(rest) {
-                    Side::Caller => "caller".into(),
-                    Side::Callee => "callee".into(),
+                    NeighbourSide::Caller => "caller".into(),
+                    NeighbourSide::Callee => "callee".into(),
                 },
                 4 => match rows.neighbour(rest) {
-                    NOBODY => Cell::Null,
+                    NO_NEIGHBOUR => RelationCell::Null,
                     neighbour => (neighbour + 1).into(),
                 },
                 _ => rows.value(rest).into(),
             };
         }
-        Cell::Null
+        RelationCell::Null
     },
 };

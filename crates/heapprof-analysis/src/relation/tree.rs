@@ -1,7 +1,7 @@
 //! The call tree.
 
 use super::total::entity_cell;
-use super::{Cell, Relation};
+use super::{Relation, RelationCell};
 use heapprof_totals::call_tree::NO_PARENT;
 
 pub(super) static NODE: Relation = Relation {
@@ -56,14 +56,14 @@ pub(super) static NODE: Relation = Relation {
     },
     cell: |q, row, column| {
         let Ok(tree) = q.tree() else {
-            return Cell::Null;
+            return RelationCell::Null;
         };
         let (block, id) = (row / tree.node.len(), row % tree.node.len());
         let node = &tree.node[id];
         let at = id * tree.width + block;
         match column {
             2 => (id + 1).into(),
-            3 if node.parent == NO_PARENT => Cell::Null,
+            3 if node.parent == NO_PARENT => RelationCell::Null,
             3 => (node.parent + 1).into(),
             4 => node.depth.into(),
             5 => (node.entity + 1).into(),
@@ -84,7 +84,7 @@ pub(super) static NODE: Relation = Relation {
                     let part = &q.parts[p];
                     (part.types[part.columns[c]] + 1).into()
                 }
-                None => Cell::Null,
+                None => RelationCell::Null,
             },
         }
     },

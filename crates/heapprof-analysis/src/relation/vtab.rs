@@ -14,15 +14,15 @@ use rusqlite::vtab::{
 };
 use rusqlite::{Connection, Error, Result};
 
-use super::{Cell, RELATIONS, Relation};
-use crate::question::Question;
+use super::{RELATIONS, Relation, RelationCell};
+use crate::question::ProfileQuestion;
 
 /// The most columns that rows of one table can be found by.
-const MOST_KEYS: usize = 3;
+const MAX_KEY_COLUMNS: usize = 3;
 
 /// Opens an in-memory connection in which the question's tables can be read.
-pub(crate) fn connect(question: &Arc<Question>) -> Result<Connection> {
-    const MODULE: Module<'_, Table> = Module::eponymous_only_module();
+pub(crate) fn connect(question: &Arc<ProfileQuestion>) -> Result<Connection> {
+    const MODULE: Module<'_, QuestionTable> = Module::eponymous_only_module();
     let connection = Connection::open_in_memory()?;
     // A statement that the user wrote must not make files.
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
@@ -34,17 +34,17 @@ pub(crate) fn connect(question: &Arc<Question>) -> Result<Connection> {
 }
 
 #[repr(C)]
-struct Table {
+struct QuestionTable {
     /// SQLite's part. It must be first.
     base: sqlite3_vtab,
-    question: Arc<Question>,
+    question: Arc<ProfileQuestion>,
     relation: &'static Relation,
 }
 
-// SAFETY: `Table` is `repr(C)` and begins with `sqlite3_vtab`, as SQLite requires.
-unsafe impl VTab<'_> for Table {
-    type Aux = (Arc<Question>, &'static Relation);
-    type Cursor = Cursor;
+// SAFETY: `QuestionTable` is `repr(C)` and begins with `sqlite3_vtab`, as SQLite requires.
+unsafe impl VTab<'_> for QuestionTable {
+    type Aux = (Arc<ProfileQuestion>, &'static Relation);
+    type Cursor = QuestionCursor;
 
     fn connect(
         db: &mut VTabConnection,
@@ -104,8 +104,8 @@ unsafe impl VTab<'_> for Table {
         Ok(true)
     }
 
-    fn open(&mut self) -> Result<Cursor> {
-        Ok(Cursor {
+    fn open(&mut self) -> Result<QuestionCursor> {
+        Ok(QuestionCursor {
             base: sqlite3_vtab_cursor::default(),
             question: Arc::clone(&self.question),
             relation: self.relation,
@@ -115,17 +115,17 @@ unsafe impl VTab<'_> for Table {
 }
 
 #[repr(C)]
-struct Cursor {
+struct QuestionCursor {
     /// SQLite's part. It must be first.
     base: sqlite3_vtab_cursor,
-    question: Arc<Question>,
+    question: Arc<ProfileQuestion>,
     relation: &'static Relation,
     rows: Range<usize>,
 }
 
-impl Cursor {
+impl QuestionCursor {
     /// Reads no rows, because none equals what was asked for.
-    fn nothing(&mut self) -> Result<()> {
+    fn read_nothing(&mut self) -> Result<()> {
         self.rows = 0..0;
         Ok(())
     }
@@ -136,12 +136,12 @@ fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-// SAFETY: `Cursor` is `repr(C)` and begins with `sqlite3_vtab_cursor`, as SQLite requires.
-unsafe impl VTabCursor for Cursor {
+// SAFETY: `QuestionCursor` is `repr(C)` and begins with `sqlite3_vtab_cursor`, as SQLite requires.
+unsafe impl VTabCursor for QuestionCursor {
     fn filter(&mut self, keys: c_int, _: Option<&str>, args: &Filters<'_>) -> Result<()> {
         let rows = (self.relation.rows)(&self.question)
             .map_err(|error| Error::ModuleError(error.to_string()))?;
-        let mut numbers = [0; MOST_KEYS];
+        let mut numbers = [0; MAX_KEY_COLUMNS];
         let numbers = &mut numbers[..keys as usize];
         for (slot, arg) in numbers.iter_mut().zip(args.iter()) {
             *slot = match arg {
@@ -150,10 +150,10 @@ unsafe impl VTabCursor for Cursor {
                 // A column of whole numbers compares with a text in this way.
                 ValueRef::Text(text) => match number(text) {
                     Some(number) => number,
-                    None => return self.nothing(),
+                    None => return self.read_nothing(),
                 },
                 // A key is never NULL or a fraction.
-                _ => return self.nothing(),
+                _ => return self.read_nothing(),
             };
         }
         self.rows = match numbers {
@@ -175,10 +175,10 @@ unsafe impl VTabCursor for Cursor {
 
     fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
         match (self.relation.cell)(&self.question, self.rows.start, column as usize) {
-            Cell::Null => context.set_result(rusqlite::types::Null),
-            Cell::Int(number) => context.set_result(number),
-            Cell::Real(number) => context.set_result(number),
-            Cell::Text(text) => context.set_result(text),
+            RelationCell::Null => context.set_result(rusqlite::types::Null),
+            RelationCell::Int(number) => context.set_result(number),
+            RelationCell::Real(number) => context.set_result(number),
+            RelationCell::Text(text) => context.set_result(text),
         }
     }
 

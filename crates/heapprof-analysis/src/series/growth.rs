@@ -8,30 +8,30 @@ use std::collections::BTreeMap;
 use foldhash::HashMap;
 
 use super::matched::match_steps;
-use super::sum::{Chosen, is_counter};
-use crate::diff::{Change, Sides};
-use crate::error::Error;
-use crate::growth::{self, Growth};
+use super::sum::{MomentSelection, is_counter};
+use crate::diff::{ChangeSpread, ValueChange};
+use crate::error::AnalysisError;
+use crate::growth::{self, FunctionGrowth};
 use crate::header::SampleType;
-use crate::place::{self, Place, Places};
-use crate::question::{Question, Source, Types};
-use crate::sample_plan::{Add, Plan};
-use crate::session::{Session, read_spread};
+use crate::place::{self, CodePlace, PlaceTable};
+use crate::question::{ProfileQuestion, QuestionSource, TypeSelection};
+use crate::sample_plan::{PlannedAddition, SamplePlan};
+use crate::session::{AnalysisSession, read_spread};
 use crate::stored_moment::SeriesStore;
-use heapprof_totals::estimate::{Estimate, Spread, Step};
-use heapprof_totals::query::{Granularity, Query, Sort};
+use heapprof_totals::estimate::{SampleStep, SumSpread, ValueEstimate};
+use heapprof_totals::query::{Granularity, Query, SortKey};
 
 /// A row of the report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesGrowthRow {
     /// The function, or the stack's frames, the leaf first.
-    pub places: Vec<Place>,
+    pub places: Vec<CodePlace>,
     /// How it grew; its position is of no use here.
-    pub growth: Growth,
+    pub growth: FunctionGrowth,
     /// Its value at each step.
     pub values: Vec<i64>,
     /// How sure the difference of the last and the first value is; `None` if both are exact.
-    pub change: Option<Estimate>,
+    pub change: Option<ValueEstimate>,
 }
 
 /// The report.
@@ -50,7 +50,7 @@ pub struct SeriesGrowth {
     /// The sum of all that the filters keep, at each step.
     pub totals: Vec<i64>,
     /// What the rows are ordered by, beside the verdict.
-    pub sort: Sort,
+    pub sort: SortKey,
     /// Whether a row is a stack.
     pub is_by_stack: bool,
     /// The rows: what grows steadily first, and then by slope.
@@ -67,35 +67,39 @@ pub struct SeriesGrowth {
 /// There are fewer than three steps, or the values only count what was allocated.
 pub fn series_growth(
     store: &dyn SeriesStore,
-    chosen: &Chosen,
+    chosen: &MomentSelection,
     query: &Query,
     by_stack: bool,
-) -> Result<(SeriesGrowth, Session), Error> {
+) -> Result<(SeriesGrowth, AnalysisSession), AnalysisError> {
     let newest = &chosen.moments[chosen.moments.len() - 1];
     let names: Vec<&str> = newest.types.iter().map(|t| &*t.0).collect();
     let at = match &query.sample_type {
         Some(asked) => heapprof_profile::find_sample_type(&names, asked)?,
         None => newest.default_type,
     };
-    let sample_type = newest.types.get(at).cloned().ok_or(Error::NoTypes)?;
+    let sample_type = newest
+        .types
+        .get(at)
+        .cloned()
+        .ok_or(AnalysisError::NoTypes)?;
     if is_counter(&sample_type.0) {
-        return Err(Error::OnlyGrows(sample_type.0));
+        return Err(AnalysisError::OnlyGrows(sample_type.0));
     }
     if chosen.states.len() < 3 {
-        return Err(Error::TooFewSteps(chosen.states.len()));
+        return Err(AnalysisError::TooFewSteps(chosen.states.len()));
     }
     let plan = plan(chosen, &sample_type);
     let mut steps = store.sum(&plan)?;
     if query.granularity == Granularity::Functions {
         match_steps(&mut steps);
     }
-    let source = Source::new(&chosen.name, steps);
+    let source = QuestionSource::new(&chosen.name, steps);
     let query = &Query {
         sample_type: None,
         ..query.clone()
     };
-    let question = Question::new(vec![source], query, Types::All)?;
-    let session = Session::new(question)?;
+    let question = ProfileQuestion::new(vec![source], query, TypeSelection::All)?;
+    let session = AnalysisSession::new(question)?;
     let [processes, at_end] = chosen.processes();
     let mut report = SeriesGrowth {
         name: chosen.name.clone(),
@@ -113,18 +117,18 @@ pub fn series_growth(
         )?,
         sort: query.sort,
         is_by_stack: by_stack,
-        filters: query.filters.active(),
+        filters: query.filters.active_options(),
         ..SeriesGrowth::default()
     };
     let series = match by_stack {
-        true => of_stacks(&session, query, report.times.len())?,
-        false => of_entities(&session, query, report.times.len())?,
+        true => series_by_stack(&session, query, report.times.len())?,
+        false => series_by_entity(&session, query, report.times.len())?,
     };
-    let question = session.asked()?;
+    let question = session.require_question()?;
     let part = &question.parts[0];
-    let step = |column: usize| part.known[column].map(|known| known.step);
+    let step = |column: usize| part.whole_spreads[column].map(|known| known.step);
     let steps = [step(0), step(report.times.len() - 1)];
-    let mut judged: Vec<(Growth, Series)> = series
+    let mut judged: Vec<(FunctionGrowth, GrowthSeries)> = series
         .into_iter()
         .enumerate()
         .map(|(at, series)| {
@@ -143,10 +147,10 @@ pub fn series_growth(
     });
     let shown = query.limit.unwrap_or(judged.len()).min(judged.len());
     let rest = &judged[shown..];
-    let sum = |of: &dyn Fn(&Growth) -> i64| rest.iter().map(|(growth, _)| of(growth)).sum();
+    let sum = |of: &dyn Fn(&FunctionGrowth) -> i64| rest.iter().map(|(growth, _)| of(growth)).sum();
     // A sample counts in several cums, so these have no sum.
     report.other = match query.sort {
-        Sort::Cum if !by_stack => (rest.len(), [0; 2]),
+        SortKey::Cum if !by_stack => (rest.len(), [0; 2]),
         _ => (rest.len(), [sum(&|g| g.first), sum(&|g| g.last)]),
     };
     judged.truncate(shown);
@@ -163,18 +167,18 @@ pub fn series_growth(
 }
 
 /// Each step as a column.
-fn plan(chosen: &Chosen, sample_type: &(String, String)) -> Plan {
+fn plan(chosen: &MomentSelection, sample_type: &(String, String)) -> SamplePlan {
     let last = chosen.states.len() - 1;
-    let mut adds: BTreeMap<usize, Vec<Add>> = BTreeMap::new();
+    let mut adds: BTreeMap<usize, Vec<PlannedAddition>> = BTreeMap::new();
     for (to, state) in chosen.states.iter().enumerate() {
         for &at in &state.moments {
-            adds.entry(at).or_default().push(Add {
+            adds.entry(at).or_default().push(PlannedAddition {
                 with_spread: to == 0 || to == last,
-                ..Add::once(sample_type, to)
+                ..PlannedAddition::once(sample_type, to)
             });
         }
     }
-    Plan {
+    SamplePlan {
         types: vec![sample_type.clone(); chosen.states.len()],
         divisor: 1,
         is_whole: false,
@@ -186,38 +190,39 @@ fn plan(chosen: &Chosen, sample_type: &(String, String)) -> Plan {
 }
 
 /// The values of a row at each step, with samples and variance of the first and the last one.
-struct Series {
-    places: Vec<Place>,
+struct GrowthSeries {
+    places: Vec<CodePlace>,
     values: Vec<i64>,
-    known: [Option<Spread>; 2],
+    end_spreads: [Option<SumSpread>; 2],
 }
 
-impl Series {
-    fn new(places: Vec<Place>, steps: usize) -> Self {
+impl GrowthSeries {
+    fn new(places: Vec<CodePlace>, steps: usize) -> Self {
         Self {
             places,
             values: vec![0; steps],
-            known: [None; 2],
+            end_spreads: [None; 2],
         }
     }
 
     /// Notes what is known of a value at a step. Only both ends are asked for it.
-    fn know(&mut self, step: usize, known: Option<Spread>) {
+    fn set_spread(&mut self, step: usize, known: Option<SumSpread>) {
         if step == 0 {
-            self.known[0] = known;
+            self.end_spreads[0] = known;
         } else if step + 1 == self.values.len() {
-            self.known[1] = known;
+            self.end_spreads[1] = known;
         }
     }
 
     /// How sure the difference of the last and the first value is.
-    fn change(&self, steps: [Option<Step>; 2]) -> Option<Estimate> {
-        let sides = Sides {
+    fn change(&self, steps: [Option<SampleStep>; 2]) -> Option<ValueEstimate> {
+        let sides = ChangeSpread {
             // In a profile of estimates, something may be there that was not sampled.
-            spread: [0, 1].map(|at| self.known[at].or(steps[at].map(|_| Spread::default()))),
+            spread: [0, 1]
+                .map(|at| self.end_spreads[at].or(steps[at].map(|_| SumSpread::default()))),
             step: [0, 1].map(|at| steps[at].or(steps[1 - at]).unwrap_or_default()),
         };
-        let change = Change {
+        let change = ValueChange {
             before: self.values[0],
             after: self.values[self.values.len() - 1],
         };
@@ -225,13 +230,17 @@ impl Series {
     }
 }
 
-fn of_entities(session: &Session, query: &Query, steps: usize) -> Result<Vec<Series>, Error> {
+fn series_by_entity(
+    session: &AnalysisSession,
+    query: &Query,
+    steps: usize,
+) -> Result<Vec<GrowthSeries>, AnalysisError> {
     let (value, prefix) = match query.sort {
-        Sort::Flat => ("flat", ""),
-        Sort::Cum => ("cum", "cum_"),
+        SortKey::Flat => ("flat", ""),
+        SortKey::Cum => ("cum", "cum_"),
     };
-    let mut found: Vec<Series> = Vec::new();
-    let mut of: HashMap<Place, usize> = HashMap::default();
+    let mut found: Vec<GrowthSeries> = Vec::new();
+    let mut of: HashMap<CodePlace, usize> = HashMap::default();
     session.each(
         &format!(
             "SELECT {}, t.type, t.{value}, t.{prefix}samples, t.{prefix}variance \
@@ -241,23 +250,27 @@ fn of_entities(session: &Session, query: &Query, steps: usize) -> Result<Vec<Ser
         ),
         [],
         |row| {
-            let place = Place::read(row, 0)?;
+            let place = CodePlace::read(row, 0)?;
             let next = found.len();
             let at = *of.entry(place).or_insert_with_key(|place| {
-                found.push(Series::new(vec![place.clone()], steps));
+                found.push(GrowthSeries::new(vec![place.clone()], steps));
                 next
             });
-            let step = row.get::<_, i64>(place::WIDTH)? as usize - 1;
-            found[at].values[step] += row.get::<_, i64>(place::WIDTH + 1)?;
-            found[at].know(step, read_spread(row, place::WIDTH + 2)?);
-            Ok::<_, Error>(())
+            let step = row.get::<_, i64>(place::PLACE_COLUMN_COUNT)? as usize - 1;
+            found[at].values[step] += row.get::<_, i64>(place::PLACE_COLUMN_COUNT + 1)?;
+            found[at].set_spread(step, read_spread(row, place::PLACE_COLUMN_COUNT + 2)?);
+            Ok::<_, AnalysisError>(())
         },
     )?;
     Ok(found)
 }
 
-fn of_stacks(session: &Session, query: &Query, steps: usize) -> Result<Vec<Series>, Error> {
-    let mut found: Vec<(i64, Series)> = Vec::new();
+fn series_by_stack(
+    session: &AnalysisSession,
+    query: &Query,
+    steps: usize,
+) -> Result<Vec<GrowthSeries>, AnalysisError> {
+    let mut found: Vec<(i64, GrowthSeries)> = Vec::new();
     let mut of: HashMap<i64, usize> = HashMap::default();
     session.each(
         "SELECT stack, type, sum(value), sum(sampled), sum(variance) FROM sample \
@@ -267,17 +280,17 @@ fn of_stacks(session: &Session, query: &Query, steps: usize) -> Result<Vec<Serie
             let stack: i64 = row.get(0)?;
             let next = found.len();
             let at = *of.entry(stack).or_insert_with(|| {
-                found.push((stack, Series::new(Vec::new(), steps)));
+                found.push((stack, GrowthSeries::new(Vec::new(), steps)));
                 next
             });
             let step = row.get::<_, i64>(1)? as usize - 1;
             found[at].1.values[step] += row.get::<_, i64>(2)?;
-            found[at].1.know(step, read_spread(row, 3)?);
-            Ok::<_, Error>(())
+            found[at].1.set_spread(step, read_spread(row, 3)?);
+            Ok::<_, AnalysisError>(())
         },
     )?;
-    let places = Places::new(session, query.granularity)?;
-    let stacks = place::Stacks::new(session);
+    let places = PlaceTable::new(session, query.granularity)?;
+    let stacks = place::StackReader::new(session);
     for (stack, series) in &mut found {
         let frames = stacks.read(*stack)?;
         series.places = frames.iter().map(|&id| places.get(id).clone()).collect();

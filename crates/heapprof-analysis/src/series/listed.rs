@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::state::states;
 use crate::header::SampleType;
-use crate::stored_moment::{StoredMoment, is_of_a_build, series_of};
+use crate::stored_moment::{StoredMoment, is_build_label, series_of};
 
 /// A series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Series {
+pub struct SeriesSummary {
     /// The labels that its newest moment has.
     pub labels: BTreeMap<String, String>,
     /// How many moments it has.
@@ -29,16 +29,18 @@ pub struct Series {
 
 /// Lists the series of these moments, which are in the order of time. Series are in the order of
 /// their labels.
-pub fn listed(moments: &[StoredMoment]) -> Vec<Series> {
+pub fn list_series(moments: &[StoredMoment]) -> Vec<SeriesSummary> {
     let mut of: BTreeMap<String, Vec<StoredMoment>> = BTreeMap::new();
     for moment in moments {
         let series = of.entry(series_of(&moment.labels)).or_default();
         series.push(moment.clone());
     }
-    of.into_values().map(|moments| series(&moments)).collect()
+    of.into_values()
+        .map(|moments| summarize_series(&moments))
+        .collect()
 }
 
-fn series(moments: &[StoredMoment]) -> Series {
+fn summarize_series(moments: &[StoredMoment]) -> SeriesSummary {
     let newest = &moments[moments.len() - 1];
     let (name, unit) = newest
         .types
@@ -57,10 +59,10 @@ fn series(moments: &[StoredMoment]) -> Series {
         all.len()
     };
     let build = |moment: &StoredMoment| {
-        let builds = moment.labels.iter().filter(|(key, _)| is_of_a_build(key));
+        let builds = moment.labels.iter().filter(|(key, _)| is_build_label(key));
         builds.map(|(_, value)| format!("{value};")).collect()
     };
-    Series {
+    SeriesSummary {
         labels: newest.labels.clone(),
         moments: moments.len(),
         processes: distinct(&|moment| moment.process.to_string()),
@@ -90,7 +92,7 @@ mod tests {
             let labels = &mut moments[at].labels;
             labels.insert("build".to_string(), build.to_string());
         }
-        let found = listed(&moments);
+        let found = list_series(&moments);
         let [one, two] = &found[..] else {
             panic!("{found:?}");
         };

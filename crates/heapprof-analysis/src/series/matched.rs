@@ -1,14 +1,14 @@
 //! Functions of the steps of a series that are the same function, though in several files.
 
 use heapprof_profile::Profile;
-use heapprof_totals::same_name::{NameAndFile, matched_files};
+use heapprof_totals::same_name::{NameAndFile, match_files};
 
 /// Gives functions of a profile, which has a column for each step, the file that stands for theirs
 /// in all steps: that of the first step, if each step has the function's name in one file only.
 pub(super) fn match_steps(profile: &mut Profile) {
     let functions = profile.function.iter().map(|f| (f.name, f.filename));
     let functions: Vec<NameAndFile> = functions.collect();
-    let has_others = in_several_files(&functions, profile.strings.len());
+    let has_others = have_several_files(&functions, profile.strings.len());
     if !has_others.contains(&true) {
         return;
     }
@@ -33,7 +33,7 @@ pub(super) fn match_steps(profile: &mut Profile) {
     });
     let steps: Vec<Vec<u32>> = steps.collect();
     let steps: Vec<&[u32]> = steps.iter().map(|step| &step[..]).collect();
-    if let Some(files) = matched_files(&functions, &steps, profile.strings.len()) {
+    if let Some(files) = match_files(&functions, &steps, profile.strings.len()) {
         for (function, file) in profile.function.iter_mut().zip(files) {
             function.filename = file;
         }
@@ -41,7 +41,7 @@ pub(super) fn match_steps(profile: &mut Profile) {
 }
 
 /// Whether each function's name is that of a function in another file, too.
-fn in_several_files(functions: &[NameAndFile], texts: usize) -> Vec<bool> {
+fn have_several_files(functions: &[NameAndFile], texts: usize) -> Vec<bool> {
     let mut first = vec![None; texts];
     let mut has_several = vec![false; texts];
     for &(name, file) in functions {

@@ -6,8 +6,8 @@ use crate::stored_moment::StoredMoment;
 
 /// Conditions that a moment must satisfy, all of them.
 #[derive(Clone, Debug, Default)]
-pub struct Selector {
-    conditions: Vec<Condition>,
+pub struct MomentSelector {
+    conditions: Vec<LabelCondition>,
     /// Nothing before this time, in nanoseconds since 1970 UTC.
     since: Option<i64>,
     /// Nothing after this time.
@@ -18,15 +18,15 @@ pub struct Selector {
 
 /// A condition on a label.
 #[derive(Clone, Debug)]
-struct Condition {
+struct LabelCondition {
     key: String,
-    test: Test,
+    test: LabelTest,
     /// Whether the test must fail.
     is_not: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Test {
+enum LabelTest {
     Is(String),
     Matches(Regex),
 }
@@ -91,14 +91,14 @@ pub fn parse_time(text: &str, now: i64) -> Result<i64, String> {
     Ok(now.saturating_sub((number * seconds * 1e9) as i64))
 }
 
-impl Selector {
+impl MomentSelector {
     /// Reads a selector; `now` is the time that `since=2h` counts from.
     ///
     /// # Errors
     /// It says which part can't be read.
     pub fn parse(text: &str, now: i64) -> Result<Self, SelectorError> {
         let mut selector = Self::default();
-        for part in parts(text) {
+        for part in split_at_commas(text) {
             let wrong = |why: &str| SelectorError {
                 whole: text.to_string(),
                 part: part.clone(),
@@ -140,13 +140,13 @@ impl Selector {
                 }
                 _ => {
                     let test = match is_regex {
-                        true => Test::Matches(
+                        true => LabelTest::Matches(
                             Regex::new(value)
                                 .map_err(|error| wrong(&crate::regex_error(&error)))?,
                         ),
-                        false => Test::Is(value.to_string()),
+                        false => LabelTest::Is(value.to_string()),
                     };
-                    selector.conditions.push(Condition {
+                    selector.conditions.push(LabelCondition {
                         key: key.to_string(),
                         test,
                         is_not,
@@ -186,7 +186,7 @@ impl Selector {
     }
 }
 
-impl Condition {
+impl LabelCondition {
     fn holds(&self, moment: &StoredMoment) -> bool {
         let value = match self.key.as_str() {
             "name" => Some(&*moment.name),
@@ -196,15 +196,15 @@ impl Condition {
         // What a moment does not say is empty.
         let value = value.unwrap_or_default();
         let holds = match &self.test {
-            Test::Is(wanted) => value == wanted,
-            Test::Matches(regex) => regex.is_match(value),
+            LabelTest::Is(wanted) => value == wanted,
+            LabelTest::Matches(regex) => regex.is_match(value),
         };
         holds != self.is_not
     }
 }
 
 /// The parts between commas. A comma behind a backslash is a part's own.
-fn parts(text: &str) -> Vec<String> {
+fn split_at_commas(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
@@ -271,7 +271,7 @@ pub(super) mod tests {
             ("pid=2,last=3", 3),
         ];
         for (text, expected) in table {
-            let selector = Selector::parse(text, now).unwrap();
+            let selector = MomentSelector::parse(text, now).unwrap();
             assert_eq!(selector.choose(&moments).len(), expected, "{text}");
         }
         for (text, expected) in [
@@ -283,7 +283,7 @@ pub(super) mod tests {
             ("last~1", "take = alone"),
             ("service=a,,last=1", "is KEY=VALUE"),
         ] {
-            let error = Selector::parse(text, now).unwrap_err().to_string();
+            let error = MomentSelector::parse(text, now).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

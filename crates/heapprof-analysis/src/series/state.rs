@@ -7,16 +7,16 @@
 
 use foldhash::HashMap;
 
-use crate::stored_moment::{ROLLED_UP, StoredMoment, of_service, series_of};
+use crate::stored_moment::{ROLLED_UP_LABEL, StoredMoment, series_of, service_labels};
 
 /// The most steps. More are put together.
-const MOST_STEPS: i64 = 240;
+const MAX_STEPS: i64 = 240;
 /// A process is there for so many steps after its last moment.
-const STALE: f64 = 2.5;
+const MAX_STEPS_SINCE_MOMENT: f64 = 2.5;
 
 /// A step in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct SeriesState {
     /// The time, in nanoseconds since 1970 UTC.
     pub(crate) time_nanos: i64,
     /// The moments that stand for the whole, by their positions: one of each process.
@@ -24,42 +24,42 @@ pub(crate) struct State {
 }
 
 /// Processes by their moments, for the question which of these are there at a time.
-pub struct Processes<'a> {
+pub struct SeriesProcesses<'a> {
     moments: &'a [StoredMoment],
-    lines: Vec<Line>,
+    timelines: Vec<ProcessTimeline>,
     /// The usual time between two moments of a process; `None` if no process has two.
     step: Option<i64>,
 }
 
-impl<'a> Processes<'a> {
+impl<'a> SeriesProcesses<'a> {
     /// The processes of these moments, which are in order of time.
-    pub fn of(moments: &'a [StoredMoment]) -> Self {
-        let lines = lines(moments);
+    pub fn from_moments(moments: &'a [StoredMoment]) -> Self {
+        let lines = process_timelines(moments);
         let steps = lines.iter().filter_map(|line| line.step).collect();
         Self {
             moments,
-            lines,
+            timelines: lines,
             step: median(steps),
         }
     }
 
     /// The moments that stand for the whole at a time, by position: the last one of each process
     /// that is still there.
-    pub fn at(&self, until: i64) -> Vec<usize> {
-        self.there(until, self.step.unwrap_or(i64::MAX / 4))
+    pub fn moments_at(&self, until: i64) -> Vec<usize> {
+        self.present_moments(until, self.step.unwrap_or(i64::MAX / 4))
     }
 
-    fn there(&self, until: i64, step: i64) -> Vec<usize> {
+    fn present_moments(&self, until: i64, step: i64) -> Vec<usize> {
         let moments = self.moments;
-        let there = self.lines.iter().filter_map(|line| {
+        let there = self.timelines.iter().filter_map(|line| {
             let after = line
                 .moments
                 .partition_point(|&at| moments[at].time_nanos <= until);
             let at = *line.moments.get(after.checked_sub(1)?)?;
             let age = until.saturating_sub(moments[at].time_nanos) as f64;
             let usual = line.step.unwrap_or(step).max(step) as f64;
-            let is_replaced = line.replaced.is_some_and(|time| time <= until);
-            (age <= STALE * usual && !is_replaced).then_some(at)
+            let is_replaced = line.replaced_at.is_some_and(|time| time <= until);
+            (age <= MAX_STEPS_SINCE_MOMENT * usual && !is_replaced).then_some(at)
         });
         there.collect()
     }
@@ -67,50 +67,50 @@ impl<'a> Processes<'a> {
 
 /// A process: its moments by position in order of time, and the time at which another process had
 /// taken its place.
-struct Line {
+struct ProcessTimeline {
     moments: Vec<usize>,
-    replaced: Option<i64>,
+    replaced_at: Option<i64>,
     /// The usual time between two moments.
     step: Option<i64>,
 }
 
 /// The states of these moments, which are in order of time. There is at least one if there is a
 /// moment.
-pub(crate) fn states(moments: &[StoredMoment]) -> Vec<State> {
+pub(crate) fn states(moments: &[StoredMoment]) -> Vec<SeriesState> {
     let (Some(first), Some(last)) = (moments.first(), moments.last()) else {
         return Vec::new();
     };
-    let processes = Processes::of(moments);
+    let processes = SeriesProcesses::from_moments(moments);
     let (begin, end) = (first.time_nanos, last.time_nanos);
     let Some(mut step) = processes.step else {
         // No process has two moments, so there is one state. Without labels nobody knows what took
         // whose place.
-        let is_there = |line: &&Line| {
+        let is_there = |line: &&ProcessTimeline| {
             let first = line.moments[0];
-            line.replaced.is_none() || moments[first].labels.is_empty()
+            line.replaced_at.is_none() || moments[first].labels.is_empty()
         };
-        let lines = processes.lines.iter().filter(is_there);
-        return vec![State {
+        let lines = processes.timelines.iter().filter(is_there);
+        return vec![SeriesState {
             time_nanos: end,
             moments: lines.filter_map(|l| l.moments.last().copied()).collect(),
         }];
     };
     let length = end.saturating_sub(begin);
     step = step
-        .max(length.checked_div(MOST_STEPS - 1).unwrap_or(0))
+        .max(length.checked_div(MAX_STEPS - 1).unwrap_or(0))
         .max(1);
     let count = length.saturating_add(step / 2) / step + 1;
     let each = (0..count).rev().map(|back| {
         let time = end.saturating_sub(step.saturating_mul(back));
-        State {
+        SeriesState {
             time_nanos: time,
-            moments: processes.there(time.saturating_add(step / 2), step),
+            moments: processes.present_moments(time.saturating_add(step / 2), step),
         }
     });
     each.collect()
 }
 
-fn lines(moments: &[StoredMoment]) -> Vec<Line> {
+fn process_timelines(moments: &[StoredMoment]) -> Vec<ProcessTimeline> {
     let mut of: HashMap<usize, Vec<usize>> = HashMap::default();
     for (at, moment) in moments.iter().enumerate() {
         of.entry(moment.process).or_default().push(at);
@@ -127,8 +127,8 @@ fn lines(moments: &[StoredMoment]) -> Vec<Line> {
     }
     // When the hosts of each service write. What was put together counts until one of them does.
     let mut of_hosts: HashMap<String, Vec<i64>> = HashMap::default();
-    let service = |moment: &StoredMoment| format!("{:?}", of_service(&moment.labels));
-    let is_sum = |moment: &StoredMoment| moment.labels.contains_key(ROLLED_UP);
+    let service = |moment: &StoredMoment| format!("{:?}", service_labels(&moment.labels));
+    let is_sum = |moment: &StoredMoment| moment.labels.contains_key(ROLLED_UP_LABEL);
     let has_sums = moments.iter().any(is_sum);
     for moment in moments.iter().filter(|_| has_sums) {
         if !is_sum(moment) {
@@ -149,14 +149,14 @@ fn lines(moments: &[StoredMoment]) -> Vec<Line> {
             later.saturating_sub(earlier)
         });
         let mut replaced = series.get(next).copied();
-        if moments[last].labels.contains_key(ROLLED_UP)
+        if moments[last].labels.contains_key(ROLLED_UP_LABEL)
             && let Some(hosts) = of_hosts.get(&service(&moments[last]))
         {
             let after = hosts.partition_point(|&time| time <= end);
             replaced = replaced.into_iter().chain(hosts.get(after).copied()).min();
         }
-        Line {
-            replaced,
+        ProcessTimeline {
+            replaced_at: replaced,
             step: median(steps.filter(|&step| step > 0).collect()),
             moments: process,
         }
@@ -222,7 +222,7 @@ mod tests {
             let mut sum = moment(10 + n, "", 9, 3600 * n);
             sum.labels.remove("host");
             sum.labels
-                .insert(ROLLED_UP.to_string(), (2 + n).to_string());
+                .insert(ROLLED_UP_LABEL.to_string(), (2 + n).to_string());
             moments.push(sum);
         }
         for n in 0..6 {
@@ -248,6 +248,6 @@ mod tests {
             moment(3, "a", 1, 2),
         ];
         odd.push(moment(4, "a", 1, 9_000_000_000));
-        assert!(states(&odd).len() <= MOST_STEPS as usize);
+        assert!(states(&odd).len() <= MAX_STEPS as usize);
     }
 }

@@ -8,16 +8,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::selector::Selector;
-use super::state::{State, states};
-use crate::error::Error;
-use crate::question::Source;
-use crate::sample_plan::{Add, NamedProfile, Plan};
-use crate::stored_moment::{ROLLED_UP, SeriesStore, StoredMoment, of_service};
+use super::selector::MomentSelector;
+use super::state::{SeriesState, states};
+use crate::error::AnalysisError;
+use crate::question::QuestionSource;
+use crate::sample_plan::{NamedProfile, PlannedAddition, SamplePlan};
+use crate::stored_moment::{ROLLED_UP_LABEL, SeriesStore, StoredMoment, service_labels};
 
 /// Which values in use are shown of a time with several states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OverTime {
+pub enum MomentAggregation {
     /// Those at the end.
     #[default]
     Last,
@@ -29,21 +29,25 @@ pub enum OverTime {
 
 /// The moments that a question is about.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct MomentSelection {
     /// The selector as it was typed.
     pub name: String,
     /// The moments, in the order of their times.
     pub moments: Vec<StoredMoment>,
     /// Whether the selector says when the time begins.
     has_begin: bool,
-    pub(crate) states: Vec<State>,
+    pub(crate) states: Vec<SeriesState>,
 }
 
 /// Chooses moments.
 ///
 /// # Errors
 /// No moment is chosen.
-pub fn chosen(name: &str, selector: &Selector, moments: &[StoredMoment]) -> Result<Chosen, Error> {
+pub fn choose_moments(
+    name: &str,
+    selector: &MomentSelector,
+    moments: &[StoredMoment],
+) -> Result<MomentSelection, AnalysisError> {
     let mut chosen = selector.choose(moments);
     // What has no time can't be put beside what has one.
     if chosen.iter().any(|moment| moment.time_nanos != 0) {
@@ -56,13 +60,13 @@ pub fn chosen(name: &str, selector: &Selector, moments: &[StoredMoment]) -> Resu
             .collect();
         services.sort();
         services.dedup();
-        return Err(Error::NothingChosen {
+        return Err(AnalysisError::NothingChosen {
             selector: name.to_string(),
             moments: moments.len(),
             services,
         });
     }
-    Ok(Chosen {
+    Ok(MomentSelection {
         name: name.to_string(),
         states: states(&chosen),
         has_begin: selector.since().is_some(),
@@ -71,8 +75,8 @@ pub fn chosen(name: &str, selector: &Selector, moments: &[StoredMoment]) -> Resu
 }
 
 /// Moments as a choice of their own, under a name. They are in the order of their times.
-pub fn chosen_of(name: &str, moments: Vec<StoredMoment>) -> Chosen {
-    Chosen {
+pub fn selection_from_moments(name: &str, moments: Vec<StoredMoment>) -> MomentSelection {
+    MomentSelection {
         name: name.to_string(),
         states: states(&moments),
         has_begin: false,
@@ -89,12 +93,15 @@ pub fn chosen_of(name: &str, moments: Vec<StoredMoment>) -> Chosen {
 pub fn roll_up(
     store: &dyn SeriesStore,
     name: &str,
-    chosen: &Chosen,
-) -> Result<NamedProfile, Error> {
+    chosen: &MomentSelection,
+) -> Result<NamedProfile, AnalysisError> {
     let first = chosen.moments.first();
-    let labels = first.and_then(|moment| of_service(&moment.labels));
+    let labels = first.and_then(|moment| service_labels(&moment.labels));
     let mut labels = labels.unwrap_or_default();
-    labels.insert(ROLLED_UP.to_string(), chosen.moments.len().to_string());
+    labels.insert(
+        ROLLED_UP_LABEL.to_string(),
+        chosen.moments.len().to_string(),
+    );
     let newest = chosen.moments.last();
     let types = chosen.types();
     let types: Vec<(String, String)> = types.into_iter().filter(|t| !is_counter(&t.0)).collect();
@@ -103,10 +110,10 @@ pub fn roll_up(
             .iter()
             .enumerate()
             .filter(|(_, t)| moment.types.contains(t));
-        let adds = own.map(|(to, from)| Add::once(from, to));
+        let adds = own.map(|(to, from)| PlannedAddition::once(from, to));
         (moment.id, adds.collect())
     });
-    let plan = Plan {
+    let plan = SamplePlan {
         divisor: 1,
         is_whole: false,
         parts: parts.collect(),
@@ -118,18 +125,22 @@ pub fn roll_up(
     Ok((name.to_string(), Arc::new(profile), labels))
 }
 
-impl Chosen {
+impl MomentSelection {
     /// What the moments held together, as one profile.
     ///
     /// # Errors
     /// A sum may be beyond 64 bits, and the database may be damaged.
-    pub fn profile(&self, store: &dyn SeriesStore, over: OverTime) -> Result<Source, Error> {
+    pub fn profile(
+        &self,
+        store: &dyn SeriesStore,
+        over: MomentAggregation,
+    ) -> Result<QuestionSource, AnalysisError> {
         let profile = store.sum(&self.plan(over))?;
-        Ok(Source::new(&self.name, profile))
+        Ok(QuestionSource::new(&self.name, profile))
     }
 
     /// The names of the profiles whose values in use are added up, if each counts once.
-    pub fn names(&self, over: OverTime) -> Option<Vec<String>> {
+    pub fn names(&self, over: MomentAggregation) -> Option<Vec<String>> {
         let (divisor, times) = self.gauges(over);
         let is_once = divisor == 1 && times.values().all(|&times| times == 1);
         let names = times.keys().map(|&at| self.moments[at].name.clone());
@@ -181,11 +192,11 @@ impl Chosen {
     }
 
     /// The plan of the sum.
-    pub(crate) fn plan(&self, over: OverTime) -> Plan {
+    pub(crate) fn plan(&self, over: MomentAggregation) -> SamplePlan {
         let types = self.types();
         let (divisor, gauges) = self.gauges(over);
         let counters = self.counters();
-        let mut parts: BTreeMap<usize, Vec<Add>> = BTreeMap::new();
+        let mut parts: BTreeMap<usize, Vec<PlannedAddition>> = BTreeMap::new();
         for (to, from) in types.iter().enumerate() {
             let times = match is_counter(&from.0) {
                 true => &counters,
@@ -197,7 +208,7 @@ impl Chosen {
                     false => times,
                 };
                 if times != 0 && self.moments[at].types.contains(from) {
-                    parts.entry(at).or_default().push(Add {
+                    parts.entry(at).or_default().push(PlannedAddition {
                         from: from.clone(),
                         to,
                         times,
@@ -206,7 +217,7 @@ impl Chosen {
                 }
             }
         }
-        Plan {
+        SamplePlan {
             types,
             divisor,
             is_whole: false,
@@ -218,11 +229,11 @@ impl Chosen {
     }
 
     /// How often each moment counts for values in use, and what the sum is divided by.
-    fn gauges(&self, over: OverTime) -> (i64, BTreeMap<usize, i64>) {
-        let of_state = |state: &State| state.moments.iter().map(|&at| (at, 1)).collect();
+    fn gauges(&self, over: MomentAggregation) -> (i64, BTreeMap<usize, i64>) {
+        let of_state = |state: &SeriesState| state.moments.iter().map(|&at| (at, 1)).collect();
         match over {
-            OverTime::Last => (1, self.states.last().map(of_state).unwrap_or_default()),
-            OverTime::Max => {
+            MomentAggregation::Last => (1, self.states.last().map(of_state).unwrap_or_default()),
+            MomentAggregation::Max => {
                 let totals = self.totals();
                 let most = (0..totals.len()).max_by_key(|&at| (totals[at], at));
                 (
@@ -231,7 +242,7 @@ impl Chosen {
                         .unwrap_or_default(),
                 )
             }
-            OverTime::Mean => {
+            MomentAggregation::Mean => {
                 let mut times = BTreeMap::new();
                 for state in &self.states {
                     for &at in &state.moments {
@@ -277,7 +288,11 @@ mod tests {
     use super::*;
 
     /// The plan of a selection as `id: times` for a type.
-    fn times(chosen: &Chosen, over: OverTime, of: &str) -> (i64, Vec<(i64, i64)>) {
+    fn times(
+        chosen: &MomentSelection,
+        over: MomentAggregation,
+        of: &str,
+    ) -> (i64, Vec<(i64, i64)>) {
         let plan = chosen.plan(over);
         let parts = plan.parts.iter().flat_map(|(id, adds)| {
             let adds = adds.iter().filter(|add| add.from.0 == of);
@@ -286,9 +301,9 @@ mod tests {
         (plan.divisor, parts.collect())
     }
 
-    fn choice(moments: &[StoredMoment], text: &str) -> Chosen {
-        let selector = Selector::parse(text, 0).unwrap();
-        chosen(text, &selector, moments).unwrap()
+    fn choice(moments: &[StoredMoment], text: &str) -> MomentSelection {
+        let selector = MomentSelector::parse(text, 0).unwrap();
+        choose_moments(text, &selector, moments).unwrap()
     }
 
     fn both_types(mut moment: StoredMoment, totals: [i64; 2]) -> StoredMoment {
@@ -308,7 +323,11 @@ mod tests {
             moments.push(both_types(moment(20 + n, "web2", 2, 60 * n + 61), total));
         }
         let all = choice(&moments, "service=shop");
-        let (last, mean, max) = (OverTime::Last, OverTime::Mean, OverTime::Max);
+        let (last, mean, max) = (
+            MomentAggregation::Last,
+            MomentAggregation::Mean,
+            MomentAggregation::Max,
+        );
         assert_eq!(
             times(&all, last, "inuse_space"),
             (1, vec![(12, 1), (22, 1)])
@@ -338,9 +357,12 @@ mod tests {
         }
         let all = choice(&moments, "service=shop");
         let expected = vec![(0, -1), (1, 1), (3, 1)];
-        assert_eq!(times(&all, OverTime::Last, "alloc_space"), (1, expected));
         assert_eq!(
-            times(&all, OverTime::Last, "inuse_space"),
+            times(&all, MomentAggregation::Last, "alloc_space"),
+            (1, expected)
+        );
+        assert_eq!(
+            times(&all, MomentAggregation::Last, "inuse_space"),
             (1, vec![(3, 1)])
         );
         assert_eq!(all.processes(), [2, 1]);
@@ -348,8 +370,8 @@ mod tests {
 
     #[test]
     fn a_choice_of_nothing_says_what_there_is() {
-        let selector = Selector::parse("service=stop", 0).unwrap();
-        let error = chosen("service=stop", &selector, &[moment(1, "a", 1, 1)]);
+        let selector = MomentSelector::parse("service=stop", 0).unwrap();
+        let error = choose_moments("service=stop", &selector, &[moment(1, "a", 1, 1)]);
         let error = error.unwrap_err().to_string();
         assert!(
             error.contains("service=stop") && error.contains("shop"),

@@ -3,13 +3,13 @@
 use rusqlite::types::Value;
 use rusqlite::{TransactionBehavior, params_from_iter};
 
-use super::Store;
-use crate::error::Error;
+use super::ProfileStore;
+use crate::error::AnalysisError;
 use crate::relation::{FORK_CHILD, FORK_LOAD, Relation};
-use crate::session::Session;
+use crate::session::AnalysisSession;
 
 /// Files may differ in what the names do not show.
-const UNSHARED: &str = "(SELECT u.pid AS pid, u.kind AS kind, f.name AS function, \
+const UNSHARED_SQL: &str = "(SELECT u.pid AS pid, u.kind AS kind, f.name AS function, \
                         f.filename AS filename, e.line AS line, sum(u.objects) AS objects, \
                         sum(u.bytes) AS bytes \
                         FROM fork_unshared u JOIN entity e ON e.id = u.entity \
@@ -17,15 +17,15 @@ const UNSHARED: &str = "(SELECT u.pid AS pid, u.kind AS kind, f.name AS function
                         GROUP BY u.pid, u.kind, f.name, f.filename, e.line)";
 
 /// A table of the database, its columns besides the audit's name, and what they are read from.
-struct Kept {
+struct AuditTable {
     table: &'static str,
     columns: Vec<&'static str>,
     from: &'static str,
 }
 
-impl Kept {
+impl AuditTable {
     /// A session's table as it is, without the number of the profile, which only a session has.
-    fn whole(relation: &Relation) -> Self {
+    fn from_relation(relation: &Relation) -> Self {
         let columns = relation.columns.iter();
         let names = columns.filter_map(|(column, _)| column.split(' ').next());
         Self {
@@ -35,27 +35,31 @@ impl Kept {
         }
     }
 
-    fn all() -> [Self; 3] {
+    fn all_tables() -> [Self; 3] {
         [
-            Self::whole(&FORK_CHILD),
-            Self::whole(&FORK_LOAD),
+            Self::from_relation(&FORK_CHILD),
+            Self::from_relation(&FORK_LOAD),
             Self {
                 table: "fork_unshared",
                 columns: vec![
                     "pid", "kind", "function", "filename", "line", "objects", "bytes",
                 ],
-                from: UNSHARED,
+                from: UNSHARED_SQL,
             },
         ]
     }
 }
 
-impl Store {
+impl ProfileStore {
     /// Keeps an audit under a name.
     ///
     /// # Errors
     /// There may be one of that name.
-    pub fn keep_audit(&mut self, name: &str, session: &Session) -> Result<(), Error> {
+    pub fn keep_audit(
+        &mut self,
+        name: &str,
+        session: &AnalysisSession,
+    ) -> Result<(), AnalysisError> {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -65,13 +69,13 @@ impl Store {
             |row| row.get(0),
         )?;
         if taken {
-            return Err(Error::NameTaken(name.to_string()));
+            return Err(AnalysisError::NameTaken(name.to_string()));
         }
-        for Kept {
+        for AuditTable {
             table,
             columns,
             from,
-        } in Kept::all()
+        } in AuditTable::all_tables()
         {
             let listed = columns.join(", ");
             let sql = format!("SELECT {listed} FROM {from}");

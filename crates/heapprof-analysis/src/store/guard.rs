@@ -13,28 +13,28 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 
-use crate::error::Error;
+use crate::error::AnalysisError;
 
 /// The longest value, in bytes. A longer one is neither stored nor read.
-const LONGEST: i32 = 64 << 20;
+const MAX_VALUE_BYTES: i32 = 64 << 20;
 /// The smallest limit on the length of values, for small files.
-const LEAST: u64 = 1 << 20;
+const MIN_VALUE_BYTES_LIMIT: u64 = 1 << 20;
 
 /// The work is checked each time SQLite's machine has taken so many steps.
-const STEPS: i32 = 10_000;
+const STEPS_PER_CHECK: i32 = 10_000;
 /// The steps that are allowed whatever the size of the file.
-const ALWAYS: u64 = 10_000_000;
+const MIN_STEP_LIMIT: u64 = 10_000_000;
 /// The steps that are allowed for each byte of the file. Reading and removing take less than 1.
-const PER_BYTE: u64 = 10;
+const MAX_STEPS_PER_BYTE: u64 = 10;
 
 /// How many steps a connection may still take.
 #[derive(Clone)]
-pub(super) struct Budget(Arc<AtomicU64>);
+pub(super) struct StepBudget(Arc<AtomicU64>);
 
-impl Budget {
+impl StepBudget {
     /// Allows more steps, for data that is not in the file yet.
     pub(super) fn allow(&self, bytes: u64) {
-        let more = bytes.saturating_mul(PER_BYTE);
+        let more = bytes.saturating_mul(MAX_STEPS_PER_BYTE);
         let _ = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -44,7 +44,7 @@ impl Budget {
 
     /// Allows what a file of this size may cost, beside what is left.
     pub(super) fn allow_file(&self, bytes: u64) {
-        self.allow(bytes.saturating_add(ALWAYS / PER_BYTE));
+        self.allow(bytes.saturating_add(MIN_STEP_LIMIT / MAX_STEPS_PER_BYTE));
     }
 
     /// Takes steps off, and returns whether that was more than was left.
@@ -58,19 +58,19 @@ impl Budget {
 }
 
 #[cfg(test)]
-impl Budget {
-    pub(super) fn left(&self) -> u64 {
+impl StepBudget {
+    pub(super) fn remaining_steps(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// The steps that a file of this size may cost.
-pub(super) fn allowed(bytes: u64) -> u64 {
-    ALWAYS.saturating_add(bytes.saturating_mul(PER_BYTE))
+pub(super) fn step_limit(bytes: u64) -> u64 {
+    MIN_STEP_LIMIT.saturating_add(bytes.saturating_mul(MAX_STEPS_PER_BYTE))
 }
 
 /// Sets up a new connection, before the first statement. `bytes` is the size of the file.
-pub(super) fn set_up(connection: &mut Connection, bytes: u64) -> Result<Budget, Error> {
+pub(super) fn set_up(connection: &mut Connection, bytes: u64) -> Result<StepBudget, AnalysisError> {
     for (config, value) in [
         (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
         (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
@@ -80,28 +80,28 @@ pub(super) fn set_up(connection: &mut Connection, bytes: u64) -> Result<Budget, 
     ] {
         connection.set_db_config(config, value)?;
     }
-    let longest = bytes.clamp(LEAST, LONGEST as u64);
+    let longest = bytes.clamp(MIN_VALUE_BYTES_LIMIT, MAX_VALUE_BYTES as u64);
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest as i32)?;
-    let budget = Budget(Arc::new(AtomicU64::new(allowed(bytes))));
+    let budget = StepBudget(Arc::new(AtomicU64::new(step_limit(bytes))));
     let of_handler = budget.clone();
-    let handler = move || of_handler.spend(STEPS as u64);
-    connection.progress_handler(STEPS, Some(handler))?;
+    let handler = move || of_handler.spend(STEPS_PER_CHECK as u64);
+    connection.progress_handler(STEPS_PER_CHECK, Some(handler))?;
     // SQLite checks cells when it reads a page. No statement before this one reads a page.
     connection.pragma_update(None, "cell_size_check", true)?;
     Ok(budget)
 }
 
 /// Lets new rows have values that are longer than the file is now.
-pub(super) fn set_up_to_write(connection: &Connection) -> Result<(), Error> {
+pub(super) fn set_up_to_write(connection: &Connection) -> Result<(), AnalysisError> {
     Ok(connection
-        .set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST)
+        .set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
         .map(drop)?)
 }
 
 /// Lets a statement that the user wrote take as long as it needs and use the views, which were
 /// compared with ours.
-pub(super) fn set_up_for_statements(connection: &mut Connection) -> Result<(), Error> {
+pub(super) fn set_up_for_statements(connection: &mut Connection) -> Result<(), AnalysisError> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, true)?;
-    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)?;
     Ok(connection.progress_handler(0, None::<fn() -> bool>)?)
 }

@@ -1,7 +1,7 @@
 //! The four values that a row of `heap_sample` has. Values of other types have rows of their own.
 
 use heapprof_profile::{Profile, ValueType};
-use heapprof_totals::estimate::Spread;
+use heapprof_totals::estimate::SumSpread;
 use heapprof_totals::totals::spread_of;
 
 /// The types and their units, in the order of the columns.
@@ -24,12 +24,12 @@ pub(crate) fn columns(profile: &Profile) -> ([Option<usize>; HEAP_TYPES.len()], 
 }
 
 /// What is known of the sum of samples in a column, if it is an estimate.
-pub(crate) fn known_of(
+pub(crate) fn spread_of_samples(
     profile: &Profile,
     samples: impl Iterator<Item = u32>,
     column: usize,
-) -> Option<Spread> {
+) -> Option<SumSpread> {
     let each = samples.map(|at| spread_of(profile, at as usize, column));
-    let known = each.fold(Spread::default(), Spread::and);
-    (known != Spread::default()).then_some(known)
+    let known = each.fold(SumSpread::default(), SumSpread::combine);
+    (known != SumSpread::default()).then_some(known)
 }

@@ -12,22 +12,22 @@ use std::sync::Arc;
 use heapprof_profile::ProfileBuilder;
 use rusqlite::Connection;
 
-use super::Store;
-use crate::error::Error;
-use crate::question::{Question, Types};
-use crate::session::Session;
+use super::ProfileStore;
+use crate::error::AnalysisError;
+use crate::question::{ProfileQuestion, TypeSelection};
+use crate::session::AnalysisSession;
 use crate::top::top;
 use heapprof_totals::query::Query;
 
 /// A query for rows without end.
-const ENDLESS: &str =
+const ENDLESS_QUERY: &str =
     "(WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c)";
 
 /// Makes a database with one profile `p` of so many stacks.
-fn made(folder: &Path, stacks: i64) -> PathBuf {
+fn make_database(folder: &Path, stacks: i64) -> PathBuf {
     let path = folder.join("heap.db");
     let _ = std::fs::remove_file(&path);
-    let mut store = Store::open_or_create(&path).unwrap();
+    let mut store = ProfileStore::open_or_create(&path).unwrap();
     store.load("p", &profile(stacks), &mut |_, _| {}).unwrap();
     path
 }
@@ -42,17 +42,26 @@ fn profile(stacks: i64) -> Arc<heapprof_profile::Profile> {
 }
 
 /// Does everything that a user does with a database, and returns the first error.
-fn all_uses(path: &Path) -> Result<(), Error> {
-    let store = Store::open(path)?;
+fn all_uses(path: &Path) -> Result<(), AnalysisError> {
+    let store = ProfileStore::open(path)?;
     store.profiles()?;
-    let question = Question::new(vec![store.restore("p")?], &Query::default(), Types::All)?;
-    top(&Session::new(question)?, 1, &Query::default(), false)?;
-    let session = Store::open(path)?.session_for_statements()?;
+    let question = ProfileQuestion::new(
+        vec![store.restore("p")?],
+        &Query::default(),
+        TypeSelection::All,
+    )?;
+    top(
+        &AnalysisSession::new(question)?,
+        1,
+        &Query::default(),
+        false,
+    )?;
+    let session = ProfileStore::open(path)?.session_for_statements()?;
     session.rows("SELECT flat FROM function_report", [], |row| {
         row.get::<_, i64>(0)
     })?;
-    Store::open_to_write(path)?.load("q", &profile(3), &mut |_, _| {})?;
-    let mut store = Store::open_to_write(path)?;
+    ProfileStore::open_to_write(path)?.load("q", &profile(3), &mut |_, _| {})?;
+    let mut store = ProfileStore::open_to_write(path)?;
     store.remove(&["q".to_string()])?;
     store.compact()
 }
@@ -61,7 +70,9 @@ fn all_uses(path: &Path) -> Result<(), Error> {
 fn what_is_not_ours_to_the_letter_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let trigger = |event: &str| {
-        format!("CREATE TRIGGER t {event} ON profile BEGIN SELECT count(*) FROM {ENDLESS}; END")
+        format!(
+            "CREATE TRIGGER t {event} ON profile BEGIN SELECT count(*) FROM {ENDLESS_QUERY}; END"
+        )
     };
     let writable = "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET";
     let table: &[(&str, String)] = &[
@@ -71,7 +82,7 @@ fn what_is_not_ours_to_the_letter_is_refused() {
             "its table profile is not the one",
             format!(
                 "PRAGMA legacy_alter_table = 1; ALTER TABLE profile RENAME TO profile_real; \
-                 CREATE VIEW profile AS SELECT p.* FROM profile_real p, {ENDLESS}"
+                 CREATE VIEW profile AS SELECT p.* FROM profile_real p, {ENDLESS_QUERY}"
             ),
         ),
         (
@@ -82,7 +93,7 @@ fn what_is_not_ours_to_the_letter_is_refused() {
         (
             "its view function_report is not the one",
             format!(
-                "DROP VIEW function_report; CREATE VIEW function_report AS SELECT * FROM {ENDLESS}"
+                "DROP VIEW function_report; CREATE VIEW function_report AS SELECT * FROM {ENDLESS_QUERY}"
             ),
         ),
         (
@@ -127,15 +138,15 @@ fn what_is_not_ours_to_the_letter_is_refused() {
         ),
     ];
     for (expected, change) in table {
-        let path = made(folder.path(), 3);
+        let path = make_database(folder.path(), 3);
         let connection = Connection::open(&path).unwrap();
         connection.execute_batch(change).unwrap();
         drop(connection);
         let whole = std::fs::read(&path).unwrap();
         for refused in [
-            Store::open(&path).map(drop),
-            Store::open_or_create(&path).map(drop),
-            Store::open_to_write(&path).map(drop),
+            ProfileStore::open(&path).map(drop),
+            ProfileStore::open_or_create(&path).map(drop),
+            ProfileStore::open_to_write(&path).map(drop),
         ] {
             let error = refused.unwrap_err().to_string();
             assert!(error.contains(expected), "{change}: {error}");
@@ -159,7 +170,7 @@ fn users_may_have_tables_and_indexes_of_their_own() {
         "CREATE INDEX by_name ON function (name, filename)",
         "ANALYZE",
     ] {
-        let path = made(folder.path(), 3);
+        let path = make_database(folder.path(), 3);
         Connection::open(&path)
             .unwrap()
             .execute_batch(change)
@@ -194,7 +205,7 @@ fn damaged_values_are_an_error() {
             "longer than",
         ),
     ] {
-        let path = made(folder.path(), 3);
+        let path = make_database(folder.path(), 3);
         Connection::open(&path)
             .unwrap()
             .execute_batch(change)
@@ -209,7 +220,7 @@ fn damaged_values_are_an_error() {
 fn rows_without_end_are_not_read_to_the_end() {
     let folder = tempfile::tempdir().unwrap();
     for table in ["stack", "location"] {
-        let path = made(folder.path(), 12_000);
+        let path = make_database(folder.path(), 12_000);
         let connection = Connection::open(&path).unwrap();
         let number = |sql: &str| -> usize {
             let number = connection.query_row(sql, [], |row| row.get::<_, u32>(0));
@@ -253,15 +264,19 @@ fn rows_without_end_are_not_read_to_the_end() {
         }
         std::fs::write(&path, file).unwrap();
         // A load reads all rows of the table. Restoring looks its rows up.
-        let loaded = Store::open_to_write(&path)
-            .unwrap()
-            .load("q", &profile(3), &mut |_, _| {});
+        let loaded =
+            ProfileStore::open_to_write(&path)
+                .unwrap()
+                .load("q", &profile(3), &mut |_, _| {});
         let error = loaded.unwrap_err().to_string();
         assert!(
             error.contains("more work than a file of its size"),
             "{table}: {error}"
         );
-        assert!(Store::open(&path).unwrap().restore("p").is_err(), "{table}");
+        assert!(
+            ProfileStore::open(&path).unwrap().restore("p").is_err(),
+            "{table}"
+        );
     }
 }
 
@@ -269,20 +284,21 @@ fn rows_without_end_are_not_read_to_the_end() {
 #[test]
 fn honest_work_is_a_small_part_of_what_is_allowed() {
     let folder = tempfile::tempdir().unwrap();
-    let path = made(folder.path(), 20_000);
+    let path = make_database(folder.path(), 20_000);
     let bytes = std::fs::metadata(&path).unwrap().len();
     // Each of these allows the work for a file of this size once more.
-    let spent = |store: &Store, allowed: u64| {
-        super::guard::allowed(allowed) + super::guard::allowed(bytes) - store.budget.left()
+    let spent = |store: &ProfileStore, allowed: u64| {
+        super::guard::step_limit(allowed) + super::guard::step_limit(bytes)
+            - store.budget.remaining_steps()
     };
-    let store = Store::open(&path).unwrap();
+    let store = ProfileStore::open(&path).unwrap();
     store.restore("p").unwrap();
     let reading = spent(&store, bytes);
     let again = profile(20_000);
-    let mut store = Store::open_to_write(&path).unwrap();
+    let mut store = ProfileStore::open_to_write(&path).unwrap();
     store.load("q", &again, &mut |_, _| {}).unwrap();
-    let loading = spent(&store, bytes + super::size(&again));
-    let mut store = Store::open_to_write(&path).unwrap();
+    let loading = spent(&store, bytes + super::estimated_size(&again));
+    let mut store = ProfileStore::open_to_write(&path).unwrap();
     let both = std::fs::metadata(&path).unwrap().len();
     store.remove(&["q".to_string(), "p".to_string()]).unwrap();
     store.compact().unwrap();
@@ -293,7 +309,7 @@ fn honest_work_is_a_small_part_of_what_is_allowed() {
         ("removing", removing),
     ] {
         assert!(
-            steps * 5 < super::guard::allowed(bytes),
+            steps * 5 < super::guard::step_limit(bytes),
             "{what}: {steps} steps, {bytes} bytes"
         );
     }

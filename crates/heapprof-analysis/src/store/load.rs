@@ -12,23 +12,23 @@ use heapprof_profile::{Label, LabelSetIndex, LocationIndex, Profile};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{remove, series};
-use crate::error::Error;
-use crate::question::{Question, Source, Types};
-use heapprof_totals::estimate::{Estimate, Spread};
+use crate::error::AnalysisError;
+use crate::question::{ProfileQuestion, QuestionSource, TypeSelection};
+use heapprof_totals::estimate::{SumSpread, ValueEstimate};
 use heapprof_totals::query::Query;
 
 /// The rows of a table by content. New rows get the next numbers.
-struct Known<K> {
+struct NumberedRows<K> {
     index: HashMap<K, i64>,
     next: i64,
 }
 
-impl<K: Hash + Eq> Known<K> {
+impl<K: Hash + Eq> NumberedRows<K> {
     fn read(
         transaction: &Transaction<'_>,
         sql: &str,
         key: impl Fn(&rusqlite::Row<'_>) -> rusqlite::Result<K>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, AnalysisError> {
         let mut index = HashMap::new();
         let mut next = 1;
         let mut statement = transaction.prepare(sql)?;
@@ -51,18 +51,18 @@ impl<K: Hash + Eq> Known<K> {
 }
 
 /// A count as a signed 64-bit number, which is what SQLite has.
-fn number(samples: u64) -> i64 {
+fn signed_count(samples: u64) -> i64 {
     i64::try_from(samples).unwrap_or(i64::MAX)
 }
 
 /// Samples, variance, least and most of a value; all are `None` if it is exact.
 type SpreadColumns = (Option<i64>, Option<f64>, Option<i64>, Option<i64>);
 
-fn columns(estimate: Option<Estimate>, spread: Option<Spread>) -> SpreadColumns {
+fn spread_columns(estimate: Option<ValueEstimate>, spread: Option<SumSpread>) -> SpreadColumns {
     match estimate.zip(spread) {
         None => (None, None, None, None),
         Some((estimate, spread)) => (
-            Some(number(spread.samples)),
+            Some(signed_count(spread.samples)),
             Some(spread.variance),
             Some(estimate.low),
             Some(estimate.high),
@@ -71,7 +71,7 @@ fn columns(estimate: Option<Estimate>, spread: Option<Spread>) -> SpreadColumns 
 }
 
 /// A profile that is to be stored.
-pub(super) struct New<'a> {
+pub(super) struct NewProfile<'a> {
     pub(super) name: &'a str,
     pub(super) profile: &'a Arc<Profile>,
     pub(super) labels: &'a BTreeMap<String, String>,
@@ -80,15 +80,15 @@ pub(super) struct New<'a> {
 /// Stores profiles and removes others: all of it or nothing.
 pub(super) fn load(
     connection: &mut Connection,
-    new: &[New<'_>],
+    new: &[NewProfile<'_>],
     removed: &[i64],
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(), Error> {
+) -> Result<(), AnalysisError> {
     let questions = new.iter().map(|new| {
         // The sums come first, so that a profile that overflows is refused before anything is
         // locked.
-        let source = Source::new(new.name, Arc::clone(new.profile));
-        Question::new(vec![source], &Query::default(), Types::All)
+        let source = QuestionSource::new(new.name, Arc::clone(new.profile));
+        ProfileQuestion::new(vec![source], &Query::default(), TypeSelection::All)
     });
     let questions = questions.collect::<Result<Vec<_>, _>>()?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -104,17 +104,17 @@ pub(super) fn load(
 
 fn add(
     transaction: &Transaction<'_>,
-    new: &New<'_>,
-    question: &Question,
+    new: &NewProfile<'_>,
+    question: &ProfileQuestion,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(), Error> {
-    let New {
+) -> Result<(), AnalysisError> {
+    let NewProfile {
         name,
         profile,
         labels,
     } = *new;
-    let work = Work::new(profile, progress);
-    let mut loader = Loader {
+    let work = LoadProgress::new(profile, progress);
+    let mut loader = ProfileLoader {
         profile,
         question,
         transaction,
@@ -130,50 +130,50 @@ fn add(
     loader.samples(&types, &locations, &label_sets)
 }
 
-struct Loader<'a> {
+struct ProfileLoader<'a> {
     profile: &'a Profile,
-    question: &'a Question,
+    question: &'a ProfileQuestion,
     transaction: &'a Transaction<'a>,
     id: i64,
-    work: Work<'a>,
+    work: LoadProgress<'a>,
 }
 
 /// How far loading is, counted in frames. A row of a sample counts as some frames.
-struct Work<'a> {
+struct LoadProgress<'a> {
     done: u64,
-    told: u64,
+    reported: u64,
     all: u64,
     progress: &'a mut dyn FnMut(u64, u64),
 }
 
-impl<'a> Work<'a> {
+impl<'a> LoadProgress<'a> {
     /// Writing a row of a sample takes as long as storing this many frames. This was measured.
-    const ROW: u64 = 4;
+    const FRAMES_PER_ROW: u64 = 4;
 
     fn new(profile: &Profile, progress: &'a mut dyn FnMut(u64, u64)) -> Self {
         let samples = &profile.samples;
         let rows = (samples.len() * profile.sample_type.len()) as u64;
-        let all = samples.frames() as u64 + rows * Self::ROW;
+        let all = samples.frames() as u64 + rows * Self::FRAMES_PER_ROW;
         progress(0, all);
         Self {
             done: 0,
-            told: 0,
+            reported: 0,
             all,
             progress,
         }
     }
 
-    fn more(&mut self, done: u64) {
+    fn advance(&mut self, done: u64) {
         self.done += done;
-        if self.done - self.told >= 1 << 16 {
-            self.told = self.done;
+        if self.done - self.reported >= 1 << 16 {
+            self.reported = self.done;
             (self.progress)(self.done.min(self.all), self.all);
         }
     }
 }
 
-impl Loader<'_> {
-    fn profile(&mut self, name: &str) -> Result<(), Error> {
+impl ProfileLoader<'_> {
+    fn profile(&mut self, name: &str) -> Result<(), AnalysisError> {
         let p = self.profile;
         let taken: i64 = self.transaction.query_row(
             "SELECT count(*) FROM profile WHERE name = ?1",
@@ -181,7 +181,7 @@ impl Loader<'_> {
             |row| row.get(0),
         )?;
         if taken > 0 {
-            return Err(Error::NameTaken(name.to_string()));
+            return Err(AnalysisError::NameTaken(name.to_string()));
         }
         self.transaction.execute(
             "INSERT INTO profile (name, time_nanos, duration_nanos, period_type, period_unit, \
@@ -211,8 +211,8 @@ impl Loader<'_> {
     }
 
     /// The number of each sample type.
-    fn types(&self) -> Result<Vec<i64>, Error> {
-        let mut known = Known::read(
+    fn types(&self) -> Result<Vec<i64>, AnalysisError> {
+        let mut known = NumberedRows::read(
             self.transaction,
             "SELECT id, type, unit FROM sample_type",
             |row| Ok((row.get::<_, String>(1)?, row.get::<_, String>(2)?)),
@@ -225,7 +225,7 @@ impl Loader<'_> {
             .prepare("INSERT INTO profile_total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
         let mut types = Vec::new();
         for (position, t) in self.profile.sample_type.iter().enumerate() {
-            must_differ(self.profile, position)?;
+            check_differs_from_earlier(self.profile, position)?;
             let (name, unit) = (self.profile.text(t.r#type), self.profile.text(t.unit));
             let (id, new) = known.number((name.to_string(), unit.to_string()));
             if new {
@@ -233,8 +233,9 @@ impl Loader<'_> {
             }
             let sums = self.question.parts[0].whole[position];
             let part = &self.question.parts[0];
-            let spread = part.known[position].map(|known| known.spread);
-            let (samples, variance, low, high) = columns(part.whole_estimate(position), spread);
+            let spread = part.whole_spreads[position].map(|known| known.spread);
+            let (samples, variance, low, high) =
+                spread_columns(part.whole_estimate(position), spread);
             total.execute((
                 self.id,
                 position as i64,
@@ -254,10 +255,10 @@ impl Loader<'_> {
     /// The number of each row of the question's function table. The rows are the profile's
     /// functions and those that stand for addresses without symbols. Rows that nothing refers to
     /// get 0.
-    fn functions(&self) -> Result<Vec<i64>, Error> {
+    fn functions(&self) -> Result<Vec<i64>, AnalysisError> {
         // The module is part of the key: the main of one program is not that of another.
-        type Key = (String, String, String, i64, Option<String>, Option<bool>);
-        let mut known: Known<Key> = Known::read(
+        type FunctionRowKey = (String, String, String, i64, Option<String>, Option<bool>);
+        let mut known: NumberedRows<FunctionRowKey> = NumberedRows::read(
             self.transaction,
             "SELECT id, name, system_name, filename, start_line, module, is_library FROM function",
             |row| {
@@ -315,7 +316,7 @@ impl Loader<'_> {
         let (part, table) = (&self.question.parts[0], &self.question.table);
         let mut needed = vec![false; table.function.len()];
         for line in &self.profile.line {
-            needed[part.mapped.function[line.function.index()] as usize] = true;
+            needed[part.entities.function[line.function.index()] as usize] = true;
         }
         for location in 0..self.profile.location.len() {
             if let Some(function) = self.question.stand_in(LocationIndex(location as u32)) {
@@ -331,13 +332,13 @@ impl Loader<'_> {
         needed
     }
 
-    fn mappings(&self) -> Result<Vec<i64>, Error> {
+    fn mappings(&self) -> Result<Vec<i64>, AnalysisError> {
         let columns = |row: &rusqlite::Row<'_>| -> rusqlite::Result<(Vec<i64>, String, String)> {
             let numbers = [1, 2, 3, 6, 7, 8, 9].map(|at| row.get(at));
             let numbers = numbers.into_iter().collect::<Result<_, _>>()?;
             Ok((numbers, row.get(4)?, row.get(5)?))
         };
-        let mut known = Known::read(self.transaction, "SELECT * FROM mapping", columns)?;
+        let mut known = NumberedRows::read(self.transaction, "SELECT * FROM mapping", columns)?;
         let mut insert = self
             .transaction
             .prepare("INSERT INTO mapping VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
@@ -372,8 +373,8 @@ impl Loader<'_> {
     }
 
     /// The number of each location.
-    fn locations(&self, functions: &[i64]) -> Result<Vec<i64>, Error> {
-        type Key = (Option<i64>, i64, bool, Option<i64>, Vec<[i64; 3]>);
+    fn locations(&self, functions: &[i64]) -> Result<Vec<i64>, AnalysisError> {
+        type LocationRowKey = (Option<i64>, i64, bool, Option<i64>, Vec<[i64; 3]>);
         let mappings = self.mappings()?;
         let mut lines: HashMap<i64, Vec<[i64; 3]>> = HashMap::new();
         {
@@ -387,7 +388,7 @@ impl Loader<'_> {
             }
         }
         let lines = std::cell::RefCell::new(lines);
-        let mut known: Known<Key> = Known::read(
+        let mut known: NumberedRows<LocationRowKey> = NumberedRows::read(
             self.transaction,
             "SELECT id, mapping, address, is_folded, function FROM location",
             |row| {
@@ -401,7 +402,7 @@ impl Loader<'_> {
         let mut insert_line = self
             .transaction
             .prepare("INSERT INTO line VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        let function_of = &self.question.parts[0].mapped.function;
+        let function_of = &self.question.parts[0].entities.function;
         let mut numbers = Vec::with_capacity(self.profile.location.len());
         for (at, location) in self.profile.location.iter().enumerate() {
             let lines: Vec<[i64; 3]> = self
@@ -432,9 +433,9 @@ impl Loader<'_> {
     }
 
     /// The number of each label set; 0 for the empty one.
-    fn label_sets(&self) -> Result<Vec<i64>, Error> {
-        type Text = (String, String, i64, String);
-        let mut stored: BTreeMap<i64, Vec<Text>> = Default::default();
+    fn label_sets(&self) -> Result<Vec<i64>, AnalysisError> {
+        type LabelRowTexts = (String, String, i64, String);
+        let mut stored: BTreeMap<i64, Vec<LabelRowTexts>> = Default::default();
         {
             let mut statement = self.transaction.prepare(
                 "SELECT label_set, key, str, num, num_unit FROM label ORDER BY label_set, position",
@@ -445,7 +446,7 @@ impl Loader<'_> {
                 stored.entry(row.get(0)?).or_default().push(label);
             }
         }
-        let mut known = Known {
+        let mut known = NumberedRows {
             next: stored.last_key_value().map_or(1, |(id, _)| id + 1),
             index: stored
                 .into_iter()
@@ -456,13 +457,13 @@ impl Loader<'_> {
             .transaction
             .prepare("INSERT INTO label VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
         let p = self.profile;
-        let text = |l: &Label| -> Text {
+        let text = |l: &Label| -> LabelRowTexts {
             let text = |id| p.text(id).to_string();
             (text(l.key), text(l.str), l.num, text(l.num_unit))
         };
         let mut numbers = vec![0];
         for set in 1..p.label_sets.len() as u32 {
-            let labels: Vec<Text> = p
+            let labels: Vec<LabelRowTexts> = p
                 .label_sets
                 .get(LabelSetIndex(set))
                 .iter()
@@ -481,10 +482,13 @@ impl Loader<'_> {
 }
 
 /// Fails if the sample type in this position is there before it.
-pub(crate) fn must_differ(profile: &Profile, position: usize) -> Result<(), Error> {
+pub(crate) fn check_differs_from_earlier(
+    profile: &Profile,
+    position: usize,
+) -> Result<(), AnalysisError> {
     let of = profile.sample_type[position];
     if profile.sample_type[..position].contains(&of) {
-        return Err(Error::Sql(format!(
+        return Err(AnalysisError::Sql(format!(
             "can't hold a profile with two sample types named {}; it could not tell them apart",
             profile.text(of.r#type)
         )));

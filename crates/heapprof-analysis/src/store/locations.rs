@@ -6,12 +6,12 @@ use heapprof_profile::{
 };
 use rusqlite::{Connection, Statement};
 
-use super::damage::damaged;
-use crate::error::Error;
+use super::damage::damage_error;
+use crate::error::AnalysisError;
 
 /// The locations of the database. Those that a stack uses become the profile's, with their
 /// functions.
-pub(super) struct Locations<'a> {
+pub(super) struct LocationReader<'a> {
     location: Statement<'a>,
     line: Statement<'a>,
     function: Statement<'a>,
@@ -23,10 +23,10 @@ pub(super) struct Locations<'a> {
 }
 
 /// The numbers up to this one are looked up by position.
-const NEAR: usize = 1 << 24;
+const MAX_INDEXED_LOCATION: usize = 1 << 24;
 
-impl<'a> Locations<'a> {
-    pub(super) fn new(connection: &'a Connection) -> Result<Self, Error> {
+impl<'a> LocationReader<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Result<Self, AnalysisError> {
         let prepare = |sql| connection.prepare(sql);
         Ok(Self {
             location: prepare("SELECT mapping, address, is_folded FROM location WHERE id = ?1")?,
@@ -48,8 +48,10 @@ impl<'a> Locations<'a> {
         builder: &mut ProfileBuilder,
         mappings: &HashMap<i64, MappingIndex>,
         id: i64,
-    ) -> Result<LocationIndex, Error> {
-        let near = usize::try_from(id).ok().filter(|&at| at < NEAR);
+    ) -> Result<LocationIndex, AnalysisError> {
+        let near = usize::try_from(id)
+            .ok()
+            .filter(|&at| at < MAX_INDEXED_LOCATION);
         let known = match near {
             Some(at) => self.used.get(at).copied().flatten(),
             None => self.far.get(&id).copied(),
@@ -75,11 +77,11 @@ impl<'a> Locations<'a> {
         builder: &mut ProfileBuilder,
         mappings: &HashMap<i64, MappingIndex>,
         id: i64,
-    ) -> Result<LocationIndex, Error> {
+    ) -> Result<LocationIndex, AnalysisError> {
         let (mapping, address, is_folded) = {
             let mut rows = self.location.query([id])?;
             let Some(row) = rows.next()? else {
-                return Err(damaged("location", id));
+                return Err(damage_error("location", id));
             };
             let mapping: Option<i64> = row.get(0)?;
             (mapping, row.get::<_, i64>(1)? as u64, row.get(2)?)
@@ -95,7 +97,7 @@ impl<'a> Locations<'a> {
             mappings
                 .get(&number)
                 .copied()
-                .ok_or_else(|| damaged("mapping", number))
+                .ok_or_else(|| damage_error("mapping", number))
         };
         let mapping = mapping.map(known).transpose()?;
         let lines = lines
@@ -108,24 +110,28 @@ impl<'a> Locations<'a> {
                     column,
                 })
             })
-            .collect::<Result<Vec<Line>, Error>>()?;
+            .collect::<Result<Vec<Line>, AnalysisError>>()?;
         Ok(builder.location(mapping, address, is_folded, &lines))
     }
 
-    fn function(&mut self, builder: &mut ProfileBuilder, id: i64) -> Result<FunctionIndex, Error> {
+    fn function(
+        &mut self,
+        builder: &mut ProfileBuilder,
+        id: i64,
+    ) -> Result<FunctionIndex, AnalysisError> {
         if let Some(&index) = self.functions.get(&id) {
             return Ok(index);
         }
         let mut rows = self.function.query([id])?;
         let Some(row) = rows.next()? else {
-            return Err(damaged("function", id));
+            return Err(damage_error("function", id));
         };
         let mut text = |at| {
-            Ok::<_, Error>(
+            Ok::<_, AnalysisError>(
                 builder.text(
                     row.get_ref(at)?
                         .as_str()
-                        .map_err(|_| damaged("function", id))?,
+                        .map_err(|_| damage_error("function", id))?,
                 ),
             )
         };

@@ -3,10 +3,10 @@
 use foldhash::{HashSet, HashSetExt};
 use rusqlite::{Connection, Transaction};
 
-use crate::error::Error;
+use crate::error::AnalysisError;
 
 /// Removes these profiles.
-pub(super) fn remove(transaction: &Transaction<'_>, ids: &[i64]) -> Result<(), Error> {
+pub(super) fn remove(transaction: &Transaction<'_>, ids: &[i64]) -> Result<(), AnalysisError> {
     let of_profile = [
         ("heap_sample", "profile"),
         ("heap_spread", "profile"),
@@ -49,7 +49,7 @@ pub(super) fn remove(transaction: &Transaction<'_>, ids: &[i64]) -> Result<(), E
 }
 
 /// Stacks that no sample has and that are no ancestors of such a stack.
-fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, Error> {
+fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, AnalysisError> {
     let mut used = HashSet::new();
     let mut statement = connection.prepare(
         "SELECT stack FROM heap_sample UNION SELECT stack FROM other_sample ORDER BY stack",

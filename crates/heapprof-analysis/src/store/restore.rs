@@ -5,27 +5,31 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Label, LabelSetIndex, Mapping, MappingIndex, Profile, ProfileBuilder};
-use heapprof_totals::totals::Total;
+use heapprof_totals::totals::TotalAndNet;
 use rusqlite::{Connection, Row};
 
-use super::damage::damaged;
-use super::locations::Locations;
+use super::damage::damage_error;
+use super::locations::LocationReader;
 use super::sample_rows::SampleRows;
 use super::stack_tree::StackTree;
-use crate::error::Error;
-use crate::question::Source;
-use crate::sample_plan::Plan;
+use crate::error::AnalysisError;
+use crate::question::QuestionSource;
+use crate::sample_plan::SamplePlan;
 
 /// Restores one profile.
-pub(super) fn restore(connection: &Connection, id: i64, name: &str) -> Result<Source, Error> {
+pub(super) fn restore(
+    connection: &Connection,
+    id: i64,
+    name: &str,
+) -> Result<QuestionSource, AnalysisError> {
     // One transaction reads all of it at one moment, and locks the file once.
     let _at_once = connection.unchecked_transaction()?;
-    let reader = Reader { connection };
+    let reader = StoredProfileReader { connection };
     let (types, totals) = reader.types(id)?;
-    let plan = Plan::of_one(id, &types);
+    let plan = SamplePlan::for_profile(id, &types);
     let mut builder = reader.sum(&plan)?;
     reader.header(&mut builder, id)?;
-    Ok(Source {
+    Ok(QuestionSource {
         name: name.to_string(),
         profile: Arc::new(builder.finish()),
         totals: Some(totals),
@@ -34,9 +38,9 @@ pub(super) fn restore(connection: &Connection, id: i64, name: &str) -> Result<So
 
 /// Adds profiles up as a plan says. The sum has the facts of the newest one, which comes last in
 /// the plan, except its comments.
-pub(super) fn sum(connection: &Connection, plan: &Plan) -> Result<Profile, Error> {
+pub(super) fn sum(connection: &Connection, plan: &SamplePlan) -> Result<Profile, AnalysisError> {
     let _at_once = connection.unchecked_transaction()?;
-    let reader = Reader { connection };
+    let reader = StoredProfileReader { connection };
     let mut builder = reader.sum(plan)?;
     if let Some((newest, _)) = plan.parts.last() {
         reader.header(&mut builder, *newest)?;
@@ -45,20 +49,20 @@ pub(super) fn sum(connection: &Connection, plan: &Plan) -> Result<Profile, Error
     Ok(builder.finish())
 }
 
-struct Reader<'a> {
+struct StoredProfileReader<'a> {
     connection: &'a Connection,
 }
 
 /// The types of a profile and their units, and the sums of each.
-type TypesAndTotals = (Vec<(String, String)>, Vec<Total>);
+type TypesAndTotals = (Vec<(String, String)>, Vec<TotalAndNet>);
 
-impl Reader<'_> {
+impl StoredProfileReader<'_> {
     fn each(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
         mut each: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), AnalysisError> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         while let Some(row) = rows.next()? {
@@ -67,7 +71,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn types(&self, id: i64) -> Result<TypesAndTotals, Error> {
+    fn types(&self, id: i64) -> Result<TypesAndTotals, AnalysisError> {
         let (mut types, mut totals) = (Vec::new(), Vec::new());
         self.each(
             "SELECT s.type, s.unit, t.total, t.net FROM profile_total t \
@@ -75,7 +79,7 @@ impl Reader<'_> {
             [id],
             |row| {
                 types.push((row.get(0)?, row.get(1)?));
-                totals.push(Total {
+                totals.push(TotalAndNet {
                     total: row.get(2)?,
                     net: row.get(3)?,
                 });
@@ -86,7 +90,7 @@ impl Reader<'_> {
     }
 
     /// A profile of the samples of a plan.
-    fn sum(&self, plan: &Plan) -> Result<ProfileBuilder, Error> {
+    fn sum(&self, plan: &SamplePlan) -> Result<ProfileBuilder, AnalysisError> {
         let names = plan.types.iter();
         let names: Vec<(&str, &str)> = names.map(|(t, unit)| (t.as_str(), unit.as_str())).collect();
         let mut builder = ProfileBuilder::new(&names);
@@ -97,19 +101,19 @@ impl Reader<'_> {
         let rows = SampleRows::read(self.connection, plan)?;
         let tree = StackTree::read(self.connection, rows.key.iter().map(|key| key.0))?;
         let label_sets = self.label_sets(&mut builder, rows.key.iter().map(|key| key.1))?;
-        let mut locations = Locations::new(self.connection)?;
+        let mut locations = LocationReader::new(self.connection)?;
         let mut stack = Vec::new();
         for at in 0..rows.key.len() {
             let (mut id, set) = rows.key[at];
             stack.clear();
             while id != 0 {
-                let Some((up, location)) = tree.above(id) else {
-                    return Err(damaged("stack", id));
+                let Some((up, location)) = tree.parent_and_location(id) else {
+                    return Err(damage_error("stack", id));
                 };
                 // Parents have smaller numbers. This check keeps a damaged table from leading in
                 // circles.
                 if up >= id {
-                    return Err(Error::Sql(format!(
+                    return Err(AnalysisError::Sql(format!(
                         "stack {id} is its own ancestor: the database is damaged"
                     )));
                 }
@@ -119,18 +123,18 @@ impl Reader<'_> {
             let set = match label_sets.get(&set) {
                 Some(&set) => set,
                 None if set == 0 => LabelSetIndex(0),
-                None => return Err(damaged("label set", set)),
+                None => return Err(damage_error("label set", set)),
             };
             let samples = &mut builder.profile.samples;
             samples.push(stack.iter().copied(), rows.values(at), set);
-            if let Some((sampled, variance)) = rows.known(at) {
+            if let Some((sampled, variance)) = rows.spread(at) {
                 samples.set_spread(samples.len() - 1, &sampled, &variance);
             }
         }
         Ok(builder)
     }
 
-    fn header(&self, builder: &mut ProfileBuilder, id: i64) -> Result<(), Error> {
+    fn header(&self, builder: &mut ProfileBuilder, id: i64) -> Result<(), AnalysisError> {
         self.each("SELECT * FROM profile WHERE id = ?1", [id], |row| {
             let text = |builder: &mut ProfileBuilder, at| {
                 Ok::<_, rusqlite::Error>(builder.text(&row.get::<_, String>(at)?))
@@ -165,7 +169,7 @@ impl Reader<'_> {
         builder: &mut ProfileBuilder,
         id: i64,
         mappings: &mut HashMap<i64, MappingIndex>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), AnalysisError> {
         self.each(
             "SELECT m.* FROM profile_mapping p JOIN mapping m ON m.id = p.mapping \
              WHERE p.profile = ?1 ORDER BY p.position",
@@ -198,7 +202,7 @@ impl Reader<'_> {
         &self,
         builder: &mut ProfileBuilder,
         ids: impl Iterator<Item = i64>,
-    ) -> Result<HashMap<i64, LabelSetIndex>, Error> {
+    ) -> Result<HashMap<i64, LabelSetIndex>, AnalysisError> {
         let mut ids: Vec<i64> = ids.filter(|&id| id != 0).collect();
         ids.sort_unstable();
         ids.dedup();

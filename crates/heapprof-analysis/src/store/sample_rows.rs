@@ -5,8 +5,8 @@ use rusqlite::{Connection, Row};
 
 use super::heap::HEAP_TYPES;
 use super::schema;
-use crate::error::Error;
-use crate::sample_plan::{Add, Plan};
+use crate::error::AnalysisError;
+use crate::sample_plan::{PlannedAddition, SamplePlan};
 
 /// Sums of one stack with one label set: a row of as many values as there are columns.
 pub(crate) struct SampleRows {
@@ -35,7 +35,7 @@ impl SampleRows {
     }
 
     /// Reads the samples of a plan and adds them up. The rows are in the order of their keys.
-    pub(super) fn read(connection: &Connection, plan: &Plan) -> Result<Self, Error> {
+    pub(super) fn read(connection: &Connection, plan: &SamplePlan) -> Result<Self, AnalysisError> {
         let mut rows = Self {
             row_of: None,
             is_whole: plan.is_whole,
@@ -70,22 +70,32 @@ impl SampleRows {
     }
 
     /// Adds a value to a row.
-    pub(crate) fn add(&mut self, row: usize, add: &Add, value: i64) -> Result<(), Error> {
+    pub(crate) fn add(
+        &mut self,
+        row: usize,
+        add: &PlannedAddition,
+        value: i64,
+    ) -> Result<(), AnalysisError> {
         let sum = &mut self.value[row * self.columns + add.to];
         let more = value.checked_mul(add.times);
         let more = more.and_then(|more| sum.checked_add(more));
         *sum = more.ok_or_else(|| {
             let what = format!("the sum of {}", add.from.0);
-            Error::from(heapprof_totals::Error::Beyond(what))
+            AnalysisError::from(heapprof_totals::TotalsError::BeyondRange(what))
         })?;
         Ok(())
     }
 
     /// Adds what is known of a value.
-    pub(crate) fn know(&mut self, row: usize, add: &Add, known: (i64, f64)) -> Result<(), Error> {
+    pub(crate) fn add_spread(
+        &mut self,
+        row: usize,
+        add: &PlannedAddition,
+        known: (i64, f64),
+    ) -> Result<(), AnalysisError> {
         let (sampled, variance) = known;
         if !variance.is_finite() || variance < 0.0 {
-            return Err(Error::Sql(
+            return Err(AnalysisError::Sql(
                 "a variance is none: the database is damaged".to_string(),
             ));
         }
@@ -96,12 +106,17 @@ impl SampleRows {
     }
 
     /// Adds the rows that have the four values of heap samples.
-    fn heap(&mut self, connection: &Connection, profile: i64, adds: &[Add]) -> Result<(), Error> {
+    fn heap(
+        &mut self,
+        connection: &Connection,
+        profile: i64,
+        adds: &[PlannedAddition],
+    ) -> Result<(), AnalysisError> {
         let of = |n: usize| {
-            let is_it = move |add: &&Add| (&*add.from.0, &*add.from.1) == HEAP_TYPES[n];
+            let is_it = move |add: &&PlannedAddition| (&*add.from.0, &*add.from.1) == HEAP_TYPES[n];
             adds.iter().filter(is_it)
         };
-        let of_column: [Vec<&Add>; 4] = [0, 1, 2, 3].map(|n| of(n).collect());
+        let of_column: [Vec<&PlannedAddition>; 4] = [0, 1, 2, 3].map(|n| of(n).collect());
         // If one profile is read, its rows come in order, and each is a new one.
         let mut statement = connection.prepare_cached(
             "SELECT stack, label_set, alloc_objects, alloc_space, inuse_objects, inuse_space \
@@ -113,7 +128,7 @@ impl SampleRows {
             let is_wanted = |n: &usize| values[*n] != 0 && !of_column[*n].is_empty();
             let is_lost = |n: &usize| values[*n] != 0 && of_column[*n].is_empty();
             if let Some(n) = (0..4).find(is_lost).filter(|_| self.is_whole) {
-                return Err(lost(HEAP_TYPES[n].0));
+                return Err(lost_type_error(HEAP_TYPES[n].0));
             }
             if !(0..4).any(|n| is_wanted(&n)) {
                 continue;
@@ -127,7 +142,7 @@ impl SampleRows {
         }
         let with_spread = of_column.each_ref().map(|adds| {
             let with_spread = adds.iter().filter(|add| add.with_spread);
-            with_spread.copied().collect::<Vec<&Add>>()
+            with_spread.copied().collect::<Vec<&PlannedAddition>>()
         });
         if with_spread.iter().all(Vec::is_empty) {
             return Ok(());
@@ -140,13 +155,13 @@ impl SampleRows {
         )?;
         let mut found = statement.query([profile])?;
         while let Some(row) = found.next()? {
-            let Some(at) = self.known_row((row.get(0)?, row.get(1)?)) else {
+            let Some(at) = self.find_row((row.get(0)?, row.get(1)?)) else {
                 continue;
             };
             for (n, adds) in with_spread.iter().enumerate() {
-                if let Some(known) = known(row, 2 + 2 * n)? {
+                if let Some(known) = read_sampled_variance(row, 2 + 2 * n)? {
                     for add in adds {
-                        self.know(at, add, known)?;
+                        self.add_spread(at, add, known)?;
                     }
                 }
             }
@@ -155,7 +170,7 @@ impl SampleRows {
     }
 
     /// The row of a key that was read before.
-    pub(crate) fn known_row(&self, key: (i64, i64)) -> Option<usize> {
+    pub(crate) fn find_row(&self, key: (i64, i64)) -> Option<usize> {
         match &self.row_of {
             Some(row_of) => row_of.get(&key).copied(),
             None => self.key.binary_search(&key).ok(),
@@ -167,10 +182,10 @@ impl SampleRows {
         &mut self,
         connection: &Connection,
         profile: i64,
-        adds: &[Add],
+        adds: &[PlannedAddition],
         is_narrow: bool,
         has_spread: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), AnalysisError> {
         let table = if is_narrow { "other_sample" } else { "sample" };
         let columns = match is_narrow || has_spread {
             true => "s.sampled, s.variance",
@@ -186,7 +201,7 @@ impl SampleRows {
                 row.get_ref(0)?.as_str_or_null().unwrap_or_default(),
                 row.get_ref(1)?.as_str_or_null().unwrap_or_default(),
             ) else {
-                return Err(Error::Sql(
+                return Err(AnalysisError::Sql(
                     "a sample type is missing: the database is damaged".to_string(),
                 ));
             };
@@ -195,7 +210,7 @@ impl SampleRows {
             let mut wanted = wanted.peekable();
             if wanted.peek().is_none() {
                 match self.is_whole {
-                    true => return Err(lost(name)),
+                    true => return Err(lost_type_error(name)),
                     false => continue,
                 }
             }
@@ -204,11 +219,11 @@ impl SampleRows {
                 self.row_of = Some(rows.map(|(at, &key)| (key, at)).collect());
             }
             let at = self.row((row.get(2)?, row.get(3)?));
-            let known = known(row, 5)?;
+            let known = read_sampled_variance(row, 5)?;
             for add in wanted {
                 self.add(at, add, row.get(4)?)?;
                 if let Some(known) = known.filter(|_| add.with_spread) {
-                    self.know(at, add, known)?;
+                    self.add_spread(at, add, known)?;
                 }
             }
         }
@@ -274,7 +289,7 @@ impl SampleRows {
 
     /// What is known of the values of a row: samples, and variances. `None` if nothing is known of
     /// any value.
-    pub(crate) fn known(&self, row: usize) -> Option<(Vec<u64>, Vec<f64>)> {
+    pub(crate) fn spread(&self, row: usize) -> Option<(Vec<u64>, Vec<f64>)> {
         if self.spread.is_empty() {
             return None;
         }
@@ -289,14 +304,14 @@ impl SampleRows {
 }
 
 /// The error for values of a type that the profile does not have.
-fn lost(sample_type: &str) -> Error {
-    Error::Sql(format!(
+fn lost_type_error(sample_type: &str) -> AnalysisError {
+    AnalysisError::Sql(format!(
         "the total of sample type {sample_type} is missing: the database is damaged"
     ))
 }
 
 /// What is known of a value, in two columns; `None` if it is exact.
-fn known(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<(i64, f64)>> {
+fn read_sampled_variance(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<(i64, f64)>> {
     let (sampled, variance): (Option<i64>, Option<f64>) = (row.get(at)?, row.get(at + 1)?);
     Ok(sampled.zip(variance))
 }

@@ -7,7 +7,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::error::Error;
+use crate::error::AnalysisError;
 use crate::relation::is_table;
 
 /// Marks a file as heapprof's: "heap" in ASCII.
@@ -29,29 +29,29 @@ const MIGRATIONS: &[&str] = &[
 ];
 
 /// The first version whose tables say how sure estimates are.
-const WITH_SPREAD: i64 = 4;
+const FIRST_SPREAD_VERSION: i64 = 4;
 
 /// The first version that has what the wiretap collects.
-const WITH_WIRETAP: i64 = 6;
+const FIRST_WIRETAP_VERSION: i64 = 6;
 
 /// The first version that has what watch has seen.
-const WITH_WATCH: i64 = 8;
+const FIRST_WATCH_VERSION: i64 = 8;
 
 /// The first version that has a row for the four values of a heap sample.
-const WITH_NARROW: i64 = 9;
+const FIRST_NARROW_VERSION: i64 = 9;
 
 /// The first version that says what a profile is a moment of.
-const WITH_LABELS: i64 = 10;
+const FIRST_LABELS_VERSION: i64 = 10;
 
 /// The newest version this build reads and writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-fn pragma(connection: &Connection, name: &str) -> Result<i64, Error> {
+fn pragma(connection: &Connection, name: &str) -> Result<i64, AnalysisError> {
     Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
 }
 
 /// Refuses a database that is not heapprof's, or that a newer heapprof wrote.
-pub(super) fn check(connection: &Connection) -> Result<(), Error> {
+pub(super) fn check(connection: &Connection) -> Result<(), AnalysisError> {
     // One transaction reads all of it at one moment, because another process may be making the
     // tables.
     let _at_once = connection.unchecked_transaction()?;
@@ -59,12 +59,12 @@ pub(super) fn check(connection: &Connection) -> Result<(), Error> {
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables > 0 && pragma(connection, "application_id")? != APPLICATION_ID {
-        return Err(Error::NotADatabase(
+        return Err(AnalysisError::NotADatabase(
             "; it holds tables of something else".to_string(),
         ));
     }
     if found > SCHEMA_VERSION {
-        return Err(Error::Newer {
+        return Err(AnalysisError::Newer {
             found,
             known: SCHEMA_VERSION,
         });
@@ -74,18 +74,18 @@ pub(super) fn check(connection: &Connection) -> Result<(), Error> {
 
 /// What a row of `sqlite_schema` defines, except where it lies in the file.
 #[derive(PartialEq, Eq, Hash)]
-struct Object {
+struct SchemaObject {
     kind: String,
     name: String,
     table: String,
     sql: Option<String>,
 }
 
-fn objects(connection: &Connection) -> Result<Vec<Object>, Error> {
+fn objects(connection: &Connection) -> Result<Vec<SchemaObject>, AnalysisError> {
     let mut statement =
         connection.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
     let objects = statement.query_map([], |row| {
-        Ok(Object {
+        Ok(SchemaObject {
             kind: row.get(0)?,
             name: row.get(1)?,
             table: row.get(2)?,
@@ -98,23 +98,23 @@ fn objects(connection: &Connection) -> Result<Vec<Object>, Error> {
 /// Refuses a database whose tables, indexes and views are not to the letter those of version
 /// `found`. Tables of the user's own and plain indexes may stand beside them, because nothing of
 /// ours reads such tables, and SQLite computes nothing for such indexes.
-fn compare(connection: &Connection, found: i64) -> Result<(), Error> {
+fn compare(connection: &Connection, found: i64) -> Result<(), AnalysisError> {
     let ours = Connection::open_in_memory()?;
     for migration in steps(0, found) {
         ours.execute_batch(migration)?;
     }
     let ours = objects(&ours)?;
     let theirs = objects(connection)?;
-    let refused = |what: String| Err(Error::NotADatabase(format!("; {what}")));
+    let refused = |what: String| Err(AnalysisError::NotADatabase(format!("; {what}")));
     if let Some(lost) = ours.iter().find(|object| !theirs.contains(object)) {
-        let Object { kind, name, .. } = lost;
+        let SchemaObject { kind, name, .. } = lost;
         return refused(format!(
             "its {kind} {name} is not the one of schema {found}; load the profiles into a new one"
         ));
     }
     let is_ours = |name: &str| ours.iter().any(|o| o.name.eq_ignore_ascii_case(name));
     for object in theirs.iter().filter(|object| !ours.contains(object)) {
-        let Object { kind, name, .. } = object;
+        let SchemaObject { kind, name, .. } = object;
         let allowed = match kind.as_str() {
             "index" if !is_ours(&object.table) => true,
             "index" => is_plain_index(connection, name, &object.table)?,
@@ -132,14 +132,14 @@ fn compare(connection: &Connection, found: i64) -> Result<(), Error> {
 }
 
 /// Whether a module, and not SQLite itself, holds the rows of a table.
-fn is_virtual(table: &Object) -> bool {
+fn is_virtual(table: &SchemaObject) -> bool {
     let sql = table.sql.as_deref().unwrap_or_default();
     // SQLite itself writes the first words of this text.
     !sql.starts_with("CREATE TABLE")
 }
 
 /// Whether an index holds columns of all rows as they are, and refuses no row.
-fn is_plain_index(connection: &Connection, name: &str, table: &str) -> Result<bool, Error> {
+fn is_plain_index(connection: &Connection, name: &str, table: &str) -> Result<bool, AnalysisError> {
     let mut list = connection.prepare(
         "SELECT count(*) FROM pragma_index_list(?2) WHERE name = ?1 AND \"unique\" = 0 AND \
          partial = 0",
@@ -153,7 +153,7 @@ fn is_plain_index(connection: &Connection, name: &str, table: &str) -> Result<bo
 
 /// The statements that make the views which work over a question's tables as well. The others have
 /// the names of such tables.
-pub(crate) fn views() -> Result<Vec<String>, Error> {
+pub(crate) fn views() -> Result<Vec<String>, AnalysisError> {
     let ours = Connection::open_in_memory()?;
     for migration in MIGRATIONS {
         ours.execute_batch(migration)?;
@@ -170,36 +170,36 @@ fn steps(from: i64, to: i64) -> impl Iterator<Item = &'static &'static str> {
 }
 
 /// Whether the tables say how sure estimates are. A database that is only read may be older.
-pub(super) fn has_spread(connection: &Connection) -> Result<bool, Error> {
-    Ok(pragma(connection, "user_version")? >= WITH_SPREAD)
+pub(super) fn has_spread(connection: &Connection) -> Result<bool, AnalysisError> {
+    Ok(pragma(connection, "user_version")? >= FIRST_SPREAD_VERSION)
 }
 
 /// Whether the four values of a heap sample have one row. A database that is only read may be
 /// older.
-pub(super) fn is_narrow(connection: &Connection) -> Result<bool, Error> {
-    Ok(pragma(connection, "user_version")? >= WITH_NARROW)
+pub(super) fn is_narrow(connection: &Connection) -> Result<bool, AnalysisError> {
+    Ok(pragma(connection, "user_version")? >= FIRST_NARROW_VERSION)
 }
 
 /// Whether profiles have labels. A database that is only read may be older.
-pub(super) fn has_labels(connection: &Connection) -> Result<bool, Error> {
-    Ok(pragma(connection, "user_version")? >= WITH_LABELS)
+pub(super) fn has_labels(connection: &Connection) -> Result<bool, AnalysisError> {
+    Ok(pragma(connection, "user_version")? >= FIRST_LABELS_VERSION)
 }
 
 /// Whether there are tables of the wiretap. A database that is only read may be older.
-pub(super) fn has_wiretap(connection: &Connection) -> Result<bool, Error> {
-    Ok(pragma(connection, "user_version")? >= WITH_WIRETAP)
+pub(super) fn has_wiretap(connection: &Connection) -> Result<bool, AnalysisError> {
+    Ok(pragma(connection, "user_version")? >= FIRST_WIRETAP_VERSION)
 }
 
 /// Whether there are tables of watches. A database that is only read may be older.
-pub(super) fn has_watch(connection: &Connection) -> Result<bool, Error> {
-    Ok(pragma(connection, "user_version")? >= WITH_WATCH)
+pub(super) fn has_watch(connection: &Connection) -> Result<bool, AnalysisError> {
+    Ok(pragma(connection, "user_version")? >= FIRST_WATCH_VERSION)
 }
 
 /// Does what [`check`] does, and refuses a file that no load has filled.
-pub(super) fn check_filled(connection: &Connection) -> Result<(), Error> {
+pub(super) fn check_filled(connection: &Connection) -> Result<(), AnalysisError> {
     check(connection)?;
     match pragma(connection, "user_version")? {
-        0 => Err(Error::NotADatabase(
+        0 => Err(AnalysisError::NotADatabase(
             "; it is empty, and heapprof load fills it".to_string(),
         )),
         _ => Ok(()),
@@ -207,7 +207,7 @@ pub(super) fn check_filled(connection: &Connection) -> Result<(), Error> {
 }
 
 /// Brings a database to the newest version.
-pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
+pub(super) fn migrate(connection: &mut Connection) -> Result<(), AnalysisError> {
     check(connection)?;
     if pragma(connection, "user_version")? == SCHEMA_VERSION {
         return Ok(());
@@ -233,16 +233,16 @@ mod tests {
     use heapprof_profile::{Profile, ProfileBuilder};
 
     use super::*;
-    use crate::relation::documented;
-    use crate::{Query, Question, Session, Store, Types, top};
+    use crate::relation::documented_tables;
+    use crate::{AnalysisSession, ProfileQuestion, ProfileStore, Query, TypeSelection, top};
 
     /// Every documented column of a view is in the view.
     #[test]
     fn views_are_documented() {
         let views = views().unwrap();
-        let said = documented().filter(|(_, about, _)| about.starts_with("View: "));
+        let said = documented_tables().filter(|(_, about, _)| about.starts_with("View: "));
         assert_eq!(said.count(), views.len());
-        for (name, about, columns) in documented() {
+        for (name, about, columns) in documented_tables() {
             if !about.starts_with("View: ") {
                 continue;
             }
@@ -297,10 +297,12 @@ mod tests {
         old.pragma_update(None, "user_version", 1).unwrap();
         drop(old);
         let ask = |name| {
-            let source = Store::open(&path).unwrap().restore(name).unwrap();
-            let question = Question::new(vec![source], &Query::default(), Types::One).unwrap();
+            let source = ProfileStore::open(&path).unwrap().restore(name).unwrap();
+            let question =
+                ProfileQuestion::new(vec![source], &Query::default(), TypeSelection::Requested)
+                    .unwrap();
             top(
-                &Session::new(question).unwrap(),
+                &AnalysisSession::new(question).unwrap(),
                 1,
                 &Query::default(),
                 false,
@@ -311,12 +313,12 @@ mod tests {
             let report = ask("old");
             assert_eq!((report.header.net, report.header.estimate), (7, None));
             assert_eq!(report.rows[0].estimates, [None; 2]);
-            let restored = Store::open(&path).unwrap().restore("old").unwrap();
+            let restored = ProfileStore::open(&path).unwrap().restore("old").unwrap();
             assert_eq!(restored.profile.samples.values(0), [7, 9]);
             assert!(!restored.profile.samples.has_spread());
         };
         is_7();
-        let mut store = Store::open_or_create(&path).unwrap();
+        let mut store = ProfileStore::open_or_create(&path).unwrap();
         store.load("new", &sampled(), &mut |_, _| {}).unwrap();
         is_7();
         let connection = Connection::open(&path).unwrap();

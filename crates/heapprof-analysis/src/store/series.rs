@@ -6,19 +6,19 @@ use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::Profile;
 use rusqlite::{Connection, Transaction};
 
-use super::damage::damaged;
-use super::{Store, restore, schema};
-use crate::comment::said_once;
-use crate::error::Error;
-use crate::sample_plan::Plan;
-use crate::stored_moment::{Moments, Said, SeriesStore, StoredMoment};
+use super::damage::damage_error;
+use super::{ProfileStore, restore, schema};
+use crate::comment::find_single_value;
+use crate::error::AnalysisError;
+use crate::sample_plan::SamplePlan;
+use crate::stored_moment::{SeriesStore, StoredMoment, StoredMomentBuilder, StoredProfileFacts};
 
 /// Writes the labels of a profile.
 pub(super) fn write(
     transaction: &Transaction<'_>,
     id: i64,
     labels: &BTreeMap<String, String>,
-) -> Result<(), Error> {
+) -> Result<(), AnalysisError> {
     // Somebody may have deleted the row of a profile by hand. Its number is then given again.
     transaction.execute("DELETE FROM profile_label WHERE profile = ?1", [id])?;
     let mut insert = transaction.prepare("INSERT INTO profile_label VALUES (?1, ?2, ?3)")?;
@@ -33,7 +33,7 @@ fn texts<T>(
     connection: &Connection,
     sql: &str,
     mut put: impl FnMut(&mut T, &rusqlite::Row<'_>) -> rusqlite::Result<()>,
-) -> Result<HashMap<i64, T>, Error>
+) -> Result<HashMap<i64, T>, AnalysisError>
 where
     T: Default,
 {
@@ -46,9 +46,9 @@ where
     Ok(found)
 }
 
-impl SeriesStore for Store {
+impl SeriesStore for ProfileStore {
     /// All stored profiles as moments, in the order in which they were loaded.
-    fn moments(&self) -> Result<Vec<StoredMoment>, Error> {
+    fn moments(&self) -> Result<Vec<StoredMoment>, AnalysisError> {
         let connection = &self.connection;
         // One transaction reads all of it at one moment.
         let _at_once = connection.unchecked_transaction()?;
@@ -72,18 +72,18 @@ impl SeriesStore for Store {
             )?,
             false => HashMap::new(),
         };
-        type Totals = (Vec<(String, String)>, Vec<i64>);
-        let mut totals: HashMap<i64, Totals> = texts(
+        type ProfileTypeTotals = (Vec<(String, String)>, Vec<i64>);
+        let mut totals: HashMap<i64, ProfileTypeTotals> = texts(
             connection,
             "SELECT t.profile, s.type, s.unit, t.net FROM profile_total t \
              JOIN sample_type s ON s.id = t.type ORDER BY t.profile, t.position",
-            |totals: &mut Totals, row| {
+            |totals: &mut ProfileTypeTotals, row| {
                 totals.0.push((row.get(1)?, row.get(2)?));
                 totals.1.push(row.get(3)?);
                 Ok(())
             },
         )?;
-        let mut moments = Moments::default();
+        let mut moments = StoredMomentBuilder::default();
         let mut statement = connection.prepare(
             "SELECT id, name, time_nanos, duration_nanos, default_sample_type, samples \
              FROM profile ORDER BY id",
@@ -96,14 +96,14 @@ impl SeriesStore for Store {
             // A database of an older heapprof that can't be brought up has no labels.
             if !has_labels {
                 for (key, said) in [("host", "host"), ("service", "program")] {
-                    let said = said_once(&comments, said);
+                    let said = find_single_value(&comments, said);
                     labels.extend(said.map(|value| (key.to_string(), value)));
                 }
             }
             let Some((types, totals)) = totals.remove(&id) else {
-                return Err(damaged("the totals of profile", id));
+                return Err(damage_error("the totals of profile", id));
             };
-            moments.add(Said {
+            moments.add(StoredProfileFacts {
                 id,
                 name: row.get(1)?,
                 time_nanos: row.get(2)?,
@@ -116,10 +116,10 @@ impl SeriesStore for Store {
                 totals,
             });
         }
-        Ok(moments.all())
+        Ok(moments.finish())
     }
 
-    fn sum(&self, plan: &Plan) -> Result<Profile, Error> {
+    fn sum(&self, plan: &SamplePlan) -> Result<Profile, AnalysisError> {
         restore::sum(&self.connection, plan)
     }
 }

@@ -6,25 +6,28 @@ use std::collections::BTreeMap;
 use foldhash::HashMap;
 use rusqlite::Connection;
 
-use crate::error::Error;
+use crate::error::AnalysisError;
 
 /// So many stacks with successive numbers are read together.
-const PAGE: i64 = 256;
+const STACKS_PER_PAGE: i64 = 256;
 
 /// A frame on top of another stack: the number of that stack (0 for the empty one), and that of the
 /// frame's location.
-type Node = (i64, i64);
+type ParentAndLocation = (i64, i64);
 
 /// Some stacks by their numbers.
 pub(super) struct StackTree {
-    pages: HashMap<i64, Box<[Option<Node>; PAGE as usize]>>,
+    pages: HashMap<i64, Box<[Option<ParentAndLocation>; STACKS_PER_PAGE as usize]>>,
 }
 
 /// Which stacks of a page are wanted.
-type Wanted = [u64; PAGE as usize / 64];
+type WantedStacks = [u64; STACKS_PER_PAGE as usize / 64];
 
-fn place(id: i64) -> (i64, usize) {
-    (id.div_euclid(PAGE), id.rem_euclid(PAGE) as usize)
+fn page_position(id: i64) -> (i64, usize) {
+    (
+        id.div_euclid(STACKS_PER_PAGE),
+        id.rem_euclid(STACKS_PER_PAGE) as usize,
+    )
 }
 
 impl StackTree {
@@ -33,12 +36,12 @@ impl StackTree {
     pub(super) fn read(
         connection: &Connection,
         ids: impl Iterator<Item = i64>,
-    ) -> Result<Self, Error> {
-        let mut wanted: BTreeMap<i64, Wanted> = BTreeMap::new();
+    ) -> Result<Self, AnalysisError> {
+        let mut wanted: BTreeMap<i64, WantedStacks> = BTreeMap::new();
         let mut last = 0;
         for id in ids {
             if id != last && id != 0 {
-                let (page, at) = place(id);
+                let (page, at) = page_position(id);
                 wanted.entry(page).or_default()[at / 64] |= 1 << (at % 64);
                 last = id;
             }
@@ -49,17 +52,17 @@ impl StackTree {
         )?;
         // Parents have smaller numbers, so all that want a page come before it.
         while let Some((page, mut bits)) = wanted.pop_last() {
-            let mut nodes = Box::new([None; PAGE as usize]);
-            let first = page.saturating_mul(PAGE);
-            let mut rows = statement.query([first, first.saturating_add(PAGE - 1)])?;
+            let mut nodes = Box::new([None; STACKS_PER_PAGE as usize]);
+            let first = page.saturating_mul(STACKS_PER_PAGE);
+            let mut rows = statement.query([first, first.saturating_add(STACKS_PER_PAGE - 1)])?;
             while let Some(row) = rows.next()? {
                 let (id, parent): (i64, i64) = (row.get(0)?, row.get(1)?);
-                let at = place(id).1;
+                let at = page_position(id).1;
                 nodes[at] = Some((parent, row.get(2)?));
                 if bits[at / 64] >> (at % 64) & 1 == 0 || parent == 0 || parent >= id {
                     continue;
                 }
-                let (of, at) = place(parent);
+                let (of, at) = page_position(parent);
                 match of == page {
                     true => bits[at / 64] |= 1 << (at % 64),
                     false => wanted.entry(of).or_default()[at / 64] |= 1 << (at % 64),
@@ -71,8 +74,8 @@ impl StackTree {
     }
 
     /// The stack below a stack, and the location of its last frame.
-    pub(super) fn above(&self, id: i64) -> Option<Node> {
-        let (page, at) = place(id);
+    pub(super) fn parent_and_location(&self, id: i64) -> Option<ParentAndLocation> {
+        let (page, at) = page_position(id);
         self.pages.get(&page)?[at]
     }
 }

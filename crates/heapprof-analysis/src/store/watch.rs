@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{Store, schema};
-use crate::error::Error;
+use super::{ProfileStore, schema};
+use crate::error::AnalysisError;
 
 /// About how many bytes a row takes.
-const ROW_BYTES: u64 = 512;
+const ESTIMATED_ROW_BYTES: u64 = 512;
 
 /// A watch, as it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub struct WatchBatch {
     /// Events, in order.
     pub events: Vec<WatchEvent>,
     /// How many looks there were so far.
-    pub looks: i64,
+    pub sample_count: i64,
     /// How many microseconds watching has taken so far.
     pub cost_us: i64,
     /// When it ended, if it has.
@@ -153,18 +153,18 @@ pub struct WatchedProcess {
     /// How many microseconds it has worked, as far as it was seen.
     pub worked_us: i64,
     /// How many looks there were at it.
-    pub looks: i64,
+    pub sample_count: i64,
 }
 
 /// The report of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Watch {
+pub struct WatchReport {
     /// How it began.
     pub start: WatchStart,
     /// When it ended, if it has.
     pub ended_ms: Option<i64>,
     /// How many looks there were.
-    pub looks: i64,
+    pub sample_count: i64,
     /// How many microseconds watching has taken.
     pub cost_us: i64,
     /// The sum of each look.
@@ -175,13 +175,13 @@ pub struct Watch {
     pub events: Vec<WatchEvent>,
 }
 
-impl Store {
+impl ProfileStore {
     /// Begins a watch. Returns its number and its name.
     ///
     /// # Errors
     /// The database may not be written.
-    pub fn begin_watch(&mut self, start: &WatchStart) -> Result<(i64, String), Error> {
-        self.budget.allow(ROW_BYTES);
+    pub fn begin_watch(&mut self, start: &WatchStart) -> Result<(i64, String), AnalysisError> {
+        self.budget.allow(ESTIMATED_ROW_BYTES);
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -206,9 +206,9 @@ impl Store {
     ///
     /// # Errors
     /// The database may not be written.
-    pub fn add_to_watch(&mut self, watch: i64, batch: &WatchBatch) -> Result<(), Error> {
+    pub fn add_to_watch(&mut self, watch: i64, batch: &WatchBatch) -> Result<(), AnalysisError> {
         let rows = batch.processes.len() + batch.moments.len() + batch.events.len() + 1;
-        self.budget.allow(rows as u64 * ROW_BYTES);
+        self.budget.allow(rows as u64 * ESTIMATED_ROW_BYTES);
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -221,7 +221,7 @@ impl Store {
     ///
     /// # Errors
     /// The database may not be readable.
-    pub fn watch(&self, name: Option<&str>) -> Result<Option<Watch>, Error> {
+    pub fn watch(&self, name: Option<&str>) -> Result<Option<WatchReport>, AnalysisError> {
         if !schema::has_watch(&self.connection)? {
             return Ok(None);
         }
@@ -230,7 +230,7 @@ impl Store {
              FROM watch WHERE name = ?1 OR ?1 IS NULL ORDER BY id DESC LIMIT 1",
             [name],
             |row| {
-                let watch = Watch {
+                let watch = WatchReport {
                     start: WatchStart {
                         name: row.get(1)?,
                         host: row.get(2)?,
@@ -239,9 +239,9 @@ impl Store {
                         began_ms: row.get(5)?,
                     },
                     ended_ms: row.get(6)?,
-                    looks: row.get(7)?,
+                    sample_count: row.get(7)?,
                     cost_us: row.get(8)?,
-                    ..Watch::default()
+                    ..WatchReport::default()
                 };
                 Ok((row.get::<_, i64>(0)?, watch))
             },
@@ -257,7 +257,7 @@ impl Store {
 }
 
 /// The name, with a number if it is taken.
-fn free_name(transaction: &Transaction<'_>, wanted: &str) -> Result<String, Error> {
+fn free_name(transaction: &Transaction<'_>, wanted: &str) -> Result<String, AnalysisError> {
     let mut taken = transaction.prepare("SELECT 1 FROM watch WHERE name = ?1")?;
     let mut name = wanted.to_string();
     let mut number = 1;
@@ -268,7 +268,7 @@ fn free_name(transaction: &Transaction<'_>, wanted: &str) -> Result<String, Erro
     Ok(name)
 }
 
-fn add(transaction: &Transaction<'_>, watch: i64, batch: &WatchBatch) -> Result<(), Error> {
+fn add(transaction: &Transaction<'_>, watch: i64, batch: &WatchBatch) -> Result<(), AnalysisError> {
     let mut insert = transaction.prepare_cached(
         "INSERT INTO watch_process VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
          ON CONFLICT (watch, process) DO UPDATE SET parent = excluded.parent, \
@@ -325,12 +325,12 @@ fn add(transaction: &Transaction<'_>, watch: i64, batch: &WatchBatch) -> Result<
     }
     transaction.execute(
         "UPDATE watch SET looks = ?2, cost_us = ?3, ended_ms = ?4 WHERE id = ?1",
-        params![watch, batch.looks, batch.cost_us, batch.ended_ms],
+        params![watch, batch.sample_count, batch.cost_us, batch.ended_ms],
     )?;
     Ok(())
 }
 
-fn sums(connection: &Connection, watch: i64) -> Result<Vec<WatchSum>, Error> {
+fn sums(connection: &Connection, watch: i64) -> Result<Vec<WatchSum>, AnalysisError> {
     let mut statement = connection.prepare(
         "SELECT time_ms, sum(rss), count(*) FROM watch_moment WHERE watch = ?1 \
          GROUP BY time_ms ORDER BY time_ms",
@@ -345,7 +345,7 @@ fn sums(connection: &Connection, watch: i64) -> Result<Vec<WatchSum>, Error> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn processes(connection: &Connection, watch: i64) -> Result<Vec<WatchedProcess>, Error> {
+fn processes(connection: &Connection, watch: i64) -> Result<Vec<WatchedProcess>, AnalysisError> {
     let mut all: BTreeMap<i64, WatchedProcess> = BTreeMap::new();
     let mut statement = connection.prepare(
         "SELECT process, pid, parent, name, command, began_ms, ended_ms, ending \
@@ -376,10 +376,10 @@ fn processes(connection: &Connection, watch: i64) -> Result<Vec<WatchedProcess>,
             continue;
         };
         let rss: i64 = row.get(1)?;
-        if process.looks == 0 {
+        if process.sample_count == 0 {
             process.first = rss;
         }
-        process.looks += 1;
+        process.sample_count += 1;
         process.last = rss;
         process.pss = row.get::<_, Option<i64>>(2)?.or(process.pss);
         let peak = row.get::<_, Option<i64>>(3)?.unwrap_or(0);
@@ -391,7 +391,7 @@ fn processes(connection: &Connection, watch: i64) -> Result<Vec<WatchedProcess>,
     Ok(all)
 }
 
-fn events(connection: &Connection, watch: i64) -> Result<Vec<WatchEvent>, Error> {
+fn events(connection: &Connection, watch: i64) -> Result<Vec<WatchEvent>, AnalysisError> {
     let mut statement = connection.prepare(
         "SELECT process, time_ms, kind, text, size, rss, shared, code, data FROM watch_event \
          WHERE watch = ?1 ORDER BY number",
@@ -439,7 +439,7 @@ mod tests {
     fn what_was_seen_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.db");
-        let mut store = Store::open_or_create(&path).unwrap();
+        let mut store = ProfileStore::open_or_create(&path).unwrap();
         let start = WatchStart {
             name: "app".to_string(),
             began_ms: 5,
@@ -472,7 +472,7 @@ mod tests {
             processes: vec![process(1, ""), process(2, "")],
             moments: vec![moment(1, 5, 10, Some(4)), moment(2, 5, 30, None)],
             events: vec![mark.clone()],
-            looks: 1,
+            sample_count: 1,
             ..WatchBatch::default()
         };
         let second = WatchBatch {
@@ -480,18 +480,18 @@ mod tests {
             // The clock was set back: the first row of a moment stays.
             moments: vec![moment(1, 9, 25, None), moment(2, 5, 99, None)],
             events: vec![WatchEvent::default()],
-            looks: 2,
+            sample_count: 2,
             cost_us: 70,
             ended_ms: Some(9),
         };
         store.add_to_watch(id, &first).unwrap();
         store.add_to_watch(id, &second).unwrap();
         drop(store);
-        let store = Store::open(&path).unwrap();
+        let store = ProfileStore::open(&path).unwrap();
         let watch = store.watch(Some("app")).unwrap().unwrap();
         assert_eq!(watch.start, start);
         assert_eq!(
-            (watch.looks, watch.cost_us, watch.ended_ms),
+            (watch.sample_count, watch.cost_us, watch.ended_ms),
             (2, 70, Some(9))
         );
         let sums: Vec<_> = watch

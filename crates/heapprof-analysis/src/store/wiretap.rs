@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, HashSet};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
-use super::{Store, schema};
-use crate::error::Error;
+use super::{ProfileStore, schema};
+use crate::error::AnalysisError;
 
 /// The most rows of code, and the most rows of senders. What comes then is counted and dropped.
-const MOST_ROWS: i64 = 1_000_000;
+const MAX_ROWS: i64 = 1_000_000;
 
 /// How many sites or codes a row of the report names.
-const NAMED: usize = 3;
+const MAX_NAMED_PLACES: usize = 3;
 
 /// About how many bytes a row takes, with its index.
-const ROW_BYTES: u64 = 2048;
+const ESTIMATED_ROW_BYTES: u64 = 2048;
 
 /// Code that ran: a key, and what is added to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub struct WiretapBatch {
 
 /// What the rows of the report are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WiretapBy {
+pub enum WiretapRowKind {
     /// A row for each code.
     #[default]
     Code,
@@ -114,7 +114,7 @@ pub struct WiretapRow {
 
 /// The report of the wiretap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wiretap {
+pub struct WiretapReport {
     /// What ran.
     pub rows: Vec<WiretapRow>,
     /// What was expected and never seen, in the order in which it was expected.
@@ -131,17 +131,17 @@ pub struct Wiretap {
     pub refused: Vec<(String, i64)>,
 }
 
-impl Store {
+impl ProfileStore {
     /// Adds what a listener has collected, all or nothing. Returns how many datagrams of code had
     /// no room.
-    pub fn add_wiretap(&mut self, batch: &WiretapBatch) -> Result<i64, Error> {
+    pub fn add_wiretap(&mut self, batch: &WiretapBatch) -> Result<i64, AnalysisError> {
         let rows = batch.codes.len() + batch.senders.len() + batch.refused.len() + 1;
-        self.budget.allow(rows as u64 * ROW_BYTES);
-        add(&mut self.connection, batch, MOST_ROWS)
+        self.budget.allow(rows as u64 * ESTIMATED_ROW_BYTES);
+        add(&mut self.connection, batch, MAX_ROWS)
     }
 
     /// The senders that were heard last, `most` at most.
-    pub fn wiretap_senders(&self, most: usize) -> Result<Vec<WiretapSender>, Error> {
+    pub fn wiretap_senders(&self, most: usize) -> Result<Vec<WiretapSender>, AnalysisError> {
         if !schema::has_wiretap(&self.connection)? {
             return Ok(Vec::new());
         }
@@ -170,11 +170,11 @@ impl Store {
     /// names were not.
     pub fn wiretap(
         &self,
-        by: WiretapBy,
+        by: WiretapRowKind,
         since_ms: i64,
         expected: Option<&[String]>,
-    ) -> Result<Wiretap, Error> {
-        let mut report = Wiretap::default();
+    ) -> Result<WiretapReport, AnalysisError> {
+        let mut report = WiretapReport::default();
         let is_there = schema::has_wiretap(&self.connection)?;
         if is_there {
             report.rows = rows(&self.connection, by, since_ms)?;
@@ -182,7 +182,7 @@ impl Store {
         }
         if let Some(expected) = expected {
             let seen = match is_there {
-                true => seen(&self.connection, since_ms)?,
+                true => seen_names(&self.connection, since_ms)?,
                 false => HashSet::new(),
             };
             let mut known = HashSet::new();
@@ -196,11 +196,11 @@ impl Store {
     }
 }
 
-fn count(connection: &Connection, sql: &str) -> Result<i64, Error> {
+fn count(connection: &Connection, sql: &str) -> Result<i64, AnalysisError> {
     Ok(connection.query_row(sql, [], |row| row.get(0))?)
 }
 
-fn add(connection: &mut Connection, batch: &WiretapBatch, most: i64) -> Result<i64, Error> {
+fn add(connection: &mut Connection, batch: &WiretapBatch, most: i64) -> Result<i64, AnalysisError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let dropped = add_codes(&transaction, &batch.codes, most)?;
     let lost_senders = add_senders(&transaction, &batch.senders, most)?;
@@ -226,7 +226,7 @@ fn add_codes(
     transaction: &Transaction<'_>,
     codes: &[WiretapCode],
     most: i64,
-) -> Result<i64, Error> {
+) -> Result<i64, AnalysisError> {
     // Rows are never removed.
     let mut rows = count(
         transaction,
@@ -263,7 +263,7 @@ fn add_senders(
     transaction: &Transaction<'_>,
     senders: &[WiretapSender],
     most: i64,
-) -> Result<i64, Error> {
+) -> Result<i64, AnalysisError> {
     let mut rows = count(
         transaction,
         "SELECT ifnull(max(rowid), 0) FROM wiretap_sender",
@@ -293,9 +293,9 @@ fn add_senders(
 }
 
 /// The statements of a report: its rows, and what belongs to each of them.
-fn statements(by: WiretapBy) -> [&'static str; 2] {
+fn statements(by: WiretapRowKind) -> [&'static str; 2] {
     match by {
-        WiretapBy::Code => [
+        WiretapRowKind::Code => [
             "SELECT code, kind, outcome, sum(count), count(DISTINCT host || ' ' || pid), \
              count(DISTINCT host), min(first_ms), max(last_ms) FROM wiretap_code \
              WHERE last_ms >= ?1 GROUP BY code, kind, outcome \
@@ -303,7 +303,7 @@ fn statements(by: WiretapBy) -> [&'static str; 2] {
             "SELECT DISTINCT code, kind, outcome, site FROM wiretap_code \
              WHERE last_ms >= ?1 AND site <> '' ORDER BY site",
         ],
-        WiretapBy::Host => [
+        WiretapRowKind::Host => [
             "SELECT host, kind, outcome, sum(count), count(DISTINCT host || ' ' || pid), \
              count(DISTINCT host), min(first_ms), max(last_ms) FROM wiretap_code \
              WHERE last_ms >= ?1 GROUP BY host, kind, outcome \
@@ -311,7 +311,7 @@ fn statements(by: WiretapBy) -> [&'static str; 2] {
             "SELECT DISTINCT host, kind, outcome, code FROM wiretap_code \
              WHERE last_ms >= ?1 ORDER BY code",
         ],
-        WiretapBy::Pid => [
+        WiretapRowKind::Pid => [
             "SELECT host || ' ' || pid, kind, outcome, sum(count), \
              count(DISTINCT host || ' ' || pid), count(DISTINCT host), min(first_ms), \
              max(last_ms) FROM wiretap_code WHERE last_ms >= ?1 \
@@ -323,7 +323,11 @@ fn statements(by: WiretapBy) -> [&'static str; 2] {
     }
 }
 
-fn rows(connection: &Connection, by: WiretapBy, since_ms: i64) -> Result<Vec<WiretapRow>, Error> {
+fn rows(
+    connection: &Connection,
+    by: WiretapRowKind,
+    since_ms: i64,
+) -> Result<Vec<WiretapRow>, AnalysisError> {
     let [of_rows, of_places] = statements(by);
     let mut places: BTreeMap<(String, String, String), (Vec<String>, usize)> = BTreeMap::new();
     let mut statement = connection.prepare(of_places)?;
@@ -331,7 +335,7 @@ fn rows(connection: &Connection, by: WiretapBy, since_ms: i64) -> Result<Vec<Wir
     while let Some(row) = found.next()? {
         let key = (row.get(0)?, row.get(1)?, row.get(2)?);
         let (named, more) = places.entry(key).or_default();
-        match named.len() < NAMED {
+        match named.len() < MAX_NAMED_PLACES {
             true => named.push(row.get(3)?),
             false => *more += 1,
         }
@@ -356,7 +360,7 @@ fn rows(connection: &Connection, by: WiretapBy, since_ms: i64) -> Result<Vec<Wir
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn sums(connection: &Connection, report: &mut Wiretap) -> Result<(), Error> {
+fn sums(connection: &Connection, report: &mut WiretapReport) -> Result<(), AnalysisError> {
     let mut statement = connection.prepare(
         "SELECT state, count(*), sum(received), sum(lost) FROM wiretap_sender GROUP BY state",
     )?;
@@ -373,7 +377,7 @@ fn sums(connection: &Connection, report: &mut Wiretap) -> Result<(), Error> {
     Ok(())
 }
 
-fn seen(connection: &Connection, since_ms: i64) -> Result<HashSet<String>, Error> {
+fn seen_names(connection: &Connection, since_ms: i64) -> Result<HashSet<String>, AnalysisError> {
     // What was looked for and is not there has not run.
     let mut statement = connection.prepare(
         "SELECT DISTINCT code FROM wiretap_code WHERE last_ms >= ?1 AND outcome <> 'missing'",
@@ -414,7 +418,7 @@ mod tests {
     fn what_was_collected_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.db");
-        let mut store = Store::open_or_create(&path).unwrap();
+        let mut store = ProfileStore::open_or_create(&path).unwrap();
         for ms in [1000, 2000] {
             let batch = WiretapBatch {
                 codes: vec![code("a", "a.c:1", 1, 2, ms), code("a", "a.c:2", 2, 1, ms)],
@@ -429,9 +433,11 @@ mod tests {
             };
             assert_eq!(store.add_wiretap(&batch).unwrap(), 0);
         }
-        let store = Store::open(&path).unwrap();
+        let store = ProfileStore::open(&path).unwrap();
         let expected = ["b", "a", "b"].map(str::to_string);
-        let report = store.wiretap(WiretapBy::Code, 0, Some(&expected)).unwrap();
+        let report = store
+            .wiretap(WiretapRowKind::Code, 0, Some(&expected))
+            .unwrap();
         let row = &report.rows[0];
         assert_eq!((report.rows.len(), row.name.as_str()), (1, "a"));
         assert_eq!((row.count, row.processes, row.hosts), (6, 2, 1));
@@ -445,14 +451,18 @@ mod tests {
         assert_eq!((report.received, report.lost), (20, 2));
         assert_eq!(report.senders["end unknown"], 1);
         assert_eq!(report.refused, [("not understood".to_string(), 10)]);
-        let later = store.wiretap(WiretapBy::Code, 2001, Some(&expected));
+        let later = store.wiretap(WiretapRowKind::Code, 2001, Some(&expected));
         let later = later.unwrap();
         assert_eq!((later.rows.len(), later.unseen.len()), (0, 2));
-        let by_pid = store.wiretap(WiretapBy::Pid, 0, None).unwrap().rows;
+        let by_pid = store.wiretap(WiretapRowKind::Pid, 0, None).unwrap().rows;
         assert_eq!((by_pid.len(), by_pid[0].name.as_str()), (2, "web1 1"));
         assert_eq!(by_pid[0].places, ["a"]);
         assert_eq!(
-            store.wiretap(WiretapBy::Host, 0, None).unwrap().rows.len(),
+            store
+                .wiretap(WiretapRowKind::Host, 0, None)
+                .unwrap()
+                .rows
+                .len(),
             1
         );
         assert_eq!(store.wiretap_senders(1).unwrap().len(), 1);
@@ -461,7 +471,7 @@ mod tests {
     #[test]
     fn rows_are_bounded() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = Store::open_or_create(&folder.path().join("w.db")).unwrap();
+        let mut store = ProfileStore::open_or_create(&folder.path().join("w.db")).unwrap();
         let codes = (0..10).map(|pid| code("a", "", pid, 3, 1)).collect();
         let batch = WiretapBatch {
             codes,
@@ -470,7 +480,7 @@ mod tests {
         assert_eq!(add(&mut store.connection, &batch, 4).unwrap(), 18);
         // What has a row goes on to be counted.
         assert_eq!(add(&mut store.connection, &batch, 4).unwrap(), 18);
-        let report = store.wiretap(WiretapBy::Code, 0, None).unwrap();
+        let report = store.wiretap(WiretapRowKind::Code, 0, None).unwrap();
         assert_eq!((report.rows[0].count, report.rows[0].processes), (24, 4));
         assert_eq!(report.refused, [("no room for the code".to_string(), 36)]);
     }

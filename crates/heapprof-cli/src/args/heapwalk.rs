@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{FileModeArgs, LimitArg, format};
 use crate::name;
-use heapprof_report::Format;
+use heapprof_report::ReportFormat;
 
 #[derive(Debug, Args)]
 pub(crate) struct HeapwalkArgs {
@@ -37,7 +37,7 @@ pub(crate) struct HeapwalkArgs {
     pub(crate) limit: LimitArg,
     /// text, json, csv or markdown
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
     /// Unit of sizes: auto, B, KiB, MiB, GiB, TiB, PiB
     #[arg(long, value_name = "UNIT")]
     pub(crate) unit: Option<String>,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use heapprof_report::Format;
+use heapprof_report::ReportFormat;
 
 use super::format;
 
@@ -27,7 +27,7 @@ impl OutputArgs {
 pub(crate) struct ReportArgs {
     /// text, json, csv or markdown
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
     /// Unit of values: auto, B, KiB, MiB, GiB, TiB, PiB, ns, us, ms, s, min, h
     #[arg(long, value_name = "UNIT", hide_short_help = true)]
     pub(crate) unit: Option<String>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use heapprof_report::Format;
+use heapprof_report::ReportFormat;
 
 use super::record::time;
 use super::{FileModeArgs, LimitArg, OutputArgs, format};
@@ -18,7 +18,7 @@ use crate::name;
 pub(crate) struct ProcessReportArgs {
     /// text, json, csv or markdown
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
     /// Unit of sizes: auto, B, KiB, MiB, GiB, TiB, PiB
     #[arg(long, value_name = "UNIT")]
     pub(crate) unit: Option<String>,

@@ -1,7 +1,7 @@
 //! The options of a question: which values, what a row is, and which samples count.
 
 use clap::Args;
-use heapprof_analysis::{Filters, Granularity, Query};
+use heapprof_analysis::{Granularity, Query, QueryFilters};
 
 use super::CodeArgs;
 
@@ -84,7 +84,7 @@ impl QuestionArgs {
             own_code: self.code.own_code,
             all_frames: self.code.all_frames,
             relative_percentages: self.relative_percentages,
-            filters: Filters {
+            filters: QueryFilters {
                 focus: f.focus.clone(),
                 ignore: f.ignore.clone(),
                 hide: f.hide.clone(),
@@ -95,7 +95,7 @@ impl QuestionArgs {
                 tag_ignore: f.tag_ignore.clone(),
                 tag_root: f.tag_root.clone(),
                 tag_leaf: f.tag_leaf.clone(),
-                ..Filters::default()
+                ..QueryFilters::default()
             },
             ..Query::default()
         }

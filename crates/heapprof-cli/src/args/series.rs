@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use heapprof_report::Format;
+use heapprof_report::ReportFormat;
 
 use super::wiretap::since;
 use super::{FileModeArgs, LimitArg, OutputArgs, QuestionArgs, ReportArgs, SortArg, format};
@@ -16,7 +16,7 @@ pub(crate) struct SeriesArgs {
     pub(crate) selector: Option<String>,
     /// text, json, csv or markdown
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
     /// Unit of totals
     #[arg(long, value_name = "UNIT")]
     pub(crate) unit: Option<String>,

@@ -1,7 +1,7 @@
 //! The command lines of the database's commands: `load`, `ls`, `rm`, `sql`, `schema`.
 
 use clap::Args;
-use heapprof_report::Format;
+use heapprof_report::ReportFormat;
 
 use super::{FileModeArgs, OutputArgs, QuestionArgs, format};
 use crate::{name, now};
@@ -48,7 +48,7 @@ fn time(text: &str) -> Result<i64, String> {
 pub(crate) struct LsArgs {
     /// text, json, csv or markdown
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
     /// Unit of totals
     #[arg(long, value_name = "UNIT")]
     pub(crate) unit: Option<String>,
@@ -73,7 +73,7 @@ pub(crate) struct SqlArgs {
     pub(crate) profile: Vec<String>,
     /// text, json, csv or markdown
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
     #[command(flatten)]
     pub(crate) question: QuestionArgs,
     #[command(flatten)]
@@ -87,7 +87,7 @@ pub(crate) struct SchemaArgs {
     pub(crate) database: bool,
     /// text, json, csv or markdown
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use heapprof_analysis::WiretapBy;
-use heapprof_report::Format;
+use heapprof_analysis::WiretapRowKind;
+use heapprof_report::ReportFormat;
 
 use super::record::time;
 use super::{FileModeArgs, OutputArgs, format};
@@ -43,7 +43,7 @@ pub(crate) enum By {
     Pid,
 }
 
-impl From<By> for WiretapBy {
+impl From<By> for WiretapRowKind {
     fn from(by: By) -> Self {
         match by {
             By::Code => Self::Code,
@@ -69,7 +69,7 @@ pub(crate) struct WiretapArgs {
     pub(crate) since: Option<Duration>,
     /// text, json, csv or markdown
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

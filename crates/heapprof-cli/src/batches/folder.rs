@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Batch, Cells, TABLES, TableForm, read_parquet, write_parquet};
+use heapprof_analysis::{
+    ColumnValues, PORTABLE_TABLES, PortableBatch, TableForm, read_parquet, write_parquet,
+};
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -31,7 +33,7 @@ pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-pub(super) fn table(file: &Path, form: &TableForm) -> Result<Vec<Cells>> {
+pub(super) fn table(file: &Path, form: &TableForm) -> Result<Vec<ColumnValues>> {
     Ok(read_parquet(form, File::open(file)?)?)
 }
 
@@ -58,7 +60,12 @@ pub(super) fn make(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn write(folder: &Path, mode: FileMode, name: &str, batch: &Batch) -> Result<()> {
+pub(super) fn write(
+    folder: &Path,
+    mode: FileMode,
+    name: &str,
+    batch: &PortableBatch,
+) -> Result<()> {
     let named = || format!("{}: cannot be written", folder.display());
     let at = open_folder(folder, Trust::Any).with_context(named)?;
     if statat(&at, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
@@ -87,11 +94,17 @@ fn inside(at: &OwnedFd, draft: &str) -> rustix::io::Result<OwnedFd> {
 
 /// Writes the tables of a batch into a folder that was just made. Whoever may read its files may
 /// enter it.
-fn write_into(at: &OwnedFd, draft: &str, shown: &str, mode: FileMode, batch: &Batch) -> Result<()> {
+fn write_into(
+    at: &OwnedFd,
+    draft: &str,
+    shown: &str,
+    mode: FileMode,
+    batch: &PortableBatch,
+) -> Result<()> {
     let inside = inside(at, draft).with_context(|| shown.to_string())?;
     let readers = mode.0 & 0o044;
     fchmod(&inside, Mode::from_raw_mode(0o700 | readers | readers >> 2))?;
-    batch.sorted().try_for_each(|(form, columns)| {
+    batch.sorted_tables().try_for_each(|(form, columns)| {
         let file = file_of(form);
         let mut bytes = Vec::new();
         write_parquet(form, &columns, &mut bytes)?;
@@ -106,7 +119,7 @@ fn write_into(at: &OwnedFd, draft: &str, shown: &str, mode: FileMode, batch: &Ba
 /// Removes what was begun.
 fn remove(at: &OwnedFd, draft: &str) {
     if let Ok(inside) = inside(at, draft) {
-        for form in &TABLES {
+        for form in &PORTABLE_TABLES {
             let _ = unlinkat(&inside, file_of(form), AtFlags::empty());
         }
     }

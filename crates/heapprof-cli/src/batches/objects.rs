@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use heapprof_analysis::{Batch, Cells, TableForm, read_parquet, write_parquet};
+use heapprof_analysis::{ColumnValues, PortableBatch, TableForm, read_parquet, write_parquet};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::path::Path;
@@ -126,7 +126,7 @@ impl Objects {
         })
     }
 
-    pub(super) fn table(&self, batch: &str, form: &TableForm) -> Result<Vec<Cells>> {
+    pub(super) fn table(&self, batch: &str, form: &TableForm) -> Result<Vec<ColumnValues>> {
         let path = self.path(batch, form);
         let bytes = self.runtime.block_on(async {
             let found = self.store.get(&path).await.map_err(failed)?;
@@ -141,7 +141,7 @@ impl Objects {
         Ok(read_parquet(form, bytes)?)
     }
 
-    pub(super) fn write(&self, name: &str, batch: &Batch) -> Result<()> {
+    pub(super) fn write(&self, name: &str, batch: &PortableBatch) -> Result<()> {
         let named = |error| anyhow!("{}: cannot be written: {}", self.address, failed(error));
         let mark = self.path(name, last_table());
         match self.runtime.block_on(self.store.head(&mark)) {
@@ -149,7 +149,7 @@ impl Objects {
             Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(named(error)),
         }
-        for (form, columns) in batch.sorted() {
+        for (form, columns) in batch.sorted_tables() {
             let mut bytes = Vec::new();
             write_parquet(form, &columns, &mut bytes)?;
             let path = self.path(name, form);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use anyhow::Result;
-use heapprof_report::{Peak, Peaks};
+use heapprof_report::{CandidatePeaks, PeakComparison};
 
 use super::heap_run::{HowToRun, heap_of, split};
 use super::{Shared, proc};
@@ -35,11 +35,11 @@ pub(super) fn run(shared: &Shared, args: &BenchArgs) -> Result<()> {
     {
         all.push((candidate, words(args, candidate)?));
     }
-    let mut found = Peaks::default();
+    let mut found = PeakComparison::default();
     for (i, (candidate, words)) in all.iter().enumerate() {
-        let mut peak = Peak {
+        let mut peak = CandidatePeaks {
             name: (*candidate).to_string(),
-            ..Peak::default()
+            ..CandidatePeaks::default()
         };
         for _ in 0..args.runs {
             let how = HowToRun {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::RunFigures;
 use heapprof_process::{Counters, Ran, comm, descendants, maps, run as run_measured};
-use heapprof_report::{Candidate, Comparison, HeapInUse};
+use heapprof_report::{AllocatorCandidate, AllocatorComparison, HeapInUse};
 use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
 use self::allocator::{Allocator, chosen, is_known};
@@ -41,12 +41,12 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
         uncounted: None,
     };
     must_take_a_preload(&args.command[0])?;
-    let candidate = |allocator: &Allocator| Candidate {
+    let candidate = |allocator: &Allocator| AllocatorCandidate {
         name: allocator.name.clone(),
         what: allocator.what(),
-        ..Candidate::default()
+        ..AllocatorCandidate::default()
     };
-    let mut candidates: Vec<Candidate> = allocators.iter().map(candidate).collect();
+    let mut candidates: Vec<AllocatorCandidate> = allocators.iter().map(candidate).collect();
     let mut bar = Bar::running();
     let all = u64::from(args.runs + args.warmup) * allocators.len() as u64;
     let mut done = 0;
@@ -84,7 +84,7 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
             })
         }
     };
-    let comparison = Comparison {
+    let comparison = AllocatorComparison {
         command: how.name.clone(),
         candidates,
         missing,

@@ -1,13 +1,13 @@
 //! `heapprof convert`: a profile in another form.
 
 use anyhow::{Context, Result, anyhow, bail};
-use heapprof_analysis::{Granularity, Query, Source, Types, folded};
+use heapprof_analysis::{Granularity, Query, QuestionSource, TypeSelection, each_folded_stack};
 use heapprof_formats::{
     GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope,
 };
 use heapprof_profile::encode;
-use heapprof_report::Folded;
-use heapprof_text::{Stead, escaping};
+use heapprof_report::FoldedWriter;
+use heapprof_text::{ControlReplacement, escaping};
 
 use super::Shared;
 use crate::args::{ConvertArgs, ConvertTo};
@@ -32,13 +32,13 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
             Ok(heapprof_report::profile_csv(&source.profile, writer)?)
         }),
         ConvertTo::Speedscope => output::write(file, |writer| {
-            escaping(writer, Stead::Json, |writer| {
+            escaping(writer, ControlReplacement::Json, |writer| {
                 let result = write_speedscope(&source.profile, &source.name, lines, writer);
                 fitting(&source, result)
             })
         }),
         ConvertTo::Firefox => output::write(file, |writer| {
-            escaping(writer, Stead::Json, |writer| {
+            escaping(writer, ControlReplacement::Json, |writer| {
                 let result = write_firefox(&source.profile, &source.name, writer);
                 fitting(&source, result)
             })
@@ -54,10 +54,10 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
                 granularity: args.granularity.unwrap_or_default(),
                 ..Query::default()
             };
-            let session = shared.ask(source, &query, Types::One)?;
+            let session = shared.ask(source, &query, TypeSelection::Requested)?;
             output::write(file, |writer| {
-                let mut lines = Folded::new(writer);
-                folded(&session, &query, |places, stack, value| {
+                let mut lines = FoldedWriter::new(writer);
+                each_folded_stack(&session, &query, |places, stack, value| {
                     lines.write(places, stack, value)
                 })??;
                 Ok(())
@@ -66,10 +66,10 @@ pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
     }
 }
 
-fn gperftools(args: &ConvertArgs, source: &Source, form: GperftoolsForm) -> Result<()> {
+fn gperftools(args: &ConvertArgs, source: &QuestionSource, form: GperftoolsForm) -> Result<()> {
     let mut note = None;
     output::write(args.output.file(), |writer| {
-        escaping(writer, Stead::Replacement, |writer| {
+        escaping(writer, ControlReplacement::Replacement, |writer| {
             note = fitting(source, write_gperftools(&source.profile, form, writer))?;
             Ok(())
         })
@@ -82,7 +82,7 @@ fn gperftools(args: &ConvertArgs, source: &Source, form: GperftoolsForm) -> Resu
 
 /// Names the profile in an error if its content does not fit the form. An error of writing does not
 /// name it.
-fn fitting<T>(source: &Source, result: Result<T, WriteError>) -> Result<T> {
+fn fitting<T>(source: &QuestionSource, result: Result<T, WriteError>) -> Result<T> {
     result.map_err(|error| match error {
         WriteError::Io(error) => error.into(),
         unfit => anyhow!(unfit).context(source.name.clone()),

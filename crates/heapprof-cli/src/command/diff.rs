@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Query, Session, Types, agree, diff, diff_sql, incomparable};
+use heapprof_analysis::{
+    AnalysisSession, Query, TypeSelection, agree, diff, diff_sql, incomparable_files,
+};
 
 use super::Shared;
 use super::gate::Gate;
@@ -22,7 +24,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     let of_total = gate.rules().find(|(rule, _)| rule.sample_type().is_some());
     if let Some((_, rule)) = of_total
         && args.normalize
-        && args.question.query().filters.active().is_empty()
+        && args.question.query().filters.active_options().is_empty()
     {
         bail!(
             "--fail-if {rule:?}: --normalize makes both totals equal, so this rule could never \
@@ -61,7 +63,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
             count(&after)
         ));
     }
-    for found in incomparable(&session, &report) {
+    for found in incomparable_files(&session, &report) {
         let rows = match found.rows {
             1 => "1 row".to_string(),
             rows => format!("{rows} rows"),
@@ -79,7 +81,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         });
     }
     let is_sampled = report.before.sampled.is_some() || report.after.sampled.is_some();
-    let of_peak = gate.rules().find(|(rule, _)| rule.is_of_peak(&report));
+    let of_peak = gate.rules().find(|(rule, _)| rule.is_about_peak(&report));
     if is_sampled && let Some((_, text)) = of_peak {
         shared.note(&format!(
             "--fail-if {text:?}: nobody knows how sure the peak of a sampled profile is, so the \
@@ -87,14 +89,14 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         ));
     }
     gate.judge("on either side", |rule| {
-        let verdict = rule.broken(&report)?;
-        Ok(rule.speaks_of_something(&report).then_some(verdict))
+        let verdict = rule.judge_diff(&report)?;
+        Ok(rule.has_subject(&report).then_some(verdict))
     })?;
     let written = shared.finish(&args.report, &session, |style| {
         let broken = gate.in_report(&args.report, style);
         Ok(heapprof_report::diff(&report, query.limit, broken, style)?)
     });
-    gate.end(written, heapprof_report::broken_line)
+    gate.end(written, heapprof_report::violation_line)
 }
 
 /// The profiles of each side. They come from the arguments and from --before and --after.
@@ -133,13 +135,13 @@ fn session(
     after: &[String],
     query: &Query,
     gate: &Gate,
-) -> Result<Session> {
+) -> Result<AnalysisSession> {
     let (mut before, mut after) = (shared.sources.read(before)?, shared.sources.read(after)?);
     agree(&mut before, &mut after)?;
     let sources = vec![before, after];
     let types = match gate.names_a_type() {
-        true => Types::All,
-        false => Types::One,
+        true => TypeSelection::All,
+        false => TypeSelection::Requested,
     };
     shared.session(sources, query, types, |q| q)
 }

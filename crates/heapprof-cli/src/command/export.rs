@@ -21,7 +21,7 @@ mod parquet {
     use std::sync::Arc;
 
     use anyhow::{Context, Result};
-    use heapprof_analysis::{Batch, Cells, SeriesStore, SqliteTables, Store};
+    use heapprof_analysis::{ColumnValues, PortableBatch, ProfileStore, SeriesStore, SqliteTables};
 
     use super::super::Shared;
     use crate::args::ExportArgs;
@@ -37,7 +37,7 @@ mod parquet {
         let moments = selection::choose(args.selector.as_deref().unwrap_or_default(), &moments)?;
         let to = to.writer(&args.file_mode)?;
         let known = names_in(&to.to)?;
-        let (mut batch, mut done, mut there) = (Batch::default(), [0, 0], 0);
+        let (mut batch, mut done, mut there) = (PortableBatch::default(), [0, 0], 0);
         for moment in &moments.moments {
             if known.contains(&(moment.name.clone(), moment.time_nanos)) {
                 there += 1;
@@ -50,7 +50,7 @@ mod parquet {
                 done[0] += batch.profiles().len();
                 done[1] += 1;
                 to.write(&batch)?;
-                batch = Batch::default();
+                batch = PortableBatch::default();
             }
         }
         if !batch.profiles().is_empty() {
@@ -74,7 +74,7 @@ mod parquet {
         let form = last_table();
         for batch in batches.names()? {
             let columns = batches.table(&batch, form)?;
-            if let [_, Cells::Text(names), Cells::Int(times), ..] = &columns[..] {
+            if let [_, ColumnValues::Text(names), ColumnValues::Int(times), ..] = &columns[..] {
                 known.extend(names.iter().cloned().zip(times.iter().copied()));
             }
         }
@@ -99,7 +99,7 @@ mod parquet {
             let from = SqlStore(tables);
             let of_batch = || format!("{}/{batch}", batches.name());
             output::make_for_own(db, mode)?;
-            let mut store = Store::open_or_create(db).with_context(named)?;
+            let mut store = ProfileStore::open_or_create(db).with_context(named)?;
             for moment in from.moments().with_context(of_batch)? {
                 if store.find(&moment.name).is_ok() {
                     there.push(moment.name);

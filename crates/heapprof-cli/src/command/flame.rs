@@ -1,8 +1,10 @@
 //! `heapprof flame`: a flame graph.
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{TreeOptions, Types, agree, tree};
-use heapprof_report::{FlameOptions, Format, Root, Style, flame_folded, flame_svg};
+use heapprof_analysis::{TreeOptions, TypeSelection, agree, tree};
+use heapprof_report::{
+    FlameOptions, FlameRootPosition, ReportFormat, ReportStyle, flame_folded, flame_svg,
+};
 
 use super::{Shared, statements};
 use crate::args::{FlameArgs, FlameFormat, FlameRoot};
@@ -32,7 +34,9 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
         least: args.min_percent / 100.0,
         most: None,
     };
-    let session = shared.session(sources, &query, Types::One, |q| q.with_tree(options))?;
+    let session = shared.session(sources, &query, TypeSelection::Requested, |q| {
+        q.with_tree(options)
+    })?;
     let report = tree(&session, &query)?;
     if let Some(after) = report.others.first()
         && after.sample_type != report.header.sample_type
@@ -50,11 +54,11 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
     if args.show_sql {
         return output::text(file, &statements(&session));
     }
-    let style = Style {
-        format: Format::Text,
+    let style = ReportStyle {
+        format: ReportFormat::Text,
         color: false,
         unit: args.unit.clone(),
-        ..Style::default()
+        ..ReportStyle::default()
     };
     if !svg {
         return output::write(file, |writer| Ok(flame_folded(&report, writer)?));
@@ -62,9 +66,9 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
     let picture = FlameOptions {
         title: args.title.clone(),
         root: match args.root {
-            FlameRoot::Auto => Root::Auto,
-            FlameRoot::Top => Root::Top,
-            FlameRoot::Below => Root::Below,
+            FlameRoot::Auto => FlameRootPosition::Auto,
+            FlameRoot::Top => FlameRootPosition::Top,
+            FlameRoot::Below => FlameRootPosition::Below,
         },
     };
     // The picture is drawn before anything is written, so that what can't be drawn leaves no empty

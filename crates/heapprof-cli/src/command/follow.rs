@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Place, line_growth};
+use heapprof_analysis::{CodePlace, line_growth};
 use heapprof_profile::Profile;
 use heapprof_report::LineGrowth;
 
@@ -30,7 +30,7 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
     let mut is_first = true;
     messages::note(&format!(
         "process {pid}: lines that grow by {} or more are said",
-        heapprof_report::Measure::new("bytes", None)?.show(least)
+        heapprof_report::UnitFormatter::new("bytes", None)?.show(least)
     ));
     loop {
         let began = Instant::now();
@@ -75,12 +75,12 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
 
 /// How many bytes of each line were in use when it was said last.
 #[derive(Default)]
-struct Said(Option<HashMap<Place, i64>>);
+struct Said(Option<HashMap<CodePlace, i64>>);
 
 impl Said {
     /// The lines that have grown by `least` bytes since they were said last, or since the first
     /// call, and by how much. What has grown most comes first.
-    fn grown(&mut self, mut profile: Profile, least: i64) -> Result<Vec<(Place, i64)>> {
+    fn grown(&mut self, mut profile: Profile, least: i64) -> Result<Vec<(CodePlace, i64)>> {
         let in_use = profile.find_sample_type("inuse_space")?;
         let samples = &profile.samples;
         let values = (0..samples.len())

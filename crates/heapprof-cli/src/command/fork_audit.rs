@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use heapprof_analysis::{ForkRule, Session, Store};
-use heapprof_report::{Format, Style};
+use heapprof_analysis::{AnalysisSession, ForkRule, ProfileStore};
+use heapprof_report::{ReportFormat, ReportStyle};
 
 use super::forks::{ENDING, ask, profiles_of};
 use super::{SCREENFUL, Shared, record};
@@ -49,7 +49,7 @@ pub(super) fn run(shared: &Shared, args: &ForkAuditArgs) -> Result<ExitCode> {
     };
     let folder = [folder.to_string_lossy().into_owned()];
     // What the program itself has written may be read by another one.
-    let is_beside = matches!(args.report.format, Format::Text) && !args.report.show_sql;
+    let is_beside = matches!(args.report.format, ReportFormat::Text) && !args.report.show_sql;
     if ended != ExitCode::SUCCESS && profiles_of(&folder[0]).is_err() {
         // It did not even begin, and why was said.
         return Ok(ended);
@@ -134,7 +134,7 @@ fn report(
     }
     let limit = match (args.limit.limit, report.format, report.output.file()) {
         // Whoever reads a table through a pipe wants it as short as on the screen.
-        (None, Format::Text, None) => Some(SCREENFUL),
+        (None, ReportFormat::Text, None) => Some(SCREENFUL),
         _ => shared.limit(&args.limit, report),
     };
     let (audit, session) = ask(shared, &names, limit)?;
@@ -143,7 +143,7 @@ fn report(
     if let Some(db) = shared.sources.typed_db() {
         keep(db, args.file_mode.mode()?, &audit_name(&audited), &session)?;
     }
-    let text = |style: &Style| -> Result<String> {
+    let text = |style: &ReportStyle| -> Result<String> {
         Ok(heapprof_report::fork_audit(&audit, &shown, limit, style)?)
     };
     let written = match is_beside {
@@ -157,10 +157,10 @@ fn report(
     }
     let broken: Vec<_> = rules
         .iter()
-        .filter_map(|rule| rule.broken_by(&audit))
+        .filter_map(|rule| rule.find_violation(&audit))
         .collect();
     for broken in &broken {
-        let line = heapprof_report::fork_broken(broken)?;
+        let line = heapprof_report::fork_violation_line(broken)?;
         messages::note(&format!("failed: {line}"));
     }
     Ok(match broken.is_empty() {
@@ -170,10 +170,10 @@ fn report(
 }
 
 /// Keeps an audit in a database.
-fn keep(db: &Path, mode: FileMode, name: &str, session: &Session) -> Result<()> {
+fn keep(db: &Path, mode: FileMode, name: &str, session: &AnalysisSession) -> Result<()> {
     let named = || db.display().to_string();
     output::make_for_own(db, mode)?;
-    let mut store = Store::open_or_create(db).with_context(named)?;
+    let mut store = ProfileStore::open_or_create(db).with_context(named)?;
     store.keep_audit(name, session).with_context(named)?;
     messages::note(&format!("kept audit {name} in {}", db.display()));
     Ok(())

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{ForkAudit, Granularity, Query, Session, Types, fork_audit};
+use heapprof_analysis::{
+    AnalysisSession, ForkAudit, Granularity, Query, TypeSelection, fork_audit,
+};
 
 use super::Shared;
 use crate::name;
@@ -20,13 +22,15 @@ pub(super) fn ask(
     shared: &Shared,
     names: &[String],
     limit: Option<usize>,
-) -> Result<(ForkAudit, Session)> {
+) -> Result<(ForkAudit, AnalysisSession)> {
     let query = Query {
         granularity: Granularity::Lines,
         ..Query::default()
     };
     let sources = shared.sources.each(names)?;
-    let session = shared.session(sources, &query, Types::One, |question| question)?;
+    let session = shared.session(sources, &query, TypeSelection::Requested, |question| {
+        question
+    })?;
     Ok((fork_audit(&session, limit)?, session))
 }
 

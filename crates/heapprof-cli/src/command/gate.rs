@@ -3,16 +3,16 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heapprof_analysis::{Broken, Rule, Verdict};
-use heapprof_report::{Format, Style};
+use heapprof_analysis::{GateRule, RuleVerdict, RuleViolation};
+use heapprof_report::{ReportFormat, ReportStyle};
 
 use crate::args::{GateArgs, ReportArgs};
 use crate::{messages, output};
 
 /// The rules of a command line, and the verdict of those that were judged.
 pub(super) struct Gate {
-    rules: Vec<(Rule, String)>,
-    verdict: Verdict,
+    rules: Vec<(GateRule, String)>,
+    verdict: RuleVerdict,
 }
 
 impl Gate {
@@ -20,7 +20,7 @@ impl Gate {
     /// reading of a profile.
     pub(super) fn new(args: &GateArgs) -> Result<Self> {
         let read = |text: &String| {
-            let rule = Rule::parse(text).map_err(messages::of_rule)?;
+            let rule = GateRule::parse(text).map_err(messages::of_rule)?;
             let rule = rule.ignoring_spread(args.ignore_spread);
             Ok((rule, text.clone()))
         };
@@ -29,7 +29,7 @@ impl Gate {
         let rules = args.fail_if.iter().enumerate().filter(is_first);
         Ok(Self {
             rules: rules.map(|(_, text)| read(text)).collect::<Result<_>>()?,
-            verdict: Verdict::default(),
+            verdict: RuleVerdict::default(),
         })
     }
 
@@ -37,13 +37,13 @@ impl Gate {
     pub(super) fn of_one_profile(args: &GateArgs) -> Result<Self> {
         let gate = Self::new(args)?;
         for (rule, _) in &gate.rules {
-            rule.of_one_profile().map_err(messages::of_rule)?;
+            rule.refuse_comparison().map_err(messages::of_rule)?;
         }
         Ok(gate)
     }
 
     /// The rules with their texts.
-    pub(super) fn rules(&self) -> impl Iterator<Item = (&Rule, &str)> {
+    pub(super) fn rules(&self) -> impl Iterator<Item = (&GateRule, &str)> {
         self.rules.iter().map(|(rule, text)| (rule, text.as_str()))
     }
 
@@ -56,7 +56,7 @@ impl Gate {
     pub(super) fn judge(
         &mut self,
         where_to: &str,
-        mut judge: impl FnMut(&Rule) -> Result<Option<Verdict>>,
+        mut judge: impl FnMut(&GateRule) -> Result<Option<RuleVerdict>>,
     ) -> Result<()> {
         for (rule, text) in &self.rules {
             let judged = judge(rule).map_err(|error| match error.downcast() {
@@ -65,7 +65,7 @@ impl Gate {
             });
             match judged? {
                 Some(found) => {
-                    self.verdict.broken.extend(found.broken);
+                    self.verdict.violations.extend(found.violations);
                     self.verdict.unsure.extend(found.unsure);
                 }
                 None => messages::note(&format!(
@@ -78,11 +78,11 @@ impl Gate {
 
     /// The broken rules that belong in a report. On a terminal these are none, because they are
     /// printed beneath it, also if a pager shows it.
-    pub(super) fn in_report(&self, report: &ReportArgs, style: &Style) -> &[Broken] {
-        let is_text = matches!(style.format, Format::Text | Format::Markdown);
+    pub(super) fn in_report(&self, report: &ReportArgs, style: &ReportStyle) -> &[RuleViolation] {
+        let is_text = matches!(style.format, ReportFormat::Text | ReportFormat::Markdown);
         match is_text && output::is_terminal(report.output.file()) {
             true => &[],
-            false => &self.verdict.broken,
+            false => &self.verdict.violations,
         }
     }
 
@@ -91,7 +91,7 @@ impl Gate {
     pub(super) fn end(
         self,
         written: Result<()>,
-        line: impl Fn(&Broken) -> String,
+        line: impl Fn(&RuleViolation) -> String,
     ) -> Result<ExitCode> {
         match written {
             // Whoever stops reading the report still gets the verdict.
@@ -101,17 +101,17 @@ impl Gate {
         for (rule, _) in &self.rules {
             self.say_unsure(rule, &line);
         }
-        for broken in &self.verdict.broken {
+        for broken in &self.verdict.violations {
             messages::note(&format!("failed: {}", line(broken)));
         }
-        Ok(match self.verdict.broken.is_empty() {
+        Ok(match self.verdict.violations.is_empty() {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(1),
         })
     }
 
     /// Says that estimates are too unsure to break a rule, with the first of them as the example.
-    fn say_unsure(&self, rule: &Rule, line: &impl Fn(&Broken) -> String) {
+    fn say_unsure(&self, rule: &GateRule, line: &impl Fn(&RuleViolation) -> String) {
         let mut unsure = self.verdict.unsure.iter().filter(|b| b.rule == rule.text());
         let Some(first) = unsure.next() else {
             return;

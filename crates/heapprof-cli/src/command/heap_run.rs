@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Filters, Granularity, Place, Query, Source, Types, top};
+use heapprof_analysis::{
+    CodePlace, Granularity, Query, QueryFilters, QuestionSource, TypeSelection, top,
+};
 use heapprof_profile::{HeapHistory, Profile};
 
 use super::Shared;
@@ -87,7 +89,7 @@ pub(super) fn heap_of(shared: &Shared, how: &HowToRun<'_>) -> Result<HeapRun> {
         true => profiles_of(&file)?,
         false => Vec::new(),
     };
-    let mut most: Option<(i64, usize, Source)> = None;
+    let mut most: Option<(i64, usize, QuestionSource)> = None;
     let mut end = 0;
     for (i, name) in names.iter().enumerate() {
         let source = shared.sources.read(std::slice::from_ref(name))?;
@@ -158,27 +160,27 @@ fn of_function(profile: &Profile, function: &str) -> i64 {
 /// The line that had most at the peak.
 fn most_of(
     shared: &Shared,
-    source: Source,
+    source: QuestionSource,
     uncounted: Option<&str>,
 ) -> Result<Option<(String, i64)>> {
     let query = Query {
         sample_type: Some("peak_space".to_string()),
         granularity: Granularity::Lines,
         limit: Some(1),
-        filters: Filters {
+        filters: QueryFilters {
             ignore: uncounted.map(|name| format!("^{name}$")),
-            ..Filters::default()
+            ..QueryFilters::default()
         },
         ..Query::default()
     };
-    let session = shared.ask(source, &query, Types::One)?;
+    let session = shared.ask(source, &query, TypeSelection::Requested)?;
     let top = top(&session, 1, &query, false)?;
     let first = top.rows.first().filter(|row| row.flat > 0);
     Ok(first.map(|row| (called(&row.place), row.flat)))
 }
 
 /// A place in a few words: its function, the last part of its file, its line.
-fn called(place: &Place) -> String {
+fn called(place: &CodePlace) -> String {
     let file = place.file.as_deref().unwrap_or_default();
     let file = file.rsplit('/').next().unwrap_or_default();
     match place.line.filter(|_| !file.is_empty()) {

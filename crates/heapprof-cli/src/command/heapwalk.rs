@@ -5,7 +5,7 @@ mod words;
 
 use anyhow::{Result, bail};
 use heapprof_heapwalk::{Heap, Image, Kinds, Marks, Summary};
-use heapprof_report::{Format, Measure, Style, Walk};
+use heapprof_report::{HeapWalkReport, ReportFormat, ReportStyle, UnitFormatter};
 
 use self::words::Words;
 use super::Shared;
@@ -15,8 +15,8 @@ use crate::{messages, name, output};
 
 pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
     // What can't be had is said before a process is held.
-    Measure::new("bytes", args.unit.as_deref())?;
-    if args.bytes.is_some() && args.format != Format::Text {
+    UnitFormatter::new("bytes", args.unit.as_deref())?;
+    if args.bytes.is_some() && args.format != ReportFormat::Text {
         bail!("--bytes: is text only; leave --format out");
     }
     let (target, image, mut notes) = Target::open(&args.target, args.exe.as_deref())?;
@@ -65,11 +65,11 @@ fn report(
     mut notes: Vec<String>,
     lacks: Vec<String>,
 ) -> Result<String> {
-    let style = Style {
+    let style = ReportStyle {
         format: args.format,
         color: shared.is_coloured(None),
         unit: args.unit.clone(),
-        ..Style::default()
+        ..ReportStyle::default()
     };
     let limit = shared.rows(&args.limit, None);
     let name = name::shown(&args.target).into_owned();
@@ -108,7 +108,7 @@ fn report(
     {
         notes.push(format!("glibc {release}"));
     }
-    let walk = Walk {
+    let walk = HeapWalkReport {
         name,
         notes,
         summary,

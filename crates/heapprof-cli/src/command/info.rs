@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heapprof_analysis::{Granularity, Query, Types, info, stats};
-use heapprof_report::Format;
+use heapprof_analysis::{Granularity, Query, TypeSelection, info, stats};
+use heapprof_report::ReportFormat;
 
 use super::Shared;
 use super::gate::Gate;
@@ -20,13 +20,13 @@ pub(super) fn run(shared: &Shared, args: &InfoArgs) -> Result<ExitCode> {
         ..Query::default()
     };
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let session = shared.ask(shared.sources.read(&names)?, &query, Types::All)?;
+    let session = shared.ask(shared.sources.read(&names)?, &query, TypeSelection::All)?;
     let report = info(&session)?;
     let stats = match args.report.format {
-        Format::Json => Some(stats(&session)?),
+        ReportFormat::Json => Some(stats(&session)?),
         _ => None,
     };
-    gate.judge("in it", |rule| Ok(rule.broken_in(&session, 1, &query)?))?;
+    gate.judge("in it", |rule| Ok(rule.judge_profile(&session, 1, &query)?))?;
     let written = shared.finish(&args.report, &session, |style| {
         Ok(heapprof_report::info(&report, stats.as_ref(), style)?)
     });

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Question, Session, Source, Suppressions, Types, leaks};
+use heapprof_analysis::{
+    AnalysisSession, ProfileQuestion, QuestionSource, SuppressionSet, TypeSelection, leaks,
+};
 use heapprof_formats::{self as formats, EventLog};
 
 use super::Shared;
@@ -56,16 +58,20 @@ pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
         };
         default.to_string()
     });
-    let session = shared.session(vec![source.clone()], &query, Types::InUse, |question| {
-        question.with_suppressions(&suppressions)
-    })?;
+    let session = shared.session(
+        vec![source.clone()],
+        &query,
+        TypeSelection::InUse,
+        |question| question.with_suppressions(&suppressions),
+    )?;
     let report = leaks(&session, &query, &suppressions)?;
     gate.judge("in use", |rule| {
-        match rule.broken_by(&session, &report)? {
+        match rule.judge_leaks(&session, &report)? {
             // The rule is about what is not in use, which nothing suppresses.
             None if rule.sample_type().is_some() => {
-                let question = Question::new(vec![source.clone()], &query, Types::All)?;
-                Ok(rule.broken_in(&Session::new(question)?, 1, &query)?)
+                let question =
+                    ProfileQuestion::new(vec![source.clone()], &query, TypeSelection::All)?;
+                Ok(rule.judge_profile(&AnalysisSession::new(question)?, 1, &query)?)
             }
             verdict => Ok(verdict),
         }
@@ -78,7 +84,7 @@ pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
 }
 
 /// What a log says: what came and never went.
-fn read_log(path: &Path) -> Result<Source> {
+fn read_log(path: &Path) -> Result<QuestionSource> {
     let name = path.display().to_string();
     let named = || format!("{name}: cannot be read");
     if path == Path::new("-") {
@@ -94,7 +100,7 @@ fn read_log(path: &Path) -> Result<Source> {
 }
 
 /// A log as a profile. Says so if it is not sure.
-fn matched(name: String, log: Result<EventLog, formats::FormatError>) -> Result<Source> {
+fn matched(name: String, log: Result<EventLog, formats::FormatError>) -> Result<QuestionSource> {
     let log = log.with_context(|| name.clone())?;
     if !log.has_program {
         bail!("{name}: has no program's events: none was recorded, or it could keep no file");
@@ -113,12 +119,12 @@ fn matched(name: String, log: Result<EventLog, formats::FormatError>) -> Result<
             "{name}: {why}; blocks may be listed that were freed, and others be missing"
         ));
     }
-    Ok(Source::new(name, log.profile))
+    Ok(QuestionSource::new(name, log.profile))
 }
 
 /// The rules of all files, in the order of the command line.
-fn suppressions(args: &LeaksArgs) -> Result<Suppressions> {
-    let mut suppressions = Suppressions::default();
+fn suppressions(args: &LeaksArgs) -> Result<SuppressionSet> {
+    let mut suppressions = SuppressionSet::default();
     for file in &args.suppressions {
         let name = file.display().to_string();
         let bytes = std::fs::read(file).with_context(|| format!("{name}: cannot be read"))?;

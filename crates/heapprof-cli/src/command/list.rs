@@ -1,8 +1,8 @@
 //! `heapprof list REGEX`: annotated source.
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Granularity, Query, Types, list};
-use heapprof_text::shown_match;
+use heapprof_analysis::{Granularity, Query, TypeSelection, list};
+use heapprof_text::explain_shown_match;
 
 use super::{Shared, regex, statements};
 use crate::args::ListArgs;
@@ -21,11 +21,14 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let source = shared.sources.read(&names)?;
     let by_function = query(Granularity::FileFunctions);
-    let functions = shared.ask(source.clone(), &by_function, Types::One)?;
+    let functions = shared.ask(source.clone(), &by_function, TypeSelection::Requested)?;
     // The notes on filters were printed already.
-    let lines =
-        heapprof_analysis::Question::new(vec![source], &query(Granularity::Lines), Types::One)?;
-    let lines = heapprof_analysis::Session::new(lines)?;
+    let lines = heapprof_analysis::ProfileQuestion::new(
+        vec![source],
+        &query(Granularity::Lines),
+        TypeSelection::Requested,
+    )?;
+    let lines = heapprof_analysis::AnalysisSession::new(lines)?;
     let report = list(&functions, &lines, &by_function, |name| {
         wanted.is_match(name)
     })?;
@@ -41,7 +44,7 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
             names.join(" + "),
             report.header.sample_type.r#type,
             args.regex,
-            shown_match(&wanted, all)
+            explain_shown_match(&wanted, all)
         );
     }
     let sources = shared.source_files(&args.source);

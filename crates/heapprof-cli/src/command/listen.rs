@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use heapprof_analysis::Store;
+use heapprof_analysis::ProfileStore;
 use heapprof_wiretap::{MAX_DATAGRAM_BYTES, SigningKey};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -61,7 +61,7 @@ pub(super) fn run(shared: &Shared, args: &ListenArgs) -> Result<()> {
     let db = shared.sources.db();
     let named = || db.display().to_string();
     output::make_for_own(db, mode)?;
-    let mut store = Store::open_or_create(db).with_context(named)?;
+    let mut store = ProfileStore::open_or_create(db).with_context(named)?;
     let mut collected = Collected::new(key);
     collected.know(&mut store).with_context(named)?;
     let ending = [SIGINT, SIGTERM, SIGHUP]
@@ -136,10 +136,10 @@ fn read(socket: &UdpSocket, sender: &SyncSender<Raw>, is_over: &AtomicBool) -> s
 fn count(
     receiver: &Receiver<Raw>,
     collected: &mut Collected,
-    store: &mut Store,
+    store: &mut ProfileStore,
     is_over: &AtomicBool,
     mut ends: impl FnMut() -> bool,
-) -> Result<(), heapprof_analysis::Error> {
+) -> Result<(), heapprof_analysis::AnalysisError> {
     let (mut looked, mut stored) = (Instant::now(), Instant::now());
     loop {
         match receiver.recv_timeout(TICK) {

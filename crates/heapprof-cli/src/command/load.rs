@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Error, Source, Store, labels_of};
+use heapprof_analysis::{AnalysisError, ProfileStore, QuestionSource, labels_of};
 
 use super::{Shared, report};
 use crate::args::{FileMode, LoadArgs};
@@ -80,7 +80,7 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
 const FEW: usize = 20;
 
 /// A profile with its labels, and with the time that was typed.
-fn labelled(name: &str, source: Source, args: &LoadArgs) -> Result<Labelled> {
+fn labelled(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<Labelled> {
     let mut profile = source.profile;
     if let Some(time) = args.time {
         Arc::make_mut(&mut profile).time_nanos = time;
@@ -94,7 +94,7 @@ fn labelled(name: &str, source: Source, args: &LoadArgs) -> Result<Labelled> {
 struct Database<'a> {
     path: &'a Path,
     mode: FileMode,
-    store: Option<Store>,
+    store: Option<ProfileStore>,
     /// How many samples were loaded.
     more: i64,
     /// How many profiles were, and how many were there already.
@@ -107,9 +107,9 @@ impl Database<'_> {
         self.path.display().to_string()
     }
 
-    fn opened(&mut self) -> Result<&mut Store> {
+    fn opened(&mut self) -> Result<&mut ProfileStore> {
         if self.store.is_none() {
-            let store = Store::open_or_create(self.path).with_context(|| self.name())?;
+            let store = ProfileStore::open_or_create(self.path).with_context(|| self.name())?;
             self.store = Some(store);
         }
         Ok(self.store.as_mut().expect("it was opened"))
@@ -130,7 +130,7 @@ impl Database<'_> {
         let shown = self.name();
         let is_same = self.opened()?.has_same(name, &labelled.1);
         if !is_same.with_context(|| shown.clone())? {
-            return Err(Error::NameTaken(name.to_string())).with_context(|| shown);
+            return Err(AnalysisError::NameTaken(name.to_string())).with_context(|| shown);
         }
         self.there += 1;
         if says_so {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{StoredMoment, StoredProfile};
-use heapprof_report::Style;
+use heapprof_report::ReportStyle;
 
 use super::Shared;
 use crate::args::LsArgs;
@@ -16,13 +16,13 @@ pub(super) fn run(shared: &Shared, args: &LsArgs) -> Result<()> {
         Backend::Database(db) => of_database(db)?,
         backend => of_moments(stores::open(backend)?.1),
     };
-    let style = Style {
+    let style = ReportStyle {
         format: args.format,
         color: false,
         unit: args.unit.clone(),
-        ..Style::default()
+        ..ReportStyle::default()
     };
-    let text = heapprof_report::stored(&profiles, &style)?;
+    let text = heapprof_report::stored_profiles(&profiles, &style)?;
     output::text(args.output.file(), &text)
 }
 
@@ -50,7 +50,7 @@ fn of_moments(moments: Vec<StoredMoment>) -> Vec<StoredProfile> {
             samples: moment.samples,
             total: (name, unit, total),
             program: None,
-            called: None,
+            script_or_title: None,
         }
     });
     each.collect()

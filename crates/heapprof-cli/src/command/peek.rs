@@ -1,8 +1,8 @@
 //! `heapprof peek REGEX`: callers and callees.
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Query, Types, peek};
-use heapprof_text::shown_match;
+use heapprof_analysis::{Query, TypeSelection, peek};
+use heapprof_text::explain_shown_match;
 
 use super::{Shared, regex};
 use crate::args::MatchArgs;
@@ -16,7 +16,7 @@ pub(super) fn run(shared: &Shared, args: &MatchArgs) -> Result<()> {
     };
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let sources = vec![shared.sources.read(&names)?];
-    let session = shared.session(sources, &query, Types::One, |question| {
+    let session = shared.session(sources, &query, TypeSelection::Requested, |question| {
         question.with_neighbours_of(|name| wanted.is_match(name))
     })?;
     let report = peek(&session, &query)?;
@@ -26,7 +26,7 @@ pub(super) fn run(shared: &Shared, args: &MatchArgs) -> Result<()> {
             names.join(" + "),
             report.header.sample_type.r#type,
             args.regex,
-            shown_match(&wanted, report.places.iter().map(|place| &*place.function))
+            explain_shown_match(&wanted, report.places.iter().map(|place| &*place.function))
         );
     }
     shared.finish_into(&args.report, &session, |style, out| {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use heapprof_perl_heap::Found;
-use heapprof_report::{Format, Measure, PerlHeap, Style};
+use heapprof_report::{PerlHeap, ReportFormat, ReportStyle, UnitFormatter};
 
 use self::origin::Origin;
 use super::Shared;
@@ -18,12 +18,13 @@ const ROWS: usize = 20;
 
 pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
     // What can't be had is said before a process is held.
-    Measure::new("bytes", args.unit.as_deref())?;
+    UnitFormatter::new("bytes", args.unit.as_deref())?;
     let is_of_one = args.size.is_some() || args.identify.is_some() || args.who.is_some();
     if args.contents.is_some() && !is_of_one {
         bail!("--contents: needs a value: --size, --identify or --who");
     }
-    if args.contents.is_some() && matches!(args.format, Format::Csv | Format::Markdown) {
+    if args.contents.is_some() && matches!(args.format, ReportFormat::Csv | ReportFormat::Markdown)
+    {
         bail!(
             "--contents: is for text and json; leave --format {} out",
             word(args.format)
@@ -54,21 +55,21 @@ pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
 }
 
 /// What a format is called on the command line.
-fn word(format: Format) -> &'static str {
+fn word(format: ReportFormat) -> &'static str {
     match format {
-        Format::Text => "text",
-        Format::Json => "json",
-        Format::Csv => "csv",
-        Format::Markdown => "markdown",
+        ReportFormat::Text => "text",
+        ReportFormat::Json => "json",
+        ReportFormat::Csv => "csv",
+        ReportFormat::Markdown => "markdown",
     }
 }
 
 fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -> Result<String> {
-    let style = Style {
+    let style = ReportStyle {
         format: args.format,
         color: shared.is_coloured(None),
         unit: args.unit.clone(),
-        ..Style::default()
+        ..ReportStyle::default()
     };
     let limit = shared.rows(&args.limit, None);
     let found = &origin.found;
@@ -132,13 +133,13 @@ fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -
         malloc: origin.malloc,
         summary: found.summary(),
     };
-    if args.format == Format::Csv {
+    if args.format == ReportFormat::Csv {
         // A table has no place for them.
         heap.notes.iter().for_each(|note| messages::note(note));
     }
     // There are as many variables as a program has, and most hold nothing.
     let limit = match (args.limit.limit, args.format) {
-        (None, Format::Text | Format::Markdown) => Some(limit.unwrap_or(ROWS)),
+        (None, ReportFormat::Text | ReportFormat::Markdown) => Some(limit.unwrap_or(ROWS)),
         _ => limit,
     };
     Ok(heapprof_report::perl_heap(&heap, limit, &style)?)

@@ -8,7 +8,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use heapprof_process::{
     Cgroup, Counters, Explained, Identity, Usage, all_processes, explain, machine_pressure, title,
 };
-use heapprof_report::{Format, ListedProcess, ProcessOptions, ProcessSnapshot, Seen, Style};
+use heapprof_report::{
+    ListedProcess, ProcessOptions, ProcessParts, ProcessSnapshot, ReportFormat, ReportStyle,
+};
 
 use super::Shared;
 use crate::args::{ProcArgs, ProcessReportArgs};
@@ -42,7 +44,7 @@ pub(super) fn run(shared: &Shared, args: &ProcArgs) -> Result<()> {
                         is_brief: args.brief,
                         limit,
                     };
-                    if style.format == Format::Csv {
+                    if style.format == ReportFormat::Csv {
                         // A table for programs has no room for them.
                         now.notes.iter().for_each(|note| shared.note(note));
                     }
@@ -55,12 +57,12 @@ pub(super) fn run(shared: &Shared, args: &ProcArgs) -> Result<()> {
 }
 
 /// How a report about processes looks.
-pub(super) fn style(shared: &Shared, args: &ProcessReportArgs) -> Style {
-    Style {
+pub(super) fn style(shared: &Shared, args: &ProcessReportArgs) -> ReportStyle {
+    ReportStyle {
         format: args.format,
         color: shared.is_coloured(args.output.file()),
         unit: args.unit.clone(),
-        ..Style::default()
+        ..ReportStyle::default()
     }
 }
 
@@ -78,7 +80,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
             if !explained.is_as_kernel_sums {
                 notes.push(changed(&explained));
             }
-            let seen = (!explained.mappings.is_empty()).then(|| Seen::from(&explained));
+            let seen = (!explained.mappings.is_empty()).then(|| ProcessParts::from(&explained));
             (explained.identity, explained.counters, seen)
         }
         Err(error) => {
@@ -115,7 +117,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
         name: identity.name,
         began: (identity.began, boot_id.trim().to_string()),
         time_nanos,
-        seen,
+        parts: seen,
         counters: counters
             .iter()
             .map(|(counter, bytes)| (counter.name.to_string(), bytes))

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
-    Processes, ROLLED_UP, Store, StoredMoment, chosen_of, is_counter, of_service, roll_up,
+    ProfileStore, ROLLED_UP_LABEL, SeriesProcesses, StoredMoment, is_counter, roll_up,
+    selection_from_moments, service_labels,
 };
 
 use super::{Shared, rm};
@@ -45,13 +46,15 @@ pub(super) fn run(shared: &Shared, args: &PruneArgs) -> Result<()> {
     let mut added = Vec::new();
     for (group, there) in there(&plan, &moments) {
         let name = group.name();
-        added.push(roll_up(&*store, &name, &chosen_of(&name, there)).with_context(named)?);
+        added.push(
+            roll_up(&*store, &name, &selection_from_moments(&name, there)).with_context(named)?,
+        );
     }
     drop(store);
     let removed = plan.removed.iter();
     let removed: Vec<String> = removed.map(|&at| moments[at].name.clone()).collect();
     if !removed.is_empty() {
-        let mut store = Store::open_to_write(db).with_context(named)?;
+        let mut store = ProfileStore::open_to_write(db).with_context(named)?;
         store.replace(&added, &removed).with_context(named)?;
         rm::give_back(&mut store, db);
     }
@@ -74,8 +77,8 @@ impl Group {
     }
 
     fn is_of_service(&self, moment: &StoredMoment) -> bool {
-        let is_of_host = !moment.labels.contains_key(ROLLED_UP);
-        is_of_host && of_service(&moment.labels).as_ref() == Some(&self.labels)
+        let is_of_host = !moment.labels.contains_key(ROLLED_UP_LABEL);
+        is_of_host && service_labels(&moment.labels).as_ref() == Some(&self.labels)
     }
 
     /// The name of the sum, which no other group has: the service, other labels, and the end of the
@@ -111,7 +114,7 @@ fn must_be_whole(
     // Mostly there is none.
     let mut left_out: BTreeMap<BTreeMap<String, String>, Vec<&StoredMoment>> = BTreeMap::new();
     for moment in all.iter().filter(|m| !chosen.contains(&*m.name)) {
-        if let Some(labels) = of_service(&moment.labels) {
+        if let Some(labels) = service_labels(&moment.labels) {
             left_out.entry(labels).or_default().push(moment);
         }
     }
@@ -139,10 +142,10 @@ fn there<'a>(plan: &'a Plan, moments: &[StoredMoment]) -> Vec<(&'a Group, Vec<St
         let labels = &first.labels;
         let of_service = moments.iter().filter(|moment| first.is_of_service(moment));
         let of_service: Vec<StoredMoment> = of_service.cloned().collect();
-        let processes = Processes::of(&of_service);
+        let processes = SeriesProcesses::from_moments(&of_service);
         while let Some((group, of_group)) = groups.next_if(|(group, _)| group.labels == *labels) {
             let newest = of_group.iter().map(|&at| moments[at].time_nanos).max();
-            let there = processes.at(newest.unwrap_or(0));
+            let there = processes.moments_at(newest.unwrap_or(0));
             let names: BTreeSet<&str> = there.iter().map(|&at| &*of_service[at].name).collect();
             let of_group = of_group.iter().map(|&at| &moments[at]);
             let there = of_group.filter(|moment| names.contains(&*moment.name));
@@ -194,10 +197,11 @@ fn plan(moments: &[StoredMoment], keep: &[Keep], rolls_up: bool, now: i64) -> Pl
         }
         // The last one of a process in a step stays.
         let is_kept = kept.insert((moment.process, step, place));
-        let is_together = moment.labels.contains_key(ROLLED_UP);
+        let is_together = moment.labels.contains_key(ROLLED_UP_LABEL);
         // Values that only count what was allocated have no sum over processes that come and go.
         let has_sum = moment.types.iter().any(|t| !is_counter(&t.0));
-        let service = of_service(&moment.labels).filter(|_| rolls_up && !is_together && has_sum);
+        let service =
+            service_labels(&moment.labels).filter(|_| rolls_up && !is_together && has_sum);
         match service {
             _ if !is_kept => plan.removed.push(at),
             None => {}

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Context, Result};
 use heapprof_environment as variable;
 use heapprof_process::own_memory;
-use heapprof_report::{RecordedProcess, Style};
+use heapprof_report::{RecordedProcess, ReportStyle};
 
 use super::record::{Names, resident};
 use crate::args::PsArgs;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
             rss: resident(found.pid),
             own: own_memory(found.pid).and_then(|bytes| i64::try_from(bytes).ok()),
             file: file_of(found.pid, &found.program),
-            called: outside::called(&found.program, found.pid),
+            script_or_title: outside::called(&found.program, found.pid),
             pid: found.pid,
             program: found.program,
             period: found.period,
@@ -37,13 +37,13 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
             peak: found.peak,
         })
         .collect();
-    let style = Style {
+    let style = ReportStyle {
         format: args.report.format,
         color: false,
         unit: args.report.unit.clone(),
-        ..Style::default()
+        ..ReportStyle::default()
     };
-    let text = heapprof_report::recorded(&rows, &style)?;
+    let text = heapprof_report::recorded_processes(&rows, &style)?;
     output::text(args.report.output.file(), &text)
 }
 

@@ -9,8 +9,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use heapprof_analysis::{ForkAudit, Granularity, Query, Source, TreeOptions, Types, agree, report};
-use heapprof_report::Measure;
+use heapprof_analysis::{
+    ForkAudit, Granularity, Query, QuestionSource, TreeOptions, TypeSelection, agree, report,
+};
+use heapprof_report::UnitFormatter;
 use heapprof_web::{Container, page};
 
 use self::paths::Paths;
@@ -55,7 +57,9 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
         least: 0.0,
         most: Some(args.max_nodes.max(1)),
     };
-    let session = shared.session(sources, &query, Types::All, |q| q.with_tree(options))?;
+    let session = shared.session(sources, &query, TypeSelection::All, |q| {
+        q.with_tree(options)
+    })?;
     let found = report(&session)?;
     let sources = SourceFiles::new(&args.source_files);
     let mut rows = page_rows(
@@ -139,7 +143,10 @@ pub(super) struct Page<'a> {
 }
 
 /// The rows of a page.
-pub(super) fn page_rows(found: heapprof_analysis::Report, page: &Page<'_>) -> heapprof_web::Report {
+pub(super) fn page_rows(
+    found: heapprof_analysis::ReportContents,
+    page: &Page<'_>,
+) -> heapprof_web::Report {
     let paths = Paths::new(page.paths);
     let base = (!page.base.is_empty()).then_some(0);
     let mut rows = rows::rows(found, base, &paths, page.sources);
@@ -175,7 +182,7 @@ pub(super) fn expanded(sources: &Sources, names: &[String]) -> Result<Vec<String
 
 /// Reads the profiles. With a base it comes first, and what is compared with it is one profile.
 /// Otherwise each is a moment, and they are in order of time.
-fn read(shared: &Shared, args: &PageArgs, names: &[String]) -> Result<Vec<Source>> {
+fn read(shared: &Shared, args: &PageArgs, names: &[String]) -> Result<Vec<QuestionSource>> {
     if !args.base.is_empty() {
         let mut base = shared.sources.read(&args.base)?;
         let mut after = shared.sources.read(names)?;
@@ -190,7 +197,7 @@ fn read(shared: &Shared, args: &PageArgs, names: &[String]) -> Result<Vec<Source
 /// What is said of a page that was written: how large it is, what is not in it, what is, and what
 /// to do next.
 fn said(file: &Path, page: &str, rows: &heapprof_web::Report, args: &PageArgs) -> Result<String> {
-    let size = Measure::new("bytes", None)?.show(i64::try_from(page.len())?);
+    let size = UnitFormatter::new("bytes", None)?.show(i64::try_from(page.len())?);
     let mut said = format!("{}: {size}, {} nodes", file.display(), rows.nodes.len());
     if rows.left_out.nodes > 0 {
         said += &format!(

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::Store;
+use heapprof_analysis::ProfileStore;
 
 use super::Shared;
 use crate::args::RmArgs;
@@ -15,7 +15,7 @@ pub(super) fn run(shared: &Shared, args: &RmArgs) -> Result<()> {
     if !db.exists() {
         bail!("{}: there is no such database", db.display());
     }
-    let mut store = Store::open_to_write(db).with_context(named)?;
+    let mut store = ProfileStore::open_to_write(db).with_context(named)?;
     let mut names = args.names.clone();
     names.sort();
     names.dedup();
@@ -25,7 +25,7 @@ pub(super) fn run(shared: &Shared, args: &RmArgs) -> Result<()> {
 }
 
 /// Gives back the space of profiles that were removed.
-pub(super) fn give_back(store: &mut Store, db: &Path) {
+pub(super) fn give_back(store: &mut ProfileStore, db: &Path) {
     if let Err(error) = store.compact() {
         messages::note(&format!(
             "{}: the profiles are removed, but their space could not be given back: {error}",

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use heapprof_analysis::documented_tables;
-use heapprof_report::Style;
+use heapprof_report::ReportStyle;
 use heapprof_text::printable_lines;
 
 use super::Shared;
@@ -20,9 +20,9 @@ pub(super) fn run(shared: &Shared, args: &SchemaArgs) -> Result<()> {
         let text = printable_lines(&text);
         return shared.text(file, &text);
     }
-    let style = Style {
+    let style = ReportStyle {
         format: args.format,
-        ..Style::default()
+        ..ReportStyle::default()
     };
     shared.text(file, &heapprof_report::schema(documented_tables(), &style)?)
 }

@@ -1,8 +1,8 @@
 //! `heapprof series`: the series of the database.
 
 use anyhow::Result;
-use heapprof_analysis::listed;
-use heapprof_report::Style;
+use heapprof_analysis::list_series;
+use heapprof_report::ReportStyle;
 
 use super::Shared;
 use crate::args::SeriesArgs;
@@ -12,11 +12,11 @@ pub(super) fn run(shared: &Shared, args: &SeriesArgs) -> Result<()> {
     let (_, moments) = stores::open(shared.sources.backend())?;
     let text = args.selector.as_deref().unwrap_or_default();
     let moments = selection::choose(text, &moments)?.moments;
-    let style = Style {
+    let style = ReportStyle {
         format: args.format,
         unit: args.unit.clone(),
-        ..Style::default()
+        ..ReportStyle::default()
     };
-    let text = heapprof_report::series(&listed(&moments), &style)?;
+    let text = heapprof_report::series(&list_series(&moments), &style)?;
     shared.text(args.output.file(), &text)
 }

@@ -1,8 +1,8 @@
 //! `heapprof sql STATEMENT`: the user's own question.
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Call, Statement, Store, Types};
-use heapprof_report::{Style, answered, result_table};
+use heapprof_analysis::{MeasuredPerlCall, ProfileStore, TypeSelection, UserStatement};
+use heapprof_report::{ReportStyle, result_table, write_result_table};
 
 use super::Shared;
 use crate::args::SqlArgs;
@@ -21,7 +21,7 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
     };
     if let Some(answer) = answer {
         return shared.write(args.output.file(), |out| {
-            Ok(answered(&answer, args.format, out)?)
+            Ok(write_result_table(&answer, args.format, out)?)
         });
     }
     let session = match &args.profile[..] {
@@ -34,8 +34,8 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
                     db.display()
                 );
             }
-            Store::open(db)
-                .and_then(Store::session_for_statements)
+            ProfileStore::open(db)
+                .and_then(ProfileStore::session_for_statements)
                 .with_context(|| db.display().to_string())?
         }
         names => {
@@ -45,9 +45,9 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
                 sources.push(source);
                 calls.extend(of_mprof);
             }
-            let session = shared.session(sources, &query, Types::All, |q| q)?;
+            let session = shared.session(sources, &query, TypeSelection::All, |q| q)?;
             if !calls.is_empty() {
-                session.add_calls(calls.iter().map(|call| Call {
+                session.add_calls(calls.iter().map(|call| MeasuredPerlCall {
                     function: &call.function,
                     before: call.before,
                     after: call.after,
@@ -56,14 +56,14 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
             session
         }
     };
-    let mut statement = Statement::new(&session, &args.statement)
+    let mut statement = UserStatement::new(&session, &args.statement)
         .map_err(with_advice)
         .context("the statement")?;
-    let style = Style {
+    let style = ReportStyle {
         format: args.format,
         color: false,
         unit: None,
-        ..Style::default()
+        ..ReportStyle::default()
     };
     shared.write(args.output.file(), |out| {
         result_table(&mut statement, &style, out).context("the statement")
@@ -71,7 +71,7 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
 }
 
 /// Adds where the names of tables and columns are to be found, if the statement has another one.
-fn with_advice(error: heapprof_analysis::Error) -> anyhow::Error {
+fn with_advice(error: heapprof_analysis::AnalysisError) -> anyhow::Error {
     let text = error.to_string();
     let is_unknown = ["no such table", "no such column"]
         .iter()

@@ -1,7 +1,7 @@
 //! `heapprof stats`: what a profile amounts to.
 
 use anyhow::Result;
-use heapprof_analysis::{Types, stats};
+use heapprof_analysis::{TypeSelection, stats};
 
 use super::Shared;
 use crate::args::StatsArgs;
@@ -9,7 +9,7 @@ use crate::args::StatsArgs;
 pub(super) fn run(shared: &Shared, args: &StatsArgs) -> Result<()> {
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let source = shared.sources.read(&names)?;
-    let session = shared.ask(source, &args.question.query(), Types::All)?;
+    let session = shared.ask(source, &args.question.query(), TypeSelection::All)?;
     let found = stats(&session)?;
     shared.finish(&args.report, &session, |style| {
         Ok(heapprof_report::stats(&found, style)?)

@@ -1,7 +1,7 @@
 //! `heapprof tags`: labels.
 
 use anyhow::Result;
-use heapprof_analysis::{Types, tags};
+use heapprof_analysis::{TypeSelection, tags};
 
 use super::Shared;
 use crate::args::TagsArgs;
@@ -9,7 +9,11 @@ use crate::args::TagsArgs;
 pub(super) fn run(shared: &Shared, args: &TagsArgs) -> Result<()> {
     let query = args.labels.applied(args.question.query());
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let session = shared.ask(shared.sources.read(&names)?, &query, Types::One)?;
+    let session = shared.ask(
+        shared.sources.read(&names)?,
+        &query,
+        TypeSelection::Requested,
+    )?;
     let report = tags(&session, &query)?;
     shared.finish(&args.report, &session, |style| {
         Ok(heapprof_report::tags(&report, style)?)

@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_heapwalk::{Core, Error, Image, Outside, capture, class, release};
 use heapprof_process::maps::Map;
 use heapprof_profile::Profile;
-use heapprof_report::Measure;
+use heapprof_report::UnitFormatter;
 use heapprof_symbolize::{FileSymbols, SymbolizeOptions, class_name, demangle};
 
 use crate::outside::{open_core, root_of};
@@ -93,7 +93,7 @@ impl Target {
             Ok((captured, rights.least(pid)))
         };
         let (captured, rights) = of_process().map_err(|error| advised(target, error))?;
-        let bytes = Measure::new("bytes", None)?;
+        let bytes = UnitFormatter::new("bytes", None)?;
         let note = format!(
             "it was held for {} while {} were copied",
             millis(captured.held),

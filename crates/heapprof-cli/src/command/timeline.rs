@@ -1,7 +1,7 @@
 //! `heapprof timeline`: the heap over time, of one profile or of a series.
 
 use anyhow::Result;
-use heapprof_analysis::{Granularity, Query, Types, timeline};
+use heapprof_analysis::{Granularity, Query, TypeSelection, timeline};
 
 use super::Shared;
 use super::report::expanded;
@@ -19,7 +19,7 @@ pub(super) fn run(shared: &Shared, args: &TimelineArgs) -> Result<()> {
         all_frames: true,
         ..Query::default()
     };
-    let session = shared.session(sources, &query, Types::All, |question| question)?;
+    let session = shared.session(sources, &query, TypeSelection::All, |question| question)?;
     let found = timeline(&session)?;
     shared.finish(&args.report, &session, |style| {
         Ok(heapprof_report::timeline(&found, style)?)

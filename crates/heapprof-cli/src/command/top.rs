@@ -4,8 +4,10 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heapprof_analysis::{Place, Query, Types, Wrapper, own_code, top, top_sql, wrappers};
-use heapprof_report::{Format, Style};
+use heapprof_analysis::{
+    AllocationWrapper, CodePlace, Query, TypeSelection, own_code, top, top_sql, wrappers,
+};
+use heapprof_report::{ReportFormat, ReportStyle};
 
 use super::Shared;
 use super::gate::Gate;
@@ -21,8 +23,8 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
     };
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let types = match args.wide || gate.names_a_type() {
-        true => Types::All,
-        false => Types::One,
+        true => TypeSelection::All,
+        false => TypeSelection::Requested,
     };
     let session = shared.ask(shared.sources.read(&names)?, &query, types)?;
     let mut report = top(&session, 1, &query, args.wide)?;
@@ -35,12 +37,15 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Some(top_sql(asked, &names))
     });
-    if matches!(args.report.format, Format::Text | Format::Markdown) {
+    if matches!(
+        args.report.format,
+        ReportFormat::Text | ReportFormat::Markdown
+    ) {
         report.wrappers = wrappers(&session, 1, &query)?;
         let counted = report.rows.iter().filter(|row| row.flat != 0);
-        let places: Vec<&Place> = counted.map(|row| &row.place).collect();
+        let places: Vec<&CodePlace> = counted.map(|row| &row.place).collect();
         // What a proposed wrapper holds counts for its callers.
-        let proposed = report.wrappers.iter().map(Wrapper::pattern);
+        let proposed = report.wrappers.iter().map(AllocationWrapper::pattern);
         let all: Vec<String> = query.wrappers.iter().cloned().chain(proposed).collect();
         let without = Query {
             wrappers: (!all.is_empty()).then(|| all.join("|")),
@@ -48,7 +53,7 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
         };
         report.own_code = own_code(&session, 1, &without, &places)?;
     }
-    gate.judge("in it", |rule| Ok(rule.broken_in(&session, 1, &query)?))?;
+    gate.judge("in it", |rule| Ok(rule.judge_profile(&session, 1, &query)?))?;
     let width = match args.width {
         Some(0) => None,
         Some(width) => Some(width),
@@ -58,7 +63,7 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
     };
     let sources = shared.source_files(&args.source);
     let written = shared.finish(&args.report, &session, |style| {
-        let style = &Style {
+        let style = &ReportStyle {
             width,
             ..style.clone()
         };

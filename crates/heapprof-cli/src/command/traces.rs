@@ -1,7 +1,7 @@
 //! `heapprof traces`: stacks one by one.
 
 use anyhow::Result;
-use heapprof_analysis::{Query, Types, traces};
+use heapprof_analysis::{Query, TypeSelection, traces};
 use heapprof_report::TraceOrder;
 
 use super::Shared;
@@ -13,7 +13,11 @@ pub(super) fn run(shared: &Shared, args: &TracesArgs) -> Result<()> {
         ..args.labels.applied(args.question.query())
     };
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let session = shared.ask(shared.sources.read(&names)?, &query, Types::One)?;
+    let session = shared.ask(
+        shared.sources.read(&names)?,
+        &query,
+        TypeSelection::Requested,
+    )?;
     let report = traces(&session, &query)?;
     let order = match args.ascending {
         true => TraceOrder::Ascending,

@@ -1,7 +1,7 @@
 //! `heapprof tree`: the call tree.
 
 use anyhow::Result;
-use heapprof_analysis::{TreeOptions, Types, tree};
+use heapprof_analysis::{TreeOptions, TypeSelection, tree};
 
 use super::Shared;
 use crate::args::TreeArgs;
@@ -15,7 +15,9 @@ pub(super) fn run(shared: &Shared, args: &TreeArgs) -> Result<()> {
         most: None,
     };
     let sources = vec![shared.sources.read(&names)?];
-    let session = shared.session(sources, &query, Types::One, |q| q.with_tree(options))?;
+    let session = shared.session(sources, &query, TypeSelection::Requested, |q| {
+        q.with_tree(options)
+    })?;
     let report = tree(&session, &query)?;
     shared.finish_into(&args.report, &session, |style, out| {
         Ok(heapprof_report::tree(&report, args.full, style, out)?)

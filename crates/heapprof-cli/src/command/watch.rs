@@ -13,9 +13,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use heapprof_analysis::{Store, WatchStart};
+use heapprof_analysis::{ProfileStore, WatchStart};
 use heapprof_environment as variable;
-use heapprof_report::Style;
+use heapprof_report::ReportStyle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
@@ -142,10 +142,10 @@ pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
 }
 
 /// Reports a watch of the database by its name; the last one without a name.
-fn show(shared: &Shared, args: &WatchArgs, name: Option<&str>, style: &Style) -> Result<()> {
+fn show(shared: &Shared, args: &WatchArgs, name: Option<&str>, style: &ReportStyle) -> Result<()> {
     let db = shared.sources.db();
     let named = || db.display().to_string();
-    let store = Store::open(db).with_context(named)?;
+    let store = ProfileStore::open(db).with_context(named)?;
     let watch = store.watch(name).with_context(named)?;
     let watch = watch.with_context(|| match name {
         Some(name) => format!("{}: has no watch {name:?}", db.display()),
@@ -277,7 +277,7 @@ impl Watching<'_> {
         is_over: &AtomicBool,
     ) -> Result<String> {
         let named = || self.db.display().to_string();
-        let mut store = Store::open_or_create(self.db).with_context(named)?;
+        let mut store = ProfileStore::open_or_create(self.db).with_context(named)?;
         let (id, name) = store.begin_watch(&self.start).with_context(named)?;
         let _ = ready.send(());
         let needs_usage = self

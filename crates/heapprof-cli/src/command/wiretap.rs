@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::Store;
-use heapprof_report::Style;
+use heapprof_analysis::ProfileStore;
+use heapprof_report::ReportStyle;
 
 use super::Shared;
 use crate::args::WiretapArgs;
@@ -33,12 +33,12 @@ pub(super) fn run(shared: &Shared, args: &WiretapArgs) -> Result<ExitCode> {
         None => 0,
     };
     let by = args.by.into();
-    let report = Store::open(db)
+    let report = ProfileStore::open(db)
         .and_then(|store| store.wiretap(by, since_ms.max(0), expected.as_deref()))
         .with_context(named)?;
-    let style = Style {
+    let style = ReportStyle {
         format: args.format,
-        ..Style::default()
+        ..ReportStyle::default()
     };
     let text = heapprof_report::wiretap(&report, by, &style)?;
     output::text(args.output.file(), &text)?;

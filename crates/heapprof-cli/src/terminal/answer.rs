@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    Estimate, Filters, Granularity, Peak, Place, Query, Question, Resident, Session, Sort, Source,
-    TimelineRow, TreeOptions, Types, info, peak, peek, program_called, report, said_once, timeline,
-    top, tree,
+    AnalysisSession, CodePlace, Granularity, LargestHeap, ProfileQuestion, Query, QueryFilters,
+    QuestionSource, RssBreakdown, SortKey, TimelineRow, TreeOptions, TypeSelection, ValueEstimate,
+    find_single_value, info, peak, peek, program_and_title, report, timeline, top, tree,
 };
 
 /// The most rows of a table. The rest is in one row.
@@ -19,8 +19,8 @@ const LEAST: f64 = 0.001;
 pub(crate) struct Facts {
     /// Bytes in use, and how sure that is; `None` if the profile does not say.
     pub(crate) in_use: Option<i64>,
-    pub(crate) estimate: Option<Estimate>,
-    pub(crate) peak: Option<Peak>,
+    pub(crate) estimate: Option<ValueEstimate>,
+    pub(crate) peak: Option<LargestHeap>,
     /// Whether every allocation was counted.
     pub(crate) is_exact: bool,
     /// RSS at the end, and the highest one, without the collector's own tables.
@@ -45,9 +45,9 @@ impl Ask {
         Query {
             sample_type: self.sample_type.clone(),
             own_code: self.own_code,
-            filters: Filters {
+            filters: QueryFilters {
                 focus: self.focus.clone(),
-                ..Filters::default()
+                ..QueryFilters::default()
             },
             ..Query::default()
         }
@@ -71,7 +71,7 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    fn of(place: &Place) -> Self {
+    fn of(place: &CodePlace) -> Self {
         Self {
             name: place.function.clone(),
             file: place.file.clone().unwrap_or_default(),
@@ -88,7 +88,7 @@ pub(crate) struct Row {
     pub(crate) flat: i64,
     pub(crate) cum: i64,
     pub(crate) objects: Option<i64>,
-    pub(crate) estimate: Option<Estimate>,
+    pub(crate) estimate: Option<ValueEstimate>,
 }
 
 /// The functions of a profile.
@@ -104,8 +104,12 @@ pub(crate) struct Answer {
     pub(crate) other: (i64, i64),
 }
 
-fn session(source: &Source, query: &Query, types: Types) -> Result<Session> {
-    Ok(Session::new(Question::new(
+fn session(
+    source: &QuestionSource,
+    query: &Query,
+    types: TypeSelection,
+) -> Result<AnalysisSession> {
+    Ok(AnalysisSession::new(ProfileQuestion::new(
         vec![source.clone()],
         query,
         types,
@@ -113,12 +117,12 @@ fn session(source: &Source, query: &Query, types: Types) -> Result<Session> {
 }
 
 /// The functions of a profile, the largest first.
-pub(crate) fn answer(source: &Source, ask: &Ask) -> Result<Answer> {
+pub(crate) fn answer(source: &QuestionSource, ask: &Ask) -> Result<Answer> {
     let query = Query {
         limit: Some(MOST_ROWS),
         ..ask.query()
     };
-    let session = session(source, &query, Types::All)?;
+    let session = session(source, &query, TypeSelection::All)?;
     let found = top(&session, 1, &query, true)?;
     let kinds: Vec<Kind> = found
         .types
@@ -154,27 +158,27 @@ pub(crate) fn answer(source: &Source, ask: &Ask) -> Result<Answer> {
 }
 
 /// What a profile says as a whole.
-pub(crate) fn facts(source: &Source) -> Result<Facts> {
-    let session = session(source, &Query::default(), Types::All)?;
+pub(crate) fn facts(source: &QuestionSource) -> Result<Facts> {
+    let session = session(source, &Query::default(), TypeSelection::All)?;
     let info = info(&session)?;
     let of = |name: &str| info.types.iter().find(|t| t.sample_type.r#type == name);
     let in_use = of("inuse_space");
-    let said = |key| said_once(&info.comments, key);
+    let said = |key| find_single_value(&info.comments, key);
     Ok(Facts {
         in_use: in_use.map(|t| t.net),
         estimate: in_use.and_then(|t| t.estimate),
         peak: peak(&session)?,
         is_exact: info.period == 1,
-        rss: info.rss.map(Resident::of_program),
-        peak_rss: info.peak_rss.map(Resident::of_program),
-        program: program_called(&info.comments).unwrap_or_default(),
+        rss: info.rss.map(RssBreakdown::program_bytes),
+        peak_rss: info.peak_rss.map(RssBreakdown::program_bytes),
+        program: program_and_title(&info.comments).unwrap_or_default(),
         process: said("pid").and_then(|pid| pid.parse().ok()),
     })
 }
 
 /// The history that the profile has of its recording; empty if it has none.
-pub(crate) fn history(source: &Source) -> Result<Vec<TimelineRow>> {
-    let session = session(source, &Query::default(), Types::All)?;
+pub(crate) fn history(source: &QuestionSource) -> Result<Vec<TimelineRow>> {
+    let session = session(source, &Query::default(), TypeSelection::All)?;
     Ok(timeline(&session)?.rows)
 }
 
@@ -190,16 +194,17 @@ pub(crate) struct Detail {
 }
 
 /// Callers, callees and lines of a function.
-pub(crate) fn detail(source: &Source, ask: &Ask, function: &Function) -> Result<Detail> {
+pub(crate) fn detail(source: &QuestionSource, ask: &Ask, function: &Function) -> Result<Detail> {
     let query = ask.query();
-    let question = Question::new(vec![source.clone()], &query, Types::One)?;
-    let session_of_peek = Session::new(question.with_neighbours_of(|of| of == function.name))?;
+    let question = ProfileQuestion::new(vec![source.clone()], &query, TypeSelection::Requested)?;
+    let session_of_peek =
+        AnalysisSession::new(question.with_neighbours_of(|of| of == function.name))?;
     let found = peek(&session_of_peek, &query)?;
     let mut detail = Detail {
         name: function.name.clone(),
         ..Detail::default()
     };
-    let is_it = |place: &Place| Function::of(place) == *function;
+    let is_it = |place: &CodePlace| Function::of(place) == *function;
     if let Some(row) = found.rows.iter().find(|row| is_it(&row.place)) {
         let around = found.neighbours(row)?;
         let text = |id| found.places.get(id).label();
@@ -218,10 +223,15 @@ pub(crate) fn detail(source: &Source, ask: &Ask, function: &Function) -> Result<
     }
     let query = Query {
         granularity: Granularity::Lines,
-        sort: Sort::Cum,
+        sort: SortKey::Cum,
         ..query
     };
-    let found = top(&session(source, &query, Types::One)?, 1, &query, false)?;
+    let found = top(
+        &session(source, &query, TypeSelection::Requested)?,
+        1,
+        &query,
+        false,
+    )?;
     let own = found.rows.iter().filter(|row| is_it(&row.place));
     detail.lines = own
         .map(|row| {
@@ -248,10 +258,10 @@ pub(crate) struct Node {
 }
 
 /// The call tree from the roots down.
-pub(crate) fn nodes(source: &Source, ask: &Ask) -> Result<Vec<Node>> {
+pub(crate) fn nodes(source: &QuestionSource, ask: &Ask) -> Result<Vec<Node>> {
     let query = ask.query();
-    let question = Question::new(vec![source.clone()], &query, Types::One)?;
-    let session = Session::new(question.with_tree(TreeOptions {
+    let question = ProfileQuestion::new(vec![source.clone()], &query, TypeSelection::Requested)?;
+    let session = AnalysisSession::new(question.with_tree(TreeOptions {
         reverse: false,
         least: LEAST,
         most: Some(MOST_NODES),
@@ -280,7 +290,7 @@ pub(crate) struct Grown {
 }
 
 /// How functions grew over these moments, what grows first. It is empty for fewer than three.
-pub(crate) fn grown(sources: &[Source], ask: &Ask) -> Result<Vec<Grown>> {
+pub(crate) fn grown(sources: &[QuestionSource], ask: &Ask) -> Result<Vec<Grown>> {
     if sources.len() < 3 {
         return Ok(Vec::new());
     }
@@ -288,8 +298,8 @@ pub(crate) fn grown(sources: &[Source], ask: &Ask) -> Result<Vec<Grown>> {
         granularity: Granularity::Lines,
         ..ask.query()
     };
-    let question = Question::new(sources.to_vec(), &query, Types::All)?;
-    let session = Session::new(question.with_tree(TreeOptions {
+    let question = ProfileQuestion::new(sources.to_vec(), &query, TypeSelection::All)?;
+    let session = AnalysisSession::new(question.with_tree(TreeOptions {
         reverse: false,
         least: LEAST,
         most: Some(MOST_NODES),

@@ -1,8 +1,8 @@
 //! How text gets onto the screen, and how it looks. All text goes through [`Canvas::put`], which
 //! lets no control character through.
 
-use heapprof_report::Measure;
-use heapprof_text::{printable, shortened};
+use heapprof_report::UnitFormatter;
+use heapprof_text::{printable, shorten_one};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -91,13 +91,13 @@ impl Canvas<'_> {
 
     /// A name as people say it, in so many columns.
     pub(super) fn name(&self, name: &str, width: u16) -> String {
-        shortened(&printable(name), usize::from(width))
+        shorten_one(&printable(name), usize::from(width))
     }
 
     /// Shows values of the sample type that is shown.
-    pub(super) fn measure(&self, data: &Data) -> Measure {
+    pub(super) fn measure(&self, data: &Data) -> UnitFormatter {
         let unit = data.answer.as_ref().map_or("", |answer| &answer.unit);
-        Measure::new(unit, None).unwrap_or_else(|_| Measure::raw())
+        UnitFormatter::new(unit, None).unwrap_or_else(|_| UnitFormatter::raw())
     }
 }
 
@@ -122,7 +122,7 @@ pub(super) fn text_of(buffer: &Buffer) -> String {
 }
 
 /// A value with a sign that is no colour: `▲ +1.5MiB`, `▼ -3KiB`, `0`.
-pub(super) fn signed(measure: &Measure, change: i64) -> String {
+pub(super) fn signed(measure: &UnitFormatter, change: i64) -> String {
     match change {
         0 => "0".to_string(),
         more if more > 0 => format!("▲ {}", measure.show_signed(more)),

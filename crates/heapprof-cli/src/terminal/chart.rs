@@ -1,6 +1,6 @@
 //! Curves of characters: a chart of the heap and RSS in braille, and a sparkline in blocks.
 
-use heapprof_report::Dots;
+use heapprof_report::DotGrid;
 
 use super::feed::Point;
 
@@ -32,7 +32,7 @@ pub(super) fn chart(points: &[Point], width: usize, height: usize, with_rss: boo
     let rss = |point: &Point| point.rss.filter(|_| with_rss);
     let largest = |point: &Point| point.heap.max(rss(point).unwrap_or(0));
     let most = points.iter().map(largest).max().unwrap_or(0).max(1);
-    let mut dots = Dots::new(width, height);
+    let mut dots = DotGrid::new(width, height);
     if let (Some(first), Some(last)) = (points.first(), points.last())
         && columns > 0
         && rows > 0

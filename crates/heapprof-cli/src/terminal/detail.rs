@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use super::canvas::Canvas;
 use super::known::Data;
 use super::state::State;
-use heapprof_report::{Measure, percent};
+use heapprof_report::{UnitFormatter, percent};
 
 /// A screen with so many columns has lines beside callers.
 const BESIDE: u16 = 70;
@@ -76,7 +76,7 @@ fn list(
     title: &str,
     rows: &[(String, i64)],
     whole: i64,
-    measure: &Measure,
+    measure: &UnitFormatter,
 ) {
     let rule = "─".repeat(usize::from(area.width));
     canvas.put(area.x, area.y, area.width, &rule, canvas.look.muted());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use heapprof_analysis::{Peak, Source};
+use heapprof_analysis::{LargestHeap, QuestionSource};
 
 use super::answer::{self, Facts};
 
@@ -48,13 +48,13 @@ pub(crate) struct Snapshot {
     /// Seconds since the recording began; `None` if the profile does not say.
     pub(crate) seconds: Option<f64>,
     pub(crate) rss: Option<i64>,
-    pub(crate) source: Source,
+    pub(crate) source: QuestionSource,
     pub(crate) facts: Facts,
 }
 
 impl Snapshot {
     /// Reads the facts of a profile.
-    pub(crate) fn new(id: u64, source: Source) -> Result<Self> {
+    pub(crate) fn new(id: u64, source: QuestionSource) -> Result<Self> {
         let facts = answer::facts(&source)?;
         let nanos = source.profile.duration_nanos;
         Ok(Self {
@@ -88,7 +88,7 @@ impl SeriesPeak {
     /// began with the recording of `first`.
     pub(crate) fn of(moments: &[Arc<Snapshot>], first: &Snapshot) -> Option<Self> {
         let named = moments.iter().filter_map(|moment| moment.facts.peak);
-        let peak = Peak::largest(named)?;
+        let peak = LargestHeap::largest(named)?;
         let profile = &first.source.profile;
         let began = profile.time_nanos.saturating_sub(profile.duration_nanos);
         let since_began = match (profile.time_nanos, peak.time_nanos) {

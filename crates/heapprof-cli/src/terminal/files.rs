@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Source, TimelineRow};
+use heapprof_analysis::{QuestionSource, TimelineRow};
 
 use crate::source::in_order_of_time;
 
@@ -21,7 +21,7 @@ pub(crate) struct Files {
 
 impl Files {
     /// Shows the last one first.
-    pub(crate) fn new(mut sources: Vec<Source>) -> Result<Self> {
+    pub(crate) fn new(mut sources: Vec<QuestionSource>) -> Result<Self> {
         in_order_of_time(&mut sources);
         let snapshots: Vec<_> = sources
             .into_iter()

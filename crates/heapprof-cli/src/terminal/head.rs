@@ -1,6 +1,6 @@
 //! The first lines: the program, its clock, the heap, RSS, the peak, and how sure all that is.
 
-use heapprof_report::{Measure, give_or_take};
+use heapprof_report::{UnitFormatter, give_or_take};
 use ratatui::layout::Rect;
 
 use super::canvas::Canvas;
@@ -97,7 +97,7 @@ pub(super) fn what(data: &Data, with_rate: bool, with_range: bool) -> String {
     let Some(facts) = news.snapshot.as_ref().map(|snapshot| &snapshot.facts) else {
         return String::new();
     };
-    let bytes = Measure::new("bytes", None).unwrap_or_else(|_| Measure::raw());
+    let bytes = UnitFormatter::new("bytes", None).unwrap_or_else(|_| UnitFormatter::raw());
     let mut text = match (facts.in_use, &facts.estimate) {
         (None, _) => "In use not known".to_string(),
         (Some(in_use), Some(estimate)) if with_range => {

@@ -1,7 +1,7 @@
 //! The view for a log: a plain block of lines each time, where there is no terminal.
 
-use heapprof_report::Measure;
-use heapprof_text::{printable, shortened};
+use heapprof_report::UnitFormatter;
+use heapprof_text::{printable, shorten_one};
 
 use super::canvas::signed;
 use super::feed::News;
@@ -29,7 +29,8 @@ impl Plain {
         let is_new = self.shown.replace(id) != Some(id) || news.ended.is_some();
         self.data.refresh(news, &mut self.state);
         let answer = self.data.answer.as_ref().filter(|_| is_new)?;
-        let measure = Measure::new(&answer.unit, None).unwrap_or_else(|_| Measure::raw());
+        let measure =
+            UnitFormatter::new(&answer.unit, None).unwrap_or_else(|_| UnitFormatter::raw());
         let mut text = format!(
             "{}   {}\n",
             head::who(&self.data, &self.state),
@@ -41,7 +42,7 @@ impl Plain {
                 "{:>10} {:>13}  {}\n",
                 measure.show(row.flat),
                 signed(&measure, change),
-                shortened(&printable(&row.name), NAME)
+                shorten_one(&printable(&row.name), NAME)
             );
         }
         let lines = text.lines().map(|line| printable(line).into_owned() + "\n");

@@ -1,6 +1,6 @@
 //! The table of functions.
 
-use heapprof_report::Measure;
+use heapprof_report::UnitFormatter;
 use heapprof_text::push_whole;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -151,7 +151,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
 }
 
 /// Says what no row shows, if there is room for it.
-fn rest(canvas: &mut Canvas<'_>, area: Rect, data: &Data, measure: &Measure) {
+fn rest(canvas: &mut Canvas<'_>, area: Rect, data: &Data, measure: &UnitFormatter) {
     let Some(answer) = &data.answer else { return };
     let mut lines = Vec::new();
     if answer.rows.is_empty() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use expect_test::expect_file;
-use heapprof_analysis::Source;
+use heapprof_analysis::QuestionSource;
 use heapprof_profile::{Profile, ProfileBuilder};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -60,7 +60,7 @@ fn profile(n: i64, more: &[(&str, i64)]) -> Profile {
 /// The news of a live program with so many snapshots.
 fn news(count: i64) -> News {
     let snapshot =
-        |n| Arc::new(Snapshot::new(n as u64, Source::new("p", profile(n, &[]))).unwrap());
+        |n| Arc::new(Snapshot::new(n as u64, QuestionSource::new("p", profile(n, &[]))).unwrap());
     let series: Vec<_> = (1..=count).map(snapshot).collect();
     let point = |one: &Arc<Snapshot>| Point {
         seconds: one.seconds.unwrap(),
@@ -145,7 +145,7 @@ fn drawings() {
 #[test]
 fn a_file_shows_its_own_curve() {
     let curve = |profile: Profile| {
-        let mut files = Files::new(vec![Source::new("p", profile)]).unwrap();
+        let mut files = Files::new(vec![QuestionSource::new("p", profile)]).unwrap();
         screen(files.next(&Wanted::default()), (80, 24), &[Key::Char('3')])
     };
     let (text, ..) = curve(profile(3, &[]));
@@ -205,7 +205,7 @@ fn a_series_names_the_largest_peak() {
             };
             history.put(&mut profile);
         }
-        Source::new("p", profile)
+        QuestionSource::new("p", profile)
     };
     for (with_history, said) in [
         (true, " 3 moments; the heap was largest at 00:01.5: 55MiB"),
@@ -231,7 +231,7 @@ fn rss_goes_with_what_it_is_of() {
         let comment = sized.strings.intern(comment);
         sized.comment.push(comment);
     }
-    let mut files = Files::new(vec![Source::new("p", sized)]).unwrap();
+    let mut files = Files::new(vec![QuestionSource::new("p", sized)]).unwrap();
     let (text, ..) = screen(files.next(&Wanted::default()), (200, 50), &[]);
     let said = "In use 3.45MiB   RSS 18.55MiB   peak 3.45MiB   peak RSS 59MiB";
     assert!(text.contains(said), "{text}");
@@ -269,7 +269,7 @@ fn hostile_names_are_shown_and_not_obeyed() {
     let evil = "evil\u{1b}[31m\u{1b}]0;title\u{7}\u{9b}2J\u{202e}gnp.\r\n\t\u{200f}x";
     let stack = format!("{evil};{evil}");
     let profile = profile(3, &[(&stack, 9_000_000)]);
-    let snapshot = Arc::new(Snapshot::new(1, Source::new(evil, profile)).unwrap());
+    let snapshot = Arc::new(Snapshot::new(1, QuestionSource::new(evil, profile)).unwrap());
     let hostile = News {
         snapshot: Some(Arc::clone(&snapshot)),
         series: vec![snapshot; 3],
@@ -405,7 +405,7 @@ fn functions_of_one_name_have_their_files_beside_them() {
             ("main;init@/src/a.c:3", n * 9_000_000),
             ("main;load;init@/src/b.c:7", n * 8_000_000),
         ];
-        Arc::new(Snapshot::new(n as u64, Source::new("p", profile(n, &more))).unwrap())
+        Arc::new(Snapshot::new(n as u64, QuestionSource::new("p", profile(n, &more))).unwrap())
     };
     let series = vec![snapshot(1), snapshot(2)];
     let news = News {
@@ -430,7 +430,7 @@ fn functions_of_one_name_have_their_files_beside_them() {
 
 #[test]
 fn a_series_steps_through_its_moments() {
-    let sources = [3, 1, 2].map(|n| Source::new(format!("{n}"), profile(n, &[])));
+    let sources = [3, 1, 2].map(|n| QuestionSource::new(format!("{n}"), profile(n, &[])));
     let mut files = Files::new(sources.to_vec()).unwrap();
     let mut at = |step| {
         let wanted = Wanted {

@@ -1,6 +1,6 @@
 //! The curve: small above the other views, and large in its own.
 
-use heapprof_report::Measure;
+use heapprof_report::UnitFormatter;
 use ratatui::layout::Rect;
 
 use super::canvas::Canvas;
@@ -55,7 +55,7 @@ fn largest(data: &Data) -> Option<SeriesPeak> {
 
 /// Draws the chart into an area of any height.
 pub(super) fn chart(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
-    let bytes = Measure::new("bytes", None).unwrap_or_else(|_| Measure::raw());
+    let bytes = UnitFormatter::new("bytes", None).unwrap_or_else(|_| UnitFormatter::raw());
     let width = area.width.saturating_sub(SCALE + 1);
     let history = &with_peak(data, width);
     let heap = history.iter().map(|point| point.heap).max().unwrap_or(0);
@@ -113,7 +113,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
         let end = clock(last.seconds);
         let x = area.right().saturating_sub(end.chars().count() as u16 + 1);
         canvas.put(x, y, 12, &end, style);
-        let bytes = Measure::new("bytes", None).unwrap_or_else(|_| Measure::raw());
+        let bytes = UnitFormatter::new("bytes", None).unwrap_or_else(|_| UnitFormatter::raw());
         let text = match (history.len(), largest(data)) {
             (1, Some(only)) if only.bytes == last.heap => {
                 format!(

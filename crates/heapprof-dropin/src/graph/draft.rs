@@ -14,9 +14,9 @@ use super::tags::{NodeTags, tags};
 use super::tree::{self, Paths};
 use super::walk::Walk;
 use super::{Calls, Graph, NOBODY, Options, order, redundant};
-use heapprof_totals::Error;
+use heapprof_totals::TotalsError;
 use heapprof_totals::frames::FrameTable;
-use heapprof_totals::totals::{Sums, whole};
+use heapprof_totals::totals::{EntitySums, whole_totals};
 
 /// A node's edges are numbered by which end of the edge the other node is.
 const CALLERS: usize = 0;
@@ -35,7 +35,7 @@ pub(super) struct Draft<'a, 'o> {
     walk: Walk,
     /// The entry in `table` of each node.
     info: Vec<u32>,
-    sums: Sums,
+    sums: EntitySums,
     /// The calls; `None` until something asks for them.
     edges: Option<Edges>,
     roots: Vec<i64>,
@@ -45,12 +45,12 @@ pub(super) struct Draft<'a, 'o> {
 }
 
 impl<'a, 'o> Draft<'a, 'o> {
-    pub(super) fn new(profile: &'a Profile, options: &'o Options<'o>) -> Result<Self, Error> {
+    pub(super) fn new(profile: &'a Profile, options: &'o Options<'o>) -> Result<Self, TotalsError> {
         let divisor = options.mean_divisor.iter();
         let columns: Vec<usize> = options.columns.iter().chain(divisor).copied().collect();
         if !options.wrapping {
             // The total bounds every sum below.
-            whole(profile, &columns)?;
+            whole_totals(profile, &columns)?;
         }
         let frames = FrameTable::new(profile, false);
         let table = NodeTable::new(profile, &frames, &options.trim, options.objects);
@@ -234,7 +234,7 @@ impl<'a, 'o> Draft<'a, 'o> {
     }
 
     /// How many of the shown nodes fit if `count` may be shown. In a picture their tags count, too.
-    pub(super) fn most(&mut self, count: usize, least: i64) -> Result<usize, Error> {
+    pub(super) fn most(&mut self, count: usize, least: i64) -> Result<usize, TotalsError> {
         let nodes = &self.shown[..count.min(self.shown.len())];
         if self.options.picture.is_none() {
             return Ok(nodes.len());
@@ -252,7 +252,7 @@ impl<'a, 'o> Draft<'a, 'o> {
         Ok(nodes.len())
     }
 
-    fn tags(&self, nodes: &[u32], least: i64) -> Result<HashMap<u32, NodeTags>, Error> {
+    fn tags(&self, nodes: &[u32], least: i64) -> Result<HashMap<u32, NodeTags>, TotalsError> {
         let Some(picture) = &self.options.picture else {
             return Ok(HashMap::new());
         };
@@ -272,7 +272,7 @@ impl<'a, 'o> Draft<'a, 'o> {
     }
 
     /// The tags of the nodes that are shown in the end.
-    fn tags_of_shown(&mut self, least: i64) -> Result<HashMap<u32, NodeTags>, Error> {
+    fn tags_of_shown(&mut self, least: i64) -> Result<HashMap<u32, NodeTags>, TotalsError> {
         let Some(mut tags) = self.of_first.take() else {
             return self.tags(&self.shown, least);
         };
@@ -283,7 +283,11 @@ impl<'a, 'o> Draft<'a, 'o> {
 
     /// Makes the graph. `counts` are the nodes before they were limited, the dropped nodes and the
     /// dropped edges.
-    pub(super) fn finish(mut self, least: i64, counts: [usize; 3]) -> Result<Graph<'a>, Error> {
+    pub(super) fn finish(
+        mut self,
+        least: i64,
+        counts: [usize; 3],
+    ) -> Result<Graph<'a>, TotalsError> {
         let tags = self.tags_of_shown(least)?;
         let mut edges = self.edges.take().unwrap_or_default();
         let nodes = self.info.len();

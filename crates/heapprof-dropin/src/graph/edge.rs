@@ -125,7 +125,7 @@ pub(super) fn outermost_calls(
         }
         let mut caller = NOBODY;
         for &location in profile.samples.stack(i).iter().rev() {
-            let range = frames.of(location);
+            let range = frames.frames_of(location);
             let outermost = range.end - 1;
             for frame in range.rev() {
                 let callee = node_of[frame as usize];
@@ -171,7 +171,7 @@ pub(super) fn calls(
         let mut caller = NOBODY;
         let mut residual = false;
         for &location in profile.samples.stack(i).iter().rev() {
-            let range = frames.of(location);
+            let range = frames.frames_of(location);
             let outermost = range.end - 1;
             for frame in range.rev() {
                 let callee = node_of[frame as usize];

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use heapprof_profile::{Profile, StringId, StringTable};
 
 use super::path::{Trim, base, clean};
-use heapprof_totals::frames::{Frame, FrameTable};
+use heapprof_totals::frames::{FrameTable, ProfileFrame};
 
 /// What a node shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,11 +143,11 @@ impl NodeTable {
         table
     }
 
-    fn key_of(&self, profile: &Profile, frame: &Frame, objects: bool) -> Key {
+    fn key_of(&self, profile: &Profile, frame: &ProfileFrame, objects: bool) -> Key {
         let location = match frame {
-            Frame::Line { location, .. } | Frame::Address { location } => *location,
+            ProfileFrame::Line { location, .. } | ProfileFrame::Address { location } => *location,
             // Only a question's filters add frames of labels.
-            Frame::Label { .. } => unreachable!("a profile's own frames are places"),
+            ProfileFrame::Label { .. } => unreachable!("a profile's own frames are places"),
         };
         let location = &profile.location[location.index()];
         let mapping = location
@@ -163,7 +163,7 @@ impl NodeTable {
             line: 0,
             column: 0,
         };
-        let Frame::Line { line, .. } = frame else {
+        let ProfileFrame::Line { line, .. } = frame else {
             return unnamed;
         };
         let line = &profile.line[*line as usize];

@@ -6,13 +6,13 @@
 use super::edge::{Adjacency, Edges, MANY};
 use super::go_sort::sort_as_go;
 use super::node::Names;
-use heapprof_totals::totals::Sums;
+use heapprof_totals::totals::EntitySums;
 
 /// What nodes are sorted by.
 pub(super) struct Nodes<'a> {
     pub(super) names: &'a Names,
     pub(super) info: &'a [u32],
-    pub(super) sums: &'a Sums,
+    pub(super) sums: &'a EntitySums,
 }
 
 impl Nodes<'_> {

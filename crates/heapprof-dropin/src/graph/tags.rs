@@ -8,9 +8,9 @@ use heapprof_profile::{LabelSetIndex, Profile, StringId, StringTable};
 
 use super::walk::Walk;
 use super::{DIFF_BASE, NOBODY};
-use heapprof_totals::Error;
+use heapprof_totals::TotalsError;
 use heapprof_totals::frames::FrameTable;
-use heapprof_totals::totals::{Sums, overflow, whole};
+use heapprof_totals::totals::{EntitySums, overflow, whole_totals};
 
 /// Sums over the samples of a node that have the same labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,7 +167,7 @@ pub(super) fn tags(
     wanted: &[bool],
     size_name: &dyn Fn(i64) -> String,
     wrapping: bool,
-) -> Result<HashMap<u32, NodeTags>, Error> {
+) -> Result<HashMap<u32, NodeTags>, TotalsError> {
     let keys = Keys::new(profile, size_name);
     // A sample counts once for each label, so a sum is at most the total times the labels of a
     // sample.
@@ -175,7 +175,7 @@ pub(super) fn tags(
     let totals = if wrapping {
         Vec::new()
     } else {
-        whole(profile, columns)?
+        whole_totals(profile, columns)?
     };
     for (total, &column) in totals.iter().zip(columns) {
         let bound = i64::try_from(most)
@@ -185,7 +185,7 @@ pub(super) fn tags(
     }
     let mut entity_of = EntityOf::new(wanted, keys.key.len());
     let mut entity: Vec<(u32, u32, i64)> = Vec::new();
-    let mut sums = Sums::new(0, columns.len());
+    let mut sums = EntitySums::new(0, columns.len());
     let (mut nodes, mut tagged) = (Vec::new(), Vec::new());
     walk.samples(profile, frames, columns, |i, values, leaf, stack| {
         let of_sample = &keys.of_set[profile.samples.label_set(i).index()];

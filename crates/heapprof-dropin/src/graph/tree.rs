@@ -9,7 +9,7 @@ use heapprof_profile::Profile;
 use super::NOBODY;
 use super::edge::{Edge, Edges};
 use heapprof_totals::frames::FrameTable;
-use heapprof_totals::totals::{Sums, pick};
+use heapprof_totals::totals::{EntitySums, pick};
 
 /// Paths from the root. A caller's number is below the numbers of its callees.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Paths {
             let mut path = NOBODY;
             if pick(profile, i, columns, &mut picked) {
                 for &location in profile.samples.stack(i).iter().rev() {
-                    let range = frames.of(location);
+                    let range = frames.frames_of(location);
                     let outermost = range.end - 1;
                     for frame in range.rev() {
                         path = paths.step(&mut index, &hasher, path, node_of[frame as usize]);
@@ -89,7 +89,7 @@ impl Paths {
     }
 
     /// The calls along the paths: a node's only caller has all of its cum.
-    pub(super) fn edges(&self, sums: &Sums) -> Edges {
+    pub(super) fn edges(&self, sums: &EntitySums) -> Edges {
         let nodes = 0..self.parent.len() as u32;
         let calls = nodes.filter(|&path| self.parent[path as usize] != NOBODY);
         Edges {

@@ -5,7 +5,7 @@ use heapprof_profile::Profile;
 use super::NOBODY;
 use super::tree::Paths;
 use heapprof_totals::frames::FrameTable;
-use heapprof_totals::totals::{Sums, pick};
+use heapprof_totals::totals::{EntitySums, pick};
 
 pub(super) enum Walk {
     /// The node of each frame; [`NOBODY`] for a frame that is not shown.
@@ -22,8 +22,8 @@ impl Walk {
             Walk::Frames(node_of) => {
                 for &location in profile.samples.stack(i) {
                     stack.extend(
-                        &node_of
-                            [frames.of(location).start as usize..frames.of(location).end as usize],
+                        &node_of[frames.frames_of(location).start as usize
+                            ..frames.frames_of(location).end as usize],
                     );
                 }
             }
@@ -64,8 +64,8 @@ impl Walk {
         frames: &FrameTable,
         columns: &[usize],
         nodes: usize,
-    ) -> Sums {
-        let mut sums = Sums::new(nodes, columns.len());
+    ) -> EntitySums {
+        let mut sums = EntitySums::new(nodes, columns.len());
         self.samples(profile, frames, columns, |_, values, leaf, stack| {
             let shown = stack.iter().copied().filter(|&node| node != NOBODY);
             sums.add(values, leaf, shown);

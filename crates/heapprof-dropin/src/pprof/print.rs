@@ -9,7 +9,7 @@ use crate::report::{self, Options, Zone};
 use crate::reshape::{self, LabelUnits, go_regex};
 use anyhow::{Result, anyhow, bail};
 use heapprof_profile::Profile;
-use heapprof_text::{Stead, escaping};
+use heapprof_text::{ControlReplacement, escaping};
 
 use super::config::Config;
 use super::saved::numbered;
@@ -85,7 +85,7 @@ fn print(profile: Profile, format: &str, options: &Options, out: &mut dyn Write)
             print(profile, "dot", options, &mut graph)?;
             Ok(out.write_all(&image::draw(&graph, format)?)?)
         }
-        format => escaping(out, Stead::Replacement, |out| {
+        format => escaping(out, ControlReplacement::Replacement, |out| {
             text(profile, format, options, out)
         }),
     }

@@ -3,7 +3,7 @@
 use heapprof_profile::{Line, LocationIndex, Profile};
 use regex::Regex;
 
-use heapprof_totals::filter::Matches;
+use heapprof_totals::filter::RegexMatches;
 
 /// The filters by name, which are applied together.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,9 +53,9 @@ pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> Matched 
     }
     let compile = |regex: Option<&Regex>| {
         let regex = regex?;
-        let Matches {
+        let RegexMatches {
             function, mapping, ..
-        } = Matches::new(profile, regex);
+        } = RegexMatches::new(profile, regex);
         Some((function, mapping))
     };
     let (focus, ignore, hide, show) = (
@@ -144,7 +144,7 @@ fn keep_lines(
 /// Cuts what is above the match nearest to the root, including inlined lines above it. Samples
 /// without a match are removed. Returns whether anything matches.
 pub fn show_from(profile: &mut Profile, regex: &Regex) -> bool {
-    let matches = Matches::new(profile, regex);
+    let matches = RegexMatches::new(profile, regex);
     let mut from = vec![false; profile.location.len()];
     for (l, from) in from.iter_mut().enumerate() {
         let location = &profile.location[l];

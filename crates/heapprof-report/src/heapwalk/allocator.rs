@@ -3,23 +3,23 @@
 use heapprof_heapwalk::{ArenaSum, List, Settings, Summary};
 use serde_json::{Value, json};
 
-use super::Walk;
-use crate::error::Error;
-use crate::measure::{Measure, percent, plural};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use super::HeapWalkReport;
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, percent, plural};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 /// Writes what malloc itself would say, with at most so many rows of lists.
 ///
 /// # Errors
 /// It can't be written in this format, or the unit is none of bytes.
 pub fn heapwalk_allocator(
-    walk: &Walk,
+    walk: &HeapWalkReport,
     limit: Option<usize>,
-    style: &Style,
-) -> Result<String, Error> {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let summary = &walk.summary;
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let arenas = summary.arenas.iter().map(arena);
         return crate::json::text(json!({
             "name": walk.name, "notes": walk.notes, "arenas": arenas.collect::<Vec<_>>(),
@@ -29,8 +29,8 @@ pub fn heapwalk_allocator(
             "trimmed": summary.trimmed,
         }));
     }
-    let raw = style.format == Format::Csv;
-    let measure = Measure::bytes(style)?;
+    let raw = style.format == ReportFormat::Csv;
+    let measure = UnitFormatter::bytes(style)?;
     let arenas = arenas(summary, &measure);
     if raw {
         return arenas.render(style);
@@ -42,7 +42,7 @@ pub fn heapwalk_allocator(
     text += &format!("\n{}", arenas.render(style)?);
     let lists = lists(summary, limit.unwrap_or(usize::MAX), &measure);
     if !lists.is_empty() {
-        text += &lists.titled("Free blocks, by list and size", style)?;
+        text += &lists.render_titled("Free blocks, by list and size", style)?;
     }
     text += "\n";
     if let Some(settings) = &summary.settings {
@@ -56,7 +56,7 @@ pub fn heapwalk_allocator(
 }
 
 /// From which size on blocks get mappings of their own, and what is beyond it.
-fn threshold(settings: &Settings, summary: &Summary, measure: &Measure) -> String {
+fn threshold(settings: &Settings, summary: &Summary, measure: &UnitFormatter) -> String {
     let grows = match settings.is_dynamic {
         true => "; that grows when such a block is freed",
         false => "; that is fixed",
@@ -80,8 +80,8 @@ fn threshold(settings: &Settings, summary: &Summary, measure: &Measure) -> Strin
     text
 }
 
-fn arenas(summary: &Summary, measure: &Measure) -> Table {
-    let mut table = Table::new(&[("arena", Align::Left)]);
+fn arenas(summary: &Summary, measure: &UnitFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[("arena", ColumnAlign::Left)]);
     for name in [
         "system",
         "in use",
@@ -92,7 +92,7 @@ fn arenas(summary: &Summary, measure: &Measure) -> Table {
         "top",
         "in use of it",
     ] {
-        table.column(name, Align::Right);
+        table.column(name, ColumnAlign::Right);
     }
     for arena in &summary.arenas {
         let share = percent(
@@ -100,7 +100,7 @@ fn arenas(summary: &Summary, measure: &Measure) -> Table {
             i128::from(arena.system_memory),
         );
         table.row(vec![
-            called(arena),
+            arena_name(arena),
             measure.show(arena.system_memory),
             measure.show(arena.in_use.bytes),
             measure.show(arena.cached.bytes),
@@ -114,7 +114,7 @@ fn arenas(summary: &Summary, measure: &Measure) -> Table {
     table
 }
 
-fn called(arena: &ArenaSum) -> String {
+fn arena_name(arena: &ArenaSum) -> String {
     match arena.at {
         0 => "(mapped)".to_string(),
         at => format!("{at:#x}"),
@@ -123,15 +123,15 @@ fn called(arena: &ArenaSum) -> String {
 
 /// The lists of free blocks of each arena: those of one kind whose largest chunks lie between the
 /// same powers of two are one row.
-fn lists(summary: &Summary, limit: usize, measure: &Measure) -> Table {
-    let mut table = Table::new(&[
-        ("arena", Align::Left),
-        ("list", Align::Left),
-        ("least", Align::Right),
-        ("largest", Align::Right),
-        ("blocks", Align::Right),
-        ("bytes", Align::Right),
-        ("of what is free", Align::Right),
+fn lists(summary: &Summary, limit: usize, measure: &UnitFormatter) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("arena", ColumnAlign::Left),
+        ("list", ColumnAlign::Left),
+        ("least", ColumnAlign::Right),
+        ("largest", ColumnAlign::Right),
+        ("blocks", ColumnAlign::Right),
+        ("bytes", ColumnAlign::Right),
+        ("of what is free", ColumnAlign::Right),
     ]);
     let mut left = limit;
     let mut rest = (0usize, 0u64, 0u64);
@@ -149,7 +149,7 @@ fn lists(summary: &Summary, limit: usize, measure: &Measure) -> Table {
             let least = group.iter().map(|list| list.from).min().unwrap_or(0);
             let largest = group.iter().map(|list| list.to).max().unwrap_or(0);
             table.row(vec![
-                called(arena),
+                arena_name(arena),
                 group[0].kind.name().to_string(),
                 measure.show(least),
                 measure.show(largest),

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::error::Error;
-use crate::measure::{Measure, plural};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, plural};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
 /// A block, and who points to it.
 #[derive(Clone, Debug, Default)]
-pub struct PointedTo {
+pub struct BlockReferrers {
     /// The block in words: its address, size, state and content.
     pub block: String,
     /// What leads to it, down to the block itself, each in words: from a root, or from the block
@@ -45,10 +45,10 @@ pub fn heapwalk_retained(
     name: &str,
     blocks: &[RetainedBlock],
     limit: Option<usize>,
-    style: &Style,
-) -> Result<String, Error> {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let shown = &blocks[..limit.unwrap_or(usize::MAX).min(blocks.len())];
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let rows = shown.iter().map(|one| {
             json!({
                 "retained": one.retained, "size": one.size, "at": one.at,
@@ -57,14 +57,14 @@ pub fn heapwalk_retained(
         });
         return crate::json::text(json!({"name": name, "rows": rows.collect::<Vec<_>>()}));
     }
-    let raw = style.format == Format::Csv;
-    let measure = Measure::bytes(style)?;
-    let mut table = Table::new(&[
-        ("retained", Align::Right),
-        ("own", Align::Right),
-        ("what it is", Align::Left),
-        ("at", Align::Left),
-        ("reached from", Align::Left),
+    let raw = style.format == ReportFormat::Csv;
+    let measure = UnitFormatter::bytes(style)?;
+    let mut table = ReportTable::new(&[
+        ("retained", ColumnAlign::Right),
+        ("own", ColumnAlign::Right),
+        ("what it is", ColumnAlign::Left),
+        ("at", ColumnAlign::Left),
+        ("reached from", ColumnAlign::Left),
     ]);
     for one in shown {
         table.row(vec![
@@ -93,12 +93,12 @@ pub fn heapwalk_retained(
 /// # Errors
 /// It can't be written in this format.
 pub fn heapwalk_who(
-    found: &PointedTo,
+    found: &BlockReferrers,
     limit: Option<usize>,
-    style: &Style,
-) -> Result<String, Error> {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let limit = limit.unwrap_or(usize::MAX);
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let referrers = found.referrers.iter();
         return crate::json::text(json!({
             "block": found.block, "way": found.way, "has_root": found.has_root,
@@ -107,7 +107,8 @@ pub fn heapwalk_who(
                 .collect::<Vec<_>>(),
         }));
     }
-    let mut table = Table::new(&[("into it", Align::Right), ("from", Align::Left)]);
+    let mut table =
+        ReportTable::new(&[("into it", ColumnAlign::Right), ("from", ColumnAlign::Left)]);
     for (source, offset) in found.referrers.iter().take(limit) {
         table.row(vec![format!("+{offset}"), source.clone()]);
     }
@@ -119,7 +120,7 @@ pub fn heapwalk_who(
     {
         table.row(vec![String::new(), format!("(other: {rest} more)")]);
     }
-    if style.format == Format::Csv {
+    if style.format == ReportFormat::Csv {
         return table.render(style);
     }
     let mut text = format!("{}\n\n", printable(&found.block));

@@ -3,12 +3,12 @@
 use heapprof_perl_heap::{Described, Identified, Referrer, Size, Way};
 use serde_json::{Value, json};
 
-use crate::error::Error;
-use crate::measure::{Measure, plural};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, printable};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, plural};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// A value in words: `HASH Order at 0x55d0c2a3f2a0`.
+/// A value in words: `HASH TraceOrder at 0x55d0c2a3f2a0`.
 fn words(value: &Described) -> String {
     let mut text = value.kind.to_string();
     for part in [&value.class, &value.name] {
@@ -36,13 +36,13 @@ pub fn perl_size(
     variable: &str,
     size: &Size,
     contents: Option<&str>,
-    style: &Style,
-) -> Result<String, Error> {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let rows = [
         ("alone", size.own, 1),
         ("with all that it leads to", size.total, size.objects),
     ];
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let bytes =
             |one: heapprof_perl_heap::Bytes| json!({"asked": one.asked, "given": one.given});
         return crate::json::text(json!({
@@ -51,12 +51,12 @@ pub fn perl_size(
             "retained": bytes(size.retained),
         }));
     }
-    let measure = Measure::bytes(style)?;
-    let mut table = Table::new(&[
-        ("", Align::Left),
-        ("asked for", Align::Right),
-        ("with malloc's", Align::Right),
-        ("values", Align::Right),
+    let measure = UnitFormatter::bytes(style)?;
+    let mut table = ReportTable::new(&[
+        ("", ColumnAlign::Left),
+        ("asked for", ColumnAlign::Right),
+        ("with malloc's", ColumnAlign::Right),
+        ("values", ColumnAlign::Right),
     ]);
     for (name, bytes, objects) in rows {
         table.row(vec![
@@ -72,7 +72,7 @@ pub fn perl_size(
         measure.show(size.retained.given),
         String::new(),
     ]);
-    if style.format == Format::Csv {
+    if style.format == ReportFormat::Csv {
         return table.render(style);
     }
     let mut text = format!(
@@ -98,9 +98,9 @@ fn shown_contents(contents: Option<&str>) -> String {
 pub fn perl_identify(
     found: &Identified,
     contents: Option<&str>,
-    style: &Style,
-) -> Result<String, Error> {
-    if style.format == Format::Json {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
+    if style.format == ReportFormat::Json {
         return crate::json::text(json!({
             "value": document(&found.value), "contents": contents, "is_leaked": found.is_leaked,
             "way": found.way.iter()
@@ -109,14 +109,14 @@ pub fn perl_identify(
             "way_left_out": found.way_left_out,
         }));
     }
-    let measure = Measure::bytes(style)?;
-    if style.format != Format::Text {
-        let mut table = Table::new(&[
-            ("step", Align::Left),
-            ("type", Align::Left),
-            ("class", Align::Left),
-            ("name", Align::Left),
-            ("address", Align::Left),
+    let measure = UnitFormatter::bytes(style)?;
+    if style.format != ReportFormat::Text {
+        let mut table = ReportTable::new(&[
+            ("step", ColumnAlign::Left),
+            ("type", ColumnAlign::Left),
+            ("class", ColumnAlign::Left),
+            ("name", ColumnAlign::Left),
+            ("address", ColumnAlign::Left),
         ]);
         for Way { step, value, .. } in &found.way {
             table.row(vec![
@@ -168,12 +168,12 @@ pub fn perl_who(
     found: &Identified,
     contents: Option<&str>,
     limit: Option<usize>,
-    style: &Style,
-) -> Result<String, Error> {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let limit = limit.unwrap_or(usize::MAX);
     let left_out = found.referrers.len().saturating_sub(limit) + found.left_out;
     let shown = found.referrers.iter().take(limit);
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let row = |one: &Referrer| {
             json!({
                 "from": one.from.as_ref().map(document), "step": one.step,
@@ -185,11 +185,11 @@ pub fn perl_who(
             "referrers": shown.map(row).collect::<Vec<_>>(), "other": left_out,
         }));
     }
-    let mut table = Table::new(&[
-        ("how", Align::Left),
-        ("", Align::Left),
-        ("from", Align::Left),
-        ("its path", Align::Left),
+    let mut table = ReportTable::new(&[
+        ("how", ColumnAlign::Left),
+        ("", ColumnAlign::Left),
+        ("from", ColumnAlign::Left),
+        ("its path", ColumnAlign::Left),
     ]);
     for one in shown {
         let (from, path) = match &one.from {
@@ -204,7 +204,7 @@ pub fn perl_who(
         cells[2] = format!("(other: {left_out} more)");
         table.row(cells);
     }
-    if style.format == Format::Csv {
+    if style.format == ReportFormat::Csv {
         return table.render(style);
     }
     let head = words(&found.value);

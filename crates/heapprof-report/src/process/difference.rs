@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use heapprof_process::{FIELDS, Field, Usage};
 use serde_json::{Map, Value, json};
 
-use super::snapshot::order;
-use super::{ProcessSnapshot, ROUNDING, Seen};
-use crate::error::Error;
-use crate::measure::Measure;
-use crate::style::{Format, Style};
-use crate::table::{Align, Table, Tint, printable};
+use super::snapshot::kind_order;
+use super::{ProcessParts, ProcessSnapshot, ROUNDING_NAME};
+use crate::error::ReportError;
+use crate::measure::UnitFormatter;
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, RowTint, printable};
 
 /// The fields whose changes a table of text shows.
-const SHOWN: [&str; 6] = ["size", "pss", "uss", "shared_clean", "shared_dirty", "swap"];
+const TEXT_FIELDS: [&str; 6] = ["size", "pss", "uss", "shared_clean", "shared_dirty", "swap"];
 
 /// What a part was and is.
-struct Row {
+struct ProcessPartChange {
     name: String,
     before: Usage,
     now: Usage,
 }
 
-impl Row {
+impl ProcessPartChange {
     fn change(&self, field: &Field) -> i128 {
         i128::from((field.of)(&self.now)) - i128::from((field.of)(&self.before))
     }
@@ -36,27 +36,27 @@ impl Row {
 pub fn process_difference(
     before: &ProcessSnapshot,
     now: &ProcessSnapshot,
-    style: &Style,
-) -> Result<String, Error> {
-    let (Some(old), Some(new)) = (&before.seen, &now.seen) else {
-        return Err(Error::NoParts);
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
+    let (Some(old), Some(new)) = (&before.parts, &now.parts) else {
+        return Err(ReportError::NoParts);
     };
     let rows = rows(old, new);
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         return crate::json::text(document(before, now, &rows));
     }
-    let raw = style.format == Format::Csv;
-    let measure = Measure::bytes(style)?;
-    let shown = |field: &&Field| raw && field.name != "rss" || SHOWN.contains(&field.name);
+    let raw = style.format == ReportFormat::Csv;
+    let measure = UnitFormatter::bytes(style)?;
+    let shown = |field: &&Field| raw && field.name != "rss" || TEXT_FIELDS.contains(&field.name);
     let fields: Vec<&Field> = FIELDS.iter().filter(shown).collect();
-    let mut table = Table::new(&[
-        ("what", Align::Left),
-        ("rss before", Align::Right),
-        ("rss now", Align::Right),
-        ("rss", Align::Right),
+    let mut table = ReportTable::new(&[
+        ("what", ColumnAlign::Left),
+        ("rss before", ColumnAlign::Right),
+        ("rss now", ColumnAlign::Right),
+        ("rss", ColumnAlign::Right),
     ]);
     for field in &fields {
-        table.column(field.name, Align::Right);
+        table.column(field.name, ColumnAlign::Right);
     }
     let rss = FIELDS.iter().find(|field| field.name == "rss");
     for row in &rows {
@@ -73,9 +73,9 @@ pub fn process_difference(
         ];
         cells.extend(fields.iter().map(|field| signed(field)));
         let tint = match change {
-            1.. => Some(Tint::Grown),
+            1.. => Some(RowTint::Grown),
             0 => None,
-            _ => Some(Tint::Shrunk),
+            _ => Some(RowTint::Shrunk),
         };
         table.tinted_row(cells, tint);
     }
@@ -84,30 +84,30 @@ pub fn process_difference(
     }
     let mut text = head(before, now, old, new, &measure)?;
     text += &table.render(style)?;
-    text += &counters(before, now, &measure).titled("What the kernel counts", style)?;
+    text += &counters(before, now, &measure).render_titled("What the kernel counts", style)?;
     Ok(text)
 }
 
 /// The parts in the order of reports, then the rounding and the total.
-fn rows(old: &Seen, new: &Seen) -> Vec<Row> {
+fn rows(old: &ProcessParts, new: &ProcessParts) -> Vec<ProcessPartChange> {
     let mut all: BTreeMap<(usize, &str), [Usage; 2]> = BTreeMap::new();
     for (i, seen) in [old, new].into_iter().enumerate() {
         for row in &seen.kinds {
-            let key = (order(&row.kind), row.kind.as_str());
+            let key = (kind_order(&row.kind), row.kind.as_str());
             all.entry(key).or_default()[i].add(&row.usage);
         }
     }
-    let row = |name: &str, [before, now]: [Usage; 2]| Row {
+    let row = |name: &str, [before, now]: [Usage; 2]| ProcessPartChange {
         name: name.to_string(),
         before,
         now,
     };
-    let mut rows: Vec<Row> = all
+    let mut rows: Vec<ProcessPartChange> = all
         .into_iter()
         .map(|((_, name), both)| row(name, both))
         .collect();
     if [old.rounding, new.rounding] != [Usage::default(); 2] {
-        rows.push(row(ROUNDING, [old.rounding, new.rounding]));
+        rows.push(row(ROUNDING_NAME, [old.rounding, new.rounding]));
     }
     rows.push(row("total", [old.total, new.total]));
     rows
@@ -116,15 +116,15 @@ fn rows(old: &Seen, new: &Seen) -> Vec<Row> {
 fn head(
     before: &ProcessSnapshot,
     now: &ProcessSnapshot,
-    old: &Seen,
-    new: &Seen,
-    measure: &Measure,
-) -> Result<String, Error> {
-    let time = Measure::new("nanoseconds", None)?;
+    old: &ProcessParts,
+    new: &ProcessParts,
+    measure: &UnitFormatter,
+) -> Result<String, ReportError> {
+    let time = UnitFormatter::new("nanoseconds", None)?;
     let change = i128::from(new.total.rss) - i128::from(old.total.rss);
     let mut text = format!(
         "{}: {} in memory after {}, {}\n",
-        printable(&now.called()),
+        printable(&now.description()),
         measure.show(new.total.rss),
         time.show(i128::from(now.time_nanos) - i128::from(before.time_nanos)),
         match change {
@@ -135,7 +135,7 @@ fn head(
     if before.pid != now.pid || before.began != now.began {
         text += &format!(
             "the file is of another process, or of an earlier start of it: {}\n",
-            printable(&before.called())
+            printable(&before.description())
         );
     }
     for note in &now.notes {
@@ -144,12 +144,16 @@ fn head(
     Ok(text + "\n")
 }
 
-fn counters(before: &ProcessSnapshot, now: &ProcessSnapshot, measure: &Measure) -> Table {
-    let mut table = Table::new(&[
-        ("counter", Align::Left),
-        ("before", Align::Right),
-        ("now", Align::Right),
-        ("change", Align::Right),
+fn counters(
+    before: &ProcessSnapshot,
+    now: &ProcessSnapshot,
+    measure: &UnitFormatter,
+) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("counter", ColumnAlign::Left),
+        ("before", ColumnAlign::Right),
+        ("now", ColumnAlign::Right),
+        ("change", ColumnAlign::Right),
     ]);
     for (name, bytes) in &now.counters {
         let (Some(old), Some(new)) = (before.counter(name), *bytes) else {
@@ -170,10 +174,10 @@ fn counters(before: &ProcessSnapshot, now: &ProcessSnapshot, measure: &Measure) 
 }
 
 fn is_as_kernel_sums(of: &ProcessSnapshot) -> bool {
-    of.seen.as_ref().is_some_and(|seen| seen.is_as_kernel_sums)
+    of.parts.as_ref().is_some_and(|seen| seen.is_as_kernel_sums)
 }
 
-fn document(before: &ProcessSnapshot, now: &ProcessSnapshot, rows: &[Row]) -> Value {
+fn document(before: &ProcessSnapshot, now: &ProcessSnapshot, rows: &[ProcessPartChange]) -> Value {
     let usage = |of: &dyn Fn(&Field) -> Value| -> Map<String, Value> {
         let fields = FIELDS.iter();
         fields
@@ -228,14 +232,14 @@ mod tests {
             name: "a".to_string(),
             time_nanos,
             counters: vec![("VmRSS".to_string(), Some(total.rss))],
-            seen: Some(Seen {
+            parts: Some(ProcessParts {
                 kinds,
                 rounding: Usage {
                     pss: rounding,
                     ..Usage::default()
                 },
                 total,
-                ..Seen::default()
+                ..ProcessParts::default()
             }),
             ..ProcessSnapshot::default()
         }
@@ -249,15 +253,18 @@ mod tests {
             &[("heap", 8192), ("malloc arenas", 1024)],
             40,
         );
-        let (old, new) = (before.seen.as_ref().unwrap(), now.seen.as_ref().unwrap());
+        let (old, new) = (before.parts.as_ref().unwrap(), now.parts.as_ref().unwrap());
         let rows = rows(old, new);
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(names, ["heap", "malloc arenas", "stack", ROUNDING, "total"]);
+        assert_eq!(
+            names,
+            ["heap", "malloc arenas", "stack", ROUNDING_NAME, "total"]
+        );
         for field in FIELDS {
             let parts = rows[..4].iter().map(|row| row.change(field));
             assert_eq!(parts.sum::<i128>(), rows[4].change(field), "{}", field.name);
         }
-        let text = process_difference(&before, &now, &Style::default()).unwrap();
+        let text = process_difference(&before, &now, &ReportStyle::default()).unwrap();
         assert!(
             text.starts_with("1 a: 9KiB in memory after 2s, +4.50KiB\n"),
             "{text}"
@@ -267,9 +274,9 @@ mod tests {
             pid: 2,
             ..snapshot(0, &[], 0)
         };
-        let text = process_difference(&other, &now, &Style::default()).unwrap();
+        let text = process_difference(&other, &now, &ReportStyle::default()).unwrap();
         assert!(text.contains("earlier start of it: 2 a"), "{text}");
         let blind = ProcessSnapshot::default();
-        assert!(process_difference(&blind, &now, &Style::default()).is_err());
+        assert!(process_difference(&blind, &now, &ReportStyle::default()).is_err());
     }
 }

@@ -3,10 +3,10 @@
 use heapprof_process::Usage;
 use serde_json::json;
 
-use crate::error::Error;
-use crate::measure::{Measure, plural};
-use crate::style::{Format, Style};
-use crate::table::{Align, Table};
+use crate::error::ReportError;
+use crate::measure::{UnitFormatter, plural};
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable};
 
 /// A process in a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,15 +30,15 @@ pub struct ListedProcess {
 pub fn processes(
     all: &[ListedProcess],
     limit: Option<usize>,
-    style: &Style,
-) -> Result<String, Error> {
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let mut total = Usage::default();
     for usage in all.iter().filter_map(|one| one.usage.as_ref()) {
         total.add(usage);
     }
     let unread = all.iter().filter(|one| one.usage.is_none()).count();
     let shown = limit.unwrap_or(usize::MAX).min(all.len());
-    if style.format == Format::Json {
+    if style.format == ReportFormat::Json {
         let usage = |usage: &Usage| {
             json!({"pss": usage.pss, "uss": usage.uss(), "swap": usage.swap,
                    "swap_pss": usage.swap_pss})
@@ -54,16 +54,16 @@ pub fn processes(
             "rows": rows.collect::<Vec<_>>(),
         }));
     }
-    let raw = style.format == Format::Csv;
-    let measure = Measure::bytes(style)?;
-    let mut table = Table::new(&[
-        ("pid", Align::Right),
-        ("pss", Align::Right),
-        ("uss", Align::Right),
-        ("rss", Align::Right),
-        ("swap", Align::Right),
-        ("name", Align::Left),
-        ("command", Align::Left),
+    let raw = style.format == ReportFormat::Csv;
+    let measure = UnitFormatter::bytes(style)?;
+    let mut table = ReportTable::new(&[
+        ("pid", ColumnAlign::Right),
+        ("pss", ColumnAlign::Right),
+        ("uss", ColumnAlign::Right),
+        ("rss", ColumnAlign::Right),
+        ("swap", ColumnAlign::Right),
+        ("name", ColumnAlign::Left),
+        ("command", ColumnAlign::Left),
     ]);
     let mut add = |pid: String, usage: Option<&Usage>, rss: String, name: &str, title: &str| {
         let of = |bytes: fn(&Usage) -> u64| {
@@ -97,7 +97,7 @@ pub fn processes(
         return table.render(style);
     }
     add(String::new(), Some(&total), String::new(), "total", "");
-    if style.format == Format::Text {
+    if style.format == ReportFormat::Text {
         table.cut_last(60);
     }
     let mut text = format!(
@@ -129,7 +129,7 @@ mod tests {
             }),
         };
         let all = [one(1, 4096), one(2, 2048), one(3, 1024), one(4, 0)];
-        let text = processes(&all, Some(1), &Style::default()).unwrap();
+        let text = processes(&all, Some(1), &ReportStyle::default()).unwrap();
         expect_test::expect![[r"
             3 processes use 7KiB together (pss); 1 more can't be read
             pid   pss      uss    rss  swap  name             command

@@ -20,7 +20,7 @@ pub struct ProcessSnapshot {
     /// When this was, in nanoseconds since 1970.
     pub time_nanos: i64,
     /// Its memory by parts, if this user may read it.
-    pub seen: Option<Seen>,
+    pub parts: Option<ProcessParts>,
     /// What the kernel counts, by its own names.
     pub counters: Vec<(String, Option<u64>)>,
     /// Its control group, if its files are here.
@@ -33,7 +33,7 @@ pub struct ProcessSnapshot {
 
 /// The parts of a process's memory. They and the rounding add up to the total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ProcessParts {
     /// By kind, in the order of reports.
     pub kinds: Vec<ProcessRow>,
     /// By mapping, the largest first.
@@ -71,7 +71,7 @@ impl ProcessRow {
     }
 }
 
-impl From<&Explained> for Seen {
+impl From<&Explained> for ProcessParts {
     fn from(explained: &Explained) -> Self {
         let rows = |parts: &[(heapprof_process::Kind, heapprof_process::Part)]| {
             let row =
@@ -95,9 +95,9 @@ impl From<&Explained> for Seen {
 
 impl ProcessSnapshot {
     /// The process in a few words.
-    pub(super) fn called(&self) -> String {
+    pub(super) fn description(&self) -> String {
         match &self.title {
-            Some(title) => format!("{} {}", self.pid, short(title)),
+            Some(title) => format!("{} {}", self.pid, short_title(title)),
             None => format!("{} {}", self.pid, self.name),
         }
     }
@@ -123,7 +123,7 @@ impl ProcessSnapshot {
             "pressure": self.pressure.as_ref().map(pressure_document),
             "missing": self.notes,
         });
-        if let Some(seen) = &self.seen {
+        if let Some(seen) = &self.parts {
             document["total"] = Value::Object(usage(&seen.total));
             document["as_smaps_rollup"] = json!(seen.is_as_kernel_sums);
             document["rounding"] = Value::Object(usage(&seen.rounding));
@@ -171,7 +171,7 @@ impl ProcessSnapshot {
             rows.iter().map(row).collect::<Result<Vec<_>, String>>()
         };
         let seen = match document.get("total") {
-            Some(total) => Some(Seen {
+            Some(total) => Some(ProcessParts {
                 kinds: rows("kinds")?,
                 mappings: rows("mappings")?,
                 rounding: usage(document.get("rounding").ok_or("it has no \"rounding\"")?)?,
@@ -192,7 +192,7 @@ impl ProcessSnapshot {
             ),
             time_nanos: i64::try_from(number(&document, "time_nanos")?)
                 .map_err(|error| error.to_string())?,
-            seen,
+            parts: seen,
             counters: counters
                 .iter()
                 .map(|(name, bytes)| (name.clone(), bytes.as_u64()))
@@ -219,16 +219,16 @@ fn usage(usage: &Usage) -> Map<String, Value> {
 }
 
 /// The first characters of a command line.
-fn short(title: &str) -> String {
-    const MOST: usize = 60;
-    match title.char_indices().nth(MOST) {
+fn short_title(title: &str) -> String {
+    const MAX_TITLE_CHARS: usize = 60;
+    match title.char_indices().nth(MAX_TITLE_CHARS) {
         Some((end, _)) => format!("{}…", &title[..end]),
         None => title.to_string(),
     }
 }
 
 /// The order of a kind in reports.
-pub(super) fn order(kind: &str) -> usize {
+pub(super) fn kind_order(kind: &str) -> usize {
     let place = KINDS.iter().position(|(_, name, _)| *name == kind);
     place.unwrap_or(KINDS.len())
 }
@@ -255,7 +255,7 @@ mod tests {
             title: Some("a b -c".to_string()),
             began: (5, "id".to_string()),
             time_nanos: 12,
-            seen: Some(Seen {
+            parts: Some(ProcessParts {
                 kinds: vec![part("heap", 9)],
                 mappings: vec![part("[heap]", 4), part("x", 5)],
                 rounding: Usage {

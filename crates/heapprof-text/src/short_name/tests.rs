@@ -101,7 +101,7 @@ fn names_as_people_say_them() {
     ];
     for (name, width, short) in table {
         // For the narrow ones, only the width is checked.
-        let found = shortened(name, width);
+        let found = shorten_one(name, width);
         if name.len() <= 40 && width < 20 {
             assert!(found.width() <= width, "{found}");
         } else {
@@ -138,13 +138,13 @@ fn different_names_stay_different() {
 #[test]
 fn whatever_a_name_is_it_is_done_soon() {
     let special = format!("{}::(", "vtable for ".repeat(90_000));
-    assert!(shortened(&special, 60).width() <= 60);
+    assert!(shorten_one(&special, 60).width() <= 60);
     for text in [
         "<", ">", "(", "{", ",", "operator", "::", "-", "é", " const::", "<>",
     ] {
         let name = text.repeat(2000);
-        assert!(shortened(&name, 60).width() <= 60, "{text}");
-        let _ = shortened(text, 1);
+        assert!(shorten_one(&name, 60).width() <= 60, "{text}");
+        let _ = shorten_one(text, 1);
     }
 }
 
@@ -190,6 +190,6 @@ fn names_that_may_be_confused_are_found() {
         "main::{lambda(int)#1}::operator()(int) const",
         "main",
     ];
-    let found = alike(all[..1].iter().copied(), all.iter().copied());
+    let found = similar_names(all[..1].iter().copied(), all.iter().copied());
     assert_eq!(found, [all[0], all[1], all[2], all[4]]);
 }

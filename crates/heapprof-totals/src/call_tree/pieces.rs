@@ -5,20 +5,23 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Builder, CallTree, NO_PARENT, Node, Scratch, Shape, Stacks, Task};
-use crate::error::Error;
+use super::{
+    BuilderScratch, CallTree, CallTreeBuilder, CallTreeNode, EntityStacks, NO_PARENT, NodeTask,
+    TreeShape,
+};
+use crate::error::TotalsError;
 
 /// A tree of fewer stacks is built at once.
-pub(super) const LARGE: usize = 1 << 16;
+pub(super) const MIN_PARALLEL_STACKS: usize = 1 << 16;
 /// A subtree of more stacks is split further.
-const MOST: usize = 1 << 14;
+const MAX_PIECE_STACKS: usize = 1 << 14;
 /// A subtree of fewer stacks is not worth a copy.
-const LEAST: usize = 1 << 5;
+const MIN_PIECE_STACKS: usize = 1 << 5;
 /// The most threads.
-const THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// A subtree that is still to be built.
-struct Piece {
+struct SubtreePiece {
     /// The number of its root in the tree.
     node: u32,
     /// Its stacks, as a range of the order.
@@ -29,36 +32,37 @@ struct Piece {
 }
 
 /// The subtrees that were put off.
-pub(super) struct Pieces {
-    is_wanted: bool,
-    pieces: Vec<Piece>,
+pub(super) struct SubtreePieces {
+    is_enabled: bool,
+    pieces: Vec<SubtreePiece>,
 }
 
 /// A subtree without its root, and what ends in the root.
-type Grown = (CallTree, Vec<i64>);
+type GrownSubtree = (CallTree, Vec<i64>);
 
-impl Pieces {
+impl SubtreePieces {
     /// Subtrees are put off if they are small.
-    pub(super) fn wanted() -> Self {
+    pub(super) fn enabled() -> Self {
         Self {
-            is_wanted: true,
+            is_enabled: true,
             pieces: Vec::new(),
         }
     }
 
     /// None is put off.
-    pub(super) fn none() -> Self {
+    pub(super) fn disabled() -> Self {
         Self {
-            is_wanted: false,
+            is_enabled: false,
             pieces: Vec::new(),
         }
     }
 
     /// Puts the subtree of a node off, and returns whether it does.
-    pub(super) fn take(&mut self, node: u32, task: &Task, path: &[u32]) -> bool {
-        let is_taken = self.is_wanted && (LEAST..=MOST).contains(&(task.end - task.start));
+    pub(super) fn take(&mut self, node: u32, task: &NodeTask, path: &[u32]) -> bool {
+        let is_taken = self.is_enabled
+            && (MIN_PIECE_STACKS..=MAX_PIECE_STACKS).contains(&(task.end - task.start));
         if is_taken {
-            self.pieces.push(Piece {
+            self.pieces.push(SubtreePiece {
                 node,
                 start: task.start,
                 end: task.end,
@@ -71,25 +75,31 @@ impl Pieces {
     /// Builds them, in several threads.
     pub(super) fn grow(
         self,
-        stacks: &Stacks,
+        stacks: &EntityStacks,
         order: &[u32],
-        shape: &Shape<'_>,
-    ) -> Result<GrownPieces, Error> {
+        shape: &TreeShape<'_>,
+    ) -> Result<GrownSubtrees, TotalsError> {
         let next = AtomicUsize::new(0);
         let work = || {
-            let mut scratch = Scratch::of(shape);
+            let mut scratch = BuilderScratch::for_shape(shape);
             let mut grown = Vec::new();
             while let Some(piece) = self.pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let near = piece.copy(stacks, order, shape.reverse);
-                let mut builder = Builder::new(&near, shape, scratch);
-                grown.push((piece.node, builder.grow(&piece.path, &mut Pieces::none())?));
+                let mut builder = CallTreeBuilder::new(&near, shape, scratch);
+                grown.push((
+                    piece.node,
+                    builder.grow(&piece.path, &mut SubtreePieces::disabled())?,
+                ));
                 scratch = builder.scratch;
             }
             Ok(grown)
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let more = cores.min(THREADS).min(self.pieces.len()).saturating_sub(1);
-        let all: Vec<Result<Vec<(u32, Grown)>, Error>> = std::thread::scope(|scope| {
+        let more = cores
+            .min(MAX_THREADS)
+            .min(self.pieces.len())
+            .saturating_sub(1);
+        let all: Vec<Result<Vec<(u32, GrownSubtree)>, TotalsError>> = std::thread::scope(|scope| {
             // Where no thread can be had, this one does all of it.
             let others: Vec<_> = (0..more)
                 .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
@@ -103,19 +113,19 @@ impl Pieces {
             }
             all
         });
-        let all: Result<Vec<Vec<(u32, Grown)>>, Error> = all.into_iter().collect();
-        let mut grown: Vec<(u32, Grown)> = all?.into_iter().flatten().collect();
+        let all: Result<Vec<Vec<(u32, GrownSubtree)>>, TotalsError> = all.into_iter().collect();
+        let mut grown: Vec<(u32, GrownSubtree)> = all?.into_iter().flatten().collect();
         grown.sort_by_key(|(node, _)| *node);
-        Ok(GrownPieces(grown))
+        Ok(GrownSubtrees(grown))
     }
 }
 
-impl Piece {
+impl SubtreePiece {
     /// Copies what its stacks have below its root.
-    fn copy(&self, stacks: &Stacks, order: &[u32], reverse: bool) -> Stacks {
-        let mut near = Stacks {
+    fn copy(&self, stacks: &EntityStacks, order: &[u32], reverse: bool) -> EntityStacks {
+        let mut near = EntityStacks {
             width: stacks.width,
-            ..Stacks::default()
+            ..EntityStacks::default()
         };
         let above = self.path.len();
         for &stack in &order[self.start..self.end] {
@@ -132,11 +142,11 @@ impl Piece {
 }
 
 /// The subtrees, in the order of their roots.
-pub(super) struct GrownPieces(Vec<(u32, Grown)>);
+pub(super) struct GrownSubtrees(Vec<(u32, GrownSubtree)>);
 
-impl GrownPieces {
+impl GrownSubtrees {
     /// Puts each behind its root.
-    pub(super) fn put_into(self, tree: &mut CallTree) -> Result<(), Error> {
+    pub(super) fn put_into(self, tree: &mut CallTree) -> Result<(), TotalsError> {
         if self.0.is_empty() {
             return Ok(());
         }
@@ -155,7 +165,7 @@ impl GrownPieces {
                 NO_PARENT => NO_PARENT,
                 parent => now[parent as usize],
             };
-            let id = tree.push(Node { parent, ..*node })?;
+            let id = tree.push(CallTreeNode { parent, ..*node })?;
             now[at] = id;
             let sums = at * width..(at + 1) * width;
             tree.total.extend(&old.total[sums.clone()]);
@@ -166,7 +176,7 @@ impl GrownPieces {
                     tree.own.extend(own);
                     let first = tree.node.len() as u32;
                     for node in &piece.node {
-                        tree.push(Node {
+                        tree.push(CallTreeNode {
                             parent: match node.parent {
                                 NO_PARENT => id,
                                 parent => first + parent,

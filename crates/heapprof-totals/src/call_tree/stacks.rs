@@ -2,7 +2,7 @@
 
 /// Stacks of entities, leaf first, with `width` values each.
 #[derive(Default)]
-pub struct Stacks {
+pub struct EntityStacks {
     /// The entities of all stacks, one stack behind the other.
     pub entity: Vec<u32>,
     /// Where each stack ends in `entity`.
@@ -13,7 +13,7 @@ pub struct Stacks {
     pub value: Vec<i64>,
 }
 
-impl Stacks {
+impl EntityStacks {
     /// How many stacks there are.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
     pub fn len(&self) -> usize {
@@ -49,7 +49,7 @@ impl Stacks {
 
     /// Merges equal stacks if values have both signs. They then cancel before they are weighed,
     /// however the file spread them over samples. Values of one sign weigh the same in either case.
-    pub fn settled(self) -> Self {
+    pub fn merge_equal(self) -> Self {
         if self.value.iter().all(|&v| v >= 0) {
             return self;
         }

@@ -17,7 +17,7 @@ use super::regex_error;
 
 /// Compiles an expression of Go's syntax. The error is one line.
 pub fn go_regex(text: &str) -> Result<Regex, String> {
-    let translated = Translator {
+    let translated = GoRegexTranslator {
         rest: text,
         out: String::with_capacity(text.len() + 8),
     };
@@ -27,15 +27,15 @@ pub fn go_regex(text: &str) -> Result<Regex, String> {
     Regex::new(&translated).map_err(|error| regex_error(&error))
 }
 
-struct Translator<'a> {
+struct GoRegexTranslator<'a> {
     rest: &'a str,
     out: String,
 }
 
 /// The most repetitions that an expression may ask for.
-const MOST: u32 = 1000;
+const MAX_REPETITIONS: u32 = 1000;
 
-impl<'a> Translator<'a> {
+impl<'a> GoRegexTranslator<'a> {
     fn next(&mut self) -> Option<char> {
         let c = self.rest.chars().next()?;
         self.rest = &self.rest[c.len_utf8()..];
@@ -113,8 +113,8 @@ impl<'a> Translator<'a> {
         let (Some(least), Some(most)) = (least, most) else {
             return Ok(None);
         };
-        if least > MOST || most > MOST || most < least {
-            return Err(format!("{{{inside}}} is no count up to {MOST}"));
+        if least > MAX_REPETITIONS || most > MAX_REPETITIONS || most < least {
+            return Err(format!("{{{inside}}} is no count up to {MAX_REPETITIONS}"));
         }
         let inside = self.take(inside.len() + 1);
         Ok(Some(format!("{{{inside}")))

@@ -1,31 +1,31 @@
 //! The rows of a profile's samples and of their stacks.
 
 use heapprof_profile::Profile;
-use heapprof_totals::estimate::Spread;
+use heapprof_totals::estimate::SumSpread;
 use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
-use super::{Known, Loader, Work, number};
-use crate::error::Error;
-use crate::store::heap::{self, known_of};
+use super::{LoadProgress, NumberedRows, ProfileLoader, signed_count};
+use crate::error::AnalysisError;
+use crate::store::heap::{self, spread_of_samples};
 
-impl Loader<'_> {
+impl ProfileLoader<'_> {
     /// The number of each sample's stack. Stacks that are not in the database are added.
-    fn stacks(&mut self, locations: &[i64]) -> Result<Vec<i64>, Error> {
-        let known: Known<(i64, i64)> = Known::read(
+    fn stacks(&mut self, locations: &[i64]) -> Result<Vec<i64>, AnalysisError> {
+        let known: NumberedRows<(i64, i64)> = NumberedRows::read(
             self.transaction,
             "SELECT id, parent, location FROM stack",
             |row| Ok((row.get(1)?, row.get(2)?)),
         )?;
         let transaction = self.transaction;
         let mut insert = transaction.prepare("INSERT INTO stack VALUES (?1, ?2, ?3)")?;
-        let Known { index, mut next } = known;
+        let NumberedRows { index, mut next } = known;
         let first_new = next;
         let work = &mut self.work;
         self.profile
             .samples
             .number_stacks(locations, |parent, location, frames| {
-                work.more(frames);
+                work.advance(frames);
                 // What is on top of a new stack is new.
                 if parent < first_new
                     && let Some(&id) = index.get(&(parent, location))
@@ -44,7 +44,7 @@ impl Loader<'_> {
         types: &[i64],
         locations: &[i64],
         label_sets: &[i64],
-    ) -> Result<(), Error> {
+    ) -> Result<(), AnalysisError> {
         let samples = &self.profile.samples;
         // Rows are written in the order of the primary key, so that pages fill up.
         let mut placed: Vec<(i64, i64, u32)> = self
@@ -82,7 +82,7 @@ impl Loader<'_> {
                 if is_known {
                     let known = heap.map(|column| {
                         let column = column.filter(|&column| sums[column] != 0)?;
-                        known_of(self.profile, run.iter().map(|at| at.2), column)
+                        spread_of_samples(self.profile, run.iter().map(|at| at.2), column)
                     });
                     if known.iter().any(Option::is_some) {
                         let key = [self.id, stack, label_set].map(Value::Integer);
@@ -90,7 +90,8 @@ impl Loader<'_> {
                         spread.execute(params_from_iter(key.into_iter().chain(known)))?;
                     }
                 }
-                self.work.more(run.len() as u64 * Work::ROW);
+                self.work
+                    .advance(run.len() as u64 * LoadProgress::FRAMES_PER_ROW);
             }
         }
         let mut insert = self
@@ -104,12 +105,16 @@ impl Loader<'_> {
                 let value: i64 = values.sum();
                 if value != 0 {
                     let numbers = [self.id, types[column], stack, label_set, value];
-                    let known =
-                        spread_cells(known_of(self.profile, run.iter().map(|at| at.2), column));
+                    let known = spread_cells(spread_of_samples(
+                        self.profile,
+                        run.iter().map(|at| at.2),
+                        column,
+                    ));
                     let row = numbers.map(Value::Integer).into_iter().chain(known);
                     insert.execute(params_from_iter(row))?;
                 }
-                self.work.more(run.len() as u64 * Work::ROW);
+                self.work
+                    .advance(run.len() as u64 * LoadProgress::FRAMES_PER_ROW);
             }
         }
         Ok(())
@@ -117,10 +122,10 @@ impl Loader<'_> {
 }
 
 /// Samples of one stack with one label set.
-type Run<'a> = &'a [(i64, i64, u32)];
+type SampleRun<'a> = &'a [(i64, i64, u32)];
 
 /// Adds up the values of samples.
-fn add_up(profile: &Profile, run: Run<'_>, sums: &mut [i64]) {
+fn add_up(profile: &Profile, run: SampleRun<'_>, sums: &mut [i64]) {
     sums.fill(0);
     for at in run {
         let values = profile.samples.values(at.2 as usize);
@@ -131,9 +136,9 @@ fn add_up(profile: &Profile, run: Run<'_>, sums: &mut [i64]) {
 }
 
 /// What a table says of an estimate: samples and variance; nothing of an exact value.
-fn spread_cells(known: Option<Spread>) -> [Value; 2] {
+fn spread_cells(known: Option<SumSpread>) -> [Value; 2] {
     match known {
-        Some(known) => [number(known.samples).into(), known.variance.into()],
+        Some(known) => [signed_count(known.samples).into(), known.variance.into()],
         None => [Value::Null, Value::Null],
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use heapprof_heapwalk::{
     Heap, Image, Kinds, Marks, Region, Source, State, Thread, referrers, retained,
 };
-use heapprof_report::{PointedTo, RetainedBlock};
+use heapprof_report::{BlockReferrers, RetainedBlock};
 use heapprof_text::printable;
 
 /// The most blocks of which it is told what they retain.
@@ -66,7 +66,7 @@ impl Words<'_> {
     }
 
     /// Finds all that points to the block at an address.
-    pub(super) fn who(&mut self, at: u64) -> Result<PointedTo> {
+    pub(super) fn who(&mut self, at: u64) -> Result<BlockReferrers> {
         let number = self.block(at)?;
         let (way, root) = self.marks.way(number);
         let mut steps = Vec::new();
@@ -79,7 +79,7 @@ impl Words<'_> {
             steps.extend(blocks.map(|&block| format!("the block {}", self.called(block))));
         }
         let found = referrers(self.image, self.heap, self.marks, number).into_iter();
-        Ok(PointedTo {
+        Ok(BlockReferrers {
             block: self.called(number),
             way: steps,
             has_root: root != Source::Nothing,

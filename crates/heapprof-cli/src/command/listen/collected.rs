@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use heapprof_analysis::{Error, Store, WiretapBatch, WiretapCode, WiretapSender};
+use heapprof_analysis::{AnalysisError, ProfileStore, WiretapBatch, WiretapCode, WiretapSender};
 use heapprof_wiretap::{
     DatagramError, DatagramReceipt, LossTracker, MAX_SENDERS, SenderLosses, SenderState,
     SigningKey, WiretapDatagram, WiretapEvent, decode,
@@ -92,7 +92,7 @@ impl Collected {
     }
 
     /// Remembers the senders that an earlier listener has heard.
-    pub(super) fn know(&mut self, store: &mut Store) -> Result<(), Error> {
+    pub(super) fn know(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         // New senders need room, too.
         for sender in store.wiretap_senders(MAX_SENDERS / 2)? {
             if let Some(sender) = known(&sender) {
@@ -145,18 +145,22 @@ impl Collected {
     }
 
     /// Writes what was counted.
-    pub(super) fn store(&mut self, store: &mut Store) -> Result<(), Error> {
+    pub(super) fn store(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         let senders = self.losses.take_changed(now::millis().unsigned_abs());
         self.write(store, senders)
     }
 
     /// Writes the last that was counted. Nobody listens any more.
-    pub(super) fn store_last(&mut self, store: &mut Store) -> Result<(), Error> {
+    pub(super) fn store_last(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         let senders = self.losses.take_final();
         self.write(store, senders)
     }
 
-    fn write(&mut self, store: &mut Store, senders: Vec<SenderLosses>) -> Result<(), Error> {
+    fn write(
+        &mut self,
+        store: &mut ProfileStore,
+        senders: Vec<SenderLosses>,
+    ) -> Result<(), AnalysisError> {
         let refused = std::mem::take(&mut self.refused);
         self.all_refused.not_understood += refused.not_understood;
         self.all_refused.signature += refused.signature;

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Resident, Runtime, Spread, nameless, resident, unseen_runtime};
+use heapprof_analysis::{
+    ManagedRuntime, RssBreakdown, SumSpread, nameless_share, resident, unseen_runtime,
+};
 use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, recorded};
 use heapprof_symbolize::SymbolizeOptions;
 use heapprof_symbolize::allocators::UnhookedAllocator;
@@ -35,8 +37,8 @@ pub(super) enum Found {
 #[derive(Default)]
 pub(super) struct Told {
     /// What was resident at the peak, with the heap's part.
-    pub(super) peak: Option<Resident>,
-    pub(super) runtime: Option<Runtime>,
+    pub(super) peak: Option<RssBreakdown>,
+    pub(super) runtime: Option<ManagedRuntime>,
     /// The file of the program.
     pub(super) program: String,
     /// What the values are made of, if they are estimates.
@@ -112,7 +114,7 @@ pub(super) struct Sampled {
     pub(super) allocated: i64,
     /// Bytes in use, and what is known of that sum.
     pub(super) in_use: i64,
-    pub(super) spread: Spread,
+    pub(super) spread: SumSpread,
     /// Average bytes between samples.
     pub(super) period: i64,
 }
@@ -299,7 +301,7 @@ fn unnamed(profile: &Profile, rights: ProcessRights) -> Option<Unnamed> {
         .into_iter()
         .find_map(|sample_type| {
             let column = profile.find_sample_type(sample_type).ok()?;
-            let found = nameless(profile, column).ok()?;
+            let found = nameless_share(profile, column).ok()?;
             let narrow = |sum: i128| i64::try_from(sum).unwrap_or(i64::MAX);
             let text = |id| profile.text(id).to_string();
             let mapping = found.file.map(|file| &profile.mapping[file.index()]);
@@ -332,7 +334,7 @@ fn sampled(profile: &Profile) -> Sampled {
         sampled.in_use = sampled.in_use.saturating_add(values[in_use]);
         if let Some(known) = profile.samples.spread(i) {
             sampled.taken = sampled.taken.saturating_add(known.sampled[allocated]);
-            sampled.spread = sampled.spread.and(Spread {
+            sampled.spread = sampled.spread.combine(SumSpread {
                 samples: known.sampled[in_use],
                 variance: known.variance[in_use],
             });

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use heapprof_analysis::Place as Line;
+use heapprof_analysis::CodePlace as Line;
 
 use super::tail::Message;
 

@@ -317,7 +317,7 @@ fn plain(feed: &mut dyn Feed, shared: &Common, pause: Duration, say: &mut dyn Fn
 
 #[cfg(test)]
 mod tests {
-    use heapprof_analysis::Source;
+    use heapprof_analysis::QuestionSource;
     use heapprof_profile::ProfileBuilder;
 
     use super::*;
@@ -336,7 +336,7 @@ mod tests {
             if self.1 > 2 {
                 let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
                 builder.add_folded("main;keep", &[10]);
-                let snapshot = Snapshot::new(1, Source::new("p", builder.finish()));
+                let snapshot = Snapshot::new(1, QuestionSource::new("p", builder.finish()));
                 news.snapshot = Some(Arc::new(snapshot.unwrap()));
                 locked(&self.0).has_all = true;
             }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use heapprof_analysis::{Runtime, Spread};
+use heapprof_analysis::{ManagedRuntime, SumSpread};
 use heapprof_report::{beside_heap, coverage, early_ends, give_or_take, unseen_frees};
 
 use super::child::Ended;
@@ -33,7 +33,7 @@ impl Recorded {
     fn peak_resident(&self) -> i64 {
         let told = self.told.as_ref().ok();
         let peak = told.and_then(|told| told.peak);
-        peak.map_or(0, |peak| peak.of_program())
+        peak.map_or(0, |peak| peak.program_bytes())
     }
 }
 
@@ -258,8 +258,9 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
         && let Some(text) = of_next.and_then(|told| {
             let runtime = told.runtime.as_ref();
             // Nobody is advised to do what they did.
-            let is_new =
-                |of: &&Runtime| **of != Runtime::Python || args.python_objects != Some(Answer::Yes);
+            let is_new = |of: &&ManagedRuntime| {
+                **of != ManagedRuntime::Python || args.python_objects != Some(Answer::Yes)
+            };
             beside_heap(told.peak?, runtime.filter(is_new))
         })
     {
@@ -501,14 +502,12 @@ fn summary(main: &Written, told: Option<&Told>) -> String {
     let peak = told.and_then(|told| told.peak);
     let share = peak.and_then(|peak| coverage(peak, "peak RSS"));
     let sampled = told.and_then(|told| told.sampled);
-    let spread = sampled.filter(|sampled| sampled.spread != Spread::default());
+    let spread = sampled.filter(|sampled| sampled.spread != SumSpread::default());
     format!(
         "{about}{}{} in use {}, peak {about}{}{}, {} {kind}{}",
         bytes(main.in_use),
         spread.map_or(String::new(), |sampled| {
-            let estimate = sampled
-                .spread
-                .estimate_of_bytes(main.in_use, sampled.period);
+            let estimate = sampled.spread.estimate_bytes(main.in_use, sampled.period);
             give_or_take(main.in_use, &estimate)
         }),
         if main.is_last && !main.is_before_filter {

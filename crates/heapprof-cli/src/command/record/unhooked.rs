@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use heapprof_analysis::{Resident, UNSEEN_ALLOCATOR};
+use heapprof_analysis::{RssBreakdown, UNSEEN_ALLOCATOR_PREFIX};
 use heapprof_profile::Profile;
 use heapprof_symbolize::allocators::{AllocatorRole, UnhookedAllocator};
 use heapprof_symbolize::program::{PreloadObstacle, inspect};
@@ -28,7 +28,7 @@ pub(super) fn note_in(
     let files: Vec<String> = files.map(str::to_string).collect();
     let found = namer.survey(files.iter().map(Path::new), rights)?;
     for one in &found {
-        let comment = format!("{UNSEEN_ALLOCATOR}{}", what(one));
+        let comment = format!("{UNSEEN_ALLOCATOR_PREFIX}{}", what(one));
         let comment = profile.strings.intern(&comment);
         profile.comment.push(comment);
     }
@@ -74,8 +74,8 @@ fn what(unhooked: &UnhookedAllocator) -> String {
 
 /// What record says of each: what is not in the profile, how much memory that may be, and what
 /// would show it.
-pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<Resident>) -> Vec<String> {
-    let rest = peak.and_then(|peak| Some((peak.beside_heap()?, peak.of_program())));
+pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Vec<String> {
+    let rest = peak.and_then(|peak| Some((peak.bytes_beside_heap()?, peak.program_bytes())));
     let rest = rest.map_or_else(String::new, |(rest, whole)| {
         format!(
             "; {} of the peak RSS {} is not in the profile",
@@ -135,7 +135,7 @@ mod tests {
             functions: "sdallocx".to_string(),
             role: AllocatorRole::Frees,
         };
-        let peak = Resident {
+        let peak = RssBreakdown {
             bytes: 4 << 20,
             own: 1 << 20,
             heap: Some(1 << 20),

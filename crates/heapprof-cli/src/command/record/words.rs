@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use heapprof_report::Measure;
+use heapprof_report::UnitFormatter;
 
 use crate::name;
 
@@ -13,7 +13,7 @@ pub(super) fn plural(n: usize) -> &'static str {
 
 /// A number of bytes, with a unit.
 pub(in crate::command) fn bytes(n: i64) -> String {
-    Measure::new("bytes", None).map_or_else(|_| n.to_string(), |m| m.show(i128::from(n)))
+    UnitFormatter::new("bytes", None).map_or_else(|_| n.to_string(), |m| m.show(i128::from(n)))
 }
 
 /// The path relative to the current folder, if it is below that folder.

@@ -1,6 +1,6 @@
 //! A page without names: each is a hash, equal names have equal ones.
 
-use heapprof_analysis::OTHER;
+use heapprof_analysis::OTHER_NAME;
 use heapprof_web::Report;
 use sha2::{Digest, Sha256};
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 pub(super) fn make(report: &mut Report) {
     let key = key(report);
     let hashed = |kind: &str, name: &str| {
-        if name.is_empty() || name == OTHER {
+        if name.is_empty() || name == OTHER_NAME {
             return name.to_string();
         }
         let digest = Sha256::new()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use heapprof_analysis::{Growth, Moment, ReportFunction, report_sql};
+use heapprof_analysis::{FunctionGrowth, ReportFunction, ReportMoment, report_sql};
 use heapprof_web as web;
 
 use super::paths::Paths;
@@ -12,7 +12,7 @@ use crate::source_file::SourceFiles;
 
 /// Makes the rows. `base` is the moment that the last one is compared with.
 pub(super) fn rows(
-    found: heapprof_analysis::Report,
+    found: heapprof_analysis::ReportContents,
     base: Option<usize>,
     paths: &Paths,
     sources: Option<&SourceFiles<'_>>,
@@ -137,7 +137,7 @@ impl<T: Clone + Eq + std::hash::Hash> Numbered<T> {
     }
 }
 
-fn snapshot(moment: &Moment, types: usize, first: i64, paths: &Paths) -> web::Snapshot {
+fn snapshot(moment: &ReportMoment, types: usize, first: i64, paths: &Paths) -> web::Snapshot {
     let mut nodes: Vec<u32> = moment.values.iter().map(|&(node, ..)| node).collect();
     nodes.dedup();
     let mut values = vec![vec![0; nodes.len()]; types];
@@ -161,7 +161,7 @@ fn snapshot(moment: &Moment, types: usize, first: i64, paths: &Paths) -> web::Sn
     }
 }
 
-fn grown(of: &Growth) -> web::Growth {
+fn grown(of: &FunctionGrowth) -> web::Growth {
     web::Growth {
         function: of.function,
         verdict: of.verdict.text(),
@@ -177,7 +177,7 @@ fn grown(of: &Growth) -> web::Growth {
 
 /// Whether the function that holds most itself is a library's, whose callers say more. Go's own
 /// packages are left as they are, because Go programs are read in that way.
-fn begins_with_library(found: &heapprof_analysis::Report) -> bool {
+fn begins_with_library(found: &heapprof_analysis::ReportContents) -> bool {
     let Some(moment) = found.moments.last() else {
         return false;
     };
@@ -197,7 +197,7 @@ fn begins_with_library(found: &heapprof_analysis::Report) -> bool {
 
 /// The text of the lines that hold something, and of those around them, by file.
 fn source_lines<'a>(
-    found: &'a heapprof_analysis::Report,
+    found: &'a heapprof_analysis::ReportContents,
     sources: &SourceFiles<'_>,
 ) -> BTreeMap<&'a str, BTreeMap<u32, String>> {
     /// So many lines before and after a line are shown, too.

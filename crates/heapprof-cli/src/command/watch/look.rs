@@ -206,7 +206,7 @@ impl Watcher {
     /// What came since the last call.
     pub(super) fn take(&mut self) -> WatchBatch {
         let mut batch = std::mem::take(&mut self.batch);
-        batch.looks = self.looks;
+        batch.sample_count = self.looks;
         batch
     }
 

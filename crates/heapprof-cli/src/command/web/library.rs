@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Source, Store, agree};
+use heapprof_analysis::{ProfileStore, QuestionSource, agree};
 use heapprof_formats::SQLITE_MAGIC;
 use heapprof_web::{Asked, Refusal};
 use serde_json::json;
@@ -66,7 +66,7 @@ enum From {
 }
 
 impl From {
-    fn read(&self, sources: &Sources, name: &str) -> Result<Source> {
+    fn read(&self, sources: &Sources, name: &str) -> Result<QuestionSource> {
         match self {
             Self::Named(arguments) => sources.read(arguments),
             // A name of the database is no file's name, whatever it looks like.
@@ -86,7 +86,7 @@ enum Wanted {
 /// A profile that was read.
 #[derive(Clone)]
 pub(super) struct Known {
-    pub(super) source: Source,
+    pub(super) source: QuestionSource,
     /// The number of the reading.
     pub(super) number: u64,
     /// The state of the file when it was read.
@@ -116,7 +116,7 @@ impl Library {
         let mut stored = Vec::new();
         if sources.db().exists() {
             let db = sources.db().display().to_string();
-            let store = Store::open(sources.db()).with_context(|| db.clone());
+            let store = ProfileStore::open(sources.db()).with_context(|| db.clone());
             match store.and_then(|store| store.profiles().with_context(|| db)) {
                 Ok(profiles) => stored = profiles,
                 // A database that nobody asked for is not in the way.
@@ -294,7 +294,7 @@ impl Library {
     }
 
     /// Returns the profiles of some names.
-    pub(super) fn read_all(&self, names: &[String]) -> Result<Vec<Source>, Refusal> {
+    pub(super) fn read_all(&self, names: &[String]) -> Result<Vec<QuestionSource>, Refusal> {
         let one = |name: &String| Ok(self.read(name)?.source);
         names.iter().map(one).collect()
     }
@@ -342,7 +342,7 @@ impl Library {
             number: shelf.readings,
             file: None,
             note: None,
-            source: Source::new(name.clone(), profile),
+            source: QuestionSource::new(name.clone(), profile),
         };
         shelf.offered.push(Offered {
             time_nanos: known.source.profile.time_nanos,
@@ -396,7 +396,7 @@ impl Shelf {
     fn put(
         &mut self,
         name: &str,
-        source: Source,
+        source: QuestionSource,
         file: Option<[i64; 4]>,
         note: Option<String>,
     ) -> Known {
@@ -417,7 +417,7 @@ impl Shelf {
     }
 
     /// What was read last of a process.
-    fn last_of_process(&self, name: &str) -> Option<Source> {
+    fn last_of_process(&self, name: &str) -> Option<QuestionSource> {
         let offered = self.offered.iter().find(|offered| offered.name == name)?;
         let From::Named(arguments) = &offered.from else {
             return None;
@@ -434,7 +434,7 @@ impl Shelf {
         if now == self.database || !self.offered.iter().any(is_stored) {
             return;
         }
-        let listed = Store::open(self.sources.db()).and_then(|store| store.profiles());
+        let listed = ProfileStore::open(self.sources.db()).and_then(|store| store.profiles());
         // Whoever asks for a profile of a database that is gone learns it then.
         let Ok(listed) = listed else { return };
         self.database = now;

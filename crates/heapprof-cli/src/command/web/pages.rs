@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{
-    Granularity, Query, Question, Session, TreeOptions, Types, agree, report, report_below,
+    AnalysisSession, Granularity, ProfileQuestion, Query, TreeOptions, TypeSelection, agree,
+    report, report_below,
 };
 use heapprof_web::{Answer, Asked, Container, Refusal};
 use sha2::{Digest, Sha256};
@@ -57,7 +58,7 @@ struct View {
 }
 
 struct Made {
-    session: Session,
+    session: AnalysisSession,
     notes: Vec<String>,
     /// The report, once it was asked for.
     packed: Option<Vec<u8>>,
@@ -211,11 +212,11 @@ impl Pages {
             {
                 agree(before, after)?;
             }
-            let question = Question::new(sources, &query, Types::All)?;
+            let question = ProfileQuestion::new(sources, &query, TypeSelection::All)?;
             let mut notes = question.notes();
             notes.extend_from_slice(&key.late);
             Ok(Made {
-                session: Session::new(question.with_tree(options))?,
+                session: AnalysisSession::new(question.with_tree(options))?,
                 notes,
                 packed: None,
             })
@@ -223,7 +224,11 @@ impl Pages {
         made().map_err(|error| refusal(&error))
     }
 
-    fn packed(&self, key: &Key, found: heapprof_analysis::Report) -> Result<Vec<u8>, Refusal> {
+    fn packed(
+        &self,
+        key: &Key,
+        found: heapprof_analysis::ReportContents,
+    ) -> Result<Vec<u8>, Refusal> {
         let Choice { names, is_compared } = &key.choice;
         let (base, after) = match is_compared {
             true => names.split_at(1),

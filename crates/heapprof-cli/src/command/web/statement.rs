@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Query, Question, Session, Statement, Store, Types};
-use heapprof_report::{Format, Style, result_table};
+use heapprof_analysis::{
+    AnalysisSession, ProfileQuestion, ProfileStore, Query, TypeSelection, UserStatement,
+};
+use heapprof_report::{ReportFormat, ReportStyle, result_table};
 use heapprof_web::{Answer, Asked, JSON, Refusal};
 
 use super::library::Library;
@@ -40,7 +42,7 @@ pub(super) fn answer(library: &Library, asked: &Asked) -> Result<Answer, Refusal
     })
 }
 
-fn session(library: &Library, asked: &Asked) -> Result<Session, Refusal> {
+fn session(library: &Library, asked: &Asked) -> Result<AnalysisSession, Refusal> {
     let of_database = match asked.parameter("database") {
         Some(value) => words::switch("database", value)?,
         None => false,
@@ -49,28 +51,28 @@ fn session(library: &Library, asked: &Asked) -> Result<Session, Refusal> {
         true => {
             let none = || Refusal::new(404, "No database is served", "Name it: heapprof web DB");
             let db = library.database().ok_or_else(none)?;
-            let store = Store::open(&db).and_then(Store::session_for_statements);
+            let store = ProfileStore::open(&db).and_then(ProfileStore::session_for_statements);
             store.with_context(|| db.display().to_string())
         }
         false => {
             let sources = library.read_all(&library.chosen(asked)?.names)?;
-            let question = Question::new(sources, &Query::default(), Types::All);
-            question.and_then(Session::new).map_err(Into::into)
+            let question = ProfileQuestion::new(sources, &Query::default(), TypeSelection::All);
+            question.and_then(AnalysisSession::new).map_err(Into::into)
         }
     };
     made.map_err(|error| refusal(&error))
 }
 
 /// Runs the statement. Returns its rows, and whether there are more.
-fn run(session: &mut Session, sql: &str) -> Result<(Vec<u8>, bool)> {
+fn run(session: &mut AnalysisSession, sql: &str) -> Result<(Vec<u8>, bool)> {
     session
         .limit_statements(PATIENCE)
         .context("the statement")?;
-    let mut statement = Statement::new(session, sql).context("the statement")?;
+    let mut statement = UserStatement::new(session, sql).context("the statement")?;
     statement.limit(ROWS, ROOM);
-    let style = Style {
-        format: Format::Json,
-        ..Style::default()
+    let style = ReportStyle {
+        format: ReportFormat::Json,
+        ..ReportStyle::default()
     };
     let mut text = Vec::new();
     result_table(&mut statement, &style, &mut text).context("the statement")?;

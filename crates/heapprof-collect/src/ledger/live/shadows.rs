@@ -203,7 +203,7 @@ impl RegionShadows {
         if !is_table_present(top) || table >= SLOT_TABLE_COUNT {
             return None;
         }
-        // SAFETY: `top` has `TABLES` of them.
+        // SAFETY: `top` has `SLOT_TABLE_COUNT` of them.
         let table = unsafe { &*top.add(table) }.load(Ordering::Acquire);
         if !is_table_present(table) {
             return None;
@@ -228,7 +228,7 @@ impl RegionShadows {
         if top == missing_table() || table >= SLOT_TABLE_COUNT {
             return None;
         }
-        // SAFETY: `top` has `TABLES` of them.
+        // SAFETY: `top` has `SLOT_TABLE_COUNT` of them.
         let table = unsafe { &*top.add(table) };
         match find_or_make_table(table, 1 << SLOT_TABLE_BITS, pages) == missing_table() {
             true => None,
@@ -317,7 +317,7 @@ impl RegionShadows {
         });
         let top = self.top.load(Ordering::Acquire);
         let tables = match is_table_present(top) {
-            // SAFETY: `top` has `TABLES` of them.
+            // SAFETY: `top` has `SLOT_TABLE_COUNT` of them.
             true => unsafe { std::slice::from_raw_parts(top, SLOT_TABLE_COUNT) },
             false => &[],
         };

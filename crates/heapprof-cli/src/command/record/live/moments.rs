@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Result;
-use heapprof_analysis::Source;
+use heapprof_analysis::QuestionSource;
 use heapprof_profile::{Profile, merge_all};
 
 use super::super::residents::resident;
@@ -55,7 +55,7 @@ impl Moments {
             return Ok(());
         }
         self.ids += 1;
-        let source = Source::new(format!("process {process}"), profile);
+        let source = QuestionSource::new(format!("process {process}"), profile);
         let mut snapshot = Snapshot::new(self.ids, source)?;
         snapshot.rss = resident(process);
         if !self.told.contains_key(&process) && self.told.len() >= MOST_PROCESSES {
@@ -107,7 +107,7 @@ impl Moments {
             .map(|(rss, _)| *rss)
             .reduce(i64::saturating_add);
         self.ids += 1;
-        let mut snapshot = Snapshot::new(self.ids, Source::new("all processes", all))?;
+        let mut snapshot = Snapshot::new(self.ids, QuestionSource::new("all processes", all))?;
         snapshot.rss = rss;
         self.sum
             .get_or_insert_with(|| Told::new(Owner::us(), 0))

@@ -5,16 +5,16 @@ use std::collections::HashSet;
 use unicode_width::UnicodeWidthStr;
 
 use super::{
-    Part, argument, cut, is_anonymous, is_nested_well, is_of_cpp_or_rust, kept_arguments, parse,
-    without_versions,
+    ShortNamePart, argument, count_kept_arguments, cut, is_anonymous, is_nested_well,
+    is_of_cpp_or_rust, parse, without_versions,
 };
 
 /// At most so many types are searched for what tells names apart.
-const TYPES: usize = 64;
+const MAX_SEARCHED_TYPES: usize = 64;
 
 /// Those of `all` whose short names may equal that of one of `shown`. Whoever reads one row of two
 /// must see which one it is.
-pub fn alike<'s, 'n>(
+pub fn similar_names<'s, 'n>(
     shown: impl Iterator<Item = &'s str>,
     all: impl Iterator<Item = &'n str>,
 ) -> Vec<&'n str> {
@@ -65,7 +65,7 @@ pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
     let texts_at = |at: usize| (0..all.len()).map(move |name| text(name, at));
     let most = all.iter().map(Vec::len).max().unwrap_or(0);
     // It takes the shortest types that tell all names apart.
-    let mut order: Vec<usize> = (0..most.min(TYPES)).collect();
+    let mut order: Vec<usize> = (0..most.min(MAX_SEARCHED_TYPES)).collect();
     order.retain(|&at| texts_at(at).any(|other| other != text(0, at)));
     order.sort_by_key(|&at| texts_at(at).map(str::width).max());
     let mut chosen = Vec::<usize>::new();
@@ -114,19 +114,19 @@ fn types(name: &str) -> Vec<String> {
 }
 
 /// A name's template arguments and parameters, one after the other, without defaults.
-fn arguments<'p, 'n>(parts: &'p [Part<'n>]) -> Vec<&'p [Part<'n>]> {
+fn arguments<'p, 'n>(parts: &'p [ShortNamePart<'n>]) -> Vec<&'p [ShortNamePart<'n>]> {
     let mut all = Vec::new();
     let mut before = "";
     for part in parts {
         match part {
-            Part::Text(text) => before = text,
-            Part::Group('(', inner) if is_anonymous(inner) => {}
-            Part::Group('{', inner) => {
+            ShortNamePart::Text(text) => before = text,
+            ShortNamePart::Group('(', inner) if is_anonymous(inner) => {}
+            ShortNamePart::Group('{', inner) => {
                 all.extend(inner.iter().flat_map(|one| arguments(one)));
             }
-            Part::Group(bracket, inner) => {
+            ShortNamePart::Group(bracket, inner) => {
                 let kept = match bracket {
-                    '<' => kept_arguments(before, inner),
+                    '<' => count_kept_arguments(before, inner),
                     _ => inner.len(),
                 };
                 all.extend(inner[..kept].iter().map(Vec::as_slice));
