@@ -10,7 +10,7 @@ use heapprof_analysis::{
 use heapprof_dropin::graph;
 use heapprof_dropin::jeprof::report as jeprof;
 use heapprof_dropin::report as pprof;
-use heapprof_dropin::reshape::{self, Detail, LabelFilter, NameFilters, NumberTest, go_regex};
+use heapprof_dropin::reshape::{self, FrameDetail, LabelFilter, NameFilters, NumberTest, go_regex};
 use heapprof_formats::{
     FormatReadOptions, GperftoolsForm, ProfileFormat, WriteError, read, write_firefox,
     write_gperftools, write_speedscope,
@@ -153,23 +153,23 @@ fn print_all(mut profile: Profile) {
     };
     let units = reshape::label_units(&profile);
     let r#type = profile.sample_type[last];
-    let options = pprof::Options {
+    let options = pprof::PprofReportOptions {
         column: last,
         sample_type: profile.text(r#type.r#type).to_string(),
         sample_unit: profile.text(r#type.unit).to_string(),
-        num_label_units: units.of.clone(),
-        ..pprof::Options::default()
+        num_label_units: units.units.clone(),
+        ..pprof::PprofReportOptions::default()
     };
     let out = &mut std::io::sink();
     pprof::raw(&profile, &options.zone, out).expect("a sink takes everything");
     print(&profile, &options, out);
     // The sum may exceed 64 bits, so errors are allowed.
-    let _ = jeprof::text(&profile, last, jeprof::Measure::Bytes, true, "", out);
+    let _ = jeprof::text(&profile, last, jeprof::JeprofMeasure::Bytes, true, "", out);
     let _ = jeprof::collapsed(&profile, last, out);
 
     let mut filtered = profile.clone();
     filter(&mut filtered);
-    let mean = pprof::Options {
+    let mean = pprof::PprofReportOptions {
         mean_divisor: Some(0),
         cum_sort: true,
         call_tree: true,
@@ -185,7 +185,7 @@ fn print_all(mut profile: Profile) {
         (true, true, true, true),
     ] {
         let mut coarse = profile.clone();
-        let detail = Detail {
+        let detail = FrameDetail {
             inlines: address,
             function,
             filename,
@@ -222,9 +222,9 @@ fn filter(profile: &mut Profile) {
 }
 
 /// Runs every printer that makes a graph.
-fn print(profile: &Profile, options: &pprof::Options, out: &mut dyn Write) {
+fn print(profile: &Profile, options: &pprof::PprofReportOptions, out: &mut dyn Write) {
     let total = graph::total(profile, options.column, options.mean_divisor);
-    let options = &pprof::Options {
+    let options = &pprof::PprofReportOptions {
         total,
         ..options.clone()
     };

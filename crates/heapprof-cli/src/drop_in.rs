@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use heapprof_dropin::{Body, Host, ReadAs, ServedPage, Transfer};
+use heapprof_dropin::{DropinHost, FetchOptions, ReportBody, ToolReadOptions, WebPageRequest};
 use heapprof_profile::Profile;
 
 use crate::args::help_of;
@@ -17,10 +17,10 @@ pub(crate) struct Desk<'a> {
     pub(crate) command: &'static str,
     pub(crate) sources: &'a Sources,
     /// Serves a page.
-    pub(crate) serve: fn(&Sources, &ServedPage) -> Result<()>,
+    pub(crate) serve: fn(&Sources, &WebPageRequest) -> Result<()>,
 }
 
-impl Host for Desk<'_> {
+impl DropinHost for Desk<'_> {
     fn note(&self, text: &str) {
         messages::note(text);
     }
@@ -37,11 +37,11 @@ impl Host for Desk<'_> {
         name::path(name)
     }
 
-    fn read(&self, name: &str, how: ReadAs) -> Result<Profile> {
+    fn read(&self, name: &str, how: ToolReadOptions) -> Result<Profile> {
         self.sources.seen(name, how)
     }
 
-    fn fetch(&self, url: &str, transfer: &Transfer, how: ReadAs) -> Result<Profile> {
+    fn fetch(&self, url: &str, transfer: &FetchOptions, how: ToolReadOptions) -> Result<Profile> {
         self.sources.fetched(url, transfer, how)
     }
 
@@ -49,15 +49,15 @@ impl Host for Desk<'_> {
         output::is_terminal(None)
     }
 
-    fn write(&self, file: Option<&Path>, body: Body<'_>) -> Result<()> {
+    fn write(&self, file: Option<&Path>, body: ReportBody<'_>) -> Result<()> {
         output::write(file, body)
     }
 
-    fn write_into(&self, name: &str, file: File, body: Body<'_>) -> Result<()> {
+    fn write_into(&self, name: &str, file: File, body: ReportBody<'_>) -> Result<()> {
         output::into(name, file, body)
     }
 
-    fn serve(&self, page: &ServedPage) -> Result<()> {
+    fn serve(&self, page: &WebPageRequest) -> Result<()> {
         (self.serve)(self.sources, page)
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use heapprof_dropin::Transfer;
+use heapprof_dropin::FetchOptions;
 
 use crate::source_url::SecretUrl;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
@@ -20,13 +20,13 @@ pub(crate) fn is_url(text: &str) -> bool {
 }
 
 /// Fetches a URL, which is written without its secrets. Returns a stream of the body.
-pub(crate) fn fetch(url: &str, transfer: &Transfer) -> Result<Box<dyn Read>> {
-    let patience = transfer.patience.unwrap_or_else(|| {
+pub(crate) fn fetch(url: &str, transfer: &FetchOptions) -> Result<Box<dyn Read>> {
+    let patience = transfer.timeout.unwrap_or_else(|| {
         let mut parts = url.split(['?', '&']);
         let seconds = parts.find_map(|part| part.strip_prefix("seconds=")?.parse::<u64>().ok());
         Duration::from_secs(60 + seconds.unwrap_or(0).saturating_mul(3) / 2)
     });
-    let read_timeout = transfer.patience.unwrap_or(SILENCE_TIMEOUT.max(patience));
+    let read_timeout = transfer.timeout.unwrap_or(SILENCE_TIMEOUT.max(patience));
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .tls_config(tls(transfer)?)
         .timeout_recv_response(Some(patience))
@@ -74,7 +74,7 @@ impl<R: Read> Read for Arriving<R> {
     }
 }
 
-fn tls(transfer: &Transfer) -> Result<TlsConfig> {
+fn tls(transfer: &FetchOptions) -> Result<TlsConfig> {
     let mut tls = TlsConfig::builder().disable_verification(transfer.insecure);
     if let Some((certificate, key)) = &transfer.client {
         let certificates = certificates(certificate)?;
@@ -115,9 +115,9 @@ mod tests {
     fn a_body_that_stops_coming_ends() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/heap", listener.local_addr().unwrap());
-        let transfer = Transfer {
-            patience: Some(Duration::from_millis(500)),
-            ..Transfer::default()
+        let transfer = FetchOptions {
+            timeout: Some(Duration::from_millis(500)),
+            ..FetchOptions::default()
         };
         std::thread::spawn(move || {
             let head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome";

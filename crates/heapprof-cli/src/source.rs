@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
     MomentAggregation, ProfileStore, ProfiledProcess, QuestionSource, is_selector,
 };
-use heapprof_dropin::{ReadAs, Transfer};
+use heapprof_dropin::{FetchOptions, ToolReadOptions};
 use heapprof_formats::{FormatReadOptions, MprofCall, PartSelector, ProfileFormat, ProfileReading};
 use heapprof_profile::{Profile, merge_all};
 
@@ -204,7 +204,7 @@ impl Sources {
     }
 
     /// As these, for a tool that reads files in its own way.
-    fn read_as(&self, how: ReadAs) -> FormatReadOptions {
+    fn read_as(&self, how: ToolReadOptions) -> FormatReadOptions {
         self.options
             .clone()
             .stacks_as_written(how.stacks_as_written)
@@ -212,16 +212,21 @@ impl Sources {
     }
 
     /// The profile behind one argument as a tool sees it.
-    pub(crate) fn seen(&self, name: &str, how: ReadAs) -> Result<Profile> {
-        let source = self.read_one_as(name, &self.read_as(how), how.seen)?;
+    pub(crate) fn seen(&self, name: &str, how: ToolReadOptions) -> Result<Profile> {
+        let source = self.read_one_as(name, &self.read_as(how), how.convert)?;
         Ok(self.named(unshared(source)))
     }
 
-    /// The profile at a URL, as [`seen`](Self::seen).
-    pub(crate) fn fetched(&self, url: &str, transfer: &Transfer, how: ReadAs) -> Result<Profile> {
+    /// The profile at a URL, as [`convert`](Self::convert).
+    pub(crate) fn fetched(
+        &self,
+        url: &str,
+        transfer: &FetchOptions,
+        how: ToolReadOptions,
+    ) -> Result<Profile> {
         let body = fetch::fetch(url, transfer).with_context(|| url.to_string())?;
         let reading = decode(url, body, None, self.read_as(how))?;
-        Ok(self.named((how.seen)(reading)))
+        Ok(self.named((how.convert)(reading)))
     }
 
     fn named(&self, mut profile: Profile) -> Profile {
@@ -270,7 +275,7 @@ impl Sources {
         }
         if fetch::is_url(whole) {
             let body =
-                fetch::fetch(whole, &Transfer::default()).with_context(|| name.to_string())?;
+                fetch::fetch(whole, &FetchOptions::default()).with_context(|| name.to_string())?;
             return Ok(QuestionSource::new(
                 name,
                 keep(decode(name, body, None, options.clone().part(part))?),

@@ -11,44 +11,44 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use crate::graph::{Calls, Graph, NodeInfo, Options, Trim, base};
+use crate::graph::{CallGraph, CallSelection, GraphOptions, NodeInfo, PathTrimmer, base};
 use heapprof_profile::Profile;
 use heapprof_totals::entity::EMPTY_STACK;
 
-use crate::error::Error;
-use crate::numbered::Numbered;
+use crate::error::DropinError;
+use crate::name_numbers::NameNumbers;
 use heapprof_text::printable;
 use heapprof_text::push_whole;
 use heapprof_totals::fetch::fetch;
 
 /// Valgrind's name for a file that it does not know. An empty name would mean the caller's file.
-const UNKNOWN: &str = "???";
+const UNKNOWN_FILE_NAME: &str = "???";
 
 /// The root that all stacks hang below.
-const ROOT: &str = "(root)";
+const ROOT_FUNCTION: &str = "(root)";
 
 /// Writes a record for each function, line and address, with its calls. Fails for negative values,
 /// because the format has none.
-pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Error> {
+pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), DropinError> {
     let width = profile.sample_type.len();
     let samples = &profile.samples;
     let mut no_stack = vec![0i64; width];
     let mut total = vec![0i64; width];
-    let graph = Graph::new(
+    let graph = CallGraph::new(
         profile,
-        &Options {
+        &GraphOptions {
             columns: (0..width).collect(),
             mean_divisor: None,
             call_tree: false,
             drop_negative: false,
             objects: true,
-            trim: Trim::new("", ""),
+            trim: PathTrimmer::new("", ""),
             picture: None,
             sort_by_cum: false,
             node_count: 0,
             node_fraction: 0.0,
             edge_fraction: 0.0,
-            calls: Calls::Outermost,
+            calls: CallSelection::Outermost,
             wrapping: false,
         },
     )?;
@@ -56,7 +56,7 @@ pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Error>
     for i in 0..samples.len() {
         for (column, &value) in samples.values(i).iter().enumerate() {
             if value < 0 {
-                return Err(Error::Negative);
+                return Err(DropinError::NegativeValue);
             }
             total[column] += value;
             if samples.stack(i).is_empty() {
@@ -66,7 +66,7 @@ pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Error>
     }
     head(profile, &mut writer)?;
     writeln!(writer, "summary: {}", costs(&total))?;
-    Ok(Records::default().write(&graph, &no_stack, &mut writer)?)
+    Ok(CallgrindRecords::default().write(&graph, &no_stack, &mut writer)?)
 }
 
 fn head(profile: &Profile, writer: &mut impl Write) -> std::io::Result<()> {
@@ -92,10 +92,10 @@ fn head(profile: &Profile, writer: &mut impl Write) -> std::io::Result<()> {
 
 /// The names and calls that were written.
 #[derive(Default)]
-struct Records {
-    objects: Numbered,
-    files: Numbered,
-    functions: Numbered,
+struct CallgrindRecords {
+    objects: NameNumbers,
+    files: NameNumbers,
+    functions: NameNumbers,
     /// The lines that begin a call to a node, for each node that was called. They lie one after the
     /// other, and the next call to the node repeats them.
     again: String,
@@ -104,10 +104,10 @@ struct Records {
     text: String,
 }
 
-impl Records {
+impl CallgrindRecords {
     fn write(
         mut self,
-        graph: &Graph<'_>,
+        graph: &CallGraph<'_>,
         no_stack: &[i64],
         writer: &mut impl Write,
     ) -> std::io::Result<()> {
@@ -120,7 +120,7 @@ impl Records {
             writeln!(writer, "0x0 0 {}", costs(no_stack))?;
         }
         writeln!(writer)?;
-        self.function(["", "", ROOT], "", writer)?;
+        self.function(["", "", ROOT_FUNCTION], "", writer)?;
         writeln!(writer, "0x0 0 {nothing}")?;
         if has_empty {
             self.function(["", "", EMPTY_STACK], "c", writer)?;
@@ -159,13 +159,17 @@ impl Records {
         c: &str,
         writer: &mut impl Write,
     ) -> std::io::Result<()> {
-        writeln!(writer, "{c}ob={}", self.objects.name(&known(object)))?;
-        writeln!(writer, "{c}fl={}", self.files.name(&known(file)))?;
+        writeln!(
+            writer,
+            "{c}ob={}",
+            self.objects.name(&name_or_unknown(object))
+        )?;
+        writeln!(writer, "{c}fl={}", self.files.name(&name_or_unknown(file)))?;
         writeln!(writer, "{c}fn={}", self.functions.name(name))
     }
 
     /// [Fetches](fetch) what the calls of a node need.
-    fn fetch(&self, graph: &Graph<'_>, node: u32) {
+    fn fetch(&self, graph: &CallGraph<'_>, node: u32) {
         let again = self.again.as_bytes();
         fetch(graph.callees(node).map(|edge| {
             let text = again.get(self.at[edge.callee as usize].0);
@@ -177,7 +181,7 @@ impl Records {
     /// because it happened at least once.
     fn call(
         &mut self,
-        graph: &Graph<'_>,
+        graph: &CallGraph<'_>,
         callee: u32,
         place: &str,
         weights: &[i64],
@@ -189,7 +193,7 @@ impl Records {
         } else {
             let info = graph.info(callee);
             let name = name(&info);
-            let [object, file] = [info.object, info.file].map(known);
+            let [object, file] = [info.object, info.file].map(name_or_unknown);
             self.function([info.object, info.file, &name], "c", writer)?;
             let calls = format!("calls=1 {:#x} {}\n", info.address, line(&info));
             writer.write_all(calls.as_bytes())?;
@@ -244,9 +248,9 @@ fn name<'a>(info: &NodeInfo<'a>) -> Cow<'a, str> {
     printable(&name).into_owned().into()
 }
 /// A name that is not empty, on one line.
-fn known(name: &str) -> Cow<'_, str> {
+fn name_or_unknown(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
-        UNKNOWN.into()
+        UNKNOWN_FILE_NAME.into()
     } else {
         printable(name)
     }

@@ -3,7 +3,7 @@
 /// One line each.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum DropinError {
     /// Writing failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -21,5 +21,5 @@ pub enum Error {
         "has negative values, as differences have, and callgrind's format holds none; convert the \
          profiles it was made of"
     )]
-    Negative,
+    NegativeValue,
 }

@@ -19,29 +19,29 @@ mod walk;
 use foldhash::HashMap;
 use heapprof_profile::{LabelSetIndex, Profile};
 
-use self::draft::Draft;
-use self::edge::{Adjacency, Edges};
-use self::node::{Names, NodeTable};
+use self::draft::GraphDraft;
+use self::edge::{CallEdges, NodeAdjacency};
+use self::node::{NodeNames, NodeTable};
 use heapprof_totals::TotalsError;
 use heapprof_totals::totals::{EntitySums, whole_totals};
 
 pub use self::{
-    edge::Edge,
+    edge::CallEdge,
     go_sort::sort_as_go,
     node::NodeInfo,
-    order::truncated,
-    path::{Trim, base, clean},
-    tags::{NodeTags, Tag},
+    order::truncate_as_go,
+    path::{PathTrimmer, base, clean},
+    tags::{NodeTag, NodeTags},
 };
 
 /// No node: a frame that is not shown, or the caller of a root.
-pub(crate) const NOBODY: u32 = u32::MAX;
+pub(crate) const NO_NODE: u32 = u32::MAX;
 
 /// The text label of samples that `-diff_base` subtracts.
-const DIFF_BASE: &str = "pprof::base";
+const DIFF_BASE_LABEL: &str = "pprof::base";
 
 /// What a graph is made of and how much of it stays.
-pub struct Options<'a> {
+pub struct GraphOptions<'a> {
     /// The sample types that are summed. The first one decides what is small and what comes first.
     pub columns: Vec<usize>,
     /// The sample type whose sums divide those of the others, if the values shown are means.
@@ -53,9 +53,9 @@ pub struct Options<'a> {
     /// Tell nodes with a name apart by the mapped file, too.
     pub objects: bool,
     /// What is cut off file names.
-    pub trim: Trim,
+    pub trim: PathTrimmer,
     /// What is done only for pictures.
-    pub picture: Option<Picture<'a>>,
+    pub picture: Option<PictureOptions<'a>>,
     /// Sort nodes by cum instead of flat. A picture has an order of its own.
     pub sort_by_cum: bool,
     /// The most nodes to show; 0 shows all.
@@ -64,8 +64,8 @@ pub struct Options<'a> {
     pub node_fraction: f64,
     /// Edges with a weight below this share of the sum of flats are left out.
     pub edge_fraction: f64,
-    /// Which calls are counted. A picture needs those of [`Calls::Each`].
-    pub calls: Calls,
+    /// Which calls are counted. A picture needs those of [`CallSelection::Each`].
+    pub calls: CallSelection,
     /// Let sums beyond 64 bits wrap, as in pprof, instead of being an error. [`fits`] tells whether
     /// they would.
     pub wrapping: bool,
@@ -73,7 +73,7 @@ pub struct Options<'a> {
 
 /// Which calls a graph has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Calls {
+pub enum CallSelection {
     /// No calls: only nodes are wanted.
     None,
     /// Each call once for a sample, except calls of a node by itself.
@@ -85,42 +85,42 @@ pub enum Calls {
 
 /// What is done for pictures. Nodes are sorted by how much they tell, redundant calls are left out,
 /// and labels stand beside their nodes.
-pub struct Picture<'a> {
+pub struct PictureOptions<'a> {
     /// How the value of a `bytes` label is shown. Values that look the same are one tag.
     pub size_name: &'a dyn Fn(i64) -> String,
 }
 
 /// The graph. Its nodes are numbers. Those in [`shown`](Self::shown) are in the report. Others may
 /// still be at the end of an edge, as in pprof.
-pub struct Graph<'a> {
+pub struct CallGraph<'a> {
     profile: &'a Profile,
     table: NodeTable,
-    names: Names,
+    names: NodeNames,
     info: Vec<u32>,
     parent: Option<Vec<u32>>,
     sums: EntitySums,
     divided: bool,
     shown: Vec<u32>,
-    edges: Edges,
+    edges: CallEdges,
     roots: Vec<i64>,
-    callers: Adjacency,
-    callees: Adjacency,
+    callers: NodeAdjacency,
+    callees: NodeAdjacency,
     tags: HashMap<u32, NodeTags>,
     /// How many nodes there were before `node_count` limited them.
-    pub of_nodes: usize,
+    pub total_nodes: usize,
     /// How many nodes were left out because they are small.
     pub dropped_nodes: usize,
     /// How many edges were left out because they are small.
     pub dropped_edges: usize,
 }
 
-impl<'a> Graph<'a> {
+impl<'a> CallGraph<'a> {
     /// Makes the graph. It is an error if 64 bits do not hold the sums, unless they are to wrap.
-    pub fn new(profile: &'a Profile, options: &Options<'_>) -> Result<Self, TotalsError> {
-        let mut draft = Draft::new(profile, options)?;
-        let flats = |draft: &Draft<'_, '_>| sum(draft.shown.iter().map(|&n| draft.flat(n)));
+    pub fn new(profile: &'a Profile, options: &GraphOptions<'_>) -> Result<Self, TotalsError> {
+        let mut draft = GraphDraft::new(profile, options)?;
+        let flats = |draft: &GraphDraft<'_, '_>| sum(draft.shown.iter().map(|&n| draft.flat(n)));
         let total = flats(&draft) as f64;
-        let cutoff = |fraction: f64| truncated(total * fraction).wrapping_abs();
+        let cutoff = |fraction: f64| truncate_as_go(total * fraction).wrapping_abs();
         let (node_cutoff, edge_cutoff) =
             (cutoff(options.node_fraction), cutoff(options.edge_fraction));
 
@@ -138,7 +138,7 @@ impl<'a> Graph<'a> {
         draft.sort();
         if options.node_count > 0 {
             draft.trim_edges(edge_cutoff);
-            let most = draft.most(options.node_count, node_cutoff)?;
+            let most = draft.count_fitting_nodes(options.node_count, node_cutoff)?;
             if most < draft.shown.len() {
                 draft.keep(draft.shown[..most].to_vec());
                 draft.sort();
@@ -171,7 +171,7 @@ impl<'a> Graph<'a> {
     /// The node's caller in a call tree from which nothing was removed.
     pub fn parent(&self, node: u32) -> Option<u32> {
         let parent = *self.parent.as_ref()?.get(node as usize)?;
-        (parent != NOBODY).then_some(parent)
+        (parent != NO_NODE).then_some(parent)
     }
 
     /// The sum over the samples that end in the node, or their mean.
@@ -198,9 +198,9 @@ impl<'a> Graph<'a> {
     }
 
     /// The edges from shown nodes: the heaviest first, then by the names of their ends.
-    pub fn edges(&self) -> impl Iterator<Item = &Edge> {
+    pub fn edges(&self) -> impl Iterator<Item = &CallEdge> {
         let from = self.shown.iter().flat_map(|&node| {
-            let mut list = self.callees.of(node).to_vec();
+            let mut list = self.callees.edges(node).to_vec();
             list.sort_unstable();
             list
         });
@@ -209,26 +209,26 @@ impl<'a> Graph<'a> {
         list.into_iter().map(|at| &self.edges.edge[at as usize])
     }
 
-    /// The edges to a shown node, the heaviest first. With [`Calls::Outermost`] they are in no
-    /// order.
-    pub fn callers(&self, node: u32) -> impl Iterator<Item = &Edge> {
-        let edges = self.callers.of(node).iter();
+    /// The edges to a shown node, the heaviest first. With [`CallSelection::Outermost`] they are in
+    /// no order.
+    pub fn callers(&self, node: u32) -> impl Iterator<Item = &CallEdge> {
+        let edges = self.callers.edges(node).iter();
         edges.map(|&at| &self.edges.edge[at as usize])
     }
 
     /// The edges from a shown node, the heaviest first.
-    pub fn callees(&self, node: u32) -> impl Iterator<Item = &Edge> {
-        let edges = self.callees.of(node).iter();
+    pub fn callees(&self, node: u32) -> impl Iterator<Item = &CallEdge> {
+        let edges = self.callees.edges(node).iter();
         edges.map(|&at| &self.edges.edge[at as usize])
     }
 
     /// The sum over the samples with this call. It is never divided.
-    pub fn weight(&self, edge: &Edge) -> i64 {
+    pub fn weight(&self, edge: &CallEdge) -> i64 {
         self.edges.weight(edge)
     }
 
     /// The sum over the samples with this call, or their mean.
-    pub fn weight_value(&self, edge: &Edge) -> i64 {
+    pub fn weight_value(&self, edge: &CallEdge) -> i64 {
         let weights = self.weights(edge);
         match self.divided {
             true => mean(weights[0], weights[weights.len() - 1]),
@@ -237,12 +237,12 @@ impl<'a> Graph<'a> {
     }
 
     /// The weights in all columns, including the divisor.
-    pub fn weights(&self, edge: &Edge) -> &[i64] {
+    pub fn weights(&self, edge: &CallEdge) -> &[i64] {
         &self.edges.weight[edge.at as usize * self.edges.width..][..self.edges.width]
     }
 
     /// The sums, in all columns, over the samples whose stack begins with the node. They exist only
-    /// with [`Calls::Outermost`].
+    /// with [`CallSelection::Outermost`].
     pub fn root_weights(&self, node: u32) -> &[i64] {
         let at = node as usize * self.sums.width;
         self.roots.get(at..at + self.sums.width).unwrap_or_default()
@@ -264,7 +264,7 @@ pub fn mean(value: i64, divisor: i64) -> i64 {
     }
 }
 
-impl Tag {
+impl NodeTag {
     /// The sum over the samples that end in the node, or their mean.
     pub fn flat_value(&self) -> i64 {
         mean(self.flat.0, self.flat.1)
@@ -294,7 +294,7 @@ pub fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i
     let of_base: Vec<bool> = (0..sets.len() as u32)
         .map(|set| {
             let mut labels = sets.get(LabelSetIndex(set)).iter();
-            labels.any(|l| profile.text(l.key) == DIFF_BASE && profile.text(l.str) == "true")
+            labels.any(|l| profile.text(l.key) == DIFF_BASE_LABEL && profile.text(l.str) == "true")
         })
         .collect();
     let (mut base, mut base_divisor) = (0i64, 0i64);

@@ -10,16 +10,16 @@ use heapprof_formats::ProfileReading;
 use heapprof_profile::Profile;
 
 /// What a tool makes of a file.
-pub type Seen = fn(ProfileReading) -> Profile;
+pub type ProfileConverter = fn(ProfileReading) -> Profile;
 
 /// Writes a report.
-pub type Body<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<()> + 'a>;
+pub type ReportBody<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<()> + 'a>;
 
 /// How a tool reads a file.
 #[derive(Clone, Copy)]
-pub struct ReadAs {
+pub struct ToolReadOptions {
     /// What it makes of the file.
-    pub seen: Seen,
+    pub convert: ProfileConverter,
     /// Whether it passes stacks on as they are written, or does not look at them.
     pub stacks_as_written: bool,
     /// Whether threads have the numbers that their file has for them, even if these do not add up
@@ -29,10 +29,10 @@ pub struct ReadAs {
 
 /// How to fetch a profile from a server.
 #[derive(Debug, Default)]
-pub struct Transfer {
+pub struct FetchOptions {
     /// How long an answer may take to begin. The default is a minute, or more if the URL asks for
     /// seconds of profiling.
-    pub patience: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// Whom the server knows us as: a certificate and its private key.
     pub client: Option<(PathBuf, PathBuf)>,
     /// Whose word is taken for who the server is. The default is Mozilla's list.
@@ -43,11 +43,11 @@ pub struct Transfer {
 
 /// A page that a server shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServedPage {
+pub struct WebPageRequest {
     /// The port; 0 is any that is free.
     pub port: u16,
     /// Whether the browser is opened.
-    pub opens: bool,
+    pub opens_browser: bool,
     /// The profiles, which are added up.
     pub sources: Vec<String>,
     /// What they are compared with.
@@ -59,7 +59,7 @@ pub struct ServedPage {
 }
 
 /// The program that a drop-in is part of: it reads, writes and says things.
-pub trait Host {
+pub trait DropinHost {
     /// Says something that the user may want to know; the work goes on.
     fn note(&self, text: &str);
 
@@ -76,13 +76,13 @@ pub trait Host {
     ///
     /// # Errors
     /// The argument means nothing, or can't be read as a profile.
-    fn read(&self, name: &str, how: ReadAs) -> Result<Profile>;
+    fn read(&self, name: &str, how: ToolReadOptions) -> Result<Profile>;
 
     /// The profile at a URL.
     ///
     /// # Errors
     /// It can't be fetched, or is no profile.
-    fn fetch(&self, url: &str, transfer: &Transfer, how: ReadAs) -> Result<Profile>;
+    fn fetch(&self, url: &str, transfer: &FetchOptions, how: ToolReadOptions) -> Result<Profile>;
 
     /// Whether reports go to a terminal.
     fn is_terminal(&self) -> bool;
@@ -92,17 +92,17 @@ pub trait Host {
     ///
     /// # Errors
     /// The body's, and what writing says.
-    fn write(&self, file: Option<&Path>, body: Body<'_>) -> Result<()>;
+    fn write(&self, file: Option<&Path>, body: ReportBody<'_>) -> Result<()>;
 
     /// Writes what `body` writes to an open file, whose name errors tell.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    fn write_into(&self, name: &str, file: File, body: Body<'_>) -> Result<()>;
+    fn write_into(&self, name: &str, file: File, body: ReportBody<'_>) -> Result<()>;
 
     /// Serves a page until it is ended.
     ///
     /// # Errors
     /// The profiles can't be read, or the port can't be had.
-    fn serve(&self, page: &ServedPage) -> Result<()>;
+    fn serve(&self, page: &WebPageRequest) -> Result<()>;
 }

@@ -17,15 +17,15 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_profile::Profile;
 use heapprof_text::{ControlReplacement, escaping};
 
-use crate::host::{Host, ReadAs};
-use crate::kind::Kind;
+use crate::host::{DropinHost, ToolReadOptions};
+use crate::kind::FlagKind;
 use crate::pprof;
-use option_table::Fate;
-use options::Typed;
-use parts::Parts;
-use reading::{as_jeprof_sees_it, call_unnamed_by_number};
-use report::Measure;
-use stacks::Stacks;
+use option_table::OptionHandling;
+use options::JeprofArguments;
+use parts::ThreadProfiles;
+use reading::{name_unnamed_by_number, read_as_jeprof};
+use report::JeprofMeasure;
+use stacks::JeprofStacks;
 
 pub use option_table::help;
 
@@ -33,17 +33,17 @@ pub use option_table::help;
 ///
 /// # Errors
 /// The command line is not jeprof's, a source can't be read, or the report can't be written.
-pub fn run(host: &dyn Host, args: &[String]) -> Result<()> {
-    let typed = Typed::parse(args)
+pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
+    let typed = JeprofArguments::parse(args)
         .map_err(|why| anyhow!("jeprof: {why}; heapprof jeprof --help lists the options"))?;
-    if typed.on("help") {
+    if typed.is_on("help") {
         let help = host.help();
         return host.write(
             None,
             Box::new(move |out| Ok(out.write_all(help.as_bytes())?)),
         );
     }
-    if typed.on("version") {
+    if typed.is_on("version") {
         let version = concat!("heapprof ", env!("CARGO_PKG_VERSION"));
         return host.write(None, Box::new(move |out| Ok(writeln!(out, "{version}")?)));
     }
@@ -53,7 +53,7 @@ pub fn run(host: &dyn Host, args: &[String]) -> Result<()> {
     }
     let flags = flags(host, &typed, format);
     // A thread's numbers are its own there, not its part of what all have.
-    let of_thread = typed.on("thread");
+    let of_thread = typed.is_on("thread");
     match format {
         "text" | "collapsed" => print(host, &flags, &typed, format),
         _ if typed.text("thread") == "*" => bail!(
@@ -65,18 +65,18 @@ pub fn run(host: &dyn Host, args: &[String]) -> Result<()> {
 }
 
 /// The output that is asked for.
-fn format(host: &dyn Host, typed: &Typed) -> Result<&'static str> {
+fn format(host: &dyn DropinHost, typed: &JeprofArguments) -> Result<&'static str> {
     let mut outputs = Vec::new();
-    for option in typed.given() {
+    for option in typed.given_options() {
         let name = option.name;
         match option.fate {
-            Fate::Output => outputs.push(name),
-            Fate::Instead(instead) => bail!("--{name}: {instead}"),
-            Fate::NoSay => host.note(&format!("--{name} has no effect here")),
-            Fate::Here | Fate::Passed => {}
+            OptionHandling::Output => outputs.push(name),
+            OptionHandling::Instead(instead) => bail!("--{name}: {instead}"),
+            OptionHandling::NoEffect => host.note(&format!("--{name} has no effect here")),
+            OptionHandling::Here | OptionHandling::Passed => {}
         }
     }
-    let only = |names: &[&str]| names.iter().filter(|name| typed.on(name)).count() < 2;
+    let only = |names: &[&str]| names.iter().filter(|name| typed.is_on(name)).count() < 2;
     if !only(&["functions", "lines", "addresses", "files"]) {
         bail!("Only specify one output granularity option");
     }
@@ -96,29 +96,29 @@ fn format(host: &dyn Host, typed: &Typed) -> Result<&'static str> {
 }
 
 /// The same request in pprof's words.
-fn flags(host: &dyn Host, typed: &Typed, format: &str) -> Vec<String> {
+fn flags(host: &dyn DropinHost, typed: &JeprofArguments, format: &str) -> Vec<String> {
     let mut flags = match format {
         "text" | "collapsed" => vec!["-top".to_string()],
         "list" => vec![format!("-list={}", typed.text("list"))],
         other => vec![format!("-{other}")],
     };
-    for option in typed.given() {
+    for option in typed.given_options() {
         let name = option.name;
         let value = typed.text(name);
         match (option.fate, option.kind) {
-            (Fate::Passed, Kind::Bool) => flags.push(format!("-{name}")),
-            (Fate::Passed, _) => flags.push(format!("-{name}={value}")),
+            (OptionHandling::Passed, FlagKind::Bool) => flags.push(format!("-{name}")),
+            (OptionHandling::Passed, _) => flags.push(format!("-{name}={value}")),
             // For pictures, which filter and sort as pprof does.
-            (Fate::Here, Kind::Bool) if matches!(name, "cum" | "drop_negative") => {
+            (OptionHandling::Here, FlagKind::Bool) if matches!(name, "cum" | "drop_negative") => {
                 flags.push(format!("-{name}"));
             }
-            (Fate::Here, Kind::Text) => match name {
+            (OptionHandling::Here, FlagKind::Text) => match name {
                 "focus" | "ignore" => flags.push(format!("-{name}={value}")),
                 "retain" => flags.push(format!("-show={value}")),
                 "exclude" => flags.push(format!("-hide={value}")),
                 "thread" if value != "*" => {
                     // The thread's name may follow the number.
-                    let number = regex::escape(stacks::number(value));
+                    let number = regex::escape(stacks::thread_number(value));
                     flags.push(format!("-tagfocus=thread=^{number}( |$)"));
                 }
                 _ => {}
@@ -126,8 +126,8 @@ fn flags(host: &dyn Host, typed: &Typed, format: &str) -> Vec<String> {
             _ => {}
         }
     }
-    let of_bytes = !typed.on("inuse_objects") && !typed.on("alloc_objects");
-    if of_bytes && typed.on("show_bytes") {
+    let of_bytes = !typed.is_on("inuse_objects") && !typed.is_on("alloc_objects");
+    if of_bytes && typed.is_on("show_bytes") {
         flags.push("-unit=bytes".to_string());
     }
     flags.push("--".to_string());
@@ -149,22 +149,27 @@ fn flags(host: &dyn Host, typed: &Typed, format: &str) -> Vec<String> {
 }
 
 /// `--text` and `--collapsed`.
-fn print(host: &dyn Host, flags: &[String], typed: &Typed, format: &str) -> Result<()> {
-    let reader = pprof::Reader {
-        how: ReadAs {
-            seen: as_jeprof_sees_it,
+fn print(
+    host: &dyn DropinHost,
+    flags: &[String],
+    typed: &JeprofArguments,
+    format: &str,
+) -> Result<()> {
+    let reader = pprof::ToolReader {
+        how: ToolReadOptions {
+            convert: read_as_jeprof,
             stacks_as_written: false,
-            threads_as_counted: typed.on("thread"),
+            threads_as_counted: typed.is_on("thread"),
         },
-        name_the_rest: call_unnamed_by_number,
+        name_unsymbolized: name_unnamed_by_number,
     };
     let loaded = pprof::load_all_frames(host, flags, reader)?;
     let measure = measure(&loaded.profile, loaded.column, typed);
     let wanted = typed.text("thread");
-    let mut stacks = Stacks::new(loaded.profile)?;
+    let mut stacks = JeprofStacks::new(loaded.profile)?;
     let threads = match wanted {
         "" => {
-            stacks.forget_labels();
+            stacks.remove_labels();
             vec![None]
         }
         wanted => stacks.threads(wanted).into_iter().map(Some).collect(),
@@ -174,8 +179,8 @@ fn print(host: &dyn Host, flags: &[String], typed: &Typed, format: &str) -> Resu
         (_, []) => bail!("--thread={wanted}: the profile has no such thread"),
         _ => {}
     }
-    if typed.on("drop_negative") && typed.on("base") {
-        stacks.unite()?;
+    if typed.is_on("drop_negative") && typed.is_on("base") {
+        stacks.merge_equal()?;
         stacks.drop_negative();
     }
     let totals = stacks.sums(loaded.column, threads.len());
@@ -183,7 +188,7 @@ fn print(host: &dyn Host, flags: &[String], typed: &Typed, format: &str) -> Resu
     stacks.filter(typed)?;
     let profile = match format {
         "collapsed" => stacks.profile,
-        _ => stacks.keyed(typed),
+        _ => stacks.into_row_profile(typed),
     };
     let report = |profile: &Profile, thread: &Option<String>, total, out: &mut dyn Write| {
         if format == "collapsed" {
@@ -199,11 +204,18 @@ fn print(host: &dyn Host, flags: &[String], typed: &Typed, format: &str) -> Resu
                 measure.unit()
             ),
         };
-        report::text(profile, loaded.column, measure, typed.on("cum"), &head, out)
+        report::text(
+            profile,
+            loaded.column,
+            measure,
+            typed.is_on("cum"),
+            &head,
+            out,
+        )
     };
     let body = |out: &mut dyn Write| {
         escaping(out, ControlReplacement::Replacement, |out| {
-            let parts = Parts::new(&profile, threads.len());
+            let parts = ThreadProfiles::new(&profile, threads.len());
             for ((thread, &total), part) in threads.iter().zip(&totals).zip(parts.iter()) {
                 report(&part, thread, total, out)?;
             }
@@ -214,14 +226,14 @@ fn print(host: &dyn Host, flags: &[String], typed: &Typed, format: &str) -> Resu
 }
 
 /// How values are shown, by what they are.
-fn measure(profile: &Profile, column: usize, typed: &Typed) -> Measure {
+fn measure(profile: &Profile, column: usize, typed: &JeprofArguments) -> JeprofMeasure {
     let unit = profile.text(profile.sample_type[column].unit);
     let r#type = profile.text(profile.sample_type[column].r#type);
     match unit {
-        "bytes" if typed.on("show_bytes") => Measure::Bytes,
-        "bytes" => Measure::Megabytes,
-        "nanoseconds" if r#type.contains("delay") => Measure::Seconds,
-        _ if r#type.ends_with("objects") => Measure::Objects,
-        _ => Measure::Samples,
+        "bytes" if typed.is_on("show_bytes") => JeprofMeasure::Bytes,
+        "bytes" => JeprofMeasure::Megabytes,
+        "nanoseconds" if r#type.contains("delay") => JeprofMeasure::Seconds,
+        _ if r#type.ends_with("objects") => JeprofMeasure::Objects,
+        _ => JeprofMeasure::Samples,
     }
 }

@@ -2,7 +2,7 @@
 
 /// What a flag of another tool takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FlagKind {
     /// Nothing; another spelling turns it off.
     Bool,
     /// A whole number.
@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     Regex,
 }
 
-impl Kind {
+impl FlagKind {
     /// How the value stands behind the flag in the help.
     pub(crate) fn value(self) -> &'static str {
         match self {

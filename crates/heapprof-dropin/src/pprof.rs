@@ -25,56 +25,60 @@ use anyhow::{Result, bail};
 use heapprof_formats::{ProfileFormat, ProfileReading};
 use heapprof_profile::Profile;
 
-use crate::host::{Host, ReadAs};
+use crate::host::{DropinHost, ToolReadOptions};
 use crate::reshape;
-use config::Config;
-use flags::{Typed, Wrong};
+use config::PprofConfig;
+use flags::{FlagError, PprofArguments};
 
 /// Does what a command line of pprof's says.
 ///
 /// # Errors
 /// The command line is not pprof's, a source can't be read, or the report can't be written.
-pub fn run(host: &dyn Host, args: &[String]) -> Result<()> {
+pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
     run_with(host, args, false)
 }
 
 /// As [`run`]. Threads have the numbers that their file has for them, if `threads_as_counted`.
-pub(crate) fn run_with(host: &dyn Host, args: &[String], threads_as_counted: bool) -> Result<()> {
-    let typed = match Typed::parse(args) {
+pub(crate) fn run_with(
+    host: &dyn DropinHost,
+    args: &[String],
+    threads_as_counted: bool,
+) -> Result<()> {
+    let typed = match PprofArguments::parse(args) {
         Ok(typed) => typed,
-        Err(Wrong::Help) => {
+        Err(FlagError::Help) => {
             let help = host.help();
             return host.write(
                 None,
                 Box::new(move |out| Ok(out.write_all(help.as_bytes())?)),
             );
         }
-        Err(Wrong::Because(why)) => bail!("pprof: {why}; heapprof pprof -h lists the flags"),
+        Err(FlagError::Invalid(why)) => bail!("pprof: {why}; heapprof pprof -h lists the flags"),
     };
     if typed.words.is_empty() {
         host.explain(&host.help());
         bail!("no profile source specified");
     }
-    let config = Config::new(host, typed)?;
+    let config = PprofConfig::new(host, typed)?;
     if config.format == "http" {
-        return host.serve(&page::of(&config)?);
+        return host.serve(&page::page_request(&config)?);
     }
     // These formats do not look at stacks unless a filter does. Adding profiles up does look at
     // them.
     let passed_on = matches!(config.format, "proto" | "tags" | "comments")
         && config.sources.len() == 1
         && config.base.is_none();
-    let how = ReadAs {
-        seen: as_pprof_sees_it,
+    let how = ToolReadOptions {
+        convert: read_as_pprof,
         stacks_as_written: passed_on,
         threads_as_counted,
     };
-    let profile = load::load(&config, load::Keep::AsAsked(how))?;
+    let profile = load::load(&config, load::PprofFrameSelection::AsRequested(how))?;
     print::report(profile, &config)
 }
 
 /// No word of its format, no labels without a value.
-fn as_pprof_sees_it(reading: ProfileReading) -> Profile {
+fn read_as_pprof(reading: ProfileReading) -> Profile {
     let mut profile = reading.profile;
     if reading.format == ProfileFormat::Pprof {
         reshape::drop_empty_labels(&mut profile);
@@ -83,10 +87,10 @@ fn as_pprof_sees_it(reading: ProfileReading) -> Profile {
 }
 
 pub use flag_table::help;
-pub(crate) use load::Reader;
+pub(crate) use load::ToolReader;
 
 /// A profile with all its frames, and the sample type that it is to be reported by.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedProfile {
     pub(crate) profile: Profile,
     /// Position of the sample type.
     pub(crate) column: usize,
@@ -94,14 +98,18 @@ pub(crate) struct Loaded {
 
 /// The profile that pprof's flags ask for as another tool reads it, with no frame dropped and whole
 /// names, before filters.
-pub(crate) fn load_all_frames(host: &dyn Host, flags: &[String], reader: Reader) -> Result<Loaded> {
-    let typed = match Typed::parse(flags) {
+pub(crate) fn load_all_frames(
+    host: &dyn DropinHost,
+    flags: &[String],
+    reader: ToolReader,
+) -> Result<LoadedProfile> {
+    let typed = match PprofArguments::parse(flags) {
         Ok(typed) => typed,
-        Err(Wrong::Because(why)) => bail!("{why}"),
-        Err(Wrong::Help) => bail!("no profile source specified"),
+        Err(FlagError::Invalid(why)) => bail!("{why}"),
+        Err(FlagError::Help) => bail!("no profile source specified"),
     };
-    let config = Config::new(host, typed)?;
-    let profile = load::load(&config, load::Keep::AllFrames(reader))?;
+    let config = PprofConfig::new(host, typed)?;
+    let profile = load::load(&config, load::PprofFrameSelection::AllFrames(reader))?;
     let column = print::column(&profile, &config.sample_index)?;
-    Ok(Loaded { profile, column })
+    Ok(LoadedProfile { profile, column })
 }

@@ -28,20 +28,20 @@ mod tree;
 mod unit;
 mod zone;
 
-use crate::graph::{self, Calls, Graph, Trim};
+use crate::graph::{self, CallGraph, CallSelection, PathTrimmer};
 use heapprof_profile::Profile;
 
 use self::unit::output_unit;
-use crate::error::Error;
+use crate::error::DropinError;
 
 pub use self::{
     callgrind::callgrind,
     comments::comments,
     dot::dot,
-    header::{Shown, profile_labels, report_labels},
-    list::{ReadSource, list},
-    measurement::{Scale, convertible, label, percentage, scale, scaled_label},
-    options::{Options, Values},
+    header::{ReportCounts, profile_labels, report_labels},
+    list::{SourceReader, list},
+    measurement::{UnitScale, convertible, label, percentage, scale, scaled_label},
+    options::{PprofReportOptions, PprofValueFormatter},
     proto::proto,
     raw::raw,
     tags::tags,
@@ -49,12 +49,12 @@ pub use self::{
     topproto::topproto,
     traces::traces,
     tree::tree,
-    zone::Zone,
+    zone::ReportTimeZone,
 };
 
 /// What a graph is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum For {
+enum GraphPurpose {
     /// Rows, with calls or without.
     Text {
         edges: bool,
@@ -65,31 +65,36 @@ enum For {
 }
 
 /// The graph of a profile as the options trim it.
-fn graph<'a>(profile: &'a Profile, options: &Options, what: For) -> Result<Graph<'a>, Error> {
+fn graph<'a>(
+    profile: &'a Profile,
+    options: &PprofReportOptions,
+    what: GraphPurpose,
+) -> Result<CallGraph<'a>, DropinError> {
     // Sizes are told apart by how they look in the unit that was asked for. That comes before pprof
     // chooses a unit.
-    let sizes = Scale::new(options.bytes_unit(), &options.output_unit);
+    let sizes = UnitScale::new(options.bytes_unit(), &options.output_unit);
     let size_name = |size: i64| sizes.label(size);
-    let picture = graph::Picture {
+    let picture = graph::PictureOptions {
         size_name: &size_name,
     };
-    Ok(Graph::new(
+    Ok(CallGraph::new(
         profile,
-        &graph::Options {
+        &graph::GraphOptions {
             columns: vec![options.column],
             mean_divisor: options.mean_divisor,
-            call_tree: options.call_tree && matches!(what, For::Dot | For::Callgrind),
+            call_tree: options.call_tree
+                && matches!(what, GraphPurpose::Dot | GraphPurpose::Callgrind),
             drop_negative: options.drop_negative,
-            objects: matches!(what, For::Callgrind | For::List),
-            trim: Trim::new(&options.trim_path, &options.source_path),
-            picture: (what == For::Dot).then_some(picture),
+            objects: matches!(what, GraphPurpose::Callgrind | GraphPurpose::List),
+            trim: PathTrimmer::new(&options.trim_path, &options.source_path),
+            picture: (what == GraphPurpose::Dot).then_some(picture),
             sort_by_cum: options.cum_sort,
             node_count: options.node_count,
             node_fraction: options.node_fraction,
             edge_fraction: options.edge_fraction,
             calls: match what {
-                For::Text { edges: false } | For::List => Calls::None,
-                _ => Calls::Each,
+                GraphPurpose::Text { edges: false } | GraphPurpose::List => CallSelection::None,
+                _ => CallSelection::Each,
             },
             wrapping: true,
         },

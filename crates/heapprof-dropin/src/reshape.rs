@@ -23,12 +23,12 @@ mod labels;
 mod names;
 mod prune;
 
-pub use aggregate::{Detail, aggregate};
+pub use aggregate::{FrameDetail, aggregate};
 pub use heapprof_totals::label_filter::{LabelFilter, NumberTest};
 pub use heapprof_totals::pattern::go_regex;
 pub use labels::{
     LabelUnits, add_label_frames, drop_empty_labels, keep_by_label, keep_label_keys, label_units,
     set_label,
 };
-pub use names::{Matched, NameFilters, keep_by_name, show_from};
+pub use names::{FilterMatches, NameFilters, keep_by_name, show_from};
 pub use prune::{drop_uninteresting, prune_from};

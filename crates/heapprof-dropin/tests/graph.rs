@@ -10,8 +10,10 @@ use expect_test::{Expect, expect};
 use heapprof_analysis::{
     AnalysisSession, EMPTY_STACK, ProfileQuestion, Query, QuestionSource, TypeSelection, top,
 };
-use heapprof_dropin::graph::{Calls, Graph, Options, Picture, Trim, fits, total};
-use heapprof_dropin::reshape::{Detail, aggregate};
+use heapprof_dropin::graph::{
+    CallGraph, CallSelection, GraphOptions, PathTrimmer, PictureOptions, fits, total,
+};
+use heapprof_dropin::reshape::{FrameDetail, aggregate};
 use heapprof_profile::{Profile, ProfileBuilder, decode};
 use heapprof_tests::fixtures::bytes_in_use;
 use heapprof_totals::TotalsError;
@@ -24,7 +26,7 @@ fn profile(stacks: &str) -> Profile {
 
 /// The profile without addresses: its nodes are told apart by function, file, line and column.
 fn without_addresses(mut profile: Profile) -> Profile {
-    let detail = Detail {
+    let detail = FrameDetail {
         inlines: true,
         function: true,
         filename: true,
@@ -36,27 +38,27 @@ fn without_addresses(mut profile: Profile) -> Profile {
     profile
 }
 
-fn options<'a>() -> Options<'a> {
-    Options {
+fn options<'a>() -> GraphOptions<'a> {
+    GraphOptions {
         columns: vec![0],
         mean_divisor: None,
         call_tree: false,
         drop_negative: false,
         objects: false,
-        trim: Trim::new("", ""),
+        trim: PathTrimmer::new("", ""),
         picture: None,
         sort_by_cum: false,
         node_count: 0,
         node_fraction: 0.0,
         edge_fraction: 0.0,
-        calls: Calls::Each,
+        calls: CallSelection::Each,
         wrapping: false,
     }
 }
 
 /// A graph as text: a line for each node with flat, cum and name, then its calls.
-fn drawn(profile: &Profile, options: &Options<'_>) -> String {
-    let graph = Graph::new(profile, options).unwrap();
+fn drawn(profile: &Profile, options: &GraphOptions<'_>) -> String {
+    let graph = CallGraph::new(profile, options).unwrap();
     let mut text = String::new();
     for &node in graph.shown() {
         let (flat, cum) = (graph.flat(node), graph.cum(node));
@@ -79,7 +81,7 @@ fn drawn(profile: &Profile, options: &Options<'_>) -> String {
     text
 }
 
-fn check(stacks: &str, options: Options<'_>, expected: Expect) {
+fn check(stacks: &str, options: GraphOptions<'_>, expected: Expect) {
     expected.assert_eq(&drawn(&profile(stacks), &options));
 }
 
@@ -127,7 +129,7 @@ const STACKS: &str = "
 
 #[test]
 fn calls_go_over_nodes_that_were_dropped() {
-    let few = Options {
+    let few = GraphOptions {
         node_count: 2,
         ..options()
     };
@@ -140,7 +142,7 @@ fn calls_go_over_nodes_that_were_dropped() {
                 7 alloc over others
         "#]],
     );
-    let light = Options {
+    let light = GraphOptions {
         node_fraction: 0.1,
         edge_fraction: 0.1,
         ..options()
@@ -166,8 +168,8 @@ fn calls_go_over_nodes_that_were_dropped() {
 /// `serve`, which was left out.
 #[test]
 fn pictures_leave_redundant_calls_out() {
-    let picture = Options {
-        picture: Some(Picture {
+    let picture = GraphOptions {
+        picture: Some(PictureOptions {
             size_name: &|size| size.to_string(),
         }),
         node_count: 4,
@@ -191,7 +193,7 @@ fn pictures_leave_redundant_calls_out() {
 
 #[test]
 fn trees_join_what_is_left() {
-    let tree = || Options {
+    let tree = || GraphOptions {
         call_tree: true,
         ..options()
     };
@@ -216,7 +218,7 @@ fn trees_join_what_is_left() {
                 7 alloc
         "#]],
     );
-    let few = Options {
+    let few = GraphOptions {
         node_count: 4,
         ..tree()
     };
@@ -235,7 +237,7 @@ fn trees_join_what_is_left() {
 
 #[test]
 fn negative_nodes_go_but_calls_to_them_stay() {
-    let positive = Options {
+    let positive = GraphOptions {
         drop_negative: true,
         ..options()
     };
@@ -255,8 +257,8 @@ fn negative_nodes_go_but_calls_to_them_stay() {
 
 #[test]
 fn the_outermost_call_to_a_function_counts() {
-    let outermost = Options {
-        calls: Calls::Outermost,
+    let outermost = GraphOptions {
+        calls: CallSelection::Outermost,
         ..options()
     };
     check(
@@ -276,8 +278,8 @@ fn the_outermost_call_to_a_function_counts() {
 /// again.
 #[test]
 fn names_are_trimmed_with_each_choice_of_nodes() {
-    let trimmed = |node_count| Options {
-        trim: Trim::new("", "/home/me/src"),
+    let trimmed = |node_count| GraphOptions {
+        trim: PathTrimmer::new("", "/home/me/src"),
         node_count,
         ..options()
     };
@@ -307,7 +309,7 @@ fn means_divide_by_another_column() {
     builder.add_folded("main;f", &[4, 100]);
     builder.add_folded("main;g", &[0, 7]);
     builder.add_folded("main;g", &[1, 0]);
-    let mean = Options {
+    let mean = GraphOptions {
         columns: vec![1],
         mean_divisor: Some(0),
         ..options()
@@ -339,14 +341,14 @@ fn sums_beyond_64_bits_are_refused() {
     let max = i64::MAX;
     let beyond = profile(&format!("main;f {max}\n main;g 1"));
     let refused = |error| matches!(error, Some(TotalsError::Overflow { .. }));
-    assert!(refused(Graph::new(&beyond, &options()).err()));
+    assert!(refused(CallGraph::new(&beyond, &options()).err()));
 
     // pprof's sums wrap, and so do those of `heapprof pprof`.
-    let wrapping = Options {
+    let wrapping = GraphOptions {
         wrapping: true,
         ..options()
     };
-    let graph = Graph::new(&beyond, &wrapping).unwrap();
+    let graph = CallGraph::new(&beyond, &wrapping).unwrap();
     let main = graph
         .shown()
         .iter()
@@ -360,14 +362,14 @@ fn sums_beyond_64_bits_are_refused() {
     let label = builder.number_label("bytes", 16, "bytes");
     builder.add_folded_with_labels("f", &[max / 2 + 1], &mut [label, label]);
     let profile = builder.finish();
-    let picture = Options {
-        picture: Some(Picture {
+    let picture = GraphOptions {
+        picture: Some(PictureOptions {
             size_name: &|size| size.to_string(),
         }),
         ..options()
     };
-    assert!(Graph::new(&profile, &options()).is_ok());
-    assert!(refused(Graph::new(&profile, &picture).err()));
+    assert!(CallGraph::new(&profile, &options()).is_ok());
+    assert!(refused(CallGraph::new(&profile, &picture).err()));
 }
 
 fn profiles() -> impl Iterator<Item = (String, Profile)> {
@@ -378,7 +380,7 @@ fn profiles() -> impl Iterator<Item = (String, Profile)> {
 }
 
 fn functions(mut profile: Profile) -> Profile {
-    let detail = Detail {
+    let detail = FrameDetail {
         inlines: true,
         function: true,
         filename: false,
@@ -411,11 +413,11 @@ fn nodes_have_the_flat_and_cum_of_top() {
                 .map(|r| (r.place.function.clone(), (r.flat, r.cum)))
                 .collect();
             let functions = functions(profile.clone());
-            let graph = Graph::new(
+            let graph = CallGraph::new(
                 &functions,
-                &Options {
+                &GraphOptions {
                     columns: vec![column],
-                    calls: Calls::None,
+                    calls: CallSelection::None,
                     ..options()
                 },
             )
@@ -441,12 +443,12 @@ fn nodes_have_the_flat_and_cum_of_top() {
 #[test]
 fn flat_and_calls_make_the_cum_of_a_path() {
     for (name, profile) in profiles() {
-        let options = Options {
+        let options = GraphOptions {
             columns: (0..profile.sample_type.len()).collect(),
             call_tree: true,
             ..options()
         };
-        let graph = Graph::new(&profile, &options).unwrap();
+        let graph = CallGraph::new(&profile, &options).unwrap();
         for &node in graph.shown() {
             let calls: i64 = graph.callees(node).map(|e| graph.weight(e)).sum();
             let own = graph.flat(node);
@@ -459,13 +461,13 @@ fn flat_and_calls_make_the_cum_of_a_path() {
 #[test]
 fn outermost_calls_make_the_cum_of_a_function() {
     for (name, profile) in profiles() {
-        let options = Options {
+        let options = GraphOptions {
             columns: (0..profile.sample_type.len()).collect(),
-            calls: Calls::Outermost,
+            calls: CallSelection::Outermost,
             ..options()
         };
         let functions = functions(profile.clone());
-        let graph = Graph::new(&functions, &options).unwrap();
+        let graph = CallGraph::new(&functions, &options).unwrap();
         for &node in graph.shown() {
             let calls: i64 = graph.callers(node).map(|e| graph.weight(e)).sum();
             let begins = graph.root_weights(node)[0];

@@ -20,7 +20,7 @@ pub(crate) struct BinaryFormat {
 const BINARY_FORMATS: &[BinaryFormat] = &[
     BinaryFormat {
         format: ProfileFormat::Pmat,
-        sniff: |head| head.starts_with(pmat::MAGIC),
+        sniff: |head| head.starts_with(pmat::PMAT_MAGIC),
         read: |stream, _| {
             let profile = heapprof_perl_heap::profile(&mut perl_values(stream)?);
             Ok(ProfileReading::new(ProfileFormat::Pmat, "", profile))
@@ -47,7 +47,7 @@ pub(crate) fn find_binary_format(head: &[u8]) -> Option<&'static BinaryFormat> {
 /// Perl's values in a file of Devel::MAT.
 pub(crate) fn perl_values(
     stream: &mut dyn Read,
-) -> Result<heapprof_perl_heap::Values, FormatError> {
+) -> Result<heapprof_perl_heap::ValueGraph, FormatError> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     Ok(pmat::read(&bytes)?)

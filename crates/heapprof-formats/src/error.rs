@@ -62,16 +62,16 @@ pub enum FormatError {
         /// What the file has.
         present: String,
     },
-    /// [`Options::part`](crate::Options) does not apply to the format.
+    /// [`FormatReadOptions::part`](crate::FormatReadOptions) does not apply to the format.
     #[error("{0}")]
     NotInParts(String),
-    /// [`Options::values`](crate::Options) does not apply to the file, which says itself what its
-    /// values are.
+    /// [`FormatReadOptions::values`](crate::FormatReadOptions) does not apply to the file, which
+    /// says itself what its values are.
     #[error("{0}")]
     ValuesKnown(String),
     /// A file of Perl's values can't be read.
     #[error("cannot be read as Perl values of Devel::MAT: {0}")]
-    Pmat(#[from] heapprof_perl_heap::pmat::Error),
+    Pmat(#[from] heapprof_perl_heap::pmat::PmatError),
     /// The zstd layer is damaged.
     #[error("the zstd data is damaged ({0}); copy or download it again")]
     Zstd(String),

@@ -2,22 +2,22 @@
 
 /// The strong component of each node, by its number: nodes that lead to each other have the same
 /// one. A node that is left out has `u32::MAX`. `begin` and `next` are as for
-/// [`done_with`](crate::done_with), and `is_in` says which nodes are there (Tarjan, without
+/// [`postorder`](crate::postorder), and `is_in` says which nodes are there (Tarjan, without
 /// recursion). Returns how many components there are, too.
 pub fn components<P>(
     is_in: &[bool],
     begin: impl Fn(u32) -> P,
     mut next: impl FnMut(u32, &mut P) -> Option<u32>,
 ) -> (Vec<u32>, u32) {
-    const NONE: u32 = u32::MAX;
+    const NO_COMPONENT: u32 = u32::MAX;
     let count = is_in.len();
-    let mut of = vec![NONE; count];
+    let mut of = vec![NO_COMPONENT; count];
     // When each was found, and the first one found to which it leads back.
-    let (mut found, mut low) = (vec![NONE; count], vec![NONE; count]);
+    let (mut found, mut low) = (vec![NO_COMPONENT; count], vec![NO_COMPONENT; count]);
     let (mut time, mut components) = (0, 0);
     let (mut open, mut path) = (Vec::new(), Vec::new());
     for first in (0..count as u32).filter(|&node| is_in[node as usize]) {
-        if found[first as usize] != NONE {
+        if found[first as usize] != NO_COMPONENT {
             continue;
         }
         let mut enter = Some(first);
@@ -34,8 +34,8 @@ pub fn components<P>(
             let node = *node as usize;
             match next(node as u32, place) {
                 Some(to) if !is_in[to as usize] => {}
-                Some(to) if found[to as usize] == NONE => enter = Some(to),
-                Some(to) if of[to as usize] == NONE => {
+                Some(to) if found[to as usize] == NO_COMPONENT => enter = Some(to),
+                Some(to) if of[to as usize] == NO_COMPONENT => {
                     low[node] = low[node].min(found[to as usize]);
                 }
                 Some(_) => {}

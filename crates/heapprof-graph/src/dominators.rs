@@ -7,7 +7,7 @@
 use crate::graph::Graph;
 
 /// No node.
-const NONE: u32 = u32::MAX;
+const NO_NODE: u32 = u32::MAX;
 
 /// The dominators of a graph, and an order in which each comes before those that it dominates.
 #[derive(Clone, Debug)]
@@ -23,21 +23,21 @@ impl Dominators {
     #[must_use]
     pub fn new(graph: &Graph, root: u32) -> Self {
         let count = graph.len();
-        let before = graph.turned();
-        let mut work = Work {
-            number: vec![NONE; count],
-            ancestor: vec![NONE; count],
+        let before = graph.reversed();
+        let mut work = SemidominatorForest {
+            number: vec![NO_NODE; count],
+            ancestor: vec![NO_NODE; count],
             best: (0..count as u32).collect(),
-            semi: vec![NONE; count],
+            semi: vec![NO_NODE; count],
         };
         let (order, parent) = work.visit(graph, root);
-        let mut found = vec![NONE; count];
+        let mut found = vec![NO_NODE; count];
         // Which nodes have this one as their semidominator: a list through `next`.
-        let (mut head, mut next) = (vec![NONE; count], vec![NONE; count]);
+        let (mut head, mut next) = (vec![NO_NODE; count], vec![NO_NODE; count]);
         for &node in order.iter().skip(1).rev() {
             let at = node as usize;
             for &from in before.successors(node) {
-                if work.number[from as usize] == NONE {
+                if work.number[from as usize] == NO_NODE {
                     continue;
                 }
                 let best = work.best_of(from) as usize;
@@ -48,12 +48,12 @@ impl Dominators {
             head[semi] = node;
             let above = parent[at];
             work.ancestor[at] = above;
-            let mut one = std::mem::replace(&mut head[above as usize], NONE);
-            while one != NONE {
+            let mut one = std::mem::replace(&mut head[above as usize], NO_NODE);
+            while one != NO_NODE {
                 let best = work.best_of(one);
                 let is_lower = work.semi[best as usize] < work.semi[one as usize];
                 found[one as usize] = if is_lower { best } else { above };
-                one = std::mem::replace(&mut next[one as usize], NONE);
+                one = std::mem::replace(&mut next[one as usize], NO_NODE);
             }
         }
         for &node in order.iter().skip(1) {
@@ -72,12 +72,12 @@ impl Dominators {
     #[must_use]
     pub fn parent(&self, node: u32) -> Option<u32> {
         let parent = self.parent[node as usize];
-        (parent != NONE).then_some(parent)
+        (parent != NO_NODE).then_some(parent)
     }
 }
 
 /// What the algorithm notes of each node.
-struct Work {
+struct SemidominatorForest {
     /// Its number in the order of the visit.
     number: Vec<u32>,
     /// The node above it in the forest.
@@ -88,15 +88,15 @@ struct Work {
     semi: Vec<u32>,
 }
 
-impl Work {
+impl SemidominatorForest {
     /// Visits all nodes, deep first. Returns them in order, and which one led to each.
     fn visit(&mut self, graph: &Graph, root: u32) -> (Vec<u32>, Vec<u32>) {
-        let mut parent = vec![NONE; self.number.len()];
+        let mut parent = vec![NO_NODE; self.number.len()];
         let mut order = Vec::new();
         let mut stack = vec![(root, root)];
         while let Some((node, from)) = stack.pop() {
             let at = node as usize;
-            if self.number[at] != NONE {
+            if self.number[at] != NO_NODE {
                 continue;
             }
             let number = order.len() as u32;
@@ -105,7 +105,7 @@ impl Work {
             parent[at] = from;
             order.push(node);
             for &successor in graph.successors(node).iter().rev() {
-                if self.number[successor as usize] == NONE {
+                if self.number[successor as usize] == NO_NODE {
                     stack.push((successor, node));
                 }
             }
@@ -117,8 +117,8 @@ impl Work {
     fn best_of(&mut self, node: u32) -> u32 {
         let mut way = Vec::new();
         let mut at = node;
-        while self.ancestor[at as usize] != NONE
-            && self.ancestor[self.ancestor[at as usize] as usize] != NONE
+        while self.ancestor[at as usize] != NO_NODE
+            && self.ancestor[self.ancestor[at as usize] as usize] != NO_NODE
         {
             way.push(at);
             at = self.ancestor[at as usize];

@@ -60,7 +60,7 @@ impl Graph {
 
     /// The same graph with all edges turned round.
     #[must_use]
-    pub(crate) fn turned(&self) -> Self {
+    pub(crate) fn reversed(&self) -> Self {
         let count = self.len();
         let mut first = vec![0u32; count + 1];
         for &to in &self.to {
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!((graph.len(), graph.is_empty()), (3, false));
         let all: Vec<&[u32]> = (0..3).map(|node| graph.successors(node)).collect();
         assert_eq!(all, [&[1, 2][..], &[], &[0]]);
-        let turned = graph.turned();
+        let turned = graph.reversed();
         let all: Vec<&[u32]> = (0..3).map(|node| turned.successors(node)).collect();
         assert_eq!(all, [&[2][..], &[0], &[0]]);
     }

@@ -11,12 +11,12 @@ mod search;
 pub use self::components::components;
 pub use self::dominators::Dominators;
 pub use self::graph::Graph;
-pub use self::search::done_with;
+pub use self::search::postorder;
 
 /// What would go if a node went, by its number: its own size and that of all nodes to which only
 /// it leads. 0 for nodes to which the root does not lead.
 #[must_use]
-pub fn retained(graph: &Graph, root: u32, size: impl Fn(u32) -> u64) -> Vec<u64> {
+pub fn retained_sizes(graph: &Graph, root: u32, size: impl Fn(u32) -> u64) -> Vec<u64> {
     let dominators = Dominators::new(graph, root);
     let mut retained = vec![0u64; graph.len()];
     for &node in dominators.order.iter().rev() {

@@ -9,7 +9,7 @@
 /// In the turned order, each node that nothing before has led to is the first one of a strong
 /// component to which no other component leads (Kosaraju). Of such a component, that is the node
 /// with the least number.
-pub fn done_with<P>(
+pub fn postorder<P>(
     is_seen: &mut [bool],
     begin: impl Fn(u32) -> P,
     mut next: impl FnMut(u32, &mut P) -> Option<u32>,
@@ -51,7 +51,7 @@ mod tests {
             *at += 1;
             edges[node as usize].get(*at - 1).copied()
         };
-        assert_eq!(done_with(&mut is_seen, |_| 0, next), [2, 1, 0, 4]);
+        assert_eq!(postorder(&mut is_seen, |_| 0, next), [2, 1, 0, 4]);
         assert_eq!(is_seen, [true; 5]);
     }
 }

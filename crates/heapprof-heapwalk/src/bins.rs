@@ -7,19 +7,19 @@ use std::ops::Range;
 
 use heapprof_process::PAGE;
 
-use crate::arena::Arena;
-use crate::heap::{Chunk, Heap, Use};
-use crate::image::Image;
-use crate::sum::Sum;
+use crate::arena::MallocArena;
+use crate::heap::{ChunkUse, HeapChunk, MallocHeap};
+use crate::image::ProcessImage;
+use crate::sum::BlockSum;
 
 /// The head of a chunk that is free (`struct malloc_chunk`).
-const FREE_HEAD: u64 = 48;
+const FREE_HEAD_SIZE: u64 = 48;
 /// What stays at the top in any case.
-const LEAST_TOP: u64 = 32;
+const MIN_TOP_SIZE: u64 = 32;
 
 /// Which lists are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ListKind {
+pub enum FreeListKind {
     /// Threads' caches.
     Cached,
     /// Fast chunks.
@@ -32,7 +32,7 @@ pub enum ListKind {
     Large,
 }
 
-impl ListKind {
+impl FreeListKind {
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -49,24 +49,24 @@ impl ListKind {
 /// A list of free chunks of an arena: a bin, or all of one size in caches or in fast lists. Sizes
 /// are those of chunks, with their heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct List {
+pub struct FreeList {
     /// What it is.
-    pub kind: ListKind,
+    pub kind: FreeListKind,
     /// The least chunk in it.
     pub from: u64,
     /// The largest chunk in it.
     pub to: u64,
     /// All of them.
-    pub sum: Sum,
+    pub sum: BlockSum,
 }
 
-impl List {
-    fn new(kind: ListKind) -> Self {
+impl FreeList {
+    fn new(kind: FreeListKind) -> Self {
         Self {
             kind,
             from: u64::MAX,
             to: 0,
-            sum: Sum::default(),
+            sum: BlockSum::default(),
         }
     }
 
@@ -80,27 +80,27 @@ impl List {
 /// The bins of an arena that are not empty, and how many of them are damaged. A chunk that is in a
 /// list already (`is_listed`) is in no other one.
 pub(crate) fn bins(
-    image: &Image,
-    heap: &Heap,
+    image: &ProcessImage,
+    heap: &MallocHeap,
     number: u16,
-    arena: &Arena,
+    arena: &MallocArena,
     is_listed: &mut [bool],
-) -> (Vec<List>, u64) {
+) -> (Vec<FreeList>, u64) {
     let (mut lists, mut broken) = (Vec::new(), 0);
-    for bin in 0..Arena::BINS {
+    for bin in 0..MallocArena::BIN_COUNT {
         let head = arena.bins + 16 * bin;
         let own = head - 16;
-        let mut list = List::new(match bin {
-            0 => ListKind::Unsorted,
-            1..63 => ListKind::Small,
-            _ => ListKind::Large,
+        let mut list = FreeList::new(match bin {
+            0 => FreeListKind::Unsorted,
+            1..63 => FreeListKind::Small,
+            _ => FreeListKind::Large,
         });
         let mut next = image.word(head).unwrap_or(0);
         while next != own && next != 0 {
             let at = next.wrapping_add(16);
             let found = heap.find(at).filter(|&found| {
                 let chunk = &heap.chunks[found];
-                let is_free = chunk.kind == Use::Free && chunk.arena == number;
+                let is_free = chunk.kind == ChunkUse::Free && chunk.arena == number;
                 is_free && chunk.at == at && !std::mem::replace(&mut is_listed[found], true)
             });
             let Some(found) = found else {
@@ -118,10 +118,10 @@ pub(crate) fn bins(
 }
 
 /// Adds a chunk of caches or of fast lists to the list of its kind and size. `lists` are in order.
-pub(crate) fn add(lists: &mut Vec<List>, kind: ListKind, size: u64) {
+pub(crate) fn add(lists: &mut Vec<FreeList>, kind: FreeListKind, size: u64) {
     let at = lists.binary_search_by_key(&(kind, size), |list| (list.kind, list.from));
     let at = at.unwrap_or_else(|at| {
-        lists.insert(at, List::new(kind));
+        lists.insert(at, FreeList::new(kind));
         at
     });
     lists[at].add(size);
@@ -130,15 +130,15 @@ pub(crate) fn add(lists: &mut Vec<List>, kind: ListKind, size: u64) {
 /// How many bytes `malloc_trim(0)` would give back: whole pages within free chunks, after chunks of
 /// fast lists became one with free neighbours, and most of the main arena's top. Only pages that
 /// are there count.
-pub(crate) fn trimmed(image: &Image, heap: &Heap) -> u64 {
+pub(crate) fn trimmable_bytes(image: &ProcessImage, heap: &MallocHeap) -> u64 {
     let mut bytes = 0;
     let mut chunks = heap.chunks.iter().peekable();
     while let Some(first) = chunks.next() {
-        let is_free = |chunk: &Chunk| matches!(chunk.kind, Use::Free | Use::Fast);
+        let is_free = |chunk: &HeapChunk| matches!(chunk.kind, ChunkUse::Free | ChunkUse::Fast);
         let start = first.at - 16;
         let mut last = first;
         let mut all = is_free(first);
-        let is_top = |chunk: &Chunk| chunk.kind == Use::Top;
+        let is_top = |chunk: &HeapChunk| chunk.kind == ChunkUse::Top;
         if !all && !is_top(first) {
             continue;
         }
@@ -157,8 +157,8 @@ pub(crate) fn trimmed(image: &Image, heap: &Heap) -> u64 {
             .get(usize::from(first.arena))
             .is_some_and(|arena| arena.is_main);
         let range = match (is_top(last), is_main) {
-            (false, _) => inside(start, last.at + last.size - 8),
-            (true, true) => top(start, last.at + last.size),
+            (false, _) => inner_pages(start, last.at + last.size - 8),
+            (true, true) => top_pages(start, last.at + last.size),
             (true, false) => continue,
         };
         bytes += image.present(range);
@@ -167,14 +167,14 @@ pub(crate) fn trimmed(image: &Image, heap: &Heap) -> u64 {
 }
 
 /// The whole pages that are given back of a free chunk.
-fn inside(start: u64, end: u64) -> Range<u64> {
-    let first = (start + FREE_HEAD).next_multiple_of(PAGE);
+fn inner_pages(start: u64, end: u64) -> Range<u64> {
+    let first = (start + FREE_HEAD_SIZE).next_multiple_of(PAGE);
     let size = end.saturating_sub(first);
     first..first + size / PAGE * PAGE
 }
 
 /// What is given back of the top, from its end.
-fn top(start: u64, end: u64) -> Range<u64> {
-    let extra = (end - start).saturating_sub(LEAST_TOP + 1) / PAGE * PAGE;
+fn top_pages(start: u64, end: u64) -> Range<u64> {
+    let extra = (end - start).saturating_sub(MIN_TOP_SIZE + 1) / PAGE * PAGE;
     end - extra..end
 }

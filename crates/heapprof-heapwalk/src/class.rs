@@ -8,29 +8,31 @@
 use heapprof_memory::Memory;
 
 /// A longer name is none.
-const LONGEST: usize = 1024;
+const MAX_CLASS_NAME_LENGTH: usize = 1024;
 /// A base lies at most so far behind the beginning of an object.
-const FARTHEST: u64 = 1 << 24;
+const MAX_BASE_DISTANCE: u64 = 1 << 24;
 
 /// The mangled name of the class whose table of functions is at an address, such as
 /// `N3geo6CircleE`.
-pub fn class(memory: impl Memory, table: u64) -> Option<String> {
+pub fn object_class(memory: impl Memory, table: u64) -> Option<String> {
     let before = table.checked_sub(16)?;
     if !table.is_multiple_of(8) {
         return None;
     }
     let [to_top, info] = memory.fields(before, [0, 8])?;
-    if 0u64.wrapping_sub(to_top) > FARTHEST || info == 0 || !info.is_multiple_of(8) {
+    if 0u64.wrapping_sub(to_top) > MAX_BASE_DISTANCE || info == 0 || !info.is_multiple_of(8) {
         return None;
     }
     let name = memory.u64(info.checked_add(8)?)?;
-    let mut bytes = [0; LONGEST];
+    let mut bytes = [0; MAX_CLASS_NAME_LENGTH];
     // Near the end of a mapping less can be read.
-    let len = [LONGEST, 256, 64, 16].into_iter().find_map(|len| {
-        memory
-            .text(name, &mut bytes[..len])
-            .filter(|&end| end < len)
-    })?;
+    let len = [MAX_CLASS_NAME_LENGTH, 256, 64, 16]
+        .into_iter()
+        .find_map(|len| {
+            memory
+                .text(name, &mut bytes[..len])
+                .filter(|&end| end < len)
+        })?;
     // A name with a star in front is compared by its address.
     let name = bytes[..len].strip_prefix(b"*").unwrap_or(&bytes[..len]);
     is_mangled(name).then(|| String::from_utf8_lossy(name).into_owned())
@@ -78,7 +80,7 @@ mod tests {
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.extend(name);
         bytes.resize(bytes.len() + 20, 0);
-        class(Words(at, &bytes), at + 16)
+        object_class(Words(at, &bytes), at + 16)
     }
 
     #[test]
@@ -97,6 +99,6 @@ mod tests {
         // A second base lies behind the first one.
         assert_eq!(found(b"1C", -16).as_deref(), Some("1C"));
         assert_eq!(found(b"1C", 16), None);
-        assert_eq!(class(Words(0x1000, &[0; 8]), 0), None);
+        assert_eq!(object_class(Words(0x1000, &[0; 8]), 0), None);
     }
 }

@@ -1,11 +1,11 @@
 //! What kind of thing is in a block, as far as it shows.
 
-use crate::heap::Heap;
+use crate::heap::MallocHeap;
 use crate::image::words;
 
 /// What is in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Content {
+pub enum BlockContent {
     /// The first word may be the table of a C++ class, or the address of a function.
     Object,
     /// Text.
@@ -18,7 +18,7 @@ pub enum Content {
     Data,
 }
 
-impl Content {
+impl BlockContent {
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -33,17 +33,21 @@ impl Content {
 }
 
 /// How many bytes are looked at.
-const LOOKED_AT: usize = 512;
+const MAX_EXAMINED_BYTES: usize = 512;
 
 /// What is in these bytes. `is_code` says whether an address is of a program's or a library's file.
-pub(crate) fn content(bytes: &[u8], heap: &Heap, is_code: impl Fn(u64) -> bool) -> Content {
-    let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
+pub(crate) fn content(
+    bytes: &[u8],
+    heap: &MallocHeap,
+    is_code: impl Fn(u64) -> bool,
+) -> BlockContent {
+    let bytes = &bytes[..bytes.len().min(MAX_EXAMINED_BYTES)];
     if bytes.iter().all(|&byte| byte == 0) {
-        return Content::Zeros;
+        return BlockContent::Zeros;
     }
     let all: Vec<u64> = words(bytes).collect();
     if all.first().is_some_and(|&word| is_code(word)) {
-        return Content::Object;
+        return BlockContent::Object;
     }
     // Text ends at a zero, if it does not fill the block.
     let end = bytes
@@ -53,14 +57,14 @@ pub(crate) fn content(bytes: &[u8], heap: &Heap, is_code: impl Fn(u64) -> bool) 
     let is_text =
         |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace() || *byte >= 0x80;
     if end >= 4 && bytes[..end].iter().all(is_text) && std::str::from_utf8(&bytes[..end]).is_ok() {
-        return Content::Text;
+        return BlockContent::Text;
     }
     let pointers = all
         .iter()
         .filter(|&&word| heap.find(word).is_some())
         .count();
     match pointers * 2 >= all.len() && pointers > 0 {
-        true => Content::Pointers,
-        false => Content::Data,
+        true => BlockContent::Pointers,
+        false => BlockContent::Data,
     }
 }

@@ -15,50 +15,52 @@ use heapprof_process::maps::Map;
 use heapprof_process::{CoreFile, PAGE, Segment};
 use object::elf::{EM_X86_64, NT_AUXV, NT_PRSTATUS};
 
-use crate::error::Error;
-use crate::image::{Image, Region, Thread};
+use crate::error::HeapWalkError;
+use crate::image::{ImageRegion, ImageThread, ProcessImage};
 
 /// What is heapprof's own in a program that it records.
-const OWN: [&str; 2] = ["/memfd:heapprof", "/libheapprof.so"];
+const OWN_MAPPINGS: [&str; 2] = ["/memfd:heapprof", "/libheapprof.so"];
 /// A segment is read in pieces of so many bytes.
-const PIECE: u64 = 64 << 20;
+const SEGMENT_PIECE_SIZE: u64 = 64 << 20;
 
 // Where the thread's number and its registers are in the kernel's `elf_prstatus` on x86-64, and how
 // many registers there are.
-const TID: usize = 32;
-const REGISTERS: usize = 112;
-const COUNT: usize = 27;
+const TID_OFFSET: usize = 32;
+const REGISTERS_OFFSET: usize = 112;
+const REGISTER_COUNT: usize = 27;
 /// The kind of the word that says where the program begins, of those that the kernel gives it.
-const AT_ENTRY: u64 = 9;
+const AT_ENTRY_KEY: u64 = 9;
 /// The stack pointer among the registers.
-const STACK: usize = 19;
+const STACK_POINTER_REGISTER: usize = 19;
 
 /// A core file, and the files that were mapped when it was written.
 #[derive(Debug)]
-pub struct Core {
+pub struct CoreMemory {
     file: File,
     core: CoreFile,
     files: Vec<Map>,
     /// The program's own file: what it was, and where it is now.
     program: Option<(Vec<u8>, PathBuf)>,
     /// The file of each mapping, if it is still the one that was mapped.
-    opened: Vec<OnceLock<Option<File>>>,
+    open_files: Vec<OnceLock<Option<File>>>,
 }
 
-impl Core {
+impl CoreMemory {
     /// Reads the head of a core file. `program` says where the program's own file is now, if it is
     /// elsewhere than it was.
     ///
     /// # Errors
     /// It may be no core file of a 64-bit program.
-    pub fn open(file: File, program: Option<PathBuf>) -> Result<Self, Error> {
+    pub fn open(file: File, program: Option<PathBuf>) -> Result<Self, HeapWalkError> {
         let core = CoreFile::read(&file)?;
         if core.machine != EM_X86_64.0 {
-            return Err(Error::NotCore("it is of another machine than x86-64"));
+            return Err(HeapWalkError::NotCore(
+                "it is of another machine than x86-64",
+            ));
         }
         let files = core.mapped_files(&file);
         let mut own = Self {
-            opened: files.iter().map(|_| OnceLock::new()).collect(),
+            open_files: files.iter().map(|_| OnceLock::new()).collect(),
             file,
             core,
             files,
@@ -66,13 +68,15 @@ impl Core {
         };
         if let Some(program) = program {
             if !program.is_file() {
-                return Err(Error::OtherProgram("there is no such file"));
+                return Err(HeapWalkError::OtherProgram("there is no such file"));
             }
             let then = own.entry().and_then(|at| own.mapping(at));
-            let then = then.ok_or(Error::OtherProgram("it does not say where its program was"))?;
+            let then = then.ok_or(HeapWalkError::OtherProgram(
+                "it does not say where its program was",
+            ))?;
             own.program = Some((own.files[then].path.clone(), program));
-            if own.opened(then).is_none() {
-                return Err(Error::OtherProgram(
+            if own.open_mapping(then).is_none() {
+                return Err(HeapWalkError::OtherProgram(
                     "it is of another program or another build, or the core file lacks its first page",
                 ));
             }
@@ -84,12 +88,12 @@ impl Core {
     #[must_use]
     pub fn has_program(&self) -> bool {
         let own = self.entry().and_then(|at| self.mapping(at));
-        own.is_some_and(|own| self.opened(own).is_some())
+        own.is_some_and(|own| self.open_mapping(own).is_some())
     }
 
     /// Where the program began to run: a place in its own file.
     fn entry(&self) -> Option<u64> {
-        told(&self.auxiliary(), AT_ENTRY)
+        told(&self.auxiliary(), AT_ENTRY_KEY)
     }
 
     /// What the kernel told the program of itself when it began.
@@ -107,7 +111,7 @@ impl Core {
     ///
     /// # Errors
     /// The file may contradict itself.
-    pub fn image(&self) -> Result<Image, Error> {
+    pub fn image(&self) -> Result<ProcessImage, HeapWalkError> {
         let mut threads = Vec::new();
         self.core.each_note(&self.file, |kind, note| {
             if kind == NT_PRSTATUS.0 {
@@ -125,22 +129,22 @@ impl Core {
             missing = missing.saturating_add(len.saturating_sub(there));
             left = left
                 .checked_sub(there)
-                .ok_or(Error::NotCore("its segments overlap"))?;
+                .ok_or(HeapWalkError::NotCore("its segments overlap"))?;
             let name = self
                 .mapping(segment.memory.start)
                 .map_or_else(String::new, |i| {
                     String::from_utf8_lossy(&self.files[i].path).into_owned()
                 });
-            regions.push(Region {
+            regions.push(ImageRegion {
                 start: segment.memory.start,
                 bytes: self.bytes(segment, there),
-                is_own: OWN.iter().any(|own| name.contains(own)),
+                is_own: OWN_MAPPINGS.iter().any(|own| name.contains(own)),
                 name,
                 is_writable: true,
                 is_shared: false,
             });
         }
-        let mut image = Image::new(regions, threads, missing);
+        let mut image = ProcessImage::new(regions, threads, missing);
         image.auxiliary = self.auxiliary();
         let files = self.files.iter();
         let constant = files.filter(|file| !file.is_writable);
@@ -155,7 +159,7 @@ impl Core {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < len {
             let from = bytes.len();
-            let more = (len - from as u64).min(PIECE) as usize;
+            let more = (len - from as u64).min(SEGMENT_PIECE_SIZE) as usize;
             bytes.resize(from + more, 0);
             let at = segment.offset + from as u64;
             if self.file.read_exact_at(&mut bytes[from..], at).is_err() {
@@ -177,7 +181,7 @@ impl Core {
     #[must_use]
     pub fn path_at(&self, at: u64) -> Option<&Path> {
         let number = self.mapping(at)?;
-        let opened = self.opened(number);
+        let opened = self.open_mapping(number);
         opened.map(|_| self.path_of(&self.files[number].path))
     }
 
@@ -190,7 +194,7 @@ impl Core {
 
     /// The file of a mapping, if it begins with what the core file has of it. (The kernel writes
     /// the first page of each, in which the build's number is.)
-    fn opened(&self, number: usize) -> Option<&File> {
+    fn open_mapping(&self, number: usize) -> Option<&File> {
         let open = || {
             let path = &self.files[number].path;
             // Opening alone can have an effect, as with a device. Without the flag, opening a pipe
@@ -219,7 +223,7 @@ impl Core {
             let read = read_up_to(&file, &mut now[..len])?;
             (now[..read] == then[..read] && read > 0).then_some(file)
         };
-        self.opened[number].get_or_init(open).as_ref()
+        self.open_files[number].get_or_init(open).as_ref()
     }
 }
 
@@ -239,7 +243,7 @@ fn read_up_to(file: &File, to: &mut [u8]) -> Option<usize> {
 
 /// The memory of the program, also what it could not write to: the core file leaves that out where
 /// files have it.
-impl Memory for &Core {
+impl Memory for &CoreMemory {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         if self.core.read_memory(&self.file, at, to) {
             return true;
@@ -251,7 +255,7 @@ impl Memory for &Core {
                 return None;
             }
             let offset = mapping.offset.checked_add(at - mapping.start)?;
-            self.opened(number)?.read_exact_at(to, offset).ok()
+            self.open_mapping(number)?.read_exact_at(to, offset).ok()
         };
         from_file().is_some()
     }
@@ -262,13 +266,13 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*word))
 }
 
-fn thread(note: &[u8]) -> Option<Thread> {
-    let tid = note.get(TID..)?.first_chunk::<4>()?;
-    let registers = (0..COUNT).map(|i| word(note, REGISTERS + 8 * i));
+fn thread(note: &[u8]) -> Option<ImageThread> {
+    let tid = note.get(TID_OFFSET..)?.first_chunk::<4>()?;
+    let registers = (0..REGISTER_COUNT).map(|i| word(note, REGISTERS_OFFSET + 8 * i));
     let registers: Vec<u64> = registers.collect::<Option<_>>()?;
-    Some(Thread {
+    Some(ImageThread {
         tid: u32::from_le_bytes(*tid),
-        stack: registers[STACK],
+        stack: registers[STACK_POINTER_REGISTER],
         registers,
     })
 }

@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use heapprof_memory::Memory;
 
-use crate::error::Error;
-use crate::image::Image;
+use crate::error::HeapWalkError;
+use crate::image::ProcessImage;
 
 /// A copy, and what it took.
 #[derive(Debug)]
-pub struct Capture {
+pub struct ImageCapture {
     /// The memory.
-    pub image: Image,
-    /// How long the process was held.
-    pub held: Duration,
+    pub image: ProcessImage,
+    /// How long the process was suspended.
+    pub suspended: Duration,
     /// How many bytes were copied.
     pub copied: u64,
     /// The memory as it is now.
-    pub memory: Outside,
+    pub memory: LiveMemory,
 }
 
 /// The memory of a process, of which nothing can be read here.
 #[derive(Debug)]
-pub struct Outside;
+pub struct LiveMemory;
 
-impl Memory for &Outside {
+impl Memory for &LiveMemory {
     fn read(self, _at: u64, _to: &mut [u8]) -> bool {
         false
     }
@@ -34,6 +34,6 @@ impl Memory for &Outside {
 ///
 /// # Errors
 /// It always does.
-pub fn capture(_pid: u32) -> Result<Capture, Error> {
-    Err(Error::OtherMachine)
+pub fn capture(_pid: u32) -> Result<ImageCapture, HeapWalkError> {
+    Err(HeapWalkError::OtherMachine)
 }

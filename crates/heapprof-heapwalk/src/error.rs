@@ -3,7 +3,7 @@
 /// Why a heap can't be walked. Each error is one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum HeapWalkError {
     /// Reading failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -52,7 +52,7 @@ fn lacking(missing: u64) -> String {
     }
 }
 
-impl From<heapprof_process::CoreError> for Error {
+impl From<heapprof_process::CoreError> for HeapWalkError {
     fn from(error: heapprof_process::CoreError) -> Self {
         match error {
             heapprof_process::CoreError::NotCore(why) => Self::NotCore(why),

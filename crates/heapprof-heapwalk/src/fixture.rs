@@ -3,17 +3,17 @@
 mod random;
 mod versions;
 
-use crate::heap::{Heap, Use};
-use crate::image::{Image, Region};
+use crate::heap::{ChunkUse, MallocHeap};
+use crate::image::{ImageRegion, ProcessImage};
 
 /// Where the parts of the memory are.
-pub(crate) const VARIABLES: u64 = 0x5554_0000_0000;
-const HEAP: u64 = 0x5555_0000_0000;
-const LIBC: u64 = 0x7f00_0000_0100;
+pub(crate) const VARIABLES_ADDRESS: u64 = 0x5554_0000_0000;
+const HEAP_ADDRESS: u64 = 0x5555_0000_0000;
+const LIBC_ADDRESS: u64 = 0x7f00_0000_0100;
 
 /// How a version of glibc lays its heap out, by `malloc.c` of each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct FixtureLayout {
     pub(crate) name: &'static str,
     /// From the arena's beginning to its first bin.
     distance: u64,
@@ -27,8 +27,13 @@ pub(crate) struct Layout {
     is_hidden: bool,
 }
 
-const fn layout(name: &'static str, distance: u64, cache: [u64; 3], is_hidden: bool) -> Layout {
-    Layout {
+const fn layout(
+    name: &'static str,
+    distance: u64,
+    cache: [u64; 3],
+    is_hidden: bool,
+) -> FixtureLayout {
+    FixtureLayout {
         name,
         distance,
         has_fast: distance != 0x18,
@@ -38,7 +43,7 @@ const fn layout(name: &'static str, distance: u64, cache: [u64; 3], is_hidden: b
     }
 }
 
-pub(crate) const LAYOUTS: [Layout; 6] = [
+pub(crate) const FIXTURE_LAYOUTS: [FixtureLayout; 6] = [
     layout("2.26", 0x68, [0x240, 64, 1], false),
     layout("2.27 to 2.29", 0x70, [0x240, 64, 1], false),
     layout("2.30, 2.31", 0x70, [0x280, 64, 2], false),
@@ -48,47 +53,48 @@ pub(crate) const LAYOUTS: [Layout; 6] = [
 ];
 
 /// A heap that is being made.
-pub(crate) struct Fixture {
-    layout: Layout,
+pub(crate) struct HeapFixture {
+    layout: FixtureLayout,
     heap: Vec<u8>,
     variables: Vec<u64>,
     /// Each block: where it is, its bytes, and what malloc has done with it.
-    pub(crate) blocks: Vec<(u64, u64, Use)>,
+    pub(crate) blocks: Vec<(u64, u64, ChunkUse)>,
 }
 
-impl Fixture {
+impl HeapFixture {
     /// A heap of blocks of these sizes, which are 24, 40, 56 … The cache comes first, and the last
     /// block is in use.
-    pub(crate) fn new(layout: Layout, blocks: &[(u64, Use)]) -> Self {
+    pub(crate) fn new(layout: FixtureLayout, blocks: &[(u64, ChunkUse)]) -> Self {
         let cache = (layout.cache[0] + 8).next_multiple_of(16) - 8;
-        let all = [(cache, Use::Cache)];
-        let all = all.iter().chain(blocks).chain(&[(24, Use::InUse)]);
+        let all = [(cache, ChunkUse::Cache)];
+        let all = all.iter().chain(blocks).chain(&[(24, ChunkUse::InUse)]);
         let mut made = Self {
             layout,
             heap: Vec::new(),
             // A thread has the address of its cache.
-            variables: vec![HEAP + 16; 8],
+            variables: vec![HEAP_ADDRESS + 16; 8],
             blocks: Vec::new(),
         };
         let mut is_before_free = false;
-        let mut at = HEAP;
+        let mut at = HEAP_ADDRESS;
         for &(size, kind) in all {
             made.set_head(at, size, is_before_free);
             made.blocks.push((at + 16, size, kind));
-            is_before_free = kind == Use::Free;
+            is_before_free = kind == ChunkUse::Free;
             at += size + 8;
         }
         made
     }
 
     fn set_head(&mut self, at: u64, size: u64, is_before_free: bool) {
-        self.heap.resize((at - HEAP + size + 8) as usize + 16, 0);
+        self.heap
+            .resize((at - HEAP_ADDRESS + size + 8) as usize + 16, 0);
         self.set(at + 8, (size + 8) | u64::from(!is_before_free));
     }
 
     /// Writes a word to a block.
     pub(crate) fn set(&mut self, at: u64, word: u64) {
-        let at = (at - HEAP) as usize;
+        let at = (at - HEAP_ADDRESS) as usize;
         self.heap[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
 
@@ -105,25 +111,25 @@ impl Fixture {
     }
 
     /// The memory with all lists, and with the top behind the last block.
-    pub(crate) fn image(mut self) -> Image {
-        let Layout {
+    pub(crate) fn image(mut self) -> ProcessImage {
+        let FixtureLayout {
             distance,
             cache: [_, lists, count],
             ..
         } = self.layout;
-        let top = HEAP + self.heap.len() as u64 - 16;
-        let room = 0x21000 - (top - HEAP);
+        let top = HEAP_ADDRESS + self.heap.len() as u64 - 16;
+        let room = 0x21000 - (top - HEAP_ADDRESS);
         self.set(top + 8, room | 1);
         self.heap.resize(0x21000, 0);
-        let bins = LIBC + distance;
+        let bins = LIBC_ADDRESS + distance;
         let mut libc = vec![0u64; 0x140];
-        let place = |at: u64| ((at - (LIBC - 0x100)) / 8) as usize;
+        let place = |at: u64| ((at - (LIBC_ADDRESS - 0x100)) / 8) as usize;
         for bin in 0..127 {
             let own = bins + 16 * bin - 16;
             libc[place(bins + 16 * bin)..][..2].fill(own);
         }
         libc[place(bins - 0x10)] = top;
-        libc[place(bins + 0x800)] = LIBC;
+        libc[place(bins + 0x800)] = LIBC_ADDRESS;
         libc[place(bins + 0x818)] = 0x21000;
         let (cache, ..) = self.blocks[0];
         let mut counts = vec![0u64; lists as usize];
@@ -131,7 +137,7 @@ impl Fixture {
         for (at, size, kind) in self.blocks.clone() {
             let list = (size - 24) / 16;
             match kind {
-                Use::Cached => {
+                ChunkUse::Cached => {
                     let head = cache + lists * count + 8 * list;
                     let first = self.word(head);
                     let link = self.link(at, first);
@@ -139,14 +145,14 @@ impl Fixture {
                     self.set(head, at);
                     counts[list as usize] += 1;
                 }
-                Use::Fast => {
+                ChunkUse::Fast => {
                     assert!(self.layout.has_fast);
                     let head = place(bins - 0x60 + 8 * list);
                     let link = self.link(at, libc[head]);
                     self.set(at, link);
                     libc[head] = at - 16;
                 }
-                Use::Free => {
+                ChunkUse::Free => {
                     // All are in the first bin, in a ring.
                     match last_free == bins - 16 {
                         true => libc[place(bins)] = at - 16,
@@ -167,28 +173,28 @@ impl Fixture {
                 16 - number
             };
             let at = cache + list * count;
-            let from = (at - HEAP) as usize;
+            let from = (at - HEAP_ADDRESS) as usize;
             self.heap[from..][..count as usize]
                 .copy_from_slice(&number.to_le_bytes()[..count as usize]);
         }
         let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let region = |start: u64, bytes: Vec<u8>, name: &str| Region {
+        let region = |start: u64, bytes: Vec<u8>, name: &str| ImageRegion {
             start,
             bytes,
             name: name.to_string(),
             is_writable: true,
-            ..Region::default()
+            ..ImageRegion::default()
         };
         let regions = vec![
-            region(VARIABLES, bytes(&self.variables), "/program"),
-            region(HEAP, self.heap, "[heap]"),
-            region(LIBC - 0x100, bytes(&libc), "/libc.so.6"),
+            region(VARIABLES_ADDRESS, bytes(&self.variables), "/program"),
+            region(HEAP_ADDRESS, self.heap, "[heap]"),
+            region(LIBC_ADDRESS - 0x100, bytes(&libc), "/libc.so.6"),
         ];
-        Image::new(regions, Vec::new(), 0)
+        ProcessImage::new(regions, Vec::new(), 0)
     }
 
     fn word(&self, at: u64) -> u64 {
-        let at = (at - HEAP) as usize;
+        let at = (at - HEAP_ADDRESS) as usize;
         self.heap[at..]
             .first_chunk()
             .map_or(0, |word| u64::from_le_bytes(*word))
@@ -196,8 +202,8 @@ impl Fixture {
 }
 
 /// Walks a heap that nothing is wrong with.
-pub(crate) fn walked(image: &Image) -> Heap {
-    let heap = Heap::walk(image).unwrap();
+pub(crate) fn walk_sound_heap(image: &ProcessImage) -> MallocHeap {
+    let heap = MallocHeap::walk(image).unwrap();
     assert!(heap.unwalked.is_empty(), "{:?}", heap.unwalked);
     assert_eq!(heap.broken_links, 0);
     heap

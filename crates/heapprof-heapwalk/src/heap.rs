@@ -4,24 +4,24 @@ use std::ops::Range;
 
 use heapprof_process::PAGE;
 
-use crate::arena::Arena;
+use crate::arena::MallocArena;
 
 /// A chunk, as the program knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk {
+pub struct HeapChunk {
     /// Where its bytes begin: what malloc returned.
     pub at: u64,
     /// How many bytes the program may use.
     pub size: u64,
-    /// Its arena, by its number; [`Chunk::MAPPED`] for one with a mapping of its own.
+    /// Its arena, by its number; [`HeapChunk::MAPPED_ARENA`] for one with a mapping of its own.
     pub arena: u16,
     /// What malloc has done with it.
-    pub kind: Use,
+    pub kind: ChunkUse,
 }
 
 /// What malloc has done with a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Use {
+pub enum ChunkUse {
     /// It is given to the program.
     InUse,
     /// It is free, and in a bin.
@@ -36,9 +36,9 @@ pub enum Use {
     Cache,
 }
 
-impl Chunk {
+impl HeapChunk {
     /// The arena of chunks that have a mapping of their own.
-    pub const MAPPED: u16 = u16::MAX;
+    pub const MAPPED_ARENA: u16 = u16::MAX;
 
     /// Its addresses. One of no bytes has the first one.
     #[must_use]
@@ -62,13 +62,13 @@ impl Chunk {
     /// Whether the program has it.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
-        self.kind == Use::InUse
+        self.kind == ChunkUse::InUse
     }
 }
 
 /// What was found out of the version of glibc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Version {
+pub struct MallocVersion {
     /// Whether the links of lists of free chunks are hidden (2.32 and later).
     pub hides_links: bool,
     /// How many bytes a thread's cache has; 0 if there is none.
@@ -77,7 +77,7 @@ pub struct Version {
 
 /// Where chunks lie without a gap.
 #[derive(Clone, Debug)]
-struct Span {
+struct ChunkSpan {
     range: Range<u64>,
     /// How many bytes a page of the table has: more where chunks are large, so that the table is
     /// never large beside the chunks.
@@ -88,33 +88,33 @@ struct Span {
 
 /// A heap: all chunks that could be walked.
 #[derive(Clone, Debug)]
-pub struct Heap {
+pub struct MallocHeap {
     /// The arenas, the main one first.
-    pub arenas: Vec<Arena>,
+    pub arenas: Vec<MallocArena>,
     /// The chunks, in order of their addresses.
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<HeapChunk>,
     /// Whether the list of arenas is whole.
     pub has_all_arenas: bool,
     /// About how many bytes the main arena has that were not found.
-    pub elsewhere: u64,
+    pub missing_main_bytes: u64,
     /// Where the main arena's chunks begin.
     pub main_start: Option<u64>,
     /// What was found out of the version.
-    pub version: Version,
+    pub version: MallocVersion,
     /// Ranges in which chunks should be and could not be walked.
     pub unwalked: Vec<Range<u64>>,
     /// Entries of lists of free chunks that lead nowhere.
     pub broken_links: u64,
-    spans: Vec<Span>,
+    spans: Vec<ChunkSpan>,
     /// The first and the last address of all spans.
     bounds: Range<u64>,
 }
 
-impl Heap {
+impl MallocHeap {
     /// A heap of these chunks, which lie in these ranges.
     pub(crate) fn new(
-        arenas: Vec<Arena>,
-        mut chunks: Vec<Chunk>,
+        arenas: Vec<MallocArena>,
+        mut chunks: Vec<HeapChunk>,
         unwalked: Vec<Range<u64>>,
         mut ranges: Vec<Range<u64>>,
     ) -> Self {
@@ -128,9 +128,9 @@ impl Heap {
             arenas,
             chunks,
             has_all_arenas: true,
-            elsewhere: 0,
+            missing_main_bytes: 0,
             main_start: None,
-            version: Version::default(),
+            version: MallocVersion::default(),
             unwalked,
             broken_links: 0,
             spans,
@@ -166,7 +166,7 @@ impl Heap {
         let found = self.find(at)?;
         let chunk = &self.chunks[found];
         let is_head = may_be_link
-            && chunk.arena != Chunk::MAPPED
+            && chunk.arena != HeapChunk::MAPPED_ARENA
             && chunk.size > 8
             && at == chunk.at + chunk.size - 8;
         (!is_head).then_some(found)
@@ -185,8 +185,8 @@ impl Heap {
 }
 
 /// Makes the table by which chunks are found.
-fn spans(ranges: &[Range<u64>], chunks: &[Chunk]) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
+fn spans(ranges: &[Range<u64>], chunks: &[HeapChunk]) -> Vec<ChunkSpan> {
+    let mut spans: Vec<ChunkSpan> = Vec::new();
     let starts = ranges.iter().skip(1).map(|range| range.start);
     for (range, limit) in ranges.iter().zip(starts.chain([u64::MAX])) {
         // The top is behind the range, and a chunk has its last word in the next one's head.
@@ -214,7 +214,7 @@ fn spans(ranges: &[Range<u64>], chunks: &[Chunk]) -> Vec<Span> {
             }
             pages.push(at as u32);
         }
-        spans.push(Span {
+        spans.push(ChunkSpan {
             range: start..end,
             page,
             pages,

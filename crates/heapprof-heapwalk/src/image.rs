@@ -6,12 +6,12 @@ use heapprof_memory::Memory;
 use heapprof_process::maps::Map;
 
 /// No program has memory below, or above.
-const LOWEST: u64 = 4096;
-const HIGHEST: u64 = 1 << 62;
+const MIN_ADDRESS: u64 = 4096;
+const MAX_ADDRESS: u64 = 1 << 62;
 
 /// A piece of memory.
 #[derive(Clone, Debug, Default)]
-pub struct Region {
+pub struct ImageRegion {
     /// Where it begins.
     pub start: u64,
     /// What is there.
@@ -26,7 +26,7 @@ pub struct Region {
     pub is_own: bool,
 }
 
-impl Region {
+impl ImageRegion {
     /// Its addresses.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
@@ -50,7 +50,7 @@ impl Region {
 
 /// A thread.
 #[derive(Clone, Debug, Default)]
-pub struct Thread {
+pub struct ImageThread {
     /// Its number.
     pub tid: u32,
     /// What its registers hold.
@@ -61,11 +61,11 @@ pub struct Thread {
 
 /// The memory of a process at a moment.
 #[derive(Clone, Debug, Default)]
-pub struct Image {
+pub struct ProcessImage {
     /// In order of their addresses.
-    regions: Vec<Region>,
+    regions: Vec<ImageRegion>,
     /// The threads.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ImageThread>,
     /// Where files are mapped that can't be written: code, constants, tables of classes. In order.
     pub files: Vec<Map>,
     /// What was mapped that was copied, also where no page is there yet, one by one and in order.
@@ -78,17 +78,17 @@ pub struct Image {
     pub missing: u64,
 }
 
-impl Image {
+impl ProcessImage {
     /// Makes one of pieces that do not overlap, and are where a program's memory can be. Others are
     /// left out.
     #[must_use]
-    pub fn new(mut regions: Vec<Region>, threads: Vec<Thread>, missing: u64) -> Self {
+    pub fn new(mut regions: Vec<ImageRegion>, threads: Vec<ImageThread>, missing: u64) -> Self {
         regions.sort_by_key(|region| region.start);
-        let mut end = LOWEST;
+        let mut end = MIN_ADDRESS;
         regions.retain(|region| {
             let is_apart = region.start >= end && !region.bytes.is_empty();
             let next = region.start.checked_add(region.bytes.len() as u64);
-            match next.filter(|&next| is_apart && next <= HIGHEST) {
+            match next.filter(|&next| is_apart && next <= MAX_ADDRESS) {
                 Some(next) => {
                     end = next;
                     true
@@ -108,13 +108,13 @@ impl Image {
 
     /// All pieces, in order.
     #[must_use]
-    pub fn regions(&self) -> &[Region] {
+    pub fn regions(&self) -> &[ImageRegion] {
         &self.regions
     }
 
     /// The piece that an address lies in.
     #[must_use]
-    pub fn region(&self, at: u64) -> Option<&Region> {
+    pub fn region(&self, at: u64) -> Option<&ImageRegion> {
         let next = self.regions.partition_point(|region| region.start <= at);
         let region = self.regions.get(next.checked_sub(1)?)?;
         region.range().contains(&at).then_some(region)
@@ -201,9 +201,12 @@ impl Image {
 }
 
 /// Pages that are not there are zeros: the program has not touched them.
-impl Memory for &Image {
+impl Memory for &ProcessImage {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
-        let Some(end) = at.checked_add(to.len() as u64).filter(|&end| end < HIGHEST) else {
+        let Some(end) = at
+            .checked_add(to.len() as u64)
+            .filter(|&end| end < MAX_ADDRESS)
+        else {
             return false;
         };
         to.fill(0);
@@ -221,7 +224,7 @@ impl Memory for &Image {
 }
 
 /// Ranges in order, where those that touch are one.
-pub(crate) fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+pub(crate) fn join_ranges(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup_by(|next, last| {
         let touches = next.start <= last.end;
@@ -246,11 +249,11 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 mod tests {
     use super::*;
 
-    fn region(start: u64, len: usize) -> Region {
-        Region {
+    fn region(start: u64, len: usize) -> ImageRegion {
+        ImageRegion {
             start,
             bytes: vec![7; len],
-            ..Region::default()
+            ..ImageRegion::default()
         }
     }
 
@@ -264,8 +267,8 @@ mod tests {
             region(8060, 0),
             region(0, 8),
         ];
-        let image = Image::new(pieces, Vec::new(), 0);
-        let ranges: Vec<_> = image.regions().iter().map(Region::range).collect();
+        let image = ProcessImage::new(pieces, Vec::new(), 0);
+        let ranges: Vec<_> = image.regions().iter().map(ImageRegion::range).collect();
         assert_eq!(ranges, [8000..8016, 8024..8040, 8040..8048]);
         assert!(
             image.word(8008).is_some() && image.word(8009).is_none() && image.word(8016).is_none()
@@ -274,7 +277,7 @@ mod tests {
             (image.bytes(8030..9000).len(), image.bytes(8016..8020).len()),
             (10, 0)
         );
-        let edge = Image::new(vec![region(u64::MAX - 3, 8)], Vec::new(), 0);
+        let edge = ProcessImage::new(vec![region(u64::MAX - 3, 8)], Vec::new(), 0);
         assert!(edge.regions().is_empty());
     }
 }

@@ -1,10 +1,10 @@
 //! Walks glibc's heap from outside: of a process, which is held only as long as its memory is
 //! copied, or of a core file.
 //!
-//! [`Image`] is the memory that can be written, with the registers of all threads. [`Heap`] finds
-//! malloc's arenas in it, and each of their chunks. [`Marks`] says which chunks can be reached from
-//! roots (registers, stacks, variables, memory that is not malloc's), and from where. What can't be
-//! reached has leaked.
+//! [`ProcessImage`] is the memory that can be written, with the registers of all threads.
+//! [`MallocHeap`] finds malloc's arenas in it, and each of their chunks. [`ChunkMarks`] says which
+//! chunks can be reached from roots (registers, stacks, variables, memory that is not malloc's),
+//! and from where. What can't be reached has leaked.
 //!
 //! glibc 2.26 to 2.43 is known. Nothing of its symbols is needed: arenas are known by how they
 //! look, and what differs between versions is found out by looking which way of reading makes
@@ -35,20 +35,20 @@ mod sum;
 mod summary;
 mod walk;
 
-pub use self::arena::Arena;
-pub use self::bins::{List, ListKind};
-pub use self::class::class;
-pub use self::content::Content;
-pub use self::core::Core;
-pub use self::error::Error;
-pub use self::heap::{Chunk, Heap, Use, Version};
-pub use self::image::{Image, Region, Thread};
-pub use self::kinds::{Kind, Kinds};
-pub use self::live::{Capture, Outside, capture};
-pub use self::mark::{Marks, Source, State, root_words};
-pub use self::points::{Referrer, referrers};
+pub use self::arena::MallocArena;
+pub use self::bins::{FreeList, FreeListKind};
+pub use self::class::object_class;
+pub use self::content::BlockContent;
+pub use self::core::CoreMemory;
+pub use self::error::HeapWalkError;
+pub use self::heap::{ChunkUse, HeapChunk, MallocHeap, MallocVersion};
+pub use self::image::{ImageRegion, ImageThread, ProcessImage};
+pub use self::kinds::{BlockKind, BlockKinds};
+pub use self::live::{ImageCapture, LiveMemory, capture};
+pub use self::mark::{ChunkMarks, ChunkState, PointerSource, root_words};
+pub use self::points::{BlockReferrer, referrers};
 pub use self::release::release;
-pub use self::retained::{Retained, retained};
-pub use self::settings::Settings;
-pub use self::sum::Sum;
-pub use self::summary::{ArenaSum, Chains, Group, Summary};
+pub use self::retained::{RetainedSizes, retained_sizes};
+pub use self::settings::MallocSettings;
+pub use self::sum::BlockSum;
+pub use self::summary::{ArenaSum, BlockGroup, HeapSummary, LeakChains};

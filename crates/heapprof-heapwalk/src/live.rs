@@ -20,39 +20,39 @@ use heapprof_memory::Memory;
 use heapprof_process::maps::{self, Map};
 use heapprof_process::{PAGE, PageMap, areas, regions as regions_of, status, thread_state};
 
-use crate::error::Error;
-use crate::image::{Image, Region, Thread};
+use crate::error::HeapWalkError;
+use crate::image::{ImageRegion, ImageThread, ProcessImage};
 
 /// More memory than this is not copied.
-const MOST: u64 = 1 << 40;
+const MAX_COPIED_BYTES: u64 = 1 << 40;
 /// How often the list of threads is read until all in it are held.
-const ROUNDS: usize = 16;
+const MAX_STOP_ROUNDS: usize = 16;
 /// How many pieces are copied by one call, and about how many bytes.
-const AT_ONCE: usize = 512;
-const BYTES_AT_ONCE: usize = 4 << 20;
+const MAX_PIECES_PER_CALL: usize = 512;
+const MAX_BYTES_PER_CALL: usize = 4 << 20;
 /// A piece of more bytes may grow while room is made.
-const LARGE: u64 = 1 << 20;
+const MIN_LARGE_PIECE: u64 = 1 << 20;
 /// So many threads copy at the most. More of them wait for the memory, not for each other.
-const MOST_THREADS: usize = 4;
+const MAX_COPY_THREADS: usize = 4;
 
 /// A copy, and what it took.
 #[derive(Debug)]
-pub struct Capture {
+pub struct ImageCapture {
     /// The memory.
-    pub image: Image,
+    pub image: ProcessImage,
     /// How long the process was held.
-    pub held: Duration,
+    pub suspended: Duration,
     /// How many bytes were copied.
     pub copied: u64,
     /// The memory as it is now.
-    pub memory: Outside,
+    pub memory: LiveMemory,
 }
 
 /// The memory of a process that goes on. What it can't write to is still what it was.
 #[derive(Debug)]
-pub struct Outside(File);
+pub struct LiveMemory(File);
 
-impl Memory for &Outside {
+impl Memory for &LiveMemory {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         self.0.read_exact_at(to, at).is_ok()
     }
@@ -62,26 +62,26 @@ impl Memory for &Outside {
 ///
 /// # Errors
 /// The process may be gone, or not this user's. Something else may trace it.
-pub fn capture(pid: u32) -> Result<Capture, Error> {
+pub fn capture(pid: u32) -> Result<ImageCapture, HeapWalkError> {
     let [tracer] = status(pid, ["TracerPid:"]);
     if let Some(tracer) = tracer.parse().ok().filter(|tracer| *tracer != 0) {
-        return Err(Error::Traced(tracer));
+        return Err(HeapWalkError::Traced(tracer));
     }
     // Whose memory it is; a process goes on when its first thread has ended.
-    let whose = living(pid)?;
-    let memory = File::open(format!("/proc/{whose}/mem")).map_err(of_kernel)?;
-    let pages = PageMap::open(whose).map_err(of_kernel)?;
+    let whose = living_thread(pid)?;
+    let memory = File::open(format!("/proc/{whose}/mem")).map_err(from_kernel_error)?;
+    let pages = PageMap::open(whose).map_err(from_kernel_error)?;
     // Room for what there is now. What comes until the process is held gets its room then.
-    let mut room = Room::default();
+    let mut room = PieceRoom::default();
     for run in plan(whose, &pages)?.1 {
         room.make(run.end - run.start)?;
     }
-    let (own, watched) = marked(whose).map_err(of_kernel)?;
+    let (own, watched) = marked_ranges(whose).map_err(from_kernel_error)?;
     let began = Instant::now();
-    let held = hold_all(pid, &memory)?;
+    let held = suspend_all(pid, &memory)?;
     let threads = held
         .iter()
-        .map(|(&tid, held)| Thread {
+        .map(|(&tid, held)| ImageThread {
             tid,
             registers: held.registers().to_vec(),
             stack: held.stack(),
@@ -96,14 +96,14 @@ pub fn capture(pid: u32) -> Result<Capture, Error> {
         let piece = room.take(run.end - run.start)?;
         Ok((run.start, piece))
     });
-    let mut pieces: Vec<Piece> = pieces.collect::<Result<_, Error>>()?;
-    let copied = copy(whose, &mut pieces).map_err(of_kernel);
+    let mut pieces: Vec<MemoryPiece> = pieces.collect::<Result<_, HeapWalkError>>()?;
+    let copied = copy(whose, &mut pieces).map_err(from_kernel_error);
     drop(held);
     let held = began.elapsed();
     drop(room);
     let missing = copied? + left_out;
     let bytes = pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-    let mut image = Image::new(regions(&all, &own, pieces), threads, missing);
+    let mut image = ProcessImage::new(regions(&all, &own, pieces), threads, missing);
     let of_files = all
         .iter()
         .filter(|map| !map.is_writable && map.path.starts_with(b"/"));
@@ -111,47 +111,47 @@ pub fn capture(pid: u32) -> Result<Capture, Error> {
     image.auxiliary = std::fs::read(format!("/proc/{whose}/auxv")).unwrap_or_default();
     image.mapped = all
         .iter()
-        .filter(|map| is_wanted(map))
+        .filter(|map| may_hold_pointers(map))
         .map(Map::range)
         .collect();
-    Ok(Capture {
+    Ok(ImageCapture {
         image,
-        held,
+        suspended: held,
         copied: bytes,
-        memory: Outside(memory),
+        memory: LiveMemory(memory),
     })
 }
 
 /// A thread of a process that has not ended: the first one, if it has not.
-fn living(pid: u32) -> Result<u32, Error> {
+fn living_thread(pid: u32) -> Result<u32, HeapWalkError> {
     let has_memory = |tid| std::fs::read(format!("/proc/{tid}/maps")).map(|maps| !maps.is_empty());
     // The kernel refuses whoever may not read it here, so that is told apart from an end.
-    if has_memory(pid).map_err(of_kernel)? {
+    if has_memory(pid).map_err(from_kernel_error)? {
         return Ok(pid);
     }
     let found = threads(pid)?.find(|&tid| has_memory(tid).unwrap_or(false));
-    found.ok_or(Error::NoProcess)
+    found.ok_or(HeapWalkError::NoProcess)
 }
 
 /// The threads of a process.
-fn threads(pid: u32) -> Result<impl Iterator<Item = u32>, Error> {
+fn threads(pid: u32) -> Result<impl Iterator<Item = u32>, HeapWalkError> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let threads = threads.map_err(of_kernel)?.flatten();
+    let threads = threads.map_err(from_kernel_error)?.flatten();
     Ok(threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
 
 /// What the kernel's refusal means.
-fn of_kernel(error: io::Error) -> Error {
+fn from_kernel_error(error: io::Error) -> HeapWalkError {
     match (error.kind(), error.raw_os_error()) {
-        (ErrorKind::NotFound, _) | (_, Some(libc::ESRCH)) => Error::NoProcess,
-        (ErrorKind::PermissionDenied, _) | (_, Some(libc::EPERM)) => Error::NotAllowed,
-        _ => Error::Io(error),
+        (ErrorKind::NotFound, _) | (_, Some(libc::ESRCH)) => HeapWalkError::NoProcess,
+        (ErrorKind::PermissionDenied, _) | (_, Some(libc::EPERM)) => HeapWalkError::NotAllowed,
+        _ => HeapWalkError::Io(error),
     }
 }
 
 /// Where heapprof's own memory is in a process that is recorded, and memory whose pages the process
 /// itself brings in (userfaultfd): whoever reads them waits for a thread that is held.
-fn marked(pid: u32) -> io::Result<(Ranges, Ranges)> {
+fn marked_ranges(pid: u32) -> io::Result<(AddressRanges, AddressRanges)> {
     let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
     let text = String::from_utf8_lossy(&text);
     let areas = areas(&text);
@@ -164,25 +164,25 @@ fn marked(pid: u32) -> io::Result<(Ranges, Ranges)> {
     Ok((own.collect(), watched.collect()))
 }
 
-type Ranges = Vec<Range<u64>>;
+type AddressRanges = Vec<Range<u64>>;
 
 /// A piece of memory: where it begins, and what is there.
-type Piece = (u64, Vec<u8>);
+type MemoryPiece = (u64, Vec<u8>);
 
 /// The mappings, and which pages of those that can be written are there. What was never touched has
 /// no pages, and nothing in it.
-fn plan(pid: u32, pages: &PageMap) -> Result<(Vec<Map>, Vec<Range<u64>>), Error> {
-    let maps = maps::parse(&std::fs::read(format!("/proc/{pid}/maps")).map_err(of_kernel)?);
+fn plan(pid: u32, pages: &PageMap) -> Result<(Vec<Map>, Vec<Range<u64>>), HeapWalkError> {
+    let maps = maps::parse(&std::fs::read(format!("/proc/{pid}/maps")).map_err(from_kernel_error)?);
     let mut runs: Vec<Range<u64>> = Vec::new();
     let mut bytes = 0;
-    for map in maps.iter().filter(|map| is_wanted(map)) {
+    for map in maps.iter().filter(|map| may_hold_pointers(map)) {
         let mut in_map = Vec::new();
         pages
             .each_run(map.range(), |run| push(&mut in_map, run))
-            .map_err(of_kernel)?;
+            .map_err(from_kernel_error)?;
         bytes += in_map.iter().map(|run| run.end - run.start).sum::<u64>();
-        if bytes > MOST {
-            return Err(Error::TooLarge(MOST));
+        if bytes > MAX_COPIED_BYTES {
+            return Err(HeapWalkError::TooLarge(MAX_COPIED_BYTES));
         }
         runs.append(&mut in_map);
     }
@@ -199,7 +199,7 @@ fn push(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
 /// Whether pointers to the heap may lie in a mapping. A device's memory is left alone, except for
 /// memory that is shared without a file. What can't be written may be a part of the heap that the
 /// program has made so.
-fn is_wanted(map: &Map) -> bool {
+fn may_hold_pointers(map: &Map) -> bool {
     let is_memory = ["/dev/shm/", "/dev/zero"];
     let is_memory = is_memory
         .iter()
@@ -211,19 +211,19 @@ fn is_wanted(map: &Map) -> bool {
 
 /// Room for pieces, which the kernel has given already.
 #[derive(Default)]
-struct Room(BTreeMap<u64, Vec<Vec<u8>>>);
+struct PieceRoom(BTreeMap<u64, Vec<Vec<u8>>>);
 
-impl Room {
+impl PieceRoom {
     /// Makes room for a piece. A large one may have grown until it is copied.
-    fn make(&mut self, len: u64) -> Result<(), Error> {
-        let more = if len < LARGE { 0 } else { len / 8 };
+    fn make(&mut self, len: u64) -> Result<(), HeapWalkError> {
+        let more = if len < MIN_LARGE_PIECE { 0 } else { len / 8 };
         let bytes = new(len + more)?;
         self.0.entry(len + more).or_default().push(bytes);
         Ok(())
     }
 
     /// Room of this length: one that is large enough, or a new one.
-    fn take(&mut self, len: u64) -> Result<Vec<u8>, Error> {
+    fn take(&mut self, len: u64) -> Result<Vec<u8>, HeapWalkError> {
         let found = self.0.range_mut(len..).next();
         let found = found.and_then(|(&of, all)| Some((of, all.pop()?, all.is_empty())));
         let mut bytes = match found {
@@ -241,11 +241,11 @@ impl Room {
 }
 
 /// So many bytes, which the kernel has given.
-fn new(len: u64) -> Result<Vec<u8>, Error> {
+fn new(len: u64) -> Result<Vec<u8>, HeapWalkError> {
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(len as usize)
-        .map_err(|_| Error::NoMemory(len))?;
+        .map_err(|_| HeapWalkError::NoMemory(len))?;
     bytes.resize(len as usize, 0);
     // Each page is written to, so that it is there.
     bytes.chunks_mut(PAGE as usize).for_each(|page| page[0] = 1);
@@ -253,9 +253,9 @@ fn new(len: u64) -> Result<Vec<u8>, Error> {
 }
 
 /// Holds all threads, also those that others begin meanwhile.
-fn hold_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, Held>, Error> {
+fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, Held>, HeapWalkError> {
     let mut held = BTreeMap::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_STOP_ROUNDS {
         let mut is_complete = true;
         for tid in threads(pid)? {
             let has_ended = || matches!(thread_state(pid, tid), None | Some('Z' | 'X'));
@@ -265,35 +265,35 @@ fn hold_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, Held>, Error> {
             is_complete = false;
             match Held::new(pid, tid, memory) {
                 Ok(Some(one)) => drop(held.insert(tid, one)),
-                Ok(None) => return Err(Error::Busy(tid)),
+                Ok(None) => return Err(HeapWalkError::Busy(tid)),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 // A thread that is ending can't be held.
                 Err(error) if error.raw_os_error() == Some(libc::EPERM) && has_ended() => {}
-                Err(error) => return Err(of_kernel(error)),
+                Err(error) => return Err(from_kernel_error(error)),
             }
         }
         match (is_complete, held.is_empty()) {
-            (true, true) => return Err(Error::NoProcess),
+            (true, true) => return Err(HeapWalkError::NoProcess),
             (true, false) => return Ok(held),
             (false, _) => {}
         }
     }
     // It begins threads faster than they can be held.
-    Err(Error::Busy(pid))
+    Err(HeapWalkError::Busy(pid))
 }
 
 /// A part of a piece that is copied by one call.
-type Part<'a> = (u64, &'a mut [u8]);
+type PiecePart<'a> = (u64, &'a mut [u8]);
 
 /// Fills the pieces, by as many threads as there are processors, which the process that is held
 /// does not need. Returns how many bytes could not be read; those are zero.
-fn copy(pid: u32, pieces: &mut [Piece]) -> io::Result<u64> {
-    let mut calls: Vec<Vec<Part<'_>>> = Vec::new();
+fn copy(pid: u32, pieces: &mut [MemoryPiece]) -> io::Result<u64> {
+    let mut calls: Vec<Vec<PiecePart<'_>>> = Vec::new();
     let (mut call, mut bytes) = (Vec::new(), 0);
     for (start, piece) in pieces {
-        let parts = piece.chunks_mut(BYTES_AT_ONCE);
-        for (at, part) in (*start..).step_by(BYTES_AT_ONCE).zip(parts) {
-            if call.len() == AT_ONCE || bytes + part.len() > BYTES_AT_ONCE {
+        let parts = piece.chunks_mut(MAX_BYTES_PER_CALL);
+        for (at, part) in (*start..).step_by(MAX_BYTES_PER_CALL).zip(parts) {
+            if call.len() == MAX_PIECES_PER_CALL || bytes + part.len() > MAX_BYTES_PER_CALL {
                 calls.push(std::mem::take(&mut call));
                 bytes = 0;
             }
@@ -303,7 +303,7 @@ fn copy(pid: u32, pieces: &mut [Piece]) -> io::Result<u64> {
     }
     calls.push(call);
     let count = thread::available_parallelism().map_or(1, NonZero::get);
-    let count = count.min(MOST_THREADS).min(calls.len());
+    let count = count.min(MAX_COPY_THREADS).min(calls.len());
     let calls = Mutex::new(calls.into_iter());
     let work = || -> io::Result<u64> {
         let mut missing = 0;
@@ -330,7 +330,7 @@ fn copy(pid: u32, pieces: &mut [Piece]) -> io::Result<u64> {
 }
 
 /// Fills some parts, and returns how many bytes could not be read.
-fn copy_some(pid: u32, parts: &mut [Part<'_>]) -> io::Result<u64> {
+fn copy_some(pid: u32, parts: &mut [PiecePart<'_>]) -> io::Result<u64> {
     let wanted: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
     if read_all(pid, parts)? == wanted {
         return Ok(0);
@@ -350,7 +350,7 @@ fn copy_some(pid: u32, parts: &mut [Part<'_>]) -> io::Result<u64> {
     Ok(missing)
 }
 
-fn read_all(pid: u32, parts: &mut [Part<'_>]) -> io::Result<usize> {
+fn read_all(pid: u32, parts: &mut [PiecePart<'_>]) -> io::Result<usize> {
     let remote: Vec<libc::iovec> = parts
         .iter()
         .map(|(start, bytes)| libc::iovec {
@@ -397,11 +397,11 @@ fn read(pid: u32, local: &[libc::iovec], remote: &[libc::iovec]) -> io::Result<u
 }
 
 /// The pieces with what is known of the mappings that they lie in.
-fn regions(maps: &[Map], own: &[Range<u64>], pieces: Vec<Piece>) -> Vec<Region> {
-    let region = |(start, bytes): Piece| {
+fn regions(maps: &[Map], own: &[Range<u64>], pieces: Vec<MemoryPiece>) -> Vec<ImageRegion> {
+    let region = |(start, bytes): MemoryPiece| {
         let next = maps.partition_point(|map| map.start <= start);
         let map = next.checked_sub(1).map(|i| &maps[i]);
-        Region {
+        ImageRegion {
             start,
             bytes,
             name: map.map_or_else(String::new, |map| {

@@ -9,20 +9,23 @@ use std::ops::Range;
 
 use heapprof_process::PAGE;
 
-use crate::heap::{Chunk, Use};
-use crate::image::Image;
+use crate::heap::{ChunkUse, HeapChunk};
+use crate::image::ProcessImage;
 
 /// The bit of a size that says that the chunk has a mapping of its own.
-const MAPPED: u64 = 2;
+const MAPPED_FLAG: u64 = 2;
 /// The bytes of a head.
-const HEAD: u64 = 16;
+const HEAD_SIZE: u64 = 16;
 /// The powers of two to which a block is aligned at the least and at the most, of those that are
 /// looked for.
-const ALIGNED: std::ops::RangeInclusive<u32> = 5..=26;
+const ALIGNMENT_POWERS: std::ops::RangeInclusive<u32> = 5..=26;
 
 /// The chunks, each with the range of its mapping. Ranges that `is_walked` knows are left out.
-pub(crate) fn find(image: &Image, is_walked: impl Fn(u64) -> bool) -> Vec<(Chunk, Range<u64>)> {
-    let mut found: Vec<(Chunk, Range<u64>)> = Vec::new();
+pub(crate) fn find(
+    image: &ProcessImage,
+    is_walked: impl Fn(u64) -> bool,
+) -> Vec<(HeapChunk, Range<u64>)> {
+    let mut found: Vec<(HeapChunk, Range<u64>)> = Vec::new();
     for region in image.regions() {
         if !region.name.is_empty() || region.is_shared || !region.is_root() {
             continue;
@@ -45,10 +48,10 @@ pub(crate) fn find(image: &Image, is_walked: impl Fn(u64) -> bool) -> Vec<(Chunk
 }
 
 /// The chunk whose mapping begins here.
-fn head(image: &Image, at: u64) -> Option<(Chunk, Range<u64>)> {
+fn head(image: &ProcessImage, at: u64) -> Option<(HeapChunk, Range<u64>)> {
     // What lies before an aligned block is at least as large as a head, or there is none.
-    let aligned = ALIGNED.flat_map(|power| {
-        let first = (at + HEAD + 1).next_multiple_of(1 << power) - HEAD;
+    let aligned = ALIGNMENT_POWERS.flat_map(|power| {
+        let first = (at + HEAD_SIZE + 1).next_multiple_of(1 << power) - HEAD_SIZE;
         [first, first + (1 << power)]
     });
     // Where one is aligned, the head that it would have had is still there, too.
@@ -56,23 +59,23 @@ fn head(image: &Image, at: u64) -> Option<(Chunk, Range<u64>)> {
         let before = image.word(head)?;
         let size = image.word(head + 8)?;
         let bytes = size & !7;
-        if before != head - at || size & 7 != MAPPED || !(PAGE / 2..1 << 46).contains(&bytes) {
+        if before != head - at || size & 7 != MAPPED_FLAG || !(PAGE / 2..1 << 46).contains(&bytes) {
             return None;
         }
         // How much of the size is malloc's, and how much of the mapping is not in the size.
         let (own, more) = match (before + bytes) % PAGE {
-            0 => (HEAD, 0),
-            rest if rest == PAGE - HEAD => (HEAD / 2, HEAD),
+            0 => (HEAD_SIZE, 0),
+            rest if rest == PAGE - HEAD_SIZE => (HEAD_SIZE / 2, HEAD_SIZE),
             _ => return None,
         };
         if !image.is_mapped(&(at..head + bytes + more)) {
             return None;
         }
-        let chunk = Chunk {
-            at: head + HEAD,
+        let chunk = HeapChunk {
+            at: head + HEAD_SIZE,
             size: bytes - own,
-            arena: Chunk::MAPPED,
-            kind: Use::InUse,
+            arena: HeapChunk::MAPPED_ARENA,
+            kind: ChunkUse::InUse,
         };
         Some((chunk, at..head + bytes + more))
     })

@@ -10,18 +10,18 @@
 
 use std::ops::Range;
 
-use heapprof_graph::done_with;
+use heapprof_graph::postorder;
 
-use crate::arena::Arena;
-use crate::heap::{Chunk, Heap, Use};
-use crate::image::{Image, joined, words};
+use crate::arena::MallocArena;
+use crate::heap::{ChunkUse, HeapChunk, MallocHeap};
+use crate::image::{ProcessImage, join_ranges, words};
 
 /// Below the end of a stack, a function may use so many bytes (the red zone of the x86-64 ABI).
-const RED_ZONE: u64 = 128;
+const RED_ZONE_SIZE: u64 = 128;
 
 /// What is known of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum State {
+pub enum ChunkState {
     /// malloc has it.
     #[default]
     Free,
@@ -35,7 +35,7 @@ pub enum State {
     Reached,
 }
 
-impl State {
+impl ChunkState {
     /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -51,7 +51,7 @@ impl State {
 
 /// What leads to a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum PointerSource {
     /// Nothing.
     Nothing,
     /// A word of memory that is a root, by its address.
@@ -64,39 +64,39 @@ pub enum Source {
 
 /// What is known of each chunk.
 #[derive(Clone, Debug)]
-pub struct Marks {
+pub struct ChunkMarks {
     /// By the number of the chunk.
-    pub states: Vec<State>,
+    pub states: Vec<ChunkState>,
     /// What led there first.
-    pub sources: Vec<Source>,
+    pub sources: Vec<PointerSource>,
 }
 
-impl Marks {
+impl ChunkMarks {
     /// Marks the chunks of a heap.
     #[must_use]
-    pub fn new(image: &Image, heap: &Heap) -> Self {
-        let initial = |chunk: &Chunk| match chunk.kind {
-            Use::InUse => State::Leaked,
-            Use::Cache => State::Reached,
-            _ => State::Free,
+    pub fn new(image: &ProcessImage, heap: &MallocHeap) -> Self {
+        let initial = |chunk: &HeapChunk| match chunk.kind {
+            ChunkUse::InUse => ChunkState::Leaked,
+            ChunkUse::Cache => ChunkState::Reached,
+            _ => ChunkState::Free,
         };
-        let mut marker = Marker {
+        let mut marker = ChunkMarker {
             image,
             heap,
             states: heap.chunks.iter().map(initial).collect(),
-            sources: vec![Source::Nothing; heap.chunks.len()],
+            sources: vec![PointerSource::Nothing; heap.chunks.len()],
             queue: Vec::new(),
             maybe: Vec::new(),
         };
         for (source, word, may_be_link) in root_words(image, heap) {
-            marker.see(word, may_be_link, source);
+            marker.follow_word(word, may_be_link, source);
         }
-        marker.follow(State::Reached);
+        marker.follow(ChunkState::Reached);
         let maybe = std::mem::take(&mut marker.maybe);
         for (number, source) in maybe {
-            marker.reach(number, State::Maybe, source);
+            marker.reach(number, ChunkState::Maybe, source);
         }
-        marker.follow(State::Maybe);
+        marker.follow(ChunkState::Maybe);
         marker.divide_leaks();
         Self {
             states: marker.states,
@@ -105,35 +105,35 @@ impl Marks {
     }
 }
 
-struct Marker<'a> {
-    image: &'a Image,
-    heap: &'a Heap,
-    states: Vec<State>,
-    sources: Vec<Source>,
+struct ChunkMarker<'a> {
+    image: &'a ProcessImage,
+    heap: &'a MallocHeap,
+    states: Vec<ChunkState>,
+    sources: Vec<PointerSource>,
     /// Chunks whose words were not looked at yet.
     queue: Vec<u32>,
     /// Chunks into whose middle something leads that is reached.
-    maybe: Vec<(u32, Source)>,
+    maybe: Vec<(u32, PointerSource)>,
 }
 
-impl Marker<'_> {
+impl ChunkMarker<'_> {
     /// Looks at a word that is in something that is reached.
-    fn see(&mut self, word: u64, may_be_link: bool, source: Source) {
+    fn follow_word(&mut self, word: u64, may_be_link: bool, source: PointerSource) {
         let Some(found) = self.heap.find_pointed(word, may_be_link) else {
             return;
         };
         let chunk = &self.heap.chunks[found];
-        if !chunk.is_in_use() || self.states[found] == State::Reached {
+        if !chunk.is_in_use() || self.states[found] == ChunkState::Reached {
             return;
         }
         let number = found as u32;
         match is_whole(self.image, chunk, word) {
-            true => self.reach(number, State::Reached, source),
+            true => self.reach(number, ChunkState::Reached, source),
             false => self.maybe.push((number, source)),
         }
     }
 
-    fn reach(&mut self, number: u32, state: State, source: Source) {
+    fn reach(&mut self, number: u32, state: ChunkState, source: PointerSource) {
         let at = number as usize;
         if self.states[at] < state {
             self.states[at] = state;
@@ -143,19 +143,19 @@ impl Marker<'_> {
     }
 
     /// Looks at the words of all chunks of this state that were not looked at.
-    fn follow(&mut self, state: State) {
+    fn follow(&mut self, state: ChunkState) {
         let mut done = 0;
         // In order, so that what led to a chunk first is near to a root.
         while done < self.queue.len() {
             let number = self.queue[done];
             done += 1;
             let chunk = self.heap.chunks[number as usize];
-            let source = Source::Chunk(number);
+            let source = PointerSource::Chunk(number);
             for (at, word) in words_of(self.image, chunk.bytes()) {
                 let may_be_link = chunk.may_have_link_at(at);
                 match state {
-                    State::Reached => self.see(word, may_be_link, source),
-                    _ => self.see_maybe(word, may_be_link, source),
+                    ChunkState::Reached => self.follow_word(word, may_be_link, source),
+                    _ => self.follow_maybe_word(word, may_be_link, source),
                 }
             }
         }
@@ -163,11 +163,11 @@ impl Marker<'_> {
     }
 
     /// Looks at a word of a chunk that is maybe reached: what it leads to is that, too.
-    fn see_maybe(&mut self, word: u64, may_be_link: bool, source: Source) {
+    fn follow_maybe_word(&mut self, word: u64, may_be_link: bool, source: PointerSource) {
         if let Some(found) = self.heap.find_pointed(word, may_be_link)
             && self.heap.chunks[found].is_in_use()
         {
-            self.reach(found as u32, State::Maybe, source);
+            self.reach(found as u32, ChunkState::Maybe, source);
         }
     }
 
@@ -177,7 +177,7 @@ impl Marker<'_> {
         let mut is_left: Vec<bool> = self
             .states
             .iter()
-            .map(|&one| one == State::Leaked)
+            .map(|&one| one == ChunkState::Leaked)
             .collect();
         let mut is_seen: Vec<bool> = is_left.iter().map(|is_left| !is_left).collect();
         let begin = |number: u32| self.heap.chunks[number as usize].at;
@@ -187,12 +187,12 @@ impl Marker<'_> {
             let mut rest = words_of(self.image, *at..chunk.bytes().end);
             let (found_at, found) = rest.find_map(|(at, word)| {
                 let found = self.heap.find_pointed(word, chunk.may_have_link_at(at))?;
-                (self.states[found] == State::Leaked).then_some((at, found))
+                (self.states[found] == ChunkState::Leaked).then_some((at, found))
             })?;
             *at = found_at + 8;
             Some(found as u32)
         };
-        let done = done_with(&mut is_seen, begin, next);
+        let done = postorder(&mut is_seen, begin, next);
         for number in done.into_iter().rev() {
             // What a block leads to that was not found before is in its chain.
             if std::mem::take(&mut is_left[number as usize]) {
@@ -204,8 +204,8 @@ impl Marker<'_> {
                     if let Some(found) = self.heap.find_pointed(word, chunk.may_have_link_at(at))
                         && std::mem::take(&mut is_left[found])
                     {
-                        self.states[found] = State::Indirect;
-                        self.sources[found] = Source::Chunk(number);
+                        self.states[found] = ChunkState::Indirect;
+                        self.sources[found] = PointerSource::Chunk(number);
                         self.queue.push(found as u32);
                     }
                 }
@@ -215,7 +215,10 @@ impl Marker<'_> {
 }
 
 /// The words of a range with their addresses. Pages that were never touched are not there.
-pub(crate) fn words_of(image: &Image, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+pub(crate) fn words_of(
+    image: &ProcessImage,
+    range: Range<u64>,
+) -> impl Iterator<Item = (u64, u64)> {
     let mut at = range.start;
     let pieces = std::iter::from_fn(move || {
         while at < range.end {
@@ -235,7 +238,7 @@ pub(crate) fn words_of(image: &Image, range: Range<u64>) -> impl Iterator<Item =
 }
 
 /// Whether a pointer stands for a whole chunk, although it may lead into its middle.
-fn is_whole(image: &Image, chunk: &Chunk, word: u64) -> bool {
+fn is_whole(image: &ProcessImage, chunk: &HeapChunk, word: u64) -> bool {
     let offset = word - chunk.at;
     if offset == 0 {
         return true;
@@ -274,41 +277,44 @@ fn is_whole(image: &Image, chunk: &Chunk, word: u64) -> bool {
 
 /// All words of roots, each with where it is, and whether malloc may have left it there. Variables
 /// come first, then stacks and registers: a variable says more of what holds a block.
-pub fn root_words(image: &Image, heap: &Heap) -> impl Iterator<Item = (Source, u64, bool)> {
+pub fn root_words(
+    image: &ProcessImage,
+    heap: &MallocHeap,
+) -> impl Iterator<Item = (PointerSource, u64, bool)> {
     let (stacks, variables): (Vec<_>, Vec<_>) = roots(image, heap)
         .into_iter()
         .partition(|root| root.is_stack);
     let memory = variables.into_iter().chain(stacks).flat_map(|root| {
-        let places = (root.range.start..).step_by(8).map(Source::Root);
+        let places = (root.range.start..).step_by(8).map(PointerSource::Root);
         let words = places.zip(words(image.bytes(root.range)));
         words.map(move |(at, word)| (at, word, root.is_stack))
     });
     let threads = (0..).zip(&image.threads);
     let registers = threads.flat_map(|(number, thread)| {
         let registers = thread.registers.iter();
-        registers.map(move |&word| (Source::Register(number), word, true))
+        registers.map(move |&word| (PointerSource::Register(number), word, true))
     });
     memory.chain(registers)
 }
 
 /// A range that is a root.
-struct Root {
+struct RootRange {
     range: Range<u64>,
     is_stack: bool,
 }
 
 /// The ranges that are roots: what can be written and is not malloc's. What could not be walked may
 /// hold pointers, so it is one, too.
-fn roots(image: &Image, heap: &Heap) -> Vec<Root> {
-    let arenas = heap.arenas.iter().map(Arena::range);
-    let holes = joined(heap.ranges().chain(arenas).collect());
+fn roots(image: &ProcessImage, heap: &MallocHeap) -> Vec<RootRange> {
+    let arenas = heap.arenas.iter().map(MallocArena::range);
+    let holes = join_ranges(heap.ranges().chain(arenas).collect());
     let mut stacks: Vec<u64> = image.threads.iter().map(|thread| thread.stack).collect();
     stacks.sort_unstable();
     let mut all = Vec::new();
     let mut add = |range: Range<u64>, is_stack| {
         let range = range.start.next_multiple_of(8)..range.end;
         if !range.is_empty() {
-            all.push(Root { range, is_stack });
+            all.push(RootRange { range, is_stack });
         }
     };
     for region in image.regions().iter().filter(|region| region.is_root()) {
@@ -319,7 +325,7 @@ fn roots(image: &Image, heap: &Heap) -> Vec<Root> {
         let first = stacks.partition_point(|&stack| stack < around.start);
         let stack = stacks.get(first).filter(|stack| around.contains(stack));
         let mut start = stack.map_or(range.start, |stack| {
-            stack.saturating_sub(RED_ZONE).max(range.start)
+            stack.saturating_sub(RED_ZONE_SIZE).max(range.start)
         });
         let first = holes.partition_point(|hole| hole.end <= start);
         for hole in holes[first..]

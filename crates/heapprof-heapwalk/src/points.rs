@@ -2,18 +2,18 @@
 
 use std::collections::HashMap;
 
-use crate::heap::Heap;
-use crate::image::{Image, words};
-use crate::mark::{Marks, Source, State};
-use crate::sum::Sum;
+use crate::heap::MallocHeap;
+use crate::image::{ProcessImage, words};
+use crate::mark::{ChunkMarks, ChunkState, PointerSource};
+use crate::sum::BlockSum;
 
 /// A word that points to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Referrer {
+pub struct BlockReferrer {
     /// Where the word is: in a chunk or in a root; 0 for a register.
     pub at: u64,
     /// What it is in.
-    pub source: Source,
+    pub source: PointerSource,
     /// How far behind the beginning of the block it points.
     pub offset: u64,
 }
@@ -21,14 +21,19 @@ pub struct Referrer {
 /// All words that point to a chunk, also those in what has leaked itself. Those in free memory do
 /// not count.
 #[must_use]
-pub fn referrers(image: &Image, heap: &Heap, marks: &Marks, target: usize) -> Vec<Referrer> {
+pub fn referrers(
+    image: &ProcessImage,
+    heap: &MallocHeap,
+    marks: &ChunkMarks,
+    target: usize,
+) -> Vec<BlockReferrer> {
     let range = heap.chunks[target].range();
     let mut found = Vec::new();
     for (number, thread) in (0..).zip(&image.threads) {
         for &register in thread.registers.iter().filter(|word| range.contains(word)) {
-            found.push(Referrer {
+            found.push(BlockReferrer {
                 at: 0,
-                source: Source::Register(number),
+                source: PointerSource::Register(number),
                 offset: register - range.start,
             });
         }
@@ -39,11 +44,11 @@ pub fn referrers(image: &Image, heap: &Heap, marks: &Marks, target: usize) -> Ve
                 continue;
             }
             let source = match heap.find(at) {
-                Some(chunk) if marks.states[chunk] == State::Free => continue,
-                Some(chunk) => Source::Chunk(chunk as u32),
-                None => Source::Root(at),
+                Some(chunk) if marks.states[chunk] == ChunkState::Free => continue,
+                Some(chunk) => PointerSource::Chunk(chunk as u32),
+                None => PointerSource::Root(at),
             };
-            found.push(Referrer {
+            found.push(BlockReferrer {
                 at,
                 source,
                 offset: word - range.start,
@@ -53,16 +58,16 @@ pub fn referrers(image: &Image, heap: &Heap, marks: &Marks, target: usize) -> Ve
     found
 }
 
-impl Marks {
+impl ChunkMarks {
     /// Each block that has leaked directly, with what it and all of its chain have: the blocks to
     /// which only leaked ones lead, of which the search found each from one such block.
-    pub(crate) fn chains(&self, heap: &Heap) -> impl Iterator<Item = (usize, Sum)> {
+    pub(crate) fn chains(&self, heap: &MallocHeap) -> impl Iterator<Item = (usize, BlockSum)> {
         // The first block of the chain of each block, as far as it is known.
         let mut firsts = vec![u32::MAX; self.states.len()];
-        let mut sums: HashMap<u32, Sum> = HashMap::new();
+        let mut sums: HashMap<u32, BlockSum> = HashMap::new();
         let mut path: Vec<u32> = Vec::new();
         for (number, state) in (0u32..).zip(&self.states) {
-            if !matches!(state, State::Leaked | State::Indirect) {
+            if !matches!(state, ChunkState::Leaked | ChunkState::Indirect) {
                 continue;
             }
             let first = self.first(number, &firsts, &mut path);
@@ -76,7 +81,7 @@ impl Marks {
 
     /// What led to each chunk's way: the root at its beginning.
     #[must_use]
-    pub fn roots(&self) -> Vec<Source> {
+    pub fn roots(&self) -> Vec<PointerSource> {
         // The chunk that the root leads to, for each chunk.
         let mut firsts = vec![u32::MAX; self.states.len()];
         let mut path = Vec::new();
@@ -95,7 +100,7 @@ impl Marks {
     fn first(&self, mut at: u32, firsts: &[u32], path: &mut Vec<u32>) -> u32 {
         loop {
             match (firsts[at as usize], self.sources[at as usize]) {
-                (u32::MAX, Source::Chunk(next)) => {
+                (u32::MAX, PointerSource::Chunk(next)) => {
                     path.push(at);
                     at = next;
                 }
@@ -107,10 +112,10 @@ impl Marks {
 
     /// The way by which a chunk was reached: itself first, then what led there, up to a root.
     #[must_use]
-    pub fn way(&self, chunk: usize) -> (Vec<usize>, Source) {
+    pub fn way(&self, chunk: usize) -> (Vec<usize>, PointerSource) {
         let mut way = vec![chunk];
         let mut source = self.sources[chunk];
-        while let Source::Chunk(next) = source {
+        while let PointerSource::Chunk(next) = source {
             way.push(next as usize);
             source = self.sources[next as usize];
         }

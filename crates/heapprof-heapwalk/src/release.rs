@@ -4,15 +4,15 @@ use heapprof_memory::Memory;
 use heapprof_process::PAGE;
 use heapprof_process::maps::Map;
 
-use crate::image::Image;
+use crate::image::ProcessImage;
 
 /// What libc says of itself: `GNU C Library (…) stable release version 2.36.`
-const BEFORE: &[u8] = b" release version ";
+const RELEASE_PREFIX: &[u8] = b" release version ";
 /// A larger libc is none.
-const MOST: u64 = 64 << 20;
+const MAX_LIBC_SIZE: u64 = 64 << 20;
 
 /// The release, such as `2.36`. `None` if libc's file can't be read, or it says nothing.
-pub fn release(image: &Image, memory: impl Memory) -> Option<String> {
+pub fn release(image: &ProcessImage, memory: impl Memory) -> Option<String> {
     let is_libc = |map: &&Map| {
         let name = map
             .path
@@ -24,7 +24,7 @@ pub fn release(image: &Image, memory: impl Memory) -> Option<String> {
     let of_libc = || image.files.iter().filter(is_libc);
     // Older linkers put constants beside code.
     let constant = of_libc().filter(|map| !map.is_code);
-    let mut left = MOST;
+    let mut left = MAX_LIBC_SIZE;
     for map in constant.chain(of_libc().filter(|map| map.is_code)) {
         // The last bytes of a page come again with the next one.
         let mut page = [0; 2 * PAGE as usize];
@@ -48,9 +48,9 @@ pub fn release(image: &Image, memory: impl Memory) -> Option<String> {
 /// The version that follows the words.
 fn version(bytes: &[u8]) -> Option<String> {
     let at = bytes
-        .windows(BEFORE.len())
-        .position(|words| words == BEFORE)?;
-    let rest = &bytes[at + BEFORE.len()..];
+        .windows(RELEASE_PREFIX.len())
+        .position(|words| words == RELEASE_PREFIX)?;
+    let rest = &bytes[at + RELEASE_PREFIX.len()..];
     let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
     let len = rest.iter().take_while(|byte| is_part(byte)).count();
     // What ends at the end of the bytes may go on behind.

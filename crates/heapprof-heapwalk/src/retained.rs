@@ -2,13 +2,13 @@
 
 use heapprof_graph::Graph;
 
-use crate::heap::Heap;
-use crate::image::Image;
-use crate::mark::{Marks, Source, State, root_words, words_of};
+use crate::heap::MallocHeap;
+use crate::image::ProcessImage;
+use crate::mark::{ChunkMarks, ChunkState, PointerSource, root_words, words_of};
 
 /// What is held.
 #[derive(Clone, Debug, Default)]
-pub struct Retained {
+pub struct RetainedSizes {
     /// By each block, by its number: its own bytes and those of all blocks that it dominates. 0 for
     /// blocks that are not reached.
     pub blocks: Vec<u64>,
@@ -20,13 +20,14 @@ pub struct Retained {
 /// number of the variable, the stack or the rest that a root is in, counted from 0. A holder has no
 /// bytes of its own.
 #[must_use]
-pub fn retained(
-    image: &Image,
-    heap: &Heap,
-    marks: &Marks,
-    mut holder_of: impl FnMut(Source) -> u32,
-) -> Retained {
-    let is_reached = |block: usize| matches!(marks.states[block], State::Reached | State::Maybe);
+pub fn retained_sizes(
+    image: &ProcessImage,
+    heap: &MallocHeap,
+    marks: &ChunkMarks,
+    mut holder_of: impl FnMut(PointerSource) -> u32,
+) -> RetainedSizes {
+    let is_reached =
+        |block: usize| matches!(marks.states[block], ChunkState::Reached | ChunkState::Maybe);
     let found = |word: u64, may_be_link: bool| {
         let found = heap.find_pointed(word, may_be_link);
         found.filter(|&to| is_reached(to)).map(|to| to as u32)
@@ -59,8 +60,8 @@ pub fn retained(
     graph.lead_to(count..count + holders);
     graph.end_node();
     let size = |node: u32| heap.chunks.get(node as usize).map_or(0, |chunk| chunk.size);
-    let mut blocks = heapprof_graph::retained(&graph, count + holders, size);
+    let mut blocks = heapprof_graph::retained_sizes(&graph, count + holders, size);
     blocks.truncate((count + holders) as usize);
     let holders = blocks.split_off(count as usize);
-    Retained { blocks, holders }
+    RetainedSizes { blocks, holders }
 }

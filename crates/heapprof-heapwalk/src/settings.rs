@@ -4,12 +4,12 @@
 //! which the heap begins, and by that it is found. Since 2.35 it has three fields more, and since
 //! 2.43 a fourth one.
 
-use crate::heap::Heap;
-use crate::image::{Image, Region};
+use crate::heap::MallocHeap;
+use crate::image::{ImageRegion, ProcessImage};
 
 /// malloc's settings, as far as they are of use here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct MallocSettings {
     /// From this size on a block gets a mapping of its own.
     pub mmap_threshold: u64,
     /// From this size on the top is given back by free.
@@ -21,39 +21,39 @@ pub struct Settings {
     /// Their bytes.
     pub mapped_bytes: u64,
     /// The most bytes that such blocks had at a time.
-    pub most_mapped: u64,
+    pub max_mapped_bytes: u64,
 }
 
 /// How the structure is laid out: where the counts begin (four of 4 bytes), the bytes of mapped
 /// blocks, and the beginning of the heap.
-struct Layout {
+struct SettingsLayout {
     counts: u64,
     bytes: u64,
     heap: u64,
 }
 
-const LAYOUTS: [Layout; 3] = [
-    Layout {
+const SETTINGS_LAYOUTS: [SettingsLayout; 3] = [
+    SettingsLayout {
         counts: 68,
         bytes: 88,
         heap: 104,
     },
-    Layout {
+    SettingsLayout {
         counts: 60,
         bytes: 80,
         heap: 96,
     },
-    Layout {
+    SettingsLayout {
         counts: 40,
         bytes: 56,
         heap: 72,
     },
 ];
 /// malloc makes at most so many arenas without asking how many processors there are.
-const MOST_TEST: u64 = 1 << 16;
+const MAX_ARENA_TEST: u64 = 1 << 16;
 
 /// Finds the settings. `None` if they are not found: the heap may not lie where `brk` has it.
-pub(crate) fn find(image: &Image, heap: &Heap) -> Option<Settings> {
+pub(crate) fn find(image: &ProcessImage, heap: &MallocHeap) -> Option<MallocSettings> {
     let main = heap.arenas.first().filter(|arena| arena.is_main)?;
     let start = heap.main_start?;
     let region = image.region(main.bins)?;
@@ -63,14 +63,14 @@ pub(crate) fn find(image: &Image, heap: &Heap) -> Option<Settings> {
     };
     let places = (region.start..region.range().end).step_by(8).filter(begins);
     let mut found = places.flat_map(|at| {
-        let layouts = LAYOUTS.iter();
+        let layouts = SETTINGS_LAYOUTS.iter();
         layouts.filter_map(move |layout| read(region, at.checked_sub(layout.heap)?, layout))
     });
     found.next()
 }
 
 /// The settings at an address, if they make sense.
-fn read(region: &Region, at: u64, layout: &Layout) -> Option<Settings> {
+fn read(region: &ImageRegion, at: u64, layout: &SettingsLayout) -> Option<MallocSettings> {
     let word = |distance: u64| region.word(at + distance);
     let count = |i: u64| {
         let from = layout.counts + 4 * i;
@@ -87,14 +87,14 @@ fn read(region: &Region, at: u64, layout: &Layout) -> Option<Settings> {
         && bytes.is_multiple_of(4096)
         && most_bytes.is_multiple_of(4096)
         && fixed <= 1
-        && (1..MOST_TEST).contains(&word(24)?)
+        && (1..MAX_ARENA_TEST).contains(&word(24)?)
         && threshold < 1 << 46;
-    is_sane.then_some(Settings {
+    is_sane.then_some(MallocSettings {
         mmap_threshold: threshold,
         trim_threshold: word(0)?,
         is_dynamic: fixed == 0,
         mapped_blocks: mapped,
         mapped_bytes: bytes,
-        most_mapped: most_bytes,
+        max_mapped_bytes: most_bytes,
     })
 }

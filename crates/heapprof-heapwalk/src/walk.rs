@@ -5,31 +5,31 @@ use std::ops::Range;
 
 use heapprof_process::PAGE;
 
-use crate::arena::{self, Arena, RESERVED};
-use crate::error::Error;
-use crate::heap::{Chunk, Heap, Use};
-use crate::image::Image;
+use crate::arena::{self, ARENA_PART_SIZE, MallocArena};
+use crate::error::HeapWalkError;
+use crate::heap::{ChunkUse, HeapChunk, MallocHeap};
+use crate::image::ProcessImage;
 use crate::lists;
 use crate::mapped;
 
 /// The least chunk.
-const LEAST: u64 = 32;
+const MIN_CHUNK_SIZE: u64 = 32;
 /// A chunk that only keeps others apart.
-const FENCE: u64 = 16;
+const FENCE_SIZE: u64 = 16;
 /// The previous chunk is in use.
-const PREVIOUS_IN_USE: u64 = 1;
+const PREVIOUS_IN_USE_FLAG: u64 = 1;
 /// Bits of a size that say something else.
-const FLAGS: u64 = 7;
+const SIZE_FLAGS_MASK: u64 = 7;
 
-impl Heap {
+impl MallocHeap {
     /// Walks the heap.
     ///
     /// # Errors
     /// There may be no heap of glibc's.
-    pub fn walk(image: &Image) -> Result<Self, Error> {
+    pub fn walk(image: &ProcessImage) -> Result<Self, HeapWalkError> {
         let (arenas, has_all_arenas) = arena::find(image);
         if arenas.is_empty() {
-            return Err(Error::NoHeap {
+            return Err(HeapWalkError::NoHeap {
                 other: other_allocator(image),
                 missing: image.missing,
             });
@@ -67,11 +67,11 @@ impl Heap {
         // elsewhere.
         let main = heap.arenas.first().filter(|arena| arena.is_main);
         if let (Some(main), Some(start)) = (main, main_start) {
-            let top = image.word(main.top.wrapping_add(8)).unwrap_or(0) & !FLAGS;
+            let top = image.word(main.top.wrapping_add(8)).unwrap_or(0) & !SIZE_FLAGS_MASK;
             let here = main.top.saturating_add(top).saturating_sub(start);
             // The beginning of the heap may not be where a page begins.
             let here = here.saturating_add(PAGE);
-            heap.elsewhere = main.system_memory.saturating_sub(here);
+            heap.missing_main_bytes = main.system_memory.saturating_sub(here);
         }
         heap.has_all_arenas = has_all_arenas;
         lists::mark_free(image, &mut heap);
@@ -80,8 +80,8 @@ impl Heap {
 }
 
 /// Which other allocator a process has, in words.
-fn other_allocator(image: &Image) -> &'static str {
-    const KNOWN: [(&str, &str); 5] = [
+fn other_allocator(image: &ProcessImage) -> &'static str {
+    const KNOWN_ALLOCATORS: [(&str, &str); 5] = [
         ("jemalloc", ": it has jemalloc, whose heap is not walked"),
         ("tcmalloc", ": it has tcmalloc, whose heap is not walked"),
         ("mimalloc", ": it has mimalloc, whose heap is not walked"),
@@ -94,36 +94,36 @@ fn other_allocator(image: &Image) -> &'static str {
         regions.any(|region| region.name.contains(name))
             || image.files.iter().any(|file| in_path(&file.path))
     };
-    let found = KNOWN.iter().find(|(name, _)| has(name));
+    let found = KNOWN_ALLOCATORS.iter().find(|(name, _)| has(name));
     found.map_or("", |(_, words)| words)
 }
 
 /// Where the chunks of an arena are: for the main one the heap up to its top, for others the parts
 /// that they have reserved.
-fn parts(image: &Image, arena: &Arena) -> Vec<Range<u64>> {
+fn parts(image: &ProcessImage, arena: &MallocArena) -> Vec<Range<u64>> {
     if arena.is_main {
         return main_part(image, arena).into_iter().collect();
     }
     let mut parts = Vec::new();
-    let mut heap = arena.top & !(RESERVED - 1);
-    let header = arena.at & (RESERVED - 1);
+    let mut heap = arena.top & !(ARENA_PART_SIZE - 1);
+    let header = arena.at & (ARENA_PART_SIZE - 1);
     let mut known = HashSet::new();
-    while heap.is_multiple_of(RESERVED) && known.insert(heap) {
+    while heap.is_multiple_of(ARENA_PART_SIZE) && known.insert(heap) {
         let fields = [0, 8, 16].map(|distance| image.word(heap + distance));
         let [Some(owner), Some(before), Some(size)] = fields else {
             break;
         };
-        if owner != arena.at || size > RESERVED {
+        if owner != arena.at || size > ARENA_PART_SIZE {
             break;
         }
-        let begin = match arena.at & !(RESERVED - 1) == heap {
+        let begin = match arena.at & !(ARENA_PART_SIZE - 1) == heap {
             true => arena.range().end,
             false => heap + header,
         };
-        let end = match arena.top & !(RESERVED - 1) == heap {
+        let end = match arena.top & !(ARENA_PART_SIZE - 1) == heap {
             true => arena.top,
             // Two small chunks at the end keep neighbours apart.
-            false => (heap + size).saturating_sub(LEAST),
+            false => (heap + size).saturating_sub(MIN_CHUNK_SIZE),
         };
         let begin = begin.next_multiple_of(16);
         if begin < end {
@@ -139,7 +139,7 @@ fn parts(image: &Image, arena: &Arena) -> Vec<Range<u64>> {
 
 /// The part of the heap (brk) in which chunks are. It begins where libc has noted it. If the
 /// program took some of it before, that is not its beginning.
-fn main_part(image: &Image, arena: &Arena) -> Option<Range<u64>> {
+fn main_part(image: &ProcessImage, arena: &MallocArena) -> Option<Range<u64>> {
     // The heap may have pages that were never touched, so its pieces are joined.
     let regions = image.regions();
     let mut at = regions
@@ -175,24 +175,26 @@ fn main_part(image: &Image, arena: &Arena) -> Option<Range<u64>> {
 }
 
 /// Where chunks go on behind memory that the program took of the heap itself (by `sbrk`).
-fn resumption(image: &Image, from: u64, end: u64) -> Option<u64> {
+fn resumption(image: &ProcessImage, from: u64, end: u64) -> Option<u64> {
     let mut places = (from.next_multiple_of(16)..end).step_by(16);
     places.find(|&start| is_chain(image, start, end))
 }
 
 /// Whether chunks follow each other from here on to an end, to two small ones that keep others
 /// apart, or far enough to be sure.
-fn is_chain(image: &Image, start: u64, end: u64) -> bool {
+fn is_chain(image: &ProcessImage, start: u64, end: u64) -> bool {
     let mut next = start;
     for _ in 0..1000 {
         if next >= end {
             return next == end && start < end;
         }
-        let size = image.word(next + 8).map_or(0, |size| size & !FLAGS);
-        if size == FENCE {
+        let size = image
+            .word(next + 8)
+            .map_or(0, |size| size & !SIZE_FLAGS_MASK);
+        if size == FENCE_SIZE {
             return next > start;
         }
-        if size < LEAST || !size.is_multiple_of(16) {
+        if size < MIN_CHUNK_SIZE || !size.is_multiple_of(16) {
             return false;
         }
         next = next.saturating_add(size);
@@ -202,15 +204,15 @@ fn is_chain(image: &Image, start: u64, end: u64) -> bool {
 
 /// Walks the chunks of a part. Returns where it ended: at the part's end, if nothing is wrong.
 fn walk(
-    image: &Image,
+    image: &ProcessImage,
     part: Range<u64>,
-    arena: &Arena,
+    arena: &MallocArena,
     number: u16,
-    chunks: &mut Vec<Chunk>,
+    chunks: &mut Vec<HeapChunk>,
 ) -> u64 {
     let mut next = part.start;
     // All headers of a piece are read without looking for the piece again.
-    let mut region: Option<&crate::image::Region> = None;
+    let mut region: Option<&crate::image::ImageRegion> = None;
     let mut word = |at: u64| {
         if !region.is_some_and(|region| region.range().contains(&at)) {
             region = image.region(at);
@@ -221,17 +223,18 @@ fn walk(
         let Some(header) = word(next + 8) else {
             return next;
         };
-        let size = header & !FLAGS;
+        let size = header & !SIZE_FLAGS_MASK;
         let end = next.saturating_add(size);
-        if size < LEAST || !size.is_multiple_of(16) || end > part.end {
+        if size < MIN_CHUNK_SIZE || !size.is_multiple_of(16) || end > part.end {
             // Two small chunks end a part, or lie before memory that the program took itself.
-            let is_fence =
-                size == FENCE && word(next + FENCE + 8).is_none_or(|after| after & !FLAGS <= FENCE);
-            if is_fence && part.end - next <= 2 * LEAST {
+            let is_fence = size == FENCE_SIZE
+                && word(next + FENCE_SIZE + 8)
+                    .is_none_or(|after| after & !SIZE_FLAGS_MASK <= FENCE_SIZE);
+            if is_fence && part.end - next <= 2 * MIN_CHUNK_SIZE {
                 return part.end;
             }
             match is_fence
-                .then(|| resumption(image, next + 2 * FENCE, part.end))
+                .then(|| resumption(image, next + 2 * FENCE_SIZE, part.end))
                 .flatten()
             {
                 Some(start) => {
@@ -244,11 +247,11 @@ fn walk(
         let Some(following) = word(end + 8) else {
             return next;
         };
-        let kind = match following & PREVIOUS_IN_USE {
-            0 => Use::Free,
-            _ => Use::InUse,
+        let kind = match following & PREVIOUS_IN_USE_FLAG {
+            0 => ChunkUse::Free,
+            _ => ChunkUse::InUse,
         };
-        chunks.push(Chunk {
+        chunks.push(HeapChunk {
             at: next + 16,
             size: size - 8,
             arena: number,
@@ -259,11 +262,11 @@ fn walk(
     if part.end == arena.top
         && let Some(header) = word(arena.top + 8)
     {
-        chunks.push(Chunk {
+        chunks.push(HeapChunk {
             at: arena.top + 16,
-            size: (header & !FLAGS).saturating_sub(16),
+            size: (header & !SIZE_FLAGS_MASK).saturating_sub(16),
             arena: number,
-            kind: Use::Top,
+            kind: ChunkUse::Top,
         });
     }
     part.end

@@ -3,32 +3,32 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::step::Step;
-use crate::text::{TextId, Texts};
-use crate::values::{Edge, Phase, Root, Value, Values};
+use crate::step::ValueStep;
+use crate::text::{PerlTextTable, TextId};
+use crate::values::{PathPhase, PerlValue, ValueEdge, ValueGraph, ValueRoot};
 
 /// A way by the address to which it leads.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct AddressEdge {
     to: u64,
     is_strong: bool,
-    step: Step,
+    step: ValueStep,
 }
 
-/// Makes [`Values`].
+/// Makes [`ValueGraph`].
 #[derive(Debug)]
-pub struct Builder {
-    all: Vec<Value>,
+pub struct ValueGraphBuilder {
+    all: Vec<PerlValue>,
     first: Vec<usize>,
-    ways: Vec<Way>,
+    ways: Vec<AddressEdge>,
     /// Ways that were found after their value was ended, by its address.
-    later: Vec<(u64, Way)>,
-    roots: Vec<(Phase, TextId, TextId, u64)>,
-    texts: Texts,
+    later: Vec<(u64, AddressEdge)>,
+    roots: Vec<(PathPhase, TextId, TextId, u64)>,
+    texts: PerlTextTable,
     numbers: HashMap<u64, u32, RandomState>,
 }
 
-impl Default for Builder {
+impl Default for ValueGraphBuilder {
     fn default() -> Self {
         Self {
             all: Vec::new(),
@@ -36,13 +36,13 @@ impl Default for Builder {
             ways: Vec::new(),
             later: Vec::new(),
             roots: Vec::new(),
-            texts: Texts::default(),
+            texts: PerlTextTable::default(),
             numbers: HashMap::default(),
         }
     }
 }
 
-impl Builder {
+impl ValueGraphBuilder {
     /// Makes room for so many values more.
     pub fn reserve(&mut self, values: usize) {
         self.all.reserve(values);
@@ -63,20 +63,20 @@ impl Builder {
     }
 
     /// The step to something that has a name of its own.
-    pub fn named(&mut self, name: &str) -> Step {
-        Step::Named(self.text_id(name))
+    pub fn named_step(&mut self, name: &str) -> ValueStep {
+        ValueStep::Named(self.text_id(name))
     }
 
     /// Adds a root. Paths begin with its names, of which the outer one may be empty.
-    pub fn add_root(&mut self, phase: Phase, outer: &str, name: &str, address: u64) {
+    pub fn add_root(&mut self, phase: PathPhase, outer: &str, name: &str, address: u64) {
         let (outer, name) = (self.text_id(outer), self.text_id(name));
         self.roots.push((phase, outer, name, address));
     }
 
     /// Adds a way from the value that is not ended yet.
-    pub fn lead_to(&mut self, to: u64, step: Step, is_strong: bool) {
+    pub fn lead_to(&mut self, to: u64, step: ValueStep, is_strong: bool) {
         if to != 0 {
-            self.ways.push(Way {
+            self.ways.push(AddressEdge {
                 to,
                 is_strong,
                 step,
@@ -85,9 +85,9 @@ impl Builder {
     }
 
     /// Adds a way from a value that was ended already.
-    pub fn lead_later(&mut self, from: u64, to: u64, step: Step, is_strong: bool) {
+    pub fn lead_later(&mut self, from: u64, to: u64, step: ValueStep, is_strong: bool) {
         if to != 0 {
-            let way = Way {
+            let way = AddressEdge {
                 to,
                 is_strong,
                 step,
@@ -97,13 +97,13 @@ impl Builder {
     }
 
     /// Says anew how a value leads to its elements, by their numbers.
-    pub fn rename_elements(&mut self, from: u64, step: impl Fn(u32) -> Step) {
+    pub fn rename_elements(&mut self, from: u64, step: impl Fn(u32) -> ValueStep) {
         let Some(from) = self.number(from) else {
             return;
         };
         let range = self.first[from as usize]..self.first[from as usize + 1];
         for way in &mut self.ways[range] {
-            if let Step::Element(number) = way.step {
+            if let ValueStep::Element(number) = way.step {
                 way.step = step(number);
             }
         }
@@ -111,7 +111,7 @@ impl Builder {
 
     /// Ends a value: the ways that were added are its own. One whose address another value has is
     /// left out.
-    pub fn end(&mut self, value: Value) {
+    pub fn end(&mut self, value: PerlValue) {
         let number = self.all.len() as u32;
         if self.numbers.try_insert(value.address, number).is_err() {
             self.ways.truncate(self.first[self.first.len() - 1]);
@@ -141,29 +141,29 @@ impl Builder {
 
     /// A value that was ended.
     #[must_use]
-    pub fn value(&self, number: u32) -> &Value {
+    pub fn value(&self, number: u32) -> &PerlValue {
         &self.all[number as usize]
     }
 
     /// A value that was ended, to be changed.
-    pub fn value_mut(&mut self, number: u32) -> &mut Value {
+    pub fn value_mut(&mut self, number: u32) -> &mut PerlValue {
         &mut self.all[number as usize]
     }
 
     /// Ends them all. Ways to what is no value are left out.
     #[must_use]
-    pub fn finish(mut self) -> Values {
+    pub fn finish(mut self) -> ValueGraph {
         let later = std::mem::take(&mut self.later).into_iter();
         let later = later.filter_map(|(from, way)| Some((self.number(from)?, way)));
-        let mut later: Vec<(u32, Way)> = later.collect();
+        let mut later: Vec<(u32, AddressEdge)> = later.collect();
         later.sort_by_key(|(from, _)| *from);
         let mut later = later.into_iter().peekable();
         let mut edges = Vec::with_capacity(self.ways.len() + later.len());
         let mut first = Vec::with_capacity(self.first.len());
         first.push(0);
-        let add = |edges: &mut Vec<Edge>, way: &Way| {
+        let add = |edges: &mut Vec<ValueEdge>, way: &AddressEdge| {
             if let Some(&to) = self.numbers.get(&way.to) {
-                edges.push(Edge {
+                edges.push(ValueEdge {
                     to,
                     is_strong: way.is_strong,
                     step: way.step,
@@ -184,7 +184,7 @@ impl Builder {
         let roots = self.roots.into_iter();
         let roots = roots.filter_map(|(phase, outer, name, address)| {
             let number = *self.numbers.get(&address)?;
-            Some(Root {
+            Some(ValueRoot {
                 phase,
                 outer,
                 name,
@@ -195,7 +195,7 @@ impl Builder {
         drop(self.numbers);
         let mut in_order: Vec<u32> = (0..self.all.len() as u32).collect();
         in_order.sort_unstable_by_key(|&number| self.all[number as usize].address);
-        Values {
+        ValueGraph {
             all: self.all,
             first,
             edges,

@@ -5,17 +5,17 @@ use std::collections::VecDeque;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::found::Found;
+use crate::analysis::PerlValueAnalysis;
 use crate::leaked::{first_of, leaked_components};
-use crate::step::Step;
-use crate::values::Edge;
+use crate::step::ValueStep;
+use crate::values::ValueEdge;
 
 /// A ring of more steps is shown by its first ones.
-const MOST_STEPS: usize = 12;
+const MAX_RING_STEPS: usize = 12;
 
 /// Rings that look the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cycle {
+pub struct LeakedCycle {
     /// How many there are.
     pub count: u64,
     /// How many values are in them.
@@ -30,10 +30,10 @@ pub struct Cycle {
     pub example: u64,
 }
 
-impl Found {
+impl PerlValueAnalysis {
     /// The rings that have leaked, by what they look like, those that retain most first.
     #[must_use]
-    pub fn cycles(&self) -> Vec<Cycle> {
+    pub fn cycles(&self) -> Vec<LeakedCycle> {
         let is_leaked: Vec<bool> = self
             .values
             .numbers()
@@ -47,7 +47,7 @@ impl Found {
                 members.push(number);
             }
         }
-        let mut cycles: HashMap<(String, String), Cycle, RandomState> = HashMap::default();
+        let mut cycles: HashMap<(String, String), LeakedCycle, RandomState> = HashMap::default();
         for members in members {
             let leads_to_itself = |&number: &u32| {
                 let mut edges = self.values.edges(number).iter();
@@ -67,7 +67,7 @@ impl Found {
             let key = (ring, closed_by);
             let cycle = cycles
                 .entry(key)
-                .or_insert_with_key(|(ring, closed_by)| Cycle {
+                .or_insert_with_key(|(ring, closed_by)| LeakedCycle {
                     count: 0,
                     objects: 0,
                     retained: 0,
@@ -80,7 +80,7 @@ impl Found {
             cycle.retained += retained.unwrap_or(0);
             cycle.example = cycle.example.min(self.values.get(first).address);
         }
-        let mut cycles: Vec<Cycle> = cycles.into_values().collect();
+        let mut cycles: Vec<LeakedCycle> = cycles.into_values().collect();
         cycles.sort_by(|one, other| (other.retained, &one.ring).cmp(&(one.retained, &other.ring)));
         cycles
     }
@@ -89,7 +89,7 @@ impl Found {
     fn ring(&self, members: &[u32], of: &[u32]) -> Option<(String, String, u32)> {
         let first = first_of(&self.values, members)?;
         let component = of[first as usize];
-        let mut before: HashMap<u32, (u32, Edge), RandomState> = HashMap::default();
+        let mut before: HashMap<u32, (u32, ValueEdge), RandomState> = HashMap::default();
         let mut queue = VecDeque::from([first]);
         'search: while let Some(from) = queue.pop_front() {
             for edge in self
@@ -136,23 +136,23 @@ impl Found {
             true => format!("{closed_by}, and others"),
             false => closed_by,
         };
-        let mut ring = self.called(first);
-        for edge in way.iter().take(MOST_STEPS) {
+        let mut ring = self.value_label(first);
+        for edge in way.iter().take(MAX_RING_STEPS) {
             if let Some(step) = self.step_name(edge.step) {
                 ring += &format!(" {step}");
             }
             // A reference says no more than what it refers to.
             if self.values.get(edge.to).kind.name() != "REF" {
-                ring += &format!(" {}", self.called(edge.to));
+                ring += &format!(" {}", self.value_label(edge.to));
             }
         }
-        if way.len() > MOST_STEPS {
-            ring += &format!(" … ({} steps more)", way.len() - MOST_STEPS);
+        if way.len() > MAX_RING_STEPS {
+            ring += &format!(" … ({} steps more)", way.len() - MAX_RING_STEPS);
         }
         Some((ring, closed_by, first))
     }
 
-    fn called(&self, number: u32) -> String {
+    fn value_label(&self, number: u32) -> String {
         let value = self.values.get(number);
         let text = |id| self.values.text(id);
         match (text(self.values.class(value)), text(value.name)) {
@@ -163,26 +163,26 @@ impl Found {
     }
 
     /// A step in words; `None` for the one from a reference to what it refers to.
-    pub(crate) fn step_name(&self, step: Step) -> Option<String> {
+    pub(crate) fn step_name(&self, step: ValueStep) -> Option<String> {
         let text = |id| self.values.text(id);
         Some(match step {
-            Step::Referent => return None,
-            Step::Slot(sigil) => char::from(sigil).to_string(),
-            Step::Element(number) => format!("[{number}]"),
-            Step::Field(number) => format!("field {number}"),
-            Step::Entry => "{*}".to_string(),
-            Step::Key(key) => format!("{{{}}}", text(key)),
-            Step::Pad(depth) => format!("<pad depth {depth}>"),
-            Step::Variable(name) => format!("my {}", text(name)),
-            Step::Temporary => "<temporary>".to_string(),
-            Step::Constant => "<constant>".to_string(),
-            Step::Outside => "<outside>".to_string(),
-            Step::Magic(letter) => format!("<magic {}>", [letter].escape_ascii()),
-            Step::Target => "<target>".to_string(),
-            Step::Named(name) => format!("<{}>", text(name)),
-            Step::Ops => "<ops>".to_string(),
-            Step::Memory | Step::Mention => "(C memory)".to_string(),
-            Step::Class => "<class>".to_string(),
+            ValueStep::Referent => return None,
+            ValueStep::Slot(sigil) => char::from(sigil).to_string(),
+            ValueStep::Element(number) => format!("[{number}]"),
+            ValueStep::Field(number) => format!("field {number}"),
+            ValueStep::Entry => "{*}".to_string(),
+            ValueStep::Key(key) => format!("{{{}}}", text(key)),
+            ValueStep::Pad(depth) => format!("<pad depth {depth}>"),
+            ValueStep::Variable(name) => format!("my {}", text(name)),
+            ValueStep::Temporary => "<temporary>".to_string(),
+            ValueStep::Constant => "<constant>".to_string(),
+            ValueStep::Outside => "<outside>".to_string(),
+            ValueStep::Magic(letter) => format!("<magic {}>", [letter].escape_ascii()),
+            ValueStep::Target => "<target>".to_string(),
+            ValueStep::Named(name) => format!("<{}>", text(name)),
+            ValueStep::Ops => "<ops>".to_string(),
+            ValueStep::Memory | ValueStep::Mention => "(C memory)".to_string(),
+            ValueStep::Class => "<class>".to_string(),
         })
     }
 }

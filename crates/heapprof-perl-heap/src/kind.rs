@@ -2,7 +2,7 @@
 
 /// The kind of a value, as Devel::MAT calls it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum PerlValueKind {
     /// A symbol's place in a symbol table.
     Glob,
     /// A number, a text, or nothing.
@@ -50,7 +50,7 @@ pub enum Kind {
     Free,
 }
 
-impl Kind {
+impl PerlValueKind {
     /// Its name, as Devel::MAT and `ref` have it.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -2,17 +2,17 @@
 
 use heapprof_graph::components;
 
-use crate::kind::Kind;
+use crate::kind::PerlValueKind;
 use crate::text::TextId;
-use crate::values::{Edge, Values};
+use crate::values::{ValueEdge, ValueGraph};
 
 /// The first values of what is not reached, each with whether something that it leads to leads back
 /// to it: one of each strong component to which no other one leads. `keeps` says which edges keep
 /// alive what they lead to.
 pub(crate) fn firsts(
-    values: &Values,
+    values: &ValueGraph,
     is_reached: &[bool],
-    keeps: impl Fn(&Edge) -> bool,
+    keeps: impl Fn(&ValueEdge) -> bool,
 ) -> Vec<(u32, bool)> {
     let is_leaked: Vec<bool> = is_reached.iter().map(|reached| !reached).collect();
     let (of, count) = leaked_components(values, &is_leaked, &keeps);
@@ -43,9 +43,9 @@ pub(crate) fn firsts(
 
 /// The strong component of each value that has leaked, and how many there are.
 pub(crate) fn leaked_components(
-    values: &Values,
+    values: &ValueGraph,
     is_leaked: &[bool],
-    keeps: impl Fn(&Edge) -> bool,
+    keeps: impl Fn(&ValueEdge) -> bool,
 ) -> (Vec<u32>, u32) {
     let next = |number: u32, place: &mut usize| {
         let mut edges = values.edges(number)[*place..].iter();
@@ -58,14 +58,19 @@ pub(crate) fn leaked_components(
 }
 
 /// That one of some values that says most: an object, then a sub, a hash, an array.
-pub(crate) fn first_of(values: &Values, members: &[u32]) -> Option<u32> {
+pub(crate) fn first_of(values: &ValueGraph, members: &[u32]) -> Option<u32> {
     let rank = |number: u32| {
         let value = values.get(number);
         let class = values.class(value);
-        let kind = [Kind::Code, Kind::Hash, Kind::Array, Kind::Object];
+        let kind = [
+            PerlValueKind::Code,
+            PerlValueKind::Hash,
+            PerlValueKind::Array,
+            PerlValueKind::Object,
+        ];
         let kind = kind.iter().position(|kind| *kind == value.kind);
         (
-            class == TextId::NONE,
+            class == TextId::EMPTY,
             values.text(class),
             kind.unwrap_or(4),
             value.address,

@@ -3,12 +3,12 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::found::Found;
+use crate::analysis::PerlValueAnalysis;
 
 /// First values of what has leaked that look the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leak {
-    /// What they are: the path, which begins with `(leaked)`.
+pub struct PerlLeak {
+    /// What they are: the path, which begins with `(leaked_values)`.
     pub path: String,
     /// The name of their kind.
     pub kind: &'static str,
@@ -20,16 +20,16 @@ pub struct Leak {
     pub example: u64,
 }
 
-impl Found {
+impl PerlValueAnalysis {
     /// What has leaked, those that retain most first.
     #[must_use]
-    pub fn leaks(&self) -> Vec<Leak> {
-        let mut leaks: HashMap<(u32, &str), Leak, RandomState> = HashMap::default();
-        for &number in self.paths.leaked() {
+    pub fn leaks(&self) -> Vec<PerlLeak> {
+        let mut leaks: HashMap<(u32, &str), PerlLeak, RandomState> = HashMap::default();
+        for &number in self.paths.leaked_values() {
             let value = self.values.get(number);
             let key = (self.paths.place(number), value.kind.name());
-            let leak = leaks.entry(key).or_insert_with(|| Leak {
-                path: self.paths.shown(&self.values, number),
+            let leak = leaks.entry(key).or_insert_with(|| PerlLeak {
+                path: self.paths.path_text(&self.values, number),
                 kind: value.kind.name(),
                 count: 0,
                 retained: 0,
@@ -39,9 +39,9 @@ impl Found {
             leak.retained += self.retained[number as usize];
             leak.example = leak.example.min(value.address);
         }
-        let mut leaks: Vec<Leak> = leaks.into_values().collect();
+        let mut leaks: Vec<PerlLeak> = leaks.into_values().collect();
         leaks.sort_by(|one, other| {
-            let key = |leak: &Leak| {
+            let key = |leak: &PerlLeak| {
                 (
                     std::cmp::Reverse(leak.retained),
                     leak.path.clone(),

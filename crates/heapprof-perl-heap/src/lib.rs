@@ -1,7 +1,7 @@
 //! What holds the memory in a Perl program: each value with its size, the data path by which it is
 //! reached, and what would go if it went.
 //!
-//! [`Values`] are the values with what each leads to. They come from a file of Devel::MAT
+//! [`ValueGraph`] are the values with what each leads to. They come from a file of Devel::MAT
 //! ([`pmat`]). [`profile()`] finds a path to each: first through the symbol tables, then from other
 //! roots; what nothing leads to has leaked. Names make a path, and no addresses, so that two
 //! moments can be compared.
@@ -9,9 +9,9 @@
 //! It must never know SQLite, the terminal or reports.
 #![forbid(unsafe_code)]
 
+mod analysis;
 mod builder;
 mod cycles;
-mod found;
 mod kind;
 mod leaked;
 mod leaks;
@@ -29,18 +29,18 @@ mod text;
 mod values;
 mod variable;
 
-pub use self::builder::Builder;
-pub use self::cycles::Cycle;
-pub use self::found::{Described, Found};
-pub use self::kind::Kind;
-pub use self::leaks::Leak;
-pub use self::pads::Pad;
-pub use self::paths::MOST_KEYS;
+pub use self::analysis::{PerlValueAnalysis, ValueDescription};
+pub use self::builder::ValueGraphBuilder;
+pub use self::cycles::LeakedCycle;
+pub use self::kind::PerlValueKind;
+pub use self::leaks::PerlLeak;
+pub use self::pads::PadSummary;
+pub use self::paths::MAX_NAMED_KEYS;
 pub use self::profile::profile;
-pub use self::referrers::{Identified, Referrer, Way};
-pub use self::size::{Bytes, Size};
-pub use self::step::Step;
-pub use self::summary::{Holder, Sum, Summary};
+pub use self::referrers::{ValueIdentification, ValueReferrer, WayStep};
+pub use self::size::{ByteCounts, ValueSize};
+pub use self::step::ValueStep;
+pub use self::summary::{PerlHeapSummary, RetainingVariable, ValueSum};
 pub use self::text::TextId;
-pub use self::values::{Phase, Value, Values};
-pub use self::variable::{Memory, NoVariable};
+pub use self::values::{PathPhase, PerlValue, ValueGraph};
+pub use self::variable::{ElementLookup, VariableError};

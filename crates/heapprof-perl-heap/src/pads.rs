@@ -3,13 +3,13 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::found::Found;
-use crate::kind::Kind;
-use crate::step::Step;
+use crate::analysis::PerlValueAnalysis;
+use crate::kind::PerlValueKind;
+use crate::step::ValueStep;
 
 /// The variables of a sub at a depth of recursion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pad {
+pub struct PadSummary {
     /// The path of the sub.
     pub sub: String,
     /// The depth: 1 for a sub that did not call itself.
@@ -24,23 +24,23 @@ pub struct Pad {
     pub largest_retained: u64,
 }
 
-impl Found {
+impl PerlValueAnalysis {
     /// What subs keep, those that keep most first.
     #[must_use]
-    pub fn pads(&self) -> Vec<Pad> {
-        let mut pads: HashMap<(u32, u32), Pad, RandomState> = HashMap::default();
+    pub fn pads(&self) -> Vec<PadSummary> {
+        let mut pads: HashMap<(u32, u32), PadSummary, RandomState> = HashMap::default();
         let mut roots = self.values.roots().iter();
         let program = roots.find(|root| self.values.text(root.name) == "(main program)");
         let program = program.map(|root| root.number);
         // The variables of the program's file are no sub's.
         for sub in self.values.numbers().filter(|&sub| Some(sub) != program) {
             for edge in self.values.edges(sub) {
-                let Step::Pad(depth) = edge.step else {
+                let ValueStep::Pad(depth) = edge.step else {
                     continue;
                 };
                 let place = self.paths.place(sub);
-                let pad = pads.entry((place, depth)).or_insert_with(|| Pad {
-                    sub: self.paths.shown(&self.values, sub),
+                let pad = pads.entry((place, depth)).or_insert_with(|| PadSummary {
+                    sub: self.paths.path_text(&self.values, sub),
                     depth,
                     objects: 0,
                     retained: 0,
@@ -55,7 +55,7 @@ impl Found {
                     let before = self.paths.before(one.to);
                     let is_own = before.is_some_and(|(before, _)| before == edge.to);
                     let kind = self.values.get(one.to).kind;
-                    is_own && !matches!(kind, Kind::Glob | Kind::Code)
+                    is_own && !matches!(kind, PerlValueKind::Glob | PerlValueKind::Code)
                 });
                 for variable in variables {
                     let retained = self.retained[variable.to as usize];
@@ -66,9 +66,10 @@ impl Found {
                 }
             }
         }
-        let mut pads: Vec<Pad> = pads.into_values().collect();
+        let mut pads: Vec<PadSummary> = pads.into_values().collect();
         pads.sort_by(|one, other| {
-            let key = |pad: &Pad| (std::cmp::Reverse(pad.retained), pad.sub.clone(), pad.depth);
+            let key =
+                |pad: &PadSummary| (std::cmp::Reverse(pad.retained), pad.sub.clone(), pad.depth);
             key(one).cmp(&key(other))
         });
         pads

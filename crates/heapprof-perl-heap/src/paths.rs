@@ -9,44 +9,44 @@ use std::collections::VecDeque;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::kind::Kind;
+use crate::kind::PerlValueKind;
 use crate::leaked::firsts;
-use crate::step::Step;
+use crate::step::ValueStep;
 use crate::text::TextId;
-use crate::values::{Edge, Phase, Root, Values};
+use crate::values::{PathPhase, ValueEdge, ValueGraph, ValueRoot};
 
 /// A hash with more keys has one path for all of its values, if nothing else is asked for.
-pub const MOST_KEYS: usize = 32;
+pub const MAX_NAMED_KEYS: usize = 32;
 /// A path of more names ends here: a list whose values lead to each other can be as long as memory
 /// is.
-const DEEPEST: u32 = 120;
+const MAX_PATH_DEPTH: u32 = 120;
 /// What is deeper.
-const DEEPER: &str = "(deeper)";
+const DEEPER_NAME: &str = "(deeper)";
 /// No place.
-const NONE: u32 = u32::MAX;
+const NO_PLACE: u32 = u32::MAX;
 
 /// The path of each value.
 #[derive(Debug)]
-pub(crate) struct Paths {
+pub(crate) struct ValuePaths {
     /// Each place: the place before it, and its name.
     places: Vec<(u32, TextId)>,
     /// The place of each value.
-    of: Vec<u32>,
+    place_of_value: Vec<u32>,
     /// The value through which each was reached, itself if it is the first of its path.
     from: Vec<u32>,
     /// The step by which each was reached from there.
-    steps: Vec<Step>,
+    steps: Vec<ValueStep>,
     /// The first values of what nothing leads to.
     leaked: Vec<u32>,
     /// Whether each value is reached by roots, and how.
-    reached: Vec<Reached>,
+    reached: Vec<Reachability>,
     /// Whether memory of C code may keep each value alive.
-    may_be_held: Vec<bool>,
+    may_be_retained: Vec<bool>,
 }
 
 /// How a value is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reached {
+pub(crate) enum Reachability {
     /// By Perl's own ways.
     Surely,
     /// Only by a pointer in memory of C code.
@@ -55,34 +55,42 @@ pub(crate) enum Reached {
     Leaked,
 }
 
-impl Paths {
+impl ValuePaths {
     /// Finds a path to each value. The values of a hash with more keys than `most_keys` have one
     /// path.
     #[must_use]
-    pub(crate) fn new(values: &mut Values, most_keys: usize) -> Self {
+    pub(crate) fn new(values: &mut ValueGraph, most_keys: usize) -> Self {
         let count = values.all().len();
-        let mut finder = Finder {
+        let mut finder = PathFinder {
             places: Vec::new(),
             depths: Vec::new(),
             ids: HashMap::default(),
-            of: vec![NONE; count],
+            place_of_value: vec![NO_PLACE; count],
             from: (0..count as u32).collect(),
-            steps: vec![Step::Referent; count],
+            steps: vec![ValueStep::Referent; count],
             symbols: VecDeque::new(),
             queue: VecDeque::new(),
             late: Vec::new(),
-            may_be_held: Vec::new(),
+            may_be_retained: Vec::new(),
             most_keys,
         };
-        finder.begin(values, Phase::Symbols);
-        finder.begin(values, Phase::Others);
-        let surely: Vec<bool> = finder.of.iter().map(|&place| place != NONE).collect();
-        finder.may_be_held = may_be_held(values, &surely);
-        finder.begin(values, Phase::Mentions);
+        finder.begin(values, PathPhase::Symbols);
+        finder.begin(values, PathPhase::Others);
+        let surely: Vec<bool> = finder
+            .place_of_value
+            .iter()
+            .map(|&place| place != NO_PLACE)
+            .collect();
+        finder.may_be_retained = may_be_retained(values, &surely);
+        finder.begin(values, PathPhase::Mentions);
         finder.follow_late(values);
-        let is_reached: Vec<bool> = finder.of.iter().map(|&place| place != NONE).collect();
+        let is_reached: Vec<bool> = finder
+            .place_of_value
+            .iter()
+            .map(|&place| place != NO_PLACE)
+            .collect();
         let mut leaked = Vec::new();
-        let keeps = |edge: &Edge| keeps(edge, &finder.may_be_held);
+        let keeps = |edge: &ValueEdge| keeps(edge, &finder.may_be_retained);
         for (first, is_ring) in firsts(values, &is_reached, keeps) {
             leaked.push(first);
             let kind = values.get(first).kind.name();
@@ -97,10 +105,10 @@ impl Paths {
             };
             let (words, kind) = (values.text_id(words), values.text_id(&kind));
             let name = values.text_id("(leaked)");
-            let mut place = finder.place(values, NONE, name);
+            let mut place = finder.place(values, NO_PLACE, name);
             place = finder.place(values, place, words);
             // The class says more than the kind, if there is one.
-            if values.class(values.get(first)) == TextId::NONE {
+            if values.class(values.get(first)) == TextId::EMPTY {
                 place = finder.place(values, place, kind);
             }
             finder.reach(values, first, first, place);
@@ -109,15 +117,15 @@ impl Paths {
         }
         let reached = surely.iter().zip(&is_reached);
         let reached = reached.map(|of| match of {
-            (true, _) => Reached::Surely,
-            (_, true) => Reached::ByMention,
-            _ => Reached::Leaked,
+            (true, _) => Reachability::Surely,
+            (_, true) => Reachability::ByMention,
+            _ => Reachability::Leaked,
         });
         Self {
             reached: reached.collect(),
-            may_be_held: finder.may_be_held,
+            may_be_retained: finder.may_be_retained,
             places: finder.places,
-            of: finder.of,
+            place_of_value: finder.place_of_value,
             from: finder.from,
             steps: finder.steps,
             leaked,
@@ -126,40 +134,41 @@ impl Paths {
 
     /// The first values of what nothing leads to.
     #[must_use]
-    pub(crate) fn leaked(&self) -> &[u32] {
+    pub(crate) fn leaked_values(&self) -> &[u32] {
         &self.leaked
     }
 
     /// How a value is reached.
     #[must_use]
-    pub(crate) fn reached(&self, value: u32) -> Reached {
+    pub(crate) fn reachability(&self, value: u32) -> Reachability {
         self.reached[value as usize]
     }
 
     /// Whether an edge counts: it keeps a value alive, and is not only a pointer in memory of C
     /// code to a value that is reached by other ways, or that C code has no reference to.
     #[must_use]
-    pub(crate) fn counts(&self, edge: &Edge) -> bool {
-        let is_needless = edge.step.is_late() && self.reached(edge.to) == Reached::Surely;
-        keeps(edge, &self.may_be_held) && !is_needless
+    pub(crate) fn counts(&self, edge: &ValueEdge) -> bool {
+        let is_needless = edge.step.is_late() && self.reachability(edge.to) == Reachability::Surely;
+        keeps(edge, &self.may_be_retained) && !is_needless
     }
 
     /// Whether a root counts, as in [`counts`](Self::counts).
-    pub(crate) fn is_root(&self, root: &Root) -> bool {
-        let is_reached = self.reached(root.number) == Reached::Surely;
-        root.phase != Phase::Mentions || !is_reached && self.may_be_held[root.number as usize]
+    pub(crate) fn is_root(&self, root: &ValueRoot) -> bool {
+        let is_reached = self.reachability(root.number) == Reachability::Surely;
+        root.phase != PathPhase::Mentions
+            || !is_reached && self.may_be_retained[root.number as usize]
     }
 
     /// The place of a value.
     #[must_use]
     pub(crate) fn place(&self, value: u32) -> u32 {
-        self.of[value as usize]
+        self.place_of_value[value as usize]
     }
 
     /// The value through which another one was reached, and the step; `None` if it is the first of
     /// its path.
     #[must_use]
-    pub(crate) fn before(&self, value: u32) -> Option<(u32, Step)> {
+    pub(crate) fn before(&self, value: u32) -> Option<(u32, ValueStep)> {
         let from = self.from[value as usize];
         (from != value).then(|| (from, self.steps[value as usize]))
     }
@@ -191,7 +200,7 @@ impl Paths {
 
     /// The path of a value in words, such as `main::;%CACHE;{*}`.
     #[must_use]
-    pub(crate) fn shown(&self, values: &Values, value: u32) -> String {
+    pub(crate) fn path_text(&self, values: &ValueGraph, value: u32) -> String {
         let places = self.places(self.place(value));
         let mut names: Vec<&str> = places.map(|at| values.text(self.name(at))).collect();
         names.reverse();
@@ -201,21 +210,22 @@ impl Paths {
 
 /// Whether an edge keeps alive what it leads to: a pointer in memory of C code does so only for a
 /// value that it may hold.
-fn keeps(edge: &Edge, may_be_held: &[bool]) -> bool {
+fn keeps(edge: &ValueEdge, may_be_held: &[bool]) -> bool {
     edge.is_strong && (!edge.step.is_late() || may_be_held[edge.to as usize])
 }
 
 /// Whether memory of C code may keep each value alive: Perl counts more references to it than there
-/// are in values that are not `reached`. If all of them are in such values, then C code has none,
-/// and its pointer is old or only looks like one.
-fn may_be_held(values: &Values, reached: &[bool]) -> Vec<bool> {
+/// are in values that are not `reachability`. If all of them are in such values, then C code has
+/// none, and its pointer is old or only looks like one.
+fn may_be_retained(values: &ValueGraph, reached: &[bool]) -> Vec<bool> {
     let mut found = vec![0u32; reached.len()];
     for from in values.numbers() {
         if reached[from as usize] || !values.get(from).kind.is_value() {
             continue;
         }
-        let is_counted =
-            |edge: &&Edge| edge.is_strong && !edge.step.is_late() && edge.step != Step::Memory;
+        let is_counted = |edge: &&ValueEdge| {
+            edge.is_strong && !edge.step.is_late() && edge.step != ValueStep::Memory
+        };
         for edge in values.edges(from).iter().filter(is_counted) {
             found[edge.to as usize] = found[edge.to as usize].saturating_add(1);
         }
@@ -226,38 +236,38 @@ fn may_be_held(values: &Values, reached: &[bool]) -> Vec<bool> {
 }
 
 /// Finds paths.
-struct Finder {
+struct PathFinder {
     places: Vec<(u32, TextId)>,
     /// How many names each place has.
     depths: Vec<u32>,
     ids: HashMap<(u32, TextId), u32, RandomState>,
-    of: Vec<u32>,
+    place_of_value: Vec<u32>,
     from: Vec<u32>,
-    steps: Vec<Step>,
+    steps: Vec<ValueStep>,
     /// Symbols and symbol tables whose ways were not followed yet. They come before all others: the
     /// name of a symbol says more than a reference to what it has.
     symbols: VecDeque<u32>,
     /// Other values whose ways were not followed yet.
     queue: VecDeque<u32>,
     /// Ways that count only where no other one leads, which were not followed yet.
-    late: Vec<(u32, Edge)>,
+    late: Vec<(u32, ValueEdge)>,
     /// Whether such ways count for each value.
-    may_be_held: Vec<bool>,
+    may_be_retained: Vec<bool>,
     most_keys: usize,
 }
 
-impl Finder {
+impl PathFinder {
     /// The place with a name behind another place.
-    fn place(&mut self, values: &mut Values, before: u32, mut name: TextId) -> u32 {
+    fn place(&mut self, values: &mut ValueGraph, before: u32, mut name: TextId) -> u32 {
         let depth = self
             .depths
             .get(before as usize)
             .map_or(0, |depth| depth + 1);
-        if depth > DEEPEST {
+        if depth > MAX_PATH_DEPTH {
             return before;
         }
-        if depth == DEEPEST {
-            name = values.text_id(DEEPER);
+        if depth == MAX_PATH_DEPTH {
+            name = values.text_id(DEEPER_NAME);
         }
         *self.ids.entry((before, name)).or_insert_with(|| {
             self.places.push((before, name));
@@ -267,33 +277,33 @@ impl Finder {
     }
 
     /// Notes that a value is reached at a place, below which its class is.
-    fn reach(&mut self, values: &mut Values, from: u32, value: u32, mut place: u32) {
-        if self.of[value as usize] != NONE {
+    fn reach(&mut self, values: &mut ValueGraph, from: u32, value: u32, mut place: u32) {
+        if self.place_of_value[value as usize] != NO_PLACE {
             return;
         }
         let class = values.class(values.get(value));
-        if class != TextId::NONE {
+        if class != TextId::EMPTY {
             place = self.place(values, place, class);
         }
-        self.of[value as usize] = place;
+        self.place_of_value[value as usize] = place;
         self.from[value as usize] = from;
         let kind = values.get(value).kind;
-        match kind.is_stash() || kind == Kind::Glob {
+        match kind.is_stash() || kind == PerlValueKind::Glob {
             true => self.symbols.push_back(value),
             false => self.queue.push_back(value),
         }
     }
 
     /// Reaches what the roots of a phase lead to.
-    fn begin(&mut self, values: &mut Values, phase: Phase) {
+    fn begin(&mut self, values: &mut ValueGraph, phase: PathPhase) {
         let roots = values.roots().iter().filter(|root| root.phase == phase);
         for root in roots.copied().collect::<Vec<_>>() {
-            if phase == Phase::Mentions && !self.may_be_held[root.number as usize] {
+            if phase == PathPhase::Mentions && !self.may_be_retained[root.number as usize] {
                 continue;
             }
             let outer = match root.outer {
-                TextId::NONE => NONE,
-                outer => self.place(values, NONE, outer),
+                TextId::EMPTY => NO_PLACE,
+                outer => self.place(values, NO_PLACE, outer),
             };
             let place = self.place(values, outer, root.name);
             self.reach(values, root.number, root.number, place);
@@ -301,11 +311,11 @@ impl Finder {
         self.follow(values);
     }
 
-    fn follow(&mut self, values: &mut Values) {
+    fn follow(&mut self, values: &mut ValueGraph) {
         while let Some(from) = self.symbols.pop_front().or_else(|| self.queue.pop_front()) {
             for i in 0..values.edges(from).len() {
                 let edge = values.edges(from)[i];
-                if !edge.is_strong || self.of[edge.to as usize] != NONE {
+                if !edge.is_strong || self.place_of_value[edge.to as usize] != NO_PLACE {
                     continue;
                 }
                 match edge.step.is_late() {
@@ -316,18 +326,20 @@ impl Finder {
         }
     }
 
-    fn go(&mut self, values: &mut Values, from: u32, edge: Edge) {
-        let before = self.of[from as usize];
+    fn go(&mut self, values: &mut ValueGraph, from: u32, edge: ValueEdge) {
+        let before = self.place_of_value[from as usize];
         let place = self.step(values, from, before, &edge);
         self.steps[edge.to as usize] = edge.step;
         self.reach(values, from, edge.to, place);
     }
 
     /// Follows the ways that count only where no other one leads, and what they lead to.
-    fn follow_late(&mut self, values: &mut Values) {
+    fn follow_late(&mut self, values: &mut ValueGraph) {
         while !self.late.is_empty() {
             for (from, edge) in std::mem::take(&mut self.late) {
-                if self.of[edge.to as usize] == NONE && self.may_be_held[edge.to as usize] {
+                if self.place_of_value[edge.to as usize] == NO_PLACE
+                    && self.may_be_retained[edge.to as usize]
+                {
                     self.go(values, from, edge);
                 }
             }
@@ -336,77 +348,77 @@ impl Finder {
     }
 
     /// Whether a place is a sub's, which its name says.
-    fn is_sub(&self, values: &Values, place: u32) -> bool {
+    fn is_sub(&self, values: &ValueGraph, place: u32) -> bool {
         let (_, name) = self.places[place as usize];
         values.text(name).starts_with('&')
     }
 
     /// The place to which a step leads.
-    fn step(&mut self, values: &mut Values, from: u32, before: u32, edge: &Edge) -> u32 {
+    fn step(&mut self, values: &mut ValueGraph, from: u32, before: u32, edge: &ValueEdge) -> u32 {
         let own = *values.get(from);
         let name = match edge.step {
             // `main::` has `%CACHE`, and not the symbol `*CACHE` with a hash.
-            Step::Slot(sigil) if own.kind == Kind::Glob => {
+            ValueStep::Slot(sigil) if own.kind == PerlValueKind::Glob => {
                 let symbol = values.text(own.name);
                 // A symbol table has a name of its own.
                 let name = match (sigil, symbol.ends_with("::")) {
                     (b'%', true) => symbol.to_string(),
-                    _ => format!("{}{}", char::from(sigil), written(symbol)),
+                    _ => format!("{}{}", char::from(sigil), symbol_as_written(symbol)),
                 };
                 let name = values.text_id(&name);
                 let outer = self.places[before as usize].0;
                 return self.place(values, outer, name);
             }
-            Step::Slot(sigil) => values.text_id(&char::from(sigil).to_string()),
-            Step::Referent if self.is_sub(values, before) => return before,
-            Step::Referent => values.text_id("->"),
-            Step::Element(_) => values.text_id("[*]"),
-            Step::Field(number) => values.text_id(&format!("field {number}")),
-            Step::Key(key) if own.kind.is_stash() => match values.text(key) {
+            ValueStep::Slot(sigil) => values.text_id(&char::from(sigil).to_string()),
+            ValueStep::Referent if self.is_sub(values, before) => return before,
+            ValueStep::Referent => values.text_id("->"),
+            ValueStep::Element(_) => values.text_id("[*]"),
+            ValueStep::Field(number) => values.text_id(&format!("field {number}")),
+            ValueStep::Key(key) if own.kind.is_stash() => match values.text(key) {
                 table if table.ends_with("::") => key,
                 symbol => {
                     // A sub may stand there without a symbol, as a reference.
-                    let is_symbol = values.get(edge.to).kind == Kind::Glob;
+                    let is_symbol = values.get(edge.to).kind == PerlValueKind::Glob;
                     let symbol = format!("{}{symbol}", if is_symbol { '*' } else { '&' });
                     values.text_id(&symbol)
                 }
             },
-            Step::Entry => values.text_id("{*}"),
-            Step::Key(_) if values.edges(from).len() > self.most_keys => values.text_id("{*}"),
-            Step::Key(key) => {
+            ValueStep::Entry => values.text_id("{*}"),
+            ValueStep::Key(_) if values.edges(from).len() > self.most_keys => values.text_id("{*}"),
+            ValueStep::Key(key) => {
                 let key = format!("{{{}}}", values.text(key));
                 values.text_id(&key)
             }
-            Step::Pad(depth) => values.text_id(&format!("<pad depth {depth}>")),
-            Step::Variable(name) => {
+            ValueStep::Pad(depth) => values.text_id(&format!("<pad depth {depth}>")),
+            ValueStep::Variable(name) => {
                 let name = format!("my {}", values.text(name));
                 values.text_id(&name)
             }
-            Step::Temporary => values.text_id("<temporary>"),
-            Step::Constant => values.text_id("<constant>"),
-            Step::Outside => values.text_id("<outside>"),
-            Step::Magic(letter) => {
+            ValueStep::Temporary => values.text_id("<temporary>"),
+            ValueStep::Constant => values.text_id("<constant>"),
+            ValueStep::Outside => values.text_id("<outside>"),
+            ValueStep::Magic(letter) => {
                 let letter = [letter].escape_ascii().to_string();
                 values.text_id(&format!("<magic {letter}>"))
             }
-            Step::Target => values.text_id("<target>"),
-            Step::Named(name) => {
+            ValueStep::Target => values.text_id("<target>"),
+            ValueStep::Named(name) => {
                 let name = format!("<{}>", values.text(name));
                 values.text_id(&name)
             }
             // What C code has in turn is not told apart: nobody knows its names.
-            Step::Memory | Step::Ops if !own.kind.is_value() => return before,
-            Step::Ops => values.text_id("<ops>"),
-            Step::Memory => values.text_id("(C memory)"),
-            Step::Mention => values.text_id("->"),
-            Step::Class => values.text_id("<class>"),
+            ValueStep::Memory | ValueStep::Ops if !own.kind.is_value() => return before,
+            ValueStep::Ops => values.text_id("<ops>"),
+            ValueStep::Memory => values.text_id("(C memory)"),
+            ValueStep::Mention => values.text_id("->"),
+            ValueStep::Class => values.text_id("<class>"),
         };
         self.place(values, before, name)
     }
 }
 
 /// A symbol as a program writes it: what begins with a control character is `{^NAME}`.
-fn written(symbol: &str) -> String {
+fn symbol_as_written(symbol: &str) -> String {
     match symbol.as_bytes() {
         [control @ 1..=26] => format!("^{}", char::from(control + 64)),
         [control @ 1..=26, ..] => format!("{{^{}{}}}", char::from(control + 64), &symbol[1..]),

@@ -8,66 +8,66 @@ mod cursor;
 
 use std::collections::HashMap;
 
-use self::cursor::Cursor;
-use crate::builder::Builder;
-use crate::kind::Kind;
-use crate::step::Step;
+use self::cursor::PmatCursor;
+use crate::builder::ValueGraphBuilder;
+use crate::kind::PerlValueKind;
+use crate::step::ValueStep;
 use crate::text::TextId;
-use crate::values::{Phase, Value, Values};
+use crate::values::{PathPhase, PerlValue, ValueGraph};
 
 /// What a file begins with.
-pub const MAGIC: &[u8] = b"PMAT";
+pub const PMAT_MAGIC: &[u8] = b"PMAT";
 
 /// The newest version that is known: 0.5.
-const NEWEST: u8 = 5;
+const NEWEST_VERSION: u8 = 5;
 /// Older ones have no table of contexts.
-const OLDEST: u8 = 2;
+const OLDEST_VERSION: u8 = 2;
 
 // Flags of the program that wrote the file.
-const IS_BIG_ENDIAN: u8 = 0x01;
-const HAS_64_BITS: u8 = 0x02 | 0x04;
+const BIG_ENDIAN_FLAG: u8 = 0x01;
+const WORDS_64_BIT_FLAGS: u8 = 0x02 | 0x04;
 const KNOWN_FLAGS: u8 = 0x1f;
 
 /// The first of the kinds that say more of a value that came before.
-const EXTENSIONS: u8 = 0x80;
+const FIRST_EXTENSION_KIND: u8 = 0x80;
 /// The kind that describes a structure of C's.
-const STRUCTURE: u8 = 0xf0;
+const STRUCTURE_TYPE_KIND: u8 = 0xf0;
 /// The kind of a value that is such a structure.
-const OF_STRUCTURE: u8 = 0x7f;
+const STRUCTURE_VALUE_KIND: u8 = 0x7f;
 /// The kinds of the lists that follow a sub.
-const CONSTANT: u8 = 1;
+const CONSTANT_LIST_KIND: u8 = 1;
 
 /// Why a file can't be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum PmatError {
     /// It ends too early.
     #[error("it ends at byte {0}, in the middle of {1}")]
-    Cut(usize, &'static str),
+    Truncated(usize, &'static str),
     /// It is of a kind that is not read.
     #[error("{0}")]
-    NotRead(String),
+    Unsupported(String),
     /// It contradicts itself, or has something that is not known.
     #[error("at byte {0}: {1}")]
-    Wrong(usize, String),
+    Invalid(usize, String),
 }
 
 /// How long the parts of something are: bytes, addresses, texts.
 #[derive(Clone, Copy, Default)]
-struct Lengths {
+struct RecordLengths {
     bytes: usize,
     addresses: usize,
     texts: usize,
 }
 
 /// The parts of something.
-struct Parts<'a> {
+struct RecordParts<'a> {
     bytes: &'a [u8],
     addresses: Vec<u64>,
     texts: Vec<Option<&'a [u8]>>,
 }
 
-impl Parts<'_> {
+impl RecordParts<'_> {
     /// The word at a distance in the bytes; 0 if there are fewer.
     fn word(&self, at: usize) -> u64 {
         let word = self.bytes.get(at..).and_then(|rest| rest.first_chunk());
@@ -95,14 +95,14 @@ impl Parts<'_> {
 
 /// A field of a structure of C's: its name, and whether it is an address; otherwise how many bytes
 /// it has.
-struct Field {
+struct StructureField {
     name: String,
     bytes: Option<usize>,
 }
 
 /// The sub of a pad, and the names of its variables by their places.
 #[derive(Default)]
-struct Pads {
+struct SubPads {
     names: Vec<(u64, TextId)>,
     pads: Vec<u64>,
 }
@@ -111,14 +111,14 @@ struct Pads {
 ///
 /// # Errors
 /// It may be cut, of an unknown version, or contradict itself.
-pub fn read(bytes: &[u8]) -> Result<Values, Error> {
-    let mut file = File {
-        cursor: Cursor::new(bytes),
+pub fn read(bytes: &[u8]) -> Result<ValueGraph, PmatError> {
+    let mut file = PmatFile {
+        cursor: PmatCursor::new(bytes),
         kinds: Vec::new(),
         extensions: Vec::new(),
         contexts: Vec::new(),
         structures: Vec::new(),
-        values: Builder::default(),
+        values: ValueGraphBuilder::default(),
         pads: Vec::new(),
         total: 0,
     };
@@ -131,39 +131,41 @@ pub fn read(bytes: &[u8]) -> Result<Values, Error> {
     Ok(file.values.finish())
 }
 
-struct File<'a> {
-    cursor: Cursor<'a>,
+struct PmatFile<'a> {
+    cursor: PmatCursor<'a>,
     /// By the number of the kind; the first one is what all have.
-    kinds: Vec<Lengths>,
-    extensions: Vec<Lengths>,
-    contexts: Vec<Lengths>,
-    structures: Vec<(u64, Vec<Field>)>,
-    values: Builder,
+    kinds: Vec<RecordLengths>,
+    extensions: Vec<RecordLengths>,
+    contexts: Vec<RecordLengths>,
+    structures: Vec<(u64, Vec<StructureField>)>,
+    values: ValueGraphBuilder,
     /// What subs say of their pads.
-    pads: Vec<Pads>,
+    pads: Vec<SubPads>,
     /// The sum of sizes so far.
     total: u64,
 }
 
-impl<'a> File<'a> {
-    fn header(&mut self) -> Result<(), Error> {
+impl<'a> PmatFile<'a> {
+    fn header(&mut self) -> Result<(), PmatError> {
         let cursor = &mut self.cursor;
-        if cursor.bytes(4, "its head")? != MAGIC {
-            return Err(Error::NotRead("it is no file of Devel::MAT::Dumper".into()));
+        if cursor.bytes(4, "its head")? != PMAT_MAGIC {
+            return Err(PmatError::Unsupported(
+                "it is no file of Devel::MAT::Dumper".into(),
+            ));
         }
         let flags = cursor.byte("its head")?;
         let [_, major, minor] = *cursor.array("its head")?;
-        if major != 0 || !(OLDEST..=NEWEST).contains(&minor) {
-            return Err(Error::NotRead(format!(
-                "it is of version {major}.{minor} of the format, and 0.{OLDEST} to 0.{NEWEST} are \
+        if major != 0 || !(OLDEST_VERSION..=NEWEST_VERSION).contains(&minor) {
+            return Err(PmatError::Unsupported(format!(
+                "it is of version {major}.{minor} of the format, and 0.{OLDEST_VERSION} to 0.{NEWEST_VERSION} are \
                  read"
             )));
         }
         if flags & !KNOWN_FLAGS != 0
-            || flags & IS_BIG_ENDIAN != 0
-            || flags & HAS_64_BITS != HAS_64_BITS
+            || flags & BIG_ENDIAN_FLAG != 0
+            || flags & WORDS_64_BIT_FLAGS != WORDS_64_BIT_FLAGS
         {
-            return Err(Error::NotRead(
+            return Err(PmatError::Unsupported(
                 "it is of a machine that is not little-endian with 64 bits".into(),
             ));
         }
@@ -172,7 +174,7 @@ impl<'a> File<'a> {
         // Until 0.3 magic alone said more of a value.
         self.extensions = match minor {
             4.. => lengths(cursor)?,
-            _ => vec![Lengths {
+            _ => vec![RecordLengths {
                 bytes: 2,
                 addresses: 2,
                 texts: 0,
@@ -181,11 +183,11 @@ impl<'a> File<'a> {
         self.contexts = lengths(cursor)?;
         match self.kinds.first() {
             Some(common) if common.bytes >= 20 && common.addresses >= 1 => Ok(()),
-            _ => Err(cursor.wrong("what all values have is too short")),
+            _ => Err(cursor.error_here("what all values have is too short")),
         }
     }
 
-    fn roots(&mut self) -> Result<(), Error> {
+    fn roots(&mut self) -> Result<(), PmatError> {
         let cursor = &mut self.cursor;
         let constants = ["undef", "yes", "no"];
         let mut roots = Vec::new();
@@ -202,8 +204,8 @@ impl<'a> File<'a> {
         }
         for (name, address) in roots {
             let (phase, name) = match name.as_str() {
-                "defstash" => (Phase::Symbols, "main::".to_string()),
-                name => (Phase::Others, format!("(root {name})")),
+                "defstash" => (PathPhase::Symbols, "main::".to_string()),
+                name => (PathPhase::Others, format!("(root {name})")),
             };
             self.values.add_root(phase, "", &name, address);
         }
@@ -211,25 +213,25 @@ impl<'a> File<'a> {
         for _ in 0..count {
             let address = cursor.word("the stack")?;
             self.values
-                .add_root(Phase::Others, "", "(root stack)", address);
+                .add_root(PathPhase::Others, "", "(root stack)", address);
         }
         Ok(())
     }
 
     /// Reads the next value, or what says more of one. Returns whether there was one.
-    fn next(&mut self) -> Result<bool, Error> {
+    fn next(&mut self) -> Result<bool, PmatError> {
         let kind = self.cursor.byte("the list of values")?;
         match kind {
             0 => return Ok(false),
-            STRUCTURE => self.structure()?,
-            EXTENSIONS.. => self.extension(kind)?,
+            STRUCTURE_TYPE_KIND => self.structure()?,
+            FIRST_EXTENSION_KIND.. => self.extension(kind)?,
             kind => self.value(kind)?,
         }
         Ok(true)
     }
 
     /// What runs: subs, and texts that are evaluated. They hold their code and their arguments.
-    fn contexts(&mut self) -> Result<(), Error> {
+    fn contexts(&mut self) -> Result<(), PmatError> {
         loop {
             let kind = self.cursor.byte("what runs")?;
             if kind == 0 {
@@ -240,34 +242,34 @@ impl<'a> File<'a> {
             let Some(&lengths) = self.contexts.get(usize::from(kind)) else {
                 return Err(self
                     .cursor
-                    .wrong(&format!("a context of the unknown kind {kind}")));
+                    .error_here(&format!("a context of the unknown kind {kind}")));
             };
             for to in self.parts(lengths)?.addresses {
-                self.values.add_root(Phase::Others, "", "(running)", to);
+                self.values.add_root(PathPhase::Others, "", "(running)", to);
             }
         }
     }
 
     /// Values that Perl frees when the statement ends. Older files have none.
-    fn mortals(&mut self) -> Result<(), Error> {
+    fn mortals(&mut self) -> Result<(), PmatError> {
         if self.cursor.is_at_end() {
             return Ok(());
         }
         for _ in 0..self.cursor.count(8, "temporary values")? {
             let address = self.cursor.word("temporary values")?;
             self.values
-                .add_root(Phase::Others, "", "(until the statement ends)", address);
+                .add_root(PathPhase::Others, "", "(until the statement ends)", address);
         }
         Ok(())
     }
 
-    fn parts(&mut self, lengths: Lengths) -> Result<Parts<'a>, Error> {
+    fn parts(&mut self, lengths: RecordLengths) -> Result<RecordParts<'a>, PmatError> {
         let cursor = &mut self.cursor;
         let bytes = cursor.bytes(lengths.bytes, "a value")?;
         let addresses = (0..lengths.addresses).map(|_| cursor.word("a value"));
         let addresses = addresses.collect::<Result<_, _>>()?;
         let texts = (0..lengths.texts).map(|_| cursor.text("a value"));
-        Ok(Parts {
+        Ok(RecordParts {
             bytes,
             addresses,
             texts: texts.collect::<Result<_, _>>()?,
@@ -275,7 +277,7 @@ impl<'a> File<'a> {
     }
 
     /// The description of a structure of C's.
-    fn structure(&mut self) -> Result<(), Error> {
+    fn structure(&mut self) -> Result<(), PmatError> {
         let cursor = &mut self.cursor;
         let id = cursor.word("a structure")?;
         let count = cursor.count(9, "a structure")?;
@@ -289,27 +291,32 @@ impl<'a> File<'a> {
                 1 | 2 => Some(1),
                 3 => Some(4),
                 4 => Some(8),
-                kind => return Err(cursor.wrong(&format!("a field of the unknown kind {kind}"))),
+                kind => {
+                    return Err(cursor.error_here(&format!("a field of the unknown kind {kind}")));
+                }
             };
-            fields.push(Field { name, bytes });
+            fields.push(StructureField { name, bytes });
         }
         self.structures.push((id, fields));
         Ok(())
     }
 
     /// What says more of a value that came before.
-    fn extension(&mut self, kind: u8) -> Result<(), Error> {
-        let Some(&lengths) = self.extensions.get(usize::from(kind - EXTENSIONS)) else {
+    fn extension(&mut self, kind: u8) -> Result<(), PmatError> {
+        let Some(&lengths) = self
+            .extensions
+            .get(usize::from(kind - FIRST_EXTENSION_KIND))
+        else {
             return Err(self
                 .cursor
-                .wrong(&format!("something of the unknown kind {kind:#x}")));
+                .error_here(&format!("something of the unknown kind {kind:#x}")));
         };
         let of = self.cursor.word("a value")?;
         let parts = self.parts(lengths)?;
-        let mut saved = |word| (self.values.named(word), true);
-        let ways: Vec<(u64, (Step, bool))> = match kind - EXTENSIONS {
+        let mut saved = |word| (self.values.named_step(word), true);
+        let ways: Vec<(u64, (ValueStep, bool))> = match kind - FIRST_EXTENSION_KIND {
             0 => {
-                let magic = Step::Magic(parts.byte(0));
+                let magic = ValueStep::Magic(parts.byte(0));
                 let is_counted = parts.byte(1) & 1 != 0;
                 vec![
                     (parts.address(0), (magic, is_counted)),
@@ -327,7 +334,7 @@ impl<'a> File<'a> {
             6 => vec![(parts.address(0), saved("saved code"))],
             7 => {
                 let name = self.values.text_id(&parts.text(0));
-                vec![(parts.address(0), (Step::Named(name), true))]
+                vec![(parts.address(0), (ValueStep::Named(name), true))]
             }
             _ => Vec::new(),
         };
@@ -337,15 +344,15 @@ impl<'a> File<'a> {
         Ok(())
     }
 
-    fn value(&mut self, number: u8) -> Result<(), Error> {
+    fn value(&mut self, number: u8) -> Result<(), PmatError> {
         let common = self.parts(self.kinds[0])?;
-        let mut value = Value {
+        let mut value = PerlValue {
             address: common.word(0),
             references: common.word(8) as u32,
             size: common.word(12),
             asked: common.word(12),
             class: common.address(0),
-            ..Value::default()
+            ..PerlValue::default()
         };
         // Sums of sizes are numbers of 63 bits.
         let total = self.total.checked_add(value.size);
@@ -353,12 +360,12 @@ impl<'a> File<'a> {
             .filter(|&total| i64::try_from(total).is_ok())
             .ok_or_else(|| {
                 self.cursor
-                    .wrong("the sizes of values are more than 63 bits")
+                    .error_here("the sizes of values are more than 63 bits")
             })?;
-        if number == OF_STRUCTURE {
+        if number == STRUCTURE_VALUE_KIND {
             // The place of the class says which structure it is.
             let which = std::mem::take(&mut value.class);
-            value.kind = Kind::Structure;
+            value.kind = PerlValueKind::Structure;
             self.fields(which)?;
             self.values.end(value);
             return Ok(());
@@ -366,53 +373,54 @@ impl<'a> File<'a> {
         let Some(&lengths) = self.kinds.get(usize::from(number)) else {
             return Err(self
                 .cursor
-                .wrong(&format!("a value of the unknown kind {number}")));
+                .error_here(&format!("a value of the unknown kind {number}")));
         };
         let parts = self.parts(lengths)?;
         match number {
             1 => self.glob(&mut value, &parts),
-            2 => value.kind = Kind::Scalar,
+            2 => value.kind = PerlValueKind::Scalar,
             3 => {
-                value.kind = Kind::Reference;
+                value.kind = PerlValueKind::Reference;
                 let is_strong = parts.byte(0) & 1 == 0;
                 self.values
-                    .lead_to(parts.address(0), Step::Referent, is_strong);
+                    .lead_to(parts.address(0), ValueStep::Referent, is_strong);
             }
             4 => self.array(&mut value, &parts)?,
-            5 => self.hash(&mut value, Kind::Hash, &parts)?,
-            6 => self.hash(&mut value, Kind::Stash, &parts)?,
+            5 => self.hash(&mut value, PerlValueKind::Hash, &parts)?,
+            6 => self.hash(&mut value, PerlValueKind::Stash, &parts)?,
             7 => self.code(&mut value, &parts)?,
             8 => {
-                value.kind = Kind::Io;
+                value.kind = PerlValueKind::Io;
                 for &to in &parts.addresses {
-                    let step = self.values.named("format");
+                    let step = self.values.named_step("format");
                     self.values.lead_to(to, step, true);
                 }
             }
             9 => {
-                value.kind = Kind::Lvalue;
-                self.values.lead_to(parts.address(0), Step::Target, true);
+                value.kind = PerlValueKind::Lvalue;
+                self.values
+                    .lead_to(parts.address(0), ValueStep::Target, true);
             }
-            10 => value.kind = Kind::Regexp,
-            11 => value.kind = Kind::Format,
-            12 => value.kind = Kind::Invlist,
-            13 => value.kind = Kind::Undefined,
-            14 => value.kind = Kind::Yes,
-            15 => value.kind = Kind::No,
+            10 => value.kind = PerlValueKind::Regexp,
+            11 => value.kind = PerlValueKind::Format,
+            12 => value.kind = PerlValueKind::Invlist,
+            13 => value.kind = PerlValueKind::Undefined,
+            14 => value.kind = PerlValueKind::Yes,
+            15 => value.kind = PerlValueKind::No,
             16 => self.object(&mut value, &parts)?,
-            17 => self.hash(&mut value, Kind::Class, &parts)?,
+            17 => self.hash(&mut value, PerlValueKind::Class, &parts)?,
             _ => {
                 return Err(self
                     .cursor
-                    .wrong(&format!("a value of the unknown kind {number}")));
+                    .error_here(&format!("a value of the unknown kind {number}")));
             }
         }
         self.values.end(value);
         Ok(())
     }
 
-    fn glob(&mut self, value: &mut Value, parts: &Parts<'_>) {
-        value.kind = Kind::Glob;
+    fn glob(&mut self, value: &mut PerlValue, parts: &RecordParts<'_>) {
+        value.kind = PerlValueKind::Glob;
         value.name = self.values.text_id(&parts.text(0));
         // Scalar, array, hash, code, handle, format; between them the symbol that it stands for.
         for (number, sigil) in [
@@ -424,62 +432,68 @@ impl<'a> File<'a> {
             (7, b'*'),
         ] {
             let to = parts.address(number);
-            self.values.lead_to(to, Step::Slot(sigil), true);
+            self.values.lead_to(to, ValueStep::Slot(sigil), true);
         }
     }
 
-    fn array(&mut self, value: &mut Value, parts: &Parts<'_>) -> Result<(), Error> {
-        value.kind = Kind::Array;
+    fn array(&mut self, value: &mut PerlValue, parts: &RecordParts<'_>) -> Result<(), PmatError> {
+        value.kind = PerlValueKind::Array;
         let count = self.cursor.count_of(parts.word(0), 8, "an array")?;
         // Of those that are not real the elements are not counted as references.
         let is_strong = parts.byte(8) & 1 == 0;
         for number in 0..count {
             let to = self.cursor.word("an array")?;
             self.values
-                .lead_to(to, Step::Element(number as u32), is_strong);
+                .lead_to(to, ValueStep::Element(number as u32), is_strong);
         }
         Ok(())
     }
 
-    fn object(&mut self, value: &mut Value, parts: &Parts<'_>) -> Result<(), Error> {
-        value.kind = Kind::Object;
+    fn object(&mut self, value: &mut PerlValue, parts: &RecordParts<'_>) -> Result<(), PmatError> {
+        value.kind = PerlValueKind::Object;
         let count = self.cursor.count_of(parts.word(0), 8, "an object")?;
         for number in 0..count {
             let to = self.cursor.word("an object")?;
-            self.values.lead_to(to, Step::Field(number as u32), true);
+            self.values
+                .lead_to(to, ValueStep::Field(number as u32), true);
         }
         Ok(())
     }
 
-    fn hash(&mut self, value: &mut Value, kind: Kind, parts: &Parts<'_>) -> Result<(), Error> {
+    fn hash(
+        &mut self,
+        value: &mut PerlValue,
+        kind: PerlValueKind,
+        parts: &RecordParts<'_>,
+    ) -> Result<(), PmatError> {
         value.kind = kind;
         if kind.is_stash() {
             value.name = self.values.text_id(&parts.text(0));
             // The first address is of the list of what refers back here, which holds nothing.
             for &to in parts.addresses.iter().skip(1) {
-                let step = self.values.named("method cache");
+                let step = self.values.named_step("method cache");
                 self.values.lead_to(to, step, true);
             }
         }
         let backward = parts.address(0);
-        let step = self.values.named("back references");
+        let step = self.values.named_step("back references");
         self.values.lead_to(backward, step, true);
         let count = self.cursor.count_of(parts.word(0), 16, "a hash")?;
         for _ in 0..count {
             let key = self.cursor.text("a hash")?.unwrap_or_default();
             let key = self.values.text_id(&String::from_utf8_lossy(key));
             let to = self.cursor.word("a hash")?;
-            self.values.lead_to(to, Step::Key(key), true);
+            self.values.lead_to(to, ValueStep::Key(key), true);
         }
         Ok(())
     }
 
-    fn fields(&mut self, which: u64) -> Result<(), Error> {
+    fn fields(&mut self, which: u64) -> Result<(), PmatError> {
         let found = self.structures.iter().position(|(id, _)| *id == which);
         let Some(found) = found else {
             return Err(self
                 .cursor
-                .wrong(&format!("a structure of the unknown kind {which}")));
+                .error_here(&format!("a structure of the unknown kind {which}")));
         };
         for field in &self.structures[found].1 {
             match field.bytes {
@@ -487,33 +501,33 @@ impl<'a> File<'a> {
                 None => {
                     let name = self.values.text_id(&field.name);
                     let to = self.cursor.word("a structure")?;
-                    self.values.lead_to(to, Step::Named(name), true);
+                    self.values.lead_to(to, ValueStep::Named(name), true);
                 }
             }
         }
         Ok(())
     }
 
-    fn code(&mut self, value: &mut Value, parts: &Parts<'_>) -> Result<(), Error> {
-        value.kind = Kind::Code;
+    fn code(&mut self, value: &mut PerlValue, parts: &RecordParts<'_>) -> Result<(), PmatError> {
+        value.kind = PerlValueKind::Code;
         value.name = self.values.text_id(&parts.text(1));
         let flags = parts.byte(8);
         // The sub around it may hold this one, which then does not hold it.
         let is_outside_strong = flags & 0x08 == 0;
         let [_, _, outside, list, constant] = [0, 1, 2, 3, 4].map(|i| parts.address(i));
         self.values
-            .lead_to(outside, Step::Outside, is_outside_strong);
-        let step = self.values.named("pads");
+            .lead_to(outside, ValueStep::Outside, is_outside_strong);
+        let step = self.values.named_step("pads");
         self.values.lead_to(list, step, true);
-        self.values.lead_to(constant, Step::Constant, true);
-        let mut pads = Pads::default();
+        self.values.lead_to(constant, ValueStep::Constant, true);
+        let mut pads = SubPads::default();
         let what = "a sub";
         loop {
             match self.cursor.byte(what)? {
                 0 => break,
-                CONSTANT | 3 => {
+                CONSTANT_LIST_KIND | 3 => {
                     let to = self.cursor.word(what)?;
-                    self.values.lead_to(to, Step::Constant, true);
+                    self.values.lead_to(to, ValueStep::Constant, true);
                 }
                 2 | 4 => drop(self.cursor.word(what)?),
                 5 => {
@@ -528,21 +542,21 @@ impl<'a> File<'a> {
                 6 => drop(self.cursor.bytes(24, what)?),
                 7 => {
                     let to = self.cursor.word(what)?;
-                    let step = self.values.named("names of variables");
+                    let step = self.values.named_step("names of variables");
                     self.values.lead_to(to, step, true);
                 }
                 8 => {
                     let depth = self.cursor.word(what)?;
                     let pad = self.cursor.word(what)?;
                     pads.pads.push(pad);
-                    self.values.lead_to(pad, Step::Pad(depth as u32), true);
+                    self.values.lead_to(pad, ValueStep::Pad(depth as u32), true);
                 }
                 9 => drop(self.cursor.bytes(9, what)?),
                 10 => drop(self.cursor.bytes(24, what)?),
                 kind => {
                     return Err(self
                         .cursor
-                        .wrong(&format!("a part of a sub of the unknown kind {kind}")));
+                        .error_here(&format!("a part of a sub of the unknown kind {kind}")));
                 }
             }
         }
@@ -559,18 +573,18 @@ impl<'a> File<'a> {
             for pad in pads.pads {
                 self.values.rename_elements(pad, |place| {
                     let name = names.get(&place.into());
-                    name.map_or(Step::Temporary, |&name| Step::Variable(name))
+                    name.map_or(ValueStep::Temporary, |&name| ValueStep::Variable(name))
                 });
             }
         }
     }
 }
 
-fn lengths(cursor: &mut Cursor<'_>) -> Result<Vec<Lengths>, Error> {
+fn lengths(cursor: &mut PmatCursor<'_>) -> Result<Vec<RecordLengths>, PmatError> {
     let count = cursor.byte("its head")?;
     let one = |_| {
         let [bytes, addresses, texts] = *cursor.array("its head")?;
-        Ok(Lengths {
+        Ok(RecordLengths {
             bytes: bytes.into(),
             addresses: addresses.into(),
             texts: texts.into(),

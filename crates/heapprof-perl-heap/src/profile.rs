@@ -5,34 +5,39 @@ use hashbrown::HashMap;
 use heapprof_graph::Graph;
 use heapprof_profile::{FrameText, LocationIndex, Profile, ProfileBuilder};
 
-use crate::kind::Kind;
-use crate::paths::{MOST_KEYS, Paths};
+use crate::kind::PerlValueKind;
+use crate::paths::{MAX_NAMED_KEYS, ValuePaths};
 use crate::text::TextId;
-use crate::values::{Value, Values};
+use crate::values::{PerlValue, ValueGraph};
 
 /// The sample types, the default one second.
-const TYPES: [(&str, &str); 3] = [
+const SAMPLE_TYPES: [(&str, &str); 3] = [
     ("objects", "count"),
     ("self_space", "bytes"),
     ("retained_space", "bytes"),
 ];
 
 /// A longer path is cut where it stands for a file.
-const LONGEST: usize = 400;
+const MAX_FILE_PATH_LENGTH: usize = 400;
 
 /// Makes a profile: `objects`, `self_space` (which is the default, and adds up) and
 /// `retained_space` (what would go if each went, which does not add up), by the path of names, with
 /// the labels `type`, `class` and `refcount`.
 #[must_use]
-pub fn profile(values: &mut Values) -> Profile {
-    let paths = Paths::new(values, MOST_KEYS);
-    let retained = retained(values, &paths, |value| value.size);
-    of_paths(values, &paths, &retained)
+pub fn profile(values: &mut ValueGraph) -> Profile {
+    let paths = ValuePaths::new(values, MAX_NAMED_KEYS);
+    let retained = retained_sizes(values, &paths, |value| value.size);
+    profile_of_paths(values, &paths, &retained)
 }
 
 /// Makes the profile of paths that were found, with what each value retains.
-pub(crate) fn of_paths(values: &Values, paths: &Paths, retained: &[u64]) -> Profile {
-    let mut sums: HashMap<(u32, Kind, TextId, u32), [i64; 3], RandomState> = HashMap::default();
+pub(crate) fn profile_of_paths(
+    values: &ValueGraph,
+    paths: &ValuePaths,
+    retained: &[u64],
+) -> Profile {
+    let mut sums: HashMap<(u32, PerlValueKind, TextId, u32), [i64; 3], RandomState> =
+        HashMap::default();
     for (number, value) in (0..).zip(values.all()) {
         let key = (
             paths.place(number),
@@ -48,7 +53,7 @@ pub(crate) fn of_paths(values: &Values, paths: &Paths, retained: &[u64]) -> Prof
     }
     let mut rows: Vec<_> = sums.into_iter().collect();
     rows.sort_unstable_by_key(|(key, _)| *key);
-    let mut builder = ProfileBuilder::new(&TYPES);
+    let mut builder = ProfileBuilder::new(&SAMPLE_TYPES);
     let mut locations: HashMap<u32, LocationIndex, RandomState> = HashMap::default();
     for ((place, kind, class, references), sum) in rows {
         let places = paths.places(place);
@@ -61,7 +66,7 @@ pub(crate) fn of_paths(values: &Values, paths: &Paths, retained: &[u64]) -> Prof
             builder.text_label("type", kind.name()),
             builder.number_label("refcount", references.into(), ""),
         ];
-        if class != TextId::NONE {
+        if class != TextId::EMPTY {
             labels.push(builder.text_label("class", values.text(class)));
         }
         builder.add_sample(stack, &sum, &mut labels);
@@ -79,16 +84,16 @@ pub(crate) fn of_paths(values: &Values, paths: &Paths, retained: &[u64]) -> Prof
 /// their files are places.
 fn location(
     builder: &mut ProfileBuilder,
-    values: &Values,
-    paths: &Paths,
+    values: &ValueGraph,
+    paths: &ValuePaths,
     place: u32,
 ) -> LocationIndex {
     let before: Vec<u32> = paths.places(place).skip(1).collect();
     let names = before.iter().rev();
     let names: Vec<&str> = names.map(|&at| values.text(paths.name(at))).collect();
     let mut path = names.join(";");
-    if path.len() > LONGEST {
-        let end = path.floor_char_boundary(LONGEST);
+    if path.len() > MAX_FILE_PATH_LENGTH {
+        let end = path.floor_char_boundary(MAX_FILE_PATH_LENGTH);
         path.truncate(end);
         path.push('…');
     }
@@ -101,7 +106,11 @@ fn location(
 }
 
 /// What would go if each value went, by a size of each.
-pub(crate) fn retained(values: &Values, paths: &Paths, size: impl Fn(&Value) -> u64) -> Vec<u64> {
+pub(crate) fn retained_sizes(
+    values: &ValueGraph,
+    paths: &ValuePaths,
+    size: impl Fn(&PerlValue) -> u64,
+) -> Vec<u64> {
     let mut graph = Graph::default();
     for number in values.numbers() {
         let ways = values
@@ -115,8 +124,8 @@ pub(crate) fn retained(values: &Values, paths: &Paths, size: impl Fn(&Value) -> 
     let roots = roots.filter(|root| paths.is_root(root));
     graph.lead_to(roots.map(|root| root.number));
     // What nothing refers to is held by nobody, and still there.
-    graph.lead_to(paths.leaked().iter().copied());
+    graph.lead_to(paths.leaked_values().iter().copied());
     graph.end_node();
     let size = |node: u32| values.all().get(node as usize).map_or(0, &size);
-    heapprof_graph::retained(&graph, values.all().len() as u32, size)
+    heapprof_graph::retained_sizes(&graph, values.all().len() as u32, size)
 }

@@ -1,16 +1,16 @@
 //! Values that refer to a value, and the way by which it is reached.
 
-use crate::found::{Described, Found};
-use crate::values::Phase;
+use crate::analysis::{PerlValueAnalysis, ValueDescription};
+use crate::values::PathPhase;
 
 /// More ones that refer to a value are not described.
-const MOST: usize = 10_000;
+const MAX_REFERRERS: usize = 10_000;
 
 /// A value that refers to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Referrer {
+pub struct ValueReferrer {
     /// The value; `None` for a root, whose name is the step.
-    pub from: Option<Described>,
+    pub from: Option<ValueDescription>,
     /// How.
     pub step: String,
     /// Whether it keeps the other one alive.
@@ -19,37 +19,37 @@ pub struct Referrer {
 
 /// A step of the way to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Way {
+pub struct WayStep {
     /// How it is reached.
     pub step: String,
     /// What it is; without its path.
-    pub value: Described,
+    pub value: ValueDescription,
     /// How many steps come before.
     pub depth: usize,
 }
 
 /// A value, the way to it, and who refers to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identified {
+pub struct ValueIdentification {
     /// The value.
-    pub value: Described,
+    pub value: ValueDescription,
     /// The way to it, from a root or from what has leaked. The last one is the value itself.
-    pub way: Vec<Way>,
+    pub way: Vec<WayStep>,
     /// How many steps are left out in the middle of the way.
     pub way_left_out: usize,
     /// Whether nothing leads to it from a root.
     pub is_leaked: bool,
     /// Who refers to it.
-    pub referrers: Vec<Referrer>,
+    pub referrers: Vec<ValueReferrer>,
     /// How many more do.
     pub left_out: usize,
 }
 
-impl Found {
+impl PerlValueAnalysis {
     /// Says what a value is, how it is reached, and who refers to it. Of the way, so many steps are
     /// told at the most: the first ones and the last ones.
     #[must_use]
-    pub fn identify(&self, number: u32, most: usize) -> Identified {
+    pub fn identify(&self, number: u32, most: usize) -> ValueIdentification {
         let mut all = Vec::new();
         let mut at = number;
         loop {
@@ -65,26 +65,27 @@ impl Found {
         let last = most.saturating_sub(first).min(all.len() - first);
         let is_told = |depth: usize| depth < first || depth + last >= all.len();
         let told = all.iter().enumerate().filter(|(depth, _)| is_told(*depth));
-        let way = told.map(|(depth, &(number, step))| Way {
+        let way = told.map(|(depth, &(number, step))| WayStep {
             step: match step {
-                Some(step) => self.shown_step(step),
+                Some(step) => self.step_text(step),
                 None => self.root_name(number).unwrap_or_default(),
             },
-            value: self.named(number),
+            value: self.describe_without_path(number),
             depth,
         });
-        let way: Vec<Way> = way.collect();
+        let way: Vec<WayStep> = way.collect();
         let way_left_out = all.len() - way.len();
         let mut referrers = Vec::new();
         let mut left_out = 0;
-        let mut add = |from: Option<u32>, step: String, is_strong| match referrers.len() < MOST {
-            true => referrers.push(Referrer {
-                from: from.map(|from| self.described(from)),
-                step,
-                is_strong,
-            }),
-            false => left_out += 1,
-        };
+        let mut add =
+            |from: Option<u32>, step: String, is_strong| match referrers.len() < MAX_REFERRERS {
+                true => referrers.push(ValueReferrer {
+                    from: from.map(|from| self.describe(from)),
+                    step,
+                    is_strong,
+                }),
+                false => left_out += 1,
+            };
         for root in self
             .values
             .roots()
@@ -92,7 +93,7 @@ impl Found {
             .filter(|root| root.number == number)
         {
             let name = self.values.text(root.name).to_string();
-            add(None, name, root.phase != Phase::Mentions);
+            add(None, name, root.phase != PathPhase::Mentions);
         }
         for from in self.values.numbers() {
             for edge in self
@@ -101,11 +102,11 @@ impl Found {
                 .iter()
                 .filter(|edge| edge.to == number)
             {
-                add(Some(from), self.shown_step(edge.step), edge.is_strong);
+                add(Some(from), self.step_text(edge.step), edge.is_strong);
             }
         }
-        Identified {
-            value: self.described(number),
+        ValueIdentification {
+            value: self.describe(number),
             way,
             way_left_out,
             is_leaked: self.is_leaked(number),
@@ -114,7 +115,7 @@ impl Found {
         }
     }
 
-    fn shown_step(&self, step: crate::step::Step) -> String {
+    fn step_text(&self, step: crate::step::ValueStep) -> String {
         self.step_name(step).unwrap_or_else(|| "->".to_string())
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use crate::found::{Described, Found};
-use crate::profile::retained;
-use crate::step::Step;
-use crate::values::Value;
+use crate::analysis::{PerlValueAnalysis, ValueDescription};
+use crate::profile::retained_sizes;
+use crate::step::ValueStep;
+use crate::values::PerlValue;
 
 /// Bytes by both ways of counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bytes {
+pub struct ByteCounts {
     /// What Perl asked for.
     pub asked: u64,
     /// What malloc gave for it.
@@ -18,30 +18,30 @@ pub struct Bytes {
 
 /// How large a value is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Size {
+pub struct ValueSize {
     /// The value.
-    pub value: Described,
+    pub value: ValueDescription,
     /// It alone.
-    pub own: Bytes,
+    pub own: ByteCounts,
     /// It and all that it leads to, and how many values that are.
-    pub total: Bytes,
+    pub total: ByteCounts,
     /// See [`total`](Self::total).
     pub objects: u64,
     /// What only it holds, and itself.
-    pub retained: Bytes,
+    pub retained: ByteCounts,
 }
 
-impl Found {
+impl PerlValueAnalysis {
     /// How large a value is.
     #[must_use]
-    pub fn size(&self, number: u32) -> Size {
-        let bytes = |value: &Value| Bytes {
+    pub fn size(&self, number: u32) -> ValueSize {
+        let bytes = |value: &PerlValue| ByteCounts {
             asked: value.asked,
             given: value.size,
         };
         let mut seen = HashSet::from([number]);
         let mut queue = vec![number];
-        let mut total = Bytes::default();
+        let mut total = ByteCounts::default();
         while let Some(from) = queue.pop() {
             let own = bytes(self.values.get(from));
             total.asked = total.asked.saturating_add(own.asked);
@@ -57,13 +57,13 @@ impl Found {
                 }
             }
         }
-        let asked = retained(&self.values, &self.paths, |value| value.asked);
-        Size {
-            value: self.described(number),
+        let asked = retained_sizes(&self.values, &self.paths, |value| value.asked);
+        ValueSize {
+            value: self.describe(number),
             own: bytes(self.values.get(number)),
             total,
             objects: seen.len() as u64,
-            retained: Bytes {
+            retained: ByteCounts {
                 asked: asked[number as usize],
                 given: self.retained[number as usize],
             },
@@ -71,8 +71,9 @@ impl Found {
     }
 
     /// Whether a step leads to what is part of a value, and not to what is around it.
-    fn is_down(&self, step: Step) -> bool {
-        let is_symbol = matches!(step, Step::Named(name) if self.values.text(name) == "symbol");
-        !is_symbol && step != Step::Outside
+    fn is_down(&self, step: ValueStep) -> bool {
+        let is_symbol =
+            matches!(step, ValueStep::Named(name) if self.values.text(name) == "symbol");
+        !is_symbol && step != ValueStep::Outside
     }
 }

@@ -4,7 +4,7 @@ use crate::text::TextId;
 
 /// How a value leads to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Step {
+pub enum ValueStep {
     /// A symbol's scalar, array, hash, code, handle or format: one of `$@%&`, or `*` for the rest.
     Slot(u8),
     /// What a reference refers to.
@@ -45,7 +45,7 @@ pub enum Step {
     Class,
 }
 
-impl Step {
+impl ValueStep {
     /// Whether it counts only for values to which no other way leads.
     #[must_use]
     pub fn is_late(self) -> bool {

@@ -3,23 +3,23 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::found::Found;
-use crate::kind::Kind;
-use crate::step::Step;
+use crate::analysis::PerlValueAnalysis;
+use crate::kind::PerlValueKind;
+use crate::step::ValueStep;
 
 /// Of what has no name, only this many bytes and more are told.
-const LARGE: u64 = 1024;
+const MIN_UNNAMED_BYTES: u64 = 1024;
 
 /// How many, and how many bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct ValueSum {
     /// How many values.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-impl Sum {
+impl ValueSum {
     fn add(&mut self, bytes: u64) {
         self.objects += 1;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -28,7 +28,7 @@ impl Sum {
 
 /// A variable, and what would go if it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct RetainingVariable {
     /// Its path.
     pub path: String,
     /// How many values have the path: one for each closure or depth of recursion.
@@ -39,17 +39,17 @@ pub struct Holder {
 
 /// Values in sums.
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
+pub struct PerlHeapSummary {
     /// By type, the one with most bytes first.
-    pub kinds: Vec<(&'static str, Sum)>,
+    pub kinds: Vec<(&'static str, ValueSum)>,
     /// By where they are reached from, the one with most bytes first.
-    pub parts: Vec<(String, Sum)>,
+    pub parts: Vec<(String, ValueSum)>,
     /// The variables, the one that retains most first.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<RetainingVariable>,
     /// Perl's values, without what is of its own kind.
-    pub values: Sum,
+    pub values: ValueSum,
     /// All.
-    pub all: Sum,
+    pub all: ValueSum,
 }
 
 /// What a part is called, by the first name of its paths.
@@ -66,14 +66,14 @@ fn part(first: &str) -> &str {
     }
 }
 
-impl Found {
+impl PerlValueAnalysis {
     /// All values in sums.
     #[must_use]
-    pub fn summary(&self) -> Summary {
-        let mut summary = Summary::default();
-        let mut kinds: HashMap<Kind, Sum, RandomState> = HashMap::default();
-        let mut parts: HashMap<u32, Sum, RandomState> = HashMap::default();
-        let mut holders: HashMap<u32, Holder, RandomState> = HashMap::default();
+    pub fn summary(&self) -> PerlHeapSummary {
+        let mut summary = PerlHeapSummary::default();
+        let mut kinds: HashMap<PerlValueKind, ValueSum, RandomState> = HashMap::default();
+        let mut parts: HashMap<u32, ValueSum, RandomState> = HashMap::default();
+        let mut holders: HashMap<u32, RetainingVariable, RandomState> = HashMap::default();
         let firsts = self.paths.firsts();
         for (number, value) in (0..).zip(self.values.all()) {
             kinds.entry(value.kind).or_default().add(value.size);
@@ -87,8 +87,8 @@ impl Found {
                 summary.values.add(value.size);
             }
             if self.is_variable(number) {
-                let holder = holders.entry(place).or_insert_with(|| Holder {
-                    path: self.paths.shown(&self.values, number),
+                let holder = holders.entry(place).or_insert_with(|| RetainingVariable {
+                    path: self.paths.path_text(&self.values, number),
                     objects: 0,
                     retained: 0,
                 });
@@ -102,7 +102,7 @@ impl Found {
             .collect();
         kinds.sort_by_key(|&(name, sum)| (std::cmp::Reverse(sum.bytes), name));
         summary.kinds = kinds;
-        let mut named: HashMap<String, Sum, RandomState> = HashMap::default();
+        let mut named: HashMap<String, ValueSum, RandomState> = HashMap::default();
         for (place, sum) in parts {
             let name = self.values.text(self.paths.name(place));
             let part = named.entry(part(name).to_string()).or_default();
@@ -124,13 +124,13 @@ impl Found {
     fn is_variable(&self, number: u32) -> bool {
         let step = self.paths.before(number).map(|(_, step)| step);
         match step {
-            Some(Step::Slot(b'$' | b'@') | Step::Variable(_)) => true,
-            Some(Step::Slot(b'%')) => !self.is_table(number),
+            Some(ValueStep::Slot(b'$' | b'@') | ValueStep::Variable(_)) => true,
+            Some(ValueStep::Slot(b'%')) => !self.is_table(number),
             // A constant, or what was computed last.
-            Some(Step::Temporary) => {
+            Some(ValueStep::Temporary) => {
                 let kind = self.values.get(number).kind;
-                let is_large = self.retained[number as usize] >= LARGE;
-                is_large && !matches!(kind, Kind::Glob | Kind::Code)
+                let is_large = self.retained[number as usize] >= MIN_UNNAMED_BYTES;
+                is_large && !matches!(kind, PerlValueKind::Glob | PerlValueKind::Code)
             }
             _ => false,
         }

@@ -2,39 +2,42 @@
 
 use heapprof_profile::Profile;
 
-use crate::{Builder, Bytes, Found, Kind, Phase, Step, Value, Values, profile};
+use crate::{
+    ByteCounts, PathPhase, PerlValue, PerlValueAnalysis, PerlValueKind, ValueGraph,
+    ValueGraphBuilder, ValueStep, profile,
+};
 
 /// Values by their names in a line: `a>b` leads from a to b, `a~b` does so weakly. Each has 10
 /// bytes.
-fn made(roots: &str, ways: &str) -> Values {
-    let mut values = Builder::default();
+fn made(roots: &str, ways: &str) -> ValueGraph {
+    let mut values = ValueGraphBuilder::default();
     let address = |name: &str| u64::from(name.as_bytes()[0]);
-    values.add_root(Phase::Symbols, "", "main::", 1);
+    values.add_root(PathPhase::Symbols, "", "main::", 1);
     let mut names: Vec<&str> = ways.split([' ', '>', '~']).collect();
     names.sort_unstable();
     names.dedup();
     for name in roots.split(' ').filter(|name| !name.is_empty()) {
         let key = values.text_id(name);
-        values.lead_to(address(name), Step::Key(key), true);
+        values.lead_to(address(name), ValueStep::Key(key), true);
     }
-    values.end(Value {
+    values.end(PerlValue {
         address: 1,
-        kind: Kind::Hash,
+        kind: PerlValueKind::Hash,
         size: 1,
-        ..Value::default()
+        ..PerlValue::default()
     });
     for name in names {
         for way in ways.split(' ').filter(|way| way.starts_with(name)) {
             let key = values.text_id(&way[2..]);
             let is_strong = way.as_bytes()[1] == b'>';
-            values.lead_to(address(&way[2..]), Step::Key(key), is_strong);
+            values.lead_to(address(&way[2..]), ValueStep::Key(key), is_strong);
         }
-        values.end(Value {
+        values.end(PerlValue {
             address: address(name),
             size: 10,
             references: 1,
-            kind: Kind::Hash,
-            ..Value::default()
+            kind: PerlValueKind::Hash,
+            ..PerlValue::default()
         });
     }
     values.finish()
@@ -96,15 +99,15 @@ fn what_would_go_is_what_only_one_value_holds() {
 /// A list that is as long as memory is has a path that ends.
 #[test]
 fn a_long_list_takes_linear_room() {
-    let mut values = Builder::default();
-    values.add_root(Phase::Symbols, "", "main::", 1);
+    let mut values = ValueGraphBuilder::default();
+    values.add_root(PathPhase::Symbols, "", "main::", 1);
     for address in 1..200_000u64 {
-        values.lead_to(address + 1, Step::Referent, true);
-        values.end(Value {
+        values.lead_to(address + 1, ValueStep::Referent, true);
+        values.end(PerlValue {
             address,
             size: 1,
-            kind: Kind::Reference,
-            ..Value::default()
+            kind: PerlValueKind::Reference,
+            ..PerlValue::default()
         });
     }
     let profile = profile(&mut values.finish());
@@ -114,50 +117,68 @@ fn a_long_list_takes_linear_room() {
 }
 
 /// A hash of 10 bytes, of which 8 were asked for.
-fn value(address: u64, kind: Kind) -> Value {
-    Value {
+fn value(address: u64, kind: PerlValueKind) -> PerlValue {
+    PerlValue {
         address,
         size: 10,
         asked: 8,
         references: 1,
         kind,
-        ..Value::default()
+        ..PerlValue::default()
     }
 }
 
 /// `%CACHE` with a reference to a hash under `a`, whose `list` is an array with a text, which a sub
 /// `keep` has in its `my $x`, too.
-fn program() -> Found {
-    let mut builder = Builder::default();
-    builder.add_root(Phase::Symbols, "", "main::", 1);
+fn program() -> PerlValueAnalysis {
+    let mut builder = ValueGraphBuilder::default();
+    builder.add_root(PathPhase::Symbols, "", "main::", 1);
     let main = builder.text_id("main");
     let names = ["CACHE", "keep", "a", "list", "$x"].map(|name| builder.text_id(name));
     let [cache, keep, a, list, x] = names;
-    let mut add = |value: Value, ways: &[(u64, Step)]| {
+    let mut add = |value: PerlValue, ways: &[(u64, ValueStep)]| {
         for &(to, step) in ways {
             builder.lead_to(to, step, true);
         }
         builder.end(value);
     };
-    let named = |address, kind, name| Value {
+    let named = |address, kind, name| PerlValue {
         name,
         ..value(address, kind)
     };
     add(
-        named(1, Kind::Stash, main),
-        &[(2, Step::Key(cache)), (3, Step::Key(keep))],
+        named(1, PerlValueKind::Stash, main),
+        &[(2, ValueStep::Key(cache)), (3, ValueStep::Key(keep))],
     );
-    add(named(2, Kind::Glob, cache), &[(4, Step::Slot(b'%'))]);
-    add(named(3, Kind::Glob, keep), &[(5, Step::Slot(b'&'))]);
-    add(value(4, Kind::Hash), &[(6, Step::Key(a))]);
-    add(value(5, Kind::Code), &[(10, Step::Pad(1))]);
-    add(value(6, Kind::Reference), &[(7, Step::Referent)]);
-    add(value(7, Kind::Hash), &[(8, Step::Key(list))]);
-    add(value(8, Kind::Reference), &[(9, Step::Referent)]);
-    add(value(9, Kind::Array), &[(11, Step::Element(0))]);
-    add(value(10, Kind::Array), &[(11, Step::Variable(x))]);
-    add(value(11, Kind::Scalar), &[]);
-    Found::new(builder.finish())
+    add(
+        named(2, PerlValueKind::Glob, cache),
+        &[(4, ValueStep::Slot(b'%'))],
+    );
+    add(
+        named(3, PerlValueKind::Glob, keep),
+        &[(5, ValueStep::Slot(b'&'))],
+    );
+    add(value(4, PerlValueKind::Hash), &[(6, ValueStep::Key(a))]);
+    add(value(5, PerlValueKind::Code), &[(10, ValueStep::Pad(1))]);
+    add(
+        value(6, PerlValueKind::Reference),
+        &[(7, ValueStep::Referent)],
+    );
+    add(value(7, PerlValueKind::Hash), &[(8, ValueStep::Key(list))]);
+    add(
+        value(8, PerlValueKind::Reference),
+        &[(9, ValueStep::Referent)],
+    );
+    add(
+        value(9, PerlValueKind::Array),
+        &[(11, ValueStep::Element(0))],
+    );
+    add(
+        value(10, PerlValueKind::Array),
+        &[(11, ValueStep::Variable(x))],
+    );
+    add(value(11, PerlValueKind::Scalar), &[]);
+    PerlValueAnalysis::new(builder.finish())
 }
 
 #[test]
@@ -212,7 +233,7 @@ fn a_variable_is_found_as_a_program_writes_it() {
 fn a_variable_has_three_sizes() {
     let found = program();
     let size = found.size(found.variable("%CACHE", &()).unwrap());
-    let bytes = |count: u64| Bytes {
+    let bytes = |count: u64| ByteCounts {
         asked: 8 * count,
         given: 10 * count,
     };
@@ -247,7 +268,7 @@ fn pads_say_what_a_sub_keeps_and_who_leads_there() {
 fn rings_that_look_the_same_are_one_row() {
     // Two rings of one, one of three, and one that is still reached; `g` is held by a ring.
     let values = made("z", "a>a b>b c>d d>e e>c z>y y>z e>g");
-    let found = Found::new(values);
+    let found = PerlValueAnalysis::new(values);
     let cycles = found.cycles();
     let rows: Vec<_> = cycles
         .iter()
@@ -264,26 +285,26 @@ fn rings_that_look_the_same_are_one_row() {
 /// Memory of C code holds only what nothing else does.
 #[test]
 fn what_c_code_mentions_is_held_by_it_alone_if_nothing_else_does() {
-    let mut builder = Builder::default();
-    builder.add_root(Phase::Symbols, "", "main::", 1);
-    builder.add_root(Phase::Mentions, "(C memory)", "lib.so", 4);
+    let mut builder = ValueGraphBuilder::default();
+    builder.add_root(PathPhase::Symbols, "", "main::", 1);
+    builder.add_root(PathPhase::Mentions, "(C memory)", "lib.so", 4);
     let key = builder.text_id("k");
-    builder.lead_to(2, Step::Key(key), true);
-    builder.lead_to(5, Step::Key(key), true);
-    builder.end(value(1, Kind::Hash));
-    builder.lead_to(3, Step::Memory, true);
-    builder.end(value(2, Kind::Scalar));
+    builder.lead_to(2, ValueStep::Key(key), true);
+    builder.lead_to(5, ValueStep::Key(key), true);
+    builder.end(value(1, PerlValueKind::Hash));
+    builder.lead_to(3, ValueStep::Memory, true);
+    builder.end(value(2, PerlValueKind::Scalar));
     for mentioned in [5, 6] {
-        builder.lead_to(mentioned, Step::Mention, true);
+        builder.lead_to(mentioned, ValueStep::Mention, true);
     }
-    builder.end(value(3, Kind::Memory));
+    builder.end(value(3, PerlValueKind::Memory));
     for address in 4..7 {
-        builder.end(value(address, Kind::Scalar));
+        builder.end(value(address, PerlValueKind::Scalar));
     }
-    let found = Found::new(builder.finish());
+    let found = PerlValueAnalysis::new(builder.finish());
     let path = |address| {
         let number = found.values().number(address).unwrap();
-        found.described(number)
+        found.describe(number)
     };
     assert_eq!(path(3).path, "main::;{k};(C memory)");
     assert_eq!(path(4).path, "(C memory);lib.so");
@@ -301,26 +322,26 @@ fn old_pointers_of_c_code_do_not_hold_rings() {
         (1, "(leaked);(in a ring);HASH"),
         (2, "main::;(C memory);->"),
     ] {
-        let mut builder = Builder::default();
-        builder.add_root(Phase::Symbols, "", "main::", 1);
-        builder.add_root(Phase::Mentions, "(C memory)", "lib.so", 5);
-        builder.lead_to(2, Step::Memory, true);
-        builder.end(value(1, Kind::Hash));
-        builder.lead_to(3, Step::Mention, true);
-        builder.end(value(2, Kind::Memory));
+        let mut builder = ValueGraphBuilder::default();
+        builder.add_root(PathPhase::Symbols, "", "main::", 1);
+        builder.add_root(PathPhase::Mentions, "(C memory)", "lib.so", 5);
+        builder.lead_to(2, ValueStep::Memory, true);
+        builder.end(value(1, PerlValueKind::Hash));
+        builder.lead_to(3, ValueStep::Mention, true);
+        builder.end(value(2, PerlValueKind::Memory));
         let key = builder.text_id("self");
-        builder.lead_to(4, Step::Key(key), true);
-        let hash = value(3, Kind::Hash);
-        builder.end(Value { references, ..hash });
-        builder.lead_to(3, Step::Referent, true);
-        builder.end(value(4, Kind::Scalar));
+        builder.lead_to(4, ValueStep::Key(key), true);
+        let hash = value(3, PerlValueKind::Hash);
+        builder.end(PerlValue { references, ..hash });
+        builder.lead_to(3, ValueStep::Referent, true);
+        builder.end(value(4, PerlValueKind::Scalar));
         // Another ring, to which a variable of a library and a block that has leaked point.
-        builder.lead_to(5, Step::Referent, true);
-        builder.end(value(5, Kind::Scalar));
-        builder.lead_to(5, Step::Mention, true);
-        builder.end(value(6, Kind::Memory));
-        let found = Found::new(builder.finish());
-        let described = |address| found.described(found.values().number(address).unwrap());
+        builder.lead_to(5, ValueStep::Referent, true);
+        builder.end(value(5, PerlValueKind::Scalar));
+        builder.lead_to(5, ValueStep::Mention, true);
+        builder.end(value(6, PerlValueKind::Memory));
+        let found = PerlValueAnalysis::new(builder.finish());
+        let described = |address| found.describe(found.values().number(address).unwrap());
         assert_eq!(described(3).path, expected);
         assert_eq!(described(5).path, "(leaked);(in a ring);SCALAR");
         let retained = if references == 1 { 10 } else { 30 };

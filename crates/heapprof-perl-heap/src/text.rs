@@ -9,17 +9,17 @@ pub struct TextId(u32);
 
 impl TextId {
     /// The empty text.
-    pub const NONE: Self = Self(0);
+    pub const EMPTY: Self = Self(0);
 }
 
 /// Texts by their numbers.
 #[derive(Debug)]
-pub(crate) struct Texts {
+pub(crate) struct PerlTextTable {
     all: Vec<Box<str>>,
     ids: HashMap<Box<str>, TextId, RandomState>,
 }
 
-impl Default for Texts {
+impl Default for PerlTextTable {
     fn default() -> Self {
         let mut texts = Self {
             all: Vec::new(),
@@ -30,7 +30,7 @@ impl Default for Texts {
     }
 }
 
-impl Texts {
+impl PerlTextTable {
     pub(crate) fn id(&mut self, text: &str) -> TextId {
         if let Some(&id) = self.ids.get(text) {
             return id;

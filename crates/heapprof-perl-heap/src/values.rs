@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use crate::kind::Kind;
-use crate::step::Step;
-use crate::text::{TextId, Texts};
+use crate::kind::PerlValueKind;
+use crate::step::ValueStep;
+use crate::text::{PerlTextTable, TextId};
 
 /// A value.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Value {
+pub struct PerlValue {
     /// Where it was.
     pub address: u64,
     /// Its bytes.
@@ -22,23 +22,23 @@ pub struct Value {
     /// Its name, if it is a symbol, a sub or a symbol table.
     pub name: TextId,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: PerlValueKind,
 }
 
 /// How a value leads to another one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Edge {
+pub(crate) struct ValueEdge {
     /// The number of the other one.
     pub(crate) to: u32,
     /// Whether it keeps the other one alive.
     pub(crate) is_strong: bool,
     /// How.
-    pub(crate) step: Step,
+    pub(crate) step: ValueStep,
 }
 
 /// Which paths are looked for first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum PathPhase {
     /// Symbol tables.
     Symbols,
     /// All other roots, side by side.
@@ -49,29 +49,30 @@ pub enum Phase {
 
 /// Where paths begin.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Root {
-    pub(crate) phase: Phase,
+pub(crate) struct ValueRoot {
+    pub(crate) phase: PathPhase,
     /// The first names of the path; the outer one may be empty.
     pub(crate) outer: TextId,
     pub(crate) name: TextId,
     pub(crate) number: u32,
 }
 
-/// Values with what each leads to, and the roots. A [`Builder`](crate::Builder) makes them.
+/// Values with what each leads to, and the roots. A [`ValueGraphBuilder`](crate::ValueGraphBuilder)
+/// makes them.
 #[derive(Debug)]
-pub struct Values {
-    pub(crate) all: Vec<Value>,
+pub struct ValueGraph {
+    pub(crate) all: Vec<PerlValue>,
     /// Where the edges of each value begin, and where those of the last one end.
     pub(crate) first: Vec<usize>,
-    pub(crate) edges: Vec<Edge>,
+    pub(crate) edges: Vec<ValueEdge>,
     /// In the order of their phases.
-    pub(crate) roots: Vec<Root>,
-    pub(crate) texts: Texts,
+    pub(crate) roots: Vec<ValueRoot>,
+    pub(crate) texts: PerlTextTable,
     /// All values in the order of their addresses.
     pub(crate) in_order: Vec<u32>,
 }
 
-impl Values {
+impl ValueGraph {
     /// The id of a text.
     pub fn text_id(&mut self, text: &str) -> TextId {
         self.texts.id(text)
@@ -85,7 +86,7 @@ impl Values {
 
     /// All of them.
     #[must_use]
-    pub fn all(&self) -> &[Value] {
+    pub fn all(&self) -> &[PerlValue] {
         &self.all
     }
 
@@ -96,11 +97,11 @@ impl Values {
                 continue;
             }
             for edge in &mut self.edges[self.first[number]..self.first[number + 1]] {
-                if let Step::Key(key) = edge.step
-                    && key != TextId::NONE
+                if let ValueStep::Key(key) = edge.step
+                    && key != TextId::EMPTY
                 {
                     let name = name(self.texts.get(key));
-                    edge.step = Step::Key(self.texts.id(&name));
+                    edge.step = ValueStep::Key(self.texts.id(&name));
                 }
             }
         }
@@ -108,7 +109,7 @@ impl Values {
 
     /// A value by its number.
     #[must_use]
-    pub fn get(&self, number: u32) -> &Value {
+    pub fn get(&self, number: u32) -> &PerlValue {
         &self.all[number as usize]
     }
 
@@ -127,19 +128,19 @@ impl Values {
 
     /// What a value leads to.
     #[must_use]
-    pub(crate) fn edges(&self, number: u32) -> &[Edge] {
+    pub(crate) fn edges(&self, number: u32) -> &[ValueEdge] {
         let number = number as usize;
         &self.edges[self.first[number]..self.first[number + 1]]
     }
 
     /// The roots, in the order of their phases.
-    pub(crate) fn roots(&self) -> &[Root] {
+    pub(crate) fn roots(&self) -> &[ValueRoot] {
         &self.roots
     }
 
     /// The symbol table of the class of a value.
     #[must_use]
-    pub fn stash(&self, value: &Value) -> Option<u32> {
+    pub fn stash(&self, value: &PerlValue) -> Option<u32> {
         match value.class {
             0 => None,
             class => self.number(class),
@@ -148,8 +149,8 @@ impl Values {
 
     /// The name of the class of a value; empty if it has none.
     #[must_use]
-    pub fn class(&self, value: &Value) -> TextId {
+    pub fn class(&self, value: &PerlValue) -> TextId {
         let stash = self.stash(value);
-        stash.map_or(TextId::NONE, |stash| self.get(stash).name)
+        stash.map_or(TextId::EMPTY, |stash| self.get(stash).name)
     }
 }

@@ -1,18 +1,18 @@
 //! Finds a value by what a program calls it: `$Foo::x`, `%CACHE`, `$x->{key}[3]`, `&sub my $x`.
 
-use crate::found::Found;
-use crate::step::Step;
-use crate::values::Phase;
+use crate::analysis::PerlValueAnalysis;
+use crate::step::ValueStep;
+use crate::values::PathPhase;
 
 /// Why nothing was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoVariable {
+pub enum VariableError {
     /// It is not written as a variable.
     #[error(
         "is no variable, such as '$Foo::x', '%CACHE', '$x->{{key}}[3]', '&sub my $x' or 'my $x'"
     )]
-    NotWritten,
+    NotAVariable,
     /// There is no such package.
     #[error("there is no package {0}")]
     NoPackage(String),
@@ -25,38 +25,38 @@ pub enum NoVariable {
 }
 
 /// Answers what the values do not have: keys of large hashes, and how long arrays are.
-pub trait Memory {
+pub trait ElementLookup {
     /// The address of what the hash at an address has under a key.
-    fn under_key(&self, hash: u64, key: &str) -> Option<u64>;
+    fn find_key(&self, hash: u64, key: &str) -> Option<u64>;
 
     /// How many elements the array at an address has.
-    fn length(&self, array: u64) -> Option<u64>;
+    fn array_length(&self, array: u64) -> Option<u64>;
 
     /// The name of a key among the values, which may have been given other ones.
-    fn named(&self, key: &str) -> String {
+    fn key_name(&self, key: &str) -> String {
         key.to_string()
     }
 }
 
 /// Nothing more is known.
-impl Memory for () {
-    fn under_key(&self, _: u64, _: &str) -> Option<u64> {
+impl ElementLookup for () {
+    fn find_key(&self, _: u64, _: &str) -> Option<u64> {
         None
     }
 
-    fn length(&self, _: u64) -> Option<u64> {
+    fn array_length(&self, _: u64) -> Option<u64> {
         None
     }
 }
 
 /// A step from a value to an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Subscript {
+enum ElementSubscript {
     Key(String),
     Number(i64),
 }
 
-impl std::fmt::Display for Subscript {
+impl std::fmt::Display for ElementSubscript {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Key(key) => write!(f, "{{{key}}}"),
@@ -65,21 +65,21 @@ impl std::fmt::Display for Subscript {
     }
 }
 
-impl Found {
+impl PerlValueAnalysis {
     /// The value that a program calls so: a sigil and a name, and then elements. A sub may be
     /// followed by one of its variables, as in `&foo my $x`. Without a sub, `my $x` is a variable
     /// of the program's file.
     ///
     /// # Errors
     /// It may not be there, or not be written so.
-    pub fn variable(&self, text: &str, memory: &impl Memory) -> Result<u32, NoVariable> {
+    pub fn variable(&self, text: &str, memory: &impl ElementLookup) -> Result<u32, VariableError> {
         let text = text.trim();
-        if let Some(own) = declared(text) {
+        if let Some(own) = strip_declaration(text) {
             let mut roots = self.values.roots().iter();
             let is_program = |name| self.values.text(name) == "(main program)";
             let program = roots.find(|root| is_program(root.name));
-            let program = program.ok_or_else(|| NoVariable::NoSymbol(text.to_string()))?;
-            return self.of_sub(program.number, own, "the program's file", memory);
+            let program = program.ok_or_else(|| VariableError::NoSymbol(text.to_string()))?;
+            return self.find_sub_variable(program.number, own, "the program's file", memory);
         }
         // A variable of a sub, or of the closure that a variable has.
         let inner = [" my ", " state "]
@@ -88,10 +88,10 @@ impl Found {
         if let Some((sub, own)) = inner {
             let of = self.variable(sub, memory)?;
             let of = self.referent(of).unwrap_or(of);
-            return self.of_sub(of, own, sub.trim(), memory);
+            return self.find_sub_variable(of, own, sub.trim(), memory);
         }
-        let (sigil, name, rest) = parts(text).ok_or(NoVariable::NotWritten)?;
-        let steps = subscripts(rest).ok_or(NoVariable::NotWritten)?;
+        let (sigil, name, rest) = parts(text).ok_or(VariableError::NotAVariable)?;
+        let steps = subscripts(rest).ok_or(VariableError::NotAVariable)?;
         // `$x{a}` is an element of `%x`, and `$x[0]` one of `@x`.
         let slot = match (sigil, rest.chars().next()) {
             ('$', Some('{')) => '%',
@@ -107,12 +107,13 @@ impl Found {
         &self,
         mut at: u32,
         mut called: String,
-        steps: &[Subscript],
-        memory: &impl Memory,
-    ) -> Result<u32, NoVariable> {
+        steps: &[ElementSubscript],
+        memory: &impl ElementLookup,
+    ) -> Result<u32, VariableError> {
         for step in steps {
             let element = self.element(at, step, memory);
-            at = element.ok_or_else(|| NoVariable::NoElement(called.clone(), step.to_string()))?;
+            at = element
+                .ok_or_else(|| VariableError::NoElement(called.clone(), step.to_string()))?;
             // From here on it is `$x{a}`, and no hash.
             if let Some(name) = called.strip_prefix(['%', '@']) {
                 called = format!("${name}");
@@ -123,13 +124,13 @@ impl Found {
     }
 
     /// What a symbol has in a slot.
-    fn symbol(&self, slot: char, name: &str) -> Result<u32, NoVariable> {
+    fn symbol(&self, slot: char, name: &str) -> Result<u32, VariableError> {
         let mut roots = self.values.roots().iter();
         let is_main = |name| self.values.text(name) == "main::";
-        let main = roots.find(|root| root.phase == Phase::Symbols && is_main(root.name));
+        let main = roots.find(|root| root.phase == PathPhase::Symbols && is_main(root.name));
         let missing = || {
             let name = format!("{slot}{name}");
-            NoVariable::NoSymbol(match self.lexical(&name) {
+            VariableError::NoSymbol(match self.lexical(&name) {
                 Some(elsewhere) => format!("{name}; {elsewhere}"),
                 None => name,
             })
@@ -153,7 +154,7 @@ impl Found {
             return Ok(key);
         }
         let mut edges = self.values.edges(key).iter();
-        let found = edges.find(|edge| edge.step == Step::Slot(slot as u8));
+        let found = edges.find(|edge| edge.step == ValueStep::Slot(slot as u8));
         match found {
             Some(edge) => Ok(edge.to),
             // A sub may stand there without a symbol, as a reference.
@@ -166,34 +167,35 @@ impl Found {
     fn lexical(&self, name: &str) -> Option<String> {
         let has_it = |pad: u32| {
             let mut edges = self.values.edges(pad).iter();
-            edges
-                .any(|edge| matches!(edge.step, Step::Variable(id) if self.values.text(id) == name))
+            edges.any(
+                |edge| matches!(edge.step, ValueStep::Variable(id) if self.values.text(id) == name),
+            )
         };
         let sub = self.values.numbers().find(|&sub| {
             let mut pads = self.values.edges(sub).iter();
-            pads.any(|edge| matches!(edge.step, Step::Pad(_)) && has_it(edge.to))
+            pads.any(|edge| matches!(edge.step, ValueStep::Pad(_)) && has_it(edge.to))
         })?;
-        Some(match self.paths.shown(&self.values, sub).as_str() {
+        Some(match self.paths.path_text(&self.values, sub).as_str() {
             "(main program)" => format!("'my {name}' is there"),
             path => format!("{path} has 'my {name}'"),
         })
     }
 
     /// The table of a package inside another one.
-    fn package(&self, table: u32, name: &str) -> Result<u32, NoVariable> {
+    fn package(&self, table: u32, name: &str) -> Result<u32, VariableError> {
         let symbol = self.key(table, &format!("{name}::"));
         let slot = symbol.and_then(|symbol| {
             let mut edges = self.values.edges(symbol).iter();
-            edges.find(|edge| edge.step == Step::Slot(b'%'))
+            edges.find(|edge| edge.step == ValueStep::Slot(b'%'))
         });
         slot.map(|edge| edge.to)
-            .ok_or_else(|| NoVariable::NoPackage(name.to_string()))
+            .ok_or_else(|| VariableError::NoPackage(name.to_string()))
     }
 
     /// What a hash has under a key whose name was kept.
     fn key(&self, hash: u32, key: &str) -> Option<u32> {
         let mut edges = self.values.edges(hash).iter();
-        let is_it = |step| matches!(step, Step::Key(id) if self.values.text(id) == key);
+        let is_it = |step| matches!(step, ValueStep::Key(id) if self.values.text(id) == key);
         edges.find(|edge| is_it(edge.step)).map(|edge| edge.to)
     }
 
@@ -201,31 +203,36 @@ impl Found {
     fn referent(&self, number: u32) -> Option<u32> {
         let mut edges = self.values.edges(number).iter();
         edges
-            .find(|edge| edge.step == Step::Referent)
+            .find(|edge| edge.step == ValueStep::Referent)
             .map(|edge| edge.to)
     }
 
     /// An element of a value or of what it refers to.
-    fn element(&self, of: u32, step: &Subscript, memory: &impl Memory) -> Option<u32> {
+    fn element(
+        &self,
+        of: u32,
+        step: &ElementSubscript,
+        memory: &impl ElementLookup,
+    ) -> Option<u32> {
         let of = self.referent(of).unwrap_or(of);
         let address = self.values.get(of).address;
         match step {
-            Subscript::Key(key) => {
-                let known = self.key(of, &memory.named(key));
-                known.or_else(|| self.values.number(memory.under_key(address, key)?))
+            ElementSubscript::Key(key) => {
+                let known = self.key(of, &memory.key_name(key));
+                known.or_else(|| self.values.number(memory.find_key(address, key)?))
             }
-            Subscript::Number(number) => {
+            ElementSubscript::Number(number) => {
                 let number = match number {
                     0.. => *number,
                     _ => {
-                        let length = memory.length(address).or_else(|| self.length(of))?;
+                        let length = memory.array_length(address).or_else(|| self.length(of))?;
                         number + i64::try_from(length).ok()?
                     }
                 };
                 let number = u32::try_from(number).ok()?;
                 let mut edges = self.values.edges(of).iter();
                 edges
-                    .find(|edge| edge.step == Step::Element(number))
+                    .find(|edge| edge.step == ValueStep::Element(number))
                     .map(|edge| edge.to)
             }
         }
@@ -235,24 +242,24 @@ impl Found {
     fn length(&self, array: u32) -> Option<u64> {
         let numbers = self.values.edges(array).iter();
         let numbers = numbers.filter_map(|edge| match edge.step {
-            Step::Element(number) => Some(u64::from(number) + 1),
+            ValueStep::Element(number) => Some(u64::from(number) + 1),
             _ => None,
         });
         numbers.max()
     }
 
     /// A variable of a sub, at the first depth that has it, and its elements.
-    fn of_sub(
+    fn find_sub_variable(
         &self,
         sub: u32,
         text: &str,
         name: &str,
-        memory: &impl Memory,
-    ) -> Result<u32, NoVariable> {
+        memory: &impl ElementLookup,
+    ) -> Result<u32, VariableError> {
         let text = text.trim();
         let end = text.find(['-', '[', '{']).unwrap_or(text.len());
         let (variable, rest) = text.split_at(end);
-        let steps = subscripts(rest).ok_or(NoVariable::NotWritten)?;
+        let steps = subscripts(rest).ok_or(VariableError::NotAVariable)?;
         // `$x{a}` is an element of `%x` here, too.
         let variable = match (variable.strip_prefix('$'), rest.chars().next()) {
             (Some(name), Some('{')) => format!("%{name}"),
@@ -260,19 +267,20 @@ impl Found {
             _ => variable.to_string(),
         };
         let pads = self.values.edges(sub).iter();
-        let pads = pads.filter(|edge| matches!(edge.step, Step::Pad(_)));
+        let pads = pads.filter(|edge| matches!(edge.step, ValueStep::Pad(_)));
         let mut variables = pads.flat_map(|pad| self.values.edges(pad.to));
-        let is_it = |step| matches!(step, Step::Variable(id) if self.values.text(id) == variable);
+        let is_it =
+            |step| matches!(step, ValueStep::Variable(id) if self.values.text(id) == variable);
         let found = variables.find(|edge| is_it(edge.step));
         let found = found.ok_or_else(|| {
-            NoVariable::NoElement(name.to_string(), format!("variable {variable}"))
+            VariableError::NoElement(name.to_string(), format!("variable {variable}"))
         })?;
         self.walk(found.to, variable, &steps, memory)
     }
 }
 
 /// What is behind `my` or `state`.
-fn declared(text: &str) -> Option<&str> {
+fn strip_declaration(text: &str) -> Option<&str> {
     text.strip_prefix("my ").or(text.strip_prefix("state "))
 }
 
@@ -312,7 +320,7 @@ fn parts(text: &str) -> Option<(char, String, &str)> {
 }
 
 /// The steps of a text such as `->{key}[3]`.
-fn subscripts(mut text: &str) -> Option<Vec<Subscript>> {
+fn subscripts(mut text: &str) -> Option<Vec<ElementSubscript>> {
     let mut steps = Vec::new();
     while !text.is_empty() {
         text = text.strip_prefix("->").unwrap_or(text);
@@ -334,8 +342,8 @@ fn subscripts(mut text: &str) -> Option<Vec<Subscript>> {
             }
         };
         steps.push(match close {
-            '}' => Subscript::Key(inner.to_string()),
-            _ => Subscript::Number(inner.parse().ok()?),
+            '}' => ElementSubscript::Key(inner.to_string()),
+            _ => ElementSubscript::Number(inner.parse().ok()?),
         });
         text = rest;
     }

@@ -1,60 +1,60 @@
 //! Arrays, hashes and objects of `class`.
 
-use heapprof_perl_heap::{Kind, Step};
+use heapprof_perl_heap::{PerlValueKind, ValueStep};
 
-use crate::Address;
-use crate::fill::Fill;
-use crate::sv::{self, Sv};
+use crate::PerlAddress;
+use crate::fill::ValueFiller;
+use crate::sv::{self, ValueHead};
 
 // Of an array: its last element, the last one that it has room for, and where its memory begins.
-const FILL: u64 = 0x10;
-const MOST: u64 = 0x18;
-const ALLOCATED: u64 = 0x20;
+const ARRAY_FILL_OFFSET: u64 = 0x10;
+const ARRAY_MAX_OFFSET: u64 = 0x18;
+const ARRAY_MEMORY_OFFSET: u64 = 0x20;
 // Of an object of `class`: the last of its fields, and where they are.
-const LAST_FIELD: u64 = 0x10;
-const FIELDS: u64 = 0x20;
+const OBJECT_LAST_FIELD_OFFSET: u64 = 0x10;
+const OBJECT_FIELDS_OFFSET: u64 = 0x20;
 // An entry of a hash: the next one, the key, the value. They lie in arenas.
-const ENTRY: u64 = 24;
+const HASH_ENTRY_SIZE: u64 = 24;
 /// Of a hash: its keys are those of the table of all keys.
-const IS_SHARING: u32 = 0x2000_0000;
+const SHARED_KEYS_FLAG: u32 = 0x2000_0000;
 /// Keys of hashes with more entries are not kept: the path has none of them.
-const MOST_KEYS: u64 = 10_000;
+const MAX_NAMED_KEYS: u64 = 10_000;
 // What a hash knows besides: its names, who refers weakly to it, the entry at which `each` is, how
 // its methods are looked up, and what it has as a class of `class`.
-const NAME: u64 = 0;
-const BACKWARD: u64 = 8;
-const ITERATOR: u64 = 0x10;
-const NAMES: u64 = 0x1c;
-const METHODS: u64 = 0x20;
-const CLASS: [u64; 4] = [0x38, 0x40, 0x48, 0x60];
-const CLASS_FIELDS: u64 = 0x50;
-const WITH_CLASS: u64 = 0x70;
+const AUX_NAME_OFFSET: u64 = 0;
+const AUX_BACKWARD_OFFSET: u64 = 8;
+const AUX_ITERATOR_OFFSET: u64 = 0x10;
+const AUX_NAME_COUNT_OFFSET: u64 = 0x1c;
+const AUX_METHODS_OFFSET: u64 = 0x20;
+const AUX_CLASS_OFFSETS: [u64; 4] = [0x38, 0x40, 0x48, 0x60];
+const AUX_CLASS_FIELDS_OFFSET: u64 = 0x50;
+const AUX_SIZE_WITH_CLASS: u64 = 0x70;
 /// How methods are looked up (`struct mro_meta`): all orders of classes, the current one, and
 /// tables.
-const METHODS_SIZE: u64 = 72;
-const ORDERS: u64 = 0;
-const CURRENT_ORDER: u64 = 8;
-const METHOD_TABLES: [u64; 3] = [0x10, 0x28, 0x30];
+const MRO_META_SIZE: u64 = 72;
+const MRO_ORDERS_OFFSET: u64 = 0;
+const MRO_CURRENT_ORDER_OFFSET: u64 = 8;
+const MRO_TABLE_OFFSETS: [u64; 3] = [0x10, 0x28, 0x30];
 /// No hash has more names.
-const MOST_NAMES: u32 = 1000;
+const MAX_HASH_NAMES: u32 = 1000;
 
-impl Fill<'_> {
-    pub(crate) fn array(&mut self, head: &Sv) -> Kind {
-        let allocated = self.body(head, ALLOCATED);
-        let room = self.body(head, MOST).wrapping_add(1);
+impl ValueFiller<'_> {
+    pub(crate) fn array(&mut self, head: &ValueHead) -> PerlValueKind {
+        let allocated = self.body(head, ARRAY_MEMORY_OFFSET);
+        let room = self.body(head, ARRAY_MAX_OFFSET).wrapping_add(1);
         let before = head.own.saturating_sub(allocated);
         self.claim(allocated, room.saturating_mul(8).saturating_add(before));
         if !self.stacks.contains(&head.at) {
-            let count = self.body(head, FILL).wrapping_add(1);
-            let is_counting = head.has(sv::IS_COUNTING);
-            let is_arguments = !is_counting && head.has(sv::WILL_COUNT);
+            let count = self.body(head, ARRAY_FILL_OFFSET).wrapping_add(1);
+            let is_counting = head.has_flags(sv::IS_COUNTING);
+            let is_arguments = !is_counting && head.has_flags(sv::WILL_COUNT);
             let count = self.allow(count.min(room));
             let elements = self.reader.words(head.own, count);
             for (number, to) in (0..).zip(elements) {
-                self.lead_to(to, Step::Element(number), is_counting);
+                self.lead_to(to, ValueStep::Element(number), is_counting);
                 if is_arguments {
                     // An argument may be held by nothing else, as in DESTROY.
-                    self.lead_to(to, Step::Mention, true);
+                    self.lead_to(to, ValueStep::Mention, true);
                 }
             }
             if !is_counting {
@@ -64,24 +64,24 @@ impl Fill<'_> {
                 self.link_words(head.own, room);
             }
         }
-        Kind::Array
+        PerlValueKind::Array
     }
 
-    pub(crate) fn object(&mut self, head: &Sv) -> Kind {
-        let fields = self.body(head, FIELDS);
-        let count = self.body(head, LAST_FIELD).wrapping_add(1);
+    pub(crate) fn object(&mut self, head: &ValueHead) -> PerlValueKind {
+        let fields = self.body(head, OBJECT_FIELDS_OFFSET);
+        let count = self.body(head, OBJECT_LAST_FIELD_OFFSET).wrapping_add(1);
         self.claim(fields, count.saturating_mul(8));
         let count = self.allow(count);
         for (number, to) in (0..).zip(self.reader.words(fields, count)) {
-            self.lead_to(to, Step::Field(number), true);
+            self.lead_to(to, ValueStep::Field(number), true);
         }
-        Kind::Object
+        PerlValueKind::Object
     }
 
-    pub(crate) fn hash(&mut self, head: &Sv) -> Kind {
-        let count = self.body(head, MOST).wrapping_add(1);
-        let knows_more = head.has(sv::HAS_MORE) && head.own != 0;
-        let aux = match (knows_more || head.has(sv::HAS_MORE), self.layout.aux) {
+    pub(crate) fn hash(&mut self, head: &ValueHead) -> PerlValueKind {
+        let count = self.body(head, ARRAY_MAX_OFFSET).wrapping_add(1);
+        let knows_more = head.has_flags(sv::HAS_MORE) && head.own != 0;
+        let aux = match (knows_more || head.has_flags(sv::HAS_MORE), self.layout.aux) {
             (true, Some(at)) => Some(head.any.wrapping_add(at)),
             (true, None) if knows_more => Some(head.own.wrapping_add(count.saturating_mul(8))),
             _ => None,
@@ -94,8 +94,8 @@ impl Fill<'_> {
             self.claim(head.own, count.saturating_mul(8).saturating_add(behind));
         }
         let kind = match aux {
-            Some(aux) => self.besides(aux),
-            None => Kind::Hash,
+            Some(aux) => self.hash_extras(aux),
+            None => PerlValueKind::Hash,
         };
         if head.own != 0 && !self.key_tables.contains(&head.at) {
             self.entries(head, count);
@@ -104,10 +104,14 @@ impl Fill<'_> {
     }
 
     /// The entries of a hash with so many buckets.
-    fn entries(&mut self, head: &Sv, buckets: u64) {
-        let keys = self.body(head, FILL);
-        let are_kept = keys <= MOST_KEYS;
-        let before = if head.has(IS_SHARING) { ENTRY } else { 0 };
+    fn entries(&mut self, head: &ValueHead, buckets: u64) {
+        let keys = self.body(head, ARRAY_FILL_OFFSET);
+        let are_kept = keys <= MAX_NAMED_KEYS;
+        let before = if head.has_flags(SHARED_KEYS_FLAG) {
+            HASH_ENTRY_SIZE
+        } else {
+            0
+        };
         let buckets = self.allow(buckets);
         let (mut entries, mut left) = (0u64, self.left);
         for bucket in self.reader.words(head.own, buckets) {
@@ -122,12 +126,12 @@ impl Fill<'_> {
             }
         }
         self.left = left;
-        self.used[0] += entries * ENTRY;
-        self.value.asked += entries * ENTRY;
-        self.value.size += entries * ENTRY;
+        self.used[0] += entries * HASH_ENTRY_SIZE;
+        self.value.asked += entries * HASH_ENTRY_SIZE;
+        self.value.size += entries * HASH_ENTRY_SIZE;
     }
 
-    fn entry(&mut self, key: Address, to: Address, before: u64, is_kept: bool) {
+    fn entry(&mut self, key: PerlAddress, to: PerlAddress, before: u64, is_kept: bool) {
         match self.reader.key_length(key) {
             Some(_) => self.claim_own_key(key, before),
             None => {
@@ -139,25 +143,31 @@ impl Fill<'_> {
             }
         }
         let step = match is_kept {
-            true => Step::Key(self.key(key)),
-            false => Step::Entry,
+            true => ValueStep::Key(self.key(key)),
+            false => ValueStep::Entry,
         };
         self.lead_to(to, step, true);
     }
 
     /// What a hash knows besides keys and values. Returns what kind of hash it is.
-    fn besides(&mut self, aux: Address) -> Kind {
+    fn hash_extras(&mut self, aux: PerlAddress) -> PerlValueKind {
         let word = |at: u64| self.reader.word(aux.wrapping_add(at));
-        let [names, backward, iterator, methods] = [NAME, BACKWARD, ITERATOR, METHODS].map(word);
-        let count = self.reader.half(aux.wrapping_add(NAMES)) as i32;
-        let mut kind = Kind::Hash;
+        let [names, backward, iterator, methods] = [
+            AUX_NAME_OFFSET,
+            AUX_BACKWARD_OFFSET,
+            AUX_ITERATOR_OFFSET,
+            AUX_METHODS_OFFSET,
+        ]
+        .map(word);
+        let count = self.reader.half(aux.wrapping_add(AUX_NAME_COUNT_OFFSET)) as i32;
+        let mut kind = PerlValueKind::Hash;
         if names != 0 {
-            kind = Kind::Stash;
+            kind = PerlValueKind::Stash;
             let first = match count {
                 0 => names,
                 _ => {
                     // It has several names, of which the first is its own; none, if it is gone.
-                    let count = count.unsigned_abs().min(MOST_NAMES);
+                    let count = count.unsigned_abs().min(MAX_HASH_NAMES);
                     self.claim(names, 8 * u64::from(count));
                     for name in self.reader.words(names, count.into()).skip(1) {
                         self.claim_key(name);
@@ -170,23 +180,23 @@ impl Fill<'_> {
                 self.value.name = self.key(first);
             }
         }
-        let list = Sv::read(&self.reader, backward);
+        let list = ValueHead::read(&self.reader, backward);
         // A list of who refers back is kept by nothing else. A single one is no list.
-        if list.kind() == sv::ARRAY && !list.has(sv::IS_COUNTING) {
+        if list.kind() == sv::ARRAY && !list.has_flags(sv::IS_COUNTING) {
             let step = self.steps.backward;
             self.lead_to(backward, step, true);
         }
         if methods != 0 {
             self.methods(methods);
         }
-        self.entry_apart(iterator);
-        if self.layout.aux_size >= WITH_CLASS {
+        self.extra_entry(iterator);
+        if self.layout.aux_size >= AUX_SIZE_WITH_CLASS {
             let step = self.steps.class;
-            for at in CLASS {
+            for at in AUX_CLASS_OFFSETS {
                 let to = self.reader.word(aux.wrapping_add(at));
                 self.lead_to(to, step, true);
             }
-            let fields = self.reader.word(aux.wrapping_add(CLASS_FIELDS));
+            let fields = self.reader.word(aux.wrapping_add(AUX_CLASS_FIELDS_OFFSET));
             self.link(fields);
         }
         kind
@@ -194,7 +204,7 @@ impl Fill<'_> {
 
     /// An entry that may be in no bucket: one of a tied hash, whose key is a value, or one at which
     /// `each` is that was deleted since.
-    pub(crate) fn entry_apart(&mut self, entry: Address) {
+    pub(crate) fn extra_entry(&mut self, entry: PerlAddress) {
         if entry == 0 {
             return;
         }
@@ -206,18 +216,18 @@ impl Fill<'_> {
             self.lead_to(value, step, true);
             self.link(key);
         }
-        self.lead_to(to, Step::Mention, true);
+        self.lead_to(to, ValueStep::Mention, true);
     }
 
     /// How methods of a class are looked up.
-    fn methods(&mut self, at: Address) {
-        self.claim(at, METHODS_SIZE);
+    fn methods(&mut self, at: PerlAddress) {
+        self.claim(at, MRO_META_SIZE);
         let word = |offset: u64| self.reader.word(at.wrapping_add(offset));
         let step = self.steps.methods;
-        let orders = word(ORDERS);
+        let orders = word(MRO_ORDERS_OFFSET);
         // With a table of all orders, the current one is in it.
-        let current = word(CURRENT_ORDER);
-        let tables = METHOD_TABLES.map(word);
+        let current = word(MRO_CURRENT_ORDER_OFFSET);
+        let tables = MRO_TABLE_OFFSETS.map(word);
         self.lead_to(orders, step, true);
         self.lead_to(current, step, orders == 0);
         for table in tables {

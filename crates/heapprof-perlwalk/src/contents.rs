@@ -1,31 +1,31 @@
 //! Looks into values: the text or the number of one, the element of a hash, how long an array is.
 
-use heapprof_heapwalk::Image;
-use heapprof_perl_heap::Memory;
+use heapprof_heapwalk::ProcessImage;
+use heapprof_perl_heap::ElementLookup;
 
-use crate::Address;
-use crate::reader::{Reader, text_of};
-use crate::sv::{self, Sv};
+use crate::PerlAddress;
+use crate::reader::{PerlMemoryReader, text_of};
+use crate::sv::{self, ValueHead};
 
 /// Where a scalar with more than a number has its integer and its float.
-const INTEGER: u64 = 0x20;
-const FLOAT: u64 = 0x28;
+const SCALAR_INTEGER_OFFSET: u64 = 0x20;
+const SCALAR_FLOAT_OFFSET: u64 = 0x28;
 /// Of a hash: its last bucket. Of an array: its last element.
-const LAST: u64 = 0x18;
-const FILL: u64 = 0x10;
+const HASH_MAX_OFFSET: u64 = 0x18;
+const ARRAY_FILL_OFFSET: u64 = 0x10;
 /// More entries of a hash are not looked at.
-const MOST: usize = 1 << 28;
+const MAX_ENTRIES: usize = 1 << 28;
 
 /// The text or the number that a value has, up to so many bytes. `None` if it has neither.
 #[must_use]
-pub fn contents(image: &Image, at: u64, limit: u32) -> Option<String> {
-    let reader = Reader::new(image);
-    let head = Sv::read(&reader, at);
+pub fn contents(image: &ProcessImage, at: u64, limit: u32) -> Option<String> {
+    let reader = PerlMemoryReader::new(image);
+    let head = ValueHead::read(&reader, at);
     text(&reader, &head, limit).or_else(|| number(&reader, &head))
 }
 
-fn text(reader: &Reader<'_>, head: &Sv, limit: u32) -> Option<String> {
-    let has_text = head.has_text() && head.has(sv::IS_TEXT);
+fn text(reader: &PerlMemoryReader<'_>, head: &ValueHead, limit: u32) -> Option<String> {
+    let has_text = head.has_text() && head.has_flags(sv::IS_TEXT);
     if !has_text && (head.kind() != sv::REGEXP || head.own == 0) {
         return None;
     }
@@ -39,24 +39,28 @@ fn text(reader: &Reader<'_>, head: &Sv, limit: u32) -> Option<String> {
         true => format!("… ({length} bytes)"),
         false => String::new(),
     };
-    Some(text_of(bytes, head.has(sv::IS_UTF8)) + &more)
+    Some(text_of(bytes, head.has_flags(sv::IS_UTF8)) + &more)
 }
 
-fn number(reader: &Reader<'_>, head: &Sv) -> Option<String> {
-    let is_scalar = head.kind() <= sv::MAGICAL && !head.has(sv::IS_REFERENCE);
+fn number(reader: &PerlMemoryReader<'_>, head: &ValueHead) -> Option<String> {
+    let is_scalar = head.kind() <= sv::MAGICAL && !head.has_flags(sv::IS_REFERENCE);
     let body = |at: u64| reader.word(head.any.wrapping_add(at));
     match head.kind() {
         _ if !is_scalar => None,
-        sv::INTEGER if head.has(sv::IS_INTEGER) => Some(integer(head, head.own)),
-        sv::NUMBER if head.has(sv::IS_FLOAT) => Some(f64::from_bits(head.own).to_string()),
-        sv::TEXT.. if head.has(sv::IS_INTEGER) => Some(integer(head, body(INTEGER))),
-        sv::TEXT.. if head.has(sv::IS_FLOAT) => Some(f64::from_bits(body(FLOAT)).to_string()),
+        sv::INTEGER if head.has_flags(sv::IS_INTEGER) => Some(integer(head, head.own)),
+        sv::NUMBER if head.has_flags(sv::IS_FLOAT) => Some(f64::from_bits(head.own).to_string()),
+        sv::TEXT.. if head.has_flags(sv::IS_INTEGER) => {
+            Some(integer(head, body(SCALAR_INTEGER_OFFSET)))
+        }
+        sv::TEXT.. if head.has_flags(sv::IS_FLOAT) => {
+            Some(f64::from_bits(body(SCALAR_FLOAT_OFFSET)).to_string())
+        }
         _ => None,
     }
 }
 
-fn integer(head: &Sv, word: u64) -> String {
-    match head.has(sv::IS_UNSIGNED) {
+fn integer(head: &ValueHead, word: u64) -> String {
+    match head.has_flags(sv::IS_UNSIGNED) {
         true => word.to_string(),
         false => word.cast_signed().to_string(),
     }
@@ -64,18 +68,20 @@ fn integer(head: &Sv, word: u64) -> String {
 
 /// A program's memory, which knows more than the values do.
 #[derive(Clone, Copy, Debug)]
-pub struct Inside<'a>(pub &'a Image);
+pub struct ImageElements<'a>(pub &'a ProcessImage);
 
-impl Memory for Inside<'_> {
-    fn under_key(&self, hash: Address, key: &str) -> Option<Address> {
-        let reader = Reader::new(self.0);
-        let head = Sv::read(&reader, hash);
+impl ElementLookup for ImageElements<'_> {
+    fn find_key(&self, hash: PerlAddress, key: &str) -> Option<PerlAddress> {
+        let reader = PerlMemoryReader::new(self.0);
+        let head = ValueHead::read(&reader, hash);
         if head.kind() != sv::HASH || head.own == 0 {
             return None;
         }
-        let buckets = reader.word(head.any.wrapping_add(LAST)).wrapping_add(1);
-        let mut left = MOST;
-        for bucket in reader.words(head.own, buckets.min(MOST as u64)) {
+        let buckets = reader
+            .word(head.any.wrapping_add(HASH_MAX_OFFSET))
+            .wrapping_add(1);
+        let mut left = MAX_ENTRIES;
+        for bucket in reader.words(head.own, buckets.min(MAX_ENTRIES as u64)) {
             let mut entry = bucket;
             while entry != 0 && left != 0 {
                 left -= 1;
@@ -90,10 +96,10 @@ impl Memory for Inside<'_> {
         None
     }
 
-    fn length(&self, array: Address) -> Option<u64> {
-        let reader = Reader::new(self.0);
-        let head = Sv::read(&reader, array);
-        let last = reader.word(head.any.wrapping_add(FILL));
+    fn array_length(&self, array: PerlAddress) -> Option<u64> {
+        let reader = PerlMemoryReader::new(self.0);
+        let head = ValueHead::read(&reader, array);
+        let last = reader.word(head.any.wrapping_add(ARRAY_FILL_OFFSET));
         (head.kind() == sv::ARRAY).then(|| last.wrapping_add(1))
     }
 }

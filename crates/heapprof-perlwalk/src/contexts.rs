@@ -3,25 +3,25 @@
 
 use heapprof_perl::{ContextLayout, Version};
 
-use crate::Address;
-use crate::reader::Reader;
+use crate::PerlAddress;
+use crate::reader::PerlMemoryReader;
 
 /// It has arguments.
-const HAS_ARGUMENTS: u8 = 0x20;
+const ARGUMENTS_FLAG: u8 = 0x20;
 /// From this series on, kinds have the same order and parts.
-const UNIFORM: u8 = 24;
+const FIRST_UNIFORM_SERIES: u8 = 24;
 
 /// The places in a context that may have a value, counted from its beginning.
 pub(crate) fn places(
-    reader: &Reader<'_>,
+    reader: &PerlMemoryReader<'_>,
     layout: &ContextLayout,
     version: Version,
-    context: Address,
+    context: PerlAddress,
 ) -> Vec<u64> {
     let flags = reader.byte(context);
     let own = layout.own;
     let all = || (own..layout.size).step_by(8).collect();
-    if version.version < UNIFORM {
+    if version.version < FIRST_UNIFORM_SERIES {
         return all();
     }
     // Loops stand before subs, formats and evals behind them, then substitutions.
@@ -32,7 +32,7 @@ pub(crate) fn places(
         -3 | -2 => vec![own + 0x08, own + 0x10],
         // `given` has what `$_` was.
         -6 => vec![own + 0x08],
-        0 if flags & HAS_ARGUMENTS != 0 => vec![layout.code, layout.code + 0x10],
+        0 if flags & ARGUMENTS_FLAG != 0 => vec![layout.code, layout.code + 0x10],
         0 => vec![layout.code],
         1 => vec![layout.code, layout.code + 0x08, layout.code + 0x10],
         // The name of the file, the text that is evaluated, and its code.

@@ -5,7 +5,7 @@ use heapprof_perl::{Unreadable, Version};
 /// Why a program's values can't be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum PerlWalkError {
     /// There is no perl in it.
     #[error("no perl is in this program")]
     NoPerl,

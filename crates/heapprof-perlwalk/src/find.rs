@@ -2,35 +2,35 @@
 
 use std::collections::HashSet;
 
-use heapprof_heapwalk::{Heap, Image};
+use heapprof_heapwalk::{MallocHeap, ProcessImage};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{Object, executable, of_executable};
 use heapprof_perl::{Context, Perl, Version};
 
-use crate::Address;
-use crate::error::Error;
+use crate::PerlAddress;
+use crate::error::PerlWalkError;
 use crate::layout::{places, variables};
-use crate::reader::Reader;
+use crate::reader::PerlMemoryReader;
 
 /// More objects are not looked at.
-const MOST_OBJECTS: usize = 10_000;
+const MAX_OBJECTS: usize = 10_000;
 /// malloc rounds an interpreter's size up by less than this.
-const ROUNDED: u64 = 32;
+const MALLOC_ROUNDING: u64 = 32;
 /// The first head of an arena says in half a word how many heads it has.
-const HEADS: u64 = 8;
-const MOST_HEADS: u32 = 170;
+const ARENA_HEADS_OFFSET: u64 = 8;
+const MAX_ARENA_HEADS: u32 = 170;
 /// The oldest series whose values are known.
-const OLDEST: u8 = 22;
+const OLDEST_SERIES: u8 = 22;
 
 /// The memory of a moment, with what the program can't write to, which need not be in the copy.
 #[derive(Clone, Copy)]
-struct Both<'a, M> {
-    image: &'a Image,
+struct ImageWithConstants<'a, M> {
+    image: &'a ProcessImage,
     constants: M,
 }
 
-impl<M: Memory> Memory for Both<'_, M> {
-    fn read(self, at: Address, to: &mut [u8]) -> bool {
+impl<M: Memory> Memory for ImageWithConstants<'_, M> {
+    fn read(self, at: PerlAddress, to: &mut [u8]) -> bool {
         let end = at.saturating_add(to.len() as u64);
         let bytes = self.image.bytes(at..end);
         if bytes.len() == to.len() {
@@ -43,32 +43,32 @@ impl<M: Memory> Memory for Both<'_, M> {
 
 /// A variable of an interpreter: its name, where it is, and how many bytes it has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Variable {
+pub(crate) struct InterpreterVariable {
     pub(crate) name: &'static str,
-    pub(crate) at: Address,
+    pub(crate) at: PerlAddress,
     pub(crate) size: u64,
 }
 
 /// A perl that was found, and where its variables are if each is one by itself.
-pub(crate) struct Found {
+pub(crate) struct LocatedPerl {
     pub(crate) perl: Perl,
-    variables: Vec<Variable>,
+    variables: Vec<InterpreterVariable>,
 }
 
-impl Found {
+impl LocatedPerl {
     /// Finds the perl of a program. `constants` is what the program can't write to.
-    pub(crate) fn new(image: &Image, constants: impl Memory) -> Result<Self, Error> {
-        let memory = Both { image, constants };
-        let first = executable(memory, &image.auxiliary).ok_or(Error::NoPerl)?;
+    pub(crate) fn new(image: &ProcessImage, constants: impl Memory) -> Result<Self, PerlWalkError> {
+        let memory = ImageWithConstants { image, constants };
+        let first = executable(memory, &image.auxiliary).ok_or(PerlWalkError::NoPerl)?;
         let mut refused = None;
-        for object in of_executable(memory, first.object).take(MOST_OBJECTS) {
+        for object in of_executable(memory, first.object).take(MAX_OBJECTS) {
             match Perl::find(memory, object, Some(first.object)) {
                 Some(Ok(perl)) => {
-                    if perl.version.version < OLDEST {
-                        return Err(Error::Version(perl.version));
+                    if perl.version.version < OLDEST_SERIES {
+                        return Err(PerlWalkError::Version(perl.version));
                     }
                     let variables = match perl.context {
-                        Context::Variables => by_name(memory, object, first.object),
+                        Context::Variables => find_variables_by_name(memory, object, first.object),
                         _ => Vec::new(),
                     };
                     return Ok(Self { perl, variables });
@@ -77,7 +77,7 @@ impl Found {
                 None => {}
             }
         }
-        Err(refused.map_or(Error::NoPerl, Error::Unreadable))
+        Err(refused.map_or(PerlWalkError::NoPerl, PerlWalkError::Unreadable))
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -85,14 +85,14 @@ impl Found {
     }
 
     /// The variables of an interpreter.
-    pub(crate) fn variables(&self, interpreter: Address) -> Vec<Variable> {
+    pub(crate) fn variables(&self, interpreter: PerlAddress) -> Vec<InterpreterVariable> {
         let Some(size) = self.perl.interpreter_size() else {
             return self.variables.clone();
         };
         let places = places(self.version());
         let ends = places.iter().skip(1).map(|place| place.0).chain([size]);
         let all = places.iter().zip(ends);
-        let all = all.map(|(&(at, name), end)| Variable {
+        let all = all.map(|(&(at, name), end)| InterpreterVariable {
             name,
             at: interpreter.wrapping_add(at),
             size: end.saturating_sub(at),
@@ -101,17 +101,21 @@ impl Found {
     }
 
     /// The interpreters that have values, the first one first.
-    pub(crate) fn interpreters(&self, image: &Image, heap: Option<&Heap>) -> Vec<Address> {
+    pub(crate) fn interpreters(
+        &self,
+        image: &ProcessImage,
+        heap: Option<&MallocHeap>,
+    ) -> Vec<PerlAddress> {
         let first = self.perl.first(image);
-        let reader = Reader::new(image);
-        let mut all: Vec<Address> = first.into_iter().collect();
+        let reader = PerlMemoryReader::new(image);
+        let mut all: Vec<PerlAddress> = first.into_iter().collect();
         if let (Some(size), Some(heap)) = (self.perl.interpreter_size(), heap) {
-            let chunks = heap
-                .chunks
-                .iter()
-                .filter(|chunk| chunk.is_in_use() && (size..size + ROUNDED).contains(&chunk.size));
+            let chunks = heap.chunks.iter().filter(|chunk| {
+                chunk.is_in_use() && (size..size + MALLOC_ROUNDING).contains(&chunk.size)
+            });
             let others = chunks.map(|chunk| chunk.at);
-            let others = others.filter(|&at| Some(at) != first && self.is_one(&reader, heap, at));
+            let others =
+                others.filter(|&at| Some(at) != first && self.is_interpreter(&reader, heap, at));
             all.extend(others);
         }
         let mut seen = HashSet::new();
@@ -120,7 +124,12 @@ impl Found {
     }
 
     /// Whether an interpreter is there: it has arenas, in chunks of malloc's.
-    fn is_one(&self, reader: &Reader<'_>, heap: &Heap, at: Address) -> bool {
+    fn is_interpreter(
+        &self,
+        reader: &PerlMemoryReader<'_>,
+        heap: &MallocHeap,
+        at: PerlAddress,
+    ) -> bool {
         let Some([_, arenas, count]) = self.perl.value_roots(at) else {
             return false;
         };
@@ -129,18 +138,22 @@ impl Found {
             .find(arena)
             .is_some_and(|found| heap.chunks[found].at == arena);
         is_arena
-            && (1..=MOST_HEADS).contains(&reader.half(arena.wrapping_add(HEADS)))
+            && (1..=MAX_ARENA_HEADS).contains(&reader.half(arena.wrapping_add(ARENA_HEADS_OFFSET)))
             && reader.word(count) != 0
     }
 }
 
 /// The variables of a perl without threads. The executable may have copies, which count instead.
-fn by_name<M: Memory>(memory: M, object: Object, executable: Object) -> Vec<Variable> {
+fn find_variables_by_name<M: Memory>(
+    memory: M,
+    object: Object,
+    executable: Object,
+) -> Vec<InterpreterVariable> {
     let find = |name: &'static str| {
         let symbol = format!("PL_{name}");
         let own = object.symbol(memory, &symbol)?;
         let copy = executable.symbol(memory, &symbol);
-        Some(Variable {
+        Some(InterpreterVariable {
             name,
             at: copy.unwrap_or(own).address,
             size: own.size,

@@ -6,12 +6,12 @@
 
 use heapprof_perl::{Version, column_of, number};
 
-const TABLE: &str = include_str!("layouts.tsv");
-const VARIABLES: &str = include_str!("variables.tsv");
+const LAYOUTS_TABLE: &str = include_str!("layouts.tsv");
+const VARIABLES_TABLE: &str = include_str!("variables.tsv");
 
 /// Sizes and offsets in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct ValueLayout {
     /// Where a regular expression has a copy of the text that it matched last.
     pub(crate) saved_copy: u64,
     /// Where it has the sub around its code.
@@ -29,12 +29,12 @@ pub(crate) struct Layout {
     pub(crate) aux_size: u64,
 }
 
-impl Layout {
+impl ValueLayout {
     /// The layout of a version, with threads or without; `None` if it is not known.
-    pub(crate) fn of(version: Version, has_threads: bool) -> Option<Self> {
-        let column = column_of(TABLE.lines().next()?, version, has_threads)?;
+    pub(crate) fn for_version(version: Version, has_threads: bool) -> Option<Self> {
+        let column = column_of(LAYOUTS_TABLE.lines().next()?, version, has_threads)?;
         let cell = |row: &str| {
-            let mut lines = TABLE.lines().map(|line| line.split('\t'));
+            let mut lines = LAYOUTS_TABLE.lines().map(|line| line.split('\t'));
             let mut line = lines.find_map(|mut line| (line.next()? == row).then_some(line))?;
             number(line.nth(column)?).map(u64::from)
         };
@@ -52,13 +52,13 @@ impl Layout {
 
 /// The names of all variables of an interpreter.
 pub(crate) fn variables() -> impl Iterator<Item = &'static str> {
-    let rows = VARIABLES.lines().skip(1);
+    let rows = VARIABLES_TABLE.lines().skip(1);
     rows.filter_map(|row| row.split('\t').next())
 }
 
 /// The variables of an interpreter with threads, each with its place, in order.
 pub(crate) fn places(version: Version) -> Vec<(u64, &'static str)> {
-    let head = VARIABLES.lines().next().unwrap_or_default();
+    let head = VARIABLES_TABLE.lines().next().unwrap_or_default();
     let Some(column) = column_of(head, version, true) else {
         return Vec::new();
     };
@@ -67,7 +67,7 @@ pub(crate) fn places(version: Version) -> Vec<(u64, &'static str)> {
         let name = cells.next()?;
         Some((u64::from(number(cells.nth(column)?)?), name))
     };
-    let mut places: Vec<_> = VARIABLES.lines().skip(1).filter_map(place).collect();
+    let mut places: Vec<_> = VARIABLES_TABLE.lines().skip(1).filter_map(place).collect();
     places.sort_unstable();
     places
 }
@@ -85,7 +85,7 @@ mod tests {
                 subversion: 0,
             };
             for has_threads in [false, true] {
-                let layout = Layout::of(version, has_threads).unwrap();
+                let layout = ValueLayout::for_version(version, has_threads).unwrap();
                 let is_new = version.version >= 36;
                 assert_eq!(layout.aux.is_some(), is_new, "{version}");
             }
@@ -99,6 +99,6 @@ mod tests {
             version: 20,
             subversion: 3,
         };
-        assert!(Layout::of(older, true).is_none() && places(older).is_empty());
+        assert!(ValueLayout::for_version(older, true).is_none() && places(older).is_empty());
     }
 }

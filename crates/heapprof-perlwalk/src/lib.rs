@@ -32,7 +32,7 @@ mod magic;
 mod names;
 mod pads;
 mod reader;
-mod rest;
+mod remaining_chunks;
 mod roots;
 mod scalar;
 mod sv;
@@ -40,9 +40,9 @@ mod sv;
 mod tests;
 mod walk;
 
-pub use self::contents::{Inside, contents};
-pub use self::error::Error;
-pub use self::walk::{Interpreter, Malloc, Walked, walk};
+pub use self::contents::{ImageElements, contents};
+pub use self::error::PerlWalkError;
+pub use self::walk::{MallocTotals, PerlInterpreter, PerlSnapshot, walk};
 
 /// An address in a program's memory.
-type Address = u64;
+type PerlAddress = u64;

@@ -4,23 +4,23 @@ use std::collections::HashMap;
 
 use heapprof_perl_heap::TextId;
 
-use crate::Address;
+use crate::PerlAddress;
 
 /// The lists of names that were read.
 #[derive(Default)]
-pub(crate) struct Names {
-    numbers: HashMap<Address, u32>,
+pub(crate) struct PadNameLists {
+    numbers: HashMap<PerlAddress, u32>,
     lists: Vec<Vec<TextId>>,
 }
 
-impl Names {
+impl PadNameLists {
     /// The number of a list that was read.
-    pub(crate) fn number(&self, list: Address) -> Option<u32> {
+    pub(crate) fn number(&self, list: PerlAddress) -> Option<u32> {
         self.numbers.get(&list).copied()
     }
 
     /// Begins a list, which is the next one to be ended. Returns its number.
-    pub(crate) fn begin(&mut self, list: Address) -> u32 {
+    pub(crate) fn begin(&mut self, list: PerlAddress) -> u32 {
         let number = self.lists.len() as u32;
         self.numbers.insert(list, number);
         number
@@ -31,9 +31,9 @@ impl Names {
     }
 
     /// The name of a variable by its place; an empty one for what has none.
-    pub(crate) fn of(&self, list: u32, place: u32) -> TextId {
+    pub(crate) fn variable_name(&self, list: u32, place: u32) -> TextId {
         let list = self.lists.get(list as usize);
         let name = list.and_then(|list| list.get(place as usize));
-        name.copied().unwrap_or(TextId::NONE)
+        name.copied().unwrap_or(TextId::EMPTY)
     }
 }

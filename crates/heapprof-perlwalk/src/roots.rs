@@ -3,19 +3,19 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use heapprof_heapwalk::Image;
+use heapprof_heapwalk::ProcessImage;
 use heapprof_perl::{Perl, Type};
-use heapprof_perl_heap::{Kind, Phase, Value};
+use heapprof_perl_heap::{PathPhase, PerlValue, PerlValueKind};
 
-use crate::Address;
-use crate::claims::{Owner, apart, whole};
+use crate::PerlAddress;
+use crate::claims::{ChunkOwner, allocated_bytes, odd_address};
 use crate::contexts;
-use crate::fill::Fill;
-use crate::find::Variable;
+use crate::fill::ValueFiller;
+use crate::find::InterpreterVariable;
 use crate::sv;
 
 /// What these have is old, is not counted, or is told elsewhere.
-const LEFT_OUT: [&str; 14] = [
+const SKIPPED_VARIABLES: [&str; 14] = [
     "Sv",
     "Xpv",
     "sv_root",
@@ -33,37 +33,37 @@ const LEFT_OUT: [&str; 14] = [
 ];
 // A stack of values and contexts (`PERL_SI`): the array of values, the contexts, the stacks before
 // and behind it, and the newest context.
-const VALUES: u64 = 0;
-const CONTEXTS: u64 = 8;
-const BEFORE: u64 = 0x10;
-const NEXT: u64 = 0x18;
-const NEWEST: u64 = 0x20;
+const STACK_VALUES_OFFSET: u64 = 0;
+const STACK_CONTEXTS_OFFSET: u64 = 8;
+const STACK_PREVIOUS_OFFSET: u64 = 0x10;
+const STACK_NEXT_OFFSET: u64 = 0x18;
+const STACK_NEWEST_CONTEXT_OFFSET: u64 = 0x20;
 /// What the paths of values begin with that `local` has put aside.
-pub(crate) const SAVED: &str = "(saved by local)";
+pub(crate) const SAVED_ROOT_NAME: &str = "(saved by local)";
 /// What those begin with that something that runs has.
-const RUNNING: &str = "(running)";
+const RUNNING_ROOT_NAME: &str = "(running)";
 /// No program has put aside so much.
-const MOST_SAVED: u64 = 1 << 26;
+const MAX_SAVED: u64 = 1 << 26;
 /// No program runs so much inside of each other.
-const MOST_CONTEXTS: u64 = 1 << 24;
+const MAX_CONTEXTS: u64 = 1 << 24;
 /// No program has more of them.
-const MOST_STACKS: usize = 100_000;
-const MOST_TABLES: usize = 10_000;
+const MAX_STACKS: usize = 100_000;
+const MAX_HANDLE_TABLES: usize = 10_000;
 /// No more entries are kept for lookups.
-const MOST_ENTRIES: usize = 100_000;
+const MAX_LOOKUP_ENTRIES: usize = 100_000;
 
 /// An interpreter that is read.
-pub(crate) struct Roots {
-    pub(crate) at: Address,
+pub(crate) struct InterpreterRoots {
+    pub(crate) at: PerlAddress,
     /// What stands before its roots in a path; nothing for the first one.
     pub(crate) outer: String,
-    variables: Vec<Variable>,
+    variables: Vec<InterpreterVariable>,
     /// Its stacks (`PERL_SI`).
-    stacks: Vec<Address>,
+    stacks: Vec<PerlAddress>,
 }
 
-impl Roots {
-    pub(crate) fn new(at: Address, outer: String, variables: Vec<Variable>) -> Self {
+impl InterpreterRoots {
+    pub(crate) fn new(at: PerlAddress, outer: String, variables: Vec<InterpreterVariable>) -> Self {
         Self {
             at,
             outer,
@@ -73,35 +73,38 @@ impl Roots {
     }
 
     /// Where a variable is.
-    fn place(&self, name: &str) -> Option<Address> {
+    fn place(&self, name: &str) -> Option<PerlAddress> {
         let found = self.variables.iter().find(|one| one.name == name);
         found.map(|one| one.at)
     }
 
     /// The places of its variables.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Range<Address>> + '_ {
+    pub(crate) fn places(&self) -> impl Iterator<Item = Range<PerlAddress>> + '_ {
         let all = self.variables.iter();
         all.map(|one| one.at..one.at.saturating_add(one.size))
     }
 
-    fn word(&self, fill: &Fill<'_>, name: &str) -> Address {
+    fn word(&self, fill: &ValueFiller<'_>, name: &str) -> PerlAddress {
         self.place(name).map_or(0, |at| fill.reader.word(at))
     }
 
     /// Notes which values are stacks and tables of keys, before any value is made.
-    pub(crate) fn prepare(&mut self, fill: &mut Fill<'_>) {
+    pub(crate) fn prepare(&mut self, fill: &mut ValueFiller<'_>) {
         let keys = self.word(fill, "strtab");
         fill.key_tables.insert(keys);
         let newest = self.word(fill, "curstackinfo");
         let mut seen = HashSet::new();
         for (first, link) in [
-            (newest, BEFORE),
-            (fill.reader.word(newest.wrapping_add(NEXT)), NEXT),
+            (newest, STACK_PREVIOUS_OFFSET),
+            (
+                fill.reader.word(newest.wrapping_add(STACK_NEXT_OFFSET)),
+                STACK_NEXT_OFFSET,
+            ),
         ] {
             let mut stack = first;
-            while stack != 0 && seen.len() < MOST_STACKS && seen.insert(stack) {
+            while stack != 0 && seen.len() < MAX_STACKS && seen.insert(stack) {
                 self.stacks.push(stack);
-                let values = fill.reader.word(stack.wrapping_add(VALUES));
+                let values = fill.reader.word(stack.wrapping_add(STACK_VALUES_OFFSET));
                 fill.stacks.insert(values);
                 stack = fill.reader.word(stack.wrapping_add(link));
             }
@@ -109,29 +112,29 @@ impl Roots {
     }
 
     /// Adds the roots, after all values were made.
-    pub(crate) fn add(&self, fill: &mut Fill<'_>) {
+    pub(crate) fn add(&self, fill: &mut ValueFiller<'_>) {
         let tables = self.word(fill, "defstash");
         let outer = &self.outer;
         fill.builder
-            .add_root(Phase::Symbols, outer, "main::", tables);
+            .add_root(PathPhase::Symbols, outer, "main::", tables);
         // What a file has outside of its subs is the program's own, and not the subs'.
         let program = self.word(fill, "main_cv");
         fill.builder
-            .add_root(Phase::Symbols, outer, "(main program)", program);
+            .add_root(PathPhase::Symbols, outer, "(main program)", program);
         for &stack in &self.stacks {
-            let values = fill.reader.word(stack.wrapping_add(VALUES));
+            let values = fill.reader.word(stack.wrapping_add(STACK_VALUES_OFFSET));
             fill.builder
-                .add_root(Phase::Others, outer, "(stacks)", values);
+                .add_root(PathPhase::Others, outer, "(stacks)", values);
         }
         self.structures(fill);
         for variable in &self.variables {
-            if LEFT_OUT.contains(&variable.name) {
+            if SKIPPED_VARIABLES.contains(&variable.name) {
                 continue;
             }
             for word in fill.reader.words(variable.at, variable.size / 8) {
                 if fill.builder.number(word).is_some() {
                     let name = format!("(root {})", variable.name);
-                    fill.builder.add_root(Phase::Others, outer, &name, word);
+                    fill.builder.add_root(PathPhase::Others, outer, &name, word);
                 }
             }
         }
@@ -140,23 +143,25 @@ impl Roots {
         let entries = self
             .place("savestack_ix")
             .map_or(0, |at| fill.reader.half(at));
-        self.add_words(fill, "savestack", entries.into(), SAVED);
+        self.add_words(fill, "savestack", entries.into(), SAVED_ROOT_NAME);
         for word in self.running_words(fill) {
             if fill.builder.number(word).is_some() {
                 fill.builder
-                    .add_root(Phase::Others, &self.outer, RUNNING, word);
+                    .add_root(PathPhase::Others, &self.outer, RUNNING_ROOT_NAME, word);
             }
         }
     }
 
     /// What runs on the stacks may keep these.
-    fn running_words(&self, fill: &Fill<'_>) -> Vec<u64> {
+    fn running_words(&self, fill: &ValueFiller<'_>) -> Vec<u64> {
         let layout = fill.perl.contexts();
         let mut words = Vec::new();
-        let mut left = MOST_CONTEXTS;
+        let mut left = MAX_CONTEXTS;
         for &stack in &self.stacks {
-            let contexts = fill.reader.word(stack.wrapping_add(CONTEXTS));
-            let newest = fill.reader.half(stack.wrapping_add(NEWEST));
+            let contexts = fill.reader.word(stack.wrapping_add(STACK_CONTEXTS_OFFSET));
+            let newest = fill
+                .reader
+                .half(stack.wrapping_add(STACK_NEWEST_CONTEXT_OFFSET));
             let count = u64::from(newest.wrapping_add(1)).min(left);
             left -= count;
             for number in 0..count {
@@ -170,30 +175,30 @@ impl Roots {
     }
 
     /// Each value in so many words of a stack is a root.
-    fn add_words(&self, fill: &mut Fill<'_>, stack: &str, words: u64, name: &str) {
+    fn add_words(&self, fill: &mut ValueFiller<'_>, stack: &str, words: u64, name: &str) {
         let at = self.word(fill, stack);
         self.add_root_words(fill, at, words, name);
     }
 
-    fn add_root_words(&self, fill: &mut Fill<'_>, at: Address, words: u64, name: &str) {
+    fn add_root_words(&self, fill: &mut ValueFiller<'_>, at: PerlAddress, words: u64, name: &str) {
         let words = fill.allow(words);
         for word in fill.reader.words(at, words) {
             if fill.builder.number(word).is_some() {
                 fill.builder
-                    .add_root(Phase::Others, &self.outer, name, word);
+                    .add_root(PathPhase::Others, &self.outer, name, word);
             }
         }
     }
 
     /// Names the memory of the interpreter's own.
-    fn structures(&self, fill: &mut Fill<'_>) {
+    fn structures(&self, fill: &mut ValueFiller<'_>) {
         self.structure(fill, self.at, "interpreter");
         for name in ["tmps_stack", "savestack", "scopestack", "markstack"] {
             let at = self.word(fill, name);
             self.structure(fill, at, name);
         }
         for &stack in &self.stacks {
-            let contexts = fill.reader.word(stack.wrapping_add(CONTEXTS));
+            let contexts = fill.reader.word(stack.wrapping_add(STACK_CONTEXTS_OFFSET));
             self.structure(fill, stack, "stacks");
             self.structure(fill, contexts, "contexts");
         }
@@ -203,30 +208,30 @@ impl Roots {
     }
 
     /// The tables of handles, each of which begins with the next one.
-    fn tables(&self, fill: &Fill<'_>) -> Vec<Address> {
+    fn tables(&self, fill: &ValueFiller<'_>) -> Vec<PerlAddress> {
         let mut tables = Vec::new();
         let mut table = self.word(fill, "perlio");
-        while table != 0 && tables.len() < MOST_TABLES {
+        while table != 0 && tables.len() < MAX_HANDLE_TABLES {
             tables.push(table);
             table = fill.reader.word(table);
         }
         tables
     }
 
-    fn structure(&self, fill: &mut Fill<'_>, at: Address, name: &str) {
+    fn structure(&self, fill: &mut ValueFiller<'_>, at: PerlAddress, name: &str) {
         let chunk = fill.claims.find(at);
-        let chunk = chunk.and_then(|chunk| fill.claims.take(chunk, Owner::Itself));
+        let chunk = chunk.and_then(|chunk| fill.claims.take(chunk, ChunkOwner::Itself));
         if let Some(chunk) = chunk {
             // Modules point to the interpreter, which is not theirs.
-            let at = apart(chunk.at);
+            let at = odd_address(chunk.at);
             let outer = self.inside("(interpreter)");
-            fill.builder.add_root(Phase::Others, &outer, name, at);
-            fill.builder.end(Value {
+            fill.builder.add_root(PathPhase::Others, &outer, name, at);
+            fill.builder.end(PerlValue {
                 address: at,
-                size: whole(chunk),
+                size: allocated_bytes(chunk),
                 asked: chunk.size,
-                kind: Kind::Memory,
-                ..Value::default()
+                kind: PerlValueKind::Memory,
+                ..PerlValue::default()
             });
         }
     }
@@ -241,10 +246,10 @@ impl Roots {
 
     /// What the interpreter's variables lead to that may be memory of C code: the name of each
     /// variable, and a chunk.
-    pub(crate) fn links(&self, fill: &Fill<'_>) -> Vec<(&'static str, u32)> {
+    pub(crate) fn links(&self, fill: &ValueFiller<'_>) -> Vec<(&'static str, u32)> {
         let mut links = Vec::new();
         for variable in &self.variables {
-            if LEFT_OUT.contains(&variable.name) {
+            if SKIPPED_VARIABLES.contains(&variable.name) {
                 continue;
             }
             let words = fill.reader.words(variable.at, variable.size / 8);
@@ -253,7 +258,7 @@ impl Roots {
         }
         // Entries of no hash, which are kept for the next lookups of keys that are values.
         let mut entry = self.word(fill, "hv_fetch_ent_mh");
-        for _ in 0..MOST_ENTRIES {
+        for _ in 0..MAX_LOOKUP_ENTRIES {
             if entry == 0 {
                 break;
             }
@@ -275,20 +280,20 @@ impl Roots {
 
     /// The chunks that `local` has put aside, such as the slots of a symbol, and those of what
     /// runs, each with what its path begins with.
-    pub(crate) fn put_aside(&self, fill: &Fill<'_>) -> Vec<(&'static str, u32)> {
+    pub(crate) fn saved_chunks(&self, fill: &ValueFiller<'_>) -> Vec<(&'static str, u32)> {
         let entries = self.place("savestack_ix");
         let entries = entries.map_or(0, |at| fill.reader.half(at));
-        let entries = u64::from(entries).min(MOST_SAVED);
+        let entries = u64::from(entries).min(MAX_SAVED);
         let saved = fill.reader.words(self.word(fill, "savestack"), entries);
-        let saved = saved.map(|word| (SAVED, word));
+        let saved = saved.map(|word| (SAVED_ROOT_NAME, word));
         let running = self.running_words(fill).into_iter();
-        let all = saved.chain(running.map(|word| (RUNNING, word)));
+        let all = saved.chain(running.map(|word| (RUNNING_ROOT_NAME, word)));
         all.filter_map(|(name, word)| Some((name, fill.claims.find(word)?)))
             .collect()
     }
 
     /// Says that the table of keys has those that nobody else has.
-    pub(crate) fn claim_keys(&self, fill: &mut Fill<'_>, image: &Image) {
+    pub(crate) fn claim_keys(&self, fill: &mut ValueFiller<'_>, image: &ProcessImage) {
         let table = self.word(fill, "strtab");
         let Some(number) = fill.builder.number(table) else {
             return;
@@ -299,7 +304,7 @@ impl Roots {
         let _ = fill.perl.each_key(image, self.at, |key| {
             left = left.checked_sub(1)?;
             if let Some(chunk) = claims.find(key)
-                && claims.owner(chunk) == Owner::Nobody
+                && claims.owner(chunk) == ChunkOwner::Unclaimed
             {
                 claims.claim(key, number, u64::MAX, false);
             }
@@ -310,13 +315,13 @@ impl Roots {
 }
 
 /// An arena of heads: where its first head is, and how many it has.
-pub(crate) type HeadArena = (Address, usize);
+pub(crate) type HeadArena = (PerlAddress, usize);
 
 /// The arenas of heads of an interpreter. They have no more heads than `most`.
 pub(crate) fn head_arenas(
     perl: &Perl,
-    image: &Image,
-    interpreter: Address,
+    image: &ProcessImage,
+    interpreter: PerlAddress,
     most: u64,
 ) -> Vec<HeadArena> {
     let mut arenas = Vec::new();
@@ -343,9 +348,9 @@ pub(crate) fn head_arenas(
 /// The arenas of bodies of an interpreter, and the lists of them: a place in each, and its type.
 pub(crate) fn other_arenas(
     perl: &Perl,
-    image: &Image,
-    interpreter: Address,
-) -> Vec<(Address, Type)> {
+    image: &ProcessImage,
+    interpreter: PerlAddress,
+) -> Vec<(PerlAddress, Type)> {
     let mut arenas = Vec::new();
     let mut seen = HashSet::new();
     let _ = perl.each_arena(image, interpreter, |at, of| {

@@ -2,23 +2,23 @@
 
 pub(crate) use heapprof_perl::sv::*;
 
-use crate::Address;
-use crate::reader::Reader;
+use crate::PerlAddress;
+use crate::reader::PerlMemoryReader;
 
 /// The head of a value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sv {
-    pub(crate) at: Address,
+pub(crate) struct ValueHead {
+    pub(crate) at: PerlAddress,
     /// Where its body is.
-    pub(crate) any: Address,
+    pub(crate) any: PerlAddress,
     pub(crate) references: u32,
     pub(crate) flags: u32,
     /// What it has by itself: a number, or where its text, its elements or its slots are.
     pub(crate) own: u64,
 }
 
-impl Sv {
-    pub(crate) fn new(at: Address, bytes: &[u8; HEAD as usize]) -> Self {
+impl ValueHead {
+    pub(crate) fn new(at: PerlAddress, bytes: &[u8; HEAD as usize]) -> Self {
         let word = |i: usize| {
             let word = bytes[8 * i..].first_chunk();
             u64::from_le_bytes(*word.unwrap_or(&[0; 8]))
@@ -32,7 +32,7 @@ impl Sv {
         }
     }
 
-    pub(crate) fn read(reader: &Reader<'_>, at: Address) -> Self {
+    pub(crate) fn read(reader: &PerlMemoryReader<'_>, at: PerlAddress) -> Self {
         let bytes = reader.bytes(at, HEAD).first_chunk();
         Self::new(at, bytes.unwrap_or(&[0; HEAD as usize]))
     }
@@ -41,7 +41,7 @@ impl Sv {
         self.flags & TYPE
     }
 
-    pub(crate) fn has(&self, flags: u32) -> bool {
+    pub(crate) fn has_flags(&self, flags: u32) -> bool {
         self.flags & flags != 0
     }
 
@@ -59,6 +59,6 @@ impl Sv {
     /// Whether it has a text in a buffer of its own.
     pub(crate) fn has_text(&self) -> bool {
         let may_have = matches!(self.kind(), TEXT..REGEXP | LVALUE);
-        may_have && self.own != 0 && !self.has(IS_REFERENCE) && !self.is_symbol()
+        may_have && self.own != 0 && !self.has_flags(IS_REFERENCE) && !self.is_symbol()
     }
 }

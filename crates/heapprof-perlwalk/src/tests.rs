@@ -3,23 +3,25 @@
 use std::fs::File;
 use std::path::Path;
 
-use heapprof_heapwalk::{Core, Heap, Image};
-use heapprof_perl_heap::{Found, Memory};
+use heapprof_heapwalk::{CoreMemory, MallocHeap, ProcessImage};
+use heapprof_perl_heap::{ElementLookup, PerlValueAnalysis};
 
-use crate::{Error, Inside, Walked, contents, walk};
+use crate::{ImageElements, PerlSnapshot, PerlWalkError, contents, walk};
 
-fn core() -> Core {
+fn core() -> CoreMemory {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = folder.join("../../sample-profiles/cores/market.core");
-    Core::open(File::open(path).unwrap(), None).unwrap()
+    CoreMemory::open(File::open(path).unwrap(), None).unwrap()
 }
 
 /// Walks it after its memory was changed.
-fn walked(change: impl FnOnce(&mut Image)) -> (Image, Result<Walked, Error>) {
+fn walked(
+    change: impl FnOnce(&mut ProcessImage),
+) -> (ProcessImage, Result<PerlSnapshot, PerlWalkError>) {
     let core = core();
     let mut image = core.image().unwrap();
     change(&mut image);
-    let heap = Heap::walk(&image).ok();
+    let heap = MallocHeap::walk(&image).ok();
     let walked = walk(&image, &core, heap.as_ref(), None);
     (image, walked)
 }
@@ -32,21 +34,21 @@ fn all_that_malloc_has_given_out_is_somebodys() {
     let [interpreter] = &walked.interpreters[..] else {
         panic!("{:?}", walked.interpreters);
     };
-    assert_eq!(interpreter.found(), interpreter.says);
+    assert_eq!(interpreter.found_count(), interpreter.reported_count);
     let malloc = walked.malloc.unwrap();
     let values = walked.values.all();
-    let sum = |of: fn(&heapprof_perl_heap::Value) -> u64| values.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&heapprof_perl_heap::PerlValue) -> u64| values.iter().map(of).sum::<u64>();
     assert_eq!(sum(|value| value.size), malloc.bytes);
     assert!(sum(|value| value.asked) < malloc.bytes);
     let of_perl = values.iter().filter(|value| value.kind.is_value()).count();
-    assert_eq!(of_perl as u64, interpreter.says);
+    assert_eq!(of_perl as u64, interpreter.reported_count);
     assert!(!walked.is_damaged);
 }
 
 #[test]
 fn planted_rings_and_texts_are_found() {
     let (image, walked) = walked(|_| {});
-    let found = Found::new(walked.unwrap().values);
+    let found = PerlValueAnalysis::new(walked.unwrap().values);
     let cycles = found.cycles();
     assert_eq!(cycles.len(), 1, "{cycles:?}");
     assert_eq!(
@@ -62,18 +64,18 @@ fn planted_rings_and_texts_are_found() {
     assert_eq!(shown("$SECRET", 7), "the key… (19 bytes)");
     assert_eq!(shown("$CACHE{7}{lines}[4]", 200), "5");
     assert_eq!(contents(&image, address("%CACHE"), 200), None);
-    let inside = Inside(&image);
+    let inside = ImageElements(&image);
     let cache = address("%CACHE");
-    assert_eq!(inside.under_key(cache, "7"), Some(address("$CACHE{7}")));
+    assert_eq!(inside.find_key(cache, "7"), Some(address("$CACHE{7}")));
     assert_eq!(
-        (inside.under_key(cache, "none"), inside.length(cache)),
+        (inside.find_key(cache, "none"), inside.array_length(cache)),
         (None, None)
     );
     let lines = found
         .values()
         .get(found.variable("$CACHE{7}{lines}", &inside).unwrap());
     let lines = image.word(lines.address + 16).unwrap();
-    assert_eq!(inside.length(lines), Some(5));
+    assert_eq!(inside.array_length(lines), Some(5));
 }
 
 /// What a value has leads to it.
@@ -81,8 +83,8 @@ fn planted_rings_and_texts_are_found() {
 fn an_address_has_an_owner() {
     let core = core();
     let image = core.image().unwrap();
-    let heap = Heap::walk(&image).unwrap();
-    let found = Found::new(walk(&image, &core, Some(&heap), None).unwrap().values);
+    let heap = MallocHeap::walk(&image).unwrap();
+    let found = PerlValueAnalysis::new(walk(&image, &core, Some(&heap), None).unwrap().values);
     let number = found.variable("$SECRET", &()).unwrap();
     let value = found.values().get(number).address;
     // Its text, the first and the last word of its body, and the middle of its head.
@@ -111,8 +113,8 @@ fn another_malloc_leaves_what_was_asked_for() {
 fn arenas_in_no_chunk_are_those_of_another_malloc() {
     let core = core();
     let image = core.image().unwrap();
-    let mut heap = Heap::walk(&image).unwrap();
-    let sums = |heap: Option<&Heap>| {
+    let mut heap = MallocHeap::walk(&image).unwrap();
+    let sums = |heap: Option<&MallocHeap>| {
         let walked = walk(&image, &core, heap, None).unwrap();
         let sum: u64 = walked.values.all().iter().map(|value| value.size).sum();
         (walked.malloc.is_some(), walked.has_other_malloc, sum)
@@ -158,7 +160,7 @@ fn damage_is_no_panic() {
             }
             let threads = std::mem::take(&mut image.threads);
             let before = std::mem::take(image);
-            *image = Image::new(regions, threads, 0);
+            *image = ProcessImage::new(regions, threads, 0);
             image.files = before.files;
             image.mapped = before.mapped;
             image.auxiliary = before.auxiliary;
@@ -168,8 +170,8 @@ fn damage_is_no_panic() {
             continue;
         };
         let interpreter = &walked.interpreters[0];
-        differ += u32::from(interpreter.found() != interpreter.says);
-        let found = Found::new(walked.values);
+        differ += u32::from(interpreter.found_count() != interpreter.reported_count);
+        let found = PerlValueAnalysis::new(walked.values);
         let summary = found.summary();
         let kinds: u64 = summary.kinds.iter().map(|(_, sum)| sum.bytes).sum();
         assert_eq!(kinds, summary.all.bytes);

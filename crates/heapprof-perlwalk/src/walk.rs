@@ -1,57 +1,57 @@
 //! The walk: all values of all interpreters, and then what else malloc has given out.
 
-use heapprof_heapwalk::{Heap, Image, Use};
+use heapprof_heapwalk::{ChunkUse, MallocHeap, ProcessImage};
 use heapprof_memory::Memory;
 use heapprof_perl::{Perl, Type, Version};
-use heapprof_perl_heap::{Kind, Value, Values};
+use heapprof_perl_heap::{PerlValue, PerlValueKind, ValueGraph};
 
-use crate::Address;
-use crate::claims::{Claims, Part, whole};
-use crate::error::Error;
-use crate::fill::{Fill, Wanted};
-use crate::find::Found;
-use crate::layout::Layout;
-use crate::reader::Reader;
-use crate::rest::Rest;
-use crate::roots::{Roots, head_arenas, other_arenas};
-use crate::sv::{self, Sv};
+use crate::PerlAddress;
+use crate::claims::{ChunkClaims, ChunkShare, allocated_bytes};
+use crate::error::PerlWalkError;
+use crate::fill::{ValueFiller, WantedAddress};
+use crate::find::LocatedPerl;
+use crate::layout::ValueLayout;
+use crate::reader::PerlMemoryReader;
+use crate::remaining_chunks::RemainingChunks;
+use crate::roots::{InterpreterRoots, head_arenas, other_arenas};
+use crate::sv::{self, ValueHead};
 
 /// So many words more than the memory has may be elements of arrays and hashes.
-const MORE_WORDS: u64 = 1 << 20;
+const EXTRA_WORDS: u64 = 1 << 20;
 
 /// An interpreter, and how many values it has.
 #[derive(Clone, Debug)]
-pub struct Interpreter {
+pub struct PerlInterpreter {
     /// Where it is.
     pub address: u64,
     /// How many values Perl says that it has (`PL_sv_count`).
-    pub says: u64,
+    pub reported_count: u64,
     /// How many there are of each type, by Perl's numbers.
     pub types: [u64; sv::TYPES],
 }
 
 /// What Perl calls its types (`SVt_PVAV` is `PVAV`), by their numbers.
-const NAMES: [&str; sv::TYPES] = [
+const TYPE_NAMES: [&str; sv::TYPES] = [
     "NULL", "IV", "NV", "PV", "INVLIST", "PVIV", "PVNV", "PVMG", "REGEXP", "PVGV", "PVLV", "PVAV",
     "PVHV", "PVCV", "PVFM", "PVIO", "PVOBJ",
 ];
 
-impl Interpreter {
+impl PerlInterpreter {
     /// How many values there are of each type, by what Perl calls it.
-    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        NAMES.into_iter().zip(self.types)
+    pub fn named_types(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        TYPE_NAMES.into_iter().zip(self.types)
     }
 
     /// How many values were found.
     #[must_use]
-    pub fn found(&self) -> u64 {
+    pub fn found_count(&self) -> u64 {
         self.types.iter().sum()
     }
 }
 
 /// What malloc has given out.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Malloc {
+pub struct MallocTotals {
     /// How many blocks.
     pub blocks: u64,
     /// How many bytes, with a word for each block.
@@ -63,15 +63,15 @@ pub struct Malloc {
 
 /// What was found in a program.
 #[derive(Debug)]
-pub struct Walked {
+pub struct PerlSnapshot {
     /// The version of its perl.
     pub version: Version,
     /// Its interpreters, the first one first.
-    pub interpreters: Vec<Interpreter>,
+    pub interpreters: Vec<PerlInterpreter>,
     /// All values, and all else that malloc has given out.
-    pub values: Values,
+    pub values: ValueGraph,
     /// What malloc says; `None` if its chunks are not known.
-    pub malloc: Option<Malloc>,
+    pub malloc: Option<MallocTotals>,
     /// Whether malloc's chunks are known and Perl's values lie elsewhere: Perl has another malloc,
     /// as its own (`-Dusemymalloc`). Then sizes are what Perl asked for.
     pub has_other_malloc: bool,
@@ -88,44 +88,45 @@ pub struct Walked {
 /// # Errors
 /// There may be no perl, or one that is not known.
 pub fn walk(
-    image: &Image,
+    image: &ProcessImage,
     constants: impl Memory,
-    heap: Option<&Heap>,
+    heap: Option<&MallocHeap>,
     wanted: Option<u64>,
-) -> Result<Walked, Error> {
-    let found = Found::new(image, constants)?;
+) -> Result<PerlSnapshot, PerlWalkError> {
+    let found = LocatedPerl::new(image, constants)?;
     let version = found.version();
     let has_threads = found.perl.interpreter_size().is_some();
-    let layout = Layout::of(version, has_threads).ok_or(Error::Version(version))?;
+    let layout =
+        ValueLayout::for_version(version, has_threads).ok_or(PerlWalkError::Version(version))?;
     let addresses = found.interpreters(image, heap);
     if addresses.is_empty() {
-        return Err(Error::NoInterpreter);
+        return Err(PerlWalkError::NoInterpreter);
     }
     let has_heap = heap.is_some();
     let heap = heap.filter(|heap| has_arenas(&found.perl, image, heap, &addresses));
     let has_other_malloc = has_heap && heap.is_none();
     let regions = image.regions().iter();
     let words: u64 = regions.map(|region| region.bytes.len() as u64 / 8).sum();
-    let mut fill = Fill::new(
-        Reader::new(image),
+    let mut fill = ValueFiller::new(
+        PerlMemoryReader::new(image),
         &found.perl,
         layout,
-        Claims::new(heap),
-        words + MORE_WORDS,
+        ChunkClaims::new(heap),
+        words + EXTRA_WORDS,
     );
-    fill.wanted = Wanted::new(wanted, &fill.claims);
+    fill.wanted = WantedAddress::new(wanted, &fill.claims);
     let all = (1..).zip(&addresses);
     let all = all.map(|(number, &at)| {
         let outer = match number {
             1 => String::new(),
             number => format!("(interpreter {number})"),
         };
-        Roots::new(at, outer, found.variables(at))
+        InterpreterRoots::new(at, outer, found.variables(at))
     });
-    let mut roots: Vec<Roots> = all.collect();
+    let mut roots: Vec<InterpreterRoots> = all.collect();
     roots.iter_mut().for_each(|one| one.prepare(&mut fill));
     let mut interpreters = Vec::new();
-    let mut arenas: Vec<(Address, Type)> = Vec::new();
+    let mut arenas: Vec<(PerlAddress, Type)> = Vec::new();
     let mut left = 8 * words / sv::HEAD;
     for &at in &addresses {
         let heads = head_arenas(&found.perl, image, at, left);
@@ -134,9 +135,9 @@ pub fn walk(
         left -= count as u64;
         let types = values_of(&mut fill, &heads);
         let says = found.perl.value_count(image, at).unwrap_or(0);
-        interpreters.push(Interpreter {
+        interpreters.push(PerlInterpreter {
             address: at,
-            says,
+            reported_count: says,
             types,
         });
         arenas.extend(other_arenas(&found.perl, image, at));
@@ -145,7 +146,7 @@ pub fn walk(
     fill.name_pads();
     // Values have what they have, and only then what nobody has can be told.
     if let Some(heap) = heap {
-        Rest::new(&mut fill, image, heap).arenas(&arenas);
+        RemainingChunks::new(&mut fill, image, heap).arenas(&arenas);
     }
     for one in &roots {
         one.add(&mut fill);
@@ -156,20 +157,20 @@ pub fn walk(
     fill.claims.settle(|number, part| {
         let value = builder.value_mut(number);
         match part {
-            Part::Own(bytes, asked) => {
+            ChunkShare::Own(bytes, asked) => {
                 value.size = value.size.saturating_add(bytes);
                 value.asked = value.asked.saturating_add(asked);
             }
-            Part::Shared(chunk, asked) => {
+            ChunkShare::Shared(chunk, asked) => {
                 let from = value.address;
                 builder.lead_later(from, chunk.at, shared, true);
                 if builder.number(chunk.at).is_none() {
-                    builder.end(Value {
+                    builder.end(PerlValue {
                         address: chunk.at,
-                        size: whole(chunk),
+                        size: allocated_bytes(chunk),
                         asked,
-                        kind: Kind::Shared,
-                        ..Value::default()
+                        kind: PerlValueKind::Shared,
+                        ..PerlValue::default()
                     });
                 }
             }
@@ -177,20 +178,20 @@ pub fn walk(
     });
     fill.lead_to_buffers();
     if let Some(heap) = heap {
-        let mut rest = Rest::new(&mut fill, image, heap);
+        let mut rest = RemainingChunks::new(&mut fill, image, heap);
         rest.follow_perl(&roots);
-        let mut own: Vec<_> = roots.iter().flat_map(Roots::places).collect();
+        let mut own: Vec<_> = roots.iter().flat_map(InterpreterRoots::places).collect();
         own.sort_unstable_by_key(|range| range.start);
         rest.follow_others(&own);
         rest.leftovers();
     }
     let is_damaged = fill.left == 0;
     let owner = fill.wanted.and_then(|wanted| wanted.owner(&fill.claims));
-    Ok(Walked {
+    Ok(PerlSnapshot {
         version,
         interpreters,
         values: fill.builder.finish(),
-        malloc: heap.map(malloc),
+        malloc: heap.map(malloc_totals),
         has_other_malloc,
         owner,
         is_damaged,
@@ -198,7 +199,12 @@ pub fn walk(
 }
 
 /// Whether the arenas of interpreters lie in chunks of this heap.
-fn has_arenas(perl: &Perl, image: &Image, heap: &Heap, interpreters: &[Address]) -> bool {
+fn has_arenas(
+    perl: &Perl,
+    image: &ProcessImage,
+    heap: &MallocHeap,
+    interpreters: &[PerlAddress],
+) -> bool {
     let arenas = interpreters.iter().filter_map(|&at| {
         let [_, arenas, _] = perl.value_roots(at)?;
         image.word(arenas).filter(|&arena| arena != 0)
@@ -208,13 +214,13 @@ fn has_arenas(perl: &Perl, image: &Image, heap: &Heap, interpreters: &[Address])
 }
 
 /// Makes the values of all heads in these arenas. Returns how many there are of each type.
-fn values_of(fill: &mut Fill<'_>, arenas: &[(Address, usize)]) -> [u64; sv::TYPES] {
+fn values_of(fill: &mut ValueFiller<'_>, arenas: &[(PerlAddress, usize)]) -> [u64; sv::TYPES] {
     let mut types = [0; sv::TYPES];
     for &(first, count) in arenas {
         let bytes = fill.reader.bytes(first, count as u64 * sv::HEAD);
         let places = (first..).step_by(sv::HEAD as usize);
         for (at, bytes) in places.zip(bytes.as_chunks().0) {
-            let head = Sv::new(at, bytes);
+            let head = ValueHead::new(at, bytes);
             // Another interpreter of damaged memory may have the same arena.
             let is_new = fill.builder.number(at).is_none();
             if let Some(of_type) = types.get_mut(head.kind() as usize).filter(|_| is_new) {
@@ -227,16 +233,16 @@ fn values_of(fill: &mut Fill<'_>, arenas: &[(Address, usize)]) -> [u64; sv::TYPE
     types
 }
 
-fn malloc(heap: &Heap) -> Malloc {
-    let mut sum = Malloc::default();
+fn malloc_totals(heap: &MallocHeap) -> MallocTotals {
+    let mut sum = MallocTotals::default();
     for chunk in &heap.chunks {
         match chunk.kind {
-            Use::InUse | Use::Cache => {
+            ChunkUse::InUse | ChunkUse::Cache => {
                 sum.blocks += 1;
-                sum.bytes += whole(chunk);
+                sum.bytes += allocated_bytes(chunk);
             }
-            Use::Cached => sum.cached += whole(chunk),
-            Use::Free | Use::Fast | Use::Top => {}
+            ChunkUse::Cached => sum.cached += allocated_bytes(chunk),
+            ChunkUse::Free | ChunkUse::Fast | ChunkUse::Top => {}
         }
     }
     sum

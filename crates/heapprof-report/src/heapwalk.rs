@@ -3,7 +3,7 @@
 pub(crate) mod allocator;
 pub(crate) mod points;
 
-use heapprof_heapwalk::{Chains, State, Summary};
+use heapprof_heapwalk::{ChunkState, HeapSummary, LeakChains};
 use serde_json::{Value, json};
 
 use crate::error::ReportError;
@@ -19,26 +19,26 @@ pub struct HeapWalkReport {
     /// How it went, in words: how long the process was held, what is missing.
     pub notes: Vec<String>,
     /// The heap in sums.
-    pub summary: Summary,
+    pub summary: HeapSummary,
 }
 
 /// The states in the order of reports.
-const STATE_ORDER: [State; 5] = [
-    State::Leaked,
-    State::Indirect,
-    State::Maybe,
-    State::Reached,
-    State::Free,
+const STATE_ORDER: [ChunkState; 5] = [
+    ChunkState::Leaked,
+    ChunkState::Indirect,
+    ChunkState::Maybe,
+    ChunkState::Reached,
+    ChunkState::Free,
 ];
 
 /// What each state means.
-fn meaning(state: State) -> &'static str {
+fn meaning(state: ChunkState) -> &'static str {
     match state {
-        State::Leaked => "nothing leads there",
-        State::Indirect => "only what has leaked leads there",
-        State::Maybe => "only pointers into the middle lead there",
-        State::Reached => "roots lead there",
-        State::Free => "malloc has it: bins, caches, top",
+        ChunkState::Leaked => "nothing leads there",
+        ChunkState::Indirect => "only what has leaked leads there",
+        ChunkState::Maybe => "only pointers into the middle lead there",
+        ChunkState::Reached => "roots lead there",
+        ChunkState::Free => "malloc has it: bins, caches, top",
     }
 }
 
@@ -107,7 +107,7 @@ pub fn heapwalk(
     Ok(text)
 }
 
-fn groups(summary: &Summary, shown: usize, measure: &UnitFormatter) -> ReportTable {
+fn groups(summary: &HeapSummary, shown: usize, measure: &UnitFormatter) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("bytes", ColumnAlign::Right),
         ("blocks", ColumnAlign::Right),
@@ -142,7 +142,7 @@ fn groups(summary: &Summary, shown: usize, measure: &UnitFormatter) -> ReportTab
     table
 }
 
-fn chains(summary: &Summary, shown: usize, measure: &UnitFormatter) -> ReportTable {
+fn chains(summary: &HeapSummary, shown: usize, measure: &UnitFormatter) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("bytes", ColumnAlign::Right),
         ("blocks", ColumnAlign::Right),
@@ -163,7 +163,7 @@ fn chains(summary: &Summary, shown: usize, measure: &UnitFormatter) -> ReportTab
         ]);
     }
     if !rest.is_empty() {
-        let sum = |of: fn(&Chains) -> u64| rest.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&LeakChains) -> u64| rest.iter().map(of).sum::<u64>();
         table.row(vec![
             measure.show(sum(|one| one.sum.bytes)),
             sum(|one| one.sum.blocks).to_string(),
@@ -210,41 +210,41 @@ fn document(walk: &HeapWalkReport, limit: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use heapprof_heapwalk::{Group, Sum};
+    use heapprof_heapwalk::{BlockGroup, BlockSum};
 
     use super::*;
 
     #[test]
     fn rows_add_up_to_what_leaked() {
-        let group = |size: u64, blocks: u64, state| Group {
+        let group = |size: u64, blocks: u64, state| BlockGroup {
             state,
             size,
             what: "text".to_string(),
-            sum: Sum {
+            sum: BlockSum {
                 blocks,
                 bytes: size * blocks,
             },
             example: 0x1000,
         };
-        let mut summary = Summary {
+        let mut summary = HeapSummary {
             groups: vec![
-                group(1000, 4, State::Leaked),
-                group(24, 2, State::Maybe),
-                group(8, 1, State::Leaked),
+                group(1000, 4, ChunkState::Leaked),
+                group(24, 2, ChunkState::Maybe),
+                group(8, 1, ChunkState::Leaked),
             ],
-            chains: vec![Chains {
+            chains: vec![LeakChains {
                 count: 2,
                 example: 0x1000,
                 what: "Node".to_string(),
                 size: 1000,
-                sum: Sum {
+                sum: BlockSum {
                     blocks: 3,
                     bytes: 1048,
                 },
             }],
-            ..Summary::default()
+            ..HeapSummary::default()
         };
-        summary.states[State::Leaked as usize] = Sum {
+        summary.states[ChunkState::Leaked as usize] = BlockSum {
             blocks: 5,
             bytes: 4008,
         };

@@ -2,7 +2,7 @@
 
 pub(crate) mod about;
 
-use heapprof_perl_heap::{Cycle, Leak, Pad, Sum, Summary};
+use heapprof_perl_heap::{LeakedCycle, PadSummary, PerlHeapSummary, PerlLeak, ValueSum};
 use serde_json::json;
 
 use crate::error::ReportError;
@@ -26,7 +26,7 @@ pub struct PerlHeap {
     /// `None` if that is not known.
     pub malloc: Option<(u64, u64)>,
     /// The values in sums.
-    pub summary: Summary,
+    pub summary: PerlHeapSummary,
 }
 
 /// Writes values in sums, with at most so many variables.
@@ -80,8 +80,8 @@ pub fn perl_heap(
 
 fn sums<'a>(
     title: &str,
-    rows: impl Iterator<Item = (&'a str, &'a Sum)>,
-    all: Sum,
+    rows: impl Iterator<Item = (&'a str, &'a ValueSum)>,
+    all: ValueSum,
     measure: &UnitFormatter,
 ) -> ReportTable {
     let mut table = ReportTable::new(&[
@@ -90,7 +90,7 @@ fn sums<'a>(
         ("bytes", ColumnAlign::Right),
         ("share", ColumnAlign::Right),
     ]);
-    let row = |name: &str, sum: &Sum| {
+    let row = |name: &str, sum: &ValueSum| {
         vec![
             name.to_string(),
             sum.objects.to_string(),
@@ -105,7 +105,7 @@ fn sums<'a>(
     table
 }
 
-fn holders(summary: &Summary, limit: usize, measure: &UnitFormatter) -> ReportTable {
+fn holders(summary: &PerlHeapSummary, limit: usize, measure: &UnitFormatter) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("retained", ColumnAlign::Right),
         ("objects", ColumnAlign::Right),
@@ -123,7 +123,7 @@ fn holders(summary: &Summary, limit: usize, measure: &UnitFormatter) -> ReportTa
 }
 
 /// All rows as one table, for a program.
-fn all(summary: &Summary, limit: usize, measure: &UnitFormatter) -> ReportTable {
+fn all(summary: &PerlHeapSummary, limit: usize, measure: &UnitFormatter) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("of", ColumnAlign::Left),
         ("name", ColumnAlign::Left),
@@ -163,8 +163,7 @@ fn more(table: &mut ReportTable, count: usize, limit: usize, columns: usize) {
 
 fn document(heap: &PerlHeap, limit: usize) -> serde_json::Value {
     let summary = &heap.summary;
-    let sum =
-        |name: &str, sum: &Sum| json!({"name": name, "objects": sum.objects, "bytes": sum.bytes});
+    let sum = |name: &str, sum: &ValueSum| json!({"name": name, "objects": sum.objects, "bytes": sum.bytes});
     let holders = summary.holders.iter().take(limit);
     let holders = holders
         .map(|one| json!({"path": one.path, "objects": one.objects, "retained": one.retained}));
@@ -194,7 +193,7 @@ fn document(heap: &PerlHeap, limit: usize) -> serde_json::Value {
 /// It can't be written in this format, or the unit is none of bytes.
 pub fn perl_cycles(
     name: &str,
-    cycles: &[Cycle],
+    cycles: &[LeakedCycle],
     limit: Option<usize>,
     style: &ReportStyle,
 ) -> Result<String, ReportError> {
@@ -255,7 +254,7 @@ pub fn perl_cycles(
 /// It can't be written in this format, or the unit is none of bytes.
 pub fn perl_leaked(
     name: &str,
-    leaks: &[Leak],
+    leaks: &[PerlLeak],
     limit: Option<usize>,
     style: &ReportStyle,
 ) -> Result<String, ReportError> {
@@ -311,7 +310,7 @@ pub fn perl_leaked(
 /// It can't be written in this format, or the unit is none of bytes.
 pub fn perl_pads(
     name: &str,
-    pads: &[Pad],
+    pads: &[PadSummary],
     limit: Option<usize>,
     style: &ReportStyle,
 ) -> Result<String, ReportError> {

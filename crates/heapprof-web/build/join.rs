@@ -21,16 +21,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::squeeze::squeeze;
-use crate::tokens::{Kind, Token, tokens};
+use crate::tokens::{ScriptToken, TokenKind, tokens};
 
 /// What the scripts use of the browser by bare names.
-const FOREIGN: &str = "AbortController Array Blob Boolean CSS DataView DecompressionStream Error \
+const BROWSER_NAMES: &str = "AbortController Array Blob Boolean CSS DataView DecompressionStream Error \
     Event Float64Array Infinity Int32Array JSON Map Math Number Object Promise RegExp \
     ResizeObserver Response Set String TextDecoder URLSearchParams Uint8Array addEventListener \
     atob clearTimeout devicePixelRatio document fetch history innerHeight innerWidth isFinite \
     isNaN location matchMedia navigator performance requestAnimationFrame setInterval setTimeout";
 /// Fields that only the scripts have: not the browser, not the data, not looked up by a text.
-const OURS: &str = "question model palette state isDiff measures write functionName functionCount \
+const SCRIPT_FIELDS: &str = "question model palette state isDiff measures write functionName functionCount \
     isOutermost nodeToTree moduleName moduleText moduleOf familyLabel samplesOf companion families \
     inks names shape trees mirror isLibrary keeper isLive redrawTools pivotOn toggleOwn toggleSql \
     toggleTheme saved classText labelOf kept allowsNothing hovered hasSearch openOther whole \
@@ -39,8 +39,8 @@ const OURS: &str = "question model palette state isDiff measures write functionN
 
 /// Returns the page's script, small.
 pub(crate) fn script(page: &Path) -> Result<String, String> {
-    let small = squeeze(&plain_script(page)?, FOREIGN, OURS)?;
-    without("the script", small, &["</script", "<!--"])
+    let small = squeeze(&plain_script(page)?, BROWSER_NAMES, SCRIPT_FIELDS)?;
+    refuse_text("the script", small, &["</script", "<!--"])
 }
 
 /// Returns the page's script as it is written, in one piece.
@@ -72,7 +72,7 @@ pub(crate) fn style(page: &Path) -> Result<String, String> {
             }
         }
     }
-    without("the style", out.replace(";}", "}"), &["</style", "/*"])
+    refuse_text("the style", out.replace(";}", "}"), &["</style", "/*"])
 }
 
 /// Drops the spaces beside the signs of a line.
@@ -96,7 +96,7 @@ fn small_style(line: &str) -> String {
     }
 }
 
-fn without(what: &str, text: String, refused: &[&str]) -> Result<String, String> {
+fn refuse_text(what: &str, text: String, refused: &[&str]) -> Result<String, String> {
     match refused
         .iter()
         .find(|bad| text.to_lowercase().contains(**bad))
@@ -111,7 +111,7 @@ fn files(page: &Path, end: &str) -> Result<Vec<(String, String)>, String> {
     let read = |name: &str| {
         let text = std::fs::read_to_string(page.join(name));
         let text = text.map_err(|why| format!("{name} cannot be read: {why}"))?;
-        without(name, text, &["\r"])
+        refuse_text(name, text, &["\r"])
     };
     let order = read("order.txt")?;
     let names: Vec<&str> = order.split_whitespace().collect();
@@ -188,10 +188,10 @@ fn top_name(line: &str) -> Option<&str> {
 
 /// Refuses a statement without a semicolon, as far as that can be seen: a line that ends in a value
 /// before a line that begins with a word.
-fn check_ends(parts: &[Token]) -> Result<(), String> {
-    let solid: Vec<&Token> = parts
+fn check_ends(parts: &[ScriptToken]) -> Result<(), String> {
+    let solid: Vec<&ScriptToken> = parts
         .iter()
-        .filter(|token| token.kind != Kind::Space)
+        .filter(|token| token.kind != TokenKind::Space)
         .collect();
     for three in solid.windows(3) {
         let [before, line, after] = three else {
@@ -199,12 +199,12 @@ fn check_ends(parts: &[Token]) -> Result<(), String> {
         };
         let is_value = matches!(
             before.kind,
-            Kind::Number | Kind::Text | Kind::Regex | Kind::Raw
+            TokenKind::Number | TokenKind::Text | TokenKind::Regex | TokenKind::Raw
         ) || before.text == "]"
-            || before.kind == Kind::Word && before.text != "else";
-        if line.kind == Kind::Line
+            || before.kind == TokenKind::Word && before.text != "else";
+        if line.kind == TokenKind::Line
             && is_value
-            && after.kind == Kind::Word
+            && after.kind == TokenKind::Word
             && !matches!(after.text.as_str(), "in" | "of" | "instanceof")
         {
             return Err(format!("a semicolon is missing before {}", after.text));

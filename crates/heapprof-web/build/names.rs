@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::tokens::{Kind, Token};
+use crate::tokens::{ScriptToken, TokenKind};
 
 /// What a word is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
+pub(crate) enum NameRole {
     Variable,
     /// A field: after a dot, or a key of an object.
     Key,
@@ -15,18 +15,18 @@ pub(crate) enum Role {
 }
 
 /// Words of the language, which never get another name.
-pub(crate) const RESERVED: &str = "await async break case catch class const constructor continue \
+pub(crate) const RESERVED_WORDS: &str = "await async break case catch class const constructor continue \
     default delete do else export extends false finally for function if import in instanceof let \
     new null of return static super switch this throw true try typeof undefined var void while \
     with yield arguments eval name";
-const DECLARES: &[&str] = &["function", "const", "let", "class"];
+const DECLARATION_WORDS: &[&str] = &["function", "const", "let", "class"];
 
 /// Returns the text of the next token before (`step` is -1) or after (1) that is no gap.
-pub(crate) fn near(parts: &[Token], at: usize, step: isize) -> &str {
+pub(crate) fn near_text(parts: &[ScriptToken], at: usize, step: isize) -> &str {
     near_token(parts, at, step).map_or("", |token| &token.text)
 }
 
-fn near_token(parts: &[Token], at: usize, step: isize) -> Option<&Token> {
+fn near_token(parts: &[ScriptToken], at: usize, step: isize) -> Option<&ScriptToken> {
     let next = |at: usize| at.checked_add_signed(step).filter(|at| *at < parts.len());
     std::iter::successors(next(at), |at| next(*at))
         .map(|at| &parts[at])
@@ -34,8 +34,8 @@ fn near_token(parts: &[Token], at: usize, step: isize) -> Option<&Token> {
 }
 
 /// Says what each token is as a name. `None` are those that are no names.
-pub(crate) fn roles(parts: &[Token]) -> Vec<Option<Role>> {
-    let reserved: BTreeSet<&str> = RESERVED.split_whitespace().collect();
+pub(crate) fn roles(parts: &[ScriptToken]) -> Vec<Option<NameRole>> {
+    let reserved: BTreeSet<&str> = RESERVED_WORDS.split_whitespace().collect();
     let mut braces = Vec::new();
     let mut found = vec![None; parts.len()];
     for (i, token) in parts.iter().enumerate() {
@@ -44,18 +44,18 @@ pub(crate) fn roles(parts: &[Token]) -> Vec<Option<Role>> {
         } else if token.closes() {
             braces.pop();
         }
-        if token.kind != Kind::Word || reserved.contains(token.text.as_str()) {
+        if token.kind != TokenKind::Word || reserved.contains(token.text.as_str()) {
             continue;
         }
-        let (before, after) = (near(parts, i, -1), near(parts, i, 1));
+        let (before, after) = (near_text(parts, i, -1), near_text(parts, i, 1));
         let in_object = braces.last() == Some(&true) && matches!(before, "{" | "," | "async");
         found[i] = Some(
             if matches!(before, "." | "?.") || in_object && matches!(after, ":" | "(") {
-                Role::Key
+                NameRole::Key
             } else if in_object && matches!(after, "," | "}" | "=") {
-                Role::Both
+                NameRole::Both
             } else {
-                Role::Variable
+                NameRole::Variable
             },
         );
     }
@@ -63,33 +63,33 @@ pub(crate) fn roles(parts: &[Token]) -> Vec<Option<Role>> {
 }
 
 /// Whether a brace opens an object or a pattern, and not a block or a class.
-fn is_object(parts: &[Token], at: usize) -> bool {
-    let words: Vec<&Token> = parts[at.saturating_sub(6)..at]
+fn is_object(parts: &[ScriptToken], at: usize) -> bool {
+    let words: Vec<&ScriptToken> = parts[at.saturating_sub(6)..at]
         .iter()
         .filter(|token| !token.is_gap())
         .collect();
     let is_class =
         words.len() > 1 && matches!(words[words.len() - 2].text.as_str(), "class" | "extends");
     let opens_block = matches!(
-        near(parts, at, -1),
+        near_text(parts, at, -1),
         ")" | "=>" | "else" | "try" | "finally" | "do" | ";" | "{" | "}" | ""
     );
     !is_class && !opens_block
 }
 
 /// Returns the names that the script declares itself.
-pub(crate) fn declared(parts: &[Token], role: &[Option<Role>]) -> BTreeSet<String> {
+pub(crate) fn declared_names(parts: &[ScriptToken], role: &[Option<NameRole>]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for i in (0..parts.len()).filter(|i| role[*i].is_some()) {
-        if DECLARES.contains(&near(parts, i, -1)) || near(parts, i, 1) == "=>" {
+        if DECLARATION_WORDS.contains(&near_text(parts, i, -1)) || near_text(parts, i, 1) == "=>" {
             names.insert(parts[i].text.clone());
         }
     }
     for (start, end) in patterns(parts) {
         for i in start + 1..end {
-            if matches!(role[i], Some(Role::Variable | Role::Both))
-                && matches!(near(parts, i, -1), "(" | "," | "[" | "{" | ":" | "...")
-                && matches!(near(parts, i, 1), "," | ")" | "]" | "}" | "=")
+            if matches!(role[i], Some(NameRole::Variable | NameRole::Both))
+                && matches!(near_text(parts, i, -1), "(" | "," | "[" | "{" | ":" | "...")
+                && matches!(near_text(parts, i, 1), "," | ")" | "]" | "}" | "=")
             {
                 names.insert(parts[i].text.clone());
             }
@@ -99,7 +99,7 @@ pub(crate) fn declared(parts: &[Token], role: &[Option<Role>]) -> BTreeSet<Strin
 }
 
 /// Returns the places of what declares names in brackets: parameters and `const [a, b]`.
-fn patterns(parts: &[Token]) -> Vec<(usize, usize)> {
+fn patterns(parts: &[ScriptToken]) -> Vec<(usize, usize)> {
     let (mut opened, mut found) = (Vec::new(), Vec::new());
     for (i, token) in parts.iter().enumerate() {
         if token.opens() {
@@ -107,7 +107,7 @@ fn patterns(parts: &[Token]) -> Vec<(usize, usize)> {
         } else if token.closes()
             && let Some(start) = opened.pop()
         {
-            let (before, after) = (near(parts, start, -1), near(parts, i, 1));
+            let (before, after) = (near_text(parts, start, -1), near_text(parts, i, 1));
             let is_body = after == "{" && !matches!(before, "if" | "for" | "while" | "switch");
             let is_list = token.text == ")" && (after == "=>" || is_body);
             if is_list || matches!(before, "const" | "let") {
@@ -119,14 +119,17 @@ fn patterns(parts: &[Token]) -> Vec<(usize, usize)> {
 }
 
 /// Numbers the statements of the whole script, and finds the names that they declare for all.
-pub(crate) fn statements(parts: &[Token]) -> Result<(Vec<usize>, BTreeSet<String>), String> {
+pub(crate) fn statements(parts: &[ScriptToken]) -> Result<(Vec<usize>, BTreeSet<String>), String> {
     let (mut depth, mut number) = (0, 0);
     let (mut numbers, mut names) = (Vec::with_capacity(parts.len()), BTreeSet::new());
     for (i, token) in parts.iter().enumerate() {
         depth += i32::from(token.opens()) - i32::from(token.closes());
         // The script is wrapped in a function in brackets, so the top level is at depth 2.
-        if depth == 2 && token.kind == Kind::Word && DECLARES.contains(&token.text.as_str()) {
-            let name = near_token(parts, i, 1).filter(|next| next.kind == Kind::Word);
+        if depth == 2
+            && token.kind == TokenKind::Word
+            && DECLARATION_WORDS.contains(&token.text.as_str())
+        {
+            let name = near_token(parts, i, 1).filter(|next| next.kind == TokenKind::Word);
             let name = name.ok_or("a pattern or a generator at the top level is not possible")?;
             number += 1;
             names.insert(name.text.clone());
@@ -134,7 +137,7 @@ pub(crate) fn statements(parts: &[Token]) -> Result<(Vec<usize>, BTreeSet<String
         if depth == 2 && token.text == "," {
             return Err(format!(
                 "two names in one statement at the top level are not possible: {}",
-                near(parts, i, 1)
+                near_text(parts, i, 1)
             ));
         }
         numbers.push(number);

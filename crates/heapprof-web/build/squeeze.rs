@@ -15,16 +15,16 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::names::{RESERVED, Role, declared, near, roles, statements};
-use crate::tokens::{Kind, Token, in_word, tokens};
+use crate::names::{NameRole, RESERVED_WORDS, declared_names, near_text, roles, statements};
+use crate::tokens::{ScriptToken, TokenKind, in_word, tokens};
 
-const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ$_";
-const MORE: &str = "0123456789";
+const FIRST_CHARACTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ$_";
+const MORE_CHARACTERS: &str = "0123456789";
 
 /// Returns the script made smaller. `foreign` are names of the browser that it uses bare, `ours`
 /// are names of fields that only this script has.
 pub(crate) fn squeeze(code: &str, foreign: &str, ours: &str) -> Result<String, String> {
-    let parts = merged_texts(tokens(code)?);
+    let parts = merge_texts(tokens(code)?);
     let role = roles(&parts);
     let names = short_names(&parts, &role, foreign)?;
     let fields = short_fields(&parts, ours)?;
@@ -33,23 +33,25 @@ pub(crate) fn squeeze(code: &str, foreign: &str, ours: &str) -> Result<String, S
         let text = token.text.as_str();
         let field = fields.get(text).map_or(text, String::as_str);
         match token.kind {
-            Kind::Open | Kind::Close => {}
-            Kind::Space | Kind::Line => {
-                let (a, b) = (out.chars().last(), near(&parts, i, 1).chars().next());
+            TokenKind::Open | TokenKind::Close => {}
+            TokenKind::Space | TokenKind::Line => {
+                let (a, b) = (out.chars().last(), near_text(&parts, i, 1).chars().next());
                 let in_words = |c: Option<char>| c.is_some_and(in_word);
                 if in_words(a) && in_words(b) || a == b && matches!(a, Some('+' | '-')) {
                     out.push(' ');
                 }
             }
-            Kind::Sign if is_idle(text, near(&parts, i, 1)) => {}
-            Kind::Number if text.starts_with("0.") && text.len() > 2 => out.push_str(&text[1..]),
-            Kind::Word => match role[i] {
+            TokenKind::Sign if is_idle(text, near_text(&parts, i, 1)) => {}
+            TokenKind::Number if text.starts_with("0.") && text.len() > 2 => {
+                out.push_str(&text[1..])
+            }
+            TokenKind::Word => match role[i] {
                 None if text == "const" => out.push_str("let"),
                 None => out.push_str(text),
-                Some(Role::Key) => out.push_str(field),
+                Some(NameRole::Key) => out.push_str(field),
                 Some(is) => {
                     let name = names[i].as_deref().unwrap_or(text);
-                    if is == Role::Both && field != name {
+                    if is == NameRole::Both && field != name {
                         out.push_str(field);
                         out.push(':');
                     }
@@ -72,10 +74,12 @@ fn is_idle(text: &str, next: &str) -> bool {
 }
 
 /// Makes one text of `'a' + 'b'`.
-fn merged_texts(mut parts: Vec<Token>) -> Vec<Token> {
-    const BEFORE: &[&str] = &["(", ",", "=", ":", "+", "?", "[", "=>", "return"];
+fn merge_texts(mut parts: Vec<ScriptToken>) -> Vec<ScriptToken> {
+    const TOKENS_BEFORE_TEXT: &[&str] = &["(", ",", "=", ":", "+", "?", "[", "=>", "return"];
     for i in 0..parts.len() {
-        if parts[i].kind != Kind::Text || !BEFORE.contains(&near(&parts, i, -1)) {
+        if parts[i].kind != TokenKind::Text
+            || !TOKENS_BEFORE_TEXT.contains(&near_text(&parts, i, -1))
+        {
             continue;
         }
         let end = parts.len().min(i + 8);
@@ -86,14 +90,14 @@ fn merged_texts(mut parts: Vec<Token>) -> Vec<Token> {
         };
         let quote = &parts[i].text[..1];
         if parts[plus].text == "+"
-            && parts[text].kind == Kind::Text
+            && parts[text].kind == TokenKind::Text
             && parts[text].text.starts_with(quote)
             && !matches!(parts[then].text.as_str(), "." | "?." | "[")
         {
             let first = parts[i].text.strip_suffix(quote).unwrap_or_default();
             parts[text].text = first.to_owned() + &parts[text].text[1..];
             for gap in &mut parts[i..text] {
-                gap.kind = Kind::Space;
+                gap.kind = TokenKind::Space;
                 gap.text.replace_range(.., " ");
             }
         }
@@ -103,15 +107,15 @@ fn merged_texts(mut parts: Vec<Token>) -> Vec<Token> {
 
 /// Returns the new name of each token that is a variable of the script.
 fn short_names(
-    parts: &[Token],
-    role: &[Option<Role>],
+    parts: &[ScriptToken],
+    role: &[Option<NameRole>],
     foreign: &str,
 ) -> Result<Vec<Option<String>>, String> {
     let foreign: BTreeSet<&str> = foreign.split_whitespace().collect();
-    let mut own = declared(parts, role);
+    let mut own = declared_names(parts, role);
     own.retain(|name| !foreign.contains(name.as_str()));
     let (number, shared) = statements(parts)?;
-    let mut taken: BTreeSet<&str> = RESERVED.split_whitespace().chain(foreign).collect();
+    let mut taken: BTreeSet<&str> = RESERVED_WORDS.split_whitespace().chain(foreign).collect();
     // The whole script's names are counted as those of statement `None`.
     let mut counts: BTreeMap<Option<usize>, Vec<(&str, usize)>> = BTreeMap::new();
     let place = |i: usize| (!shared.contains(&parts[i].text)).then_some(number[i]);
@@ -119,7 +123,7 @@ fn short_names(
         let word = parts[i].text.as_str();
         if !own.contains(word) {
             taken.insert(word);
-        } else if role[i] != Some(Role::Key) {
+        } else if role[i] != Some(NameRole::Key) {
             let found = counts.entry(place(i)).or_default();
             match found.iter_mut().find(|(known, _)| *known == word) {
                 Some((_, count)) => *count += 1,
@@ -127,9 +131,9 @@ fn short_names(
             }
         }
     }
-    let one: Vec<String> = LETTERS.chars().map(String::from).collect();
+    let one: Vec<String> = FIRST_CHARACTERS.chars().map(String::from).collect();
     let unused = |short: &String| !taken.contains(short.as_str());
-    let is_bare = |i: usize| !matches!(role[i], None | Some(Role::Key));
+    let is_bare = |i: usize| !matches!(role[i], None | Some(NameRole::Key));
     let mut bare = (0..parts.len())
         .filter(|i| is_bare(*i))
         .map(|i| &parts[i].text);
@@ -138,7 +142,7 @@ fn short_names(
             "{word} is used and not declared, so names cannot be shortened"
         ));
     }
-    let second = || LETTERS.chars().chain(MORE.chars());
+    let second = || FIRST_CHARACTERS.chars().chain(MORE_CHARACTERS.chars());
     let pairs: Vec<String> = one
         .iter()
         .flat_map(|a| second().map(move |b| format!("{a}{b}")))
@@ -166,11 +170,11 @@ fn short_names(
 }
 
 /// Returns the new name of each field that only the script has.
-fn short_fields(parts: &[Token], ours: &str) -> Result<BTreeMap<String, String>, String> {
-    let letters = LETTERS
+fn short_fields(parts: &[ScriptToken], ours: &str) -> Result<BTreeMap<String, String>, String> {
+    let letters = FIRST_CHARACTERS
         .trim_end_matches(['$', '_'])
         .chars()
-        .chain(MORE.chars());
+        .chain(MORE_CHARACTERS.chars());
     let words: Vec<&str> = ours.split_whitespace().collect();
     let fields: BTreeMap<String, String> = words
         .iter()
@@ -180,8 +184,8 @@ fn short_fields(parts: &[Token], ours: &str) -> Result<BTreeMap<String, String>,
     if fields.len() < words.len() {
         return Err("a field is listed twice, or there are more than 62".to_owned());
     }
-    let is_text = |token: &&Token| {
-        token.kind == Kind::Text && fields.contains_key(&token.text[1..token.text.len() - 1])
+    let is_text = |token: &&ScriptToken| {
+        token.kind == TokenKind::Text && fields.contains_key(&token.text[1..token.text.len() - 1])
     };
     match parts.iter().find(is_text) {
         Some(text) => Err(format!(

@@ -2,7 +2,7 @@
 
 /// What a token is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     Space,
     Line,
     Text,
@@ -12,32 +12,33 @@ pub(crate) enum Kind {
     Regex,
     /// A piece of a text in backquotes.
     Raw,
-    /// The `${` before an expression in such a text. [`Kind::Raw`] before it has the characters.
+    /// The `${` before an expression in such a text. [`TokenKind::Raw`] before it has the
+    /// characters.
     Open,
-    /// The `}` after it. [`Kind::Raw`] after it has the character.
+    /// The `}` after it. [`TokenKind::Raw`] after it has the character.
     Close,
 }
 
 /// A piece of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Token {
-    pub(crate) kind: Kind,
+pub(crate) struct ScriptToken {
+    pub(crate) kind: TokenKind,
     pub(crate) text: String,
 }
 
-impl Token {
+impl ScriptToken {
     pub(crate) fn is_gap(&self) -> bool {
-        matches!(self.kind, Kind::Space | Kind::Line)
+        matches!(self.kind, TokenKind::Space | TokenKind::Line)
     }
 
     pub(crate) fn opens(&self) -> bool {
-        self.kind == Kind::Open
-            || self.kind == Kind::Sign && matches!(self.text.as_str(), "(" | "[" | "{")
+        self.kind == TokenKind::Open
+            || self.kind == TokenKind::Sign && matches!(self.text.as_str(), "(" | "[" | "{")
     }
 
     pub(crate) fn closes(&self) -> bool {
-        self.kind == Kind::Close
-            || self.kind == Kind::Sign && matches!(self.text.as_str(), ")" | "]" | "}")
+        self.kind == TokenKind::Close
+            || self.kind == TokenKind::Sign && matches!(self.text.as_str(), ")" | "]" | "}")
     }
 }
 
@@ -52,7 +53,7 @@ const BEFORE_REGEX: &[&str] = &[
 ];
 
 /// Returns the tokens of a script. Expressions in texts in backquotes are tokens too.
-pub(crate) fn tokens(code: &str) -> Result<Vec<Token>, String> {
+pub(crate) fn tokens(code: &str) -> Result<Vec<ScriptToken>, String> {
     let mut out = Vec::new();
     let mut at = 0;
     let mut may_be_regex = true;
@@ -64,17 +65,17 @@ pub(crate) fn tokens(code: &str) -> Result<Vec<Token>, String> {
             continue;
         }
         let (kind, length) = if rest.starts_with('/') && may_be_regex {
-            (Kind::Regex, regex_length(rest)?)
+            (TokenKind::Regex, regex_length(rest)?)
         } else {
             token(rest)?
         };
         let text = rest[..length].to_owned();
         match kind {
-            Kind::Space | Kind::Line => {}
-            Kind::Sign => may_be_regex = BEFORE_REGEX.contains(&text.as_str()),
+            TokenKind::Space | TokenKind::Line => {}
+            TokenKind::Sign => may_be_regex = BEFORE_REGEX.contains(&text.as_str()),
             _ => may_be_regex = text == "return",
         }
-        out.push(Token { kind, text });
+        out.push(ScriptToken { kind, text });
         at += length;
     }
     Ok(out)
@@ -86,25 +87,28 @@ pub(crate) fn in_word(c: char) -> bool {
 }
 
 /// Returns the kind and length of the token that a text begins with.
-fn token(rest: &str) -> Result<(Kind, usize), String> {
+fn token(rest: &str) -> Result<(TokenKind, usize), String> {
     let unknown = || format!("what is this: {:?}", shown(rest));
     let first = rest.chars().next().ok_or_else(unknown)?;
     let second = rest.chars().nth(1).unwrap_or(' ');
     let run = |is_in: &dyn Fn(char) -> bool| rest.find(|c| !is_in(c)).unwrap_or(rest.len());
     if let Some(sign) = LONG_SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
-        return Ok((Kind::Sign, sign.len()));
+        return Ok((TokenKind::Sign, sign.len()));
     }
     Ok(match first {
-        ' ' | '\t' => (Kind::Space, run(&|c| c == ' ' || c == '\t')),
-        '\n' => (Kind::Line, 1),
-        '\'' | '"' => (Kind::Text, text_length(rest, first)?),
-        '0'..='9' => (Kind::Number, run(&|c| in_word(c) && c != '$' || c == '.')),
+        ' ' | '\t' => (TokenKind::Space, run(&|c| c == ' ' || c == '\t')),
+        '\n' => (TokenKind::Line, 1),
+        '\'' | '"' => (TokenKind::Text, text_length(rest, first)?),
+        '0'..='9' => (
+            TokenKind::Number,
+            run(&|c| in_word(c) && c != '$' || c == '.'),
+        ),
         '.' if second.is_ascii_digit() => {
             let end = rest[1..].find(|c| !in_word(c) || c == '$');
-            (Kind::Number, end.map_or(rest.len(), |end| end + 1))
+            (TokenKind::Number, end.map_or(rest.len(), |end| end + 1))
         }
-        'a'..='z' | 'A'..='Z' | '_' | '$' => (Kind::Word, run(&in_word)),
-        _ if SIGNS.contains(first) => (Kind::Sign, 1),
+        'a'..='z' | 'A'..='Z' | '_' | '$' => (TokenKind::Word, run(&in_word)),
+        _ if SIGNS.contains(first) => (TokenKind::Sign, 1),
         _ => return Err(unknown()),
     })
 }
@@ -148,12 +152,12 @@ fn regex_length(rest: &str) -> Result<usize, String> {
 fn template(
     code: &str,
     start: usize,
-    mut wanted: Option<&mut Vec<Token>>,
+    mut wanted: Option<&mut Vec<ScriptToken>>,
 ) -> Result<usize, String> {
     let mut add = |kind, text: &str| {
         if let Some(out) = wanted.as_deref_mut() {
             let text = text.to_owned();
-            out.push(Token { kind, text });
+            out.push(ScriptToken { kind, text });
         }
     };
     let unfinished = || {
@@ -168,15 +172,15 @@ fn template(
         let first = rest.chars().next().ok_or_else(unfinished)?;
         if rest.starts_with("${") {
             let end = expression_end(code, at + 2)?;
-            add(Kind::Raw, &code[begin..at + 2]);
-            add(Kind::Open, "${");
+            add(TokenKind::Raw, &code[begin..at + 2]);
+            add(TokenKind::Open, "${");
             for token in tokens(&code[at + 2..end])? {
                 add(token.kind, &token.text);
             }
-            add(Kind::Close, "}");
+            add(TokenKind::Close, "}");
             (begin, at) = (end, end + 1);
         } else if first == '`' {
-            add(Kind::Raw, &code[begin..=at]);
+            add(TokenKind::Raw, &code[begin..=at]);
             return Ok(at + 1);
         } else {
             let escaped = rest.chars().nth(1).map_or(0, char::len_utf8);

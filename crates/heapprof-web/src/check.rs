@@ -1,19 +1,19 @@
 //! Checks of what rows refer to.
 
-use crate::Error;
+use crate::PackError;
 
 /// Checks that an index leads to a row.
-pub(crate) fn refers(
+pub(crate) fn check_index(
     what: &'static str,
     row: usize,
     refers: &'static str,
     index: usize,
     count: usize,
-) -> Result<(), Error> {
+) -> Result<(), PackError> {
     if index < count {
         return Ok(());
     }
-    Err(Error::Missing {
+    Err(PackError::MissingRow {
         what,
         row,
         refers,
@@ -23,11 +23,15 @@ pub(crate) fn refers(
 }
 
 /// Checks the length of a list.
-pub(crate) fn length(what: &'static str, found: usize, wanted: usize) -> Result<(), Error> {
+pub(crate) fn check_length(
+    what: &'static str,
+    found: usize,
+    wanted: usize,
+) -> Result<(), PackError> {
     if found == wanted {
         return Ok(());
     }
-    Err(Error::Length {
+    Err(PackError::WrongLength {
         what,
         found,
         wanted,

@@ -1,33 +1,33 @@
 //! Writes columns of numbers as LEB128, with the limits that the page's reader has.
 
-use crate::Error;
+use crate::PackError;
 
 /// The largest value. JavaScript's numbers are exact up to here.
-const MOST: i64 = 1 << 53;
+const MAX_VALUE: i64 = 1 << 53;
 /// The smallest value. The reader takes a negative number's zigzag code, which is nearly twice as
 /// large, as a number of JavaScript, so it must stay below 2^53 too.
-const LEAST: i64 = -(1 << 52);
+const MIN_VALUE: i64 = -(1 << 52);
 
 /// Where a column stands: its name, its first byte, how many values it has, and its kind.
-pub(crate) type Place = (String, usize, usize, &'static str);
+pub(crate) type ColumnPlace = (String, usize, usize, &'static str);
 
 /// Columns one after another.
 #[derive(Default)]
-pub(crate) struct Columns {
+pub(crate) struct PackedColumns {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<ColumnPlace>,
 }
 
-impl Columns {
+impl PackedColumns {
     /// Adds indices and the like as they are.
     pub(crate) fn plain(&mut self, name: &str, values: impl Iterator<Item = u32>) {
         self.add(name, "u", values.map(u64::from));
     }
 
     /// Adds values of both signs.
-    pub(crate) fn values(&mut self, name: &str, values: &[i64]) -> Result<(), Error> {
+    pub(crate) fn values(&mut self, name: &str, values: &[i64]) -> Result<(), PackError> {
         for value in values {
-            exact("a value", *value)?;
+            check_exact("a value", *value)?;
         }
         self.add(name, "z", values.iter().map(|value| zigzag(*value)));
         Ok(())
@@ -57,22 +57,22 @@ impl Columns {
 }
 
 /// Returns the value if the page can show it exactly.
-pub(crate) fn exact(what: &'static str, value: i64) -> Result<i64, Error> {
-    if (LEAST..=MOST).contains(&value) {
+pub(crate) fn check_exact(what: &'static str, value: i64) -> Result<i64, PackError> {
+    if (MIN_VALUE..=MAX_VALUE).contains(&value) {
         return Ok(value);
     }
-    Err(Error::TooLarge {
+    Err(PackError::TooLarge {
         what,
         value: value.into(),
     })
 }
 
 /// Returns an index or a line, which the page reads with 32 bits.
-pub(crate) fn small(what: &'static str, value: i64) -> Result<u32, Error> {
+pub(crate) fn check_small(what: &'static str, value: i64) -> Result<u32, PackError> {
     i32::try_from(value)
         .ok()
         .and_then(|value| u32::try_from(value).ok())
-        .ok_or(Error::TooLarge {
+        .ok_or(PackError::TooLarge {
             what,
             value: value.into(),
         })

@@ -4,47 +4,47 @@ use std::io::Write as _;
 
 use flate2::{Compression, write::ZlibEncoder};
 
-use crate::check::{length, refers};
-use crate::columns::{Columns, small};
-use crate::{Error, Report, head};
+use crate::check::{check_index, check_length};
+use crate::columns::{PackedColumns, check_small};
+use crate::{PackError, WebReport, head};
 
 /// How hard zlib tries for a file. It is fixed, so that equal reports give equal bytes.
-const SMALL: u32 = 9;
+const FILE_COMPRESSION_LEVEL: u32 = 9;
 /// How hard it tries for a server's answer, which does not leave the machine.
-const QUICK: u32 = 1;
+const ANSWER_COMPRESSION_LEVEL: u32 = 1;
 
 /// A packed report (`heapprof.report.v1`), as the page and `heapprof web` send it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Container(Vec<u8>);
+pub struct ReportContainer(Vec<u8>);
 
-impl Container {
+impl ReportContainer {
     /// Packs a report.
     ///
     /// # Errors
     ///
     /// Rows may contradict each other or refer to nothing, and numbers may be too large.
-    pub fn of(report: &Report) -> Result<Self, Error> {
-        Self::at(SMALL, report)
+    pub fn pack(report: &WebReport) -> Result<Self, PackError> {
+        Self::pack_at_level(FILE_COMPRESSION_LEVEL, report)
     }
 
     /// Packs a report, for an answer that is wanted at once.
     ///
     /// # Errors
     ///
-    /// They are those of [`of`](Self::of).
-    pub fn quick(report: &Report) -> Result<Self, Error> {
-        Self::at(QUICK, report)
+    /// They are those of [`pack`](Self::pack).
+    pub fn pack_quickly(report: &WebReport) -> Result<Self, PackError> {
+        Self::pack_at_level(ANSWER_COMPRESSION_LEVEL, report)
     }
 
-    fn at(level: u32, report: &Report) -> Result<Self, Error> {
-        let columns = columns(report)?;
+    fn pack_at_level(level: u32, report: &WebReport) -> Result<Self, PackError> {
+        let columns = report_columns(report)?;
         let head = head::json(report, &columns.places)?;
-        let length = u32::try_from(head.len()).map_err(|_| Error::TooLarge {
+        let length = u32::try_from(head.len()).map_err(|_| PackError::TooLarge {
             what: "the length of the head",
             value: head.len() as i128,
         })?;
         let parts = [&length.to_le_bytes()[..], &head, &columns.bytes];
-        Ok(Self(packed(level, &parts)))
+        Ok(Self(compress(level, &parts)))
     }
 
     /// Returns the bytes.
@@ -60,7 +60,7 @@ impl Container {
     }
 }
 
-fn packed(level: u32, parts: &[&[u8]]) -> Vec<u8> {
+fn compress(level: u32, parts: &[&[u8]]) -> Vec<u8> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(level));
     for part in parts {
         encoder.write_all(part).expect("a vector takes all");
@@ -68,10 +68,10 @@ fn packed(level: u32, parts: &[&[u8]]) -> Vec<u8> {
     encoder.finish().expect("a vector takes all")
 }
 
-fn columns(report: &Report) -> Result<Columns, Error> {
+fn report_columns(report: &WebReport) -> Result<PackedColumns, PackError> {
     let lines = check_tree(report)?;
-    let mut columns = Columns::default();
-    let up = |(i, node): (usize, &crate::Node)| match node.parent {
+    let mut columns = PackedColumns::default();
+    let up = |(i, node): (usize, &crate::PageNode)| match node.parent {
         Some(parent) => i as u32 - parent,
         None => i as u32 + 1,
     };
@@ -91,9 +91,9 @@ fn columns(report: &Report) -> Result<Columns, Error> {
     }
     if let Some(rows) = &report.size_rows {
         check_rows(report, &rows.nodes, &rows.values, false)?;
-        length("the list of sizes", rows.log2.len(), rows.nodes.len())?;
+        check_length("the list of sizes", rows.log2.len(), rows.nodes.len())?;
         for (row, log2) in rows.log2.iter().enumerate() {
-            refers("size", row, "power", (*log2).into(), 64)?;
+            check_index("size", row, "power", (*log2).into(), 64)?;
         }
         columns.differences("size.node", rows.nodes.iter().copied());
         columns.plain("size.log2", rows.log2.iter().map(|log2| u32::from(*log2)));
@@ -105,30 +105,30 @@ fn columns(report: &Report) -> Result<Columns, Error> {
 }
 
 /// Checks frames and nodes, and returns the lines of the frames.
-fn check_tree(report: &Report) -> Result<Vec<u32>, Error> {
+fn check_tree(report: &WebReport) -> Result<Vec<u32>, PackError> {
     for (what, count) in [
         ("the number of nodes", report.nodes.len()),
         ("the number of functions", report.functions.len()),
         ("the number of frames", report.frames.len()),
     ] {
-        small(what, count.try_into().unwrap_or(i64::MAX))?;
+        check_small(what, count.try_into().unwrap_or(i64::MAX))?;
     }
     let mut lines = Vec::with_capacity(report.frames.len());
     for (i, frame) in report.frames.iter().enumerate() {
         let function = frame.function as usize;
-        refers("frame", i, "function", function, report.functions.len())?;
-        lines.push(small("a line", frame.line)?);
+        check_index("frame", i, "function", function, report.functions.len())?;
+        lines.push(check_small("a line", frame.line)?);
     }
     // The nodes from a root to the one before. A parent must be among them.
     let mut path: Vec<u32> = Vec::new();
     for (i, node) in report.nodes.iter().enumerate() {
         let frame = node.frame as usize;
-        refers("node", i, "frame", frame, report.frames.len())?;
+        check_index("node", i, "frame", frame, report.frames.len())?;
         while path.last().is_some_and(|last| Some(*last) != node.parent) {
             path.pop();
         }
         if path.last().copied() != node.parent {
-            return Err(Error::NotPreOrder(i));
+            return Err(PackError::NotPreOrder(i));
         }
         path.push(i as u32);
     }
@@ -137,77 +137,79 @@ fn check_tree(report: &Report) -> Result<Vec<u32>, Error> {
 
 /// Checks rows of values: their nodes exist and ascend, and each type has a value for each row.
 fn check_rows(
-    report: &Report,
+    report: &WebReport,
     nodes: &[u32],
     values: &[Vec<i64>],
     once: bool,
-) -> Result<(), Error> {
+) -> Result<(), PackError> {
     for (row, node) in nodes.iter().enumerate() {
-        refers("row", row, "node", *node as usize, report.nodes.len())?;
+        check_index("row", row, "node", *node as usize, report.nodes.len())?;
         let before = row.checked_sub(1).map(|before| nodes[before]);
         if before.is_some_and(|before| before > *node || once && before == *node) {
             let what = "the node of row";
-            return Err(Error::NotAscending { what, row });
+            return Err(PackError::NotAscending { what, row });
         }
     }
-    length(
+    check_length(
         "the list of value columns",
         values.len(),
         report.types.len(),
     )?;
     values
         .iter()
-        .try_for_each(|column| length("a column of values", column.len(), nodes.len()))
+        .try_for_each(|column| check_length("a column of values", column.len(), nodes.len()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Frame, Function, Module, Node, SampleType, Snapshot};
+    use crate::{PageFrame, PageFunction, PageModule, PageNode, PageSampleType, PageSnapshot};
 
     /// A report of two functions, one below the other.
-    fn small_report() -> Report {
-        let function = |name: &str| Function {
+    fn small_report() -> WebReport {
+        let function = |name: &str| PageFunction {
             name: name.to_string(),
-            ..Function::default()
+            ..PageFunction::default()
         };
-        Report {
-            types: vec![SampleType {
+        WebReport {
+            types: vec![PageSampleType {
                 name: "inuse_space".to_string(),
                 unit: "bytes".to_string(),
             }],
             default_type: "inuse_space".to_string(),
             functions: vec![function("main"), function("</script>%DATA%\"\u{7}")],
             files: vec![String::new()],
-            modules: vec![Module::default()],
-            frames: (0..2).map(|function| Frame { function, line: 0 }).collect(),
+            modules: vec![PageModule::default()],
+            frames: (0..2)
+                .map(|function| PageFrame { function, line: 0 })
+                .collect(),
             nodes: vec![
-                Node::default(),
-                Node {
+                PageNode::default(),
+                PageNode {
                     parent: Some(0),
                     frame: 1,
                 },
             ],
-            snapshots: vec![Snapshot {
+            snapshots: vec![PageSnapshot {
                 total: vec![7],
                 nodes: vec![1],
                 values: vec![vec![7]],
-                ..Snapshot::default()
+                ..PageSnapshot::default()
             }],
-            ..Report::default()
+            ..WebReport::default()
         }
     }
 
     #[test]
     fn equal_reports_give_equal_bytes() {
-        let [one, two] = [(); 2].map(|()| Container::of(&small_report()).unwrap());
+        let [one, two] = [(); 2].map(|()| ReportContainer::pack(&small_report()).unwrap());
         assert_eq!(one, two);
     }
 
     /// Whatever a name is, it stands nowhere but in the data, which are packed.
     #[test]
     fn a_name_is_no_part_of_the_page() {
-        let container = Container::of(&small_report()).unwrap();
+        let container = ReportContainer::pack(&small_report()).unwrap();
         let page = crate::page("<b>%JS%\"", &container);
         assert!(page.contains("<title>&lt;b&gt;%JS%&quot;</title>"));
         assert_eq!(page.matches("</script>").count(), 2);
@@ -216,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_refers_to_nothing_is_refused() {
-        type Damage = fn(&mut Report);
+        type Damage = fn(&mut WebReport);
         let cases: [(Damage, &str); 7] = [
             (|r| r.nodes[1].parent = None, "ok"),
             (|r| r.nodes[0].parent = Some(1), "order"),
@@ -229,7 +231,7 @@ mod tests {
         for (damage, wanted) in cases {
             let mut report = small_report();
             damage(&mut report);
-            match Container::of(&report) {
+            match ReportContainer::pack(&report) {
                 Ok(_) => assert_eq!(wanted, "ok"),
                 Err(error) => {
                     let said = error.to_string();

@@ -3,7 +3,7 @@
 /// Why a report cannot be packed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum PackError {
     /// A number is larger than the page's numbers can be without loss.
     #[error("{what} is {value}, which the page cannot show exactly")]
     TooLarge {
@@ -20,7 +20,7 @@ pub enum Error {
     },
     /// A row refers to a row that is not there.
     #[error("{what} {row} refers to {refers} {index}, of which there are {count}")]
-    Missing {
+    MissingRow {
         /// The kind of the row that refers.
         what: &'static str,
         /// Its number.
@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// A list is longer or shorter than the one it belongs to.
     #[error("{what} has {found} entries instead of {wanted}")]
-    Length {
+    WrongLength {
         /// What the list is.
         what: &'static str,
         /// How many entries it has.

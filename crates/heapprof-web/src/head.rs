@@ -6,16 +6,19 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::check::refers;
-use crate::columns::{Place, exact};
-use crate::{Error, Report};
-use parts::{Estimate, Functions, Histograms, History, LeftOut, Moment, SeriesPeak, Trend};
+use crate::check::check_index;
+use crate::columns::{ColumnPlace, check_exact};
+use crate::{PackError, WebReport};
+use parts::{
+    EstimateJson, FunctionsJson, GrowthJson, HistoryJson, LeftOutJson, SeriesPeakJson,
+    SizeHistogramsJson, SnapshotJson,
+};
 
 const SCHEMA: &str = "heapprof.report.v1";
 
 /// The fields in the order in which they are written.
 #[derive(Serialize)]
-struct Head<'a> {
+struct ReportHead<'a> {
     schema: &'static str,
     program: &'a str,
     tool: &'a str,
@@ -25,23 +28,23 @@ struct Head<'a> {
     base: Option<usize>,
     nodes: usize,
     types: Vec<(&'a str, &'a str)>,
-    snapshots: Vec<Moment<'a>>,
+    snapshots: Vec<SnapshotJson<'a>>,
     own_code: bool,
-    func: Functions<'a>,
+    func: FunctionsJson<'a>,
     file: &'a [String],
     module: Vec<&'a str>,
     lib: Vec<u8>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     mapped: &'a [String],
-    left_out: LeftOut<'a>,
+    left_out: LeftOutJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sizes: Option<Histograms<'a>>,
+    sizes: Option<SizeHistogramsJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    history: Option<History<'a>>,
+    history: Option<HistoryJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    peak: Option<SeriesPeak>,
+    peak: Option<SeriesPeakJson>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    growth: BTreeMap<&'a str, Vec<Trend>>,
+    growth: BTreeMap<&'a str, Vec<GrowthJson>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     growth_own_code: Option<bool>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -51,35 +54,35 @@ struct Head<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     source: &'a BTreeMap<u32, BTreeMap<u32, String>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    estimate: BTreeMap<&'a str, Estimate>,
+    estimate: BTreeMap<&'a str, EstimateJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forks: Option<&'a serde_json::Value>,
-    columns: &'a [Place],
+    columns: &'a [ColumnPlace],
 }
 
 /// Returns the head of a report as JSON.
-pub(crate) fn json(report: &Report, columns: &[Place]) -> Result<Vec<u8>, Error> {
+pub(crate) fn json(report: &WebReport, columns: &[ColumnPlace]) -> Result<Vec<u8>, PackError> {
     let is_type = |name: &str| report.types.iter().any(|known| known.name == name);
     let named = report.estimates.keys().chain(report.growth.keys());
     if let Some(name) = named
         .chain([&report.default_type])
         .find(|name| !is_type(name))
     {
-        return Err(Error::NoSuchType(name.clone()));
+        return Err(PackError::NoSuchType(name.clone()));
     }
     let last = report
         .snapshots
         .len()
         .checked_sub(1)
-        .ok_or(Error::NoSnapshot)?;
+        .ok_or(PackError::NoSnapshot)?;
     if let Some(base) = report.base {
-        refers("snapshot", last, "snapshot", base, report.snapshots.len())?;
+        check_index("snapshot", last, "snapshot", base, report.snapshots.len())?;
     }
     for file in report.source.keys() {
-        refers("source", 0, "file", *file as usize, report.files.len())?;
+        check_index("source", 0, "file", *file as usize, report.files.len())?;
     }
-    exact("the period", report.period)?;
-    let head = Head {
+    check_exact("the period", report.period)?;
+    let head = ReportHead {
         schema: SCHEMA,
         program: &report.program,
         tool: &report.tool,
@@ -92,9 +95,9 @@ pub(crate) fn json(report: &Report, columns: &[Place]) -> Result<Vec<u8>, Error>
             .iter()
             .map(|is| (&*is.name, &*is.unit))
             .collect(),
-        snapshots: Moment::all(report)?,
+        snapshots: SnapshotJson::all(report)?,
         own_code: report.own_code,
-        func: Functions::of(report)?,
+        func: FunctionsJson::from_report(report)?,
         file: &report.files,
         module: report.modules.iter().map(|module| &*module.name).collect(),
         lib: report
@@ -103,16 +106,24 @@ pub(crate) fn json(report: &Report, columns: &[Place]) -> Result<Vec<u8>, Error>
             .map(|module| module.is_library.into())
             .collect(),
         mapped: &report.mapped,
-        left_out: LeftOut::of(report)?,
-        sizes: report.sizes.as_ref().map(Histograms::of).transpose()?,
-        history: report.history.as_ref().map(History::of).transpose()?,
-        peak: report.peak.map(SeriesPeak::of).transpose()?,
-        growth: Trend::all(report)?,
+        left_out: LeftOutJson::from_report(report)?,
+        sizes: report
+            .sizes
+            .as_ref()
+            .map(SizeHistogramsJson::from_sizes)
+            .transpose()?,
+        history: report
+            .history
+            .as_ref()
+            .map(HistoryJson::from_curve)
+            .transpose()?,
+        peak: report.peak.map(SeriesPeakJson::from_peak).transpose()?,
+        growth: GrowthJson::all(report)?,
         growth_own_code: report.growth_own_code,
         sql: &report.sql,
         commands: &report.commands,
         source: &report.source,
-        estimate: Estimate::all(report)?,
+        estimate: EstimateJson::all(report)?,
         forks: report.forks.as_ref(),
         columns,
     };

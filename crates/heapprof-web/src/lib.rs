@@ -1,9 +1,10 @@
 //! The page of a heap profile: plain rows go in, one HTML file comes out.
 //!
-//! [`Report`] holds the rows. [`Container::of`] packs them. [`page()`] puts the container into a
-//! file that needs nothing else, and [`served`] makes the page that asks a server for containers.
-//! [`Server`] sends that page to a browser of this machine, and has an [`Answers`] answer it. The
-//! crate knows nothing of SQL, of profiles' files or of a command line.
+//! [`WebReport`] holds the rows. [`ReportContainer::pack`] packs them. [`page()`] puts the
+//! container into a file that needs nothing else, and [`served_page`] makes the page that asks a
+//! server for containers. [`PageServer`] sends that page to a browser of this machine, and has an
+//! [`ApiHandler`] answer it. The crate knows nothing of SQL, of profiles' files or of a command
+//! line.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -17,12 +18,16 @@ mod report;
 mod server;
 
 pub use crate::{
-    container::Container,
-    error::Error,
-    page::{Served, ServedPage, page, served},
+    container::ReportContainer,
+    error::PackError,
+    page::{PageServerInfo, ServedPage, page, served_page},
     report::{
-        Curve, Frame, Function, Growth, LeftOut, Module, Node, Peak, Report, SampleType,
-        SeriesPeak, SizeRows, Sizes, Snapshot,
+        HistoryCurve, HistoryPeak, OmittedNodes, PageFrame, PageFunction, PageGrowth, PageModule,
+        PageNode, PageSampleType, PageSeriesPeak, PageSizeHistograms, PageSnapshot, SizeRows,
+        WebReport,
     },
-    server::{API, Answer, Answers, Asked, JSON, Refusal, Server, Stop, Takes},
+    server::{
+        API_PATH, AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE,
+        PageServer, ServerStop,
+    },
 };

@@ -3,15 +3,15 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 
-use crate::Container;
+use crate::ReportContainer;
 
-const TEMPLATE: &str = include_str!("../page/page.html");
-const SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/page.js"));
-const STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
+const PAGE_TEMPLATE: &str = include_str!("../page/page.html");
+const PAGE_SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/page.js"));
+const PAGE_STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
 
 /// What a served page needs to know of its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct PageServerInfo {
     /// The path of the server's interface, such as `/api/v1`.
     pub api: String,
     /// How often the page asks for news, in milliseconds. Without it the page does not.
@@ -30,23 +30,23 @@ pub struct ServedPage {
 /// Returns a page that needs nothing but itself. The data come last, so that a file that was cut
 /// off still has the script that says so.
 #[must_use]
-pub fn page(title: &str, container: &Container) -> String {
-    filled(&policy(""), "", title, container.as_bytes())
+pub fn page(title: &str, container: &ReportContainer) -> String {
+    fill_template(&policy(""), "", title, container.as_bytes())
 }
 
 /// Returns the page that asks a server for its data.
 #[must_use]
-pub fn served(title: &str, server: &Served) -> ServedPage {
+pub fn served_page(title: &str, server: &PageServerInfo) -> ServedPage {
     let mut meta = format!(
         r#"<meta name="heapprof-api" content="{}">"#,
-        escaped(&server.api)
+        escape_html(&server.api)
     );
     if let Some(refresh_ms) = server.refresh_ms {
         meta += &format!(r#"<meta name="heapprof-refresh" content="{refresh_ms}">"#);
     }
     let policy = policy("connect-src 'self'; ");
     ServedPage {
-        html: filled(&policy, &meta, title, &[]),
+        html: fill_template(&policy, &meta, title, &[]),
         // A meta element cannot say this.
         policy: policy + "; frame-ancestors 'none'",
     }
@@ -57,8 +57,8 @@ fn policy(connect: &str) -> String {
     format!(
         "default-src 'none'; script-src {}; style-src {}; {connect}base-uri 'none'; \
          form-action 'none'; require-trusted-types-for 'script'",
-        hash_of(SCRIPT),
-        hash_of(STYLE),
+        hash_of(PAGE_SCRIPT),
+        hash_of(PAGE_STYLE),
     )
 }
 
@@ -68,20 +68,20 @@ fn hash_of(text: &str) -> String {
 
 /// Fills the places of the template in one pass, so that nothing that is filled in can be taken for
 /// a place.
-fn filled(policy: &str, meta: &str, title: &str, data: &[u8]) -> String {
+fn fill_template(policy: &str, meta: &str, title: &str, data: &[u8]) -> String {
     let characters = data.len().div_ceil(3) * 4;
-    let shell = TEMPLATE.len() + SCRIPT.len() + STYLE.len() + 1024;
+    let shell = PAGE_TEMPLATE.len() + PAGE_SCRIPT.len() + PAGE_STYLE.len() + 1024;
     let mut out = String::with_capacity(shell + characters);
-    let mut parts = TEMPLATE.split('%');
+    let mut parts = PAGE_TEMPLATE.split('%');
     // The template has no other percent signs, so that every second part is a name.
     while let Some(text) = parts.next() {
         out.push_str(text);
         match parts.next() {
             Some("CSP") => out.push_str(policy),
             Some("META") => out.push_str(meta),
-            Some("TITLE") => out.push_str(&escaped(title)),
-            Some("CSS") => out.push_str(STYLE),
-            Some("JS") => out.push_str(SCRIPT),
+            Some("TITLE") => out.push_str(&escape_html(title)),
+            Some("CSS") => out.push_str(PAGE_STYLE),
+            Some("JS") => out.push_str(PAGE_SCRIPT),
             Some("CHARS") => out.push_str(&characters.to_string()),
             Some("DATA") => STANDARD.encode_string(data, &mut out),
             Some(_) | None => {}
@@ -91,7 +91,7 @@ fn filled(policy: &str, meta: &str, title: &str, data: &[u8]) -> String {
 }
 
 /// Writes a text so that it is one in an element and in an attribute.
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -112,10 +112,10 @@ mod tests {
 
     #[test]
     fn the_template_has_each_place_once() {
-        let mut places: Vec<&str> = TEMPLATE.split('%').skip(1).step_by(2).collect();
+        let mut places: Vec<&str> = PAGE_TEMPLATE.split('%').skip(1).step_by(2).collect();
         places.sort_unstable();
         let wanted = ["CHARS", "CSP", "CSS", "DATA", "JS", "META", "TITLE"];
         assert_eq!(places, wanted);
-        assert_eq!(TEMPLATE.matches('%').count(), 2 * wanted.len());
+        assert_eq!(PAGE_TEMPLATE.matches('%').count(), 2 * wanted.len());
     }
 }

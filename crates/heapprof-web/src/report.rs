@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Everything that a page shows. Rows refer to each other by their places in these lists.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct WebReport {
     /// The program, for the heading.
     pub program: String,
     /// The tool that wrote the report, with its version.
@@ -12,7 +12,7 @@ pub struct Report {
     /// The distance between two samples of the last snapshot: 1 means exact, 0 unknown.
     pub period: i64,
     /// The sample types. Every list of values has one entry or one column for each.
-    pub types: Vec<SampleType>,
+    pub types: Vec<PageSampleType>,
     /// The name of the type that is shown first.
     pub default_type: String,
     /// The snapshot that the last one is compared with at first.
@@ -20,32 +20,32 @@ pub struct Report {
     /// Whether memory of libraries is first shown at the caller that is the program's own code.
     pub own_code: bool,
     /// The moments of the process, in order of time. There is at least one.
-    pub snapshots: Vec<Snapshot>,
+    pub snapshots: Vec<PageSnapshot>,
     /// The functions. Equal input gives equal bytes if they are sorted, by name and file.
-    pub functions: Vec<Function>,
+    pub functions: Vec<PageFunction>,
     /// The names of source files. An empty name stands for an unknown file.
     pub files: Vec<String>,
     /// The modules (crates, packages, libraries) that functions belong to.
-    pub modules: Vec<Module>,
+    pub modules: Vec<PageModule>,
     /// The names of mapped files (executables, shared libraries). Filters look into them too.
     pub mapped: Vec<String>,
     /// Functions with lines, each of which may stand in many nodes.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<PageFrame>,
     /// The tree of calls in pre-order: the descendants of a node come directly after it.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<PageNode>,
     /// What the tree does not show in single nodes.
-    pub left_out: LeftOut,
+    pub left_out: OmittedNodes,
     /// The sizes of single allocations in the whole process.
-    pub sizes: Option<Sizes>,
+    pub sizes: Option<PageSizeHistograms>,
     /// The sizes that samples of the last snapshot carry.
     pub size_rows: Option<SizeRows>,
     /// What the heap and the process held over time, if there is one snapshot.
-    pub history: Option<Curve>,
+    pub history: Option<HistoryCurve>,
     /// The largest heap that any of several snapshots names.
-    pub peak: Option<SeriesPeak>,
+    pub peak: Option<PageSeriesPeak>,
     /// How functions grow over the snapshots, by the name of the sample type.
-    pub growth: BTreeMap<String, Vec<Growth>>,
-    /// Whether [`Report::growth`] is of own code. If it is not given, it is so if `own_code` is.
+    pub growth: BTreeMap<String, Vec<PageGrowth>>,
+    /// Whether [`WebReport::growth`] is of own code. If it is not given, it is so if `own_code` is.
     pub growth_own_code: Option<bool>,
     /// SQL statements by view: `flame`, `table`, `table.diff`, `pivot` and so on.
     pub sql: BTreeMap<String, String>,
@@ -61,7 +61,7 @@ pub struct Report {
 
 /// A sample type, in pprof's words: `inuse_space` in `bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SampleType {
+pub struct PageSampleType {
     /// The name.
     pub name: String,
     /// The unit.
@@ -70,7 +70,7 @@ pub struct SampleType {
 
 /// One moment of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Snapshot {
+pub struct PageSnapshot {
     /// The name, such as that of a file.
     pub name: String,
     /// The time in milliseconds since 1970; 0 is unknown.
@@ -94,14 +94,14 @@ pub struct Snapshot {
 
 /// A function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Function {
+pub struct PageFunction {
     /// The whole name. `(other)` stands for what was left out.
     pub name: String,
-    /// Its file, in [`Report::files`].
+    /// Its file, in [`WebReport::files`].
     pub file: u32,
-    /// Its module, in [`Report::modules`].
+    /// Its module, in [`WebReport::modules`].
     pub module: u32,
-    /// Its mapped file, in [`Report::mapped`].
+    /// Its mapped file, in [`WebReport::mapped`].
     pub mapped: Option<u32>,
     /// The line where it begins; 0 is unknown.
     pub start_line: i64,
@@ -109,7 +109,7 @@ pub struct Function {
 
 /// A module, whose functions have one colour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Module {
+pub struct PageModule {
     /// The name.
     pub name: String,
     /// Whether it is a library's, and not the program's own code.
@@ -118,8 +118,8 @@ pub struct Module {
 
 /// A function with a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Frame {
-    /// The function, in [`Report::functions`].
+pub struct PageFrame {
+    /// The function, in [`WebReport::functions`].
     pub function: u32,
     /// The line; 0 is unknown.
     pub line: i64,
@@ -127,16 +127,16 @@ pub struct Frame {
 
 /// A node of the tree of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct PageNode {
     /// The caller's node. Roots have none.
     pub parent: Option<u32>,
-    /// The frame, in [`Report::frames`].
+    /// The frame, in [`WebReport::frames`].
     pub frame: u32,
 }
 
 /// What was too small for the tree and is in nodes named `(other)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct OmittedNodes {
     /// How many nodes.
     pub nodes: u64,
     /// How much of each type. It may be empty if nothing was left out.
@@ -145,7 +145,7 @@ pub struct LeftOut {
 
 /// Histograms of sizes. Entry `k` counts allocations of 2^k bytes and up to the next power.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub struct PageSizeHistograms {
     /// What is held now.
     pub inuse: Option<Vec<i64>>,
     /// What was allocated in all.
@@ -167,7 +167,7 @@ pub struct SizeRows {
 
 /// A curve of the whole process. All lists have the same length.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Curve {
+pub struct HistoryCurve {
     /// Milliseconds since the start.
     pub time_ms: Vec<f64>,
     /// Bytes in use.
@@ -177,12 +177,12 @@ pub struct Curve {
     /// The resident set in bytes, where it is known.
     pub rss: Option<Vec<Option<i64>>>,
     /// The moment when most was in use.
-    pub peak: Option<Peak>,
+    pub peak: Option<HistoryPeak>,
 }
 
 /// The moment when most was in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Peak {
+pub struct HistoryPeak {
     /// Milliseconds since the start.
     pub time_ms: f64,
     /// Bytes in use.
@@ -191,7 +191,7 @@ pub struct Peak {
 
 /// The largest heap of several snapshots, which was mostly between two of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SeriesPeak {
+pub struct PageSeriesPeak {
     /// Bytes in use.
     pub bytes: i64,
     /// Milliseconds since the first snapshot, below zero if it was before; `None` if unknown.
@@ -200,8 +200,8 @@ pub struct SeriesPeak {
 
 /// How a function grows over the snapshots.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Growth {
-    /// The function, in [`Report::functions`].
+pub struct PageGrowth {
+    /// The function, in [`WebReport::functions`].
     pub function: u32,
     /// What the growth is called. The page has signs and an order for "steady growth", "grows in
     /// steps", "levels off", "burst, freed" and "no trend", and shows any other words as the last.

@@ -1,7 +1,7 @@
 //! The server of a page: it listens on this machine only, and lets nobody in without the token.
 //!
-//! One connection carries one request, so that each has an end: a time for its head, a time for
-//! all of it, and a number of bytes. What is asked is answered by an [`Answers`] on threads of its
+//! One connection carries one request, so that each has an end: a time for its head, a time for all
+//! of it, and a number of bytes. What is asked is answered by an [`ApiHandler`] on threads of its
 //! own, a few at a time.
 
 mod answer;
@@ -23,49 +23,51 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-pub use self::answer::{Answer, Answers, Asked, JSON, Refusal, Takes};
-use self::guard::Guard;
-use self::lobby::Lobby;
-use self::send::Desk;
-use self::token::Token;
+pub use self::answer::{
+    AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE,
+};
+use self::guard::RequestGuard;
+use self::lobby::ConnectionLobby;
+use self::send::RequestDesk;
+use self::token::AccessToken;
 
 /// The path that all of the interface begins with.
-pub const API: &str = "/api/v1";
+pub const API_PATH: &str = "/api/v1";
 
 /// So many connections are open at once. For another one, the oldest that has not asked is closed.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// So many bytes a request's head may have.
-const HEAD: usize = 16 << 10;
+const MAX_HEAD_BYTES: usize = 16 << 10;
 /// So many headers a request may have.
-const HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 /// So long the head of a request may take.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// So long a request and its answer may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 /// So many answers are worked at. Others wait.
-const WORKERS: usize = 2;
+const MAX_WORKERS: usize = 2;
 /// How long a failed accept waits, for example because too many files are open.
-const PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A server that listens, and does not answer yet.
-pub struct Server {
+pub struct PageServer {
     listener: TcpListener,
     address: SocketAddr,
-    token: Token,
+    token: AccessToken,
 }
 
 /// Ends a server from another thread.
 #[derive(Clone, Default)]
-pub struct Stop(Arc<Notify>);
+pub struct ServerStop(Arc<Notify>);
 
-impl Stop {
+impl ServerStop {
     /// Ends the server, also if it has not begun yet.
     pub fn stop(&self) {
         self.0.notify_one();
     }
 }
 
-impl Server {
+impl PageServer {
     /// Listens on 127.0.0.1. Port 0 takes any that is free.
     ///
     /// # Errors
@@ -76,7 +78,7 @@ impl Server {
         Ok(Self {
             address: listener.local_addr()?,
             listener,
-            token: Token::new()?,
+            token: AccessToken::new()?,
         })
     }
 
@@ -90,14 +92,14 @@ impl Server {
     ///
     /// # Errors
     /// The system may not give what a server needs.
-    pub fn serve(self, answers: Arc<dyn Answers>, stop: &Stop) -> io::Result<()> {
+    pub fn serve(self, answers: Arc<dyn ApiHandler>, stop: &ServerStop) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(WORKERS)
+            .max_blocking_threads(MAX_WORKERS)
             .build()?;
-        let guard = Guard::new(self.address.port(), self.token);
-        let desk = Arc::new(Desk::new(guard, answers));
+        let guard = RequestGuard::new(self.address.port(), self.token);
+        let desk = Arc::new(RequestDesk::new(guard, answers));
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
             tokio::spawn(listen(listener, desk));
@@ -111,21 +113,21 @@ impl Server {
 }
 
 /// Takes connections in, one task for each.
-async fn listen(listener: tokio::net::TcpListener, desk: Arc<Desk>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let lobby = Lobby::default();
+async fn listen(listener: tokio::net::TcpListener, desk: Arc<RequestDesk>) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let lobby = ConnectionLobby::default();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(_) => {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
                 continue;
             }
         };
-        let Some(place) = place(&places, &lobby).await else {
+        let Some(place) = wait_for_place(&places, &lobby).await else {
             return;
         };
-        let Some((stream, second)) = twice(stream) else {
+        let Some((stream, second)) = duplicate_stream(stream) else {
             continue;
         };
         let desk = desk.clone();
@@ -138,13 +140,13 @@ async fn listen(listener: tokio::net::TcpListener, desk: Arc<Desk>) {
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_PATIENCE)
+                .header_read_timeout(HEAD_TIMEOUT)
                 .keep_alive(false)
-                .max_buf_size(HEAD)
-                .max_headers(HEADERS)
+                .max_buf_size(MAX_HEAD_BYTES)
+                .max_headers(MAX_HEADERS)
                 .serve_connection(TokioIo::new(stream), service);
-            let mut connection = pin!(tokio::time::timeout(PATIENCE, connection));
-            let mut wanted = pin!(seat.is_wanted());
+            let mut connection = pin!(tokio::time::timeout(REQUEST_TIMEOUT, connection));
+            let mut wanted = pin!(seat.wait_until_wanted());
             let is_slow = poll_fn(|context| match connection.as_mut().poll(context) {
                 // A client that breaks off wants no answer, and one that speaks no HTTP has got it.
                 Poll::Ready(ended) => {
@@ -154,7 +156,7 @@ async fn listen(listener: tokio::net::TcpListener, desk: Arc<Desk>) {
             });
             let is_slow = is_slow.await;
             if is_slow {
-                send::too_slow(second);
+                send::send_too_slow(second);
             }
             drop(place);
         });
@@ -162,7 +164,10 @@ async fn listen(listener: tokio::net::TcpListener, desk: Arc<Desk>) {
 }
 
 /// Waits for a place. Whoever has one and has not asked for the longest time gives it up.
-async fn place(places: &Arc<Semaphore>, lobby: &Lobby) -> Option<OwnedSemaphorePermit> {
+async fn wait_for_place(
+    places: &Arc<Semaphore>,
+    lobby: &ConnectionLobby,
+) -> Option<OwnedSemaphorePermit> {
     if let Ok(place) = places.clone().try_acquire_owned() {
         return Some(place);
     }
@@ -171,7 +176,7 @@ async fn place(places: &Arc<Semaphore>, lobby: &Lobby) -> Option<OwnedSemaphoreP
 }
 
 /// A connection, and once more for what is to be said after its end.
-fn twice(stream: tokio::net::TcpStream) -> Option<(tokio::net::TcpStream, TcpStream)> {
+fn duplicate_stream(stream: tokio::net::TcpStream) -> Option<(tokio::net::TcpStream, TcpStream)> {
     let stream = stream.into_std().ok()?;
     let second = stream.try_clone().ok()?;
     Some((tokio::net::TcpStream::from_std(stream).ok()?, second))

@@ -4,7 +4,7 @@ mod join;
 mod words;
 
 use anyhow::{Result, bail};
-use heapprof_heapwalk::{Heap, Image, Kinds, Marks, Summary};
+use heapprof_heapwalk::{BlockKinds, ChunkMarks, HeapSummary, MallocHeap, ProcessImage};
 use heapprof_report::{HeapWalkReport, ReportFormat, ReportStyle, UnitFormatter};
 
 use self::words::Words;
@@ -27,13 +27,13 @@ pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
                 .to_string(),
         );
     }
-    let heap = Heap::walk(&image).map_err(|error| advised(&args.target, error))?;
-    let marks = Marks::new(&image, &heap);
+    let heap = MallocHeap::walk(&image).map_err(|error| advised(&args.target, error))?;
+    let marks = ChunkMarks::new(&image, &heap);
     let mut words = Words {
         image: &image,
         heap: &heap,
         marks: &marks,
-        kinds: Kinds::new(&image, &heap, |address| target.name(&image, address)),
+        kinds: BlockKinds::new(&image, &heap, |address| target.name(&image, address)),
         variable: Box::new(|address| target.variable(&image, address)),
     };
     if let Some(path) = &args.output {
@@ -96,7 +96,7 @@ fn report(
         return Ok(about);
     }
     notes.extend(lacks);
-    let summary = Summary::new(words.image, words.heap, words.marks, &mut words.kinds);
+    let summary = HeapSummary::new(words.image, words.heap, words.marks, &mut words.kinds);
     if summary.broken_bins > 0 {
         notes.push(format!(
             "{} bins of free blocks are damaged; what they lead to is not known",
@@ -120,7 +120,7 @@ fn report(
 }
 
 /// What could not be walked.
-fn lacks(image: &Image, heap: &Heap) -> Vec<String> {
+fn lacks(image: &ProcessImage, heap: &MallocHeap) -> Vec<String> {
     let mut notes = Vec::new();
     let unwalked = heap.unwalked_bytes();
     if unwalked > 0 {
@@ -136,11 +136,11 @@ fn lacks(image: &Image, heap: &Heap) -> Vec<String> {
                 .to_string(),
         );
     }
-    if heap.elsewhere > 0 {
+    if heap.missing_main_bytes > 0 {
         notes.push(format!(
             "about {} bytes of the main arena were not found, because it could not have them in \
              the heap (brk); blocks there are not counted, and what they point to counts as reached",
-            heap.elsewhere
+            heap.missing_main_bytes
         ));
     }
     if heap.broken_links > 0 {

@@ -5,7 +5,7 @@ mod origin;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use heapprof_perl_heap::Found;
+use heapprof_perl_heap::PerlValueAnalysis;
 use heapprof_report::{PerlHeap, ReportFormat, ReportStyle, UnitFormatter};
 
 use self::origin::Origin;
@@ -147,7 +147,7 @@ fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -
 
 /// The value at an address, or the one that has what is there, and its text if that is wanted.
 fn at_address(origin: &Origin, args: &PerlHeapArgs, at: u64) -> Result<(u32, Option<String>)> {
-    let found: &Found = &origin.found;
+    let found: &PerlValueAnalysis = &origin.found;
     let number = found.values().number(at);
     // What is free and what is the interpreter's has an odd address.
     let owner = |at: u64| found.values().number(at).or(found.values().number(at | 1));

@@ -13,7 +13,7 @@ use heapprof_analysis::{
     ForkAudit, Granularity, Query, QuestionSource, TreeOptions, TypeSelection, agree, report,
 };
 use heapprof_report::UnitFormatter;
-use heapprof_web::{Container, page};
+use heapprof_web::{ReportContainer, page};
 
 use self::paths::Paths;
 use super::{Shared, forks};
@@ -86,7 +86,7 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
     if args.anonymize {
         anonymous::make(&mut rows);
     }
-    let container = Container::of(&rows).with_context(|| names.join(" + "))?;
+    let container = ReportContainer::pack(&rows).with_context(|| names.join(" + "))?;
     let title = match rows.program.as_str() {
         "" => "heapprof".to_string(),
         program => format!("{program} - heapprof"),
@@ -146,7 +146,7 @@ pub(super) struct Page<'a> {
 pub(super) fn page_rows(
     found: heapprof_analysis::ReportContents,
     page: &Page<'_>,
-) -> heapprof_web::Report {
+) -> heapprof_web::WebReport {
     let paths = Paths::new(page.paths);
     let base = (!page.base.is_empty()).then_some(0);
     let mut rows = rows::rows(found, base, &paths, page.sources);
@@ -196,7 +196,12 @@ fn read(shared: &Shared, args: &PageArgs, names: &[String]) -> Result<Vec<Questi
 
 /// What is said of a page that was written: how large it is, what is not in it, what is, and what
 /// to do next.
-fn said(file: &Path, page: &str, rows: &heapprof_web::Report, args: &PageArgs) -> Result<String> {
+fn said(
+    file: &Path,
+    page: &str,
+    rows: &heapprof_web::WebReport,
+    args: &PageArgs,
+) -> Result<String> {
     let size = UnitFormatter::new("bytes", None)?.show(i64::try_from(page.len())?);
     let mut said = format!("{}: {size}, {} nodes", file.display(), rows.nodes.len());
     if rows.left_out.nodes > 0 {

@@ -10,7 +10,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use heapprof_heapwalk::{Core, Error, Image, Outside, capture, class, release};
+use heapprof_heapwalk::{
+    CoreMemory, HeapWalkError, LiveMemory, ProcessImage, capture, object_class, release,
+};
 use heapprof_process::maps::Map;
 use heapprof_profile::Profile;
 use heapprof_report::UnitFormatter;
@@ -35,8 +37,8 @@ pub(in crate::command) struct Target {
 
 /// A process or a core file.
 pub(in crate::command) enum What {
-    Process(u32, Outside),
-    Core(PathBuf, Core),
+    Process(u32, LiveMemory),
+    Core(PathBuf, CoreMemory),
 }
 
 impl Target {
@@ -45,7 +47,7 @@ impl Target {
     pub(in crate::command) fn open(
         target: &str,
         program: Option<&Path>,
-    ) -> Result<(Self, Image, Vec<String>)> {
+    ) -> Result<(Self, ProcessImage, Vec<String>)> {
         match target.strip_prefix("core:") {
             Some(path) => {
                 let of_core = Self::of_core(&name::path(path), program);
@@ -67,9 +69,9 @@ impl Target {
         }
     }
 
-    fn of_core(path: &Path, program: Option<&Path>) -> Result<(Self, Image), Error> {
+    fn of_core(path: &Path, program: Option<&Path>) -> Result<(Self, ProcessImage), HeapWalkError> {
         let (file, owner) = open_core(path)?;
-        let core = Core::open(file, program.map(Path::to_path_buf))?;
+        let core = CoreMemory::open(file, program.map(Path::to_path_buf))?;
         let image = core.image()?;
         Ok((
             Self::new(
@@ -80,13 +82,13 @@ impl Target {
         ))
     }
 
-    fn of_process(target: &str) -> Result<(Self, Image, Vec<String>)> {
+    fn of_process(target: &str) -> Result<(Self, ProcessImage, Vec<String>)> {
         let path = name::path(target);
         let pid = named_process::find(target).map_err(|error| match path.is_file() {
             true => error.context(format!("to walk the core file, write core:{target}")),
             false => error,
         })?;
-        let of_process = || -> Result<_, Error> {
+        let of_process = || -> Result<_, HeapWalkError> {
             let rights = RightsLedger::default();
             rights.open(pid, Owner::us());
             let captured = capture(pid)?;
@@ -96,7 +98,7 @@ impl Target {
         let bytes = UnitFormatter::new("bytes", None)?;
         let note = format!(
             "it was held for {} while {} were copied",
-            millis(captured.held),
+            millis(captured.suspended),
             bytes.show(i128::from(captured.copied))
         );
         let own = Self::new(What::Process(pid, captured.memory), rights);
@@ -136,7 +138,7 @@ impl Target {
     }
 
     /// The release of glibc that the program has, by libc's own words.
-    pub(in crate::command) fn release(&self, image: &Image) -> Option<String> {
+    pub(in crate::command) fn release(&self, image: &ProcessImage) -> Option<String> {
         let found = self.rights.acting(|| match &self.what {
             What::Process(_, memory) => release(image, memory),
             What::Core(_, core) => release(image, core),
@@ -146,10 +148,10 @@ impl Target {
 
     /// The name of what an object's first word leads to: its class, or a function or variable with
     /// `&` in front.
-    pub(in crate::command) fn name(&self, image: &Image, address: u64) -> Option<String> {
+    pub(in crate::command) fn name(&self, image: &ProcessImage, address: u64) -> Option<String> {
         let class = self.rights.acting(|| match &self.what {
-            What::Process(_, memory) => class(memory, address),
-            What::Core(_, core) => class(core, address),
+            What::Process(_, memory) => object_class(memory, address),
+            What::Core(_, core) => object_class(core, address),
         });
         let class = class.ok().flatten();
         let class = class.and_then(|mangled| class_name(&mangled));
@@ -162,7 +164,7 @@ impl Target {
         Some(name)
     }
 
-    fn label(&self, image: &Image, address: u64) -> Option<String> {
+    fn label(&self, image: &ProcessImage, address: u64) -> Option<String> {
         image.file(address)?;
         let (map, place) = image.place(address)?;
         let name = self.with_labels(map, |labels| labels.at(place))?;
@@ -175,7 +177,7 @@ impl Target {
     /// The variable at an address: where it begins, and its name.
     pub(in crate::command) fn variable(
         &self,
-        image: &Image,
+        image: &ProcessImage,
         address: u64,
     ) -> Option<(u64, String)> {
         let (map, place) = image.place(address)?;
@@ -232,20 +234,20 @@ fn millis(time: Duration) -> String {
 }
 
 /// An error with what to do about it.
-pub(in crate::command) fn advised(target: &str, error: Error) -> anyhow::Error {
+pub(in crate::command) fn advised(target: &str, error: HeapWalkError) -> anyhow::Error {
     let advice = match error {
-        Error::NotAllowed if is_root() => heapprof_process::REFUSED_TO_ROOT,
-        Error::NotAllowed => {
+        HeapWalkError::NotAllowed if is_root() => heapprof_process::REFUSED_TO_ROOT,
+        HeapWalkError::NotAllowed => {
             "; ask as its user or as root (where kernel.yama.ptrace_scope is not 0, as root)"
         }
-        Error::Traced(_) => "; end that first",
-        Error::Busy(_) => "; try again",
+        HeapWalkError::Traced(_) => "; end that first",
+        HeapWalkError::Busy(_) => "; try again",
         _ => "",
     };
     let target = name::shown(target);
     match error {
         // What the kernel says stands for itself.
-        Error::Io(error) => anyhow!(error).context(target.into_owned()),
+        HeapWalkError::Io(error) => anyhow!(error).context(target.into_owned()),
         error => anyhow!("{target}: {error}{advice}"),
     }
 }

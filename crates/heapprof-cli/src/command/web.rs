@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, TryLockError};
 use anyhow::{Context, Result};
 use heapprof_text::printable;
 use heapprof_web::{
-    API, Answer, Answers, Asked, JSON, Refusal, Served, ServedPage, Server, Stop, Takes,
+    API_PATH, AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE,
+    PageServer, PageServerInfo, ServedPage, ServerStop,
 };
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -38,7 +39,7 @@ pub(super) fn run(shared: Shared, args: &WebArgs) -> Result<()> {
 }
 
 /// Serves the page that `pprof -http` asks for.
-pub(super) fn of_pprof(sources: &Sources, page: &heapprof_dropin::ServedPage) -> Result<()> {
+pub(super) fn of_pprof(sources: &Sources, page: &heapprof_dropin::WebPageRequest) -> Result<()> {
     let filters = [("focus", &page.focus), ("ignore", &page.ignore)];
     let mut state = form_urlencoded::Serializer::new(String::new());
     state.extend_pairs(filters.iter().filter(|(_, pattern)| !pattern.is_empty()));
@@ -48,7 +49,7 @@ pub(super) fn of_pprof(sources: &Sources, page: &heapprof_dropin::ServedPage) ->
         },
         base: page.base.iter().cloned().collect(),
         port: page.port,
-        no_open: !page.opens,
+        no_open: !page.opens_browser,
         upload: false,
         max_nodes: MOST_NODES,
         source: false,
@@ -62,7 +63,7 @@ pub(super) fn of_pprof(sources: &Sources, page: &heapprof_dropin::ServedPage) ->
 fn serve(sources: Sources, args: &WebArgs) -> Result<()> {
     let library = Library::open(sources, args)?;
     let title = library.title();
-    let server = Server::bind(args.port)
+    let server = PageServer::bind(args.port)
         .with_context(|| format!("port {}: cannot be listened on", args.port))?;
     let url = match args.state.as_str() {
         "" => server.url(),
@@ -78,9 +79,9 @@ fn serve(sources: Sources, args: &WebArgs) -> Result<()> {
     });
     // The first view is made while the browser starts.
     let first = desk.clone();
-    std::thread::spawn(move || drop(first.pages.report(&first.library, &Asked::default())));
+    std::thread::spawn(move || drop(first.pages.report(&first.library, &ApiRequest::default())));
 
-    let stop = Stop::default();
+    let stop = ServerStop::default();
     // Under nohup, the end of the terminal is not the server's end.
     let ending = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
@@ -114,31 +115,31 @@ struct Desk {
     source: bool,
 }
 
-impl Answers for Desk {
+impl ApiHandler for Desk {
     fn page(&self) -> ServedPage {
-        let server = Served {
-            api: API.to_string(),
+        let server = PageServerInfo {
+            api: API_PATH.to_string(),
             refresh_ms: self.library.is_live().then_some(library::REFRESH),
         };
         let title = name::shown(&self.title);
-        heapprof_web::served(&format!("{} - heapprof", printable(&title)), &server)
+        heapprof_web::served_page(&format!("{} - heapprof", printable(&title)), &server)
     }
 
-    fn takes(&self, path: &str) -> Result<Option<Takes>, Refusal> {
+    fn accepted_body(&self, path: &str) -> Result<Option<AcceptedBody>, ApiRefusal> {
         match path {
-            "sql" => Ok(Some(Takes {
-                media: JSON,
-                most: STATEMENT,
+            "sql" => Ok(Some(AcceptedBody {
+                media: JSON_MEDIA_TYPE,
+                max_bytes: STATEMENT,
             })),
             "upload" if self.upload => {
                 // Nothing is taken in for which there is no place.
                 self.library.check_sent()?;
-                Ok(Some(Takes {
+                Ok(Some(AcceptedBody {
                     media: BYTES,
-                    most: UPLOAD,
+                    max_bytes: UPLOAD,
                 }))
             }
-            "upload" => Err(Refusal::new(
+            "upload" => Err(ApiRefusal::new(
                 403,
                 "This server takes no profiles",
                 "Start it with heapprof web --upload",
@@ -147,13 +148,13 @@ impl Answers for Desk {
         }
     }
 
-    fn answer(&self, asked: &Asked) -> Result<Answer, Refusal> {
+    fn answer(&self, asked: &ApiRequest) -> Result<ApiAnswer, ApiRefusal> {
         match asked.path.as_str() {
             "report" => self.pages.report(&self.library, asked),
             "subtree" => self.pages.subtree(&self.library, asked),
             "profiles" => {
                 allow(asked, &[])?;
-                Ok(Answer::json(&json!({
+                Ok(ApiAnswer::json(&json!({
                     "profiles": self.library.offered(),
                     "shown": self.library.shown(),
                     "upload": self.upload,
@@ -161,19 +162,19 @@ impl Answers for Desk {
             }
             "commands" => {
                 allow(asked, &[])?;
-                Ok(Answer::json(&words::documented(self.upload)))
+                Ok(ApiAnswer::json(&words::documented(self.upload)))
             }
             "sql" => match self.statement.try_lock() {
                 Err(TryLockError::WouldBlock) => {
                     let help = "Ask again when it has ended; it has 10 s";
-                    Err(Refusal::new(503, "Another statement runs", help))
+                    Err(ApiRefusal::new(503, "Another statement runs", help))
                 }
                 _held => statement::answer(&self.library, asked),
             },
             "upload" => {
                 allow(asked, &["name"])?;
                 let name = self.library.take(asked.parameter("name"), &asked.body)?;
-                Ok(Answer::json(&json!({ "name": name })))
+                Ok(ApiAnswer::json(&json!({ "name": name })))
             }
             _ => words::answer(&self.library, asked, self.source),
         }
@@ -181,7 +182,7 @@ impl Answers for Desk {
 }
 
 /// Refuses a parameter that is not one of these and does not choose profiles.
-fn allow(asked: &Asked, known: &[&str]) -> Result<(), Refusal> {
+fn allow(asked: &ApiRequest, known: &[&str]) -> Result<(), ApiRefusal> {
     let is_known = |name: &str| known.contains(&name) || words::CHOICE.contains(&name);
     let unknown = asked.parameters.iter().find(|(name, _)| !is_known(name));
     let Some((name, _)) = unknown else {
@@ -196,20 +197,20 @@ fn allow(asked: &Asked, known: &[&str]) -> Result<(), Refusal> {
 
 /// The refusal of a parameter that a path does not have.
 fn unknown_parameter<'a>(
-    asked: &Asked,
+    asked: &ApiRequest,
     name: &str,
     known: impl Iterator<Item = &'a str>,
-) -> Refusal {
+) -> ApiRefusal {
     let known = known.collect::<Vec<_>>().join(", ");
     let what = format!("{} has no parameter {name:?}", asked.path);
-    Refusal::new(400, what, format!("It has {known}"))
+    ApiRefusal::new(400, what, format!("It has {known}"))
 }
 
 /// A question that cannot be answered, as the command line would say it.
-fn refusal(error: &anyhow::Error) -> Refusal {
-    Refusal {
+fn refusal(error: &anyhow::Error) -> ApiRefusal {
+    ApiRefusal {
         status: 400,
         what: messages::text(error),
-        ..Refusal::default()
+        ..ApiRefusal::default()
     }
 }

@@ -95,8 +95,8 @@ pub(super) struct SnapshotTotals {
     pub(crate) stacks: usize,
 }
 
-/// Writes the gzipped profile; `wrappers` as in [`Options`](crate::Options). `may_ask` says whether
-/// the program's allocator may be asked what it holds.
+/// Writes the gzipped profile; `wrappers` as in [`RecordingOptions`](crate::RecordingOptions).
+/// `may_ask` says whether the program's allocator may be asked what it holds.
 pub(super) fn write_profile(
     engine: &Engine,
     reason: DumpReason,

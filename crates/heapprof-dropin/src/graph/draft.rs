@@ -8,44 +8,47 @@
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::Profile;
 
-use super::edge::{Adjacency, Edge, Edges, calls, outermost_calls};
-use super::node::{Names, NodeTable};
+use super::edge::{CallEdge, CallEdges, NodeAdjacency, calls, outermost_calls};
+use super::node::{NodeNames, NodeTable};
 use super::tags::{NodeTags, tags};
-use super::tree::{self, Paths};
-use super::walk::Walk;
-use super::{Calls, Graph, NOBODY, Options, order, redundant};
+use super::tree::{self, CallPaths};
+use super::walk::NodeWalk;
+use super::{CallGraph, CallSelection, GraphOptions, NO_NODE, order, redundant};
 use heapprof_totals::TotalsError;
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{EntitySums, whole_totals};
 
 /// A node's edges are numbered by which end of the edge the other node is.
-const CALLERS: usize = 0;
-const CALLEES: usize = 1;
+const CALLER_END: usize = 0;
+const CALLEE_END: usize = 1;
 
 /// The most tags that a picture shows beside a node.
-const MOST_TAGS: usize = 4;
+const MAX_TAGS: usize = 4;
 
-pub(super) struct Draft<'a, 'o> {
+pub(super) struct GraphDraft<'a, 'o> {
     profile: &'a Profile,
-    options: &'o Options<'o>,
+    options: &'o GraphOptions<'o>,
     columns: Vec<usize>,
     frames: FrameTable,
     table: NodeTable,
-    names: Names,
-    walk: Walk,
+    names: NodeNames,
+    walk: NodeWalk,
     /// The entry in `table` of each node.
     info: Vec<u32>,
     sums: EntitySums,
     /// The calls; `None` until something asks for them.
-    edges: Option<Edges>,
+    edges: Option<CallEdges>,
     roots: Vec<i64>,
     pub(super) shown: Vec<u32>,
     /// The tags of the nodes that may be shown. Hiding calls does not change them.
-    of_first: Option<HashMap<u32, NodeTags>>,
+    tags_before_limit: Option<HashMap<u32, NodeTags>>,
 }
 
-impl<'a, 'o> Draft<'a, 'o> {
-    pub(super) fn new(profile: &'a Profile, options: &'o Options<'o>) -> Result<Self, TotalsError> {
+impl<'a, 'o> GraphDraft<'a, 'o> {
+    pub(super) fn new(
+        profile: &'a Profile,
+        options: &'o GraphOptions<'o>,
+    ) -> Result<Self, TotalsError> {
         let divisor = options.mean_divisor.iter();
         let columns: Vec<usize> = options.columns.iter().chain(divisor).copied().collect();
         if !options.wrapping {
@@ -56,22 +59,22 @@ impl<'a, 'o> Draft<'a, 'o> {
         let table = NodeTable::new(profile, &frames, &options.trim, options.objects);
         let (walk, info) = match options.call_tree {
             true => {
-                let mut paths = Paths::new(profile, &frames, &table.of_frame, &columns);
+                let mut paths = CallPaths::new(profile, &frames, &table.frame_keys, &columns);
                 let info = std::mem::take(&mut paths.info);
-                (Walk::Paths(paths), info)
+                (NodeWalk::Paths(paths), info)
             }
             false => {
                 let all = (0..table.key.len() as u32).collect();
-                (Walk::Frames(table.of_frame.clone()), all)
+                (NodeWalk::Frames(table.frame_keys.clone()), all)
             }
         };
         let sums = walk.sums(profile, &frames, &columns, info.len());
         let edges = match &walk {
-            Walk::Paths(paths) => Some(paths.edges(&sums)),
-            Walk::Frames(_) => None,
+            NodeWalk::Paths(paths) => Some(paths.edges(&sums)),
+            NodeWalk::Frames(_) => None,
         };
         let mut draft = Self {
-            names: Names::new(profile, &table),
+            names: NodeNames::new(profile, &table),
             profile,
             options,
             columns,
@@ -83,9 +86,9 @@ impl<'a, 'o> Draft<'a, 'o> {
             edges,
             roots: Vec::new(),
             shown: Vec::new(),
-            of_first: None,
+            tags_before_limit: None,
         };
-        draft.list();
+        draft.show_nodes_with_values();
         Ok(draft)
     }
 
@@ -98,7 +101,7 @@ impl<'a, 'o> Draft<'a, 'o> {
     }
 
     /// Shows all nodes that have a value.
-    fn list(&mut self) {
+    fn show_nodes_with_values(&mut self) {
         let width = self.columns.len();
         let values = self.options.columns.len();
         let some = |of: &[i64], node: u32| {
@@ -116,12 +119,12 @@ impl<'a, 'o> Draft<'a, 'o> {
                 !(self.options.drop_negative && negative)
             })
             .collect();
-        if let Walk::Paths(paths) = &self.walk {
+        if let NodeWalk::Paths(paths) = &self.walk {
             // pprof finds the nodes of a tree by their callers.
             let first = paths.first_callees();
             self.shown
                 .sort_by_key(|&node| match paths.parent[node as usize] {
-                    NOBODY => 0,
+                    NO_NODE => 0,
                     caller => first[caller as usize],
                 });
         }
@@ -132,8 +135,8 @@ impl<'a, 'o> Draft<'a, 'o> {
         let mut stays = vec![false; self.info.len()];
         kept.iter().for_each(|&node| stays[node as usize] = true);
         match &mut self.walk {
-            Walk::Paths(_) => {
-                self.of_first = None;
+            NodeWalk::Paths(_) => {
+                self.tags_before_limit = None;
                 let mut removed = vec![false; self.info.len()];
                 let gone = self.shown.iter().filter(|&&node| !stays[node as usize]);
                 gone.for_each(|&node| removed[node as usize] = true);
@@ -142,18 +145,18 @@ impl<'a, 'o> Draft<'a, 'o> {
                 }
                 self.shown = kept;
             }
-            Walk::Frames(node_of) => {
+            NodeWalk::Frames(node_of) => {
                 self.edges = None;
-                let Options { trim, objects, .. } = self.options;
+                let GraphOptions { trim, objects, .. } = self.options;
                 match self
                     .table
-                    .trimmed_again(self.profile, &self.frames, trim, *objects)
+                    .trim_again(self.profile, &self.frames, trim, *objects)
                 {
                     None => {
                         let gone = node_of
                             .iter_mut()
-                            .filter(|n| **n != NOBODY && !stays[**n as usize]);
-                        gone.for_each(|node| *node = NOBODY);
+                            .filter(|n| **n != NO_NODE && !stays[**n as usize]);
+                        gone.for_each(|node| *node = NO_NODE);
                         self.shown = kept;
                     }
                     Some(table) => self.rename(table, &stays),
@@ -165,38 +168,38 @@ impl<'a, 'o> Draft<'a, 'o> {
     /// Replaces the nodes by those with other file names. Among the new nodes, only those stay
     /// whose name is that of an old node that stays.
     fn rename(&mut self, table: NodeTable, stays: &[bool]) {
-        self.of_first = None;
+        self.tags_before_limit = None;
         let keys = table.key.iter();
         let same = keys.map(|&key| self.table.find(key).is_some_and(|n| stays[n as usize]));
         let same: Vec<bool> = same.collect();
-        let shown = |&node: &u32| if same[node as usize] { node } else { NOBODY };
-        self.walk = Walk::Frames(table.of_frame.iter().map(shown).collect());
+        let shown = |&node: &u32| if same[node as usize] { node } else { NO_NODE };
+        self.walk = NodeWalk::Frames(table.frame_keys.iter().map(shown).collect());
         self.info = (0..table.key.len() as u32).collect();
-        self.names = Names::new(self.profile, &table);
+        self.names = NodeNames::new(self.profile, &table);
         self.table = table;
         self.sums = self
             .walk
             .sums(self.profile, &self.frames, &self.columns, self.info.len());
-        self.list();
+        self.show_nodes_with_values();
     }
 
-    fn edges(&mut self) -> &mut Edges {
+    fn edges(&mut self) -> &mut CallEdges {
         self.edges.get_or_insert_with(|| match &self.walk {
-            Walk::Frames(node_of) if self.options.calls == Calls::Outermost => {
+            NodeWalk::Frames(node_of) if self.options.calls == CallSelection::Outermost => {
                 let functions = self.table.functions();
                 let (profile, frames, columns) = (self.profile, &self.frames, &self.columns);
                 let (edges, roots) = outermost_calls(profile, frames, node_of, &functions, columns);
                 self.roots = roots;
                 edges
             }
-            Walk::Frames(node_of) => calls(
+            NodeWalk::Frames(node_of) => calls(
                 self.profile,
                 &self.frames,
                 node_of,
                 self.info.len(),
                 &self.columns,
             ),
-            Walk::Paths(paths) => paths.edges(&self.sums),
+            NodeWalk::Paths(paths) => paths.edges(&self.sums),
         })
     }
 
@@ -205,15 +208,15 @@ impl<'a, 'o> Draft<'a, 'o> {
         if self.options.picture.is_some() {
             self.edges();
         }
-        let nodes = order::Nodes {
+        let nodes = order::NodeOrder {
             names: &self.names,
             info: &self.info,
             sums: &self.sums,
         };
         match (&self.options.picture, &self.edges) {
-            (Some(_), Some(edges)) => nodes.by_entropy(&mut shown, edges),
-            _ if self.options.sort_by_cum => nodes.by_cum(&mut shown),
-            _ => nodes.by_flat(&mut shown),
+            (Some(_), Some(edges)) => nodes.sort_by_entropy(&mut shown, edges),
+            _ if self.options.sort_by_cum => nodes.sort_by_cum(&mut shown),
+            _ => nodes.sort_by_flat(&mut shown),
         }
         self.shown = shown;
     }
@@ -226,7 +229,7 @@ impl<'a, 'o> Draft<'a, 'o> {
 
     /// Removes light calls to shown nodes, if calls matter, and returns how many there were.
     pub(super) fn trim_edges(&mut self, least: i64) -> usize {
-        if self.options.calls == Calls::None && self.options.picture.is_none() {
+        if self.options.calls == CallSelection::None && self.options.picture.is_none() {
             return 0;
         }
         let shown = self.is_shown();
@@ -234,17 +237,21 @@ impl<'a, 'o> Draft<'a, 'o> {
     }
 
     /// How many of the shown nodes fit if `count` may be shown. In a picture their tags count, too.
-    pub(super) fn most(&mut self, count: usize, least: i64) -> Result<usize, TotalsError> {
+    pub(super) fn count_fitting_nodes(
+        &mut self,
+        count: usize,
+        least: i64,
+    ) -> Result<usize, TotalsError> {
         let nodes = &self.shown[..count.min(self.shown.len())];
         if self.options.picture.is_none() {
             return Ok(nodes.len());
         }
         let tags = self.tags(nodes, least)?;
-        let tags = self.of_first.insert(tags);
+        let tags = self.tags_before_limit.insert(tags);
         let mut taken = 0;
         for (at, node) in nodes.iter().enumerate() {
-            let tags = tags.get(node).map_or(0, NodeTags::with_flat);
-            taken += tags.min(MOST_TAGS) + 1;
+            let tags = tags.get(node).map_or(0, NodeTags::count_with_flat);
+            taken += tags.min(MAX_TAGS) + 1;
             if taken >= count {
                 return Ok(at + 1);
             }
@@ -273,7 +280,7 @@ impl<'a, 'o> Draft<'a, 'o> {
 
     /// The tags of the nodes that are shown in the end.
     fn tags_of_shown(&mut self, least: i64) -> Result<HashMap<u32, NodeTags>, TotalsError> {
-        let Some(mut tags) = self.of_first.take() else {
+        let Some(mut tags) = self.tags_before_limit.take() else {
             return self.tags(&self.shown, least);
         };
         let shown = self.is_shown();
@@ -287,13 +294,13 @@ impl<'a, 'o> Draft<'a, 'o> {
         mut self,
         least: i64,
         counts: [usize; 3],
-    ) -> Result<Graph<'a>, TotalsError> {
+    ) -> Result<CallGraph<'a>, TotalsError> {
         let tags = self.tags_of_shown(least)?;
         let mut edges = self.edges.take().unwrap_or_default();
         let nodes = self.info.len();
-        let sorted = |edges: &Edges, side: usize| {
-            let end = |edge: &Edge| [edge.callee, edge.caller][side];
-            let mut lists = Adjacency::new(&edges.edge, nodes, end);
+        let sorted = |edges: &CallEdges, side: usize| {
+            let end = |edge: &CallEdge| [edge.callee, edge.caller][side];
+            let mut lists = NodeAdjacency::new(&edges.edge, nodes, end);
             order::sort_edges(
                 &mut lists,
                 side,
@@ -306,17 +313,18 @@ impl<'a, 'o> Draft<'a, 'o> {
         };
         let mut callers = match self.options.calls {
             // This graph is for callgrind, which needs no order of callers.
-            Calls::Outermost => Adjacency::new(&edges.edge, nodes, |edge| edge.callee),
-            Calls::None | Calls::Each => sorted(&edges, CALLERS),
+            CallSelection::Outermost => NodeAdjacency::new(&edges.edge, nodes, |edge| edge.callee),
+            CallSelection::None | CallSelection::Each => sorted(&edges, CALLER_END),
         };
         if self.options.picture.is_some() {
-            let mut removed = redundant::find(&edges, &callers, &self.shown, nodes).into_iter();
+            let mut removed =
+                redundant::find_redundant(&edges, &callers, &self.shown, nodes).into_iter();
             edges.edge.retain(|_| removed.next() == Some(false));
-            callers = sorted(&edges, CALLERS);
+            callers = sorted(&edges, CALLER_END);
         }
-        let callees = sorted(&edges, CALLEES);
+        let callees = sorted(&edges, CALLEE_END);
         let [of_nodes, dropped_nodes, dropped_edges] = counts;
-        Ok(Graph {
+        Ok(CallGraph {
             profile: self.profile,
             callers,
             callees,
@@ -324,8 +332,8 @@ impl<'a, 'o> Draft<'a, 'o> {
             names: self.names,
             info: self.info,
             parent: match self.walk {
-                Walk::Paths(paths) => Some(paths.parent),
-                Walk::Frames(_) => None,
+                NodeWalk::Paths(paths) => Some(paths.parent),
+                NodeWalk::Frames(_) => None,
             },
             sums: self.sums,
             divided: self.options.mean_divisor.is_some(),
@@ -333,7 +341,7 @@ impl<'a, 'o> Draft<'a, 'o> {
             edges,
             roots: self.roots,
             tags,
-            of_nodes,
+            total_nodes: of_nodes,
             dropped_nodes,
             dropped_edges,
         })

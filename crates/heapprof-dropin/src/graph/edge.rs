@@ -7,13 +7,13 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use heapprof_profile::Profile;
 
-use super::NOBODY;
+use super::NO_NODE;
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::pick;
 
 /// A call.
 #[derive(Clone, Copy, Debug)]
-pub struct Edge {
+pub struct CallEdge {
     /// The node that calls.
     pub caller: u32,
     /// The node that is called.
@@ -25,29 +25,29 @@ pub struct Edge {
     /// The position of the edge's weights.
     pub(super) at: u32,
     /// How many callers the callee had when this edge was found, and how many callees the caller
-    /// had. Only numbers up to [`MANY`] matter.
+    /// had. Only numbers up to [`MAX_ORDERED_NEIGHBOURS`] matter.
     pub(super) place: [u8; 2],
     /// The sample that last counted it, from 1.
     pub(super) last: u32,
 }
 
 /// The most neighbours that a map of Go keeps in order.
-pub(super) const MANY: u8 = 8;
+pub(super) const MAX_ORDERED_NEIGHBOURS: u8 = 8;
 
 /// Calls, in the order in which samples first had them, with `width` weights each.
 #[derive(Default)]
-pub(super) struct Edges {
+pub(super) struct CallEdges {
     pub(super) width: usize,
-    pub(super) edge: Vec<Edge>,
+    pub(super) edge: Vec<CallEdge>,
     pub(super) weight: Vec<i64>,
     /// How many callers and how many callees a node had before any edge was removed. The count goes
-    /// to 255, which is more than [`MANY`].
+    /// to 255, which is more than [`MAX_ORDERED_NEIGHBOURS`].
     pub(super) neighbours: Vec<[u8; 2]>,
 }
 
-impl Edges {
+impl CallEdges {
     /// The weight of the edge in the first column.
-    pub(super) fn weight(&self, edge: &Edge) -> i64 {
+    pub(super) fn weight(&self, edge: &CallEdge) -> i64 {
         self.weight[edge.at as usize * self.width]
     }
 
@@ -66,14 +66,14 @@ impl Edges {
 
 /// The edges of each node, as ranges of positions in a list of edges.
 #[derive(Default)]
-pub(super) struct Adjacency {
+pub(super) struct NodeAdjacency {
     first: Vec<u32>,
     edge: Vec<u32>,
 }
 
-impl Adjacency {
+impl NodeAdjacency {
     /// Groups edges by the node that `end` takes of an edge. A node's edges keep their order.
-    pub(super) fn new(edges: &[Edge], nodes: usize, end: impl Fn(&Edge) -> u32) -> Self {
+    pub(super) fn new(edges: &[CallEdge], nodes: usize, end: impl Fn(&CallEdge) -> u32) -> Self {
         let mut first = vec![0u32; nodes + 1];
         for edge in edges {
             first[end(edge) as usize + 1] += 1;
@@ -91,12 +91,12 @@ impl Adjacency {
         Self { first, edge }
     }
 
-    pub(super) fn of(&self, node: u32) -> &[u32] {
+    pub(super) fn edges(&self, node: u32) -> &[u32] {
         let node = node as usize;
         &self.edge[self.first[node] as usize..self.first[node + 1] as usize]
     }
 
-    pub(super) fn of_mut(&mut self, node: u32) -> &mut [u32] {
+    pub(super) fn edges_mut(&mut self, node: u32) -> &mut [u32] {
         let node = node as usize;
         &mut self.edge[self.first[node] as usize..self.first[node + 1] as usize]
     }
@@ -111,7 +111,7 @@ pub(super) fn outermost_calls(
     node_of: &[u32],
     function_of: &[u32],
     columns: &[usize],
-) -> (Edges, Vec<i64>) {
+) -> (CallEdges, Vec<i64>) {
     let nodes = function_of.len();
     let width = columns.len();
     let mut table = EdgeTable::new(nodes, width);
@@ -123,7 +123,7 @@ pub(super) fn outermost_calls(
         if !pick(profile, i, columns, &mut picked) {
             continue;
         }
-        let mut caller = NOBODY;
+        let mut caller = NO_NODE;
         for &location in profile.samples.stack(i).iter().rev() {
             let range = frames.frames_of(location);
             let outermost = range.end - 1;
@@ -132,12 +132,12 @@ pub(super) fn outermost_calls(
                 let function = function_of[callee as usize] as usize;
                 if seen[function] != i + 1 {
                     seen[function] = i + 1;
-                    if caller == NOBODY {
+                    if caller == NO_NODE {
                         let sums = roots[callee as usize * width..].iter_mut();
                         sums.zip(&picked)
                             .for_each(|(sum, value)| *sum = sum.wrapping_add(*value));
                     } else {
-                        table.found.push(Call {
+                        table.found.push(SampleCall {
                             caller,
                             callee,
                             residual: false,
@@ -153,7 +153,7 @@ pub(super) fn outermost_calls(
     (table.edges, roots)
 }
 
-/// The calls in all samples between the nodes of their frames. A frame may have [`NOBODY`] as its
+/// The calls in all samples between the nodes of their frames. A frame may have [`NO_NODE`] as its
 /// node.
 pub(super) fn calls(
     profile: &Profile,
@@ -161,26 +161,26 @@ pub(super) fn calls(
     node_of: &[u32],
     nodes: usize,
     columns: &[usize],
-) -> Edges {
+) -> CallEdges {
     let mut table = EdgeTable::new(nodes, columns.len());
     let mut picked = vec![0i64; columns.len()];
     for i in 0..profile.samples.len() {
         if !pick(profile, i, columns, &mut picked) {
             continue;
         }
-        let mut caller = NOBODY;
+        let mut caller = NO_NODE;
         let mut residual = false;
         for &location in profile.samples.stack(i).iter().rev() {
             let range = frames.frames_of(location);
             let outermost = range.end - 1;
             for frame in range.rev() {
                 let callee = node_of[frame as usize];
-                if callee == NOBODY {
+                if callee == NO_NODE {
                     residual = true;
                     continue;
                 }
-                if caller != NOBODY && caller != callee {
-                    table.found.push(Call {
+                if caller != NO_NODE && caller != callee {
+                    table.found.push(SampleCall {
                         caller,
                         callee,
                         residual,
@@ -197,7 +197,7 @@ pub(super) fn calls(
 }
 
 /// A call in a sample.
-struct Call {
+struct SampleCall {
     caller: u32,
     callee: u32,
     residual: bool,
@@ -205,9 +205,9 @@ struct Call {
 }
 
 struct EdgeTable {
-    edges: Edges,
+    edges: CallEdges,
     /// The calls of the sample that is being read, and the edge of each.
-    found: Vec<Call>,
+    found: Vec<SampleCall>,
     at: Vec<u32>,
     /// The caller and the edge that each callee was last found with. Many calls repeat, and those
     /// then need no hashing.
@@ -221,14 +221,14 @@ struct EdgeTable {
 impl EdgeTable {
     fn new(nodes: usize, width: usize) -> Self {
         Self {
-            edges: Edges {
+            edges: CallEdges {
                 width,
                 neighbours: vec![[0; 2]; nodes],
-                ..Edges::default()
+                ..CallEdges::default()
             },
             found: Vec::new(),
             at: Vec::new(),
-            last: vec![(NOBODY, NOBODY); nodes],
+            last: vec![(NO_NODE, NO_NODE); nodes],
             index: HashTable::new(),
             hasher: RandomState::default(),
         }
@@ -257,7 +257,7 @@ impl EdgeTable {
                     *count - 1
                 };
                 let place = [place(callee, 0), place(caller, 1)];
-                edges.edge.push(Edge {
+                edges.edge.push(CallEdge {
                     caller,
                     callee,
                     residual: false,

@@ -9,34 +9,34 @@
 /// Sorts by `less` as Go does. Equal elements keep their order only by chance.
 pub fn sort_as_go<T>(list: &mut [T], less: impl Fn(&T, &T) -> bool) {
     let end = list.len();
-    let mut sorter = Sorter { list, less };
+    let mut sorter = GoSorter { list, less };
     if end > 1 {
         sorter.sort(0, end, bits(end));
     }
 }
 
 /// Shorter stretches are sorted by insertion.
-const SHORT: usize = 12;
+const MAX_INSERTION_LENGTH: usize = 12;
 /// From this length on, a pivot is the median of medians, and sorted stretches are tried.
-const LONG: usize = 50;
+const MIN_NINTHER_LENGTH: usize = 50;
 
 fn bits(n: usize) -> u32 {
     usize::BITS - n.leading_zeros()
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Hint {
+enum SortHint {
     Unknown,
     Rising,
     Falling,
 }
 
-struct Sorter<'a, T, F> {
+struct GoSorter<'a, T, F> {
     list: &'a mut [T],
     less: F,
 }
 
-impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
+impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
     fn less(&self, a: usize, b: usize) -> bool {
         (self.less)(&self.list[a], &self.list[b])
     }
@@ -47,31 +47,31 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         let (mut balanced, mut parted) = (true, true);
         loop {
             let length = b - a;
-            if length <= SHORT {
-                return self.by_insertion(a, b);
+            if length <= MAX_INSERTION_LENGTH {
+                return self.insertion_sort(a, b);
             }
             if bad == 0 {
-                return self.by_heap(a, b);
+                return self.heap_sort(a, b);
             }
             if !balanced {
                 self.shuffle(a, b);
                 bad -= 1;
             }
             let (mut pivot, mut hint) = self.pivot(a, b);
-            if hint == Hint::Falling {
+            if hint == SortHint::Falling {
                 self.list[a..b].reverse();
                 pivot = b - 1 - (pivot - a);
-                hint = Hint::Rising;
+                hint = SortHint::Rising;
             }
-            if balanced && parted && hint == Hint::Rising && self.nearly_sorted(a, b) {
+            if balanced && parted && hint == SortHint::Rising && self.partial_insertion_sort(a, b) {
                 return;
             }
             if a > 0 && !self.less(a - 1, pivot) {
-                a = self.part_equals(a, b, pivot);
+                a = self.partition_equals(a, b, pivot);
                 continue;
             }
             let middle;
-            (middle, parted) = self.part(a, b, pivot);
+            (middle, parted) = self.partition(a, b, pivot);
             let (left, right) = (middle - a, b - middle);
             balanced = left.min(right) >= length / 8;
             match left < right {
@@ -87,7 +87,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         }
     }
 
-    fn by_insertion(&mut self, a: usize, b: usize) {
+    fn insertion_sort(&mut self, a: usize, b: usize) {
         for end in a + 1..b {
             let mut at = end;
             while at > a && self.less(at, at - 1) {
@@ -97,7 +97,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         }
     }
 
-    fn by_heap(&mut self, a: usize, b: usize) {
+    fn heap_sort(&mut self, a: usize, b: usize) {
         let count = b - a;
         for root in (0..=(count - 1) / 2).rev() {
             self.sift(root, count, a);
@@ -127,7 +127,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
 
     /// Puts what is less than the pivot before it and the rest behind it. Returns where the pivot
     /// is then, and whether the stretch was in this order already.
-    fn part(&mut self, a: usize, b: usize, pivot: usize) -> (usize, bool) {
+    fn partition(&mut self, a: usize, b: usize, pivot: usize) -> (usize, bool) {
         self.list.swap(a, pivot);
         let (mut i, mut j) = (a + 1, b - 1);
         let mut parted = true;
@@ -152,7 +152,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
 
     /// Puts what equals the pivot first, in a stretch where nothing is less. Returns where the rest
     /// begins.
-    fn part_equals(&mut self, a: usize, b: usize, pivot: usize) -> usize {
+    fn partition_equals(&mut self, a: usize, b: usize, pivot: usize) -> usize {
         self.list.swap(a, pivot);
         let (mut i, mut j) = (a + 1, b - 1);
         loop {
@@ -172,7 +172,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
     }
 
     /// Mends a few pairs and returns whether the stretch is sorted then.
-    fn nearly_sorted(&mut self, a: usize, b: usize) -> bool {
+    fn partial_insertion_sort(&mut self, a: usize, b: usize) -> bool {
         let mut i = a + 1;
         for _ in 0..5 {
             while i < b && !self.less(i, i - 1) {
@@ -181,7 +181,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
             if i == b {
                 return true;
             }
-            if b - a < LONG {
+            if b - a < MIN_NINTHER_LENGTH {
                 return false;
             }
             self.list.swap(i, i - 1);
@@ -224,18 +224,18 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
     }
 
     /// Chooses a pivot. Also returns what the comparisons on the way say about the order.
-    fn pivot(&self, a: usize, b: usize) -> (usize, Hint) {
+    fn pivot(&self, a: usize, b: usize) -> (usize, SortHint) {
         let length = b - a;
         let mut swaps = 0;
         let mut at = [1, 2, 3].map(|quarter| a + length / 4 * quarter);
-        if length >= LONG {
+        if length >= MIN_NINTHER_LENGTH {
             at = at.map(|at| self.median([at - 1, at, at + 1], &mut swaps));
         }
         let pivot = self.median(at, &mut swaps);
         let hint = match swaps {
-            0 => Hint::Rising,
-            12 => Hint::Falling,
-            _ => Hint::Unknown,
+            0 => SortHint::Rising,
+            12 => SortHint::Falling,
+            _ => SortHint::Unknown,
         };
         (pivot, hint)
     }

@@ -8,7 +8,7 @@ use foldhash::{HashMap, HashMapExt};
 use hashbrown::HashTable;
 use heapprof_profile::{Profile, StringId, StringTable};
 
-use super::path::{Trim, base, clean};
+use super::path::{PathTrimmer, base, clean};
 use heapprof_totals::frames::{FrameTable, ProfileFrame};
 
 /// What a node shows.
@@ -60,7 +60,7 @@ impl NodeInfo<'_> {
 
 /// A node's identity. `file` is a text of the table below. The other texts are the profile's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct NodeKey {
     pub(super) name: StringId,
     pub(super) file: StringId,
     pub(super) object: StringId,
@@ -72,9 +72,9 @@ pub(super) struct Key {
 
 /// The distinct keys of a profile's frames.
 pub(super) struct NodeTable {
-    pub(super) key: Vec<Key>,
+    pub(super) key: Vec<NodeKey>,
     /// The key of each frame.
-    pub(super) of_frame: Vec<u32>,
+    pub(super) frame_keys: Vec<u32>,
     index: HashTable<u32>,
     hasher: RandomState,
     files: StringTable,
@@ -85,11 +85,16 @@ pub(super) struct NodeTable {
 impl NodeTable {
     /// Makes the table. With `objects`, each node keeps its mapped file. Otherwise only nodes
     /// without a name keep it.
-    pub(super) fn new(profile: &Profile, frames: &FrameTable, trim: &Trim, objects: bool) -> Self {
+    pub(super) fn new(
+        profile: &Profile,
+        frames: &FrameTable,
+        trim: &PathTrimmer,
+        objects: bool,
+    ) -> Self {
         let names = profile.function.iter().map(|f| profile.text(f.filename));
         let mut files = StringTable::new();
         let trimmed = names
-            .map(|name| shown(&mut files, trim.apply(name)))
+            .map(|name| add_file_name(&mut files, trim.apply(name)))
             .collect();
         Self::fill(profile, frames, objects, files, trimmed)
     }
@@ -97,11 +102,11 @@ impl NodeTable {
     /// Returns the table with the file names trimmed once more, as pprof does each time it makes
     /// its graph anew. `None` means that nothing changes. Something changes only if what was cut
     /// off recurs in the rest.
-    pub(super) fn trimmed_again(
+    pub(super) fn trim_again(
         &self,
         profile: &Profile,
         frames: &FrameTable,
-        trim: &Trim,
+        trim: &PathTrimmer,
         objects: bool,
     ) -> Option<Self> {
         let changes = |&(text, _): &(StringId, StringId)| {
@@ -114,7 +119,7 @@ impl NodeTable {
         let mut files = self.files.clone();
         let again = |&(text, _): &(StringId, StringId)| {
             let text = self.files.get(text);
-            shown(&mut files, trim.apply(text))
+            add_file_name(&mut files, trim.apply(text))
         };
         let trimmed = self.trimmed.iter().map(again).collect();
         Some(Self::fill(profile, frames, objects, files, trimmed))
@@ -129,7 +134,7 @@ impl NodeTable {
     ) -> Self {
         let mut table = Self {
             key: Vec::new(),
-            of_frame: Vec::with_capacity(frames.len()),
+            frame_keys: Vec::with_capacity(frames.len()),
             index: HashTable::new(),
             hasher: RandomState::default(),
             files,
@@ -138,12 +143,12 @@ impl NodeTable {
         for frame in frames.iter() {
             let key = table.key_of(profile, frame, objects);
             let node = table.insert(key);
-            table.of_frame.push(node);
+            table.frame_keys.push(node);
         }
         table
     }
 
-    fn key_of(&self, profile: &Profile, frame: &ProfileFrame, objects: bool) -> Key {
+    fn key_of(&self, profile: &Profile, frame: &ProfileFrame, objects: bool) -> NodeKey {
         let location = match frame {
             ProfileFrame::Line { location, .. } | ProfileFrame::Address { location } => *location,
             // Only a question's filters add frames of labels.
@@ -154,7 +159,7 @@ impl NodeTable {
             .mapping
             .map(|m| profile.mapping[m.index()].filename);
         let object = mapping.unwrap_or(StringId::EMPTY);
-        let unnamed = Key {
+        let unnamed = NodeKey {
             name: StringId::EMPTY,
             file: StringId::EMPTY,
             object,
@@ -169,7 +174,7 @@ impl NodeTable {
         let line = &profile.line[*line as usize];
         let function = &profile.function[line.function.index()];
         let objects = objects || function.name.is_empty();
-        Key {
+        NodeKey {
             name: function.name,
             file: self.trimmed[line.function.index()].1,
             object: if objects { object } else { StringId::EMPTY },
@@ -180,7 +185,7 @@ impl NodeTable {
         }
     }
 
-    fn insert(&mut self, key: Key) -> u32 {
+    fn insert(&mut self, key: NodeKey) -> u32 {
         let hash = self.hasher.hash_one(key);
         let (keys, hasher) = (&mut self.key, &self.hasher);
         let entry = self.index.entry(
@@ -214,7 +219,7 @@ impl NodeTable {
     }
 
     /// The node with this key.
-    pub(super) fn find(&self, key: Key) -> Option<u32> {
+    pub(super) fn find(&self, key: NodeKey) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
         self.index
             .find(hash, |&node| self.key[node as usize] == key)
@@ -236,7 +241,7 @@ impl NodeTable {
 }
 
 /// The identifiers of a trimmed file name, as it is and as a node shows it.
-fn shown(files: &mut StringTable, trimmed: &str) -> (StringId, StringId) {
+fn add_file_name(files: &mut StringTable, trimmed: &str) -> (StringId, StringId) {
     let text = files.intern(trimmed);
     match trimmed {
         "" => (text, text),
@@ -246,12 +251,12 @@ fn shown(files: &mut StringTable, trimmed: &str) -> (StringId, StringId) {
 
 /// The printable names of all nodes of a table, in one piece of text.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct NodeNames {
     text: String,
     end: Vec<usize>,
 }
 
-impl Names {
+impl NodeNames {
     pub(super) fn new(profile: &Profile, table: &NodeTable) -> Self {
         let mut names = Self::default();
         for node in 0..table.key.len() as u32 {

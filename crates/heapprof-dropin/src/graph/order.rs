@@ -3,19 +3,19 @@
 //! The score is pprof's (internal/graph, entropyScore): the cum, times the entropy of the calls in
 //! and out. So a node that only passes on what it gets comes late.
 
-use super::edge::{Adjacency, Edges, MANY};
+use super::edge::{CallEdges, MAX_ORDERED_NEIGHBOURS, NodeAdjacency};
 use super::go_sort::sort_as_go;
-use super::node::Names;
+use super::node::NodeNames;
 use heapprof_totals::totals::EntitySums;
 
 /// What nodes are sorted by.
-pub(super) struct Nodes<'a> {
-    pub(super) names: &'a Names,
+pub(super) struct NodeOrder<'a> {
+    pub(super) names: &'a NodeNames,
     pub(super) info: &'a [u32],
     pub(super) sums: &'a EntitySums,
 }
 
-impl Nodes<'_> {
+impl NodeOrder<'_> {
     fn flat(&self, node: u32) -> i64 {
         self.sums.flat[node as usize * self.sums.width]
     }
@@ -44,18 +44,18 @@ impl Nodes<'_> {
         }
     }
 
-    pub(super) fn by_flat(&self, nodes: &mut [u32]) {
+    pub(super) fn sort_by_flat(&self, nodes: &mut [u32]) {
         self.sort(nodes, |n| self.flat(n), |n| self.cum(n));
     }
 
-    pub(super) fn by_cum(&self, nodes: &mut [u32]) {
+    pub(super) fn sort_by_cum(&self, nodes: &mut [u32]) {
         self.sort(nodes, |n| self.cum(n), |n| self.flat(n));
     }
 
-    pub(super) fn by_entropy(&self, nodes: &mut [u32], edges: &Edges) {
+    pub(super) fn sort_by_entropy(&self, nodes: &mut [u32], edges: &CallEdges) {
         let all = self.info.len();
-        let callers = Adjacency::new(&edges.edge, all, |edge| edge.callee);
-        let callees = Adjacency::new(&edges.edge, all, |edge| edge.caller);
+        let callers = NodeAdjacency::new(&edges.edge, all, |edge| edge.callee);
+        let callees = NodeAdjacency::new(&edges.edge, all, |edge| edge.caller);
         let weights = |list: &[u32]| -> Vec<i64> {
             let weight = |&at: &u32| edges.weight(&edges.edge[at as usize]);
             list.iter().map(weight).collect()
@@ -67,8 +67,9 @@ impl Nodes<'_> {
                 [] => 1.0,
                 list => entropy(&weights(list), flat),
             };
-            let score = one_without(callers.of(node), 0) + one_without(callees.of(node), flat);
-            let weighed = truncated(score * self.cum(node) as f64);
+            let score =
+                one_without(callers.edges(node), 0) + one_without(callees.edges(node), flat);
+            let weighed = truncate_as_go(score * self.cum(node) as f64);
             scores[node as usize] = weighed.wrapping_add(flat);
         }
         self.sort(nodes, |n| scores[n as usize], |n| self.flat(n));
@@ -76,13 +77,13 @@ impl Nodes<'_> {
 }
 
 /// Compares edges by the size of the weight and the names of the ends.
-struct Keys<'a> {
-    edges: &'a Edges,
-    names: &'a Names,
+struct EdgeOrder<'a> {
+    edges: &'a CallEdges,
+    names: &'a NodeNames,
     info: &'a [u32],
 }
 
-impl Keys<'_> {
+impl EdgeOrder<'_> {
     fn weight(&self, at: u32) -> i64 {
         self.edges.weight(&self.edges.edge[at as usize])
     }
@@ -118,23 +119,25 @@ impl Keys<'_> {
 /// map. A small map has eight places and is walked from any of them on. The order that most of
 /// these walks give is taken.
 pub(super) fn sort_edges(
-    lists: &mut Adjacency,
+    lists: &mut NodeAdjacency,
     side: usize,
     nodes: &[u32],
-    edges: &Edges,
-    names: &Names,
+    edges: &CallEdges,
+    names: &NodeNames,
     info: &[u32],
 ) {
-    let keys = Keys { edges, names, info };
+    let keys = EdgeOrder { edges, names, info };
     for &node in nodes {
-        let list = lists.of_mut(node);
+        let list = lists.edges_mut(node);
         let found = list.to_vec();
         keys.sort(list);
-        if !keys.has_opposites(list) || edges.neighbours[node as usize][side] > MANY {
+        if !keys.has_opposites(list)
+            || edges.neighbours[node as usize][side] > MAX_ORDERED_NEIGHBOURS
+        {
             continue;
         }
         let mut walks: Vec<(usize, Vec<u32>)> = Vec::new();
-        for start in 0..MANY {
+        for start in 0..MAX_ORDERED_NEIGHBOURS {
             let place = |&&at: &&u32| edges.edge[at as usize].place[side] >= start;
             let from = found.iter().filter(place);
             let mut walk: Vec<u32> = from
@@ -155,8 +158,8 @@ pub(super) fn sort_edges(
 }
 
 /// Sorts a list of positions of edges in the same way.
-pub(super) fn sort_list(list: &mut [u32], edges: &Edges, names: &Names, info: &[u32]) {
-    Keys { edges, names, info }.sort(list);
+pub(super) fn sort_list(list: &mut [u32], edges: &CallEdges, names: &NodeNames, info: &[u32]) {
+    EdgeOrder { edges, names, info }.sort(list);
 }
 
 /// The entropy, in bits, of the way through these edges. With `own`, the way may also end here.
@@ -181,7 +184,7 @@ fn entropy(weights: &[i64], own: i64) -> f64 {
 
 /// Truncates towards zero, as Go's `int64(x)` does on x86-64. What does not fit becomes the least
 /// number.
-pub fn truncated(x: f64) -> i64 {
+pub fn truncate_as_go(x: f64) -> i64 {
     match (-9223372036854775808.0..9223372036854775808.0).contains(&x) {
         true => x as i64,
         false => i64::MIN,
@@ -199,7 +202,7 @@ fn log2(x: f64) -> f64 {
     if x == 0.0 || x.is_infinite() {
         return if x == 0.0 { f64::NEG_INFINITY } else { x };
     }
-    let (fraction, exponent) = parted(x);
+    let (fraction, exponent) = split_fraction(x);
     match fraction {
         0.5 => f64::from(exponent - 1),
         _ => ln(fraction) * std::f64::consts::LOG2_E + f64::from(exponent),
@@ -207,7 +210,7 @@ fn log2(x: f64) -> f64 {
 }
 
 /// Splits a positive number into a fraction from 0.5 to 1 and a power of two.
-fn parted(x: f64) -> (f64, i32) {
+fn split_fraction(x: f64) -> (f64, i32) {
     let (x, less) = match x < f64::MIN_POSITIVE {
         true => (x * 2f64.powi(52), 52),
         false => (x, 0),

@@ -40,7 +40,7 @@ pub fn clean(path: &str) -> Cow<'_, str> {
 
 /// What pprof cuts off the front of file names.
 #[derive(Clone, Debug)]
-pub struct Trim {
+pub struct PathTrimmer {
     /// The path is cut after the first of these that occurs anywhere in it. They are guessed from
     /// where sources are looked for.
     through: Vec<String>,
@@ -48,7 +48,7 @@ pub struct Trim {
     prefix: Vec<String>,
 }
 
-impl Trim {
+impl PathTrimmer {
     /// Reads the options `trim_path` and `source_path`, which are lists with `:` in between.
     pub fn new(trim_path: &str, source_path: &str) -> Self {
         let list = |text: &str| -> Vec<String> {
@@ -140,7 +140,7 @@ mod tests {
         ];
         for (trim, source, path, expected) in table {
             assert_eq!(
-                Trim::new(trim, source).apply(path),
+                PathTrimmer::new(trim, source).apply(path),
                 expected,
                 "{trim} {source} {path}"
             );

@@ -1,7 +1,7 @@
 //! Calls over hidden nodes that a picture does not need, because another way leads from the same
 //! caller to the same callee.
 
-use super::edge::{Adjacency, Edges};
+use super::edge::{CallEdges, NodeAdjacency};
 
 /// Finds residual edges whose callee can also be reached in another way, and returns for each edge
 /// whether it can be removed. As in pprof, the search goes from the last of the `shown` nodes to
@@ -11,22 +11,27 @@ use super::edge::{Adjacency, Edges};
 /// What such an edge connected stays connected. So the order of the strongly connected parts is
 /// found once and stays valid: a search backwards from the callee never needs to go behind the
 /// caller's part.
-pub(super) fn find(edges: &Edges, callers: &Adjacency, shown: &[u32], nodes: usize) -> Vec<bool> {
+pub(super) fn find_redundant(
+    edges: &CallEdges,
+    callers: &NodeAdjacency,
+    shown: &[u32],
+    nodes: usize,
+) -> Vec<bool> {
     let edge = &edges.edge;
     let mut removed = vec![false; edge.len()];
     if !edge.iter().any(|edge| edge.residual) {
         return removed;
     }
-    let callees = Adjacency::new(edge, nodes, |edge| edge.caller);
-    let part = parts(nodes, |node, at| {
-        let &next = callees.of(node).get(at)?;
+    let callees = NodeAdjacency::new(edge, nodes, |edge| edge.caller);
+    let part = strong_components(nodes, |node, at| {
+        let &next = callees.edges(node).get(at)?;
         Some(edge[next as usize].callee)
     });
     let mut seen = vec![u32::MAX; nodes];
     let mut stamp = 0;
     let mut queue = Vec::new();
     for &node in shown.iter().rev() {
-        for &at in callers.of(node).iter().rev() {
+        for &at in callers.edges(node).iter().rev() {
             let tried = edge[at as usize];
             if !tried.residual {
                 break;
@@ -37,7 +42,7 @@ pub(super) fn find(edges: &Edges, callers: &Adjacency, shown: &[u32], nodes: usi
             let behind = part[tried.caller as usize];
             let mut other_way = false;
             'search: while let Some(from) = queue.pop() {
-                for &back in callers.of(from) {
+                for &back in callers.edges(from) {
                     let caller = edge[back as usize].caller;
                     if back == at || removed[back as usize] || seen[caller as usize] == stamp {
                         continue;
@@ -62,16 +67,16 @@ pub(super) fn find(edges: &Edges, callers: &Adjacency, shown: &[u32], nodes: usi
 /// The number of each node's strongly connected part. A part's number is greater than the numbers
 /// of the parts that it leads to. `next(node, n)` is the nth node that `node` leads to. (This is
 /// Tarjan's algorithm with a stack of its own.)
-fn parts(nodes: usize, next: impl Fn(u32, usize) -> Option<u32>) -> Vec<u32> {
-    const NEW: u32 = u32::MAX;
-    let mut part = vec![NEW; nodes];
-    let mut index = vec![NEW; nodes];
+fn strong_components(nodes: usize, next: impl Fn(u32, usize) -> Option<u32>) -> Vec<u32> {
+    const UNVISITED: u32 = u32::MAX;
+    let mut part = vec![UNVISITED; nodes];
+    let mut index = vec![UNVISITED; nodes];
     let mut low = vec![0u32; nodes];
     let (mut found, mut count) = (0, 0);
     let mut open = Vec::new();
     let mut path: Vec<(u32, usize)> = Vec::new();
     for root in 0..nodes as u32 {
-        if index[root as usize] != NEW {
+        if index[root as usize] != UNVISITED {
             continue;
         }
         path.push((root, 0));
@@ -85,8 +90,8 @@ fn parts(nodes: usize, next: impl Fn(u32, usize) -> Option<u32>) -> Vec<u32> {
             let to = next(*node, *at);
             *at += 1;
             match to {
-                Some(to) if index[to as usize] == NEW => path.push((to, 0)),
-                Some(to) if part[to as usize] == NEW => {
+                Some(to) if index[to as usize] == UNVISITED => path.push((to, 0)),
+                Some(to) if part[to as usize] == UNVISITED => {
                     low[n] = low[n].min(index[to as usize]);
                 }
                 Some(_) => {}
@@ -113,14 +118,14 @@ fn parts(nodes: usize, next: impl Fn(u32, usize) -> Option<u32>) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edge::Edge;
+    use super::super::edge::CallEdge;
     use super::*;
 
-    fn edges(list: &[(u32, u32, i64, bool)]) -> Edges {
+    fn edges(list: &[(u32, u32, i64, bool)]) -> CallEdges {
         let edge = list
             .iter()
             .enumerate()
-            .map(|(at, &(caller, callee, _, residual))| Edge {
+            .map(|(at, &(caller, callee, _, residual))| CallEdge {
                 caller,
                 callee,
                 residual,
@@ -129,7 +134,7 @@ mod tests {
                 place: [0; 2],
                 last: 0,
             });
-        Edges {
+        CallEdges {
             width: 1,
             edge: edge.collect(),
             weight: list.iter().map(|e| e.2).collect(),
@@ -140,7 +145,7 @@ mod tests {
     #[test]
     fn parts_are_ordered() {
         let to: [&[u32]; 6] = [&[1], &[2, 3], &[1], &[4, 5], &[], &[4]];
-        let part = parts(6, |node, at| to[node as usize].get(at).copied());
+        let part = strong_components(6, |node, at| to[node as usize].get(at).copied());
         assert_eq!(part[1], part[2]);
         assert!(part[0] > part[1] && part[1] > part[3] && part[3] > part[5] && part[5] > part[4]);
     }
@@ -151,8 +156,8 @@ mod tests {
         let left = |list: &[(u32, u32, i64, bool)]| -> Vec<(u32, u32)> {
             let edges = edges(list);
             // The edges are written from the heaviest on.
-            let callers = Adjacency::new(&edges.edge, 4, |edge| edge.callee);
-            let removed = find(&edges, &callers, &[0, 1, 2, 3], 4);
+            let callers = NodeAdjacency::new(&edges.edge, 4, |edge| edge.callee);
+            let removed = find_redundant(&edges, &callers, &[0, 1, 2, 3], 4);
             let stays = edges
                 .edge
                 .iter()

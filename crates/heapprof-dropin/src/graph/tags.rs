@@ -6,15 +6,15 @@
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{LabelSetIndex, Profile, StringId, StringTable};
 
-use super::walk::Walk;
-use super::{DIFF_BASE, NOBODY};
+use super::walk::NodeWalk;
+use super::{DIFF_BASE_LABEL, NO_NODE};
 use heapprof_totals::TotalsError;
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{EntitySums, overflow, whole_totals};
 
 /// Sums over the samples of a node that have the same labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tag {
+pub struct NodeTag {
     /// The text `key:text` of each label with `\n` (two characters) in between, or a number as it
     /// is shown.
     pub name: String,
@@ -30,14 +30,14 @@ pub struct Tag {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeTags {
     /// The tags of text labels.
-    pub texts: Vec<Tag>,
+    pub texts: Vec<NodeTag>,
     /// The tags of sizes, with the name of the text tag that they stand under. It may be empty.
-    pub sizes: Vec<(String, Vec<Tag>)>,
+    pub sizes: Vec<(String, Vec<NodeTag>)>,
 }
 
 impl NodeTags {
     /// How many tags have a flat.
-    pub(super) fn with_flat(&self) -> usize {
+    pub(super) fn count_with_flat(&self) -> usize {
         let tags = self
             .texts
             .iter()
@@ -48,7 +48,7 @@ impl NodeTags {
     /// Leaves only tags with a flat or cum of at least `least`.
     pub(super) fn trim(&mut self, least: i64) {
         let heavy =
-            |tag: &Tag| tag.flat.0.wrapping_abs() >= least || tag.cum.0.wrapping_abs() >= least;
+            |tag: &NodeTag| tag.flat.0.wrapping_abs() >= least || tag.cum.0.wrapping_abs() >= least;
         self.texts.retain(heavy);
         for (_, sizes) in &mut self.sizes {
             sizes.retain(heavy);
@@ -57,14 +57,14 @@ impl NodeTags {
 }
 
 /// The tags of each label set: the position of each in `key`, with the value if it is a size.
-struct Keys {
+struct TagKeys {
     of_set: Vec<Vec<(u32, i64)>>,
     /// The name of each tag and, for sizes, the name of the text tag that it stands under.
     key: Vec<(StringId, Option<StringId>)>,
     texts: StringTable,
 }
 
-impl Keys {
+impl TagKeys {
     fn new(profile: &Profile, size_name: &dyn Fn(i64) -> String) -> Self {
         let mut texts = StringTable::new();
         let mut key = Vec::new();
@@ -74,7 +74,7 @@ impl Keys {
             let labels = profile.label_sets.get(LabelSetIndex(set));
             let words = labels.iter().filter(|l| !l.str.is_empty());
             let words = words.map(|l| (profile.text(l.key), profile.text(l.str)));
-            let words = words.filter(|(key, _)| *key != DIFF_BASE);
+            let words = words.filter(|(key, _)| *key != DIFF_BASE_LABEL);
             let mut words: Vec<String> = words.map(|(key, text)| format!("{key}:{text}")).collect();
             words.sort();
             let joined = texts.intern(&words.join("\\n"));
@@ -105,7 +105,7 @@ impl Keys {
 }
 
 /// The number of each pair of a node and a key.
-enum EntityOf {
+enum TagNumbers {
     /// Each wanted node has a row, whose number is in `row`, with a place for each key.
     Rows {
         row: Vec<u32>,
@@ -116,28 +116,28 @@ enum EntityOf {
     Map(HashMap<(u32, u32), u32>),
 }
 
-impl EntityOf {
+impl TagNumbers {
     /// The most places. A picture has some 80 nodes, so only profiles with very many labels need
     /// more.
-    const MOST: usize = 1 << 22;
+    const MAX_CELLS: usize = 1 << 22;
 
     fn new(wanted: &[bool], keys: usize) -> Self {
         let rows = wanted.iter().filter(|w| **w).count();
         match rows
             .checked_mul(keys)
-            .filter(|&places| places <= Self::MOST)
+            .filter(|&places| places <= Self::MAX_CELLS)
         {
-            None => EntityOf::Map(HashMap::new()),
+            None => TagNumbers::Map(HashMap::new()),
             Some(places) => {
                 let mut next = 0;
                 let row = wanted.iter().map(|&wanted| {
                     next += u32::from(wanted);
                     next.wrapping_sub(1)
                 });
-                EntityOf::Rows {
+                TagNumbers::Rows {
                     row: row.collect(),
                     keys,
-                    number: vec![NOBODY; places],
+                    number: vec![NO_NODE; places],
                 }
             }
         }
@@ -145,10 +145,10 @@ impl EntityOf {
 
     fn find_or_insert(&mut self, node: u32, key: u32, new: impl FnOnce() -> u32) -> u32 {
         match self {
-            EntityOf::Map(map) => *map.entry((node, key)).or_insert_with(new),
-            EntityOf::Rows { row, keys, number } => {
+            TagNumbers::Map(map) => *map.entry((node, key)).or_insert_with(new),
+            TagNumbers::Rows { row, keys, number } => {
                 let place = &mut number[row[node as usize] as usize * *keys + key as usize];
-                if *place == NOBODY {
+                if *place == NO_NODE {
                     *place = new();
                 }
                 *place
@@ -162,13 +162,13 @@ impl EntityOf {
 pub(super) fn tags(
     profile: &Profile,
     frames: &FrameTable,
-    walk: &Walk,
+    walk: &NodeWalk,
     columns: &[usize],
     wanted: &[bool],
     size_name: &dyn Fn(i64) -> String,
     wrapping: bool,
 ) -> Result<HashMap<u32, NodeTags>, TotalsError> {
-    let keys = Keys::new(profile, size_name);
+    let keys = TagKeys::new(profile, size_name);
     // A sample counts once for each label, so a sum is at most the total times the labels of a
     // sample.
     let most = keys.of_set.iter().map(Vec::len).max().unwrap_or(0);
@@ -183,7 +183,7 @@ pub(super) fn tags(
             .and_then(|m| total.total.checked_mul(m));
         bound.ok_or_else(|| overflow(profile, column))?;
     }
-    let mut entity_of = EntityOf::new(wanted, keys.key.len());
+    let mut entity_of = TagNumbers::new(wanted, keys.key.len());
     let mut entity: Vec<(u32, u32, i64)> = Vec::new();
     let mut sums = EntitySums::new(0, columns.len());
     let (mut nodes, mut tagged) = (Vec::new(), Vec::new());
@@ -192,7 +192,7 @@ pub(super) fn tags(
         if of_sample.is_empty() {
             return;
         }
-        let is_wanted = |node: &u32| *node != NOBODY && wanted[*node as usize];
+        let is_wanted = |node: &u32| *node != NO_NODE && wanted[*node as usize];
         nodes.clear();
         nodes.extend(stack.iter().copied().filter(is_wanted));
         let leaf = leaf.filter(is_wanted);
@@ -225,7 +225,7 @@ pub(super) fn tags(
             let of = &of[at * columns.len()..][..columns.len()];
             (of[0], of.get(1).copied().unwrap_or(0))
         };
-        let tag = Tag {
+        let tag = NodeTag {
             name: keys.texts.get(name).to_string(),
             value,
             flat: pair(&sums.flat),

@@ -6,25 +6,25 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use heapprof_profile::Profile;
 
-use super::NOBODY;
-use super::edge::{Edge, Edges};
+use super::NO_NODE;
+use super::edge::{CallEdge, CallEdges};
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{EntitySums, pick};
 
 /// Paths from the root. A caller's number is below the numbers of its callees.
 #[derive(Default)]
-pub(super) struct Paths {
+pub(super) struct CallPaths {
     /// The node of the table that a path ends in.
     pub(super) info: Vec<u32>,
-    /// The path without its end; [`NOBODY`] for a root.
+    /// The path without its end; [`NO_NODE`] for a root.
     pub(super) parent: Vec<u32>,
     /// Whether the end is inlined in all samples.
     pub(super) inline: Vec<bool>,
-    /// The whole path of each sample; [`NOBODY`] if the stack is empty or the values are 0.
+    /// The whole path of each sample; [`NO_NODE`] if the stack is empty or the values are 0.
     pub(super) leaf: Vec<u32>,
 }
 
-impl Paths {
+impl CallPaths {
     pub(super) fn new(
         profile: &Profile,
         frames: &FrameTable,
@@ -36,7 +36,7 @@ impl Paths {
         let hasher = RandomState::default();
         let mut picked = vec![0i64; columns.len()];
         for i in 0..profile.samples.len() {
-            let mut path = NOBODY;
+            let mut path = NO_NODE;
             if pick(profile, i, columns, &mut picked) {
                 for &location in profile.samples.stack(i).iter().rev() {
                     let range = frames.frames_of(location);
@@ -77,11 +77,11 @@ impl Paths {
         path
     }
 
-    /// The first path that goes on from each path; [`NOBODY`] if none does.
+    /// The first path that goes on from each path; [`NO_NODE`] if none does.
     pub(super) fn first_callees(&self) -> Vec<u32> {
-        let mut first = vec![NOBODY; self.parent.len()];
+        let mut first = vec![NO_NODE; self.parent.len()];
         for (path, &parent) in self.parent.iter().enumerate().rev() {
-            if parent != NOBODY {
+            if parent != NO_NODE {
                 first[parent as usize] = path as u32;
             }
         }
@@ -89,13 +89,13 @@ impl Paths {
     }
 
     /// The calls along the paths: a node's only caller has all of its cum.
-    pub(super) fn edges(&self, sums: &EntitySums) -> Edges {
+    pub(super) fn edges(&self, sums: &EntitySums) -> CallEdges {
         let nodes = 0..self.parent.len() as u32;
-        let calls = nodes.filter(|&path| self.parent[path as usize] != NOBODY);
-        Edges {
+        let calls = nodes.filter(|&path| self.parent[path as usize] != NO_NODE);
+        CallEdges {
             width: sums.width,
             edge: calls
-                .map(|path| Edge {
+                .map(|path| CallEdge {
                     caller: self.parent[path as usize],
                     callee: path,
                     residual: false,
@@ -114,10 +114,10 @@ impl Paths {
 
 /// Removes nodes from a tree and joins their callees to the next caller that stays. A callee of a
 /// removed root becomes a root. `edges` are those of a tree in which callers have smaller numbers.
-pub(super) fn remove(edges: &mut Edges, removed: &[bool]) {
+pub(super) fn remove(edges: &mut CallEdges, removed: &[bool]) {
     edges.edge.sort_unstable_by_key(|edge| edge.callee);
     // For each removed node with a caller, this is the call that the edges of its callees continue.
-    let mut above: Vec<Option<Edge>> = vec![None; removed.len()];
+    let mut above: Vec<Option<CallEdge>> = vec![None; removed.len()];
     edges.edge.retain_mut(|edge| {
         let mut stays = true;
         if removed[edge.caller as usize] {

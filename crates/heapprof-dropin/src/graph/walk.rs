@@ -2,24 +2,24 @@
 
 use heapprof_profile::Profile;
 
-use super::NOBODY;
-use super::tree::Paths;
+use super::NO_NODE;
+use super::tree::CallPaths;
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{EntitySums, pick};
 
-pub(super) enum Walk {
-    /// The node of each frame; [`NOBODY`] for a frame that is not shown.
+pub(super) enum NodeWalk {
+    /// The node of each frame; [`NO_NODE`] for a frame that is not shown.
     Frames(Vec<u32>),
     /// Each node is a way from the root.
-    Paths(Paths),
+    Paths(CallPaths),
 }
 
-impl Walk {
+impl NodeWalk {
     /// Writes the nodes of sample `i` to `stack`, leaf first.
     fn nodes(&self, profile: &Profile, frames: &FrameTable, i: usize, stack: &mut Vec<u32>) {
         stack.clear();
         match self {
-            Walk::Frames(node_of) => {
+            NodeWalk::Frames(node_of) => {
                 for &location in profile.samples.stack(i) {
                     stack.extend(
                         &node_of[frames.frames_of(location).start as usize
@@ -27,9 +27,9 @@ impl Walk {
                     );
                 }
             }
-            Walk::Paths(paths) => {
+            NodeWalk::Paths(paths) => {
                 let mut path = paths.leaf[i];
-                while path != NOBODY {
+                while path != NO_NODE {
                     stack.push(path);
                     path = paths.parent[path as usize];
                 }
@@ -52,7 +52,7 @@ impl Walk {
                 continue;
             }
             self.nodes(profile, frames, i, &mut stack);
-            let leaf = stack.first().copied().filter(|&leaf| leaf != NOBODY);
+            let leaf = stack.first().copied().filter(|&leaf| leaf != NO_NODE);
             each(i, &picked, leaf, &stack);
         }
     }
@@ -67,7 +67,7 @@ impl Walk {
     ) -> EntitySums {
         let mut sums = EntitySums::new(nodes, columns.len());
         self.samples(profile, frames, columns, |_, values, leaf, stack| {
-            let shown = stack.iter().copied().filter(|&node| node != NOBODY);
+            let shown = stack.iter().copied().filter(|&node| node != NO_NODE);
             sums.add(values, leaf, shown);
         });
         sums

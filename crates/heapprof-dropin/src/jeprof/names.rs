@@ -6,7 +6,7 @@ use anyhow::Result;
 use regex::Regex;
 
 /// Cuts argument types, template arguments and a type in front.
-pub(super) fn short<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
+pub(super) fn shorten_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
     let arguments = Regex::new(r"\([^()]*\)(\s*const)?")?;
     let templates = Regex::new(r"<[^<>]*>")?;
     let leading_type = Regex::new(r"^.*\s+(\w+::)")?;
@@ -56,7 +56,7 @@ mod tests {
             ("int twice<int>(int)", "int twice"),
             ("", ""),
         ] {
-            assert_eq!(short([name].into_iter()).unwrap(), [expected]);
+            assert_eq!(shorten_names([name].into_iter()).unwrap(), [expected]);
         }
     }
 }

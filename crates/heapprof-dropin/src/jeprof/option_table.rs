@@ -1,11 +1,11 @@
 //! Every option of jeprof in one table: its name, what it takes, what becomes of it, its help.
 
-use crate::kind::Kind;
-use Kind::{Bool, Float, Int, Text};
+use crate::kind::FlagKind;
+use FlagKind::{Bool, Float, Int, Text};
 
 /// What becomes of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum OptionHandling {
     /// An output. At most one may be given.
     Output,
     /// Done here.
@@ -13,27 +13,33 @@ pub(crate) enum Fate {
     /// Passed on to the part that is pprof's, under the same name.
     Passed,
     /// An option of jeprof's own ways to find symbols or draw. It has no effect here.
-    NoSay,
+    NoEffect,
     /// An option that is not supported, and what to use instead.
     Instead(&'static str),
 }
 
-use Fate::{Here, Instead, NoSay, Output, Passed};
+use OptionHandling::{Here, Instead, NoEffect, Output, Passed};
 
-const VIEWER: &str = "heapprof starts no viewers; write a picture with --svg, and open that";
+const VIEWER_MESSAGE: &str =
+    "heapprof starts no viewers; write a picture with --svg, and open that";
 
 /// An option.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JeprofOption {
     /// The name without its dashes.
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) fate: Fate,
+    pub(crate) kind: FlagKind,
+    pub(crate) fate: OptionHandling,
     /// The help. Empty for an option that the help does not name.
     help: &'static str,
 }
 
-const fn option(name: &'static str, kind: Kind, fate: Fate, help: &'static str) -> JeprofOption {
+const fn option(
+    name: &'static str,
+    kind: FlagKind,
+    fate: OptionHandling,
+    help: &'static str,
+) -> JeprofOption {
     JeprofOption {
         name,
         kind,
@@ -44,7 +50,7 @@ const fn option(name: &'static str, kind: Kind, fate: Fate, help: &'static str) 
 
 /// All options of jeprof.
 #[rustfmt::skip]
-pub(crate) const OPTIONS: &[JeprofOption] = &[
+pub(crate) const JEPROF_OPTIONS: &[JeprofOption] = &[
     option("text", Bool, Output, "Functions by their values (default)"),
     option("collapsed", Bool, Output, "Stacks on one line each, for flame graphs"),
     option("list", Text, Output, "Source lines of functions that match"),
@@ -81,21 +87,21 @@ pub(crate) const OPTIONS: &[JeprofOption] = &[
     option("help", Bool, Here, "This text"),
     option("version", Bool, Here, "Version"),
     option("interactive", Bool, Instead("there is no interactive shell; --text prints at once"), ""),
-    option("gv", Bool, Instead(VIEWER), ""),
-    option("evince", Bool, Instead(VIEWER), ""),
-    option("web", Bool, Instead(VIEWER), ""),
+    option("gv", Bool, Instead(VIEWER_MESSAGE), ""),
+    option("evince", Bool, Instead(VIEWER_MESSAGE), ""),
+    option("web", Bool, Instead(VIEWER_MESSAGE), ""),
     option("disasm", Text, Instead("there is no disassembler; --text --addresses shows values by address"), ""),
     option("symbols", Bool, Instead("heapprof symbolize gives a profile's addresses their names"), ""),
     option("raw", Bool, Instead("heapprof symbolize -o OUT.pb.gz FILE writes a profile that needs no program"), ""),
     option("test", Bool, Instead("heapprof's tests come with its source"), ""),
-    option("maxdegree", Int, NoSay, ""),
-    option("scale", Int, NoSay, ""),
-    option("heapcheck", Bool, NoSay, ""),
-    option("add_lib", Text, NoSay, ""),
-    option("lib_prefix", Text, NoSay, ""),
-    option("tools", Text, NoSay, ""),
-    option("debug", Bool, NoSay, ""),
-    option("debug-syms-by-id", Bool, NoSay, ""),
+    option("maxdegree", Int, NoEffect, ""),
+    option("scale", Int, NoEffect, ""),
+    option("heapcheck", Bool, NoEffect, ""),
+    option("add_lib", Text, NoEffect, ""),
+    option("lib_prefix", Text, NoEffect, ""),
+    option("tools", Text, NoEffect, ""),
+    option("debug", Bool, NoEffect, ""),
+    option("debug-syms-by-id", Bool, NoEffect, ""),
 ];
 
 /// The help of `heapprof jeprof`, behind its usage.
@@ -103,7 +109,10 @@ pub fn help() -> String {
     let mut text = "PROGRAM is the executable; profiles that name it, or hold symbols, need none. \
                     Several profiles are added up.\n\nOptions:\n"
         .to_string();
-    for option in OPTIONS.iter().filter(|option| !option.help.is_empty()) {
+    for option in JEPROF_OPTIONS
+        .iter()
+        .filter(|option| !option.help.is_empty())
+    {
         let name = format!("--{}{}", option.name, option.kind.value());
         text += &format!("  {name:<22} {}\n", option.help);
     }

@@ -3,18 +3,18 @@
 
 use std::collections::HashMap;
 
-use crate::jeprof::option_table::{JeprofOption, OPTIONS};
-use crate::kind::Kind::{self, Bool, Float, Int, Regex, Text};
+use crate::jeprof::option_table::{JEPROF_OPTIONS, JeprofOption};
+use crate::kind::FlagKind::{self, Bool, Float, Int, Regex, Text};
 
 /// What was typed.
 #[derive(Debug, Default)]
-pub(super) struct Typed {
+pub(super) struct JeprofArguments {
     value: HashMap<&'static str, String>,
     /// The program and the profiles.
     pub(super) words: Vec<String>,
 }
 
-impl Typed {
+impl JeprofArguments {
     pub(super) fn parse(args: &[String]) -> Result<Self, String> {
         let mut typed = Self::default();
         let mut args = args.iter();
@@ -61,13 +61,15 @@ impl Typed {
         self.value.get(name).map_or("", String::as_str)
     }
 
-    pub(super) fn on(&self, name: &str) -> bool {
+    pub(super) fn is_on(&self, name: &str) -> bool {
         !self.text(name).is_empty()
     }
 
     /// The options that were given, in the order of the table.
-    pub(super) fn given(&self) -> impl Iterator<Item = &'static JeprofOption> {
-        OPTIONS.iter().filter(|option| self.on(option.name))
+    pub(super) fn given_options(&self) -> impl Iterator<Item = &'static JeprofOption> {
+        JEPROF_OPTIONS
+            .iter()
+            .filter(|option| self.is_on(option.name))
     }
 }
 
@@ -75,21 +77,21 @@ impl Typed {
 /// option fits.
 fn find(typed: &str) -> Result<(&'static JeprofOption, bool), String> {
     let name = typed.to_ascii_lowercase();
-    if let Some(found) = by_name(&name)? {
+    if let Some(found) = find_by_name(&name)? {
         return Ok((found, true));
     }
     let negated = name.strip_prefix("no").map(|n| n.trim_start_matches('-'));
-    match negated.map(by_name) {
-        Some(Ok(Some(option))) if option.kind == Kind::Bool => Ok((option, false)),
+    match negated.map(find_by_name) {
+        Some(Ok(Some(option))) if option.kind == FlagKind::Bool => Ok((option, false)),
         _ => Err(format!("--{typed} is no option of jeprof")),
     }
 }
 
-fn by_name(name: &str) -> Result<Option<&'static JeprofOption>, String> {
-    if let Some(option) = OPTIONS.iter().find(|option| option.name == name) {
+fn find_by_name(name: &str) -> Result<Option<&'static JeprofOption>, String> {
+    if let Some(option) = JEPROF_OPTIONS.iter().find(|option| option.name == name) {
         return Ok(Some(option));
     }
-    let mut found = OPTIONS
+    let mut found = JEPROF_OPTIONS
         .iter()
         .filter(|option| option.name.starts_with(name));
     match (found.next(), found.next()) {
@@ -106,19 +108,19 @@ fn by_name(name: &str) -> Result<Option<&'static JeprofOption>, String> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Typed, String> {
+    fn parse(line: &str) -> Result<JeprofArguments, String> {
         let args: Vec<String> = line.split(' ').map(str::to_string).collect();
-        Typed::parse(&args)
+        JeprofArguments::parse(&args)
     }
 
     #[test]
     fn options_come_in_any_order_and_may_be_short() {
         let typed = parse("prog --text heap -cum --show --base=b --focus x -- --odd").unwrap();
         assert_eq!(typed.words, ["prog", "heap", "--odd"]);
-        assert!(typed.on("text") && typed.on("cum") && typed.on("show_bytes"));
+        assert!(typed.is_on("text") && typed.is_on("cum") && typed.is_on("show_bytes"));
         assert_eq!((typed.text("base"), typed.text("focus")), ("b", "x"));
-        assert!(!parse("--cum --nocum x").unwrap().on("cum"));
-        assert!(parse("--INUSE_SPACE x").unwrap().on("inuse_space"));
+        assert!(!parse("--cum --nocum x").unwrap().is_on("cum"));
+        assert!(parse("--INUSE_SPACE x").unwrap().is_on("inuse_space"));
     }
 
     #[test]

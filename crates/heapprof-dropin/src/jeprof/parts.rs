@@ -10,23 +10,23 @@ use heapprof_profile::{
     Function, LabelSetIndex, Line, LocationIndex, Profile, ProfileBuilder, StringId,
 };
 
-use super::stacks::place;
+use super::stacks::thread_place;
 
 /// The samples of each thread that [`threads`](super::stacks::Stacks::threads) found, in their
 /// order.
-pub(super) struct Parts<'a> {
+pub(super) struct ThreadProfiles<'a> {
     profile: &'a Profile,
     /// The samples of each thread. If there is one thread, it is the whole profile, and nothing is
     /// kept of it.
     samples: Vec<Vec<usize>>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> ThreadProfiles<'a> {
     pub(super) fn new(profile: &'a Profile, threads: usize) -> Self {
         let mut samples = vec![Vec::new(); threads];
         if threads > 1 {
             for i in 0..profile.samples.len() {
-                samples[place(profile.samples.label_set(i))].push(i);
+                samples[thread_place(profile.samples.label_set(i))].push(i);
             }
         }
         Self { profile, samples }
@@ -36,13 +36,13 @@ impl<'a> Parts<'a> {
     pub(super) fn iter(&self) -> impl Iterator<Item = Cow<'a, Profile>> {
         self.samples.iter().map(|samples| match self.samples.len() {
             1 => Cow::Borrowed(self.profile),
-            _ => Cow::Owned(part(self.profile, samples)),
+            _ => Cow::Owned(thread_profile(self.profile, samples)),
         })
     }
 }
 
 /// A profile of these samples, with their locations and functions.
-fn part(profile: &Profile, samples: &[usize]) -> Profile {
+fn thread_profile(profile: &Profile, samples: &[usize]) -> Profile {
     let types = profile.sample_type.iter();
     let types: Vec<(&str, &str)> = types
         .map(|t| (profile.text(t.r#type), profile.text(t.unit)))
@@ -55,7 +55,7 @@ fn part(profile: &Profile, samples: &[usize]) -> Profile {
             .map(|&l| {
                 *copies
                     .entry(l)
-                    .or_insert_with(|| copy(profile, l, &mut builder))
+                    .or_insert_with(|| copy_location(profile, l, &mut builder))
             })
             .collect();
         let values = profile.samples.values(i);
@@ -67,7 +67,7 @@ fn part(profile: &Profile, samples: &[usize]) -> Profile {
     builder.finish()
 }
 
-fn copy(profile: &Profile, of: LocationIndex, into: &mut ProfileBuilder) -> LocationIndex {
+fn copy_location(profile: &Profile, of: LocationIndex, into: &mut ProfileBuilder) -> LocationIndex {
     let location = &profile.location[of.index()];
     let lines = profile.lines(location).iter().map(|line| {
         let function = &profile.function[line.function.index()];

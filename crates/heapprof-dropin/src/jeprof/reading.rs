@@ -18,22 +18,22 @@ pub(super) const NO_FILE: &str = "?";
 pub(super) const UNKNOWN_FILE: &str = "??";
 
 /// The profile of a file as jeprof reads it.
-pub(super) fn as_jeprof_sees_it(reading: ProfileReading) -> Profile {
+pub(super) fn read_as_jeprof(reading: ProfileReading) -> Profile {
     let mut profile = reading.profile;
     match reading.format {
         ProfileFormat::Pprof => reshape::drop_empty_labels(&mut profile),
-        ProfileFormat::Gperftools | ProfileFormat::Jemalloc => leaves_return(&mut profile),
+        ProfileFormat::Gperftools | ProfileFormat::Jemalloc => move_leaves_past_calls(&mut profile),
         ProfileFormat::Symbolized => {
             // In the words of a CPU profile, which has one value for each sample, all addresses are
             // calls.
             if profile.sample_type.len() > 1 {
-                leaves_return(&mut profile);
+                move_leaves_past_calls(&mut profile);
             }
             let no_file = profile.strings.intern(NO_FILE);
             for function in &mut profile.function {
                 function.filename = no_file;
             }
-            call_by_number(&mut profile, NO_FILE, |_| true);
+            name_by_number(&mut profile, NO_FILE, |_| true);
         }
         _ => {}
     }
@@ -41,7 +41,7 @@ pub(super) fn as_jeprof_sees_it(reading: ProfileReading) -> Profile {
 }
 
 /// Moves the innermost address of each stack to after its call.
-fn leaves_return(profile: &mut Profile) {
+fn move_leaves_past_calls(profile: &mut Profile) {
     let known = profile.location.iter().zip(0..);
     let mut at: HashMap<u64, LocationIndex> = known
         .map(|(location, i)| (location.address, LocationIndex(i)))
@@ -68,7 +68,7 @@ fn leaves_return(profile: &mut Profile) {
 }
 
 /// Gives locations without a name their number as the name, if `wanted` says so.
-fn call_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) -> bool) {
+fn name_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) -> bool) {
     let filename = profile.strings.intern(file);
     for location in &mut profile.location {
         if !location.line.is_empty() || !wanted(location) {
@@ -96,8 +96,8 @@ fn call_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) 
 
 /// Names addresses by their number if the files that are here have no symbol for them. An address
 /// in no file is taken for one of the program, which is the first mapping.
-pub(super) fn call_unnamed_by_number(profile: &mut Profile, is_here: &[bool]) {
-    call_by_number(profile, UNKNOWN_FILE, |location| {
+pub(super) fn name_unnamed_by_number(profile: &mut Profile, is_here: &[bool]) {
+    name_by_number(profile, UNKNOWN_FILE, |location| {
         let mapping = location.mapping.map_or(0, |m| m.index());
         is_here.get(mapping).is_some_and(|&is_here| is_here)
     });

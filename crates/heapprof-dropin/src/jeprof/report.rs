@@ -7,15 +7,15 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::io::Write;
 
-use crate::graph::{Calls, Graph, Options, Trim};
+use crate::graph::{CallGraph, CallSelection, GraphOptions, PathTrimmer};
 use heapprof_profile::{Location, LocationIndex, Profile};
 
-use crate::error::Error;
+use crate::error::DropinError;
 use heapprof_totals::fetch::fetch;
 
 /// What values are, and how they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
+pub enum JeprofMeasure {
     /// Bytes as megabytes of 1,048,576, with one decimal.
     Megabytes,
     /// Bytes as they are.
@@ -28,24 +28,26 @@ pub enum Measure {
     Samples,
 }
 
-impl Measure {
+impl JeprofMeasure {
     /// A value as text.
     pub fn show(self, value: i128) -> String {
         match self {
-            Measure::Megabytes => format!("{:.1}", value as f64 / 1_048_576.0),
-            Measure::Seconds => format!("{:.3}", value as f64 / 1e9),
-            Measure::Bytes | Measure::Objects | Measure::Samples => value.to_string(),
+            JeprofMeasure::Megabytes => format!("{:.1}", value as f64 / 1_048_576.0),
+            JeprofMeasure::Seconds => format!("{:.3}", value as f64 / 1e9),
+            JeprofMeasure::Bytes | JeprofMeasure::Objects | JeprofMeasure::Samples => {
+                value.to_string()
+            }
         }
     }
 
     /// The unit that is printed after the total.
     pub fn unit(self) -> &'static str {
         match self {
-            Measure::Megabytes => "MB",
-            Measure::Bytes => "B",
-            Measure::Objects => "objects",
-            Measure::Seconds => "seconds",
-            Measure::Samples => "samples",
+            JeprofMeasure::Megabytes => "MB",
+            JeprofMeasure::Bytes => "B",
+            JeprofMeasure::Objects => "objects",
+            JeprofMeasure::Seconds => "seconds",
+            JeprofMeasure::Samples => "samples",
         }
     }
 }
@@ -56,26 +58,26 @@ impl Measure {
 pub fn text(
     profile: &Profile,
     column: usize,
-    measure: Measure,
+    measure: JeprofMeasure,
     by_cum: bool,
     head: &str,
     out: &mut dyn Write,
-) -> Result<(), Error> {
-    let graph = Graph::new(
+) -> Result<(), DropinError> {
+    let graph = CallGraph::new(
         profile,
-        &Options {
+        &GraphOptions {
             columns: vec![column],
             mean_divisor: None,
             call_tree: false,
             drop_negative: false,
             objects: false,
-            trim: Trim::new("", ""),
+            trim: PathTrimmer::new("", ""),
             picture: None,
             sort_by_cum: by_cum,
             node_count: 0,
             node_fraction: 0.0,
             edge_fraction: 0.0,
-            calls: Calls::None,
+            calls: CallSelection::None,
             wrapping: false,
         },
     )?;
@@ -128,7 +130,7 @@ fn percent(value: i128, total: i128) -> String {
 
 /// Prints each stack on a line, root first, with its sum. The lines are in the order of the stacks'
 /// texts.
-pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Result<(), Error> {
+pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Result<(), DropinError> {
     let mut used = vec![false; profile.location.len()];
     for i in 0..profile.samples.len() {
         profile
@@ -137,7 +139,7 @@ pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Resul
             .iter()
             .for_each(|l| used[l.index()] = true);
     }
-    let mut frames = Frames::default();
+    let mut frames = FrameTexts::default();
     for (location, used) in profile.location.iter().zip(used) {
         let start = frames.text.len();
         if used {
@@ -148,12 +150,16 @@ pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Resul
     let samples = &profile.samples;
     let stack = |i: u32| samples.stack(i as usize);
     let ranks = frames.ranks();
-    let begin = |i: u32| ranks.as_ref().and_then(|ranks| begin(ranks, stack(i)));
+    let begin = |i: u32| {
+        ranks
+            .as_ref()
+            .and_then(|ranks| rank_prefix(ranks, stack(i)))
+    };
     let mut order: Vec<(Option<u128>, u32)> =
         (0..samples.len() as u32).map(|i| (begin(i), i)).collect();
     let by_text = |a: &(Option<u128>, u32), b: &(Option<u128>, u32)| match (a.0, b.0) {
         (Some(x), Some(y)) if x != y => x.cmp(&y),
-        _ => by_text(&frames, stack(a.1), stack(b.1)),
+        _ => compare_texts(&frames, stack(a.1), stack(b.1)),
     };
     order.sort_unstable_by(by_text);
     let mut line = String::new();
@@ -167,7 +173,7 @@ pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Resul
         frames.fetch(stack);
         for (n, location) in stack.iter().rev().enumerate() {
             line.push_str(if n > 0 { ";" } else { "" });
-            line.push_str(frames.of(location));
+            line.push_str(frames.text(location));
         }
         writeln!(out, "{line} {sum}")?;
     }
@@ -176,13 +182,13 @@ pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Resul
 
 /// The texts of all locations, one after the other.
 #[derive(Default)]
-struct Frames {
+struct FrameTexts {
     text: String,
     /// Where each text begins and ends.
     at: Vec<(usize, usize)>,
 }
 
-impl Frames {
+impl FrameTexts {
     /// Appends the text of a location.
     fn push(&mut self, profile: &Profile, location: &Location) {
         let lines = profile.lines(location);
@@ -204,7 +210,7 @@ impl Frames {
         }
     }
 
-    fn of(&self, location: &LocationIndex) -> &str {
+    fn text(&self, location: &LocationIndex) -> &str {
         let (start, end) = self.at[location.index()];
         &self.text[start..end]
     }
@@ -247,7 +253,7 @@ impl Frames {
 /// The ranks of a stack's first four frames. They usually tell stacks apart, and they lie beside
 /// each other in memory. Returns `None` if the stack has no other frames, because the last frame
 /// has no `;` after it.
-fn begin(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
+fn rank_prefix(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
     let (oldest, newer) = stack
         .split_last_chunk::<4>()
         .map(|(newer, oldest)| (oldest, newer))?;
@@ -256,7 +262,7 @@ fn begin(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
 }
 
 /// Compares the texts of two stacks, root first and separated by `;`, without making them.
-fn by_text(frames: &Frames, a: &[LocationIndex], b: &[LocationIndex]) -> Ordering {
+fn compare_texts(frames: &FrameTexts, a: &[LocationIndex], b: &[LocationIndex]) -> Ordering {
     let same = a
         .iter()
         .rev()
@@ -264,7 +270,7 @@ fn by_text(frames: &Frames, a: &[LocationIndex], b: &[LocationIndex]) -> Orderin
         .take_while(|(a, b)| a == b);
     let same = same.count();
     let (a, b) = (&a[..a.len() - same], &b[..b.len() - same]);
-    let text = |l: &LocationIndex| frames.of(l).as_bytes();
+    let text = |l: &LocationIndex| frames.text(l).as_bytes();
     if let (Some(x), Some(y)) = (a.last().map(text), b.last().map(text))
         && !x.starts_with(y)
         && !y.starts_with(x)
@@ -302,7 +308,7 @@ mod tests {
         text(
             &profile,
             0,
-            Measure::Megabytes,
+            JeprofMeasure::Megabytes,
             false,
             "Total: 3.5 MB\n",
             &mut out,

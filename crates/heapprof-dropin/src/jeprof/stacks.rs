@@ -12,11 +12,11 @@ use heapprof_totals::pattern::regex_error;
 use regex::Regex;
 
 use super::names;
-use super::options::Typed;
+use super::options::JeprofArguments;
 use super::reading::{NO_FILE, UNKNOWN_FILE};
 
 /// Functions of allocators. Neither they nor anything they call is shown.
-const ALLOCATOR: [&str; 55] = [
+const ALLOCATOR_FUNCTIONS: [&str; 55] = [
     "calloc",
     "cfree",
     "malloc",
@@ -75,7 +75,7 @@ const ALLOCATOR: [&str; 55] = [
 ];
 
 fn is_allocator(name: &str) -> bool {
-    let listed = |name: &str| ALLOCATOR.contains(&name);
+    let listed = |name: &str| ALLOCATOR_FUNCTIONS.contains(&name);
     listed(name)
         || name.strip_prefix('_').is_some_and(listed)
         || name.contains("TCMalloc")
@@ -83,11 +83,11 @@ fn is_allocator(name: &str) -> bool {
 }
 
 /// The key of labels that tell threads apart.
-const THREAD: &str = "thread";
+const THREAD_LABEL: &str = "thread";
 
 /// A thread's name in jeprof: its number. jemalloc writes the name that a thread has after the
 /// number.
-pub(super) fn number(thread: &str) -> &str {
+pub(super) fn thread_number(thread: &str) -> &str {
     let first = thread.split(' ').next().unwrap_or_default();
     match !first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()) {
         true => first,
@@ -95,31 +95,31 @@ pub(super) fn number(thread: &str) -> &str {
     }
 }
 
-fn thread(profile: &Profile, set: LabelSetIndex) -> Option<String> {
+fn thread_name(profile: &Profile, set: LabelSetIndex) -> Option<String> {
     let mut labels = profile.label_sets.get(set).iter();
-    let label = labels.find(|l| profile.text(l.key) == THREAD)?;
+    let label = labels.find(|l| profile.text(l.key) == THREAD_LABEL)?;
     Some(match label.str.is_empty() {
         true => label.num.to_string(),
-        false => number(profile.text(label.str)).to_string(),
+        false => thread_number(profile.text(label.str)).to_string(),
     })
 }
 
 /// A profile on its way to jeprof's rows.
-pub(super) struct Stacks {
+pub(super) struct JeprofStacks {
     pub(super) profile: Profile,
     /// What functions are called in rows and filters.
     short: Vec<String>,
 }
 
-impl Stacks {
+impl JeprofStacks {
     pub(super) fn new(profile: Profile) -> Result<Self> {
         let functions = profile.function.iter();
-        let short = names::short(functions.map(|f| profile.text(f.name)))?;
+        let short = names::shorten_names(functions.map(|f| profile.text(f.name)))?;
         Ok(Self { profile, short })
     }
 
     /// Removes the labels of all samples.
-    pub(super) fn forget_labels(&mut self) {
+    pub(super) fn remove_labels(&mut self) {
         self.profile.label_sets = LabelSets::default();
         self.profile.samples.relabel(|_| LabelSetIndex(0));
     }
@@ -130,8 +130,8 @@ impl Stacks {
         let profile = &mut self.profile;
         let sets = 0..profile.label_sets.len() as u32;
         let of_set: Vec<Option<String>> = sets
-            .map(|set| thread(profile, LabelSetIndex(set)))
-            .map(|of| of.filter(|thread| wanted == "*" || thread == number(wanted)))
+            .map(|set| thread_name(profile, LabelSetIndex(set)))
+            .map(|of| of.filter(|thread| wanted == "*" || thread == thread_number(wanted)))
             .collect();
         let mut has_samples = vec![false; of_set.len()];
         profile.samples.rewrite(|stack, _, set, kept| {
@@ -150,7 +150,7 @@ impl Stacks {
             .map(|of| of.as_ref().and_then(|of| place.get(of).copied()))
             .map(Option::unwrap_or_default)
             .collect();
-        let key = profile.strings.intern(THREAD);
+        let key = profile.strings.intern(THREAD_LABEL);
         profile.label_sets = LabelSets::default();
         let set: Vec<LabelSetIndex> = threads
             .iter()
@@ -171,7 +171,7 @@ impl Stacks {
 
     /// Adds up samples with equal stacks, as jeprof's table does. Samples that labels tell apart
     /// here may be above 0 in one half and below 0 in the other.
-    pub(super) fn unite(&mut self) -> Result<()> {
+    pub(super) fn merge_equal(&mut self) -> Result<()> {
         let samples = std::mem::take(&mut self.profile.samples);
         let mut place: HashMap<(&[LocationIndex], LabelSetIndex), usize> = HashMap::new();
         let mut sums: Vec<(usize, Vec<i64>)> = Vec::new();
@@ -207,7 +207,7 @@ impl Stacks {
         let samples = &self.profile.samples;
         let mut sums = vec![0; threads];
         for i in 0..samples.len() {
-            sums[place(samples.label_set(i))] += i128::from(samples.values(i)[column]);
+            sums[thread_place(samples.label_set(i))] += i128::from(samples.values(i)[column]);
         }
         sums
     }
@@ -254,7 +254,7 @@ impl Stacks {
     }
 
     /// Applies focus, ignore, retain and exclude.
-    pub(super) fn filter(&mut self, typed: &Typed) -> Result<()> {
+    pub(super) fn filter(&mut self, typed: &JeprofArguments) -> Result<()> {
         let regex = |name: &str| -> Result<Option<Regex>> {
             let text = typed.text(name);
             if text.is_empty() {
@@ -303,8 +303,8 @@ impl Stacks {
 
     /// The profile with one function for each row. The function's name is what is printed. Its
     /// linker name is what tells rows apart and orders them.
-    pub(super) fn keyed(mut self, typed: &Typed) -> Profile {
-        let rows: Vec<Vec<Row>> = (self.profile.location.iter())
+    pub(super) fn into_row_profile(mut self, typed: &JeprofArguments) -> Profile {
+        let rows: Vec<Vec<JeprofRow>> = (self.profile.location.iter())
             .map(|location| self.rows(location, typed))
             .collect();
         let profile = &mut self.profile;
@@ -315,7 +315,7 @@ impl Stacks {
             location.address = 0;
             location.mapping = None;
             let start = profile.line.len() as u32;
-            for Row { key, shown } in rows {
+            for JeprofRow { key, shown } in rows {
                 let key = profile.strings.intern(&key);
                 let name = shown.map_or(key, |shown| profile.strings.intern(&shown));
                 let table = &mut profile.function;
@@ -349,7 +349,7 @@ impl Stacks {
     }
 
     /// The rows that a location adds to, with that of the innermost function first.
-    fn rows(&self, location: &Location, typed: &Typed) -> Vec<Row> {
+    fn rows(&self, location: &Location, typed: &JeprofArguments) -> Vec<JeprofRow> {
         // Addresses of the kernel's half come from damaged stacks.
         if location.address > i64::MAX as u64 {
             return Vec::new();
@@ -358,9 +358,9 @@ impl Stacks {
         let lines = self.profile.lines(location);
         if lines.is_empty() {
             // There is neither a name nor a place, so what is put together of them ends in a blank.
-            return vec![Row::new(if typed.on("addresses") {
+            return vec![JeprofRow::new(if typed.is_on("addresses") {
                 format!("{address} {address} ")
-            } else if typed.on("lines") {
+            } else if typed.is_on("lines") {
                 format!("{address} ")
             } else {
                 address
@@ -373,27 +373,27 @@ impl Stacks {
                 "" => "??".to_string(),
                 name => format!("{name}{inline}"),
             };
-            if typed.on("addresses") {
-                return Row::new(format!("{address} {named} {place}"));
+            if typed.is_on("addresses") {
+                return JeprofRow::new(format!("{address} {named} {place}"));
             }
-            if typed.on("lines") {
-                return Row::new(format!("{named} {place}"));
+            if typed.is_on("lines") {
+                return JeprofRow::new(format!("{named} {place}"));
             }
-            if typed.on("files") {
+            if typed.is_on("files") {
                 return match place.rsplit_once(':') {
                     // Each address has its own row, ordered by the address, with all that is known
                     // of it.
-                    Some(("??", "0")) => Row {
+                    Some(("??", "0")) => JeprofRow {
                         key: address.clone(),
                         shown: Some(format!("{named} {place}")),
                     },
                     Some((file, line)) if line.bytes().all(|b| b.is_ascii_digit()) => {
-                        Row::new(file.to_string())
+                        JeprofRow::new(file.to_string())
                     }
-                    _ => Row::new(place),
+                    _ => JeprofRow::new(place),
                 };
             }
-            Row::new(match name {
+            JeprofRow::new(match name {
                 "" => address.clone(),
                 _ => named,
             })
@@ -403,19 +403,19 @@ impl Stacks {
 }
 
 /// A row that a location adds to.
-struct Row {
+struct JeprofRow {
     key: String,
     /// What is printed, if that is not the key.
     shown: Option<String>,
 }
 
-impl Row {
+impl JeprofRow {
     fn new(key: String) -> Self {
         Self { key, shown: None }
     }
 }
 
 /// The place of a sample's thread, or 0 if threads are not told apart.
-pub(super) fn place(set: LabelSetIndex) -> usize {
+pub(super) fn thread_place(set: LabelSetIndex) -> usize {
     set.index().saturating_sub(1)
 }

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use heapprof_profile::{Mapping, MappingIndex, Profile, StringId};
 use heapprof_symbolize::program::object_file;
 
-use super::config::Config;
-use crate::host::Host;
+use super::config::PprofConfig;
+use crate::host::DropinHost;
 
 /// Gives mappings the files that are found for them, and the first one what the command line says
 /// of it. A profile without mappings gets one that holds everything.
-pub(super) fn locate(profile: &mut Profile, config: &Config<'_>) {
+pub(super) fn locate(profile: &mut Profile, config: &PprofConfig<'_>) {
     let folders = search_path();
     for m in 0..profile.mapping.len() {
-        if let Some(found) = found(config.host, profile, &profile.mapping[m], &folders) {
+        if let Some(found) = find_binary(config.host, profile, &profile.mapping[m], &folders) {
             profile.mapping[m].filename = profile.strings.intern(&found.to_string_lossy());
         }
     }
@@ -51,8 +51,8 @@ pub(super) fn search_path() -> Vec<PathBuf> {
 }
 
 /// The mapping's file below one of the folders, laid out as for debuggers or symbol servers.
-fn found(
-    host: &dyn Host,
+fn find_binary(
+    host: &dyn DropinHost,
     profile: &Profile,
     mapping: &Mapping,
     folders: &[PathBuf],
@@ -115,7 +115,7 @@ pub(super) fn name_by_url(profile: &mut Profile, url: &str) {
 }
 
 /// Removes the address that mappings were fetched from, if it stands for their file.
-pub(super) fn forget_urls(profile: &mut Profile) {
+pub(super) fn remove_urls(profile: &mut Profile) {
     for m in 0..profile.mapping.len() {
         let mapping = profile.mapping[m];
         if mapping.build_id.is_empty() && has_scheme(profile.text(mapping.filename)) {

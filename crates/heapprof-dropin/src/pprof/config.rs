@@ -3,15 +3,15 @@
 use anyhow::{Result, bail};
 use heapprof_symbolize::program::object_file;
 
-use super::flags::Typed;
-use crate::host::Host;
-use crate::kind::Kind;
-use crate::pprof::flag_table::{Group, of};
+use super::flags::PprofArguments;
+use crate::host::DropinHost;
+use crate::kind::FlagKind;
+use crate::pprof::flag_table::{FlagGroup, flags_in_group};
 
 /// A request that can be met.
-pub(super) struct Config<'h> {
+pub(super) struct PprofConfig<'h> {
     /// The program that reads, writes and says things.
-    pub(super) host: &'h dyn Host,
+    pub(super) host: &'h dyn DropinHost,
     /// Name of the format's flag.
     pub(super) format: &'static str,
     /// The regular expression, if the format takes one.
@@ -28,11 +28,11 @@ pub(super) struct Config<'h> {
     /// Whether the base stays visible and is marked.
     pub(super) diff: bool,
     /// Everything else.
-    pub(super) flags: Typed,
+    pub(super) flags: PprofArguments,
 }
 
 /// Short forms of `-sample_index`, in the order in which the first one wins.
-const SHORT: [(&str, &str); 7] = [
+const SHORT_FORMS: [(&str, &str); 7] = [
     ("total_delay", "delay"),
     ("mean_delay", "delay"),
     ("contentions", "contentions"),
@@ -42,8 +42,8 @@ const SHORT: [(&str, &str); 7] = [
     ("alloc_objects", "alloc_objects"),
 ];
 
-impl<'h> Config<'h> {
-    pub(super) fn new(host: &'h dyn Host, mut flags: Typed) -> Result<Self> {
+impl<'h> PprofConfig<'h> {
+    pub(super) fn new(host: &'h dyn DropinHost, mut flags: PprofArguments) -> Result<Self> {
         for name in &flags.repeated {
             if matches!(*name, "base" | "diff_base") {
                 host.note(&format!(
@@ -54,10 +54,10 @@ impl<'h> Config<'h> {
         let mut sources = std::mem::take(&mut flags.words);
         let is_binary = sources.len() > 1 && object_file(&host.path(&sources[0])).is_some();
         let binary = is_binary.then(|| sources.remove(0));
-        let sort = one_of(&flags, Group::Sort)?;
-        let granularity = one_of(&flags, Group::Granularity)?;
+        let sort = one_of(&flags, FlagGroup::Sort)?;
+        let granularity = one_of(&flags, FlagGroup::Granularity)?;
         let (format, about) = format(&flags)?;
-        if flags.text("http").is_empty() && flags.on("no_browser") {
+        if flags.text("http").is_empty() && flags.is_on("no_browser") {
             bail!("-no_browser only makes sense with -http");
         }
         let sample_index = sample_index(host, &flags);
@@ -68,10 +68,10 @@ impl<'h> Config<'h> {
         }
         let diff = diff_base.is_some();
         let base = base.or(diff_base).map(str::to_string);
-        if flags.on("normalize") && base.is_none() {
+        if flags.is_on("normalize") && base.is_none() {
             bail!("must have base profile to normalize by");
         }
-        let format = supported(&flags, format)?;
+        let format = supported_format(&flags, format)?;
         Ok(Self {
             host,
             format,
@@ -79,7 +79,7 @@ impl<'h> Config<'h> {
             granularity: granularity.unwrap_or(""),
             cum_sort: sort == Some("cum"),
             sample_index,
-            mean: flags.on("mean") || flags.on("mean_delay"),
+            mean: flags.is_on("mean") || flags.is_on("mean_delay"),
             binary,
             sources,
             base,
@@ -90,8 +90,11 @@ impl<'h> Config<'h> {
 }
 
 /// The flag of a group that is on.
-fn one_of(flags: &Typed, group: Group) -> Result<Option<&'static str>> {
-    let on: Vec<&str> = of(group).map(|f| f.name).filter(|n| flags.on(n)).collect();
+fn one_of(flags: &PprofArguments, group: FlagGroup) -> Result<Option<&'static str>> {
+    let on: Vec<&str> = flags_in_group(group)
+        .map(|f| f.name)
+        .filter(|n| flags.is_on(n))
+        .collect();
     match on[..] {
         [] => Ok(None),
         [one] => Ok(Some(one)),
@@ -99,12 +102,12 @@ fn one_of(flags: &Typed, group: Group) -> Result<Option<&'static str>> {
     }
 }
 
-fn format(flags: &Typed) -> Result<(Option<&'static str>, Option<String>)> {
+fn format(flags: &PprofArguments) -> Result<(Option<&'static str>, Option<String>)> {
     let mut chosen = None;
-    for flag in of(Group::Format).chain(of(Group::Elsewhere)) {
+    for flag in flags_in_group(FlagGroup::Format).chain(flags_in_group(FlagGroup::Elsewhere)) {
         let about = match flag.kind {
-            Kind::Bool if flag.name != "no_browser" && flags.on(flag.name) => None,
-            Kind::Regex if !flags.text(flag.name).is_empty() => Some(flags.text(flag.name)),
+            FlagKind::Bool if flag.name != "no_browser" && flags.is_on(flag.name) => None,
+            FlagKind::Regex if !flags.text(flag.name).is_empty() => Some(flags.text(flag.name)),
             _ => continue,
         };
         if chosen.is_some() {
@@ -122,7 +125,7 @@ fn format(flags: &Typed) -> Result<(Option<&'static str>, Option<String>)> {
 }
 
 /// The format. Fails if none is named, or if heapprof offers something else for it.
-fn supported(flags: &Typed, format: Option<&'static str>) -> Result<&'static str> {
+fn supported_format(flags: &PprofArguments, format: Option<&'static str>) -> Result<&'static str> {
     if !flags.text("http").is_empty() {
         return Ok("http");
     }
@@ -147,10 +150,10 @@ fn supported(flags: &Typed, format: Option<&'static str>) -> Result<&'static str
     bail!("-{format}: heapprof starts no viewers; {instead}");
 }
 
-fn sample_index(host: &dyn Host, flags: &Typed) -> String {
+fn sample_index(host: &dyn DropinHost, flags: &PprofArguments) -> String {
     let mut index = flags.text("sample_index").to_string();
-    for (flag, r#type) in SHORT {
-        if !flags.on(flag) {
+    for (flag, r#type) in SHORT_FORMS {
+        if !flags.is_on(flag) {
             continue;
         }
         match index.is_empty() {

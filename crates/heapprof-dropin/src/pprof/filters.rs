@@ -1,16 +1,16 @@
 //! The filters in pprof's order, and what it says of those that match nothing.
 
 use crate::report::scaled_label;
-use crate::reshape::{self, Detail, LabelFilter, LabelUnits, NameFilters, go_regex};
+use crate::reshape::{self, FrameDetail, LabelFilter, LabelUnits, NameFilters, go_regex};
 use anyhow::{Result, anyhow};
 use heapprof_profile::Profile;
 use regex::Regex;
 
-use super::config::Config;
-use super::ranges::range;
+use super::config::PprofConfig;
+use super::ranges::parse_range;
 
 /// Adds the frames that `-tagroot` and `-tagleaf` ask for.
-pub(super) fn label_frames(profile: &mut Profile, config: &Config<'_>) {
+pub(super) fn label_frames(profile: &mut Profile, config: &PprofConfig<'_>) {
     let keys = |name| -> Vec<&str> {
         let keys = config.flags.text(name).split(',');
         keys.filter(|key| !key.is_empty()).collect()
@@ -22,12 +22,16 @@ pub(super) fn label_frames(profile: &mut Profile, config: &Config<'_>) {
     };
     let (root, leaf) = (keys("tagroot"), keys("tagleaf"));
     let (any_root, any_leaf) = reshape::add_label_frames(profile, &root, &leaf, &show);
-    unmatched(config, "tagroot", any_root, "TagRoot");
-    unmatched(config, "tagleaf", any_leaf, "TagLeaf");
+    note_unmatched(config, "tagroot", any_root, "TagRoot");
+    note_unmatched(config, "tagleaf", any_leaf, "TagLeaf");
 }
 
 /// Applies all filters.
-pub(super) fn apply(profile: &mut Profile, units: &LabelUnits, config: &Config<'_>) -> Result<()> {
+pub(super) fn apply(
+    profile: &mut Profile,
+    units: &LabelUnits,
+    config: &PprofConfig<'_>,
+) -> Result<()> {
     let [focus, ignore, hide, show, show_from] =
         ["focus", "ignore", "hide", "show", "show_from"].map(|name| regex(config, name));
     let (focus, ignore, hide, show) = (focus?, ignore?, hide?, show?);
@@ -44,23 +48,23 @@ pub(super) fn apply(profile: &mut Profile, units: &LabelUnits, config: &Config<'
         show: show.as_ref(),
     };
     let matched = reshape::keep_by_name(profile, names);
-    unmatched(config, "focus", matched.focus, "Focus");
-    unmatched(config, "ignore", matched.ignore, "Ignore");
-    unmatched(config, "hide", matched.hide, "Hide");
-    unmatched(config, "show", matched.show, "Show");
+    note_unmatched(config, "focus", matched.focus, "Focus");
+    note_unmatched(config, "ignore", matched.ignore, "Ignore");
+    note_unmatched(config, "hide", matched.hide, "Hide");
+    note_unmatched(config, "show", matched.show, "Show");
     if let Some(regex) = &show_from {
         let matched = reshape::show_from(profile, regex);
-        unmatched(config, "show_from", matched, "ShowFrom");
+        note_unmatched(config, "show_from", matched, "ShowFrom");
     }
     let (focused, ignored) =
         reshape::keep_by_label(profile, tag_focus.as_ref(), tag_ignore.as_ref());
-    unmatched(config, "tagfocus", focused, "TagFocus");
-    unmatched(config, "tagignore", ignored, "TagIgnore");
+    note_unmatched(config, "tagfocus", focused, "TagFocus");
+    note_unmatched(config, "tagignore", ignored, "TagIgnore");
     if tag_show.is_some() || tag_hide.is_some() {
         let (shown, hidden) =
             reshape::keep_label_keys(profile, tag_show.as_ref(), tag_hide.as_ref());
-        unmatched(config, "tagshow", shown, "TagShow");
-        unmatched(config, "taghide", hidden, "TagHide");
+        note_unmatched(config, "tagshow", shown, "TagShow");
+        note_unmatched(config, "taghide", hidden, "TagHide");
     }
     if let Some(regex) = &prune_from {
         reshape::prune_from(profile, regex);
@@ -69,14 +73,14 @@ pub(super) fn apply(profile: &mut Profile, units: &LabelUnits, config: &Config<'
 }
 
 /// Makes frames forget what the granularity does not tell apart.
-pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &Config<'_>) {
-    let inlines = !config.flags.on("noinlines");
-    let detail = |function, filename, line, address| Detail {
+pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &PprofConfig<'_>) {
+    let inlines = !config.flags.is_on("noinlines");
+    let detail = |function, filename, line, address| FrameDetail {
         inlines,
         function,
         filename,
         line,
-        column: config.flags.on("showcolumns"),
+        column: config.flags.is_on("showcolumns"),
         address,
     };
     let detail = match granularity {
@@ -91,15 +95,15 @@ pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &Confi
     reshape::aggregate(profile, detail);
 }
 
-fn regex(config: &Config<'_>, name: &str) -> Result<Option<Regex>> {
+fn regex(config: &PprofConfig<'_>, name: &str) -> Result<Option<Regex>> {
     match config.flags.text(name) {
         "" => Ok(None),
-        text => parsed(name, text, go_regex(text)).map(Some),
+        text => with_flag_name(name, text, go_regex(text)).map(Some),
     }
 }
 
 fn label_filter(
-    config: &Config<'_>,
+    config: &PprofConfig<'_>,
     name: &str,
     units: &LabelUnits,
 ) -> Result<Option<LabelFilter>> {
@@ -108,7 +112,7 @@ fn label_filter(
         return Ok(None);
     }
     let read = |value: &str| {
-        let test = range(value, units)?;
+        let test = parse_range(value, units)?;
         if test.is_some() {
             config.host.note(&format!(
                 "{name}: Interpreted '{value}' as range, not regexp"
@@ -116,14 +120,14 @@ fn label_filter(
         }
         Ok(test)
     };
-    parsed(name, text, LabelFilter::as_pprof(text, read)).map(Some)
+    with_flag_name(name, text, LabelFilter::as_pprof(text, read)).map(Some)
 }
 
-fn parsed<T>(name: &str, text: &str, result: Result<T, String>) -> Result<T> {
+fn with_flag_name<T>(name: &str, text: &str, result: Result<T, String>) -> Result<T> {
     result.map_err(|why| anyhow!("-{name} {text:?}: {why}"))
 }
 
-fn unmatched(config: &Config<'_>, flag: &str, matched: bool, name: &str) {
+fn note_unmatched(config: &PprofConfig<'_>, flag: &str, matched: bool, name: &str) {
     if !matched && !config.flags.text(flag).is_empty() {
         config
             .host

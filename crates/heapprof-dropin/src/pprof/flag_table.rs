@@ -1,10 +1,10 @@
 //! Every flag of pprof in one table: its name, what it takes, its default, its help.
 
-use crate::kind::Kind;
+use crate::kind::FlagKind;
 
 /// Where a flag stands in the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Group {
+pub(crate) enum FlagGroup {
     /// Output formats. At most one may be given.
     Format,
     /// Formats for which heapprof has something else.
@@ -25,24 +25,24 @@ pub(crate) enum Group {
 
 /// A flag.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flag {
+pub(crate) struct PprofFlag {
     /// The name without its dash.
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FlagKind,
     /// The default as it would be typed.
     pub(crate) default: &'static str,
-    pub(crate) group: Group,
+    pub(crate) group: FlagGroup,
     pub(crate) help: &'static str,
 }
 
 const fn flag(
-    group: Group,
-    kind: Kind,
+    group: FlagGroup,
+    kind: FlagKind,
     name: &'static str,
     default: &'static str,
     help: &'static str,
-) -> Flag {
-    Flag {
+) -> PprofFlag {
+    PprofFlag {
         name,
         kind,
         default,
@@ -51,12 +51,12 @@ const fn flag(
     }
 }
 
-use Group::{Display, Elsewhere, Filter, Format, Granularity, Short, Sort, Source};
-use Kind::{Bool, Float, Int, Regex, Text};
+use FlagGroup::{Display, Elsewhere, Filter, Format, Granularity, Short, Sort, Source};
+use FlagKind::{Bool, Float, Int, Regex, Text};
 
 /// All flags of pprof.
 #[rustfmt::skip]
-const FLAGS: &[Flag] = &[
+const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Format, Bool, "top", "false", "Functions by their values"),
     flag(Format, Bool, "text", "false", "The same as -top"),
     flag(Format, Bool, "tree", "false", "Each function with its callers and callees"),
@@ -152,16 +152,16 @@ const FLAGS: &[Flag] = &[
 ];
 
 /// The flag of this name.
-pub(crate) fn find(name: &str) -> Option<&'static Flag> {
-    FLAGS.iter().find(|flag| flag.name == name)
+pub(crate) fn find_flag(name: &str) -> Option<&'static PprofFlag> {
+    PPROF_FLAGS.iter().find(|flag| flag.name == name)
 }
 
 /// The flags of a group.
-pub(crate) fn of(group: Group) -> impl Iterator<Item = &'static Flag> {
-    FLAGS.iter().filter(move |flag| flag.group == group)
+pub(crate) fn flags_in_group(group: FlagGroup) -> impl Iterator<Item = &'static PprofFlag> {
+    PPROF_FLAGS.iter().filter(move |flag| flag.group == group)
 }
 
-const GROUPS: [(Group, &str); 8] = [
+const FLAG_GROUPS: [(FlagGroup, &str); 8] = [
     (Format, "Formats, at most one"),
     (Sort, "Order"),
     (Granularity, "What a row is"),
@@ -185,9 +185,9 @@ pub fn help() -> String {
 /// All flags with their help, one on each line.
 fn flags() -> String {
     let mut text = String::new();
-    for (group, title) in GROUPS {
+    for (group, title) in FLAG_GROUPS {
         text += &format!("{title}:\n");
-        for flag in of(group) {
+        for flag in flags_in_group(group) {
             let name = format!("-{}{}", flag.name, flag.kind.value());
             text += &format!("  {name:<22} {}\n", flag.help);
         }
@@ -202,8 +202,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_defaults_fit() {
-        for (i, flag) in FLAGS.iter().enumerate() {
-            assert_eq!(FLAGS.iter().position(|f| f.name == flag.name), Some(i));
+        for (i, flag) in PPROF_FLAGS.iter().enumerate() {
+            assert_eq!(
+                PPROF_FLAGS.iter().position(|f| f.name == flag.name),
+                Some(i)
+            );
             match flag.kind {
                 Bool => assert!(flag.default.parse::<bool>().is_ok(), "{}", flag.name),
                 Int => assert!(flag.default.parse::<i64>().is_ok(), "{}", flag.name),

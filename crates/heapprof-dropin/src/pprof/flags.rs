@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
-use crate::kind::Kind;
-use crate::pprof::flag_table::{Flag, find};
+use crate::kind::FlagKind;
+use crate::pprof::flag_table::{PprofFlag, find_flag};
 
 /// What was typed: the values of the flags, and the words after them.
 #[derive(Debug, Default)]
-pub(super) struct Typed {
+pub(super) struct PprofArguments {
     value: HashMap<&'static str, String>,
     /// The binary and the sources.
     pub(super) words: Vec<String>,
@@ -18,16 +18,16 @@ pub(super) struct Typed {
 
 /// Why a command line was rejected.
 #[derive(Debug)]
-pub(super) enum Wrong {
+pub(super) enum FlagError {
     /// `-h` was typed, which is not wrong, but leaves nothing to do.
     Help,
     /// What is wrong.
-    Because(String),
+    Invalid(String),
 }
 
-impl Typed {
+impl PprofArguments {
     /// Reads a command line against the table of flags.
-    pub(super) fn parse(args: &[String]) -> Result<Self, Wrong> {
+    pub(super) fn parse(args: &[String]) -> Result<Self, FlagError> {
         let mut typed = Self::default();
         let mut args = args.iter();
         while let Some(arg) = args.next() {
@@ -40,27 +40,31 @@ impl Typed {
             }
             let body = body.strip_prefix('-').unwrap_or(body);
             if body.is_empty() || body.starts_with(['-', '=']) {
-                return Err(Wrong::Because(format!("bad flag syntax: {arg}")));
+                return Err(FlagError::Invalid(format!("bad flag syntax: {arg}")));
             }
             let (name, value) = match body.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_string())),
                 None => (body, None),
             };
-            let Some(flag) = find(name) else {
+            let Some(flag) = find_flag(name) else {
                 return Err(match name {
-                    "h" | "help" => Wrong::Help,
-                    _ => Wrong::Because(format!("flag provided but not defined: -{name}")),
+                    "h" | "help" => FlagError::Help,
+                    _ => FlagError::Invalid(format!("flag provided but not defined: -{name}")),
                 });
             };
             let value = match (flag.kind, value) {
                 (_, Some(value)) => value,
-                (Kind::Bool, None) => "true".to_string(),
+                (FlagKind::Bool, None) => "true".to_string(),
                 (_, None) => match args.next() {
                     Some(value) => value.clone(),
-                    None => return Err(Wrong::Because(format!("flag needs an argument: -{name}"))),
+                    None => {
+                        return Err(FlagError::Invalid(format!(
+                            "flag needs an argument: -{name}"
+                        )));
+                    }
                 },
             };
-            check(flag, &value).map_err(Wrong::Because)?;
+            check(flag, &value).map_err(FlagError::Invalid)?;
             if typed.value.insert(flag.name, value).is_some() {
                 typed.repeated.push(flag.name);
             }
@@ -80,12 +84,12 @@ impl Typed {
     pub(super) fn text(&self, name: &str) -> &str {
         match self.value.get(name) {
             Some(value) => value,
-            None => find(name).map_or("", |flag| flag.default),
+            None => find_flag(name).map_or("", |flag| flag.default),
         }
     }
 
     /// Whether a flag is on.
-    pub(super) fn on(&self, name: &str) -> bool {
+    pub(super) fn is_on(&self, name: &str) -> bool {
         boolean(self.text(name)).unwrap_or(false)
     }
 
@@ -100,16 +104,16 @@ impl Typed {
     }
 }
 
-fn check(flag: &Flag, value: &str) -> Result<(), String> {
+fn check(flag: &PprofFlag, value: &str) -> Result<(), String> {
     let name = flag.name;
     let good = match flag.kind {
-        Kind::Text | Kind::Regex => return Ok(()),
-        Kind::Bool if boolean(value).is_none() => {
+        FlagKind::Text | FlagKind::Regex => return Ok(()),
+        FlagKind::Bool if boolean(value).is_none() => {
             return Err(format!("invalid boolean value {value:?} for -{name}"));
         }
-        Kind::Bool => true,
-        Kind::Int => integer(value).is_some(),
-        Kind::Float => real(value).is_some(),
+        FlagKind::Bool => true,
+        FlagKind::Int => integer(value).is_some(),
+        FlagKind::Float => real(value).is_some(),
     };
     match good {
         true => Ok(()),
@@ -159,15 +163,15 @@ fn real(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Typed, Wrong> {
+    fn parse(line: &str) -> Result<PprofArguments, FlagError> {
         let args: Vec<String> = line.split(' ').map(str::to_string).collect();
-        Typed::parse(&args)
+        PprofArguments::parse(&args)
     }
 
     #[test]
     fn flags_end_at_the_first_word() {
         let typed = parse("-top --cum=false -nodecount 0x10 -unit=kb a -lines").unwrap();
-        assert!(typed.on("top") && !typed.on("cum") && !typed.on("lines"));
+        assert!(typed.is_on("top") && !typed.is_on("cum") && !typed.is_on("lines"));
         assert_eq!((typed.int("nodecount"), typed.text("unit")), (16, "kb"));
         assert_eq!(typed.words, ["a", "-lines"]);
         assert_eq!(parse("-top -- -x").unwrap().words, ["-x"]);
@@ -180,7 +184,7 @@ mod tests {
         let typed = parse("x").unwrap();
         assert_eq!(typed.int("nodecount"), -1);
         assert_eq!(typed.float("nodefraction"), 0.005);
-        assert!(typed.on("trim") && !typed.on("mean"));
+        assert!(typed.is_on("trim") && !typed.is_on("mean"));
         assert_eq!(typed.text("unit"), "minimum");
     }
 
@@ -199,12 +203,12 @@ mod tests {
             ("-=x", "bad flag syntax: -=x"),
         ] {
             match parse(line) {
-                Err(Wrong::Because(why)) => assert!(why.contains(says), "{why}"),
+                Err(FlagError::Invalid(why)) => assert!(why.contains(says), "{why}"),
                 other => panic!("{line}: {other:?}"),
             }
         }
-        assert!(matches!(parse("-h"), Err(Wrong::Help)));
-        assert!(matches!(parse("-top --help"), Err(Wrong::Help)));
+        assert!(matches!(parse("-h"), Err(FlagError::Help)));
+        assert!(matches!(parse("-top --help"), Err(FlagError::Help)));
     }
 
     #[test]

@@ -33,13 +33,13 @@ pub(super) fn draw(graph: &[u8], format: &str) -> Result<Vec<u8>> {
         bail!("-{format}: dot ended with {}", output.status);
     }
     match format {
-        "svg" => Ok(repaired(output.stdout)),
+        "svg" => Ok(repair(output.stdout)),
         _ => Ok(output.stdout),
     }
 }
 
 /// dot misses an ampersand now and then.
-fn repaired(svg: Vec<u8>) -> Vec<u8> {
+fn repair(svg: Vec<u8>) -> Vec<u8> {
     match String::from_utf8(svg) {
         Ok(text) => text.replace("&;", "&amp;;").into_bytes(),
         Err(other) => other.into_bytes(),

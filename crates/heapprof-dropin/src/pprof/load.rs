@@ -6,69 +6,69 @@ use crate::reshape;
 use anyhow::{Result, anyhow, bail};
 use heapprof_profile::{Profile, StringId, UnitRules, merge_as_pprof};
 
-use super::config::Config;
+use super::config::PprofConfig;
 use super::{binaries, remote, saved, symbols};
-use crate::host::{Host, ReadAs};
+use crate::host::{DropinHost, ToolReadOptions};
 
 /// The label that marks samples of a base that stays visible.
-const BASE: (&str, &str) = ("pprof::base", "true");
+const BASE_LABEL: (&str, &str) = ("pprof::base", "true");
 
-const UNITS: UnitRules = UnitRules {
+const UNIT_RULES: UnitRules = UnitRules {
     scale: |value, from, to| scale(value, from, to).0,
     convertible,
 };
 
 /// At most this many profiles are merged at a time. Their sum is then merged with that of the
 /// profiles before.
-const CHUNK: usize = 128;
+const MAX_MERGED_AT_ONCE: usize = 128;
 
 /// Which frames stay, and how their functions are named.
 #[derive(Clone, Copy)]
-pub(super) enum Keep {
+pub(super) enum PprofFrameSelection {
     /// What the flags and the profile say.
-    AsAsked(ReadAs),
+    AsRequested(ToolReadOptions),
     /// All, as another tool reads them, with whole names.
-    AllFrames(Reader),
+    AllFrames(ToolReader),
 }
 
 /// How another tool reads profiles.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader {
-    pub(crate) how: ReadAs,
+pub(crate) struct ToolReader {
+    pub(crate) how: ToolReadOptions,
     /// Names the addresses that have no symbol. For each mapping it gets whether the mapping's file
     /// is here.
-    pub(crate) name_the_rest: fn(&mut Profile, &[bool]),
+    pub(crate) name_unsymbolized: fn(&mut Profile, &[bool]),
 }
 
 /// The profile of all sources, ready to be filtered.
-pub(super) fn load(config: &Config<'_>, keep: Keep) -> Result<Profile> {
+pub(super) fn load(config: &PprofConfig<'_>, keep: PprofFrameSelection) -> Result<Profile> {
     let how = match keep {
-        Keep::AsAsked(how) => how,
-        Keep::AllFrames(reader) => reader.how,
+        PprofFrameSelection::AsRequested(how) => how,
+        PprofFrameSelection::AllFrames(reader) => reader.how,
     };
-    let (mut profile, mut save) = all(&config.sources, "source", config, how)?;
+    let (mut profile, mut save) = load_all(&config.sources, "source", config, how)?;
     if let Some(base) = &config.base {
-        let (mut base, save_base) = all(std::slice::from_ref(base), "base", config, how)?;
+        let (mut base, save_base) = load_all(std::slice::from_ref(base), "base", config, how)?;
         save |= save_base;
         if config.diff {
-            reshape::set_label(&mut base, BASE.0, BASE.1);
+            reshape::set_label(&mut base, BASE_LABEL.0, BASE_LABEL.1);
         }
-        if config.flags.on("normalize") {
+        if config.flags.is_on("normalize") {
             profile.normalize_as_pprof(&base)?;
         }
         base.scale_as_pprof(&vec![-1.0; base.sample_type.len()]);
-        profile = merged(config.host, vec![profile, base])?;
+        profile = merge_profiles(config.host, vec![profile, base])?;
     }
-    if config.flags.on("all_frames") || matches!(keep, Keep::AllFrames(_)) {
+    if config.flags.is_on("all_frames") || matches!(keep, PprofFrameSelection::AllFrames(_)) {
         profile.drop_frames = StringId::EMPTY;
         profile.keep_frames = StringId::EMPTY;
     }
     match keep {
-        Keep::AsAsked(_) => {
+        PprofFrameSelection::AsRequested(_) => {
             symbols::symbolize(config.host, &mut profile, config.flags.text("symbolize"))
         }
-        Keep::AllFrames(reader) => {
-            symbols::symbolize_locally(config.host, &mut profile, reader.name_the_rest);
+        PprofFrameSelection::AllFrames(reader) => {
+            symbols::symbolize_locally(config.host, &mut profile, reader.name_unsymbolized);
         }
     }
     if let Err(why) = reshape::drop_uninteresting(&mut profile) {
@@ -76,7 +76,7 @@ pub(super) fn load(config: &Config<'_>, keep: Keep) -> Result<Profile> {
             "the profile's drop_frames or keep_frames is {why}; no frame is dropped"
         ));
     }
-    binaries::forget_urls(&mut profile);
+    binaries::remove_urls(&mut profile);
     let comment = config.flags.text("add_comment");
     if !comment.is_empty() {
         let comment = profile.strings.intern(comment);
@@ -90,13 +90,18 @@ pub(super) fn load(config: &Config<'_>, keep: Keep) -> Result<Profile> {
 
 /// Reads and merges sources; those that can't be read are named and left out, unless none is left.
 /// Whether any came from a server.
-fn all(names: &[String], what: &str, config: &Config<'_>, how: ReadAs) -> Result<(Profile, bool)> {
+fn load_all(
+    names: &[String],
+    what: &str,
+    config: &PprofConfig<'_>,
+    how: ToolReadOptions,
+) -> Result<(Profile, bool)> {
     let mut sum: Option<Profile> = None;
     let (mut read, mut remote) = (0, false);
-    for chunk in names.chunks(CHUNK) {
+    for chunk in names.chunks(MAX_MERGED_AT_ONCE) {
         let mut profiles = Vec::new();
         for name in chunk {
-            match one(name, config, how) {
+            match load_one(name, config, how) {
                 Ok((profile, from_server)) => {
                     profiles.push(profile);
                     remote |= from_server;
@@ -109,10 +114,10 @@ fn all(names: &[String], what: &str, config: &Config<'_>, how: ReadAs) -> Result
             continue;
         }
         let problem = |error| anyhow!("problem fetching {what} profiles: {error}");
-        let of_chunk = merged(config.host, profiles).map_err(problem)?;
+        let of_chunk = merge_profiles(config.host, profiles).map_err(problem)?;
         sum = Some(match sum {
             None => of_chunk,
-            Some(before) => merged(config.host, vec![before, of_chunk]).map_err(problem)?,
+            Some(before) => merge_profiles(config.host, vec![before, of_chunk]).map_err(problem)?,
         });
     }
     let Some(sum) = sum else {
@@ -128,14 +133,17 @@ fn all(names: &[String], what: &str, config: &Config<'_>, how: ReadAs) -> Result
 }
 
 /// Profiles added up; what 64 bits do not hold wraps, as in pprof, but not without a word.
-fn merged(host: &dyn Host, profiles: Vec<Profile>) -> Result<Profile, heapprof_profile::Error> {
+fn merge_profiles(
+    host: &dyn DropinHost,
+    profiles: Vec<Profile>,
+) -> Result<Profile, heapprof_profile::Error> {
     if profiles.len() > 1 && !together_fit(&profiles) {
         host.note(
             "the sum of the profiles does not fit in 64 bits in each of their types; as in pprof, \
              such sums wrap around",
         );
     }
-    merge_as_pprof(profiles, UNITS)
+    merge_as_pprof(profiles, UNIT_RULES)
 }
 
 /// Whether 64 bits hold the sum of the sizes of all values, in each sample type.
@@ -152,11 +160,11 @@ fn together_fit(profiles: &[Profile]) -> bool {
 }
 
 /// One source's profile, and whether it came from a server.
-fn one(name: &str, config: &Config<'_>, how: ReadAs) -> Result<(Profile, bool)> {
-    let address = remote::address(name, config.host.path(name).exists(), &config.flags);
+fn load_one(name: &str, config: &PprofConfig<'_>, how: ToolReadOptions) -> Result<(Profile, bool)> {
+    let address = remote::parse_address(name, config.host.path(name).exists(), &config.flags);
     let mut profile = match &address {
         Some(address) => {
-            let transfer = remote::transfer(address, &config.flags)?;
+            let transfer = remote::fetch_options(address, &config.flags)?;
             config
                 .host
                 .note(&format!("Fetching profile over HTTP from {}", address.url));

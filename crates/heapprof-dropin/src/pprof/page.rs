@@ -2,23 +2,23 @@
 
 use anyhow::{Result, bail};
 
-use crate::host::ServedPage;
-use crate::pprof::config::Config;
+use crate::host::WebPageRequest;
+use crate::pprof::config::PprofConfig;
 use crate::pprof::remote;
 
 /// What this machine calls itself. pprof takes an empty host for it as well.
-const HERE: [&str; 4] = ["", "localhost", "127.0.0.1", "[::1]"];
+const LOCAL_HOSTS: [&str; 4] = ["", "localhost", "127.0.0.1", "[::1]"];
 /// The flags that the page obeys.
-const OBEYED: [&str; 6] = ["base", "diff_base", "focus", "http", "ignore", "no_browser"];
+const SUPPORTED_FLAGS: [&str; 6] = ["base", "diff_base", "focus", "http", "ignore", "no_browser"];
 
 /// The page that the flags ask for.
-pub(super) fn of(config: &Config<'_>) -> Result<ServedPage> {
+pub(super) fn page_request(config: &PprofConfig<'_>) -> Result<WebPageRequest> {
     let (flags, host) = (&config.flags, config.host);
     let place = flags.text("http");
     let Some((name, port)) = place.rsplit_once(':') else {
         bail!("-http={place}: name a port, as in -http=localhost:8080 or -http=:");
     };
-    if !HERE.contains(&name) {
+    if !LOCAL_HOSTS.contains(&name) {
         bail!(
             "-http={place}: heapprof serves this machine only; leave {name} out, and lead the \
              port here with ssh -L"
@@ -34,7 +34,7 @@ pub(super) fn of(config: &Config<'_>) -> Result<ServedPage> {
     let others = flags
         .flags()
         .into_iter()
-        .filter(|flag| !OBEYED.contains(flag));
+        .filter(|flag| !SUPPORTED_FLAGS.contains(flag));
     let others: Vec<String> = others.map(|flag| format!("-{flag}")).collect();
     if !others.is_empty() {
         let others = others.join(", ");
@@ -44,12 +44,12 @@ pub(super) fn of(config: &Config<'_>) -> Result<ServedPage> {
     }
     let url = |source: &String| {
         let is_file = host.path(source).exists();
-        let address = remote::address(source, is_file, flags);
+        let address = remote::parse_address(source, is_file, flags);
         address.map_or_else(|| source.clone(), |address| address.url)
     };
-    Ok(ServedPage {
+    Ok(WebPageRequest {
         port,
-        opens: !flags.on("no_browser"),
+        opens_browser: !flags.is_on("no_browser"),
         sources: config.sources.iter().map(url).collect(),
         base: config.base.as_ref().map(url),
         focus: flags.text("focus").to_string(),

@@ -4,32 +4,32 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::graph;
-use crate::host::Host;
-use crate::report::{self, Options, Zone};
+use crate::host::DropinHost;
+use crate::report::{self, PprofReportOptions, ReportTimeZone};
 use crate::reshape::{self, LabelUnits, go_regex};
 use anyhow::{Result, anyhow, bail};
 use heapprof_profile::Profile;
 use heapprof_text::{ControlReplacement, escaping};
 
-use super::config::Config;
-use super::saved::numbered;
-use super::sources::Sources;
+use super::config::PprofConfig;
+use super::saved::create_numbered;
+use super::sources::SourceFileCache;
 use super::{filters, image};
 
 /// Filters the profile and prints what was asked for.
-pub(super) fn report(mut profile: Profile, config: &Config<'_>) -> Result<()> {
+pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<()> {
     let units = reshape::label_units(&profile);
     for (key, ignored) in &units.ignored {
         let ignored: Vec<&str> = ignored.iter().map(String::as_str).collect();
         config.host.note(&format!(
             "For tag {key} used unit {}, also encountered unit(s) {}",
-            units.of[key],
+            units.units[key],
             ignored.join(", ")
         ));
     }
-    let limits = Limits::new(config);
+    let limits = NodeLimits::new(config);
     filters::label_frames(&mut profile, config);
-    let relative = config.flags.on("relative_percentages");
+    let relative = config.flags.is_on("relative_percentages");
     if relative {
         filters::apply(&mut profile, &units, config)?;
     }
@@ -39,11 +39,12 @@ pub(super) fn report(mut profile: Profile, config: &Config<'_>) -> Result<()> {
     }
     filters::aggregate(&mut profile, limits.granularity, config);
     let file = config.flags.text("output");
-    if file.is_empty() && config.host.is_terminal() && !ending(config.format).is_empty() {
+    if file.is_empty() && config.host.is_terminal() && !file_extension(config.format).is_empty() {
         // The report is not for a terminal, so it goes into a new file here.
         let mut report = Vec::new();
         print(profile, config.format, &options, &mut report)?;
-        let (path, file) = numbered(Path::new(""), "profile", ending(config.format))?;
+        let (path, file) =
+            create_numbered(Path::new(""), "profile", file_extension(config.format))?;
         config
             .host
             .note(&format!("Generating report in {}", path.display()));
@@ -61,7 +62,7 @@ pub(super) fn report(mut profile: Profile, config: &Config<'_>) -> Result<()> {
 }
 
 /// The ending of files of a format that is not for terminals.
-fn ending(format: &str) -> &'static str {
+fn file_extension(format: &str) -> &'static str {
     match format {
         "callgrind" => ".callgraph.out",
         "proto" | "topproto" => ".pb.gz",
@@ -76,7 +77,12 @@ fn ending(format: &str) -> &'static str {
 
 /// Prints the report. Texts hold no control characters, which is the only way in which they differ
 /// from pprof's bytes.
-fn print(profile: Profile, format: &str, options: &Options, out: &mut dyn Write) -> Result<()> {
+fn print(
+    profile: Profile,
+    format: &str,
+    options: &PprofReportOptions,
+    out: &mut dyn Write,
+) -> Result<()> {
     match format {
         "proto" => Ok(report::proto(profile, options, out)?),
         "topproto" => Ok(report::topproto(&profile, options, out)?),
@@ -91,7 +97,12 @@ fn print(profile: Profile, format: &str, options: &Options, out: &mut dyn Write)
     }
 }
 
-fn text(profile: Profile, format: &str, options: &Options, out: &mut dyn Write) -> Result<()> {
+fn text(
+    profile: Profile,
+    format: &str,
+    options: &PprofReportOptions,
+    out: &mut dyn Write,
+) -> Result<()> {
     match format {
         "raw" => report::raw(&profile, &options.zone, out)?,
         "traces" => report::traces(&profile, options, out)?,
@@ -101,7 +112,7 @@ fn text(profile: Profile, format: &str, options: &Options, out: &mut dyn Write) 
         "tree" | "peek" => report::tree(&profile, options, out)?,
         "callgrind" => report::callgrind(&profile, options, out)?,
         "list" => {
-            let sources = Sources::new(options)?;
+            let sources = SourceFileCache::new(options)?;
             report::list(&profile, options, &|file| sources.read(file), out)?;
         }
         _ => report::dot(&profile, options, out)?,
@@ -110,15 +121,15 @@ fn text(profile: Profile, format: &str, options: &Options, out: &mut dyn Write) 
 }
 
 /// What a format makes of granularity and of the limits on nodes.
-struct Limits {
+struct NodeLimits {
     granularity: &'static str,
     node_count: usize,
     node_fraction: f64,
     edge_fraction: f64,
 }
 
-impl Limits {
-    fn new(config: &Config<'_>) -> Self {
+impl NodeLimits {
+    fn new(config: &PprofConfig<'_>) -> Self {
         let flags = &config.flags;
         let node_count = match (flags.int("nodecount"), config.format) {
             (-1, "text" | "top" | "topproto") => 0,
@@ -134,7 +145,7 @@ impl Limits {
             config.format,
             "peek" | "list" | "proto" | "raw" | "callgrind"
         );
-        match flags.on("trim") && !whole {
+        match flags.is_on("trim") && !whole {
             true => Self {
                 granularity,
                 node_count,
@@ -152,7 +163,7 @@ impl Limits {
 }
 
 /// Filters that reports name.
-const NAMED: [&str; 9] = [
+const REPORTED_FILTERS: [&str; 9] = [
     "focus",
     "ignore",
     "hide",
@@ -167,9 +178,9 @@ const NAMED: [&str; 9] = [
 fn options(
     profile: &Profile,
     units: &LabelUnits,
-    limits: &Limits,
-    config: &Config<'_>,
-) -> Result<Options> {
+    limits: &NodeLimits,
+    config: &PprofConfig<'_>,
+) -> Result<PprofReportOptions> {
     let flags = &config.flags;
     let column = column(profile, &config.sample_index)?;
     let mean_divisor = config.mean.then_some(0);
@@ -185,16 +196,16 @@ fn options(
     };
     let r#type = profile.sample_type[column];
     let name = profile.text(r#type.r#type);
-    let named = NAMED.iter().map(|name| (name, flags.text(name)));
+    let named = REPORTED_FILTERS.iter().map(|name| (name, flags.text(name)));
     let named = named.filter(|(_, text)| !text.is_empty());
-    Ok(Options {
+    Ok(PprofReportOptions {
         cum_sort: config.cum_sort,
-        call_tree: flags.on("call_tree"),
-        drop_negative: flags.on("drop_negative"),
-        compact_labels: flags.on("compact_labels"),
+        call_tree: flags.is_on("call_tree"),
+        drop_negative: flags.is_on("drop_negative"),
+        compact_labels: flags.is_on("compact_labels"),
         ratio: 1.0 / divide_by,
         active_filters: named.map(|(name, text)| format!("{name}={text}")).collect(),
-        num_label_units: units.of.clone(),
+        num_label_units: units.units.clone(),
         node_count: limits.node_count,
         node_fraction: limits.node_fraction,
         edge_fraction: limits.edge_fraction,
@@ -214,12 +225,17 @@ fn options(
         symbol,
         source_path: flags.text("source_path").to_string(),
         trim_path: flags.text("trim_path").to_string(),
-        zone: Zone::of(std::env::var("TZ").ok().as_deref()),
+        zone: ReportTimeZone::from_tz(std::env::var("TZ").ok().as_deref()),
     })
 }
 
 /// What percentages are of. What 64 bits do not hold wraps, as in pprof, but not without a word.
-fn total(host: &dyn Host, profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
+fn total(
+    host: &dyn DropinHost,
+    profile: &Profile,
+    column: usize,
+    mean_divisor: Option<usize>,
+) -> i64 {
     if !graph::fits(profile, column) {
         host.note(&format!(
             "the total of {} does not fit in 64 bits, so no number of it can be trusted; as in \

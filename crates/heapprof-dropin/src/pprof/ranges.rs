@@ -7,13 +7,13 @@ use crate::reshape::{LabelUnits, NumberTest};
 use regex::Regex;
 
 /// A number and what follows it.
-static BOUND: LazyLock<Option<Regex>> =
+static BOUND_PATTERN: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new("([+-]?[0-9]+)([A-Za-z]+)?").ok());
 
 /// Returns a test of whether a label's number is in a range, or `None` if the text is not a range.
 /// All numbers of a key are taken to have the key's unit.
-pub(super) fn range(text: &str, units: &LabelUnits) -> Result<Option<NumberTest>, String> {
-    let Some(bound) = BOUND.as_ref() else {
+pub(super) fn parse_range(text: &str, units: &LabelUnits) -> Result<Option<NumberTest>, String> {
+    let Some(bound) = BOUND_PATTERN.as_ref() else {
         return Ok(None);
     };
     let found: Vec<_> = bound.captures_iter(text).take(2).collect();
@@ -51,7 +51,7 @@ pub(super) fn range(text: &str, units: &LabelUnits) -> Result<Option<NumberTest>
         }
         (low, high)
     };
-    let units = units.of.clone();
+    let units = units.units.clone();
     Ok(Some(NumberTest(Box::new(move |key, number| {
         let from = units.get(key).map_or("", String::as_str);
         let (value, in_unit) = scale(number, from, &unit);
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn ranges() {
         let units = LabelUnits {
-            of: [("bytes".to_string(), "bytes".to_string())].into(),
+            units: [("bytes".to_string(), "bytes".to_string())].into(),
             ..LabelUnits::default()
         };
         let table = [
@@ -84,12 +84,12 @@ mod tests {
             ("4s", 4, false),
         ];
         for (text, number, expected) in table {
-            let test = range(text, &units).unwrap().unwrap();
+            let test = parse_range(text, &units).unwrap().unwrap();
             assert_eq!((test.0)("bytes", number), expected, "{text} {number}");
         }
         for text in ["main", "1kb-2kb", "x4kb", "1kb:2s", "1:2:3"] {
-            assert!(range(text, &units).unwrap().is_none(), "{text}");
+            assert!(parse_range(text, &units).unwrap().is_none(), "{text}");
         }
-        assert!(range("99999999999999999999", &units).is_err());
+        assert!(parse_range("99999999999999999999", &units).is_err());
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::flags::Typed;
-use crate::host::Transfer;
+use super::flags::PprofArguments;
+use crate::host::FetchOptions;
 
 /// Where Go programs serve their CPU profile, which an address without a path means.
 const DEFAULT_PATH: &str = "/debug/pprof/profile";
@@ -14,14 +14,18 @@ const DEFAULT_PATH: &str = "/debug/pprof/profile";
 /// The URL that a source means if it is not a file, how long profiling takes, and whether any
 /// certificate is accepted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) struct RemoteAddress {
     pub(super) url: String,
     seconds: i64,
     insecure: bool,
 }
 
 /// The address that a source means. Only what has a host can be one.
-pub(super) fn address(source: &str, is_file: bool, flags: &Typed) -> Option<Address> {
+pub(super) fn parse_address(
+    source: &str,
+    is_file: bool,
+    flags: &PprofArguments,
+) -> Option<RemoteAddress> {
     if is_file || source == "-" {
         return None;
     }
@@ -66,7 +70,7 @@ pub(super) fn address(source: &str, is_file: bool, flags: &Typed) -> Option<Addr
     };
     let insecure = scheme == "https+insecure";
     let scheme = if insecure { "https" } else { scheme };
-    Some(Address {
+    Some(RemoteAddress {
         url: format!("{scheme}://{host}{path}{query}"),
         seconds,
         insecure,
@@ -74,7 +78,10 @@ pub(super) fn address(source: &str, is_file: bool, flags: &Typed) -> Option<Addr
 }
 
 /// How to fetch an address.
-pub(super) fn transfer(address: &Address, flags: &Typed) -> Result<Transfer> {
+pub(super) fn fetch_options(
+    address: &RemoteAddress,
+    flags: &PprofArguments,
+) -> Result<FetchOptions> {
     let path = |name| Some(flags.text(name)).filter(|t| !t.is_empty());
     let client = match (path("tls_cert"), path("tls_key")) {
         (Some(certificate), Some(key)) => Some((PathBuf::from(certificate), PathBuf::from(key))),
@@ -89,8 +96,8 @@ pub(super) fn transfer(address: &Address, flags: &Typed) -> Result<Transfer> {
     };
     // We wait a little longer than the server should need.
     let patience = Duration::from_secs(timeout.unsigned_abs().saturating_add(5));
-    Ok(Transfer {
-        patience: Some(patience),
+    Ok(FetchOptions {
+        timeout: Some(patience),
         client,
         authorities: path("tls_ca").map(PathBuf::from),
         insecure: address.insecure,
@@ -105,8 +112,8 @@ mod tests {
     fn addresses() {
         let parse = |line: &str| {
             let args: Vec<String> = line.split(' ').map(str::to_string).collect();
-            let flags = Typed::parse(&args).unwrap();
-            address(&flags.words[0], false, &flags)
+            let flags = PprofArguments::parse(&args).unwrap();
+            parse_address(&flags.words[0], false, &flags)
         };
         let table = [
             (

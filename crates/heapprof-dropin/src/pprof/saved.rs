@@ -9,18 +9,18 @@ use crate::graph::base;
 use anyhow::{Context, Result, bail};
 use heapprof_profile::{Profile, encode};
 
-use crate::host::Host;
+use crate::host::DropinHost;
 
 /// Saves the profile in PPROF_TMPDIR, else in the user's folder `pprof`, else in the system's
 /// folder for what passes.
-pub(super) fn save(host: &dyn Host, profile: &Profile) {
-    match saved(host, profile) {
+pub(super) fn save(host: &dyn DropinHost, profile: &Profile) {
+    match save_to_folder(host, profile) {
         Ok(path) => host.note(&format!("Saved profile in {}", path.display())),
         Err(error) => host.note(&format!("Could not save profile: {error:#}")),
     }
 }
 
-fn saved(host: &dyn Host, profile: &Profile) -> Result<PathBuf> {
+fn save_to_folder(host: &dyn DropinHost, profile: &Profile) -> Result<PathBuf> {
     let mut name = "pprof.".to_string();
     let main = profile.mapping.first();
     let file = main.map_or("", |m| profile.text(m.filename));
@@ -30,13 +30,13 @@ fn saved(host: &dyn Host, profile: &Profile) -> Result<PathBuf> {
     for r#type in &profile.sample_type {
         name += &format!("{}.", profile.text(r#type.r#type));
     }
-    let (path, file) = numbered(&folder(host)?, &name, ".pb.gz")?;
+    let (path, file) = create_numbered(&folder(host)?, &name, ".pb.gz")?;
     let body = |writer: &mut dyn Write| Ok(encode(profile, writer)?);
     host.write_into(&path.display().to_string(), file, Box::new(body))?;
     Ok(path)
 }
 
-fn folder(host: &dyn Host) -> Result<PathBuf> {
+fn folder(host: &dyn DropinHost) -> Result<PathBuf> {
     let given = |name| env::var_os(name).filter(|value| !value.is_empty());
     let wanted = given("PPROF_TMPDIR").map(PathBuf::from);
     let home = given("HOME").map(|home| PathBuf::from(home).join("pprof"));
@@ -54,7 +54,7 @@ fn folder(host: &dyn Host) -> Result<PathBuf> {
 }
 
 /// Makes a new file with the first number after its name that is free.
-pub(super) fn numbered(
+pub(super) fn create_numbered(
     folder: &std::path::Path,
     name: &str,
     end: &str,

@@ -6,24 +6,24 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::graph::Trim;
-use crate::report::Options;
+use crate::graph::PathTrimmer;
+use crate::report::PprofReportOptions;
 use anyhow::{Context, Result};
 
-type Lines = Result<Rc<[Vec<u8>]>, String>;
+type SourceLinesResult = Result<Rc<[Vec<u8>]>, String>;
 
 /// Reads source files, each once.
-pub(super) struct Sources {
-    trim: Trim,
+pub(super) struct SourceFileCache {
+    trim: PathTrimmer,
     path: String,
-    known: RefCell<HashMap<String, Lines>>,
+    cache: RefCell<HashMap<String, SourceLinesResult>>,
 }
 
 /// pprof reads no line of this many bytes or more, nor anything after it.
-const LONGEST: usize = 64 << 10;
+const MAX_LINE_LENGTH: usize = 64 << 10;
 
-impl Sources {
-    pub(super) fn new(options: &Options) -> Result<Self> {
+impl SourceFileCache {
+    pub(super) fn new(options: &PprofReportOptions) -> Result<Self> {
         let path = match options.source_path.as_str() {
             "" => std::env::current_dir()
                 .context("could not stat current dir")?
@@ -32,18 +32,18 @@ impl Sources {
             path => path.to_string(),
         };
         Ok(Self {
-            trim: Trim::new(&options.trim_path, &path),
+            trim: PathTrimmer::new(&options.trim_path, &path),
             path,
-            known: RefCell::default(),
+            cache: RefCell::default(),
         })
     }
 
     /// The lines of a file, or why there are none.
-    pub(super) fn read(&self, file: &str) -> Lines {
-        let mut known = self.known.borrow_mut();
+    pub(super) fn read(&self, file: &str) -> SourceLinesResult {
+        let mut known = self.cache.borrow_mut();
         let lines = known
             .entry(file.to_string())
-            .or_insert_with(|| self.open(file).map(|bytes| lines(bytes).into()));
+            .or_insert_with(|| self.open(file).map(|bytes| split_lines(bytes).into()));
         lines.clone()
     }
 
@@ -53,7 +53,7 @@ impl Sources {
             return match std::fs::read(trimmed) {
                 Ok(bytes) => Ok(bytes),
                 Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => Ok(Vec::new()),
-                Err(error) => Err(format!("open {trimmed}: {}", said(&error))),
+                Err(error) => Err(format!("open {trimmed}: {}", go_error_text(&error))),
             };
         }
         let folders = self.path.split(':').map(PathBuf::from);
@@ -66,7 +66,7 @@ impl Sources {
 }
 
 /// An error of the system as Go writes it.
-fn said(error: &std::io::Error) -> String {
+fn go_error_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     let mut letters = text.chars();
@@ -76,7 +76,7 @@ fn said(error: &std::io::Error) -> String {
     }
 }
 
-fn lines(bytes: Vec<u8>) -> Vec<Vec<u8>> {
+fn split_lines(bytes: Vec<u8>) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = bytes
         .split(|&b| b == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line).to_vec())
@@ -85,7 +85,7 @@ fn lines(bytes: Vec<u8>) -> Vec<Vec<u8>> {
     if lines.last().is_some_and(Vec::is_empty) {
         lines.pop();
     }
-    if let Some(long) = lines.iter().position(|line| line.len() >= LONGEST) {
+    if let Some(long) = lines.iter().position(|line| line.len() >= MAX_LINE_LENGTH) {
         lines.truncate(long);
     }
     lines

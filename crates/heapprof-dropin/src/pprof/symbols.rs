@@ -6,23 +6,23 @@ use heapprof_symbolize::{
 };
 
 use super::binaries::search_path;
-use crate::host::Host;
+use crate::host::DropinHost;
 
 /// What `-symbolize` asks for.
-struct Mode {
+struct SymbolizeMode {
     local: bool,
     force: bool,
     style: NameStyle,
 }
 
 /// Symbolizes as the mode says: options with colons between.
-pub(super) fn symbolize(host: &dyn Host, profile: &mut Profile, mode: &str) {
-    let Some(mode) = read(host, mode) else {
+pub(super) fn symbolize(host: &dyn DropinHost, profile: &mut Profile, mode: &str) {
+    let Some(mode) = parse_mode(host, mode) else {
         return;
     };
     let known = profile.function.len();
     if mode.local {
-        local(host, profile, mode.force, false);
+        symbolize_files(host, profile, mode.force, false);
     }
     simplify_names(profile, mode.style, if mode.force { 0 } else { known });
 }
@@ -30,18 +30,18 @@ pub(super) fn symbolize(host: &dyn Host, profile: &mut Profile, mode: &str) {
 /// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users
 /// guess. `name_the_rest` sees to what has no name then.
 pub(super) fn symbolize_locally(
-    host: &dyn Host,
+    host: &dyn DropinHost,
     profile: &mut Profile,
     name_the_rest: fn(&mut Profile, &[bool]),
 ) {
-    let is_here = local(host, profile, false, true);
+    let is_here = symbolize_files(host, profile, false, true);
     name_the_rest(profile, &is_here);
     simplify_names(profile, NameStyle::Full, 0);
 }
 
 /// `None` when nothing is to be done.
-fn read(host: &dyn Host, text: &str) -> Option<Mode> {
-    let mut mode = Mode {
+fn parse_mode(host: &dyn DropinHost, text: &str) -> Option<SymbolizeMode> {
+    let mut mode = SymbolizeMode {
         local: true,
         force: false,
         style: NameStyle::Short,
@@ -81,7 +81,12 @@ expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|
 }
 
 /// Whether the file of each mapping is here, of those that something was asked of.
-fn local(host: &dyn Host, profile: &mut Profile, force: bool, nearest: bool) -> Vec<bool> {
+fn symbolize_files(
+    host: &dyn DropinHost,
+    profile: &mut Profile,
+    force: bool,
+    nearest: bool,
+) -> Vec<bool> {
     let options = SymbolizeOptions {
         number_functions: false,
         force,

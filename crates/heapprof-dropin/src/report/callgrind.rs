@@ -6,37 +6,37 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use crate::graph::{Graph, NodeInfo, truncated};
+use crate::graph::{CallGraph, NodeInfo, truncate_as_go};
 use heapprof_profile::Profile;
 
-use super::measurement::Scale;
-use super::options::Options;
-use super::{For, graph, output_unit};
-use crate::error::Error;
-use crate::numbered::Numbered;
+use super::measurement::UnitScale;
+use super::options::PprofReportOptions;
+use super::{GraphPurpose, graph, output_unit};
+use crate::error::DropinError;
+use crate::name_numbers::NameNumbers;
 use heapprof_totals::fetch::fetch;
 
 /// Writes the graph. Nothing is trimmed.
 pub fn callgrind(
     profile: &Profile,
-    options: &Options,
+    options: &PprofReportOptions,
     mut writer: impl Write,
-) -> Result<(), Error> {
-    let options = Options {
+) -> Result<(), DropinError> {
+    let options = PprofReportOptions {
         node_count: 0,
         node_fraction: 0.0,
         edge_fraction: 0.0,
         ..options.clone()
     };
-    let graph = graph(profile, &options, For::Callgrind)?;
+    let graph = graph(profile, &options, GraphPurpose::Callgrind)?;
     let unit = output_unit(&graph, &options, true);
-    let scale = Scale::new(&options.sample_unit, &unit);
-    let scaled = |value: i64| truncated(scale.apply(value).0);
+    let scale = UnitScale::new(&options.sample_unit, &unit);
+    let scaled = |value: i64| truncate_as_go(scale.apply(value).0);
     writeln!(writer, "positions: instr line")?;
     writeln!(writer, "events: {}({unit})", options.sample_type)?;
-    let names = unambiguous(&graph);
-    let [mut objects, mut files, mut functions] = [(); 3].map(|()| Numbered::default());
-    let mut known = Known::new(graph.nodes());
+    let names = unambiguous_names(&graph);
+    let [mut objects, mut files, mut functions] = [(); 3].map(|()| NameNumbers::default());
+    let mut known = WrittenNodes::new(graph.nodes());
     let mut before: Option<NodeInfo<'_>> = None;
     for &node in graph.shown() {
         let info = graph.info(node);
@@ -56,7 +56,7 @@ pub fn callgrind(
         )?;
         known.fetch(&graph, node);
         for edge in graph.callees(node) {
-            if known.of[edge.callee as usize].names.1 == 0 {
+            if known.callees[edge.callee as usize].names.1 == 0 {
                 let info = graph.info(edge.callee);
                 let name = names.get(&edge.callee).map_or("", String::as_str);
                 let [file, function] = [files.name(info.file), functions.name(name)];
@@ -65,10 +65,10 @@ pub fn callgrind(
                 let again = [files.name(info.file), functions.name(name)];
                 known.add(edge.callee, &info, again);
             } else {
-                let (start, end) = known.of[edge.callee as usize].names;
+                let (start, end) = known.callees[edge.callee as usize].names;
                 writer.write_all(&known.text.as_bytes()[start..end])?;
             }
-            let callee = &known.of[edge.callee as usize];
+            let callee = &known.callees[edge.callee as usize];
             // A profile of samples can't say how often it was called.
             let address = position(from, callee.address);
             let (line, weight) = (callee.line, scaled(graph.weight(edge)));
@@ -80,8 +80,8 @@ pub fn callgrind(
 }
 
 /// What is written again for nodes that were called before.
-struct Known {
-    of: Vec<Callee>,
+struct WrittenNodes {
+    callees: Vec<CalleeLines>,
     /// The lines of their files and names, one after the other.
     text: String,
 }
@@ -89,16 +89,16 @@ struct Known {
 /// Where a node's lines begin and end, and the node's address and line. An end of 0 means that the
 /// node was not called before.
 #[derive(Clone, Copy, Default)]
-struct Callee {
+struct CalleeLines {
     names: (usize, usize),
     address: u64,
     line: i64,
 }
 
-impl Known {
+impl WrittenNodes {
     fn new(nodes: usize) -> Self {
         Self {
-            of: vec![Callee::default(); nodes],
+            callees: vec![CalleeLines::default(); nodes],
             text: String::new(),
         }
     }
@@ -106,7 +106,7 @@ impl Known {
     fn add(&mut self, node: u32, info: &NodeInfo<'_>, [file, function]: [String; 2]) {
         let start = self.text.len();
         self.text.extend(["cfl=", &file, "\ncfn=", &function, "\n"]);
-        self.of[node as usize] = Callee {
+        self.callees[node as usize] = CalleeLines {
             names: (start, self.text.len()),
             address: info.address,
             line: info.line,
@@ -114,10 +114,10 @@ impl Known {
     }
 
     /// [Fetches](fetch) what the calls of a node need.
-    fn fetch(&self, graph: &Graph<'_>, node: u32) {
+    fn fetch(&self, graph: &CallGraph<'_>, node: u32) {
         let text = self.text.as_bytes();
         fetch(graph.callees(node).map(|edge| {
-            let text = text.get(self.of[edge.callee as usize].names.0);
+            let text = text.get(self.callees[edge.callee as usize].names.0);
             graph.weight(edge) as u8 ^ text.copied().unwrap_or_default()
         }));
     }
@@ -144,9 +144,10 @@ fn position(before: Option<u64>, address: u64) -> String {
     }
 }
 
-/// The name of each shown node, with `[n/of]` if several functions have the same name and file.
-/// These are functions of different binaries, and in a call tree functions on different paths.
-fn unambiguous(graph: &Graph<'_>) -> HashMap<u32, String> {
+/// The name of each shown node, with `[n/callees]` if several functions have the same name and
+/// file. These are functions of different binaries, and in a call tree functions on different
+/// paths.
+fn unambiguous_names(graph: &CallGraph<'_>) -> HashMap<u32, String> {
     let mut functions: HashMap<(&str, &str), HashMap<_, usize>> = HashMap::new();
     let mut numbers = Vec::with_capacity(graph.shown().len());
     for &node in graph.shown() {

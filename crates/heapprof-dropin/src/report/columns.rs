@@ -5,7 +5,7 @@
 //! goes on as long as consecutive lines have a cell in it.
 
 /// Lays out `text`. Cells are aligned to the right, with one blank before each.
-pub(super) fn right_aligned(text: &str) -> String {
+pub(super) fn align_right(text: &str) -> String {
     let mut lines: Vec<Vec<&str>> = Vec::new();
     // A form feed ends a line and all columns with it.
     let mut ends = Vec::new();
@@ -71,7 +71,7 @@ fn column_widths(lines: &[Vec<&str>], widths: &mut [Vec<usize>], first: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::right_aligned;
+    use super::align_right;
 
     /// The expected texts are from text/tabwriter.
     #[test]
@@ -88,7 +88,7 @@ mod tests {
             ("a\tb\x0Cabc\td\n", " ab\n abcd\n"),
         ];
         for (text, expected) in table {
-            assert_eq!(right_aligned(text), expected, "{text:?}");
+            assert_eq!(align_right(text), expected, "{text:?}");
         }
     }
 }

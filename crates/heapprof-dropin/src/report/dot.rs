@@ -2,30 +2,34 @@
 
 use std::io::Write;
 
-use crate::graph::{Edge, Graph, NodeInfo, base};
+use crate::graph::{CallEdge, CallGraph, NodeInfo, base};
 use heapprof_profile::Profile;
 
 use super::colour::colour;
 use super::header::{report_labels, title};
 use super::measurement::percentage;
-use super::nodelet::Nodelets;
-use super::options::{Options, Values};
-use super::short_name::shortened;
-use super::top::shown;
-use super::{For, graph, output_unit};
-use crate::error::Error;
+use super::nodelet::NodeletWriter;
+use super::options::{PprofReportOptions, PprofValueFormatter};
+use super::short_name::shorten;
+use super::top::report_counts;
+use super::{GraphPurpose, graph, output_unit};
+use crate::error::DropinError;
 
 /// Writes the picture.
-pub fn dot(profile: &Profile, options: &Options, mut writer: impl Write) -> Result<(), Error> {
-    let graph = graph(profile, options, For::Dot)?;
+pub fn dot(
+    profile: &Profile,
+    options: &PprofReportOptions,
+    mut writer: impl Write,
+) -> Result<(), DropinError> {
+    let graph = graph(profile, options, GraphPurpose::Dot)?;
     let values = options.values_in(&output_unit(&graph, options, false));
-    let counts = shown(&graph, graph.dropped_edges);
+    let counts = report_counts(&graph, graph.dropped_edges);
     let labels = report_labels(profile, options, &values, &counts, true);
     let title = title(profile);
     let graph_name = if title.is_empty() { "unnamed" } else { title };
     writeln!(writer, "digraph \"{graph_name}\" {{")?;
     writeln!(writer, "node [style=filled fillcolor=\"#f8f8f8\"]")?;
-    let escaped: Vec<String> = labels.iter().map(|label| escaped(label)).collect();
+    let escaped: Vec<String> = labels.iter().map(|label| escape(label)).collect();
     let tooltip = match title {
         "" => String::new(),
         title => format!(" tooltip=\"{title}\""),
@@ -36,7 +40,7 @@ pub fn dot(profile: &Profile, options: &Options, mut writer: impl Write) -> Resu
         escaped[0],
         escaped.join("\\l")
     )?;
-    let picture = Dot {
+    let picture = DotWriter {
         graph: &graph,
         values: &values,
         total: options.total,
@@ -46,27 +50,27 @@ pub fn dot(profile: &Profile, options: &Options, mut writer: impl Write) -> Resu
     Ok(())
 }
 
-struct Dot<'a> {
-    graph: &'a Graph<'a>,
-    values: &'a Values,
+struct DotWriter<'a> {
+    graph: &'a CallGraph<'a>,
+    values: &'a PprofValueFormatter,
     total: i64,
 }
 
-impl Dot<'_> {
-    fn write(&self, options: &Options, mut writer: impl Write) -> std::io::Result<()> {
+impl DotWriter<'_> {
+    fn write(&self, options: &PprofReportOptions, mut writer: impl Write) -> std::io::Result<()> {
         let graph = self.graph;
         let sizes = graph.shown().iter().map(|&node| size(graph.flat(node)));
         let largest = sizes.fold(f64::MIN, f64::max);
         // A node that is not shown but still called has the number 0.
         let mut number = vec![0usize; graph.nodes()];
         let mut with_tags = vec![false; graph.nodes()];
-        let nodelets = Nodelets::new(self.values, options);
+        let nodelets = NodeletWriter::new(self.values, options);
         for (at, &node) in graph.shown().iter().enumerate() {
             number[node as usize] = at + 1;
             self.node(node, at + 1, largest, &mut writer)?;
             let leaf = graph.callees(node).next().is_none();
             let tags = graph.tags(node);
-            let text = tags.map_or(String::new(), |tags| nodelets.of(tags, at + 1, !leaf));
+            let text = tags.map_or(String::new(), |tags| nodelets.boxes(tags, at + 1, !leaf));
             with_tags[node as usize] = !text.is_empty();
             writer.write_all(text.as_bytes())?;
         }
@@ -94,7 +98,7 @@ impl Dot<'_> {
         mut writer: impl Write,
     ) -> std::io::Result<()> {
         let (flat, cum) = (self.graph.flat(node), self.graph.cum(node));
-        let mut label = many_lines(self.graph.info(node));
+        let mut label = multiline_name(self.graph.info(node));
         let flat_text = self.values.show(flat);
         match flat {
             0 => label.push('0'),
@@ -116,7 +120,7 @@ impl Dot<'_> {
             writer,
             "N{n} [label=\"{label}\" id=\"node{n}\" fontsize={font} shape=box tooltip=\"{} \
              ({cum_text})\" color=\"{}\" fillcolor=\"{}\"]",
-            escaped(self.graph.name(node)),
+            escape(self.graph.name(node)),
             colour(score, false),
             colour(score, true),
         )
@@ -124,7 +128,7 @@ impl Dot<'_> {
 
     fn edge(
         &self,
-        edge: &Edge,
+        edge: &CallEdge,
         from: usize,
         to: usize,
         with_tags: bool,
@@ -149,8 +153,7 @@ impl Dot<'_> {
             attributes.push_str(&format!(" color=\"{}\"", colour(self.score(value), false)));
         }
         let arrow = if edge.residual { "..." } else { "->" };
-        let [caller, callee] =
-            [edge.caller, edge.callee].map(|node| escaped(self.graph.name(node)));
+        let [caller, callee] = [edge.caller, edge.callee].map(|node| escape(self.graph.name(node)));
         let tooltip = format!("\"{caller} {arrow} {callee} ({weight})\"");
         attributes.push_str(&format!(" tooltip={tooltip} labeltooltip={tooltip}"));
         if edge.residual {
@@ -168,9 +171,9 @@ fn size(value: i64) -> f64 {
 }
 
 /// The name of a node, with each part on its own line.
-fn many_lines(info: NodeInfo<'_>) -> String {
+fn multiline_name(info: NodeInfo<'_>) -> String {
     // `[...]` stands for Go's type parameters, and its dots do not end a line.
-    let name = escaped(&shortened(info.name))
+    let name = escape(&shorten(info.name))
         .replace("::", "\\n")
         .replace("[...]", "[…]")
         .replace('.', "\\n");
@@ -188,7 +191,7 @@ fn many_lines(info: NodeInfo<'_>) -> String {
 }
 
 /// Escapes a text for a string of Graphviz. Its lines are aligned to the left.
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\l")

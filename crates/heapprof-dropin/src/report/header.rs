@@ -1,20 +1,20 @@
 //! The lines above a report: what the profile is, which filters are on, what the rows account for.
 
-use crate::graph::{base, truncated};
+use crate::graph::{base, truncate_as_go};
 use heapprof_profile::Profile;
 
 use super::measurement::{label, percentage, scale};
-use super::options::{Options, Values};
+use super::options::{PprofReportOptions, PprofValueFormatter};
 
 /// What became of the nodes and edges of a report.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shown {
+pub struct ReportCounts {
     /// Sum of the shown flats.
     pub flat: i64,
     /// Nodes shown.
     pub nodes: usize,
     /// Nodes there were before `node_count` limited them.
-    pub of_nodes: usize,
+    pub total_nodes: usize,
     /// Nodes dropped for being small.
     pub dropped_nodes: usize,
     /// Edges dropped for being small.
@@ -28,7 +28,11 @@ pub(super) fn title(profile: &Profile) -> &str {
 }
 
 /// What the profile is: binary, comments, type, time, duration.
-pub fn profile_labels(profile: &Profile, options: &Options, values: &Values) -> Vec<String> {
+pub fn profile_labels(
+    profile: &Profile,
+    options: &PprofReportOptions,
+    values: &PprofValueFormatter,
+) -> Vec<String> {
     let mut labels = Vec::new();
     if !title(profile).is_empty() {
         labels.push(format!("File: {}", title(profile)));
@@ -52,7 +56,10 @@ pub fn profile_labels(profile: &Profile, options: &Options, values: &Values) -> 
     if profile.duration_nanos != 0 {
         let (nanos, unit) = scale(options.total, &options.sample_unit, "nanoseconds");
         let share = match unit == "ns" && nanos != 0.0 {
-            true => format!("({})", percentage(truncated(nanos), profile.duration_nanos)),
+            true => format!(
+                "({})",
+                percentage(truncate_as_go(nanos), profile.duration_nanos)
+            ),
             false => String::new(),
         };
         labels.push(format!(
@@ -67,9 +74,9 @@ pub fn profile_labels(profile: &Profile, options: &Options, values: &Values) -> 
 /// All lines above a report. Pictures have the `full` lines, whatever `compact_labels` says.
 pub fn report_labels(
     profile: &Profile,
-    options: &Options,
-    values: &Values,
-    shown: &Shown,
+    options: &PprofReportOptions,
+    values: &PprofValueFormatter,
+    shown: &ReportCounts,
     full: bool,
 ) -> Vec<String> {
     let total = options.total;
@@ -80,7 +87,7 @@ pub fn report_labels(
     if !options.active_filters.is_empty() {
         labels.push("Active filters:".to_string());
         let filters = options.active_filters.iter();
-        labels.extend(filters.map(|filter| format!("   {}", shortened(filter))));
+        labels.extend(filters.map(|filter| format!("   {}", shorten_filter(filter))));
     }
     labels.push(format!(
         "Showing nodes accounting for {}, {} of {} total",
@@ -89,7 +96,8 @@ pub fn report_labels(
         values.show(total)
     ));
     if total != 0 {
-        let cutoff = |fraction: f64| values.show(truncated(total as f64 * fraction).wrapping_abs());
+        let cutoff =
+            |fraction: f64| values.show(truncate_as_go(total as f64 * fraction).wrapping_abs());
         let dropped = |count: usize, what: &str, by: &str, fraction: f64| {
             let plural = if count > 1 { "s" } else { "" };
             format!(
@@ -113,10 +121,10 @@ pub fn report_labels(
                 options.edge_fraction,
             ));
         }
-        if shown.nodes > 0 && shown.nodes < shown.of_nodes {
+        if shown.nodes > 0 && shown.nodes < shown.total_nodes {
             labels.push(format!(
                 "Showing top {} nodes out of {}",
-                shown.nodes, shown.of_nodes
+                shown.nodes, shown.total_nodes
             ));
         }
     }
@@ -128,7 +136,7 @@ pub fn report_labels(
 
 /// At most 80 bytes of a filter. pprof may cut a character in two. Here the reader gets the whole
 /// characters before it.
-fn shortened(filter: &str) -> String {
+fn shorten_filter(filter: &str) -> String {
     let whole = (0..=80).rev().find(|&at| filter.is_char_boundary(at));
     match filter.len() > 80 {
         true => format!("{}…", &filter[..whole.unwrap_or(0)]),
@@ -143,7 +151,7 @@ mod tests {
     #[test]
     fn long_filters_are_cut() {
         let long = format!("focus={}", "x".repeat(100));
-        assert_eq!(shortened(&long), format!("{}…", &long[..80]));
-        assert_eq!(shortened("hide=x"), "hide=x");
+        assert_eq!(shorten_filter(&long), format!("{}…", &long[..80]));
+        assert_eq!(shorten_filter("hide=x"), "hide=x");
     }
 }

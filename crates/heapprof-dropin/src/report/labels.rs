@@ -2,20 +2,20 @@
 
 use heapprof_profile::{Label, LabelSetIndex, Profile};
 
-use super::text::Pieces;
+use super::text::TextPieces;
 
 /// The text of each label set, made when it is first asked for.
-pub(super) struct Labels<F> {
+pub(super) struct LabelTexts<F> {
     make: F,
-    pieces: Pieces,
+    pieces: TextPieces,
     piece: Vec<Option<usize>>,
 }
 
-impl<F: FnMut(LabelSetIndex, &mut String)> Labels<F> {
+impl<F: FnMut(LabelSetIndex, &mut String)> LabelTexts<F> {
     pub(super) fn new(profile: &Profile, make: F) -> Self {
         Self {
             make,
-            pieces: Pieces::default(),
+            pieces: TextPieces::default(),
             piece: vec![None; profile.label_sets.len()],
         }
     }

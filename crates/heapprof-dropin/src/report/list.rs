@@ -7,35 +7,35 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::rc::Rc;
 
-use crate::graph::{Graph, NodeInfo};
+use crate::graph::{CallGraph, NodeInfo};
 use heapprof_profile::Profile;
 
 use super::measurement::percentage;
-use super::options::Options;
-use super::{For, graph};
-use crate::error::Error;
+use super::options::PprofReportOptions;
+use super::{GraphPurpose, graph};
+use crate::error::DropinError;
 
 /// Reads a source file's lines, or says why it can't.
-pub type ReadSource<'a> = &'a dyn Fn(&str) -> Result<Rc<[Vec<u8>]>, String>;
+pub type SourceReader<'a> = &'a dyn Fn(&str) -> Result<Rc<[Vec<u8>]>, String>;
 
 /// Lines that are shown before the first and after the last one with a value.
-const MARGIN: i64 = 5;
+const CONTEXT_LINES: i64 = 5;
 
-/// Prints the functions whose name matches [`Options::symbol`].
+/// Prints the functions whose name matches [`PprofReportOptions::symbol`].
 pub fn list(
     profile: &Profile,
-    options: &Options,
-    read: ReadSource<'_>,
+    options: &PprofReportOptions,
+    read: SourceReader<'_>,
     out: &mut dyn Write,
-) -> Result<(), Error> {
-    let whole = Options {
+) -> Result<(), DropinError> {
+    let whole = PprofReportOptions {
         mean_divisor: None,
         node_count: 0,
         node_fraction: 0.0,
         edge_fraction: 0.0,
         ..options.clone()
     };
-    let graph = graph(profile, &whole, For::List)?;
+    let graph = graph(profile, &whole, GraphPurpose::List)?;
     let wanted = |name: &str| options.symbol.as_ref().is_some_and(|s| s.is_match(name));
     let mut functions: BTreeMap<&str, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
     for &node in graph.shown() {
@@ -49,7 +49,7 @@ pub fn list(
     }
     if functions.is_empty() {
         let symbol = options.symbol.as_ref().map(ToString::to_string);
-        return Err(Error::NoMatch(symbol.unwrap_or_default()));
+        return Err(DropinError::NoMatch(symbol.unwrap_or_default()));
     }
     let values = options.values();
     writeln!(out, "Total: {}", values.show(options.total))?;
@@ -104,7 +104,7 @@ pub fn list(
     Ok(())
 }
 
-fn sums(graph: &Graph<'_>, nodes: &[u32]) -> (i64, i64) {
+fn sums(graph: &CallGraph<'_>, nodes: &[u32]) -> (i64, i64) {
     // A sample counts once for each line of the function that its stack has, so 64 bits may not
     // hold the sum.
     nodes.iter().fold((0, 0), |(flat, cum), &node| {
@@ -114,12 +114,12 @@ fn sums(graph: &Graph<'_>, nodes: &[u32]) -> (i64, i64) {
 }
 
 /// The first and the last line to show.
-fn range(graph: &Graph<'_>, nodes: &[u32]) -> (i64, i64) {
+fn range(graph: &CallGraph<'_>, nodes: &[u32]) -> (i64, i64) {
     let info = || nodes.iter().map(|&node| graph.info(node));
     let first = info().map(|i| match i.start_line {
-        0 => i.line.saturating_sub(MARGIN),
+        0 => i.line.saturating_sub(CONTEXT_LINES),
         start => start,
     });
-    let last = info().map(|i| i.line.saturating_add(MARGIN));
+    let last = info().map(|i| i.line.saturating_add(CONTEXT_LINES));
     (first.min().unwrap_or(1).max(1), last.max().unwrap_or(0))
 }

@@ -5,17 +5,17 @@
 
 /// A unit: how it is printed, its names (lower case, without a trailing s), its worth in base
 /// units.
-type Unit = (&'static str, &'static [&'static str], f64);
+type UnitEntry = (&'static str, &'static [&'static str], f64);
 
-struct Family {
-    units: &'static [Unit],
+struct PprofUnitFamily {
+    units: &'static [UnitEntry],
     /// The unit if the wanted one is of another family, or if no unit gives a value of at least
     /// one.
     fallback: (&'static str, f64),
 }
 
-const FAMILIES: [Family; 3] = [
-    Family {
+const UNIT_FAMILIES: [PprofUnitFamily; 3] = [
+    PprofUnitFamily {
         units: &[
             ("B", &["b", "byte"], 1.0),
             ("kB", &["kb", "kbyte", "kilobyte"], 1024.0),
@@ -26,7 +26,7 @@ const FAMILIES: [Family; 3] = [
         ],
         fallback: ("B", 1.0),
     },
-    Family {
+    PprofUnitFamily {
         units: &[
             ("ns", &["ns", "nanosecond"], 1.0),
             ("us", &["μs", "us", "microsecond"], 1e3),
@@ -36,7 +36,7 @@ const FAMILIES: [Family; 3] = [
         ],
         fallback: ("s", 1e9),
     },
-    Family {
+    PprofUnitFamily {
         units: &[
             ("n*GCU", &["nanogcu"], 1e-9),
             ("u*GCU", &["microgcu"], 1e-6),
@@ -52,8 +52,8 @@ const FAMILIES: [Family; 3] = [
     },
 ];
 
-impl Family {
-    fn find(&self, name: &str) -> Option<&'static Unit> {
+impl PprofUnitFamily {
+    fn find(&self, name: &str) -> Option<&'static UnitEntry> {
         let lower = name.to_lowercase();
         let name = match lower.strip_suffix('s') {
             Some(singular) if lower.len() > 2 => singular,
@@ -67,12 +67,12 @@ impl Family {
 
 /// How values in one unit are shown in another, worked out once for many values.
 #[derive(Clone, Debug)]
-pub struct Scale {
-    how: How,
+pub struct UnitScale {
+    conversion: UnitConversion,
 }
 
 #[derive(Clone, Debug)]
-enum How {
+enum UnitConversion {
     /// Both units are of one family. Or the wanted unit is not of this family, and the family's
     /// fallback replaces it.
     Fixed {
@@ -87,25 +87,29 @@ enum How {
     Unknown(String),
 }
 
-impl Scale {
+impl UnitScale {
     /// Makes a scale from a unit of the profile to a wanted unit, which may be `minimum` or `auto`.
     pub fn new(from: &str, to: &str) -> Self {
         let auto = matches!(to, "minimum" | "auto");
-        let how = FAMILIES.iter().enumerate().find_map(|(family, units)| {
-            let &(_, _, worth) = units.find(from)?;
-            Some(match units.find(to) {
-                _ if auto => How::Auto { worth, family },
-                Some(&(unit, _, of)) => How::Fixed { worth, unit, of },
-                None => How::Fixed {
-                    worth,
-                    unit: units.fallback.0,
-                    of: units.fallback.1,
-                },
-            })
-        });
+        let how = UNIT_FAMILIES
+            .iter()
+            .enumerate()
+            .find_map(|(family, units)| {
+                let &(_, _, worth) = units.find(from)?;
+                Some(match units.find(to) {
+                    _ if auto => UnitConversion::Auto { worth, family },
+                    Some(&(unit, _, of)) => UnitConversion::Fixed { worth, unit, of },
+                    None => UnitConversion::Fixed {
+                        worth,
+                        unit: units.fallback.0,
+                        of: units.fallback.1,
+                    },
+                })
+            });
         let dull = auto || matches!(to, "count" | "sample" | "unit");
         Self {
-            how: how.unwrap_or_else(|| How::Unknown(if dull { "" } else { to }.to_string())),
+            conversion: how
+                .unwrap_or_else(|| UnitConversion::Unknown(if dull { "" } else { to }.to_string())),
         }
     }
 
@@ -117,11 +121,11 @@ impl Scale {
             value if value < 0 => (-1.0, -(value as f64)),
             value => (1.0, value as f64),
         };
-        let (scaled, unit) = match &self.how {
-            How::Fixed { worth, unit, of } => (size * worth / of, *unit),
-            How::Auto { worth, family } => {
+        let (scaled, unit) = match &self.conversion {
+            UnitConversion::Fixed { worth, unit, of } => (size * worth / of, *unit),
+            UnitConversion::Auto { worth, family } => {
                 let base = size * worth;
-                let family = &FAMILIES[*family];
+                let family = &UNIT_FAMILIES[*family];
                 let mut best = (family.fallback.1, family.fallback.0);
                 let mut most = 0.0;
                 for &(name, _, factor) in family.units {
@@ -131,7 +135,7 @@ impl Scale {
                 }
                 (base / best.0, best.1)
             }
-            How::Unknown(unit) => (size, unit.as_str()),
+            UnitConversion::Unknown(unit) => (size, unit.as_str()),
         };
         (sign * scaled, unit)
     }
@@ -160,14 +164,14 @@ impl Scale {
 
 /// `value` in another unit, and that unit's name as it is printed.
 pub fn scale(value: i64, from: &str, to: &str) -> (f64, String) {
-    let scale = Scale::new(from, to);
+    let scale = UnitScale::new(from, to);
     let (scaled, unit) = scale.apply(value);
     (scaled, unit.to_string())
 }
 
 /// Whether two names are of units of one family.
 pub fn convertible(a: &str, b: &str) -> bool {
-    let mut families = FAMILIES.iter();
+    let mut families = UNIT_FAMILIES.iter();
     families.any(|family| family.find(a).is_some() && family.find(b).is_some())
 }
 
@@ -178,7 +182,7 @@ pub fn label(value: i64, unit: &str) -> String {
 
 /// `value` with its unit, in the unit `to`.
 pub fn scaled_label(value: i64, from: &str, to: &str) -> String {
-    Scale::new(from, to).label(value)
+    UnitScale::new(from, to).label(value)
 }
 
 /// The size of `value` in percent of `total`, without a sign, at least six characters wide.

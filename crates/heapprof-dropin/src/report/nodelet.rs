@@ -2,40 +2,40 @@
 
 use std::fmt::Write;
 
-use crate::graph::{NodeTags, Tag, mean, sort_as_go, truncated};
+use crate::graph::{NodeTag, NodeTags, mean, sort_as_go, truncate_as_go};
 
-use super::measurement::{Scale, label};
-use super::options::{Options, Values};
+use super::measurement::{UnitScale, label};
+use super::options::{PprofReportOptions, PprofValueFormatter};
 
 /// The most boxes of one kind beside a node.
-const MOST: usize = 4;
+const MAX_BOXES: usize = 4;
 
 /// Writes boxes.
-pub(super) struct Nodelets<'a> {
-    values: &'a Values,
+pub(super) struct NodeletWriter<'a> {
+    values: &'a PprofValueFormatter,
     /// The unit of the sizes, and the scale from it to itself as pprof converts it.
     unit: &'a str,
-    same: Scale,
+    same: UnitScale,
 }
 
-impl<'a> Nodelets<'a> {
-    pub(super) fn new(values: &'a Values, options: &'a Options) -> Self {
+impl<'a> NodeletWriter<'a> {
+    pub(super) fn new(values: &'a PprofValueFormatter, options: &'a PprofReportOptions) -> Self {
         let unit = options.bytes_unit();
         Self {
             values,
             unit,
-            same: Scale::new(unit, unit),
+            same: UnitScale::new(unit, unit),
         }
     }
 
     /// The boxes of the node with number `n`. A node that calls no other shows cums, because they
     /// hold what its removed callees had. Other nodes show only flats.
-    pub(super) fn of(&self, tags: &NodeTags, n: usize, flat: bool) -> String {
+    pub(super) fn boxes(&self, tags: &NodeTags, n: usize, flat: bool) -> String {
         let mut text = String::new();
         let mut texts = tags.texts.clone();
         sort(&mut texts, flat);
         let sizes = |under: &str| tags.sizes.iter().find(|(name, _)| name == under);
-        for (at, tag) in texts.iter().take(MOST).enumerate() {
+        for (at, tag) in texts.iter().take(MAX_BOXES).enumerate() {
             let value = if flat {
                 tag.flat_value()
             } else {
@@ -45,7 +45,7 @@ impl<'a> Nodelets<'a> {
                 continue;
             }
             let id = format!("N{n}_{at}");
-            self.a_box(&mut text, &format!("N{n}"), &id, &tag.name, value, "");
+            self.push_box(&mut text, &format!("N{n}"), &id, &tag.name, value, "");
             if let Some((_, sizes)) = sizes(&tag.name) {
                 self.sizes(&mut text, sizes, flat, &id);
             }
@@ -56,7 +56,15 @@ impl<'a> Nodelets<'a> {
         text
     }
 
-    fn a_box(&self, text: &mut String, from: &str, id: &str, name: &str, value: i64, style: &str) {
+    fn push_box(
+        &self,
+        text: &mut String,
+        from: &str,
+        id: &str,
+        name: &str,
+        value: i64,
+        style: &str,
+    ) {
         let worth = self.values.show(value);
         // Writing to a String does not fail.
         let _ = writeln!(
@@ -70,15 +78,15 @@ impl<'a> Nodelets<'a> {
         );
     }
 
-    fn sizes(&self, text: &mut String, sizes: &[Tag], flat: bool, from: &str) {
-        for (at, tag) in self.collapsed(sizes, flat).iter().enumerate() {
+    fn sizes(&self, text: &mut String, sizes: &[NodeTag], flat: bool, from: &str) {
+        for (at, tag) in self.collapse(sizes, flat).iter().enumerate() {
             let only_flat = flat || tag.flat_value() == tag.cum_value();
             let (value, style) = match only_flat {
                 true => (tag.flat_value(), ""),
                 false => (tag.cum_value(), " style=\"dotted\""),
             };
             if value != 0 {
-                self.a_box(
+                self.push_box(
                     text,
                     from,
                     &format!("N{from}_{at}"),
@@ -90,16 +98,16 @@ impl<'a> Nodelets<'a> {
         }
     }
 
-    /// Returns at most [`MOST`] tags. The others join the nearest of the heaviest, which become
-    /// ranges.
-    fn collapsed(&self, sizes: &[Tag], flat: bool) -> Vec<Tag> {
+    /// Returns at most [`MAX_BOXES`] tags. The others join the nearest of the heaviest, which
+    /// become ranges.
+    fn collapse(&self, sizes: &[NodeTag], flat: bool) -> Vec<NodeTag> {
         let mut sizes = sizes.to_vec();
         sort(&mut sizes, flat);
-        if sizes.len() <= MOST {
+        if sizes.len() <= MAX_BOXES {
             return sizes;
         }
-        let others = sizes.split_off(MOST);
-        let mut groups: Vec<Vec<Tag>> = sizes.into_iter().map(|tag| vec![tag]).collect();
+        let others = sizes.split_off(MAX_BOXES);
+        let mut groups: Vec<Vec<NodeTag>> = sizes.into_iter().map(|tag| vec![tag]).collect();
         for tag in others {
             let mut nearest = (f64::INFINITY, 0);
             for (at, group) in groups.iter().enumerate() {
@@ -110,17 +118,17 @@ impl<'a> Nodelets<'a> {
             }
             groups[nearest.1].push(tag);
         }
-        let mut joined: Vec<Tag> = groups.iter().map(|group| self.joined(group)).collect();
+        let mut joined: Vec<NodeTag> = groups.iter().map(|group| self.join(group)).collect();
         sort(&mut joined, flat);
         joined
     }
 
     /// One tag for the sizes of a group, which is not empty.
-    fn joined(&self, group: &[Tag]) -> Tag {
+    fn join(&self, group: &[NodeTag]) -> NodeTag {
         let (mut least, mut most) = (group[0].value, group[0].value);
         let (mut flat, mut cum) = ((0, 0), (0, 0));
         for tag in group {
-            let value = truncated(self.same.apply(tag.value).0);
+            let value = truncate_as_go(self.same.apply(tag.value).0);
             if value < least {
                 least = tag.value;
             }
@@ -135,7 +143,7 @@ impl<'a> Nodelets<'a> {
             1 => label(least, self.unit),
             _ => format!("{}..{}", label(least, self.unit), label(most, self.unit)),
         };
-        Tag {
+        NodeTag {
             name,
             value: 0,
             flat: (mean(flat.0, flat.1), 0),
@@ -145,8 +153,8 @@ impl<'a> Nodelets<'a> {
 }
 
 /// Sorts by the size of what is shown, then by name.
-fn sort(tags: &mut [Tag], flat: bool) {
-    let cum = |tag: &Tag| if flat { 0 } else { tag.cum.0 };
+fn sort(tags: &mut [NodeTag], flat: bool) {
+    let cum = |tag: &NodeTag| if flat { 0 } else { tag.cum.0 };
     sort_as_go(tags, |a, b| {
         if cum(a) != cum(b) {
             return cum(a).wrapping_abs() > cum(b).wrapping_abs();

@@ -3,15 +3,15 @@
 
 use std::collections::HashMap;
 
-use crate::graph::truncated;
+use crate::graph::truncate_as_go;
 use regex::Regex;
 
-use super::measurement::Scale;
-use super::zone::Zone;
+use super::measurement::UnitScale;
+use super::zone::ReportTimeZone;
 
 /// Options of a report, named as in pprof where it has a name for them.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct PprofReportOptions {
     /// Sort by cum instead of flat.
     pub cum_sort: bool,
     /// A tree instead of a graph; only dot and callgrind obey it.
@@ -53,10 +53,10 @@ pub struct Options {
     /// What to trim from the front of file names, as a list separated by `:`.
     pub trim_path: String,
     /// The zone in which times are shown.
-    pub zone: Zone,
+    pub zone: ReportTimeZone,
 }
 
-impl Default for Options {
+impl Default for PprofReportOptions {
     /// Returns pprof's options without flags. Nothing is known of the profile yet.
     fn default() -> Self {
         Self {
@@ -79,22 +79,22 @@ impl Default for Options {
             symbol: None,
             source_path: String::new(),
             trim_path: String::new(),
-            zone: Zone::utc(),
+            zone: ReportTimeZone::utc(),
         }
     }
 }
 
-impl Options {
+impl PprofReportOptions {
     /// How values of the sample type are shown in the unit that was asked for.
-    pub fn values(&self) -> Values {
+    pub fn values(&self) -> PprofValueFormatter {
         self.values_in(&self.output_unit)
     }
 
     /// How values of the sample type are shown in `unit`.
-    pub fn values_in(&self, unit: &str) -> Values {
-        Values {
+    pub fn values_in(&self, unit: &str) -> PprofValueFormatter {
+        PprofValueFormatter {
             ratio: self.ratio,
-            scale: Scale::new(&self.sample_unit, unit),
+            scale: UnitScale::new(&self.sample_unit, unit),
         }
     }
 
@@ -106,16 +106,16 @@ impl Options {
 
 /// Shows values of the sample type: divided, scaled, with a unit.
 #[derive(Clone, Debug)]
-pub struct Values {
+pub struct PprofValueFormatter {
     ratio: f64,
-    scale: Scale,
+    scale: UnitScale,
 }
 
-impl Values {
+impl PprofValueFormatter {
     /// A value as text.
     pub fn show(&self, value: i64) -> String {
         let value = match self.ratio > 0.0 && self.ratio != 1.0 {
-            true => truncated(value as f64 * self.ratio),
+            true => truncate_as_go(value as f64 * self.ratio),
             false => value,
         };
         self.scale.label(value)

@@ -2,18 +2,22 @@
 
 use std::io::Write;
 
-use crate::graph::truncated;
+use crate::graph::truncate_as_go;
 use heapprof_profile::{EncodeOptions, Error, Gzip, Profile, encode_with};
 
-use super::options::Options;
+use super::options::PprofReportOptions;
 
 /// Writes the profile gzipped, its values divided as shown ones are. Inflated, the bytes are
 /// pprof's; packed, they are more, in a fraction of the time.
-pub fn proto(mut profile: Profile, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
+pub fn proto(
+    mut profile: Profile,
+    options: &PprofReportOptions,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
     let ratio = options.ratio;
     if ratio > 0.0 && ratio != 1.0 {
         let samples = &mut profile.samples;
-        samples.change_values(|_, value| truncated(value as f64 * ratio));
+        samples.change_values(|_, value| truncate_as_go(value as f64 * ratio));
     }
     encode_with(&profile, out, EncodeOptions::default().gzip(Gzip::Loose))
 }

@@ -7,13 +7,13 @@ use std::io::{self, Write};
 
 use heapprof_profile::{Label, LabelSetIndex, Location, LocationIndex, Mapping, Profile};
 
-use super::labels::{Labels, by_key};
-use super::text::{Pieces, Spool, number, padded};
-use super::zone::Zone;
+use super::labels::{LabelTexts, by_key};
+use super::text::{TextPieces, TextSpool, push_number, push_padded};
+use super::zone::ReportTimeZone;
 
 /// Prints the profile.
-pub fn raw(profile: &Profile, zone: &Zone, out: &mut dyn Write) -> io::Result<()> {
-    let mut out = Spool::new(out);
+pub fn raw(profile: &Profile, zone: &ReportTimeZone, out: &mut dyn Write) -> io::Result<()> {
+    let mut out = TextSpool::new(out);
     head(profile, zone, out.text());
     samples(profile, &mut out)?;
     out.text().push_str("Locations\n");
@@ -28,7 +28,7 @@ pub fn raw(profile: &Profile, zone: &Zone, out: &mut dyn Write) -> io::Result<()
     out.finish()
 }
 
-fn head(profile: &Profile, zone: &Zone, out: &mut String) {
+fn head(profile: &Profile, zone: &ReportTimeZone, out: &mut String) {
     for &comment in &profile.comment {
         *out += &format!("Comment: {}\n", profile.text(comment));
     }
@@ -62,14 +62,14 @@ fn head(profile: &Profile, zone: &Zone, out: &mut String) {
     out.push('\n');
 }
 
-fn samples(profile: &Profile, out: &mut Spool<'_>) -> io::Result<()> {
-    let mut ids = Pieces::default();
+fn samples(profile: &Profile, out: &mut TextSpool<'_>) -> io::Result<()> {
+    let mut ids = TextPieces::default();
     for location in &profile.location {
-        number(ids.text(), location.id as i128);
+        push_number(ids.text(), location.id as i128);
         ids.text().push(' ');
         ids.end();
     }
-    let mut labels = Labels::new(profile, |set, text| {
+    let mut labels = LabelTexts::new(profile, |set, text| {
         label_lines(profile, profile.label_sets.get(set), text);
     });
     let samples = &profile.samples;
@@ -77,7 +77,7 @@ fn samples(profile: &Profile, out: &mut Spool<'_>) -> io::Result<()> {
         let text = out.text();
         for &value in samples.values(i) {
             text.push(' ');
-            padded(text, value, 10);
+            push_padded(text, value, 10);
         }
         text.push_str(": ");
         for &LocationIndex(l) in samples.stack(i) {

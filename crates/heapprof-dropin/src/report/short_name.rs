@@ -5,33 +5,35 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-fn compiled(pattern: &'static str) -> Regex {
+fn compile(pattern: &'static str) -> Regex {
     Regex::new(pattern).expect("a pattern of ours")
 }
 
 /// `/v2` and so on, the version of a Go module within a package's path.
-static GO_VERSION: LazyLock<Regex> =
-    LazyLock::new(|| compiled(r"^(.*?)/v(?:[2-9]|[1-9][0-9]+)([./].*)$"));
+static GO_MODULE_VERSION: LazyLock<Regex> =
+    LazyLock::new(|| compile(r"^(.*?)/v(?:[2-9]|[1-9][0-9]+)([./].*)$"));
 
 /// The part to keep: of Go what follows the path, of Java class and method, of C++ class and
 /// method.
-static KEPT: LazyLock<[Regex; 3]> = LazyLock::new(|| {
+static KEPT_NAME_PARTS: LazyLock<[Regex; 3]> = LazyLock::new(|| {
     [
-        compiled(r"^(?:[0-9A-Za-z_.\-]+/)+([^.]+\..+)"),
-        compiled(
+        compile(r"^(?:[0-9A-Za-z_.\-]+/)+([^.]+\..+)"),
+        compile(
             r"^(?:[a-z][0-9A-Za-z_]*\.)*([A-Z][0-9A-Za-z_$]*\.(?:<init>|[a-z][0-9A-Za-z_$]*(?:\$[0-9]+)?))(?:\(|$)",
         ),
-        compiled(
+        compile(
             r"^(?:[_a-zA-Z][0-9A-Za-z_]*::)+(_*[A-Z][0-9A-Za-z_]*::~?[_a-zA-Z][0-9A-Za-z_]*(?:<.*>)?)",
         ),
     ]
 });
 
 /// A shorter name, or the name itself.
-pub(super) fn shortened(name: &str) -> String {
+pub(super) fn shorten(name: &str) -> String {
     let name = name.strip_prefix("(anonymous namespace)::").unwrap_or(name);
-    let name = GO_VERSION.replace(name, "${1}${2}");
-    let kept = KEPT.iter().find_map(|regex| regex.captures(&name));
+    let name = GO_MODULE_VERSION.replace(name, "${1}${2}");
+    let kept = KEPT_NAME_PARTS
+        .iter()
+        .find_map(|regex| regex.captures(&name));
     kept.and_then(|found| found.get(1))
         .map_or(name.as_ref(), |part| part.as_str())
         .to_string()
@@ -59,7 +61,7 @@ mod tests {
             ("foo::bar::baz()", "foo::bar::baz()"),
         ];
         for (name, expected) in table {
-            assert_eq!(shortened(name), expected, "{name}");
+            assert_eq!(shorten(name), expected, "{name}");
         }
     }
 }

@@ -8,12 +8,16 @@ use std::io::{self, Write};
 use crate::graph::sort_as_go;
 use heapprof_profile::{Profile, StringId};
 
-use super::columns::right_aligned;
+use super::columns::align_right;
 use super::measurement::{percentage, scaled_label};
-use super::options::Options;
+use super::options::PprofReportOptions;
 
 /// Prints all label keys with their values, the largest first.
-pub fn tags(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+pub fn tags(
+    profile: &Profile,
+    options: &PprofReportOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let values = options.values();
     let total = options.total;
     let mut text = String::new();
@@ -40,7 +44,7 @@ pub fn tags(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Re
         }
         text.push('\n');
     }
-    out.write_all(right_aligned(&text).as_bytes())
+    out.write_all(align_right(&text).as_bytes())
 }
 
 /// For each key, the sums of its values' samples, by size and then by name.
@@ -48,7 +52,7 @@ pub fn tags(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Re
 /// pprof compares sizes without their sign, and compares names only if the values are equal. So
 /// neither a value nor its negative comes first. pprof sorts them as they come out of a Go map,
 /// which is mostly the order in which they were first met.
-fn worth(profile: &Profile, options: &Options) -> BTreeMap<String, Vec<(String, i64)>> {
+fn worth(profile: &Profile, options: &PprofReportOptions) -> BTreeMap<String, Vec<(String, i64)>> {
     let mut of_set = vec![None; profile.label_sets.len()];
     let mut met = Vec::new();
     for i in 0..profile.samples.len() {

@@ -6,12 +6,12 @@ use std::io::{self, Write};
 
 /// Texts one after the other, found by their number.
 #[derive(Default)]
-pub(super) struct Pieces {
+pub(super) struct TextPieces {
     text: String,
     end: Vec<usize>,
 }
 
-impl Pieces {
+impl TextPieces {
     /// Where the next piece is written.
     pub(super) fn text(&mut self) -> &mut String {
         &mut self.text
@@ -30,17 +30,17 @@ impl Pieces {
 }
 
 /// Collects text for a writer, so that it is written in large parts.
-pub(super) struct Spool<'a> {
+pub(super) struct TextSpool<'a> {
     text: String,
     out: &'a mut dyn Write,
 }
 
-const PART: usize = 64 << 10;
+const SPOOL_CHUNK_SIZE: usize = 64 << 10;
 
-impl<'a> Spool<'a> {
+impl<'a> TextSpool<'a> {
     pub(super) fn new(out: &'a mut dyn Write) -> Self {
         Self {
-            text: String::with_capacity(2 * PART),
+            text: String::with_capacity(2 * SPOOL_CHUNK_SIZE),
             out,
         }
     }
@@ -52,7 +52,7 @@ impl<'a> Spool<'a> {
 
     /// Writes the text if it has become large.
     pub(super) fn spill(&mut self) -> io::Result<()> {
-        if self.text.len() >= PART {
+        if self.text.len() >= SPOOL_CHUNK_SIZE {
             self.out.write_all(self.text.as_bytes())?;
             self.text.clear();
         }
@@ -65,21 +65,21 @@ impl<'a> Spool<'a> {
 }
 
 /// Adds a number.
-pub(super) fn number(out: &mut String, value: i128) {
+pub(super) fn push_number(out: &mut String, value: i128) {
     let mut digits = [0u8; 40];
     out.push_str(decimal(&mut digits, value));
 }
 
 /// Adds a number right-aligned.
-pub(super) fn padded(out: &mut String, value: i64, width: usize) {
+pub(super) fn push_padded(out: &mut String, value: i64, width: usize) {
     let mut digits = [0u8; 40];
     let text = decimal(&mut digits, i128::from(value));
-    pad(out, width.saturating_sub(text.len()));
+    push_blanks(out, width.saturating_sub(text.len()));
     out.push_str(text);
 }
 
 /// Adds blanks.
-pub(super) fn pad(out: &mut String, mut blanks: usize) {
+pub(super) fn push_blanks(out: &mut String, mut blanks: usize) {
     const BLANKS: &str = "                ";
     while blanks > 0 {
         let some = blanks.min(BLANKS.len());
@@ -89,8 +89,8 @@ pub(super) fn pad(out: &mut String, mut blanks: usize) {
 }
 
 /// Adds a text right-aligned in `width` characters.
-pub(super) fn aligned(out: &mut String, text: &str, width: usize) {
-    pad(out, width.saturating_sub(text.chars().count()));
+pub(super) fn push_aligned(out: &mut String, text: &str, width: usize) {
+    push_blanks(out, width.saturating_sub(text.chars().count()));
     out.push_str(text);
 }
 
@@ -102,15 +102,15 @@ mod tests {
     fn numbers() {
         for value in [0, 7, -7, 10, i64::MAX, i64::MIN, 1234567890123] {
             let mut text = String::new();
-            number(&mut text, i128::from(value));
+            push_number(&mut text, i128::from(value));
             assert_eq!(text, value.to_string());
             text.clear();
-            padded(&mut text, value, 10);
+            push_padded(&mut text, value, 10);
             assert_eq!(text, format!("{value:>10}"));
         }
         let mut text = String::new();
-        number(&mut text, u64::MAX as i128);
-        aligned(&mut text, "µs", 4);
+        push_number(&mut text, u64::MAX as i128);
+        push_aligned(&mut text, "µs", 4);
         assert_eq!(text, "18446744073709551615  µs");
     }
 }

@@ -2,43 +2,47 @@
 
 use std::io::Write;
 
-use crate::graph::Graph;
+use crate::graph::CallGraph;
 use heapprof_profile::Profile;
 
-use super::header::{Shown, report_labels};
+use super::header::{ReportCounts, report_labels};
 use super::measurement::percentage;
-use super::options::{Options, Values};
-use super::{For, graph, output_unit};
-use crate::error::Error;
+use super::options::{PprofReportOptions, PprofValueFormatter};
+use super::{GraphPurpose, graph, output_unit};
+use crate::error::DropinError;
 
 /// What the lines above a report say of its graph.
-pub(super) fn shown(graph: &Graph<'_>, dropped_edges: usize) -> Shown {
-    Shown {
+pub(super) fn report_counts(graph: &CallGraph<'_>, dropped_edges: usize) -> ReportCounts {
+    ReportCounts {
         flat: graph::sum(graph.shown().iter().map(|&node| graph.flat(node))),
         nodes: graph.shown().len(),
-        of_nodes: graph.of_nodes,
+        total_nodes: graph.total_nodes,
         dropped_nodes: graph.dropped_nodes,
         dropped_edges,
     }
 }
 
 /// The graph, how its values are shown, and the lines above it.
-pub(super) fn headed<'a>(
+pub(super) fn graph_with_header<'a>(
     profile: &'a Profile,
-    options: &Options,
+    options: &PprofReportOptions,
     edges: bool,
-) -> Result<(Graph<'a>, Values, Vec<String>), Error> {
-    let graph = graph(profile, options, For::Text { edges })?;
+) -> Result<(CallGraph<'a>, PprofValueFormatter, Vec<String>), DropinError> {
+    let graph = graph(profile, options, GraphPurpose::Text { edges })?;
     let values = options.values_in(&output_unit(&graph, options, false));
-    let labels = report_labels(profile, options, &values, &shown(&graph, 0), false);
+    let labels = report_labels(profile, options, &values, &report_counts(&graph, 0), false);
     Ok((graph, values, labels))
 }
 
 /// Writes the rows.
-pub fn top(profile: &Profile, options: &Options, mut writer: impl Write) -> Result<(), Error> {
+pub fn top(
+    profile: &Profile,
+    options: &PprofReportOptions,
+    mut writer: impl Write,
+) -> Result<(), DropinError> {
     // Calls are needed only to see whether they were inlined.
     let inlined = profile.location.iter().any(|l| l.line.len() > 1);
-    let (graph, values, labels) = headed(profile, options, inlined)?;
+    let (graph, values, labels) = graph_with_header(profile, options, inlined)?;
     let total = options.total;
     writeln!(writer, "{}", labels.join("\n"))?;
     writeln!(writer, "      flat  flat%   sum%        cum   cum%")?;

@@ -6,23 +6,23 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use crate::graph::truncated;
+use crate::graph::truncate_as_go;
 use heapprof_profile::{
     Function, FunctionIndex, LabelSetIndex, Line, Location, LocationIndex, Profile, Samples,
     StringId, ValueType, encode,
 };
 
-use super::measurement::Scale;
-use super::options::Options;
-use super::{For, graph, output_unit};
-use crate::error::Error;
+use super::measurement::UnitScale;
+use super::options::PprofReportOptions;
+use super::{GraphPurpose, graph, output_unit};
+use crate::error::DropinError;
 
 /// The profile of the rows.
-fn top_profile(profile: &Profile, options: &Options) -> Result<Profile, Error> {
-    let graph = graph(profile, options, For::Text { edges: false })?;
+fn top_profile(profile: &Profile, options: &PprofReportOptions) -> Result<Profile, DropinError> {
+    let graph = graph(profile, options, GraphPurpose::Text { edges: false })?;
     let unit = output_unit(&graph, options, false);
-    let scale = Scale::new(&options.sample_unit, &unit);
-    let scaled = |value: i64| truncated(scale.apply(value).0);
+    let scale = UnitScale::new(&options.sample_unit, &unit);
+    let scaled = |value: i64| truncate_as_go(scale.apply(value).0);
 
     let mut out = Profile {
         samples: Samples::new(2),
@@ -80,6 +80,10 @@ fn top_profile(profile: &Profile, options: &Options) -> Result<Profile, Error> {
 }
 
 /// Writes the profile of the rows, gzipped.
-pub fn topproto(profile: &Profile, options: &Options, writer: impl Write) -> Result<(), Error> {
+pub fn topproto(
+    profile: &Profile,
+    options: &PprofReportOptions,
+    writer: impl Write,
+) -> Result<(), DropinError> {
     Ok(encode(&top_profile(profile, options)?, writer)?)
 }

@@ -8,28 +8,32 @@ use std::io::{self, Write};
 use heapprof_profile::{Label, Location, LocationIndex, Profile};
 
 use super::header::profile_labels;
-use super::labels::{Labels, by_key};
+use super::labels::{LabelTexts, by_key};
 use super::measurement::label;
 use super::names::printable;
-use super::options::Options;
-use super::text::{Pieces, Spool, aligned};
+use super::options::PprofReportOptions;
+use super::text::{TextPieces, TextSpool, push_aligned};
 
 const SEPARATOR: &str = "-----------+-------------------------------------------------------\n";
 /// Room for a value, and what stands between it and a name.
-const MARGIN: &str = "             ";
+const VALUE_MARGIN: &str = "             ";
 
 /// Prints all samples that have a stack.
-pub fn traces(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+pub fn traces(
+    profile: &Profile,
+    options: &PprofReportOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let values = options.values();
-    let mut out = Spool::new(out);
+    let mut out = TextSpool::new(out);
     *out.text() += &profile_labels(profile, options, &values).join("\n");
     out.text().push('\n');
-    let mut locations = Pieces::default();
+    let mut locations = TextPieces::default();
     for location in &profile.location {
         lines(profile, location, locations.text());
         locations.end();
     }
-    let mut labels = Labels::new(profile, |set, text| {
+    let mut labels = LabelTexts::new(profile, |set, text| {
         label_lines(profile, options, profile.label_sets.get(set), text);
     });
     let samples = &profile.samples;
@@ -48,10 +52,10 @@ pub fn traces(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::
                 by => value.wrapping_div(by),
             };
         }
-        aligned(text, &values.show(value), 10);
+        push_aligned(text, &values.show(value), 10);
         text.push_str("   ");
         // The leaf's first line has the value where others have a margin.
-        text.push_str(&locations.get(leaf.index())[MARGIN.len()..]);
+        text.push_str(&locations.get(leaf.index())[VALUE_MARGIN.len()..]);
         for &LocationIndex(l) in callers {
             text.push_str(locations.get(l as usize));
         }
@@ -65,12 +69,12 @@ pub fn traces(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::
 fn lines(profile: &Profile, location: &Location, out: &mut String) {
     let lines = profile.lines(location);
     if lines.is_empty() {
-        out.push_str(MARGIN);
+        out.push_str(VALUE_MARGIN);
         printable(profile, location, None, out);
         out.push('\n');
     }
     for (i, line) in lines.iter().enumerate() {
-        out.push_str(MARGIN);
+        out.push_str(VALUE_MARGIN);
         printable(profile, location, Some(line), out);
         out.push_str(match i + 1 < lines.len() {
             true => " (inline)\n",
@@ -81,7 +85,12 @@ fn lines(profile: &Profile, location: &Location, out: &mut String) {
 
 /// Writes one line for each key: texts first, then numbers, each group ordered by how the lines
 /// look.
-fn label_lines(profile: &Profile, options: &Options, labels: &[Label], out: &mut String) {
+fn label_lines(
+    profile: &Profile,
+    options: &PprofReportOptions,
+    labels: &[Label],
+    out: &mut String,
+) {
     let (texts, numbers): (Vec<Label>, Vec<Label>) =
         labels.iter().partition(|label| !label.str.is_empty());
     let mut show = |labels: &[Label], value: &dyn Fn(&str, &Label) -> String| {
@@ -90,7 +99,7 @@ fn label_lines(profile: &Profile, options: &Options, labels: &[Label], out: &mut
                 let key = profile.text(one[0].key);
                 let values: Vec<String> = one.iter().map(|label| value(key, label)).collect();
                 let mut line = String::new();
-                aligned(&mut line, key, 10);
+                push_aligned(&mut line, key, 10);
                 line + ":  " + &values.join(" ") + "\n"
             })
             .collect();

@@ -2,40 +2,44 @@
 
 use std::io::Write;
 
-use crate::graph::Edge;
+use crate::graph::CallEdge;
 use heapprof_profile::Profile;
 
 use super::measurement::percentage;
-use super::options::Options;
-use super::text::{Spool, aligned};
-use super::top::headed;
-use crate::error::Error;
+use super::options::PprofReportOptions;
+use super::text::{TextSpool, push_aligned};
+use super::top::graph_with_header;
+use crate::error::DropinError;
 use heapprof_totals::fetch::fetch;
 
 const SEPARATOR: &str = "----------------------------------------------------------+-------------";
 const LEGEND: &str = "      flat  flat%   sum%        cum   cum%   calls calls% + context \t \t ";
 
-/// Writes the nodes. With [`Options::symbol`] it writes only the nodes whose name matches, and
-/// fails if there is none.
-pub fn tree(profile: &Profile, options: &Options, mut writer: impl Write) -> Result<(), Error> {
-    let (graph, values, labels) = headed(profile, options, true)?;
+/// Writes the nodes. With [`PprofReportOptions::symbol`] it writes only the nodes whose name
+/// matches, and fails if there is none.
+pub fn tree(
+    profile: &Profile,
+    options: &PprofReportOptions,
+    mut writer: impl Write,
+) -> Result<(), DropinError> {
+    let (graph, values, labels) = graph_with_header(profile, options, true)?;
     let total = options.total;
     let mut nodes = graph.shown().to_vec();
     if let Some(symbol) = &options.symbol {
         nodes.retain(|&node| symbol.is_match(graph.name(node)));
         if nodes.is_empty() {
-            return Err(Error::NoMatch(symbol.to_string()));
+            return Err(DropinError::NoMatch(symbol.to_string()));
         }
     }
-    let mut out = Spool::new(&mut writer);
+    let mut out = TextSpool::new(&mut writer);
     *out.text() += &format!("{}\n{SEPARATOR}\n{LEGEND}\n", labels.join("\n"));
     let mut sum = 0i64;
     for node in nodes {
         let (flat, cum) = (graph.flat(node), graph.cum(node));
         sum = sum.wrapping_add(flat);
-        let call = |text: &mut String, edge: &Edge, other: u32| {
+        let call = |text: &mut String, edge: &CallEdge, other: u32| {
             let weight = graph.weight(edge);
-            aligned(text, &values.show(weight), 50);
+            push_aligned(text, &values.show(weight), 50);
             *text += " ";
             *text += &percentage(weight, cum);
             *text += " |   ";

@@ -1,14 +1,18 @@
 //! The unit of a report when `-unit=minimum` leaves the choice to pprof: one that shows the
 //! smallest value.
 
-use crate::graph::{Graph, truncated};
+use crate::graph::{CallGraph, truncate_as_go};
 
 use super::measurement::scale;
-use super::options::Options;
+use super::options::PprofReportOptions;
 
 /// The unit for the values of `graph`. With `whole`, only whole numbers can be shown, so no value
 /// may be below one.
-pub(super) fn output_unit(graph: &Graph<'_>, options: &Options, whole: bool) -> String {
+pub(super) fn output_unit(
+    graph: &CallGraph<'_>,
+    options: &PprofReportOptions,
+    whole: bool,
+) -> String {
     if options.output_unit != "minimum" || graph.shown().is_empty() {
         return options.output_unit.clone();
     }
@@ -19,8 +23,8 @@ pub(super) fn output_unit(graph: &Graph<'_>, options: &Options, whole: bool) -> 
     let least = sizes.filter(|&size| size > 0).min();
     let (mut least, mut most) = (least.unwrap_or(options.total), options.total);
     if options.ratio > 0.0 && options.ratio != 1.0 {
-        least = truncated(least as f64 * options.ratio);
-        most = truncated(most as f64 * options.ratio);
+        least = truncate_as_go(least as f64 * options.ratio);
+        most = truncate_as_go(most as f64 * options.ratio);
     }
     let unit_of = |value: i64| scale(value, &options.sample_unit, "minimum").1;
     let mut unit = unit_of(least);

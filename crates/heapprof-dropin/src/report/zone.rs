@@ -9,29 +9,33 @@ use jiff::tz::TimeZone;
 
 /// A time zone with its rules.
 #[derive(Clone, Debug)]
-pub struct Zone(TimeZone);
+pub struct ReportTimeZone(TimeZone);
 
 /// Where Go looks for zones by name.
-const FOLDERS: [&str; 4] = [
+const ZONE_FOLDERS: [&str; 4] = [
     "/usr/share/zoneinfo/",
     "/usr/share/lib/zoneinfo/",
     "/usr/lib/locale/TZ/",
     "/etc/zoneinfo/",
 ];
 
-impl Zone {
+impl ReportTimeZone {
     /// Coordinated universal time.
     pub fn utc() -> Self {
         Self(TimeZone::UTC)
     }
 
     /// The zone that a value of the environment variable TZ means.
-    pub fn of(tz: Option<&str>) -> Self {
+    pub fn from_tz(tz: Option<&str>) -> Self {
         let read = |path: &str| {
             let bytes = std::fs::read(path).ok()?;
             TimeZone::tzif("", &bytes).ok()
         };
-        let named = |name: &str| FOLDERS.iter().find_map(|f| read(&format!("{f}{name}")));
+        let named = |name: &str| {
+            ZONE_FOLDERS
+                .iter()
+                .find_map(|f| read(&format!("{f}{name}")))
+        };
         let zone = match tz.map(|tz| tz.strip_prefix(':').unwrap_or(tz)) {
             None => read("/etc/localtime"),
             Some("" | "UTC") => None,
@@ -67,7 +71,7 @@ mod tests {
 
     #[test]
     fn times() {
-        let utc = Zone::of(Some("UTC"));
+        let utc = ReportTimeZone::from_tz(Some("UTC"));
         assert_eq!(
             utc.show(1_760_000_000_000_000_000),
             "2025-10-09 08:53:20 UTC"
@@ -89,7 +93,7 @@ mod tests {
     fn what_names_no_zone_is_utc() {
         for tz in ["", ":", "XYZ3", "/", "../..", "/etc/hostname"] {
             assert_eq!(
-                Zone::of(Some(tz)).show(0),
+                ReportTimeZone::from_tz(Some(tz)).show(0),
                 "1970-01-01 00:00:00 UTC",
                 "{tz}"
             );
@@ -98,7 +102,7 @@ mod tests {
 
     #[test]
     fn named_zones() {
-        let zone = Zone::of(Some("Europe/Berlin"));
+        let zone = ReportTimeZone::from_tz(Some("Europe/Berlin"));
         if std::path::Path::new("/usr/share/zoneinfo/Europe/Berlin").exists() {
             assert_eq!(
                 zone.show(1_760_000_000_000_000_000),

@@ -4,7 +4,7 @@ use heapprof_profile::{Profile, StringId};
 
 /// What frames keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Detail {
+pub struct FrameDetail {
     /// Inlined functions. Without them, only the function that they were inlined into is kept.
     pub inlines: bool,
     /// Function names.
@@ -21,7 +21,7 @@ pub struct Detail {
 
 /// Takes from the profile what `detail` does not keep. Locations stay separate, and only what they
 /// tell changes.
-pub fn aggregate(profile: &mut Profile, detail: Detail) {
+pub fn aggregate(profile: &mut Profile, detail: FrameDetail) {
     for mapping in &mut profile.mapping {
         mapping.has_inline_frames &= detail.inlines;
         mapping.has_functions &= detail.function;

@@ -15,7 +15,7 @@ use heapprof_totals::label_filter::LabelFilter;
 pub struct LabelUnits {
     /// The unit that all numbers of a key are taken to have: the first one seen, otherwise bytes
     /// for sizes, otherwise the key.
-    pub of: HashMap<String, String>,
+    pub units: HashMap<String, String>,
     /// Other units that a key has somewhere, in order.
     pub ignored: BTreeMap<String, BTreeSet<String>>,
 }
@@ -29,7 +29,7 @@ pub fn label_units(profile: &Profile) -> LabelUnits {
                 continue;
             }
             let (key, unit) = (profile.text(label.key), profile.text(label.num_unit));
-            let known = units.of.entry(key.to_string()).or_default();
+            let known = units.units.entry(key.to_string()).or_default();
             if known.is_empty() {
                 *known = unit.to_string();
             } else if !unit.is_empty() && known != unit {
@@ -38,7 +38,7 @@ pub fn label_units(profile: &Profile) -> LabelUnits {
             }
         }
     }
-    for (key, unit) in &mut units.of {
+    for (key, unit) in &mut units.units {
         if unit.is_empty() {
             *unit = match key.as_str() {
                 "alignment" | "request" => "bytes".to_string(),
@@ -163,7 +163,7 @@ pub fn add_label_frames(
     if root.is_empty() && leaf.is_empty() {
         return (any_root, any_leaf);
     }
-    let mut frames = Frames::new(profile);
+    let mut frames = LabelFrames::new(profile);
     let mut of_set = vec![(Vec::new(), Vec::new()); profile.label_sets.len()];
     for set in sets_in_use(profile) {
         let labels = profile.label_sets.get(set).to_vec();
@@ -208,17 +208,17 @@ fn values(
 }
 
 /// The locations and functions that are made of labels, after those of the profile.
-struct Frames {
-    known: HashMap<(String, String), LocationIndex>,
+struct LabelFrames {
+    locations: HashMap<(String, String), LocationIndex>,
     next_location: u64,
     next_function: u64,
 }
 
-impl Frames {
+impl LabelFrames {
     fn new(profile: &Profile) -> Self {
         let after = |ids: &mut dyn Iterator<Item = u64>| ids.max().unwrap_or(0).wrapping_add(1);
         Self {
-            known: HashMap::new(),
+            locations: HashMap::new(),
             next_location: after(&mut profile.location.iter().map(|l| l.id)),
             next_function: after(&mut profile.function.iter().map(|f| f.id)),
         }
@@ -226,7 +226,7 @@ impl Frames {
 
     fn location(&mut self, profile: &mut Profile, name: &str, key: &str) -> LocationIndex {
         let known = (name.to_string(), key.to_string());
-        if let Some(&location) = self.known.get(&known) {
+        if let Some(&location) = self.locations.get(&known) {
             return location;
         }
         let function = FunctionIndex(profile.function.len() as u32);
@@ -253,7 +253,7 @@ impl Frames {
         });
         self.next_function = self.next_function.wrapping_add(1);
         self.next_location = self.next_location.wrapping_add(1);
-        self.known.insert(known, location);
+        self.locations.insert(known, location);
         location
     }
 }

@@ -20,7 +20,7 @@ pub struct NameFilters<'a> {
 
 /// Which filters matched something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Matched {
+pub struct FilterMatches {
     /// A location is in focus.
     pub focus: bool,
     /// A location is ignored.
@@ -32,21 +32,21 @@ pub struct Matched {
 }
 
 /// What a location means to the samples that hold it.
-mod bit {
+mod filter_bits {
     pub(super) const FOCUS: u8 = 1;
     pub(super) const IGNORE: u8 = 2;
     pub(super) const HIDDEN: u8 = 4;
 }
 
 /// Applies the filters by name. A sample that is left without any location is removed.
-pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> Matched {
+pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> FilterMatches {
     let NameFilters {
         focus,
         ignore,
         hide,
         show,
     } = filters;
-    let mut matched = Matched::default();
+    let mut matched = FilterMatches::default();
     if focus.is_none() && ignore.is_none() && hide.is_none() && show.is_none() {
         matched.focus = true;
         return matched;
@@ -76,33 +76,33 @@ pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> Matched 
         };
         if ignore.as_ref().is_some_and(by) {
             matched.ignore = true;
-            *bits |= bit::IGNORE;
+            *bits |= filter_bits::IGNORE;
         } else if focus.as_ref().is_none_or(by) {
             matched.focus = true;
-            *bits |= bit::FOCUS;
+            *bits |= filter_bits::FOCUS;
         }
         if let Some(hide) = &hide
             && by(hide)
         {
             matched.hide = true;
             if keep_lines(profile, l, hide, false) == 0 {
-                *bits |= bit::HIDDEN;
+                *bits |= filter_bits::HIDDEN;
             }
         }
         if let Some(show) = &show {
             match keep_lines(profile, l, show, true) {
-                0 => *bits |= bit::HIDDEN,
+                0 => *bits |= filter_bits::HIDDEN,
                 _ => matched.show = true,
             }
         }
     }
-    let some_hidden = bits.iter().any(|b| b & bit::HIDDEN != 0);
+    let some_hidden = bits.iter().any(|b| b & filter_bits::HIDDEN != 0);
     profile.samples.rewrite(|stack, _, _, kept| {
         let mut all = 0;
         for l in stack {
             all |= bits[l.index()];
         }
-        if all & bit::IGNORE != 0 || all & bit::FOCUS == 0 {
+        if all & filter_bits::IGNORE != 0 || all & filter_bits::FOCUS == 0 {
             return false;
         }
         if !some_hidden {
@@ -110,7 +110,11 @@ pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> Matched 
             return true;
         }
         let before = kept.len();
-        kept.extend(stack.iter().filter(|l| bits[l.index()] & bit::HIDDEN == 0));
+        kept.extend(
+            stack
+                .iter()
+                .filter(|l| bits[l.index()] & filter_bits::HIDDEN == 0),
+        );
         kept.len() > before
     });
     matched

@@ -1,17 +1,17 @@
 //! Reads numbers and texts, one behind the other.
 
-use super::Error;
+use super::PmatError;
 
 /// The length of a text that is not there.
-const NO_TEXT: u64 = u64::MAX;
+const NO_TEXT_LENGTH: u64 = u64::MAX;
 
 /// Bytes, and how far they were read.
-pub(super) struct Cursor<'a> {
+pub(super) struct PmatCursor<'a> {
     all: &'a [u8],
     at: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> PmatCursor<'a> {
     pub(super) fn new(all: &'a [u8]) -> Self {
         Self { all, at: 0 }
     }
@@ -21,14 +21,18 @@ impl<'a> Cursor<'a> {
     }
 
     /// An error at what was read last.
-    pub(super) fn wrong(&self, why: &str) -> Error {
-        Error::Wrong(self.at, why.to_string())
+    pub(super) fn error_here(&self, why: &str) -> PmatError {
+        PmatError::Invalid(self.at, why.to_string())
     }
 
     /// The next bytes, which are of `what`.
-    pub(super) fn bytes(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Error> {
+    pub(super) fn bytes(
+        &mut self,
+        count: usize,
+        what: &'static str,
+    ) -> Result<&'a [u8], PmatError> {
         let found = self.all[self.at..].get(..count);
-        let found = found.ok_or(Error::Cut(self.all.len(), what))?;
+        let found = found.ok_or(PmatError::Truncated(self.all.len(), what))?;
         self.at += count;
         Ok(found)
     }
@@ -36,25 +40,25 @@ impl<'a> Cursor<'a> {
     pub(super) fn array<const N: usize>(
         &mut self,
         what: &'static str,
-    ) -> Result<&'a [u8; N], Error> {
+    ) -> Result<&'a [u8; N], PmatError> {
         let found = self.all[self.at..].first_chunk();
-        let found = found.ok_or(Error::Cut(self.all.len(), what))?;
+        let found = found.ok_or(PmatError::Truncated(self.all.len(), what))?;
         self.at += N;
         Ok(found)
     }
 
-    pub(super) fn byte(&mut self, what: &'static str) -> Result<u8, Error> {
+    pub(super) fn byte(&mut self, what: &'static str) -> Result<u8, PmatError> {
         Ok(self.array::<1>(what)?[0])
     }
 
-    pub(super) fn word(&mut self, what: &'static str) -> Result<u64, Error> {
+    pub(super) fn word(&mut self, what: &'static str) -> Result<u64, PmatError> {
         Ok(u64::from_le_bytes(*self.array(what)?))
     }
 
     /// A text; `None` if there is none.
-    pub(super) fn text(&mut self, what: &'static str) -> Result<Option<&'a [u8]>, Error> {
+    pub(super) fn text(&mut self, what: &'static str) -> Result<Option<&'a [u8]>, PmatError> {
         match self.word(what)? {
-            NO_TEXT => Ok(None),
+            NO_TEXT_LENGTH => Ok(None),
             len => {
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 self.bytes(len, what).map(Some)
@@ -63,7 +67,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// How many things of at least so many bytes follow. There can't be more than bytes are left.
-    pub(super) fn count(&mut self, least: usize, what: &'static str) -> Result<usize, Error> {
+    pub(super) fn count(&mut self, least: usize, what: &'static str) -> Result<usize, PmatError> {
         let count = self.word(what)?;
         self.count_of(count, least, what)
     }
@@ -74,9 +78,9 @@ impl<'a> Cursor<'a> {
         count: u64,
         least: usize,
         what: &'static str,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, PmatError> {
         let left = (self.all.len() - self.at) / least;
         let count = usize::try_from(count).ok().filter(|&count| count <= left);
-        count.ok_or(Error::Cut(self.all.len(), what))
+        count.ok_or(PmatError::Truncated(self.all.len(), what))
     }
 }

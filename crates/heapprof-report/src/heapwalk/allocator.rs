@@ -1,6 +1,6 @@
 //! What malloc itself would say of a heap: its arenas, its lists of free blocks, its settings.
 
-use heapprof_heapwalk::{ArenaSum, List, Settings, Summary};
+use heapprof_heapwalk::{ArenaSum, FreeList, HeapSummary, MallocSettings};
 use serde_json::{Value, json};
 
 use super::HeapWalkReport;
@@ -26,7 +26,7 @@ pub fn heapwalk_allocator(
             "settings": summary.settings.as_ref().map(settings),
             "large_in_arenas": summary.large_in_arenas.bytes,
             "large_blocks_in_arenas": summary.large_in_arenas.blocks,
-            "trimmed": summary.trimmed,
+            "trimmed": summary.trimmable,
         }));
     }
     let raw = style.format == ReportFormat::Csv;
@@ -50,13 +50,13 @@ pub fn heapwalk_allocator(
     }
     text += &format!(
         "malloc_trim(0) would give back {}\n",
-        measure.show(summary.trimmed)
+        measure.show(summary.trimmable)
     );
     Ok(text)
 }
 
 /// From which size on blocks get mappings of their own, and what is beyond it.
-fn threshold(settings: &Settings, summary: &Summary, measure: &UnitFormatter) -> String {
+fn threshold(settings: &MallocSettings, summary: &HeapSummary, measure: &UnitFormatter) -> String {
     let grows = match settings.is_dynamic {
         true => "; that grows when such a block is freed",
         false => "; that is fixed",
@@ -69,7 +69,7 @@ fn threshold(settings: &Settings, summary: &Summary, measure: &UnitFormatter) ->
         "with such mappings: {}, {} (at most {})\n",
         plural(&settings.mapped_blocks.to_string(), "block"),
         measure.show(settings.mapped_bytes),
-        measure.show(settings.most_mapped)
+        measure.show(settings.max_mapped_bytes)
     );
     let large = &summary.large_in_arenas;
     text += &format!(
@@ -80,7 +80,7 @@ fn threshold(settings: &Settings, summary: &Summary, measure: &UnitFormatter) ->
     text
 }
 
-fn arenas(summary: &Summary, measure: &UnitFormatter) -> ReportTable {
+fn arenas(summary: &HeapSummary, measure: &UnitFormatter) -> ReportTable {
     let mut table = ReportTable::new(&[("arena", ColumnAlign::Left)]);
     for name in [
         "system",
@@ -123,7 +123,7 @@ fn arena_name(arena: &ArenaSum) -> String {
 
 /// The lists of free blocks of each arena: those of one kind whose largest chunks lie between the
 /// same powers of two are one row.
-fn lists(summary: &Summary, limit: usize, measure: &UnitFormatter) -> ReportTable {
+fn lists(summary: &HeapSummary, limit: usize, measure: &UnitFormatter) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("arena", ColumnAlign::Left),
         ("list", ColumnAlign::Left),
@@ -137,9 +137,9 @@ fn lists(summary: &Summary, limit: usize, measure: &UnitFormatter) -> ReportTabl
     let mut rest = (0usize, 0u64, 0u64);
     for arena in &summary.arenas {
         let all: u64 = arena.lists.iter().map(|list| list.sum.bytes).sum();
-        let class = |list: &List| (list.kind, list.to.max(1).ilog2());
+        let class = |list: &FreeList| (list.kind, list.to.max(1).ilog2());
         for group in arena.lists.chunk_by(|a, b| class(a) == class(b)) {
-            let sum = |of: fn(&List) -> u64| group.iter().map(of).sum::<u64>();
+            let sum = |of: fn(&FreeList) -> u64| group.iter().map(of).sum::<u64>();
             let (blocks, bytes) = (sum(|list| list.sum.blocks), sum(|list| list.sum.bytes));
             if left == 0 {
                 rest = (rest.0 + 1, rest.1 + blocks, rest.2 + bytes);
@@ -190,10 +190,10 @@ fn arena(arena: &ArenaSum) -> Value {
     })
 }
 
-fn settings(settings: &Settings) -> Value {
+fn settings(settings: &MallocSettings) -> Value {
     json!({
         "mmap_threshold": settings.mmap_threshold, "trim_threshold": settings.trim_threshold,
         "is_dynamic": settings.is_dynamic, "mapped_blocks": settings.mapped_blocks,
-        "mapped_bytes": settings.mapped_bytes, "most_mapped_bytes": settings.most_mapped,
+        "mapped_bytes": settings.mapped_bytes, "most_mapped_bytes": settings.max_mapped_bytes,
     })
 }

@@ -1,6 +1,8 @@
 //! Writes what is known of one value of Perl's: how large it is, what it is, who refers to it.
 
-use heapprof_perl_heap::{Described, Identified, Referrer, Size, Way};
+use heapprof_perl_heap::{
+    ValueDescription, ValueIdentification, ValueReferrer, ValueSize, WayStep,
+};
 use serde_json::{Value, json};
 
 use crate::error::ReportError;
@@ -9,7 +11,7 @@ use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
 /// A value in words: `HASH TraceOrder at 0x55d0c2a3f2a0`.
-fn words(value: &Described) -> String {
+fn words(value: &ValueDescription) -> String {
     let mut text = value.kind.to_string();
     for part in [&value.class, &value.name] {
         if !part.is_empty() {
@@ -19,7 +21,7 @@ fn words(value: &Described) -> String {
     format!("{text} at {:#x}", value.address)
 }
 
-fn document(value: &Described) -> Value {
+fn document(value: &ValueDescription) -> Value {
     json!({
         "address": format!("{:#x}", value.address), "type": value.kind, "class": value.class, "name": value.name,
         "references": value.references, "size": value.size, "retained": value.retained,
@@ -34,7 +36,7 @@ fn document(value: &Described) -> Value {
 /// It can't be written in this format, or the unit is none of bytes.
 pub fn perl_size(
     variable: &str,
-    size: &Size,
+    size: &ValueSize,
     contents: Option<&str>,
     style: &ReportStyle,
 ) -> Result<String, ReportError> {
@@ -44,7 +46,7 @@ pub fn perl_size(
     ];
     if style.format == ReportFormat::Json {
         let bytes =
-            |one: heapprof_perl_heap::Bytes| json!({"asked": one.asked, "given": one.given});
+            |one: heapprof_perl_heap::ByteCounts| json!({"asked": one.asked, "given": one.given});
         return crate::json::text(json!({
             "variable": variable, "value": document(&size.value), "contents": contents,
             "size": bytes(size.own), "total_size": bytes(size.total), "objects": size.objects,
@@ -96,7 +98,7 @@ fn shown_contents(contents: Option<&str>) -> String {
 /// # Errors
 /// It can't be written in this format, or the unit is none of bytes.
 pub fn perl_identify(
-    found: &Identified,
+    found: &ValueIdentification,
     contents: Option<&str>,
     style: &ReportStyle,
 ) -> Result<String, ReportError> {
@@ -118,7 +120,7 @@ pub fn perl_identify(
             ("name", ColumnAlign::Left),
             ("address", ColumnAlign::Left),
         ]);
-        for Way { step, value, .. } in &found.way {
+        for WayStep { step, value, .. } in &found.way {
             table.row(vec![
                 step.clone(),
                 value.kind.to_string(),
@@ -144,7 +146,7 @@ pub fn perl_identify(
         false => "\nThe way there, from a root\n",
     };
     let mut next = 0;
-    for Way { step, value, depth } in &found.way {
+    for WayStep { step, value, depth } in &found.way {
         let indent = "  ".repeat((*depth).min(40));
         if *depth != next {
             let left_out = plural(&found.way_left_out.to_string(), "step");
@@ -165,7 +167,7 @@ pub fn perl_identify(
 /// # Errors
 /// It can't be written in this format.
 pub fn perl_who(
-    found: &Identified,
+    found: &ValueIdentification,
     contents: Option<&str>,
     limit: Option<usize>,
     style: &ReportStyle,
@@ -174,7 +176,7 @@ pub fn perl_who(
     let left_out = found.referrers.len().saturating_sub(limit) + found.left_out;
     let shown = found.referrers.iter().take(limit);
     if style.format == ReportFormat::Json {
-        let row = |one: &Referrer| {
+        let row = |one: &ValueReferrer| {
             json!({
                 "from": one.from.as_ref().map(document), "step": one.step,
                 "is_strong": one.is_strong,

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::check::{length, refers};
-use crate::columns::{exact, small};
-use crate::{Curve, Error, Report, Sizes};
+use crate::check::{check_index, check_length};
+use crate::columns::{check_exact, check_small};
+use crate::{HistoryCurve, PackError, PageSizeHistograms, WebReport};
 
 #[derive(Serialize)]
-pub(super) struct Moment<'a> {
+pub(super) struct SnapshotJson<'a> {
     name: &'a str,
     t: i64,
     ms: f64,
@@ -22,7 +22,7 @@ pub(super) struct Moment<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Functions<'a> {
+pub(super) struct FunctionsJson<'a> {
     name: Vec<&'a str>,
     file: Vec<u32>,
     module: Vec<u32>,
@@ -33,13 +33,13 @@ pub(super) struct Functions<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct LeftOut<'a> {
+pub(super) struct LeftOutJson<'a> {
     nodes: u64,
     value: &'a [i64],
 }
 
 #[derive(Serialize)]
-pub(super) struct Histograms<'a> {
+pub(super) struct SizeHistogramsJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     inuse: Option<&'a [i64]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub(super) struct Histograms<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct History<'a> {
+pub(super) struct HistoryJson<'a> {
     t: &'a [f64],
     inuse: &'a [i64],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,24 +57,24 @@ pub(super) struct History<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     rss: Option<Vec<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    peak: Option<Moving>,
+    peak: Option<HistoryPeakJson>,
 }
 
 #[derive(Serialize)]
-struct Moving {
+struct HistoryPeakJson {
     t: f64,
     bytes: i64,
 }
 
 #[derive(Serialize)]
-pub(super) struct SeriesPeak {
+pub(super) struct SeriesPeakJson {
     bytes: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     t: Option<f64>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Trend {
+pub(super) struct GrowthJson {
     f: u32,
     verdict: &'static str,
     slope: f64,
@@ -87,25 +87,25 @@ pub(super) struct Trend {
 }
 
 #[derive(Serialize)]
-pub(super) struct Estimate {
+pub(super) struct EstimateJson {
     total: f64,
 }
 
-impl<'a> Moment<'a> {
-    pub(super) fn all(report: &'a Report) -> Result<Vec<Self>, Error> {
-        let one = |snapshot: &'a crate::Snapshot| {
-            length(
+impl<'a> SnapshotJson<'a> {
+    pub(super) fn all(report: &'a WebReport) -> Result<Vec<Self>, PackError> {
+        let one = |snapshot: &'a crate::PageSnapshot| {
+            check_length(
                 "the totals of a snapshot",
                 snapshot.total.len(),
                 report.types.len(),
             )?;
             Ok(Self {
                 name: &snapshot.name,
-                t: exact("a time", snapshot.time_ms)?,
-                ms: finite("a time", snapshot.since_ms)?,
-                period: exact("the period", snapshot.period)?,
-                rss: each("a resident set", snapshot.rss)?,
-                peak_rss: each("a resident set", snapshot.peak_rss)?,
+                t: check_exact("a time", snapshot.time_ms)?,
+                ms: check_finite("a time", snapshot.since_ms)?,
+                period: check_exact("the period", snapshot.period)?,
+                rss: check_optional("a resident set", snapshot.rss)?,
+                peak_rss: check_optional("a resident set", snapshot.peak_rss)?,
                 total: exact_list("a total", &snapshot.total)?,
             })
         };
@@ -113,16 +113,16 @@ impl<'a> Moment<'a> {
     }
 }
 
-impl<'a> Functions<'a> {
-    pub(super) fn of(report: &'a Report) -> Result<Self, Error> {
+impl<'a> FunctionsJson<'a> {
+    pub(super) fn from_report(report: &'a WebReport) -> Result<Self, PackError> {
         let functions = &report.functions;
         let mut start = Vec::with_capacity(functions.len());
         for (i, function) in functions.iter().enumerate() {
             let (file, module) = (function.file as usize, function.module as usize);
-            refers("function", i, "file", file, report.files.len())?;
-            refers("function", i, "module", module, report.modules.len())?;
+            check_index("function", i, "file", file, report.files.len())?;
+            check_index("function", i, "module", module, report.modules.len())?;
             if let Some(mapped) = function.mapped {
-                refers(
+                check_index(
                     "function",
                     i,
                     "mapped file",
@@ -130,7 +130,7 @@ impl<'a> Functions<'a> {
                     report.mapped.len(),
                 )?;
             }
-            start.push(small("a line", function.start_line)?);
+            start.push(check_small("a line", function.start_line)?);
         }
         let mapped = functions.iter().map(|is| is.mapped.map_or(-1, i64::from));
         Ok(Self {
@@ -143,11 +143,11 @@ impl<'a> Functions<'a> {
     }
 }
 
-impl<'a> LeftOut<'a> {
-    pub(super) fn of(report: &'a Report) -> Result<Self, Error> {
-        let crate::LeftOut { nodes, values } = &report.left_out;
+impl<'a> LeftOutJson<'a> {
+    pub(super) fn from_report(report: &'a WebReport) -> Result<Self, PackError> {
+        let crate::OmittedNodes { nodes, values } = &report.left_out;
         if !values.is_empty() {
-            length(
+            check_length(
                 "the list of what was left out",
                 values.len(),
                 report.types.len(),
@@ -160,8 +160,8 @@ impl<'a> LeftOut<'a> {
     }
 }
 
-impl<'a> Histograms<'a> {
-    pub(super) fn of(sizes: &'a Sizes) -> Result<Self, Error> {
+impl<'a> SizeHistogramsJson<'a> {
+    pub(super) fn from_sizes(sizes: &'a PageSizeHistograms) -> Result<Self, PackError> {
         let list = |list: &'a Option<Vec<i64>>| match list {
             Some(list) => exact_list("a count of sizes", list).map(Some),
             None => Ok(None),
@@ -174,27 +174,27 @@ impl<'a> Histograms<'a> {
     }
 }
 
-impl<'a> History<'a> {
-    pub(super) fn of(curve: &'a Curve) -> Result<Self, Error> {
+impl<'a> HistoryJson<'a> {
+    pub(super) fn from_curve(curve: &'a HistoryCurve) -> Result<Self, PackError> {
         let count = curve.time_ms.len();
         let list = |what, list: &'a [i64]| {
-            length(what, list.len(), count)?;
+            check_length(what, list.len(), count)?;
             exact_list(what, list)
         };
         for time in &curve.time_ms {
-            finite("a time", *time)?;
+            check_finite("a time", *time)?;
         }
         let rss = curve.rss.as_ref().map(|rss| {
-            length("the curve of the resident set", rss.len(), count)?;
-            let known = rss.iter().map(|rss| each("a resident set", *rss));
+            check_length("the curve of the resident set", rss.len(), count)?;
+            let known = rss.iter().map(|rss| check_optional("a resident set", *rss));
             known
                 .map(|rss| Ok(rss?.unwrap_or(-1)))
-                .collect::<Result<_, Error>>()
+                .collect::<Result<_, PackError>>()
         });
         let peak = curve.peak.map(|peak| {
-            Ok::<_, Error>(Moving {
-                t: finite("a time", peak.time_ms)?,
-                bytes: exact("the peak", peak.bytes)?,
+            Ok::<_, PackError>(HistoryPeakJson {
+                t: check_finite("a time", peak.time_ms)?,
+                bytes: check_exact("the peak", peak.bytes)?,
             })
         });
         let objects = curve.objects.as_deref();
@@ -210,73 +210,76 @@ impl<'a> History<'a> {
     }
 }
 
-impl SeriesPeak {
-    pub(super) fn of(peak: crate::SeriesPeak) -> Result<Self, Error> {
+impl SeriesPeakJson {
+    pub(super) fn from_peak(peak: crate::PageSeriesPeak) -> Result<Self, PackError> {
         Ok(Self {
-            bytes: exact("the peak", peak.bytes)?,
-            t: peak.since_ms.map(|t| finite("a time", t)).transpose()?,
+            bytes: check_exact("the peak", peak.bytes)?,
+            t: peak
+                .since_ms
+                .map(|t| check_finite("a time", t))
+                .transpose()?,
         })
     }
 }
 
-impl Trend {
-    pub(super) fn all(report: &Report) -> Result<BTreeMap<&str, Vec<Self>>, Error> {
+impl GrowthJson {
+    pub(super) fn all(report: &WebReport) -> Result<BTreeMap<&str, Vec<Self>>, PackError> {
         let count = report.functions.len();
-        let one = |(i, row): (usize, &crate::Growth)| {
-            refers("growth", i, "function", row.function as usize, count)?;
+        let one = |(i, row): (usize, &crate::PageGrowth)| {
+            check_index("growth", i, "function", row.function as usize, count)?;
             Ok(Self {
                 f: row.function,
                 verdict: row.verdict,
-                slope: finite("a slope", row.slope)?,
-                r2: finite("a fit", row.r2)?,
+                slope: check_finite("a slope", row.slope)?,
+                r2: check_finite("a fit", row.r2)?,
                 grew: exact_count(row.grew)?,
                 of: exact_count(row.steps)?,
-                first: exact("a first value", row.first)?,
-                last: exact("a last value", row.last)?,
-                max: exact("a largest value", row.max)?,
+                first: check_exact("a first value", row.first)?,
+                last: check_exact("a last value", row.last)?,
+                max: check_exact("a largest value", row.max)?,
             })
         };
         let all = report.growth.iter();
         all.map(|(name, rows)| {
-            let rows: Result<_, Error> = rows.iter().enumerate().map(one).collect();
+            let rows: Result<_, PackError> = rows.iter().enumerate().map(one).collect();
             Ok((name.as_str(), rows?))
         })
         .collect()
     }
 }
 
-impl Estimate {
-    pub(super) fn all(report: &Report) -> Result<BTreeMap<&str, Self>, Error> {
+impl EstimateJson {
+    pub(super) fn all(report: &WebReport) -> Result<BTreeMap<&str, Self>, PackError> {
         let all = report.estimates.iter();
         all.map(|(name, error)| {
-            let total = finite("an estimate", *error)?;
+            let total = check_finite("an estimate", *error)?;
             Ok((name.as_str(), Self { total }))
         })
         .collect()
     }
 }
 
-fn exact_list<'a>(what: &'static str, list: &'a [i64]) -> Result<&'a [i64], Error> {
+fn exact_list<'a>(what: &'static str, list: &'a [i64]) -> Result<&'a [i64], PackError> {
     list.iter()
-        .try_for_each(|value| exact(what, *value).map(drop))?;
+        .try_for_each(|value| check_exact(what, *value).map(drop))?;
     Ok(list)
 }
 
-fn exact_count(count: u64) -> Result<u64, Error> {
-    let value = i64::try_from(count).map_err(|_| Error::TooLarge {
+fn exact_count(count: u64) -> Result<u64, PackError> {
+    let value = i64::try_from(count).map_err(|_| PackError::TooLarge {
         what: "a count",
         value: count.into(),
     })?;
-    exact("a count", value).map(|_| count)
+    check_exact("a count", value).map(|_| count)
 }
 
-fn each(what: &'static str, value: Option<i64>) -> Result<Option<i64>, Error> {
-    value.map(|value| exact(what, value)).transpose()
+fn check_optional(what: &'static str, value: Option<i64>) -> Result<Option<i64>, PackError> {
+    value.map(|value| check_exact(what, value)).transpose()
 }
 
-fn finite(what: &'static str, value: f64) -> Result<f64, Error> {
+fn check_finite(what: &'static str, value: f64) -> Result<f64, PackError> {
     if value.is_finite() {
         return Ok(value);
     }
-    Err(Error::NotFinite { what })
+    Err(PackError::NotFinite { what })
 }

@@ -3,10 +3,10 @@
 use crate::ServedPage;
 
 /// The type of JSON.
-pub const JSON: &str = "application/json";
+pub const JSON_MEDIA_TYPE: &str = "application/json";
 
 /// Whoever knows the answers.
-pub trait Answers: Send + Sync + 'static {
+pub trait ApiHandler: Send + Sync + 'static {
     /// Returns the page.
     fn page(&self) -> ServedPage;
 
@@ -14,27 +14,27 @@ pub trait Answers: Send + Sync + 'static {
     ///
     /// # Errors
     /// Nothing may be sent to it now.
-    fn takes(&self, path: &str) -> Result<Option<Takes>, Refusal>;
+    fn accepted_body(&self, path: &str) -> Result<Option<AcceptedBody>, ApiRefusal>;
 
     /// Answers a question. This may take long, and others are asked at the same time.
     ///
     /// # Errors
     /// The question may be wrong, or there is no answer.
-    fn answer(&self, asked: &Asked) -> Result<Answer, Refusal>;
+    fn answer(&self, asked: &ApiRequest) -> Result<ApiAnswer, ApiRefusal>;
 }
 
 /// What may be sent to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Takes {
+pub struct AcceptedBody {
     /// The type of what is sent.
     pub media: &'static str,
     /// The most bytes.
-    pub most: usize,
+    pub max_bytes: usize,
 }
 
 /// A question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct ApiRequest {
     /// The path below that of the interface, such as `top`.
     pub path: String,
     /// The parameters in their order, without the token.
@@ -42,10 +42,10 @@ pub struct Asked {
     /// What was sent, if something may be sent to the path.
     pub body: Vec<u8>,
     /// The tag of the answer that the asker has.
-    pub known: Option<String>,
+    pub known_tag: Option<String>,
 }
 
-impl Asked {
+impl ApiRequest {
     /// Returns the value of a parameter. An empty one counts as not given.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
@@ -58,7 +58,7 @@ impl Asked {
 
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ApiAnswer {
     /// The type of the body.
     pub media: &'static str,
     /// The body. `None` says that the answer which the asker has is still right.
@@ -69,12 +69,12 @@ pub struct Answer {
     pub notes: Vec<String>,
 }
 
-impl Answer {
+impl ApiAnswer {
     /// Makes an answer in JSON.
     #[must_use]
     pub fn json(body: &serde_json::Value) -> Self {
         Self {
-            media: JSON,
+            media: JSON_MEDIA_TYPE,
             body: Some(format!("{body}\n").into_bytes()),
             ..Self::default()
         }
@@ -83,7 +83,7 @@ impl Answer {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ApiRefusal {
     /// The status of HTTP.
     pub status: u16,
     /// What is wrong.
@@ -96,7 +96,7 @@ pub struct Refusal {
     pub allowed: Option<&'static str>,
 }
 
-impl Refusal {
+impl ApiRefusal {
     /// Makes one that says what is wrong and what helps.
     #[must_use]
     pub fn new(status: u16, what: impl Into<String>, help: impl Into<String>) -> Self {

@@ -8,25 +8,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// What tells each connection to go whose question has not come, the oldest first.
-type Waiting = Mutex<VecDeque<Arc<Notify>>>;
+type WaitingConnections = Mutex<VecDeque<Arc<Notify>>>;
 
 /// The connections whose question has not come.
 #[derive(Default)]
-pub(super) struct Lobby(Arc<Waiting>);
+pub(super) struct ConnectionLobby(Arc<WaitingConnections>);
 
 /// The seat of a connection. It is free again after it was dropped.
-pub(super) struct Seat {
-    lobby: Arc<Waiting>,
+pub(super) struct LobbySeat {
+    lobby: Arc<WaitingConnections>,
     wanted: Arc<Notify>,
     has_asked: AtomicBool,
 }
 
-impl Lobby {
+impl ConnectionLobby {
     /// Takes a connection in.
-    pub(super) fn enter(&self) -> Seat {
+    pub(super) fn enter(&self) -> LobbySeat {
         let wanted = Arc::new(Notify::new());
-        locked(&self.0).push_back(wanted.clone());
-        Seat {
+        lock_waiting(&self.0).push_back(wanted.clone());
+        LobbySeat {
             lobby: self.0.clone(),
             wanted,
             has_asked: AtomicBool::new(false),
@@ -35,21 +35,21 @@ impl Lobby {
 
     /// Asks the oldest connection to go, if there is one.
     pub(super) fn send_away(&self) {
-        if let Some(oldest) = locked(&self.0).pop_front() {
+        if let Some(oldest) = lock_waiting(&self.0).pop_front() {
             oldest.notify_one();
         }
     }
 }
 
-impl Seat {
+impl LobbySeat {
     /// The connection has asked, and keeps its place from now on.
     pub(super) fn leave(&self) {
         self.has_asked.store(true, Ordering::Relaxed);
-        locked(&self.lobby).retain(|other| !Arc::ptr_eq(other, &self.wanted));
+        lock_waiting(&self.lobby).retain(|other| !Arc::ptr_eq(other, &self.wanted));
     }
 
     /// Waits until the place is wanted for another. That is too late once the connection has asked.
-    pub(super) async fn is_wanted(&self) {
+    pub(super) async fn wait_until_wanted(&self) {
         self.wanted.notified().await;
         if self.has_asked.load(Ordering::Relaxed) {
             std::future::pending().await
@@ -57,12 +57,12 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for LobbySeat {
     fn drop(&mut self) {
         self.leave();
     }
 }
 
-fn locked(lobby: &Waiting) -> MutexGuard<'_, VecDeque<Arc<Notify>>> {
+fn lock_waiting(lobby: &WaitingConnections) -> MutexGuard<'_, VecDeque<Arc<Notify>>> {
     lobby.lock().unwrap_or_else(PoisonError::into_inner)
 }

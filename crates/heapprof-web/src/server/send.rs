@@ -16,35 +16,35 @@ use hyper::header::{
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 
-use super::answer::{Answer, Answers, Asked, JSON, Refusal, Takes};
-use super::guard::{Guard, Wish, too_large};
+use super::answer::{AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
+use super::guard::{RequestGuard, RequestTarget, too_large_refusal};
 
 /// So many questions wait for a worker. Others are told to come back.
-const WAITING: usize = 32;
+const MAX_WAITING_REQUESTS: usize = 32;
 
 /// A body that may have more bytes is large. One of them is taken in at a time.
-const LARGE: usize = 1 << 20;
+const LARGE_BODY_LIMIT: usize = 1 << 20;
 
 /// The header of what else is to be said: a JSON list of texts, in ASCII.
-const NOTES: HeaderName = HeaderName::from_static("heapprof-notes");
+const NOTES_HEADER: HeaderName = HeaderName::from_static("heapprof-notes");
 
-type Reply = Response<Full<Bytes>>;
+type HttpReply = Response<Full<Bytes>>;
 
 /// Where requests are answered.
-pub(super) struct Desk {
-    guard: Guard,
-    answers: Arc<dyn Answers>,
+pub(super) struct RequestDesk {
+    guard: RequestGuard,
+    answers: Arc<dyn ApiHandler>,
     places: Arc<Semaphore>,
     /// The place of the one large body that is taken in at a time.
     large: Semaphore,
 }
 
-impl Desk {
-    pub(super) fn new(guard: Guard, answers: Arc<dyn Answers>) -> Self {
+impl RequestDesk {
+    pub(super) fn new(guard: RequestGuard, answers: Arc<dyn ApiHandler>) -> Self {
         Self {
             guard,
             answers,
-            places: Arc::new(Semaphore::new(WAITING)),
+            places: Arc::new(Semaphore::new(MAX_WAITING_REQUESTS)),
             large: Semaphore::new(1),
         }
     }
@@ -53,36 +53,41 @@ impl Desk {
     pub(super) async fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Reply, Infallible> {
+    ) -> Result<HttpReply, Infallible> {
         Ok(self
             .reply(request)
             .await
-            .unwrap_or_else(|refusal| refused(&refusal)))
+            .unwrap_or_else(|refusal| refusal_reply(&refusal)))
     }
 
-    async fn reply(&self, request: Request<Incoming>) -> Result<Reply, Refusal> {
+    async fn reply(&self, request: Request<Incoming>) -> Result<HttpReply, ApiRefusal> {
         let (head, body) = request.into_parts();
-        let asked = match self.guard.wish(&head, &*self.answers)? {
-            Wish::Page => {
+        let asked = match self.guard.check_request(&head, &*self.answers)? {
+            RequestTarget::Page => {
                 let page = self.answers.page();
                 let html = "text/html; charset=utf-8";
-                return Ok(sent(StatusCode::OK, html, &page.policy, page.html.into()));
+                return Ok(build_reply(
+                    StatusCode::OK,
+                    html,
+                    &page.policy,
+                    page.html.into(),
+                ));
             }
-            Wish::Answer(asked) => asked,
-            Wish::Sent(asked, takes) => {
-                let is_large = takes.most > LARGE;
+            RequestTarget::Answer(asked) => asked,
+            RequestTarget::Upload(asked, takes) => {
+                let is_large = takes.max_bytes > LARGE_BODY_LIMIT;
                 let place = match is_large.then(|| self.large.try_acquire()) {
-                    Some(Err(_)) => return Err(busy("Another one is being sent")),
+                    Some(Err(_)) => return Err(busy_refusal("Another one is being sent")),
                     Some(Ok(place)) => Some(place),
                     None => None,
                 };
-                let body = received(body, takes).await?;
+                let body = receive_body(body, takes).await?;
                 drop(place);
-                Asked { body, ..asked }
+                ApiRequest { body, ..asked }
             }
         };
         let Ok(place) = self.places.clone().try_acquire_owned() else {
-            return Err(busy("Too much is asked at once"));
+            return Err(busy_refusal("Too much is asked at once"));
         };
         let answers = self.answers.clone();
         // This future is dropped when the connection ends.
@@ -92,16 +97,16 @@ impl Desk {
             // The place is taken as long as the work goes on, also if nobody waits for it any more.
             let _place = place;
             if waits.strong_count() == 0 {
-                return Ok(Ok(Answer::default()));
+                return Ok(Ok(ApiAnswer::default()));
             }
             catch_unwind(AssertUnwindSafe(|| answers.answer(&asked)))
         };
         let answer = tokio::task::spawn_blocking(work).await;
         drop(waiting);
         match answer {
-            Ok(Ok(answer)) => Ok(answered(answer?)),
+            Ok(Ok(answer)) => Ok(answer_reply(answer?)),
             // The worker has said why on its way.
-            _ => Err(Refusal::new(
+            _ => Err(ApiRefusal::new(
                 500,
                 "heapprof web failed at this question",
                 "Report it",
@@ -111,48 +116,53 @@ impl Desk {
 }
 
 /// The refusal of what may be asked again.
-fn busy(what: &str) -> Refusal {
-    Refusal::new(503, what, "Ask again in a moment")
+fn busy_refusal(what: &str) -> ApiRefusal {
+    ApiRefusal::new(503, what, "Ask again in a moment")
 }
 
 /// Reads what is sent.
-async fn received(body: Incoming, takes: Takes) -> Result<Vec<u8>, Refusal> {
-    let body = Limited::new(body, takes.most)
+async fn receive_body(body: Incoming, takes: AcceptedBody) -> Result<Vec<u8>, ApiRefusal> {
+    let body = Limited::new(body, takes.max_bytes)
         .collect()
         .await
         .map_err(
             |error| match error.is::<http_body_util::LengthLimitError>() {
-                true => too_large(takes),
-                false => Refusal::new(400, "What is sent breaks off", "Send all of it"),
+                true => too_large_refusal(takes),
+                false => ApiRefusal::new(400, "What is sent breaks off", "Send all of it"),
             },
         )?;
     Ok(body.to_bytes().to_vec())
 }
 
-fn answered(answer: Answer) -> Reply {
+fn answer_reply(answer: ApiAnswer) -> HttpReply {
     let (status, body) = match answer.body {
         Some(body) => (StatusCode::OK, body),
         None => (StatusCode::NOT_MODIFIED, Vec::new()),
     };
-    let mut reply = sent(status, answer.media, NOTHING, body.into());
+    let mut reply = build_reply(status, answer.media, NON_PAGE_POLICY, body.into());
     let tag = answer.tag.and_then(|tag| HeaderValue::from_str(&tag).ok());
     if let Some(tag) = tag {
         reply.headers_mut().insert(ETAG, tag);
     }
     if !answer.notes.is_empty()
-        && let Ok(notes) = HeaderValue::from_str(&ascii(&serde_json::json!(answer.notes)))
+        && let Ok(notes) = HeaderValue::from_str(&to_ascii_json(&serde_json::json!(answer.notes)))
     {
-        reply.headers_mut().insert(NOTES, notes);
+        reply.headers_mut().insert(NOTES_HEADER, notes);
     }
     reply
 }
 
 /// The policy of what is no page.
-const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
+const NON_PAGE_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
-fn refused(refusal: &Refusal) -> Reply {
+fn refusal_reply(refusal: &ApiRefusal) -> HttpReply {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
-    let mut reply = sent(status, JSON, NOTHING, text(refusal).into());
+    let mut reply = build_reply(
+        status,
+        JSON_MEDIA_TYPE,
+        NON_PAGE_POLICY,
+        refusal_text(refusal).into(),
+    );
     if let Some(allowed) = refusal.allowed {
         let headers = reply.headers_mut();
         headers.insert(ALLOW, HeaderValue::from_static(allowed));
@@ -167,24 +177,26 @@ fn refused(refusal: &Refusal) -> Reply {
 }
 
 /// Tells a client that its head took too long. It may not get it, because nobody waits for it.
-pub(super) fn too_slow(mut stream: TcpStream) {
-    let refusal = Refusal::new(408, "The request took too long", "Ask again");
-    let body = text(&refusal);
+pub(super) fn send_too_slow(mut stream: TcpStream) {
+    let refusal = ApiRefusal::new(408, "The request took too long", "Ask again");
+    let body = refusal_text(&refusal);
     let head = "HTTP/1.1 408 Request Timeout\r\nconnection: close";
     let length = body.len();
-    let whole = format!("{head}\r\ncontent-type: {JSON}\r\ncontent-length: {length}\r\n\r\n{body}");
+    let whole = format!(
+        "{head}\r\ncontent-type: {JSON_MEDIA_TYPE}\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
     let _ = stream.write_all(whole.as_bytes());
 }
 
 /// The body of a refusal.
-fn text(refusal: &Refusal) -> String {
+fn refusal_text(refusal: &ApiRefusal) -> String {
     let error = serde_json::json!({
         "error": { "what": refusal.what, "cause": refusal.cause, "help": refusal.help }
     });
     format!("{error}\n")
 }
 
-fn sent(status: StatusCode, media: &str, policy: &str, body: Bytes) -> Reply {
+fn build_reply(status: StatusCode, media: &str, policy: &str, body: Bytes) -> HttpReply {
     let mut reply = Response::new(Full::new(body));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
@@ -214,7 +226,7 @@ fn sent(status: StatusCode, media: &str, policy: &str, body: Bytes) -> Reply {
 }
 
 /// A JSON text whose characters are all of ASCII.
-fn ascii(json: &serde_json::Value) -> String {
+fn to_ascii_json(json: &serde_json::Value) -> String {
     let mut out = String::new();
     let mut units = [0; 2];
     for c in json.to_string().chars() {

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 
 /// A token.
-pub(super) struct Token(String);
+pub(super) struct AccessToken(String);
 
-impl Token {
+impl AccessToken {
     /// Makes one.
     pub(super) fn new() -> io::Result<Self> {
         let mut bits = [0u8; 16];
@@ -22,7 +22,7 @@ impl Token {
     }
 
     /// Whether a text is the token. The time that it takes does not tell how much of it is right.
-    pub(super) fn is(&self, text: &str) -> bool {
+    pub(super) fn matches(&self, text: &str) -> bool {
         let (ours, given) = (self.0.as_bytes(), text.as_bytes());
         let differs = ours.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
         ours.len() == given.len() && std::hint::black_box(differs) == 0
@@ -35,18 +35,18 @@ mod tests {
 
     #[test]
     fn only_the_token_itself_is_the_token() {
-        let token = Token::new().unwrap();
+        let token = AccessToken::new().unwrap();
         let text = token.text().to_string();
         assert_eq!(text.len(), 32);
-        assert!(token.is(&text));
+        assert!(token.matches(&text));
         for wrong in [
             "",
             &text[1..],
             &format!("{text}0"),
             &text.replace(&text[..1], "g"),
         ] {
-            assert!(!token.is(wrong), "{wrong}");
+            assert!(!token.matches(wrong), "{wrong}");
         }
-        assert_ne!(Token::new().unwrap().text(), text);
+        assert_ne!(AccessToken::new().unwrap().text(), text);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result};
-use heapprof_heapwalk::{Image, Region, State};
+use heapprof_heapwalk::{ChunkState, ImageRegion, ProcessImage};
 use heapprof_live::{Blocks, Frozen, Process, Row};
 use heapprof_profile::{Profile, ProfileBuilder};
 
@@ -39,13 +39,13 @@ struct Place {
 
 /// The books of a recording, as they were when the memory was copied.
 enum Recorded<'a> {
-    Process(Frozen<&'a Image>, u32),
+    Process(Frozen<&'a ProcessImage>, u32),
     Core(heapprof_live::Core),
 }
 
 impl<'a> Recorded<'a> {
     /// Finds them. `None` if nothing is recorded.
-    fn of(target: &Target, image: &'a Image) -> Option<Self> {
+    fn of(target: &Target, image: &'a ProcessImage) -> Option<Self> {
         match Self::find(target, image) {
             Ok(found) => Some(found),
             Err(heapprof_live::Error::NotRecorded) => None,
@@ -57,13 +57,13 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    fn find(target: &Target, image: &'a Image) -> Result<Self, heapprof_live::Error> {
+    fn find(target: &Target, image: &'a ProcessImage) -> Result<Self, heapprof_live::Error> {
         match &target.what {
             What::Process(pid, memory) => {
                 // Only the process itself says whether the books are its own, and not a parent's.
                 Process::open(*pid)?;
                 let own = image.regions().iter().filter(|region| region.is_own);
-                let pieces = own.map(Region::range);
+                let pieces = own.map(ImageRegion::range);
                 let books = Frozen::new(image, pieces, memory, &image.files)?;
                 Ok(Self::Process(books, *pid))
             }
@@ -123,16 +123,16 @@ pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile>
     let (mut leaked, mut with_stack) = (0u64, 0u64);
     for (number, (chunk, &state)) in heap.chunks.iter().zip(&marks.states).enumerate() {
         let first = match state {
-            State::Leaked | State::Indirect => 0,
-            State::Maybe => 2,
-            State::Reached => 4,
-            State::Free => 6,
+            ChunkState::Leaked | ChunkState::Indirect => 0,
+            ChunkState::Maybe => 2,
+            ChunkState::Reached => 4,
+            ChunkState::Free => 6,
         };
         let stack = known.get(&chunk.at).copied();
-        let stack = stack.filter(|_| state != State::Free);
+        let stack = stack.filter(|_| state != ChunkState::Free);
         let frames = match (stack, state) {
             (Some(_), _) => Vec::new(),
-            (None, State::Free) => vec!["free".to_string(), class(chunk.size)],
+            (None, ChunkState::Free) => vec!["free".to_string(), class(chunk.size)],
             (None, _) => vec![
                 state.name().to_string(),
                 class(chunk.size),

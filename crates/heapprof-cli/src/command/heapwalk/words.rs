@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use heapprof_heapwalk::{
-    Heap, Image, Kinds, Marks, Region, Source, State, Thread, referrers, retained,
+    BlockKinds, ChunkMarks, ChunkState, ImageRegion, ImageThread, MallocHeap, PointerSource,
+    ProcessImage, referrers, retained_sizes,
 };
 use heapprof_report::{BlockReferrers, RetainedBlock};
 use heapprof_text::printable;
@@ -16,10 +17,10 @@ const SHOWN: u64 = 4096;
 
 /// A walked heap, and names for what is in it.
 pub(super) struct Words<'a> {
-    pub(super) image: &'a Image,
-    pub(super) heap: &'a Heap,
-    pub(super) marks: &'a Marks,
-    pub(super) kinds: Kinds<'a>,
+    pub(super) image: &'a ProcessImage,
+    pub(super) heap: &'a MallocHeap,
+    pub(super) marks: &'a ChunkMarks,
+    pub(super) kinds: BlockKinds<'a>,
     /// The variable at an address: where it begins, and its name.
     pub(super) variable: Box<dyn Fn(u64) -> Option<(u64, String)> + 'a>,
 }
@@ -33,7 +34,7 @@ impl Words<'_> {
 
     /// What a block is: the name of its class, or its kind of content.
     pub(super) fn what(&mut self, number: usize) -> &str {
-        let kind = self.kinds.of(&self.heap.chunks[number]);
+        let kind = self.kinds.classify(&self.heap.chunks[number]);
         self.kinds.name(kind)
     }
 
@@ -41,7 +42,7 @@ impl Words<'_> {
         let chunk = &self.heap.chunks[number];
         let state = self.marks.states[number];
         let what = match state {
-            State::Free => String::new(),
+            ChunkState::Free => String::new(),
             _ => format!(", {}", self.what(number)),
         };
         let (at, size, state) = (chunk.at, chunk.size, state.name());
@@ -49,12 +50,12 @@ impl Words<'_> {
     }
 
     /// What leads to a block; `at` is the address of the word that does.
-    fn source(&mut self, at: u64, source: Source) -> String {
+    fn source(&mut self, at: u64, source: PointerSource) -> String {
         match source {
-            Source::Nothing => "nothing".to_string(),
-            Source::Register(_) => self.holder(source).1,
-            Source::Root(root) => format!("{root:#x}, {}", self.holder(source).1),
-            Source::Chunk(number) => {
+            PointerSource::Nothing => "nothing".to_string(),
+            PointerSource::Register(_) => self.holder(source).1,
+            PointerSource::Root(root) => format!("{root:#x}, {}", self.holder(source).1),
+            PointerSource::Chunk(number) => {
                 let begin = self.heap.chunks[number as usize].at;
                 let words = self.called(number as usize);
                 match at.checked_sub(begin) {
@@ -71,8 +72,8 @@ impl Words<'_> {
         let (way, root) = self.marks.way(number);
         let mut steps = Vec::new();
         // What has leaked has a way, too: from the first block of its chain.
-        if root != Source::Nothing || way.len() > 1 {
-            if root != Source::Nothing {
+        if root != PointerSource::Nothing || way.len() > 1 {
+            if root != PointerSource::Nothing {
                 steps.push(self.source(0, root));
             }
             let blocks = way.iter().rev();
@@ -82,7 +83,7 @@ impl Words<'_> {
         Ok(BlockReferrers {
             block: self.called(number),
             way: steps,
-            has_root: root != Source::Nothing,
+            has_root: root != PointerSource::Nothing,
             referrers: found
                 .map(|one| (self.source(one.at, one.source), one.offset))
                 .collect(),
@@ -90,10 +91,10 @@ impl Words<'_> {
     }
 
     /// What a root is in: where that begins, and what it is in words.
-    fn holder(&self, root: Source) -> (u64, String) {
+    fn holder(&self, root: PointerSource) -> (u64, String) {
         let at = match root {
-            Source::Root(at) => at,
-            Source::Register(thread) => {
+            PointerSource::Root(at) => at,
+            PointerSource::Register(thread) => {
                 let tid = self.image.threads.get(thread as usize);
                 let tid = tid.map_or(0, |thread| thread.tid);
                 return (0, format!("a register of thread {tid}"));
@@ -102,8 +103,8 @@ impl Words<'_> {
         };
         let region = self.image.region(at);
         let start = region.map_or(0, |region| region.start);
-        let range = region.map(Region::range).unwrap_or_default();
-        let has_stack = |thread: &&Thread| range.contains(&thread.stack);
+        let range = region.map(ImageRegion::range).unwrap_or_default();
+        let has_stack = |thread: &&ImageThread| range.contains(&thread.stack);
         if let Some(thread) = self.image.threads.iter().find(has_stack) {
             return (start, format!("the stack of thread {}", thread.tid));
         }
@@ -121,7 +122,7 @@ impl Words<'_> {
     pub(super) fn most_retained(&mut self) -> (Vec<RetainedBlock>, usize) {
         let mut holders: Vec<(u64, String)> = Vec::new();
         let mut numbers: HashMap<(u64, String), u32> = HashMap::new();
-        let retained = retained(self.image, self.heap, self.marks, |root| {
+        let retained = retained_sizes(self.image, self.heap, self.marks, |root| {
             let holder = self.holder(root);
             *numbers.entry(holder).or_insert_with_key(|holder| {
                 holders.push(holder.clone());

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
-use heapprof_heapwalk::{Heap, Image};
-use heapprof_perl_heap::{Found, Memory, NoVariable, Values};
-use heapprof_perlwalk::{Error, Walked, walk};
+use heapprof_heapwalk::{MallocHeap, ProcessImage};
+use heapprof_perl_heap::{ElementLookup, PerlValueAnalysis, ValueGraph, VariableError};
+use heapprof_perlwalk::{PerlSnapshot, PerlWalkError, walk};
 use heapprof_profile::Profile;
 use sha2::{Digest, Sha256};
 
@@ -17,7 +17,7 @@ use crate::name;
 
 /// Values, and where they come from.
 pub(super) struct Origin {
-    pub(super) found: Found,
+    pub(super) found: PerlValueAnalysis,
     /// The perl in words; empty if it is not known.
     pub(super) perl: String,
     /// How it went.
@@ -31,27 +31,27 @@ pub(super) struct Origin {
     /// The value that has what is at the address that was asked for.
     pub(super) owner: Option<u64>,
     /// The program's memory, if it is at hand.
-    memory: Option<(Target, Image)>,
+    memory: Option<(Target, ProcessImage)>,
     /// The file of Devel::MAT that was read.
     file: Option<PathBuf>,
 }
 
 /// The program's memory, and how keys are called among the values.
 struct Inside<'a> {
-    memory: Option<heapprof_perlwalk::Inside<'a>>,
+    memory: Option<heapprof_perlwalk::ImageElements<'a>>,
     is_anonymous: bool,
 }
 
-impl Memory for Inside<'_> {
-    fn under_key(&self, hash: u64, key: &str) -> Option<u64> {
-        self.memory?.under_key(hash, key)
+impl ElementLookup for Inside<'_> {
+    fn find_key(&self, hash: u64, key: &str) -> Option<u64> {
+        self.memory?.find_key(hash, key)
     }
 
-    fn length(&self, array: u64) -> Option<u64> {
-        self.memory?.length(array)
+    fn array_length(&self, array: u64) -> Option<u64> {
+        self.memory?.array_length(array)
     }
 
-    fn named(&self, key: &str) -> String {
+    fn key_name(&self, key: &str) -> String {
         match self.is_anonymous {
             true => hashed(key),
             false => key.to_string(),
@@ -98,7 +98,7 @@ impl Origin {
     fn of_program(args: &PerlHeapArgs) -> Result<Self> {
         let (target, image, notes) = Target::open(&args.target, args.exe.as_deref())?;
         let mut lacks = Vec::new();
-        let heap = match Heap::walk(&image) {
+        let heap = match MallocHeap::walk(&image) {
             Ok(heap) => Some(heap),
             Err(error) => {
                 lacks.push(format!("{error}; {WITHOUT_HEAP}"));
@@ -119,7 +119,7 @@ impl Origin {
             count => format!(" with {count} interpreters"),
         };
         let counts = walked.interpreters.iter();
-        let counts = counts.map(|one| (one.says, one.named().collect()));
+        let counts = counts.map(|one| (one.reported_count, one.named_types().collect()));
         Ok(Self {
             found: found(walked.values, args),
             perl: format!("perl {}{interpreters}", walked.version),
@@ -163,10 +163,10 @@ impl Origin {
     }
 
     /// The value that a program calls so.
-    pub(super) fn variable(&self, text: &str, is_anonymous: bool) -> Result<u32, NoVariable> {
+    pub(super) fn variable(&self, text: &str, is_anonymous: bool) -> Result<u32, VariableError> {
         let memory = self.memory.as_ref();
         let inside = Inside {
-            memory: memory.map(|(_, image)| heapprof_perlwalk::Inside(image)),
+            memory: memory.map(|(_, image)| heapprof_perlwalk::ImageElements(image)),
             is_anonymous,
         };
         self.found.variable(text, &inside)
@@ -188,16 +188,18 @@ impl Origin {
     }
 }
 
-fn found(mut values: Values, args: &PerlHeapArgs) -> Found {
+fn found(mut values: ValueGraph, args: &PerlHeapArgs) -> PerlValueAnalysis {
     if args.anonymize {
         values.rename_keys(hashed);
     }
-    Found::with_keys(values, args.keys)
+    PerlValueAnalysis::with_keys(values, args.keys)
 }
 
-fn advised(name: &str, has_program: bool, error: Error) -> anyhow::Error {
+fn advised(name: &str, has_program: bool, error: PerlWalkError) -> anyhow::Error {
     let advice = match error {
-        Error::NoPerl if !has_program => "; --exe FILE says where the program's file is now",
+        PerlWalkError::NoPerl if !has_program => {
+            "; --exe FILE says where the program's file is now"
+        }
         _ => "",
     };
     anyhow!("{name}: {error}{advice}")
@@ -208,7 +210,7 @@ const WITHOUT_HEAP: &str = "sizes are those that Perl asked for, other threads a
                             what only C code holds is shown as leaked";
 
 /// What could not be read.
-fn lacks_of(walked: &Walked, image: &Image) -> Vec<String> {
+fn lacks_of(walked: &PerlSnapshot, image: &ProcessImage) -> Vec<String> {
     let mut lacks = Vec::new();
     if walked.has_other_malloc {
         lacks.push(format!(
@@ -217,7 +219,7 @@ fn lacks_of(walked: &Walked, image: &Image) -> Vec<String> {
         ));
     }
     for (number, one) in (1..).zip(&walked.interpreters) {
-        let apart = one.found().abs_diff(one.says);
+        let apart = one.found_count().abs_diff(one.reported_count);
         if apart == 1 {
             lacks.push(format!(
                 "interpreter {number} was making or freeing a value; what it was freeing is shown \
@@ -226,8 +228,8 @@ fn lacks_of(walked: &Walked, image: &Image) -> Vec<String> {
         } else if apart > 1 {
             lacks.push(format!(
                 "interpreter {number} says that it has {} values, and {} were found",
-                one.says,
-                one.found()
+                one.reported_count,
+                one.found_count()
             ));
         }
     }

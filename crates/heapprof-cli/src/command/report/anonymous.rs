@@ -1,11 +1,11 @@
 //! A page without names: each is a hash, equal names have equal ones.
 
 use heapprof_analysis::OTHER_NAME;
-use heapprof_web::Report;
+use heapprof_web::WebReport;
 use sha2::{Digest, Sha256};
 
 /// Replaces all names and leaves out paths, sources and commands.
-pub(super) fn make(report: &mut Report) {
+pub(super) fn make(report: &mut WebReport) {
     let key = key(report);
     let hashed = |kind: &str, name: &str| {
         if name.is_empty() || name == OTHER_NAME {
@@ -45,7 +45,7 @@ pub(super) fn make(report: &mut Report) {
 
 /// A key that only whoever has all the names can work out, so that nobody can find a name by
 /// hashing what it might be.
-fn key(report: &Report) -> [u8; 32] {
+fn key(report: &WebReport) -> [u8; 32] {
     let mut all = Sha256::new();
     let functions = report.functions.iter().map(|function| &function.name);
     for name in functions.chain(&report.files) {

@@ -8,9 +8,9 @@ use heapprof_web as web;
 const CLASSES: usize = 64;
 
 /// The curve of a history. If a value is not known at a moment, it is that of the moment before.
-pub(super) fn curve(history: &[TimelineRow]) -> Option<web::Curve> {
+pub(super) fn curve(history: &[TimelineRow]) -> Option<web::HistoryCurve> {
     let first = history.iter().position(|row| row.inuse_space.is_some())?;
-    let mut curve = web::Curve::default();
+    let mut curve = web::HistoryCurve::default();
     let (mut inuse, mut objects, mut rss) = (0, 0, None);
     let (mut all_objects, mut all_rss) = (Vec::new(), Vec::new());
     for row in &history[first..] {
@@ -22,7 +22,7 @@ pub(super) fn curve(history: &[TimelineRow]) -> Option<web::Curve> {
         all_objects.push(objects);
         all_rss.push(rss);
         if row.is_peak {
-            curve.peak = Some(web::Peak {
+            curve.peak = Some(web::HistoryPeak {
                 time_ms: milliseconds(row.since_nanos),
                 bytes: inuse,
             });
@@ -38,7 +38,7 @@ fn milliseconds(nanos: i64) -> f64 {
 }
 
 /// The histograms of sizes. Mappings have no size, and are left out.
-pub(super) fn sizes(found: &[StatsSize], is_exact: bool) -> Option<web::Sizes> {
+pub(super) fn sizes(found: &[StatsSize], is_exact: bool) -> Option<web::PageSizeHistograms> {
     if found.is_empty() {
         return None;
     }
@@ -52,7 +52,7 @@ pub(super) fn sizes(found: &[StatsSize], is_exact: bool) -> Option<web::Sizes> {
         }
     }
     let [inuse, alloc] = counts;
-    Some(web::Sizes {
+    Some(web::PageSizeHistograms {
         inuse: Some(inuse),
         alloc: Some(alloc),
         is_exact,

@@ -16,7 +16,7 @@ pub(super) fn rows(
     base: Option<usize>,
     paths: &Paths,
     sources: Option<&SourceFiles<'_>>,
-) -> web::Report {
+) -> web::WebReport {
     let source = sources.map_or_else(BTreeMap::new, |sources| source_lines(&found, sources));
     let (mut files, mut modules) = (Numbered::default(), Numbered::default());
     let mut functions = Vec::with_capacity(found.functions.len());
@@ -26,7 +26,7 @@ pub(super) fn rows(
         if let Some(lines) = source.get(function.file.as_str()) {
             source_of_file.insert(file, lines.clone());
         }
-        functions.push(web::Function {
+        functions.push(web::PageFunction {
             name: function.name.clone(),
             file,
             module: modules.number(module_of(function)),
@@ -36,12 +36,12 @@ pub(super) fn rows(
     }
     let first = found.moments.first().map_or(0, |moment| moment.time_nanos);
     let frames = found.places.iter();
-    let frames = frames.map(|&(function, line)| web::Frame { function, line });
-    let nodes = found.nodes.iter().map(|node| web::Node {
+    let frames = frames.map(|&(function, line)| web::PageFrame { function, line });
+    let nodes = found.nodes.iter().map(|node| web::PageNode {
         parent: node.parent,
         frame: node.place,
     });
-    let module = |(name, is_library): (String, bool)| web::Module { name, is_library };
+    let module = |(name, is_library): (String, bool)| web::PageModule { name, is_library };
     let named = |at: usize| found.types[at].r#type.clone();
     let growth = found.growth.iter().map(|(&at, rows)| {
         let rows = rows.iter().map(grown).collect();
@@ -51,7 +51,7 @@ pub(super) fn rows(
     let errors = last.map_or(&[][..], |moment| &moment.errors);
     let estimates = errors.iter().enumerate();
     let estimates = estimates.filter_map(|(at, error)| Some((named(at), (*error)?)));
-    web::Report {
+    web::WebReport {
         tool: concat!("heapprof ", env!("CARGO_PKG_VERSION")).to_string(),
         period: found.period,
         default_type: found
@@ -62,7 +62,7 @@ pub(super) fn rows(
         own_code: begins_with_library(&found),
         frames: frames.collect(),
         nodes: nodes.collect(),
-        left_out: web::LeftOut {
+        left_out: web::OmittedNodes {
             nodes: found.left_out.0 as u64,
             values: found.left_out.1.clone(),
         },
@@ -72,7 +72,7 @@ pub(super) fn rows(
         history: process::curve(&found.history),
         peak: found.peak.filter(|_| found.moments.len() > 1).map(|peak| {
             let time = peak.time_nanos.filter(|_| first != 0);
-            web::SeriesPeak {
+            web::PageSeriesPeak {
                 bytes: peak.bytes,
                 since_ms: time.map(|time| time.saturating_sub(first) as f64 / 1e6),
             }
@@ -89,7 +89,7 @@ pub(super) fn rows(
         types: found
             .types
             .iter()
-            .map(|t| web::SampleType {
+            .map(|t| web::PageSampleType {
                 name: t.r#type.clone(),
                 unit: t.unit.clone(),
             })
@@ -98,7 +98,7 @@ pub(super) fn rows(
         functions,
         files: files.all,
         modules: modules.all.into_iter().map(module).collect(),
-        ..web::Report::default()
+        ..web::WebReport::default()
     }
 }
 
@@ -137,7 +137,7 @@ impl<T: Clone + Eq + std::hash::Hash> Numbered<T> {
     }
 }
 
-fn snapshot(moment: &ReportMoment, types: usize, first: i64, paths: &Paths) -> web::Snapshot {
+fn snapshot(moment: &ReportMoment, types: usize, first: i64, paths: &Paths) -> web::PageSnapshot {
     let mut nodes: Vec<u32> = moment.values.iter().map(|&(node, ..)| node).collect();
     nodes.dedup();
     let mut values = vec![vec![0; nodes.len()]; types];
@@ -148,7 +148,7 @@ fn snapshot(moment: &ReportMoment, types: usize, first: i64, paths: &Paths) -> w
         }
         values[of as usize][at] = value;
     }
-    web::Snapshot {
+    web::PageSnapshot {
         name: paths.name(&moment.name),
         time_ms: moment.time_nanos / 1_000_000,
         since_ms: (moment.time_nanos - first) as f64 / 1e6,
@@ -161,8 +161,8 @@ fn snapshot(moment: &ReportMoment, types: usize, first: i64, paths: &Paths) -> w
     }
 }
 
-fn grown(of: &FunctionGrowth) -> web::Growth {
-    web::Growth {
+fn grown(of: &FunctionGrowth) -> web::PageGrowth {
+    web::PageGrowth {
         function: of.function,
         verdict: of.verdict.text(),
         slope: of.slope,

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 use heapprof_analysis::{ProfileStore, QuestionSource, agree};
 use heapprof_formats::SQLITE_MAGIC;
-use heapprof_web::{Asked, Refusal};
+use heapprof_web::{ApiRefusal, ApiRequest};
 use serde_json::json;
 
 use super::super::report::expanded;
@@ -238,8 +238,8 @@ impl Library {
     }
 
     /// The profiles that a question is about: those that it names, or those of the first view.
-    pub(super) fn chosen(&self, asked: &Asked) -> Result<Choice, Refusal> {
-        let one = |parameter: &str| -> Result<Option<String>, Refusal> {
+    pub(super) fn chosen(&self, asked: &ApiRequest) -> Result<Choice, ApiRefusal> {
+        let one = |parameter: &str| -> Result<Option<String>, ApiRefusal> {
             let Some(name) = asked.parameter(parameter) else {
                 return Ok(None);
             };
@@ -249,7 +249,7 @@ impl Library {
             let known = known.map(|offered| Some(offered.name.clone()));
             known.ok_or_else(|| {
                 let what = format!("There is no profile {name:?} here");
-                Refusal::new(404, what, "Ask /api/v1/profiles for their names")
+                ApiRefusal::new(404, what, "Ask /api/v1/profiles for their names")
             })
         };
         let last = || self.first.last().cloned().unwrap_or_default();
@@ -263,7 +263,7 @@ impl Library {
     }
 
     /// Returns the profile of a name, which must be one that is offered.
-    pub(super) fn read(&self, name: &str) -> Result<Known, Refusal> {
+    pub(super) fn read(&self, name: &str) -> Result<Known, ApiRefusal> {
         self.read_or_fail(name).map_err(|error| refusal(&error))
     }
 
@@ -294,13 +294,13 @@ impl Library {
     }
 
     /// Returns the profiles of some names.
-    pub(super) fn read_all(&self, names: &[String]) -> Result<Vec<QuestionSource>, Refusal> {
+    pub(super) fn read_all(&self, names: &[String]) -> Result<Vec<QuestionSource>, ApiRefusal> {
         let one = |name: &String| Ok(self.read(name)?.source);
         names.iter().map(one).collect()
     }
 
     /// Reads profiles that a command may then ask for.
-    pub(super) fn sources(&self, names: &[String]) -> Result<Sources, Refusal> {
+    pub(super) fn sources(&self, names: &[String]) -> Result<Sources, ApiRefusal> {
         let read = self.read_all(names)?;
         let known = names.iter().cloned().zip(read).collect();
         Ok(self.shelf().sources.of_known(known))
@@ -314,16 +314,20 @@ impl Library {
     }
 
     /// Refuses to take another profile if there are many.
-    pub(super) fn check_sent(&self) -> Result<(), Refusal> {
+    pub(super) fn check_sent(&self) -> Result<(), ApiRefusal> {
         if self.shelf().sent < MOST_SENT {
             return Ok(());
         }
         let what = format!("{MOST_SENT} profiles were sent");
-        Err(Refusal::new(429, what, "Start heapprof web anew for more"))
+        Err(ApiRefusal::new(
+            429,
+            what,
+            "Start heapprof web anew for more",
+        ))
     }
 
     /// Takes a profile that was sent. Returns the name that it has here.
-    pub(super) fn take(&self, wished: Option<&str>, bytes: &[u8]) -> Result<String, Refusal> {
+    pub(super) fn take(&self, wished: Option<&str>, bytes: &[u8]) -> Result<String, ApiRefusal> {
         self.check_sent()?;
         let wished: String = wished.unwrap_or("sent").chars().take(LONGEST).collect();
         let sources = self.shelf().sources.clone();

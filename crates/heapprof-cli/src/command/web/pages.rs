@@ -13,7 +13,7 @@ use heapprof_analysis::{
     AnalysisSession, Granularity, ProfileQuestion, Query, TreeOptions, TypeSelection, agree,
     report, report_below,
 };
-use heapprof_web::{Answer, Asked, Container, Refusal};
+use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, ReportContainer};
 use sha2::{Digest, Sha256};
 
 use super::super::report::{Page, page_rows};
@@ -54,7 +54,7 @@ struct Key {
 
 struct View {
     key: Key,
-    made: OnceLock<Result<Mutex<Made>, Refusal>>,
+    made: OnceLock<Result<Mutex<Made>, ApiRefusal>>,
 }
 
 struct Made {
@@ -76,15 +76,19 @@ impl Pages {
     }
 
     /// Answers with the report of a view.
-    pub(super) fn report(&self, library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
+    pub(super) fn report(
+        &self,
+        library: &Library,
+        asked: &ApiRequest,
+    ) -> Result<ApiAnswer, ApiRefusal> {
         allow(asked, &["focus", "ignore"])?;
         let view = self.view(library, asked)?;
         let tag = view.key.tag(self.salt);
-        if asked.known.as_ref() == Some(&tag) {
-            return Ok(Answer {
+        if asked.known_tag.as_ref() == Some(&tag) {
+            return Ok(ApiAnswer {
                 media: BYTES,
                 tag: Some(tag),
-                ..Answer::default()
+                ..ApiAnswer::default()
             });
         }
         let mut made = self.made(&view, library)?;
@@ -96,7 +100,7 @@ impl Pages {
                 made.packed.insert(packed).clone()
             }
         };
-        Ok(Answer {
+        Ok(ApiAnswer {
             media: BYTES,
             body: Some(packed),
             tag: Some(tag),
@@ -106,20 +110,24 @@ impl Pages {
 
     /// Answers with the report of what was left out below the functions of the parameter `path`: a
     /// list of names, or a list of such lists, each in the part that the one before led to.
-    pub(super) fn subtree(&self, library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
+    pub(super) fn subtree(
+        &self,
+        library: &Library,
+        asked: &ApiRequest,
+    ) -> Result<ApiAnswer, ApiRefusal> {
         allow(asked, &["focus", "ignore", "path"])?;
         let Some(paths) = paths(asked.parameter("path").unwrap_or("[]")) else {
             let what = "The path is not a JSON list of function names, nor a list of such lists";
-            return Err(Refusal::new(400, what, "Send path=[\"main\",\"parse\"]"));
+            return Err(ApiRefusal::new(400, what, "Send path=[\"main\",\"parse\"]"));
         };
         let view = self.view_as_shown(library, asked)?;
         let made = self.made(&view, library)?;
         let found = report_below(&made.session, &paths).map_err(|error| refusal(&error.into()))?;
         if found.nodes.is_empty() {
             let what = "Nothing was left out below this path";
-            return Err(Refusal::new(404, what, "Ask for the report again"));
+            return Err(ApiRefusal::new(404, what, "Ask for the report again"));
         }
-        Ok(Answer {
+        Ok(ApiAnswer {
             media: BYTES,
             body: Some(self.packed(&view.key, found)?),
             tag: None,
@@ -129,7 +137,11 @@ impl Pages {
 
     /// The view of a question that was made last, so that a part is one of what is shown, also if
     /// the profile has changed since. It is made if there is none.
-    fn view_as_shown(&self, library: &Library, asked: &Asked) -> Result<Arc<View>, Refusal> {
+    fn view_as_shown(
+        &self,
+        library: &Library,
+        asked: &ApiRequest,
+    ) -> Result<Arc<View>, ApiRefusal> {
         let choice = library.chosen(asked)?;
         let (focus, ignore) = (asked.parameter("focus"), asked.parameter("ignore"));
         let is_asked = |view: &&Arc<View>| {
@@ -148,7 +160,7 @@ impl Pages {
     }
 
     /// The view of a question, which is made if it is not there.
-    fn view(&self, library: &Library, asked: &Asked) -> Result<Arc<View>, Refusal> {
+    fn view(&self, library: &Library, asked: &ApiRequest) -> Result<Arc<View>, ApiRefusal> {
         let choice = library.chosen(asked)?;
         let mut readings = Vec::new();
         let mut late = Vec::new();
@@ -182,7 +194,11 @@ impl Pages {
         Ok(view)
     }
 
-    fn made<'v>(&self, view: &'v View, library: &Library) -> Result<MutexGuard<'v, Made>, Refusal> {
+    fn made<'v>(
+        &self,
+        view: &'v View,
+        library: &Library,
+    ) -> Result<MutexGuard<'v, Made>, ApiRefusal> {
         let made = view.made.get_or_init(|| {
             let made = self.make(&view.key, library)?;
             Ok(Mutex::new(made))
@@ -193,7 +209,7 @@ impl Pages {
         }
     }
 
-    fn make(&self, key: &Key, library: &Library) -> Result<Made, Refusal> {
+    fn make(&self, key: &Key, library: &Library) -> Result<Made, ApiRefusal> {
         let mut sources = library.read_all(&key.choice.names)?;
         let mut query = Query {
             granularity: Granularity::Lines,
@@ -228,7 +244,7 @@ impl Pages {
         &self,
         key: &Key,
         found: heapprof_analysis::ReportContents,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, ApiRefusal> {
         let Choice { names, is_compared } = &key.choice;
         let (base, after) = match is_compared {
             true => names.split_at(1),
@@ -241,7 +257,7 @@ impl Pages {
             paths: PathNames::Full,
             sources: files.as_ref(),
         };
-        let packed = Container::quick(&page_rows(found, &page)).context("the page");
+        let packed = ReportContainer::pack_quickly(&page_rows(found, &page)).context("the page");
         Ok(packed.map_err(|error| refusal(&error))?.into_bytes())
     }
 }

@@ -7,7 +7,7 @@ use heapprof_analysis::{
     AnalysisSession, ProfileQuestion, ProfileStore, Query, TypeSelection, UserStatement,
 };
 use heapprof_report::{ReportFormat, ReportStyle, result_table};
-use heapprof_web::{Answer, Asked, JSON, Refusal};
+use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 
 use super::library::Library;
 use super::{allow, refusal, words};
@@ -20,13 +20,13 @@ const ROWS: usize = 10_000;
 const ROOM: usize = 64 << 20;
 
 /// Answers a statement: `{"sql": "…"}`.
-pub(super) fn answer(library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
+pub(super) fn answer(library: &Library, asked: &ApiRequest) -> Result<ApiAnswer, ApiRefusal> {
     allow(asked, &["database"])?;
     let sql = serde_json::from_slice::<serde_json::Value>(&asked.body).ok();
     let sql = sql.as_ref().and_then(|body| body.get("sql")?.as_str());
     let Some(sql) = sql else {
         let what = "What is sent is not {\"sql\": \"STATEMENT\"}";
-        return Err(Refusal::new(400, what, "Send JSON with the statement"));
+        return Err(ApiRefusal::new(400, what, "Send JSON with the statement"));
     };
     let mut session = session(library, asked)?;
     let (text, is_cut) = run(&mut session, sql).map_err(|error| refusal(&error))?;
@@ -34,22 +34,22 @@ pub(super) fn answer(library: &Library, asked: &Asked) -> Result<Answer, Refusal
         true => vec!["only the first rows are here; add LIMIT or a condition".to_string()],
         false => Vec::new(),
     };
-    Ok(Answer {
-        media: JSON,
+    Ok(ApiAnswer {
+        media: JSON_MEDIA_TYPE,
         body: Some(text),
         tag: None,
         notes,
     })
 }
 
-fn session(library: &Library, asked: &Asked) -> Result<AnalysisSession, Refusal> {
+fn session(library: &Library, asked: &ApiRequest) -> Result<AnalysisSession, ApiRefusal> {
     let of_database = match asked.parameter("database") {
         Some(value) => words::switch("database", value)?,
         None => false,
     };
     let made = match of_database {
         true => {
-            let none = || Refusal::new(404, "No database is served", "Name it: heapprof web DB");
+            let none = || ApiRefusal::new(404, "No database is served", "Name it: heapprof web DB");
             let db = library.database().ok_or_else(none)?;
             let store = ProfileStore::open(&db).and_then(ProfileStore::session_for_statements);
             store.with_context(|| db.display().to_string())

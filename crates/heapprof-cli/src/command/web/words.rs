@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 
 use clap::Parser;
-use heapprof_web::{Answer, Asked, JSON, Refusal};
+use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 use serde_json::json;
 
 use super::super::{Kept, Shared, reported};
@@ -168,7 +168,7 @@ impl Command {
 
     /// Its command line, without profiles. Each option is one word, so that no value can be taken
     /// for an option.
-    fn words(&self, asked: &Asked) -> Result<Vec<OsString>, Refusal> {
+    fn words(&self, asked: &ApiRequest) -> Result<Vec<OsString>, ApiRefusal> {
         let mut words = vec!["heapprof".into(), self.name.into()];
         if self.name != "schema" {
             words.push("--format=json".into());
@@ -197,7 +197,8 @@ impl Command {
         }
         words.push("--".into());
         if self.wants_regex {
-            let missing = || Refusal::new(400, format!("{} wants regex", self.name), "Add regex=");
+            let missing =
+                || ApiRefusal::new(400, format!("{} wants regex", self.name), "Add regex=");
             words.push(regex.ok_or_else(missing)?.into());
         }
         Ok(words)
@@ -205,23 +206,27 @@ impl Command {
 }
 
 /// Whether a switch is on.
-pub(super) fn switch(key: &str, value: &str) -> Result<bool, Refusal> {
+pub(super) fn switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
     match value {
         "" | "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
         _ => {
             let what = format!("{key} is a switch, not {value:?}");
-            Err(Refusal::new(400, what, "Say 1 or 0"))
+            Err(ApiRefusal::new(400, what, "Say 1 or 0"))
         }
     }
 }
 
 /// Answers a command.
-pub(super) fn answer(library: &Library, asked: &Asked, source: bool) -> Result<Answer, Refusal> {
+pub(super) fn answer(
+    library: &Library,
+    asked: &ApiRequest,
+    source: bool,
+) -> Result<ApiAnswer, ApiRefusal> {
     let command = COMMANDS.iter().find(|command| command.name == asked.path);
     let Some(command) = command else {
         let what = format!("There is no /{}", asked.path);
-        return Err(Refusal::new(
+        return Err(ApiRefusal::new(
             404,
             what,
             "Ask /api/v1/commands for what there is",
@@ -235,7 +240,7 @@ pub(super) fn answer(library: &Library, asked: &Asked, source: bool) -> Result<A
         About::Two if names.len() == 2 => {}
         About::Two => {
             let help = "Say which with base= and profile=";
-            return Err(Refusal::new(400, "diff compares two profiles", help));
+            return Err(ApiRefusal::new(400, "diff compares two profiles", help));
         }
         About::Nothing => names.clear(),
     }
@@ -246,7 +251,7 @@ pub(super) fn answer(library: &Library, asked: &Asked, source: bool) -> Result<A
         let said = text.split("\n\n").next().unwrap_or_default();
         let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
         let help = "heapprof --help says what values there are";
-        Refusal::new(400, line.trim_start_matches("error: "), help)
+        ApiRefusal::new(400, line.trim_start_matches("error: "), help)
     })?;
     let shared = Shared {
         sources: library.sources(&names)?,
@@ -259,11 +264,11 @@ pub(super) fn answer(library: &Library, asked: &Asked, source: bool) -> Result<A
     };
     reported(&shared, &cli.command).map_err(|error| refusal(&error))?;
     let kept = shared.kept.map(RefCell::into_inner).unwrap_or_default();
-    Ok(Answer {
+    Ok(ApiAnswer {
         media: if command.name == "schema" {
             "text/plain; charset=utf-8"
         } else {
-            JSON
+            JSON_MEDIA_TYPE
         },
         body: Some(kept.text),
         tag: None,
@@ -306,12 +311,12 @@ pub(super) fn documented(takes_profiles: bool) -> serde_json::Value {
 mod tests {
     use super::*;
 
-    fn asked(path: &str, parameters: &[(&str, &str)]) -> Asked {
+    fn asked(path: &str, parameters: &[(&str, &str)]) -> ApiRequest {
         let owned = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
-        Asked {
+        ApiRequest {
             path: path.to_string(),
             parameters: parameters.iter().map(owned).collect(),
-            ..Asked::default()
+            ..ApiRequest::default()
         }
     }
 

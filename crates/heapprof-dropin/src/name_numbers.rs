@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 /// The names of one kind that were used.
 #[derive(Default)]
-pub(crate) struct Numbered(HashMap<String, usize>);
+pub(crate) struct NameNumbers(HashMap<String, usize>);
 
-impl Numbered {
+impl NameNumbers {
     /// Returns `(n) name` the first time and `(n)` later. An empty name gives an empty text.
     pub(crate) fn name(&mut self, name: &str) -> String {
         if name.is_empty() {

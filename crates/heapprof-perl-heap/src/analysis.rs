@@ -1,22 +1,22 @@
 //! Values with their paths and with what each retains: what all questions begin with.
 
-use crate::paths::{MOST_KEYS, Paths, Reached};
-use crate::profile::{of_paths, retained};
+use crate::paths::{MAX_NAMED_KEYS, Reachability, ValuePaths};
+use crate::profile::{profile_of_paths, retained_sizes};
 use crate::text::TextId;
-use crate::values::{Value, Values};
+use crate::values::{PerlValue, ValueGraph};
 use heapprof_profile::Profile;
 
 /// Values with their paths and with what each retains.
 #[derive(Debug)]
-pub struct Found {
-    pub(crate) values: Values,
-    pub(crate) paths: Paths,
+pub struct PerlValueAnalysis {
+    pub(crate) values: ValueGraph,
+    pub(crate) paths: ValuePaths,
     pub(crate) retained: Vec<u64>,
 }
 
 /// A value in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Described {
+pub struct ValueDescription {
     /// Where it was.
     pub address: u64,
     /// The name of its kind.
@@ -35,18 +35,18 @@ pub struct Described {
     pub path: String,
 }
 
-impl Found {
+impl PerlValueAnalysis {
     /// Finds the paths of values, and what each retains.
     #[must_use]
-    pub fn new(values: Values) -> Self {
-        Self::with_keys(values, MOST_KEYS)
+    pub fn new(values: ValueGraph) -> Self {
+        Self::with_keys(values, MAX_NAMED_KEYS)
     }
 
     /// The same, where the values of a hash with more keys than `most_keys` have one path.
     #[must_use]
-    pub fn with_keys(mut values: Values, most_keys: usize) -> Self {
-        let paths = Paths::new(&mut values, most_keys);
-        let retained = retained(&values, &paths, |value: &Value| value.size);
+    pub fn with_keys(mut values: ValueGraph, most_keys: usize) -> Self {
+        let paths = ValuePaths::new(&mut values, most_keys);
+        let retained = retained_sizes(&values, &paths, |value: &PerlValue| value.size);
         Self {
             values,
             paths,
@@ -56,34 +56,34 @@ impl Found {
 
     /// The values.
     #[must_use]
-    pub fn values(&self) -> &Values {
+    pub fn values(&self) -> &ValueGraph {
         &self.values
     }
 
     /// Their profile: [`profile()`](crate::profile()).
     #[must_use]
     pub fn profile(&self) -> Profile {
-        of_paths(&self.values, &self.paths, &self.retained)
+        profile_of_paths(&self.values, &self.paths, &self.retained)
     }
 
     pub(crate) fn is_leaked(&self, number: u32) -> bool {
-        self.paths.reached(number) == Reached::Leaked
+        self.paths.reachability(number) == Reachability::Leaked
     }
 
     /// A value in words.
     #[must_use]
-    pub fn described(&self, number: u32) -> Described {
-        Described {
-            path: self.paths.shown(&self.values, number),
-            ..self.named(number)
+    pub fn describe(&self, number: u32) -> ValueDescription {
+        ValueDescription {
+            path: self.paths.path_text(&self.values, number),
+            ..self.describe_without_path(number)
         }
     }
 
     /// A value in words, without its path.
-    pub(crate) fn named(&self, number: u32) -> Described {
+    pub(crate) fn describe_without_path(&self, number: u32) -> ValueDescription {
         let value = self.values.get(number);
         let text = |id: TextId| self.values.text(id).to_string();
-        Described {
+        ValueDescription {
             address: value.address,
             kind: value.kind.name(),
             class: text(self.values.class(value)),
