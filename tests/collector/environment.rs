@@ -8,18 +8,20 @@ use heapprof_tests::built::{build, example, have};
 use heapprof_tests::harness::{expect_file, preloaded, root, run};
 use heapprof_tests::waits::wait_until;
 
-use heapprof_environment::{ALL, Setter, Variable};
+use heapprof_environment::{ALL, EnvironmentVariable, VariableSetter};
 
-fn is_ours(variable: &Variable) -> bool {
-    variable.setter != Setter::Gperftools
+fn is_ours(variable: &EnvironmentVariable) -> bool {
+    variable.setter != VariableSetter::Gperftools
 }
 
-fn table(variables: impl Iterator<Item = &'static Variable>) -> String {
-    let by = |variable: &Variable| match variable.setter {
-        Setter::User | Setter::Kept | Setter::Gperftools => "you",
-        Setter::UserOrRecord => "you, `record`",
-        Setter::Record => "`record`",
-        Setter::Watch => "`watch`",
+fn table(variables: impl Iterator<Item = &'static EnvironmentVariable>) -> String {
+    let by = |variable: &EnvironmentVariable| match variable.setter {
+        VariableSetter::User | VariableSetter::UserPassthrough | VariableSetter::Gperftools => {
+            "you"
+        }
+        VariableSetter::UserOrRecord => "you, `record`",
+        VariableSetter::Record => "`record`",
+        VariableSetter::Watch => "`watch`",
     };
     let rows = variables.map(|v| {
         let (name, form, default) = (v.name, v.form, v.default);

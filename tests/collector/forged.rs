@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use heapprof_books::{LEDGER_MAGIC, LedgerHeader, SharedLedgerHeader as Header};
-use heapprof_live::{Core, Error, Kept};
+use heapprof_live::{CoreLedger, LiveError, SharedLedger};
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::preloaded;
 use heapprof_tests::needs;
@@ -98,8 +98,8 @@ fn places(bytes: &[u8]) -> Vec<usize> {
         .collect()
 }
 
-fn read(path: &Path) -> Result<usize, Error> {
-    Core::open(File::open(path)?)?
+fn read(path: &Path) -> Result<usize, LiveError> {
+    CoreLedger::open(File::open(path)?)?
         .snapshot()
         .map(|profile| profile.samples.len())
 }
@@ -111,7 +111,7 @@ fn read_mutants(
     file: &File,
     bytes: &[u8],
     heads: &[Range<usize>],
-    read: impl Fn() -> Result<usize, Error>,
+    read: impl Fn() -> Result<usize, LiveError>,
 ) {
     let samples = read().unwrap();
     assert!(samples >= 30, "{samples}");
@@ -220,10 +220,14 @@ fn forged_kept_books_are_a_profile_or_an_error() {
     file.read_exact_at(&mut bytes, 0).unwrap();
     // Nobody can write to the file itself.
     assert!(file.write_all_at(b"x", 0).is_err() && file.set_len(0).is_err());
-    assert!(Kept::new(file.try_clone().unwrap()).unwrap().is_sealed());
+    assert!(
+        SharedLedger::new(file.try_clone().unwrap())
+            .unwrap()
+            .is_sealed()
+    );
     let mut file = tempfile::tempfile_in("/dev/shm").unwrap();
     std::io::Write::write_all(&mut file, &bytes).unwrap();
-    let kept = Kept::new(file.try_clone().unwrap()).unwrap();
+    let kept = SharedLedger::new(file.try_clone().unwrap()).unwrap();
     let read = || {
         let _ = kept.state();
         let left = kept.read("forged", 7, "")?;
@@ -239,7 +243,10 @@ fn forged_kept_books_are_a_profile_or_an_error() {
     ];
     read_mutants(&file, &bytes, &heads, read);
     let plain = File::open("/proc/self/exe").unwrap();
-    assert!(matches!(Kept::new(plain), Err(Error::NotKept(_))));
+    assert!(matches!(
+        SharedLedger::new(plain),
+        Err(LiveError::NotSharedLedger(_))
+    ));
     file.set_len(5000).unwrap();
     assert!(read().is_err());
 }

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use heapprof_fork::{Forked, look};
+use heapprof_fork::{ForkBaseline, audit_child};
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, command, run};
@@ -271,14 +271,14 @@ fn the_figures_are_the_kernels() {
         in_state(pid, if how == "STOP" { "T" } else { "RSD" });
     };
     stop("STOP");
-    let forked = Forked::of(pid).unwrap();
+    let forked = ForkBaseline::from_pid(pid).unwrap();
     let before: Vec<u64> = brute_force(pid).1.concat();
     stop("CONT");
     let mut last = 0;
     for count in [0, 10, 64, 500] {
         told.tell(&count.to_string());
         stop("STOP");
-        let seen = look(pid, parent, &forked, 1).unwrap();
+        let seen = audit_child(pid, parent, &forked, 1).unwrap();
         let (dirty, [shared, alone]) = brute_force(pid);
         stop("CONT");
         let figures = seen.figures;

@@ -69,7 +69,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/heapprof-memory/src/", &["own"]),
     (
         "crates/heapprof-attach/src/",
-        &["apart", "stub", "taken", "thread"],
+        &["child_process", "stub", "taken", "thread"],
     ),
     (
         "crates/heapprof-cli/src/",
@@ -153,7 +153,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
         "crates/heapprof-preload/src/",
         &[
             "allocator",
-            "books",
+            "ledger_hooks",
             "api",
             "atfork",
             "attach",

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use heapprof_live::Process;
+use heapprof_live::LiveProcess;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count: usize = words.next().map_or(Ok(100), |word| word.parse())?;
     let pause = Duration::from_millis(words.next().map_or(Ok(0), |word| word.parse())?);
     let began = Instant::now();
-    let process = Process::open(pid)?;
+    let process = LiveProcess::open(pid)?;
     let found = began.elapsed();
     let mut times = Vec::with_capacity(count);
     let mut samples = 0;

@@ -15,7 +15,7 @@ use heapprof_collect::{CallSite, ENGINE, RecordingMode, is_inside_engine};
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeapProf<A = System> {
-    behind: A,
+    inner: A,
 }
 
 impl HeapProf {
@@ -31,12 +31,12 @@ impl<A> HeapProf<A> {
     /// would count twice.
     #[must_use]
     pub const fn new(behind: A) -> Self {
-        Self { behind }
+        Self { inner: behind }
     }
 
     /// The allocator behind this one.
-    pub const fn behind(&self) -> &A {
-        &self.behind
+    pub const fn inner(&self) -> &A {
+        &self.inner
     }
 }
 
@@ -45,7 +45,7 @@ impl<A> HeapProf<A> {
 /// The mode is checked before the countdown, so the countdown stands still until a recording
 /// starts. Its length is random, so any point of it is as good a beginning.
 #[inline(always)]
-fn chosen(size: usize) -> bool {
+fn should_record(size: usize) -> bool {
     match ENGINE.events().mode() {
         RecordingMode::Off => false,
         RecordingMode::Sampled => ENGINE.events().charge(size),
@@ -60,13 +60,13 @@ fn chosen(size: usize) -> bool {
 
 #[cold]
 #[inline(never)]
-fn allocated(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) -> *mut u8 {
+fn allocate_recorded(size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) -> *mut u8 {
     ENGINE.events().allocate(size, frame, real)
 }
 
 #[cold]
 #[inline(never)]
-fn reallocated(
+fn reallocate_recorded(
     block: *mut u8,
     size: usize,
     frame: CallSite,
@@ -80,7 +80,7 @@ fn reallocated(
 
 #[cold]
 #[inline(never)]
-fn released(block: *mut u8) {
+fn record_free(block: *mut u8) {
     ENGINE.events().release(block);
 }
 
@@ -89,7 +89,7 @@ fn released(block: *mut u8) {
 /// the program.
 #[cold]
 #[inline(never)]
-fn missing(layout: Layout) -> *mut u8 {
+fn spare_block(layout: Layout) -> *mut u8 {
     if is_inside_engine() {
         ENGINE.memory().spare(layout)
     } else {
@@ -97,11 +97,11 @@ fn missing(layout: Layout) -> *mut u8 {
     }
 }
 
-/// Returns the block, or what `missing` gives if the block is null.
+/// Returns the block, or what `spare_block` gives if the block is null.
 #[inline(always)]
-fn given(block: *mut u8, layout: Layout) -> *mut u8 {
+fn block_or_spare(block: *mut u8, layout: Layout) -> *mut u8 {
     if block.is_null() {
-        missing(layout)
+        spare_block(layout)
     } else {
         block
     }
@@ -116,30 +116,30 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract, passed on.
-        let real = || unsafe { self.behind.alloc(layout) };
-        if !chosen(layout.size()) {
-            return given(real(), layout);
+        let real = || unsafe { self.inner.alloc(layout) };
+        if !should_record(layout.size()) {
+            return block_or_spare(real(), layout);
         }
-        allocated(layout.size(), ENGINE.events().caller(), real)
+        allocate_recorded(layout.size(), ENGINE.events().caller(), real)
     }
 
     #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        let real = || unsafe { self.behind.alloc_zeroed(layout) };
-        if !chosen(layout.size()) {
+        let real = || unsafe { self.inner.alloc_zeroed(layout) };
+        if !should_record(layout.size()) {
             let block = real();
             if !block.is_null() {
                 return block;
             }
-            let spare = missing(layout);
+            let spare = spare_block(layout);
             if !spare.is_null() {
                 // SAFETY: the block is as large as was asked for.
                 unsafe { spare.write_bytes(0, layout.size()) };
             }
             return spare;
         }
-        allocated(layout.size(), ENGINE.events().caller(), real)
+        allocate_recorded(layout.size(), ENGINE.events().caller(), real)
     }
 
     #[inline]
@@ -149,18 +149,18 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
             return unsafe { ENGINE.memory().free_spare(block, layout) };
         }
         if ENGINE.events().may_hold(block as usize) && !is_inside_engine() {
-            released(block);
+            record_free(block);
         }
         // SAFETY: as above.
-        unsafe { self.behind.dealloc(block, layout) }
+        unsafe { self.inner.dealloc(block, layout) }
     }
 
     #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
-        let real = || unsafe { self.behind.realloc(block, layout, size) };
-        // SAFETY: as above; `moved` is called only if the block is still as it was.
-        let moved = || unsafe { self.moved(block, layout, size) };
+        let real = || unsafe { self.inner.realloc(block, layout, size) };
+        // SAFETY: as above; `reallocate_by_copy` is called only if the block is still as it was.
+        let moved = || unsafe { self.reallocate_by_copy(block, layout, size) };
         if ENGINE.memory().is_spare(block) {
             return moved();
         }
@@ -173,8 +173,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         }
         if !ENGINE.events().may_hold(block as usize) {
             // The old block is in no table, so only the new one is counted.
-            return if chosen(size) {
-                allocated(size, ENGINE.events().caller(), real)
+            return if should_record(size) {
+                allocate_recorded(size, ENGINE.events().caller(), real)
             } else {
                 quietly()
             };
@@ -182,7 +182,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         if is_inside_engine() {
             return quietly();
         }
-        reallocated(block, size, ENGINE.events().caller(), real)
+        reallocate_recorded(block, size, ENGINE.events().caller(), real)
     }
 }
 
@@ -193,12 +193,12 @@ impl<A: GlobalAlloc> HeapProf<A> {
     /// # Safety
     /// The same as for `realloc`.
     #[cold]
-    unsafe fn moved(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    unsafe fn reallocate_by_copy(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's contract, passed on. Both blocks are at least as large as what is
         // copied.
         unsafe {
             let grown = Layout::from_size_align_unchecked(size, layout.align());
-            let new = given(self.behind.alloc(grown), grown);
+            let new = block_or_spare(self.inner.alloc(grown), grown);
             if !new.is_null() {
                 new.copy_from_nonoverlapping(block, size.min(layout.size()));
                 self.dealloc(block, layout);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use heapprof_collect::{DumpReason, ENGINE};
 
 /// Whether a dump at exit was asked for.
-static AT_EXIT: AtomicBool = AtomicBool::new(false);
+static DUMPS_AT_EXIT: AtomicBool = AtomicBool::new(false);
 
 /// Registers the fork handlers. It does so once, because what is registered stays registered.
 pub(crate) fn watch_forks() {
@@ -16,7 +16,11 @@ pub(crate) fn watch_forks() {
             // SAFETY: these are functions of the program, or of a library. When a library is
             // closed, its handlers go with it.
             unsafe {
-                libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+                libc::pthread_atfork(
+                    Some(before_fork),
+                    Some(after_fork_in_parent),
+                    Some(after_fork_in_child),
+                );
             }
         }
     });
@@ -30,12 +34,12 @@ pub(crate) fn watch_forks() {
 /// which gives back what the first one took.
 #[cfg(target_env = "gnu")]
 fn register_for_good() -> bool {
-    type Handler = Option<unsafe extern "C" fn()>;
+    type RegisteredForkHandler = Option<unsafe extern "C" fn()>;
     unsafe extern "C" {
         fn __register_atfork(
-            prepare: Handler,
-            parent: Handler,
-            child: Handler,
+            prepare: RegisteredForkHandler,
+            parent: RegisteredForkHandler,
+            child: RegisteredForkHandler,
             file: *mut libc::c_void,
         ) -> libc::c_int;
     }
@@ -50,8 +54,8 @@ fn register_for_good() -> bool {
         && unsafe {
             __register_atfork(
                 Some(before_fork),
-                Some(in_parent),
-                Some(in_child),
+                Some(after_fork_in_parent),
+                Some(after_fork_in_child),
                 std::ptr::null_mut(),
             ) == 0
         }
@@ -72,16 +76,16 @@ pub(crate) fn call_at_exit(end: extern "C" fn()) {
 
 /// Asks for a dump when the process exits. Forked children make one, too.
 pub(crate) fn dump_at_exit() {
-    if AT_EXIT.swap(true, Ordering::AcqRel) {
+    if DUMPS_AT_EXIT.swap(true, Ordering::AcqRel) {
         return;
     }
     // SAFETY: as above.
     unsafe {
-        libc::atexit(last_dump);
+        libc::atexit(make_last_dump);
     }
 }
 
-extern "C" fn last_dump() {
+extern "C" fn make_last_dump() {
     if ENGINE.lifecycle().is_running() {
         // Nobody is left to be told of an error.
         ENGINE.dumps().dump_at_end(DumpReason::Exit);
@@ -92,10 +96,10 @@ unsafe extern "C" fn before_fork() {
     ENGINE.forks().before();
 }
 
-unsafe extern "C" fn in_parent() {
+unsafe extern "C" fn after_fork_in_parent() {
     ENGINE.forks().in_parent();
 }
 
-unsafe extern "C" fn in_child() {
+unsafe extern "C" fn after_fork_in_child() {
     ENGINE.forks().in_child();
 }

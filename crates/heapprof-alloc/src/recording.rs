@@ -64,7 +64,7 @@ pub fn is_running() -> bool {
 /// the file can't be written, or there is no memory. If there is memory for the dump, but not for
 /// the path that is returned, the file is written all the same.
 pub fn dump() -> Result<PathBuf, DumpError> {
-    written(ENGINE.dumps().request(None))
+    to_own_path(ENGINE.dumps().request(None))
 }
 
 /// Writes a profile to `path`, and returns that path. The file appears whole or not at all.
@@ -73,7 +73,7 @@ pub fn dump() -> Result<PathBuf, DumpError> {
 /// The same as for [`dump`], except that the recording needs no output.
 pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, DumpError> {
     let path = path.as_ref().as_os_str().as_bytes();
-    written(ENGINE.dumps().request(Some(path)))
+    to_own_path(ENGINE.dumps().request(Some(path)))
 }
 
 /// The profile as it is now, in gzipped pprof. A server can answer `/debug/pprof/heap` with these
@@ -85,7 +85,7 @@ pub fn profile() -> Vec<u8> {
         return Vec::new();
     }
     let bytes = ENGINE.dumps().profile(DumpReason::Request);
-    handed_over(bytes, |bytes| copied(bytes)).unwrap_or_default()
+    hand_over(bytes, |bytes| try_copy(bytes)).unwrap_or_default()
 }
 
 /// Asks for a last dump when the process calls `exit`, which is also how `main` ends. There is no
@@ -97,9 +97,9 @@ pub fn dump_at_exit() {
         .with_reentrancy_guard(process::dump_at_exit);
 }
 
-fn written(made: Result<CString, DumpError>) -> Result<PathBuf, DumpError> {
+fn to_own_path(made: Result<CString, DumpError>) -> Result<PathBuf, DumpError> {
     let path = made.map_err(own_error)?;
-    let own = handed_over(path, |path| copied(path.to_bytes()));
+    let own = hand_over(path, |path| try_copy(path.to_bytes()));
     Ok(OsString::from_vec(own.ok_or(DumpError::NoMemory)?).into())
 }
 
@@ -108,13 +108,13 @@ fn own_error(error: DumpError) -> DumpError {
     let DumpError::Write(path, errno) = error else {
         return error;
     };
-    let own = handed_over(path, |path| copied(path.as_bytes()));
+    let own = hand_over(path, |path| try_copy(path.as_bytes()));
     let own = own.and_then(|path| String::from_utf8(path).ok());
     own.map_or(DumpError::NoMemory, |path| DumpError::Write(path, errno))
 }
 
 /// Copies bytes. Returns `None` if there is no memory.
-fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
+fn try_copy(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len()).ok()?;
     copy.extend_from_slice(bytes);
@@ -123,7 +123,7 @@ fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// Copies what the collector made into the program's own memory. The copy counts as allocated by
 /// the program, so its free is known, too.
-fn handed_over<T, R>(made: T, copy: impl FnOnce(&T) -> R) -> R {
+fn hand_over<T, R>(made: T, copy: impl FnOnce(&T) -> R) -> R {
     let own = copy(&made);
     ENGINE.lifecycle().with_reentrancy_guard(|| drop(made));
     own

@@ -10,7 +10,7 @@ use heapprof_wiretap::{DatagramSender, WiretapRoute};
 
 use crate::process;
 
-static SENDER: DatagramSender = DatagramSender::new();
+static WIRETAP_SENDER: DatagramSender = DatagramSender::new();
 
 /// Says that the code `name` has run, and where. [`alive!`](crate::alive) says where by itself.
 ///
@@ -20,7 +20,7 @@ static SENDER: DatagramSender = DatagramSender::new();
 pub fn alive_at(name: &str, site: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| ENGINE.lifecycle().with_guard_and_signals_blocked(set_up));
-    SENDER.alive(name.as_bytes(), site.as_bytes());
+    WIRETAP_SENDER.alive(name.as_bytes(), site.as_bytes());
 }
 
 fn set_up() {
@@ -30,11 +30,11 @@ fn set_up() {
     };
     let key_file = get(variable::WIRETAP_KEY_FILE.name);
     if let Ok(route) = WiretapRoute::new(address.as_bytes(), key_file.as_deref().map(Path::new)) {
-        SENDER.set(route);
-        process::call_at_exit(end);
+        WIRETAP_SENDER.set(route);
+        process::call_at_exit(end_wiretap);
     }
 }
 
-extern "C" fn end() {
-    SENDER.end();
+extern "C" fn end_wiretap() {
+    WIRETAP_SENDER.end();
 }

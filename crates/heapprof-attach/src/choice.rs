@@ -9,28 +9,28 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use heapprof_memory::Memory;
-use heapprof_process::maps::Map;
+use heapprof_process::maps::ProcessMapping;
 use heapprof_process::{is_there, run_state, status};
 
-use crate::error::Error;
-use crate::held::has_signals;
-use crate::process::{Process, not_allowed};
-use crate::region::Region;
-use crate::thread::{Stopped, let_go};
-use crate::unwind::Tables;
+use crate::error::AttachError;
+use crate::process::{TargetProcess, permission_error};
+use crate::region::AttachRegion;
+use crate::suspended_thread::has_signals;
+use crate::thread::{StoppedThread, let_go};
+use crate::unwind::EhFrameTables;
 
 /// So long a safe thread is looked for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// A thread that seems to wait inside the loader for longer has only been there some time.
-const STALE: Duration = Duration::from_secs(1);
+const LOADER_WAIT_LIMIT: Duration = Duration::from_secs(1);
 /// So much of a stack is looked at: what a thread has just been called by.
-const DEPTH: u64 = 64 << 10;
+const MAX_STACK_SCAN: u64 = 64 << 10;
 /// So long it is waited for a thread inside the loader, until all are looked at again.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Calls that go on by themselves after a stop, as futex does: read, poll, select, nanosleep,
 /// wait4, clock_nanosleep, pselect6, ppoll, waitid, pause, rt_sigsuspend, restart_syscall, flock.
-const GO_ON: [i64; 13] = [
+const RESUMING_CALLS: [i64; 13] = [
     libc::SYS_read,
     libc::SYS_poll,
     libc::SYS_select,
@@ -48,7 +48,7 @@ const GO_ON: [i64; 13] = [
 
 /// What a thread does, as far as it can be told without stopping it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Does {
+enum ThreadActivity {
     /// It waits in a call that goes on after a stop.
     WaitsSafely,
     /// It waits for another thread, in a call that goes on, too.
@@ -59,43 +59,47 @@ enum Does {
 }
 
 /// Whether an address lies in one of these places.
-fn has(places: &[Range<u64>], address: u64) -> bool {
+fn contains_address(places: &[Range<u64>], address: u64) -> bool {
     places.iter().any(|place| place.contains(&address))
 }
 
 /// Where threads of a program must not be.
-pub(crate) struct Choice<'a> {
-    process: &'a Process,
-    held_code: Vec<Range<u64>>,
+pub(crate) struct SafeThreadSelector<'a> {
+    process: &'a TargetProcess,
+    forbidden_code: Vec<Range<u64>>,
     ends: Option<Range<u64>>,
     loader: Vec<Range<u64>>,
-    tables: Tables<'a>,
+    tables: EhFrameTables<'a>,
     /// Threads that could not be stopped.
     given_up: RefCell<Vec<u32>>,
     since: Instant,
 }
 
-impl<'a> Choice<'a> {
-    pub(crate) fn new(process: &'a Process, region: Option<Region>) -> Self {
+impl<'a> SafeThreadSelector<'a> {
+    pub(crate) fn new(process: &'a TargetProcess, region: Option<AttachRegion>) -> Self {
         let loader = process.map_of(process.loader()).map(|map| map.path.clone());
         let is_loader = |path: &[u8]| loader.as_deref() == Some(path);
         let loader = process.maps.iter();
         let loader = loader.filter(|map| map.is_code && is_loader(&map.path));
         // Whoever was sent there before may not be back yet.
-        let of_region = region.map(Region::code);
+        let of_region = region.map(AttachRegion::code);
         Self {
             process,
-            held_code: process.held_code().into_iter().chain(of_region).collect(),
-            ends: process.ends_of_threads(),
-            loader: loader.map(Map::range).collect(),
-            tables: Tables::new(process),
+            forbidden_code: process
+                .forbidden_code()
+                .into_iter()
+                .chain(of_region)
+                .collect(),
+            ends: process.thread_end_code(),
+            loader: loader.map(ProcessMapping::range).collect(),
+            tables: EhFrameTables::new(process),
             given_up: RefCell::new(Vec::new()),
             since: Instant::now(),
         }
     }
 
     /// Stops a thread that is safe, `first` before all others.
-    pub(crate) fn stop(&self, first: u32) -> Result<(u32, Stopped), Error> {
+    pub(crate) fn stop(&self, first: u32) -> Result<(u32, StoppedThread), AttachError> {
         let mut refused = None;
         loop {
             for (_, tid) in self.candidates(first) {
@@ -104,14 +108,16 @@ impl<'a> Choice<'a> {
                     Ok(None) => {}
                     Err(error) => match error.raw_os_error() {
                         // Nobody can trace a thread that ends, or that somebody else traces.
-                        Some(libc::EPERM) if self.is_free(tid) => refused = Some(not_allowed()),
+                        Some(libc::EPERM) if self.is_free(tid) => {
+                            refused = Some(permission_error())
+                        }
                         Some(libc::EPERM) => {}
                         // It has ended.
                         Some(libc::ESRCH) | None => {}
-                        Some(_) => refused = Some(Error::Kernel("ptrace", error)),
+                        Some(_) => refused = Some(AttachError::KernelError("ptrace", error)),
                     },
                 }
-                if self.since.elapsed() > PATIENCE {
+                if self.since.elapsed() > SELECTION_TIMEOUT {
                     break;
                 }
             }
@@ -120,10 +126,10 @@ impl<'a> Choice<'a> {
                 return Err(refused);
             }
             if !is_there(self.process.pid) {
-                return Err(Error::NoProcess);
+                return Err(AttachError::NoProcess);
             }
-            if self.since.elapsed() > PATIENCE {
-                return Err(Error::NoSafeThread(PATIENCE.as_secs()));
+            if self.since.elapsed() > SELECTION_TIMEOUT {
+                return Err(AttachError::NoSafeThread(SELECTION_TIMEOUT.as_secs()));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -140,32 +146,32 @@ impl<'a> Choice<'a> {
     }
 
     /// Whether a thread has nothing to do with the region any more, whose code is there.
-    pub(crate) fn is_outside(&self, tid: u32, region: Region) -> bool {
+    pub(crate) fn is_outside(&self, tid: u32, region: AttachRegion) -> bool {
         let Some(stopped) = self.stop_one(tid).ok().flatten() else {
             return false;
         };
         let (pc, stack) = stopped.place();
         // A handler that it runs may come back there.
-        !region.holds(pc) && !region.holds(stack) && !self.is_in(&[region.code()], pc, stack)
+        !region.contains(pc) && !region.contains(stack) && !self.is_in(&[region.code()], pc, stack)
     }
 
     /// The threads that may be safe, the best ones first. There are none as long as one waits
     /// inside the loader: it has the loader's lock, and may wait for the thread that we would take.
-    fn candidates(&self, first: u32) -> Vec<((bool, Does, bool), u32)> {
+    fn candidates(&self, first: u32) -> Vec<((bool, ThreadActivity, bool), u32)> {
         let mut all = Vec::new();
         for tid in self.process.threads() {
-            let Some((does, place)) = self.what_does(tid) else {
+            let Some((does, place)) = self.find_activity(tid) else {
                 continue;
             };
             let mut seems_held = false;
             if let Some((pc, stack)) = place {
                 let may_be = self.is_in(&self.loader, pc, stack);
                 if may_be && self.is_in_loader(tid) {
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(RETRY_INTERVAL);
                     return Vec::new();
                 }
                 // What lies on its stack may have been left there by earlier calls.
-                seems_held = self.is_in(&self.held_code, pc, stack);
+                seems_held = self.is_in(&self.forbidden_code, pc, stack);
             }
             all.push(((seems_held, does, tid != first), tid));
         }
@@ -178,36 +184,38 @@ impl<'a> Choice<'a> {
     fn is_in_loader(&self, tid: u32) -> bool {
         let stopped = self.stop_one(tid).ok().flatten();
         match stopped.and_then(|stopped| self.tables.calls(&stopped.registers())) {
-            Some(calls) => calls.into_iter().any(|call| has(&self.loader, call)),
+            Some(calls) => calls
+                .into_iter()
+                .any(|call| contains_address(&self.loader, call)),
             // It may have been there once.
-            None => self.since.elapsed() < STALE,
+            None => self.since.elapsed() < LOADER_WAIT_LIMIT,
         }
     }
 
     /// What a thread does, and where it is if it waits; `None` if it can't be told.
-    fn what_does(&self, tid: u32) -> Option<(Does, Option<(u64, u64)>)> {
+    fn find_activity(&self, tid: u32) -> Option<(ThreadActivity, Option<(u64, u64)>)> {
         let path = format!("/proc/{}/task/{tid}/syscall", self.process.pid);
         let call = std::fs::read_to_string(path).ok()?;
         let mut words = call.split_whitespace();
         let number = words.next()?;
         if number == "running" {
-            return Some((Does::Runs, None));
+            return Some((ThreadActivity::Runs, None));
         }
         let number: i64 = number.parse().ok()?;
         let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
         let mut last = words.rev();
         let (pc, stack) = (hex(last.next()?)?, hex(last.next()?)?);
         let does = match number {
-            libc::SYS_futex => Does::WaitsForThreads,
-            number if GO_ON.contains(&number) => Does::WaitsSafely,
-            _ => Does::Waits,
+            libc::SYS_futex => ThreadActivity::WaitsForThreads,
+            number if RESUMING_CALLS.contains(&number) => ThreadActivity::WaitsSafely,
+            _ => ThreadActivity::Waits,
         };
         Some((does, Some((pc, stack))))
     }
 
     /// Whether a thread is in any of these places, or comes back to one.
     fn is_in(&self, places: &[Range<u64>], pc: u64, stack: u64) -> bool {
-        if has(places, pc) {
+        if contains_address(places, pc) {
             return true;
         }
         let stack = stack & !7;
@@ -217,7 +225,7 @@ impl<'a> Choice<'a> {
             .process
             .map_of(stack)
             .map_or(stack + 4096 - stack % 4096, |map| map.end);
-        let len = (end.saturating_sub(stack)).min(DEPTH) as usize;
+        let len = (end.saturating_sub(stack)).min(MAX_STACK_SCAN) as usize;
         let mut bytes = vec![0; len];
         // What can't be read is not known to be safe.
         if !self.process.memory().read(stack, &mut bytes) {
@@ -226,26 +234,26 @@ impl<'a> Choice<'a> {
         let words = bytes.as_chunks::<8>().0.iter();
         words
             .map(|word| u64::from_ne_bytes(*word))
-            .any(|word| has(places, word))
+            .any(|word| contains_address(places, word))
     }
 
     /// Stops a thread, wherever it is; `None` if it can't be stopped now.
-    fn stop_one(&self, tid: u32) -> std::io::Result<Option<Stopped>> {
+    fn stop_one(&self, tid: u32) -> std::io::Result<Option<StoppedThread>> {
         let is_held = || run_state(tid) == Some('D');
         self.let_go();
         if self.given_up.borrow().contains(&tid) || is_held() {
             return Ok(None);
         }
-        let Some(mut stopped) = Stopped::new(tid, true, is_held)? else {
+        let Some(mut stopped) = StoppedThread::new(tid, true, is_held)? else {
             self.given_up.borrow_mut().push(tid);
             return Ok(None);
         };
-        stopped.make_again(|before| self.process.is_call(before), || has_signals(tid));
+        stopped.prepare_restart(|before| self.process.is_call(before), || has_signals(tid));
         Ok(Some(stopped))
     }
 
     /// Stops a thread if it is safe then.
-    fn try_to_stop(&self, tid: u32) -> std::io::Result<Option<Stopped>> {
+    fn try_to_stop(&self, tid: u32) -> std::io::Result<Option<StoppedThread>> {
         let Some(stopped) = self.stop_one(tid)? else {
             return Ok(None);
         };
@@ -255,15 +263,17 @@ impl<'a> Choice<'a> {
     }
 
     /// Whether a thread that is stopped holds nothing.
-    fn is_safe(&self, stopped: &Stopped) -> bool {
+    fn is_safe(&self, stopped: &StoppedThread) -> bool {
         let (pc, stack) = stopped.place();
         if self.ends.as_ref().is_some_and(|ends| ends.contains(&pc)) {
             return false;
         }
         match self.tables.calls(&stopped.registers()) {
-            Some(calls) => !calls.into_iter().any(|call| has(&self.held_code, call)),
+            Some(calls) => !calls
+                .into_iter()
+                .any(|call| contains_address(&self.forbidden_code, call)),
             // It runs code that nothing is known of.
-            None => !self.is_in(&self.held_code, pc, stack),
+            None => !self.is_in(&self.forbidden_code, pc, stack),
         }
     }
 }

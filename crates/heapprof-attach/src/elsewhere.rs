@@ -3,27 +3,31 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::error::Error;
-use crate::wish::{Attached, Wish};
+use crate::error::AttachError;
+use crate::wish::{AttachOptions, AttachOutcome};
 
 /// A program that can be attached to: there is none on this kind of machine.
 #[derive(Debug)]
-pub struct Target(Infallible);
+pub struct AttachTarget(Infallible);
 
-impl Target {
+impl AttachTarget {
     /// Refuses every process.
     ///
     /// # Errors
-    /// [`Error::OtherMachine`], always.
-    pub fn open(_pid: u32, _library: &[u8]) -> Result<Self, Error> {
-        Err(Error::OtherMachine)
+    /// [`AttachError::OtherMachine`], always.
+    pub fn open(_pid: u32, _library: &[u8]) -> Result<Self, AttachError> {
+        Err(AttachError::OtherMachine)
     }
 
     /// Can't be called, because there is no such program.
     ///
     /// # Errors
     /// None.
-    pub fn attach(self, _library: &[u8], _wish: Wish) -> Result<Attached, Error> {
+    pub fn attach(
+        self,
+        _library: &[u8],
+        _wish: AttachOptions,
+    ) -> Result<AttachOutcome, AttachError> {
         match self.0 {}
     }
 
@@ -31,7 +35,7 @@ impl Target {
     ///
     /// # Errors
     /// None.
-    pub fn detach(self) -> Result<(u32, Duration), Error> {
+    pub fn detach(self) -> Result<(u32, Duration), AttachError> {
         match self.0 {}
     }
 }

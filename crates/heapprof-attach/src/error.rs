@@ -4,7 +4,7 @@ use std::io;
 
 /// Why a program can't be attached to, or left.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum AttachError {
     /// There is no such process, or it has ended.
     #[error("there is no such process")]
     NoProcess,
@@ -13,13 +13,13 @@ pub enum Error {
     NotAllowed(&'static str),
     /// It is heapprof itself.
     #[error("that is heapprof itself")]
-    Own,
+    OwnProcess,
     /// Somebody else traces it.
     #[error("process {0} traces it, which may be a debugger, and only one can")]
-    Traced(u32),
+    AlreadyTraced(u32),
     /// It is stopped.
     #[error("it is stopped, and would not answer; let it go on with kill -CONT first")]
-    Stopped,
+    ProcessStopped,
     /// It is for another machine.
     #[error("it is a program for another kind of processor than x86-64")]
     OtherMachine,
@@ -27,7 +27,7 @@ pub enum Error {
     #[error(
         "it is linked statically, so nothing can be loaded into it; build it with heapprof-alloc"
     )]
-    Static,
+    StaticallyLinked,
     /// Its loader is still at work.
     #[error("it is just starting: its loader has not loaded the C library yet; try again")]
     Starting,
@@ -42,7 +42,7 @@ pub enum Error {
     ShadowStack,
     /// Its system calls are filtered.
     #[error("a filter of system calls (seccomp) would end it or fail it: {0}")]
-    Filtered(String),
+    CallsFiltered(String),
     /// Its files must be small.
     #[error(
         "its files may have no more than {0} bytes (RLIMIT_FSIZE), which is less than the library; \
@@ -51,7 +51,7 @@ pub enum Error {
     FileLimit(u64),
     /// It is recorded already.
     #[error("it is recorded already; ask heapprof about pid:{0}")]
-    Recorded(u32),
+    AlreadyRecorded(u32),
     /// Somebody has attached to it.
     #[error("process {0} is attached to it")]
     AttachedBy(u32),
@@ -66,7 +66,7 @@ pub enum Error {
     OtherVersion,
     /// It was forked from a program that was attached to.
     #[error("it was forked from a program that was attached to, and can't be recorded by itself")]
-    Forked,
+    ForkedFromAttached,
     /// It has its own malloc.
     #[error("it has a malloc of its own, whose calls can't be seen; build it with heapprof-alloc")]
     OwnMalloc,
@@ -78,7 +78,7 @@ pub enum Error {
     NotBegun,
     /// It has shut itself in.
     #[error("it has shut itself in with a filter of system calls")]
-    ShutIn,
+    SandboxedProcess,
     /// No thread of it was safe.
     #[error("none of its threads was at a safe place within {0} seconds; try again")]
     NoSafeThread(u64),
@@ -90,14 +90,14 @@ pub enum Error {
     NotLoaded(String),
     /// A call in it failed.
     #[error("{0} in it failed: {1}")]
-    Call(&'static str, io::Error),
+    CallFailed(&'static str, io::Error),
     /// The processor has no XSAVE.
     #[error("this processor, or the system, has no XSAVE")]
     NoXsave,
     /// What the process said that prepared it.
     #[error("{0}")]
-    Said(String),
+    PreparationFailed(String),
     /// The kernel said something else.
     #[error("{0}: {1}")]
-    Kernel(&'static str, io::Error),
+    KernelError(&'static str, io::Error),
 }

@@ -7,11 +7,11 @@ use std::io;
 
 use libc::{pid_t, sock_filter};
 
-use crate::thread::{Request, ptrace};
+use crate::thread::{PtraceRequest, ptrace};
 
 /// The calls that the code and the library make, and the rights and flags that some of them ask for
 /// as their third and fourth argument.
-const NEEDED: [(libc::c_long, u32, u32); 36] = [
+const REQUIRED_CALLS: [(libc::c_long, u32, u32); 36] = [
     (libc::SYS_mmap, 3, 0x22),
     (libc::SYS_mmap, 5, 0x2),
     (libc::SYS_mprotect, 5, 0),
@@ -51,7 +51,7 @@ const NEEDED: [(libc::c_long, u32, u32); 36] = [
 ];
 
 /// Of these the library only needs an answer: it does without them where they fail.
-const MAY_FAIL: [libc::c_long; 11] = [
+const OPTIONAL_CALLS: [libc::c_long; 11] = [
     libc::SYS_memfd_create,
     libc::SYS_membarrier,
     libc::SYS_process_vm_readv,
@@ -67,7 +67,7 @@ const MAY_FAIL: [libc::c_long; 11] = [
 
 /// What a filter does with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum FilterVerdict {
     Allowed,
     Fails,
     Ends,
@@ -77,12 +77,12 @@ enum Verdict {
 ///
 /// # Errors
 /// Only whoever may administer the machine is told.
-pub(crate) fn of_thread(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
-    const GET_FILTER: Request = 0x420c;
-    const MOST: usize = 1000;
+pub(crate) fn read_filters(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
+    const GET_FILTER: PtraceRequest = 0x420c;
+    const MAX_FILTERS: usize = 1000;
     let tid = pid_t::try_from(tid).map_err(|_| io::ErrorKind::NotFound)?;
     let mut all = Vec::new();
-    for number in 0..MOST {
+    for number in 0..MAX_FILTERS {
         let get = |to: *mut sock_filter| {
             // The kernel writes as many instructions as it said that there are, or only says how
             // many there are.
@@ -109,20 +109,25 @@ pub(crate) fn of_thread(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
 }
 
 /// The calls that these filters do not let through, and without which it does not go.
-pub(crate) fn denied(filters: &[Vec<sock_filter>]) -> Vec<libc::c_long> {
+pub(crate) fn denied_calls(filters: &[Vec<sock_filter>]) -> Vec<libc::c_long> {
     let is_denied = |call: &(libc::c_long, u32, u32)| {
-        filters.iter().any(|filter| match run(filter, *call) {
-            Verdict::Allowed => false,
-            Verdict::Fails => !MAY_FAIL.contains(&call.0),
-            Verdict::Ends => true,
-        })
+        filters
+            .iter()
+            .any(|filter| match run_filter(filter, *call) {
+                FilterVerdict::Allowed => false,
+                FilterVerdict::Fails => !OPTIONAL_CALLS.contains(&call.0),
+                FilterVerdict::Ends => true,
+            })
     };
-    let denied = NEEDED.into_iter().filter(is_denied);
+    let denied = REQUIRED_CALLS.into_iter().filter(is_denied);
     denied.map(|(number, ..)| number).collect()
 }
 
 /// What a filter says to a call with these two arguments, whose others are zeros.
-fn run(filter: &[sock_filter], (number, third, fourth): (libc::c_long, u32, u32)) -> Verdict {
+fn run_filter(
+    filter: &[sock_filter],
+    (number, third, fourth): (libc::c_long, u32, u32),
+) -> FilterVerdict {
     const ARCH_X86_64: u32 = 0xc000_003e;
     const LD: u16 = 0x00;
     const LDX: u16 = 0x01;
@@ -152,7 +157,7 @@ fn run(filter: &[sock_filter], (number, third, fourth): (libc::c_long, u32, u32)
                     0x60 => memory[one.k as usize % 16],
                     // The length of the data.
                     0x80 => 64,
-                    _ => return Verdict::Ends,
+                    _ => return FilterVerdict::Ends,
                 };
                 *(if one.code & 0x07 == LD {
                     &mut a
@@ -175,7 +180,7 @@ fn run(filter: &[sock_filter], (number, third, fourth): (libc::c_long, u32, u32)
                     0x80 => a.wrapping_neg(),
                     0x90 => a.checked_rem(operand).unwrap_or(0),
                     0xa0 => a ^ operand,
-                    _ => return Verdict::Ends,
+                    _ => return FilterVerdict::Ends,
                 };
             }
             JMP => {
@@ -188,28 +193,28 @@ fn run(filter: &[sock_filter], (number, third, fourth): (libc::c_long, u32, u32)
                     0x20 => a > operand,
                     0x30 => a >= operand,
                     0x40 => a & operand != 0,
-                    _ => return Verdict::Ends,
+                    _ => return FilterVerdict::Ends,
                 };
                 at += usize::from(if is_so { one.jt } else { one.jf });
             }
-            RET => return verdict(if one.code & 0x18 == 0x10 { a } else { one.k }),
+            RET => return verdict_from_action(if one.code & 0x18 == 0x10 { a } else { one.k }),
             // MISC: between the two registers.
             _ if one.code & 0x80 == 0 => x = a,
             _ => a = x,
         }
     }
-    Verdict::Ends
+    FilterVerdict::Ends
 }
 
-fn verdict(said: u32) -> Verdict {
+fn verdict_from_action(said: u32) -> FilterVerdict {
     const ALLOW: u32 = 0x7fff_0000;
     const LOG: u32 = 0x7ffc_0000;
     const ERRNO: u32 = 0x0005_0000;
     match said & 0xffff_0000 {
-        ALLOW | LOG => Verdict::Allowed,
-        ERRNO => Verdict::Fails,
+        ALLOW | LOG => FilterVerdict::Allowed,
+        ERRNO => FilterVerdict::Fails,
         // It would be ended, trapped, or handed to somebody who may never answer.
-        _ => Verdict::Ends,
+        _ => FilterVerdict::Ends,
     }
 }
 
@@ -243,7 +248,7 @@ mod tests {
     fn a_filter_is_asked_about_each_call() {
         const ALLOW: u32 = 0x7fff_0000;
         const EPERM: u32 = 0x0005_0001;
-        let of = |number, then, otherwise| denied(&[about(number, then, otherwise)]);
+        let of = |number, then, otherwise| denied_calls(&[about(number, then, otherwise)]);
         assert_eq!(of(libc::SYS_ptrace, KILL, ALLOW), []);
         assert_eq!(of(libc::SYS_mmap, KILL, ALLOW), [libc::SYS_mmap; 2]);
         // A filter that looks at rights.
@@ -253,15 +258,21 @@ mod tests {
             one(RETURN, KILL, 0, 0),
             one(RETURN, ALLOW, 0, 0),
         ];
-        assert_eq!(denied(&[rights]), [libc::SYS_mmap, libc::SYS_mprotect]);
+        assert_eq!(
+            denied_calls(&[rights]),
+            [libc::SYS_mmap, libc::SYS_mprotect]
+        );
         assert_eq!(of(libc::SYS_futex, EPERM, ALLOW), [libc::SYS_futex]);
         assert_eq!(of(libc::SYS_membarrier, EPERM, ALLOW), []);
         assert_eq!(
             of(libc::SYS_membarrier, KILL, ALLOW),
             [libc::SYS_membarrier]
         );
-        assert_eq!(of(libc::SYS_read, ALLOW, KILL).len(), NEEDED.len() - 1);
-        assert_eq!(denied(&[vec![]]).len(), NEEDED.len());
-        assert_eq!(denied(&[]), []);
+        assert_eq!(
+            of(libc::SYS_read, ALLOW, KILL).len(),
+            REQUIRED_CALLS.len() - 1
+        );
+        assert_eq!(denied_calls(&[vec![]]).len(), REQUIRED_CALLS.len());
+        assert_eq!(denied_calls(&[]), []);
     }
 }

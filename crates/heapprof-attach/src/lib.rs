@@ -12,13 +12,11 @@ mod error;
 mod wish;
 
 #[cfg(target_arch = "x86_64")]
-mod apart;
+mod child_process;
 #[cfg(target_arch = "x86_64")]
 mod choice;
 #[cfg(target_arch = "x86_64")]
 mod filter;
-#[cfg(target_arch = "x86_64")]
-mod held;
 #[cfg(target_arch = "x86_64")]
 mod memory;
 #[cfg(target_arch = "x86_64")]
@@ -28,6 +26,8 @@ mod region;
 #[cfg(target_arch = "x86_64")]
 mod stub;
 #[cfg(target_arch = "x86_64")]
+mod suspended_thread;
+#[cfg(target_arch = "x86_64")]
 mod taken;
 #[cfg_attr(not(target_arch = "x86_64"), path = "elsewhere.rs")]
 mod target;
@@ -36,8 +36,8 @@ mod thread;
 #[cfg(target_arch = "x86_64")]
 mod unwind;
 
-pub use error::Error;
+pub use error::AttachError;
 #[cfg(target_arch = "x86_64")]
-pub use held::Held;
-pub use target::Target;
-pub use wish::{Attached, Wish};
+pub use suspended_thread::SuspendedThread;
+pub use target::AttachTarget;
+pub use wish::{AttachOptions, AttachOutcome};

@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use heapprof_memory::Memory;
 
 /// So often a process is read. A list of its that leads in circles takes no longer than that.
-const MOST: u32 = 20_000_000;
+const MAX_READS: u32 = 20_000_000;
 
 /// The memory of another process, through `/proc/PID/mem`.
 #[derive(Debug)]
-pub(crate) struct Its {
+pub(crate) struct TargetMemoryFile {
     file: File,
     /// How often it was read.
     reads: AtomicU32,
 }
 
-impl Its {
+impl TargetMemoryFile {
     pub(crate) fn new(file: File) -> Self {
         Self {
             file,
@@ -25,23 +25,23 @@ impl Its {
         }
     }
 
-    pub(crate) fn memory(&self) -> Other<'_> {
-        Other(self)
+    pub(crate) fn memory(&self) -> TargetMemory<'_> {
+        TargetMemory(self)
     }
 }
 
 /// The same, as whoever reads it uses it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Other<'a>(&'a Its);
+pub(crate) struct TargetMemory<'a>(&'a TargetMemoryFile);
 
-impl Memory for Other<'_> {
+impl Memory for TargetMemory<'_> {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
-        let may = self.0.reads.fetch_add(1, Ordering::Relaxed) < MOST;
+        let may = self.0.reads.fetch_add(1, Ordering::Relaxed) < MAX_READS;
         may && at < 1 << 62 && self.0.file.read_exact_at(to, at).is_ok()
     }
 }
 
-impl Other<'_> {
+impl TargetMemory<'_> {
     /// Writes there, even where the process itself may not.
     pub(crate) fn write(self, at: u64, bytes: &[u8]) -> std::io::Result<()> {
         self.0.file.write_all_at(bytes, at)

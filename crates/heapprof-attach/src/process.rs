@@ -7,35 +7,35 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{self, Object, Symbol};
-use heapprof_process::maps::{self, Map};
+use heapprof_memory::loaded::{self, DynamicSymbol, LoadedObject};
+use heapprof_process::maps::{self, ProcessMapping};
 use heapprof_process::{REFUSED_TO_ROOT, is_there, run_state, status};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::error::Error;
-use crate::memory::{Its, Other};
+use crate::error::AttachError;
+use crate::memory::{TargetMemory, TargetMemoryFile};
 
 /// More objects than that are not looked at.
-const MOST_OBJECTS: usize = 10_000;
+const MAX_OBJECTS: usize = 10_000;
 
 /// So long somebody else may trace a process before it is refused.
-const TRACED: Duration = Duration::from_millis(500);
+const TRACER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// So long another heapprof may take to attach to it, or to leave it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the library is called in the maps of a program that it was loaded into by us.
-const OURS: &[u8] = b"/memfd:libheapprof.so";
+const OWN_LIBRARY_PATH: &[u8] = b"/memfd:libheapprof.so";
 
 /// A process, and what is loaded into it.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct TargetProcess {
     pub(crate) pid: u32,
-    memory: Its,
-    pub(crate) maps: Vec<Map>,
-    objects: Vec<Object>,
+    memory: TargetMemoryFile,
+    pub(crate) maps: Vec<ProcessMapping>,
+    objects: Vec<LoadedObject>,
     loader: u64,
 }
 
@@ -44,22 +44,22 @@ fn path(pid: u32, file: &str) -> PathBuf {
 }
 
 /// Reads a file of a process.
-fn read(pid: u32, file: &str) -> Result<Vec<u8>, Error> {
-    std::fs::read(path(pid, file)).map_err(refused)
+fn read(pid: u32, file: &str) -> Result<Vec<u8>, AttachError> {
+    std::fs::read(path(pid, file)).map_err(to_refusal)
 }
 
-fn refused(error: io::Error) -> Error {
+fn to_refusal(error: io::Error) -> AttachError {
     match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::NotFound, _) | (_, Some(libc::ESRCH)) => Error::NoProcess,
-        (io::ErrorKind::PermissionDenied, _) => not_allowed(),
-        _ => Error::Kernel("/proc", error),
+        (io::ErrorKind::NotFound, _) | (_, Some(libc::ESRCH)) => AttachError::NoProcess,
+        (io::ErrorKind::PermissionDenied, _) => permission_error(),
+        _ => AttachError::KernelError("/proc", error),
     }
 }
 
 /// The kernel's refusal, with what may help.
-pub(crate) fn not_allowed() -> Error {
+pub(crate) fn permission_error() -> AttachError {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    Error::NotAllowed(match scope.trim() {
+    AttachError::NotAllowed(match scope.trim() {
         "" | "0" if geteuid().is_root() => REFUSED_TO_ROOT,
         "" | "0" => "; ask as its user, or as root",
         "3" => ", nor anybody else: kernel.yama.ptrace_scope is 3",
@@ -74,8 +74,8 @@ fn tracer(pid: u32) -> Option<u32> {
 }
 
 /// Whether a mapping is of the library that we have loaded.
-pub(crate) fn is_ours(map: &Map) -> bool {
-    map.path.starts_with(OURS)
+pub(crate) fn is_ours(map: &ProcessMapping) -> bool {
+    map.path.starts_with(OWN_LIBRARY_PATH)
 }
 
 /// Whether system calls of a thread are filtered, or of a process's first thread.
@@ -86,56 +86,56 @@ pub(crate) fn has_filter(tid: u32) -> bool {
 
 /// Keeps every other heapprof from the process for as long as its memory is open here. Only whoever
 /// may write to the memory can hold that lock.
-fn lock(memory: &File) -> Result<(), Error> {
+fn lock(memory: &File) -> Result<(), AttachError> {
     let since = Instant::now();
     loop {
         match flock(memory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(Errno::AGAIN) if since.elapsed() < PATIENCE => {
+            Err(Errno::AGAIN) if since.elapsed() < LOCK_TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            Err(Errno::AGAIN) => return Err(Error::Busy(PATIENCE.as_secs())),
-            Err(error) => return Err(Error::Kernel("flock", error.into())),
+            Err(Errno::AGAIN) => return Err(AttachError::Busy(LOCK_TIMEOUT.as_secs())),
+            Err(error) => return Err(AttachError::KernelError("flock", error.into())),
         }
     }
 }
 
-impl Process {
+impl TargetProcess {
     /// Looks at a process, and refuses those that nothing can be done in. Nothing is touched.
-    pub(crate) fn open(pid: u32) -> Result<Self, Error> {
+    pub(crate) fn open(pid: u32) -> Result<Self, AttachError> {
         if pid == std::process::id() {
-            return Err(Error::Own);
+            return Err(AttachError::OwnProcess);
         }
         if !is_there(pid) {
-            return Err(Error::NoProcess);
+            return Err(AttachError::NoProcess);
         }
         let since = Instant::now();
         // Another heapprof may be at it, for some milliseconds.
         while let Some(by) = tracer(pid) {
-            if since.elapsed() > TRACED {
-                return Err(Error::Traced(by));
+            if since.elapsed() > TRACER_TIMEOUT {
+                return Err(AttachError::AlreadyTraced(by));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         if matches!(run_state(pid), Some('T' | 't')) {
-            return Err(Error::Stopped);
+            return Err(AttachError::ProcessStopped);
         }
         let [features] = status(pid, ["x86_Thread_features:"]);
         if features.split_whitespace().any(|word| word == "shstk") {
-            return Err(Error::ShadowStack);
+            return Err(AttachError::ShadowStack);
         }
         let mut options = File::options();
         let memory = options.read(true).write(true);
-        let memory = memory.open(path(pid, "mem")).map_err(refused)?;
+        let memory = memory.open(path(pid, "mem")).map_err(to_refusal)?;
         lock(&memory)?;
         let maps = maps::parse(&read(pid, "maps")?);
         if maps.is_empty() {
             // A thread of the kernel.
-            return Err(Error::NoProcess);
+            return Err(AttachError::NoProcess);
         }
         let mut process = Self {
             pid,
-            memory: Its::new(memory),
+            memory: TargetMemoryFile::new(memory),
             maps,
             objects: Vec::new(),
             loader: 0,
@@ -150,17 +150,17 @@ impl Process {
     }
 
     /// Its memory.
-    pub(crate) fn memory(&self) -> Other<'_> {
+    pub(crate) fn memory(&self) -> TargetMemory<'_> {
         self.memory.memory()
     }
 
     /// Finds the loader, and what it has loaded.
-    fn find_loader(&mut self) -> Result<(), Error> {
+    fn find_loader(&mut self) -> Result<(), AttachError> {
         const AT_BASE: u64 = 7;
         let auxiliary = read(self.pid, "auxv")?;
         // A program of 32 bits has another auxiliary vector, and so says nothing here.
         if self.image()? != [2, 62] {
-            return Err(Error::OtherMachine);
+            return Err(AttachError::OtherMachine);
         }
         let memory = self.memory.memory();
         let executable = loaded::executable(memory, &auxiliary);
@@ -168,24 +168,24 @@ impl Process {
         else {
             return Err(match self.names_loader() {
                 // The kernel is still making the program of the file.
-                true => Error::Starting,
-                false => Error::Static,
+                true => AttachError::Starting,
+                false => AttachError::StaticallyLinked,
             });
         };
         let mut name = [0; 256];
         let read = memory.text(interpreter, &mut name);
         let name = String::from_utf8_lossy(&name[..read.unwrap_or(0)]).into_owned();
         if name.contains("ld-musl") {
-            return Err(Error::OtherLibrary("musl"));
+            return Err(AttachError::OtherLibrary("musl"));
         }
         if !name.contains("ld-linux") {
-            return Err(Error::OtherLibrary("not glibc"));
+            return Err(AttachError::OtherLibrary("not glibc"));
         }
-        self.loader = loaded::told(&auxiliary, AT_BASE).unwrap_or(0);
-        let objects = loaded::of_executable(memory, executable.object);
-        self.objects = objects.take(MOST_OBJECTS).collect();
+        self.loader = loaded::auxiliary_value(&auxiliary, AT_BASE).unwrap_or(0);
+        let objects = loaded::objects_from_executable(memory, executable.object);
+        self.objects = objects.take(MAX_OBJECTS).collect();
         if self.objects.len() < 2 || !self.has_c_library() {
-            return Err(Error::Starting);
+            return Err(AttachError::Starting);
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ impl Process {
     /// Whether the file of its executable names a loader. The file is whole before the program is.
     fn names_loader(&self) -> bool {
         use std::os::unix::fs::FileExt;
-        const INTERPRETER: u32 = 3;
+        const PT_INTERP: u32 = 3;
         let Ok(file) = File::open(path(self.pid, "exe")) else {
             return false;
         };
@@ -215,21 +215,21 @@ impl Process {
         (0..u64::from(count)).any(|i| {
             let mut kind = [0; 4];
             let at = start.saturating_add(i * u64::from(size));
-            file.read_exact_at(&mut kind, at).is_ok() && u32::from_le_bytes(kind) == INTERPRETER
+            file.read_exact_at(&mut kind, at).is_ok() && u32::from_le_bytes(kind) == PT_INTERP
         })
     }
 
     /// The class and the machine of its executable, as its file says.
-    fn image(&self) -> Result<[u8; 2], Error> {
+    fn image(&self) -> Result<[u8; 2], AttachError> {
         use std::io::Read;
         let mut head = [0; 20];
-        let mut file = File::open(path(self.pid, "exe")).map_err(refused)?;
+        let mut file = File::open(path(self.pid, "exe")).map_err(to_refusal)?;
         let is_read = file.read_exact(&mut head).is_ok();
         Ok(if is_read { [head[4], head[18]] } else { [0, 0] })
     }
 
     /// A symbol, as the first object has it that defines it.
-    pub(crate) fn symbol(&self, name: &str) -> Option<Symbol> {
+    pub(crate) fn symbol(&self, name: &str) -> Option<DynamicSymbol> {
         let mut all = self.objects.iter();
         all.find_map(|object| object.symbol(self.memory(), name))
     }
@@ -241,7 +241,7 @@ impl Process {
     }
 
     /// The mapping that holds an address.
-    pub(crate) fn map_of(&self, address: u64) -> Option<&Map> {
+    pub(crate) fn map_of(&self, address: u64) -> Option<&ProcessMapping> {
         self.maps.iter().find(|map| map.range().contains(&address))
     }
 
@@ -252,21 +252,21 @@ impl Process {
         };
         let all = self.maps.iter();
         let same = all.filter(|map| map.is_code && map.path == *path && !path.is_empty());
-        same.map(Map::range).collect()
+        same.map(ProcessMapping::range).collect()
     }
 
     /// Where a thread must not be, and must not come back to: the loader, the allocator, what
     /// starts threads and forks, and our library.
-    pub(crate) fn held_code(&self) -> Vec<Range<u64>> {
+    pub(crate) fn forbidden_code(&self) -> Vec<Range<u64>> {
         /// What lies before the first exported function of glibc's allocator, and belongs to it.
-        const BEFORE: u64 = 20 << 10;
+        const ALLOCATOR_MARGIN: u64 = 20 << 10;
         let memory = self.memory();
         // Other allocators have some of the same names.
         let mut objects = self.objects.iter();
         let glibc = objects.find(|object| object.symbol(memory, "__libc_malloc").is_some());
         let names_of = |names: &[&str]| {
             let found = names.iter().filter_map(|name| glibc?.symbol(memory, name));
-            let found: Vec<Symbol> = found.collect();
+            let found: Vec<DynamicSymbol> = found.collect();
             let from = found.iter().map(|of| of.address).min()?;
             let end = found.iter().map(|of| of.address + of.size).max()?;
             Some(from..end)
@@ -285,7 +285,7 @@ impl Process {
             "mallinfo",
             "malloc_trim",
         ];
-        let glibcs = names_of(&glibcs).map(|of| of.start.saturating_sub(BEFORE)..of.end);
+        let glibcs = names_of(&glibcs).map(|of| of.start.saturating_sub(ALLOCATOR_MARGIN)..of.end);
         all.extend(glibcs);
         let of_loader = ["dladdr", "dlclose", "dlerror", "dlopen", "dlsym", "dlvsym"];
         all.extend(names_of(&of_loader).filter(|of| of.end - of.start < 64 << 10));
@@ -305,16 +305,16 @@ impl Process {
         ];
         all.extend(apart.iter().filter_map(|name| names_of(&[name])));
         let ours = self.maps.iter().filter(|map| is_ours(map) && map.is_code);
-        all.extend(ours.map(Map::range));
+        all.extend(ours.map(ProcessMapping::range));
         all
     }
 
     /// Code in which threads begin and end, from which no thread is taken.
-    pub(crate) fn ends_of_threads(&self) -> Option<Range<u64>> {
+    pub(crate) fn thread_end_code(&self) -> Option<Range<u64>> {
         /// As far as what starts a thread may lie from what makes one.
-        const AROUND: u64 = 8 << 10;
+        const THREAD_START_MARGIN: u64 = 8 << 10;
         let found = self.symbol("pthread_create")?;
-        Some(found.address.saturating_sub(AROUND)..found.address + found.size)
+        Some(found.address.saturating_sub(THREAD_START_MARGIN)..found.address + found.size)
     }
 
     /// Where an instruction is that makes a system call.

@@ -7,15 +7,15 @@ use heapprof_books::letter::{
 };
 use heapprof_memory::Memory;
 
-use crate::error::Error;
-use crate::memory::Other;
-use crate::process::Process;
+use crate::error::AttachError;
+use crate::memory::TargetMemory;
+use crate::process::TargetProcess;
 use crate::stub;
-use crate::thread::Stopped;
+use crate::thread::StoppedThread;
 
 /// A region in a program, by its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Region(u64);
+pub(crate) struct AttachRegion(u64);
 
 /// Reads or writes a field of a letter.
 macro_rules! field {
@@ -26,14 +26,14 @@ macro_rules! field {
 }
 pub(crate) use field;
 
-impl Region {
+impl AttachRegion {
     /// The region at an address.
     pub(crate) fn at(start: u64) -> Self {
         Self(start)
     }
 
     /// The region that somebody has left in a program.
-    pub(crate) fn find(process: &Process) -> Option<Self> {
+    pub(crate) fn find(process: &TargetProcess) -> Option<Self> {
         let mut mark = [0; LETTER_MAGIC.len()];
         let mut all = process.maps.iter();
         let found = all.find(|map| {
@@ -44,35 +44,44 @@ impl Region {
     }
 
     /// Makes one, with room for so many bytes behind it, by a call of the thread.
-    pub(crate) fn make(process: &Process, thread: &Stopped, behind: u64) -> Result<Self, Error> {
+    pub(crate) fn make(
+        process: &TargetProcess,
+        thread: &StoppedThread,
+        behind: u64,
+    ) -> Result<Self, AttachError> {
         let at = map(process, thread, REGION_LEN as u64 + behind)?;
         let rights = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let args = [at, CODE_LEN as u64, rights, 0, 0, 0];
         call(process, thread, libc::SYS_mprotect, args)
-            .map_err(|error| Error::Call("mprotect of memory for code", error))?;
+            .map_err(|error| AttachError::CallFailed("mprotect of memory for code", error))?;
         Ok(Self(at))
     }
 
     /// Puts the code into a new region.
-    pub(crate) fn write_code(self, memory: Other<'_>) -> Result<(), Error> {
+    pub(crate) fn write_code(self, memory: TargetMemory<'_>) -> Result<(), AttachError> {
         self.write(memory, 0, stub::code())
     }
 
-    pub(crate) fn write(self, memory: Other<'_>, at: u64, bytes: &[u8]) -> Result<(), Error> {
+    pub(crate) fn write(
+        self,
+        memory: TargetMemory<'_>,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<(), AttachError> {
         let written = memory.write(self.0.wrapping_add(at), bytes);
-        written.map_err(|error| Error::Kernel("its memory can't be written", error))
+        written.map_err(|error| AttachError::KernelError("its memory can't be written", error))
     }
 
-    pub(crate) fn u32(self, memory: Other<'_>, at: u64) -> Result<u32, Error> {
-        memory.u32(self.0 + at).ok_or(Error::NoProcess)
+    pub(crate) fn u32(self, memory: TargetMemory<'_>, at: u64) -> Result<u32, AttachError> {
+        memory.u32(self.0 + at).ok_or(AttachError::NoProcess)
     }
 
-    pub(crate) fn u64(self, memory: Other<'_>, at: u64) -> Result<u64, Error> {
-        memory.u64(self.0 + at).ok_or(Error::NoProcess)
+    pub(crate) fn u64(self, memory: TargetMemory<'_>, at: u64) -> Result<u64, AttachError> {
+        memory.u64(self.0 + at).ok_or(AttachError::NoProcess)
     }
 
     /// What the letter says as text.
-    pub(crate) fn text(self, memory: Other<'_>) -> String {
+    pub(crate) fn text(self, memory: TargetMemory<'_>) -> String {
         let mut text = [0; 256];
         let read = memory.text(self.0 + field!(text), &mut text).unwrap_or(0);
         let text = String::from_utf8_lossy(&text[..read]).into_owned();
@@ -80,7 +89,7 @@ impl Region {
     }
 
     /// Whether its letter is one of this version; one that was never written is.
-    pub(crate) fn is_readable(self, memory: Other<'_>) -> bool {
+    pub(crate) fn is_readable(self, memory: TargetMemory<'_>) -> bool {
         let is = |at, right: u32| {
             let found = memory.u32(self.0 + at);
             found.is_some_and(|found| found == right || found == 0)
@@ -89,16 +98,16 @@ impl Region {
     }
 
     /// Where the code begins, where the stack ends, and where the letter is.
-    pub(crate) fn way(self) -> (u64, u64, u64) {
+    pub(crate) fn entry_addresses(self) -> (u64, u64, u64) {
         (
-            self.0 + stub::ENTRY,
+            self.0 + stub::ENTRY_OFFSET,
             self.0 + REGION_LEN as u64,
             self.0 + CODE_LEN as u64,
         )
     }
 
     /// Whether an address lies in it.
-    pub(crate) fn holds(self, address: u64) -> bool {
+    pub(crate) fn contains(self, address: u64) -> bool {
         address.wrapping_sub(self.0) < REGION_LEN as u64
     }
 
@@ -113,30 +122,39 @@ impl Region {
     }
 
     /// What lies behind it.
-    pub(crate) fn behind(self) -> u64 {
+    pub(crate) fn end(self) -> u64 {
         self.0 + REGION_LEN as u64
     }
 
     /// Clears what XSAVE expects to be zero.
-    pub(crate) fn clear_state(self, memory: Other<'_>) -> Result<(), Error> {
+    pub(crate) fn clear_state(self, memory: TargetMemory<'_>) -> Result<(), AttachError> {
         /// The header behind the legacy part, which the restoring instruction checks.
-        const HEADER: u64 = 512;
-        self.write(memory, (CODE_LEN + STATE_OFFSET) as u64 + HEADER, &[0; 64])
+        const XSAVE_HEADER_OFFSET: u64 = 512;
+        self.write(
+            memory,
+            (CODE_LEN + STATE_OFFSET) as u64 + XSAVE_HEADER_OFFSET,
+            &[0; 64],
+        )
     }
 }
 
 /// Maps memory in a program, by a call of the thread. Returns where it is.
-pub(crate) fn map(process: &Process, thread: &Stopped, len: u64) -> Result<u64, Error> {
+pub(crate) fn map(
+    process: &TargetProcess,
+    thread: &StoppedThread,
+    len: u64,
+) -> Result<u64, AttachError> {
     let rights = (libc::PROT_READ | libc::PROT_WRITE) as u64;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let args = [0, len, rights, flags, u64::MAX, 0];
-    call(process, thread, libc::SYS_mmap, args).map_err(|error| Error::Call("mmap", error))
+    call(process, thread, libc::SYS_mmap, args)
+        .map_err(|error| AttachError::CallFailed("mmap", error))
 }
 
 /// Makes a system call by a thread.
 fn call(
-    process: &Process,
-    thread: &Stopped,
+    process: &TargetProcess,
+    thread: &StoppedThread,
     number: libc::c_long,
     args: [u64; 6],
 ) -> std::io::Result<u64> {

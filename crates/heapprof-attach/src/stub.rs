@@ -13,9 +13,9 @@ use heapprof_books::letter::{
 };
 
 /// Where the code begins, behind the mark of the region.
-pub(crate) const ENTRY: u64 = LETTER_MAGIC.len() as u64;
+pub(crate) const ENTRY_OFFSET: u64 = LETTER_MAGIC.len() as u64;
 
-const REGISTERS: usize = offset_of!(AttachLetter, registers);
+const REGISTERS_OFFSET: usize = offset_of!(AttachLetter, registers);
 
 std::arch::global_asm!(
     ".pushsection .rodata.heapprof_stub,\"a\",@progbits",
@@ -221,7 +221,7 @@ std::arch::global_asm!(
     dlopen = const offset_of!(AttachLetter, dlopen),
     dlsym = const offset_of!(AttachLetter, dlsym),
     dlerror = const offset_of!(AttachLetter, dlerror),
-    registers = const REGISTERS,
+    registers = const REGISTERS_OFFSET,
     state_at = const STATE_OFFSET,
     code = const CODE_LEN,
     prefix = const LIBRARY_PATH_PREFIX.len(),
@@ -234,16 +234,16 @@ std::arch::global_asm!(
 
 unsafe extern "C" {
     #[link_name = "heapprof_stub"]
-    static STUB: u8;
+    static STUB_START: u8;
     #[link_name = "heapprof_stub_end"]
-    static END: u8;
+    static STUB_END: u8;
 }
 
 /// The code, as it is put at the beginning of a region.
 pub(crate) fn code() -> &'static [u8] {
     // SAFETY: the two symbols are the beginning and the end of the same constant data.
     let code = unsafe {
-        let (from, end) = (&raw const STUB, &raw const END);
+        let (from, end) = (&raw const STUB_START, &raw const STUB_END);
         std::slice::from_raw_parts(from, end.offset_from_unsigned(from))
     };
     debug_assert!(code.len() <= CODE_LEN && code.starts_with(&LETTER_MAGIC));
@@ -255,8 +255,10 @@ pub(crate) fn is_supported() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     /// The system uses XSAVE.
     const OSXSAVE: u32 = 1 << 27;
-    const ROOM: u32 = 24 << 10;
-    __cpuid(0).eax >= 13 && __cpuid(1).ecx & OSXSAVE != 0 && __cpuid_count(13, 0).ebx <= ROOM
+    const MAX_XSAVE_SIZE: u32 = 24 << 10;
+    __cpuid(0).eax >= 13
+        && __cpuid(1).ecx & OSXSAVE != 0
+        && __cpuid_count(13, 0).ebx <= MAX_XSAVE_SIZE
 }
 
 #[cfg(test)]

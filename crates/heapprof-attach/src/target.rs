@@ -7,36 +7,36 @@ use std::time::{Duration, Instant};
 use heapprof_books::letter::{
     AttachLetter, LETTER_VERSION, LIBRARY_PATH_PREFIX, failure, progress, request,
 };
-use heapprof_process::{began, is_there, status};
+use heapprof_process::{is_there, start_ticks, status};
 
-use crate::choice::Choice;
-use crate::error::Error;
-use crate::process::{Process, has_filter, is_ours};
-use crate::region::{Region, field, map};
-use crate::wish::{Attached, Wish};
-use crate::{apart, filter, stub, taken};
+use crate::choice::SafeThreadSelector;
+use crate::error::AttachError;
+use crate::process::{TargetProcess, has_filter, is_ours};
+use crate::region::{AttachRegion, field, map};
+use crate::wish::{AttachOptions, AttachOutcome};
+use crate::{child_process, filter, stub, taken};
 
 /// So long a thread that was sent away may take to come back.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the letter is read meanwhile.
-const PAUSE: Duration = Duration::from_micros(50);
+const ANSWER_POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// So long a program may take to load its C library, and how often it is looked whether it has.
-const STARTS: Duration = Duration::from_millis(500);
-const START_PAUSE: Duration = Duration::from_millis(10);
-const PAGE: u64 = 4096;
+const START_TIMEOUT: Duration = Duration::from_millis(500);
+const START_POLL_INTERVAL: Duration = Duration::from_millis(10);
+const PAGE_SIZE: u64 = 4096;
 
 /// A program that can be attached to.
 #[derive(Debug)]
-pub struct Target {
-    process: Process,
+pub struct AttachTarget {
+    process: TargetProcess,
     /// Its functions `dlopen`, `dlsym`, `dlerror` and `__errno_location`.
     functions: [u64; 4],
-    region: Option<Region>,
+    region: Option<AttachRegion>,
 }
 
 /// What somebody wrote into the letter before.
 #[derive(Clone, Copy)]
-struct Before {
+struct PreviousAttachment {
     is_attached: bool,
     is_loaded: bool,
     owner: Option<u32>,
@@ -44,38 +44,40 @@ struct Before {
     thread: u32,
 }
 
-impl Target {
+impl AttachTarget {
     /// Looks at a process, and refuses those that can't be attached to with this library. Nothing
     /// is touched. One that is just starting has a moment to load its C library.
     ///
     /// # Errors
     /// Why it can't be attached to.
-    pub fn open(pid: u32, library: &[u8]) -> Result<Self, Error> {
+    pub fn open(pid: u32, library: &[u8]) -> Result<Self, AttachError> {
         let since = Instant::now();
         loop {
             match Self::open_now(pid, library) {
-                Err(Error::Starting) if since.elapsed() < STARTS => std::thread::sleep(START_PAUSE),
+                Err(AttachError::Starting) if since.elapsed() < START_TIMEOUT => {
+                    std::thread::sleep(START_POLL_INTERVAL)
+                }
                 opened => return opened,
             }
         }
     }
 
-    fn open_now(pid: u32, library: &[u8]) -> Result<Self, Error> {
+    fn open_now(pid: u32, library: &[u8]) -> Result<Self, AttachError> {
         if !stub::is_supported() {
-            return Err(Error::NoXsave);
+            return Err(AttachError::NoXsave);
         }
-        let process = Process::open(pid)?;
+        let process = TargetProcess::open(pid)?;
         let is_library = |path: &[u8]| {
             let name = path.rsplit(|&byte| byte == b'/').next();
             name.is_some_and(|name| name.starts_with(b"libheapprof"))
         };
         let mut maps = process.maps.iter();
         if maps.any(|map| !is_ours(map) && is_library(&map.path)) {
-            return Err(Error::Recorded(pid));
+            return Err(AttachError::AlreadyRecorded(pid));
         }
         let function = |name| {
             let found = process.symbol(name).map(|found| found.address);
-            found.ok_or(Error::Missing(
+            found.ok_or(AttachError::Missing(
                 "a loader that can be asked (dlopen of glibc)",
             ))
         };
@@ -87,22 +89,26 @@ impl Target {
         ];
         function("malloc")?;
         if process.has_malloc() {
-            return Err(Error::OwnMalloc);
+            return Err(AttachError::OwnMalloc);
         }
         // Beyond this limit the kernel sends a signal.
         if let Some(limit) = process
             .file_limit()
             .filter(|&most| most < library.len() as u64)
         {
-            return Err(Error::FileLimit(limit));
+            return Err(AttachError::FileLimit(limit));
         }
         if status(pid, ["Seccomp:"]) == ["1"] {
-            return Err(Error::Filtered("it allows next to nothing".into()));
+            return Err(AttachError::CallsFiltered(
+                "it allows next to nothing".into(),
+            ));
         }
         if !process.has_one_filter() {
-            return Err(Error::Filtered("its threads have different ones".into()));
+            return Err(AttachError::CallsFiltered(
+                "its threads have different ones".into(),
+            ));
         }
-        let region = Region::find(&process);
+        let region = AttachRegion::find(&process);
         Ok(Self {
             process,
             functions,
@@ -115,8 +121,8 @@ impl Target {
     ///
     /// # Errors
     /// Why it can't be done, or what failed. The program goes on.
-    pub fn attach(self, library: &[u8], wish: Wish) -> Result<Attached, Error> {
-        in_thread_of_its_own(|| self.attach_here(library, wish))
+    pub fn attach(self, library: &[u8], wish: AttachOptions) -> Result<AttachOutcome, AttachError> {
+        run_in_own_thread(|| self.attach_here(library, wish))
     }
 
     /// Leaves a program: nothing is recorded any more, and its slots lead where they did. Returns
@@ -124,33 +130,37 @@ impl Target {
     ///
     /// # Errors
     /// Nobody may be attached, or it can't be done now.
-    pub fn detach(self) -> Result<(u32, Duration), Error> {
-        in_thread_of_its_own(|| self.detach_here())
+    pub fn detach(self) -> Result<(u32, Duration), AttachError> {
+        run_in_own_thread(|| self.detach_here())
     }
 
-    fn attach_here(&self, library: &[u8], wished: Wish) -> Result<Attached, Error> {
-        let choice = Choice::new(&self.process, self.region);
+    fn attach_here(
+        &self,
+        library: &[u8],
+        wished: AttachOptions,
+    ) -> Result<AttachOutcome, AttachError> {
+        let choice = SafeThreadSelector::new(&self.process, self.region);
         let memory = self.process.memory();
         let mut before = None;
         if let Some(region) = self.region {
             self.wait_for_last(region, &choice)?;
-            let found = self.before(region)?;
+            let found = self.previous_attachment(region)?;
             if let Some(owner) = found.owner
                 && (found.is_attached || !found.is_loaded)
                 && found.owner_lives
             {
-                return Err(Error::AttachedBy(owner));
+                return Err(AttachError::AttachedBy(owner));
             }
             before = Some(found);
         }
         let is_loaded = before.is_some_and(|before| before.is_loaded);
         let len = library.len() as u64;
-        let room = len.next_multiple_of(PAGE);
+        let room = len.next_multiple_of(PAGE_SIZE);
         let (region, thread) = match self.region.filter(|_| is_loaded) {
             Some(region) => (region, before.map_or(0, |before| before.thread)),
             None => {
-                let [tid, at] = apart::run(|| self.prepare(&choice, room))?;
-                let region = Region::at(at);
+                let [tid, at] = child_process::run(|| self.prepare(&choice, room))?;
+                let region = AttachRegion::at(at);
                 let behind = region.u64(memory, field!(library))?;
                 region.write(memory, field!(library_len), &len.to_ne_bytes())?;
                 region.write(memory, behind.wrapping_sub(region.start()), library)?;
@@ -182,17 +192,17 @@ impl Target {
         let slots = region.u32(memory, field!(slots))?;
         let left_by = before.filter(|before| before.is_attached);
         let left_by = left_by.and_then(|before| before.owner);
-        Ok(Attached {
-            kept,
+        Ok(AttachOutcome {
+            shared_ledger: kept,
             slots,
-            held,
+            suspended_for: held,
             left_by,
         })
     }
 
     /// Maps the region, if there is none, or else room for the library, by a thread of the program.
     /// Returns the thread, and where the region is.
-    fn prepare(&self, choice: &Choice<'_>, room: u64) -> Result<[u64; 2], Error> {
+    fn prepare(&self, choice: &SafeThreadSelector<'_>, room: u64) -> Result<[u64; 2], AttachError> {
         let (tid, stopped) = choice.stop(0)?;
         self.check_filters(tid)?;
         let memory = self.process.memory();
@@ -209,8 +219,8 @@ impl Target {
                 (region, behind)
             }
             None => {
-                let region = Region::make(&self.process, &stopped, room)?;
-                (region, region.behind())
+                let region = AttachRegion::make(&self.process, &stopped, room)?;
+                (region, region.end())
             }
         };
         region.write_code(memory)?;
@@ -219,14 +229,14 @@ impl Target {
         Ok([tid.into(), at])
     }
 
-    fn detach_here(&self) -> Result<(u32, Duration), Error> {
-        let region = self.region.ok_or(Error::NotAttached)?;
+    fn detach_here(&self) -> Result<(u32, Duration), AttachError> {
+        let region = self.region.ok_or(AttachError::NotAttached)?;
         let memory = self.process.memory();
-        let choice = Choice::new(&self.process, self.region);
+        let choice = SafeThreadSelector::new(&self.process, self.region);
         self.wait_for_last(region, &choice)?;
-        let before = self.before(region)?;
+        let before = self.previous_attachment(region)?;
         if !before.is_attached {
-            return Err(Error::NotAttached);
+            return Err(AttachError::NotAttached);
         }
         region.write(memory, field!(request), &request::DETACH.to_ne_bytes())?;
         let (_, held) = self.send(region, &choice, before.thread)?;
@@ -234,18 +244,18 @@ impl Target {
     }
 
     /// What the letter says of the last attachment.
-    fn before(&self, region: Region) -> Result<Before, Error> {
+    fn previous_attachment(&self, region: AttachRegion) -> Result<PreviousAttachment, AttachError> {
         let memory = self.process.memory();
         if !region.is_readable(memory) {
-            return Err(Error::OtherVersion);
+            return Err(AttachError::OtherVersion);
         }
         let u32 = |at| region.u32(memory, at);
         let is_loaded = region.u64(memory, field!(enter))? != 0;
         let owner = u32(field!(owner))?;
         let namespace = region.u64(memory, field!(owner_namespace))?;
         let owner_began = region.u64(memory, field!(owner_began))?;
-        let owner_lives = namespace == own_namespace() && began(owner) == Some(owner_began);
-        Ok(Before {
+        let owner_lives = namespace == own_namespace() && start_ticks(owner) == Some(owner_began);
+        Ok(PreviousAttachment {
             is_attached: is_loaded && u32(field!(is_attached))? != 0,
             is_loaded,
             owner: Some(owner).filter(|&owner| owner != 0),
@@ -255,10 +265,10 @@ impl Target {
     }
 
     /// Writes into the letter who attaches.
-    fn sign(&self, region: Region) -> Result<(), Error> {
+    fn sign(&self, region: AttachRegion) -> Result<(), AttachError> {
         let memory = self.process.memory();
         let own = std::process::id();
-        let began = began(own).unwrap_or(0);
+        let began = start_ticks(own).unwrap_or(0);
         region.write(memory, field!(owner), &own.to_ne_bytes())?;
         region.write(memory, field!(owner_began), &began.to_ne_bytes())?;
         let namespace = own_namespace().to_ne_bytes();
@@ -266,16 +276,20 @@ impl Target {
     }
 
     /// Refuses a program whose filters forbid what is to be done. The thread is stopped.
-    fn check_filters(&self, tid: u32) -> Result<(), Error> {
+    fn check_filters(&self, tid: u32) -> Result<(), AttachError> {
         if !has_filter(tid) {
             return Ok(());
         }
-        let filters = filter::of_thread(tid).map_err(|_| {
-            Error::Filtered("only root can read which calls it allows; attach as root".into())
+        let filters = filter::read_filters(tid).map_err(|_| {
+            AttachError::CallsFiltered(
+                "only root can read which calls it allows; attach as root".into(),
+            )
         })?;
-        match filter::denied(&filters)[..] {
+        match filter::denied_calls(&filters)[..] {
             [] => Ok(()),
-            [first, ..] => Err(Error::Filtered(format!("it denies system call {first}"))),
+            [first, ..] => Err(AttachError::CallsFiltered(format!(
+                "it denies system call {first}"
+            ))),
         }
     }
 
@@ -283,10 +297,10 @@ impl Target {
     /// handed over, and how long the thread was away.
     fn send(
         &self,
-        region: Region,
-        choice: &Choice<'_>,
+        region: AttachRegion,
+        choice: &SafeThreadSelector<'_>,
         first: u32,
-    ) -> Result<(Option<File>, Duration), Error> {
+    ) -> Result<(Option<File>, Duration), AttachError> {
         let memory = self.process.memory();
         let (tid, stopped) = choice.stop(first)?;
         let since = Instant::now();
@@ -312,7 +326,7 @@ impl Target {
         region.clear_state(memory)?;
         let mask = stopped
             .mask()
-            .map_err(|error| Error::Kernel("ptrace", error))?;
+            .map_err(|error| AttachError::KernelError("ptrace", error))?;
         region.write(memory, field!(mask), &mask.to_ne_bytes())?;
         let registers: Vec<u8> = stopped
             .registers()
@@ -320,15 +334,19 @@ impl Target {
             .flat_map(|register| register.to_ne_bytes())
             .collect();
         region.write(memory, field!(registers), &registers)?;
-        let (at, stack, letter) = region.way();
+        let (at, stack, letter) = region.entry_addresses();
         let sent = stopped.send(at, stack, letter);
-        sent.map_err(|error| Error::Kernel("ptrace", error))?;
+        sent.map_err(|error| AttachError::KernelError("ptrace", error))?;
         let kept = self.wait_for(region, choice, since)?;
         Ok((kept, since.elapsed()))
     }
 
     /// Waits until the thread that was sent before is back, so that nobody reads the letter.
-    fn wait_for_last(&self, region: Region, choice: &Choice<'_>) -> Result<(), Error> {
+    fn wait_for_last(
+        &self,
+        region: AttachRegion,
+        choice: &SafeThreadSelector<'_>,
+    ) -> Result<(), AttachError> {
         let memory = self.process.memory();
         let last = region.u32(memory, field!(thread))?;
         let since = Instant::now();
@@ -337,11 +355,11 @@ impl Target {
             if is_done && choice.is_outside(last, region) {
                 break;
             }
-            if since.elapsed() > PATIENCE {
-                return Err(Error::NoAnswer(PATIENCE.as_secs()));
+            if since.elapsed() > ANSWER_TIMEOUT {
+                return Err(AttachError::NoAnswer(ANSWER_TIMEOUT.as_secs()));
             }
             choice.let_go();
-            std::thread::sleep(PAUSE * 20);
+            std::thread::sleep(ANSWER_POLL_INTERVAL * 20);
         }
         Ok(())
     }
@@ -349,10 +367,10 @@ impl Target {
     /// Waits until the thread is done. Takes the file that the library hands over meanwhile.
     fn wait_for(
         &self,
-        region: Region,
-        choice: &Choice<'_>,
+        region: AttachRegion,
+        choice: &SafeThreadSelector<'_>,
         since: Instant,
-    ) -> Result<Option<File>, Error> {
+    ) -> Result<Option<File>, AttachError> {
         let memory = self.process.memory();
         let (mut kept, mut is_taken) = (None, false);
         loop {
@@ -365,29 +383,29 @@ impl Target {
                     kept = taken::file(self.process.pid, number);
                     region.write(memory, field!(is_file_taken), &1u32.to_ne_bytes())?;
                 }
-                _ if since.elapsed() > PATIENCE => {
-                    return Err(Error::NoAnswer(PATIENCE.as_secs()));
+                _ if since.elapsed() > ANSWER_TIMEOUT => {
+                    return Err(AttachError::NoAnswer(ANSWER_TIMEOUT.as_secs()));
                 }
-                _ if !is_there(self.process.pid) => return Err(Error::NoProcess),
-                _ => std::thread::sleep(PAUSE),
+                _ if !is_there(self.process.pid) => return Err(AttachError::NoProcess),
+                _ => std::thread::sleep(ANSWER_POLL_INTERVAL),
             }
         }
         let number = region.u32(memory, field!(file))? as i32;
         let errno = std::io::Error::from_raw_os_error(-number);
         Err(match region.u32(memory, field!(failure))? {
             0 => return Ok(kept),
-            failure::NO_FILE => Error::Call("memfd_create", errno),
-            failure::NO_ROOM => Error::Call("write into a file in memory", errno),
-            failure::NOT_LOADED => Error::NotLoaded(region.text(memory)),
-            failure::OWN_MALLOC => Error::OwnMalloc,
-            failure::ALREADY_RECORDING => Error::Recorded(self.process.pid),
-            failure::NOT_BEGUN => Error::NotBegun,
-            failure::NO_SLOTS => Error::NoSlots,
-            failure::NOT_ATTACHED => Error::NotAttached,
-            failure::BUSY => Error::NoAnswer(PATIENCE.as_secs()),
-            failure::FORKED => Error::Forked,
-            failure::SANDBOXED => Error::ShutIn,
-            _ => Error::OtherVersion,
+            failure::NO_FILE => AttachError::CallFailed("memfd_create", errno),
+            failure::NO_ROOM => AttachError::CallFailed("write into a file in memory", errno),
+            failure::NOT_LOADED => AttachError::NotLoaded(region.text(memory)),
+            failure::OWN_MALLOC => AttachError::OwnMalloc,
+            failure::ALREADY_RECORDING => AttachError::AlreadyRecorded(self.process.pid),
+            failure::NOT_BEGUN => AttachError::NotBegun,
+            failure::NO_SLOTS => AttachError::NoSlots,
+            failure::NOT_ATTACHED => AttachError::NotAttached,
+            failure::BUSY => AttachError::NoAnswer(ANSWER_TIMEOUT.as_secs()),
+            failure::FORKED => AttachError::ForkedFromAttached,
+            failure::SANDBOXED => AttachError::SandboxedProcess,
+            _ => AttachError::OtherVersion,
         })
     }
 }
@@ -398,7 +416,7 @@ fn own_namespace() -> u64 {
 }
 
 /// Runs `work` in a thread that ends with it, so that the kernel lets go of whatever it traces.
-fn in_thread_of_its_own<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+fn run_in_own_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         scope
             .spawn(work)

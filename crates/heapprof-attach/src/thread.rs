@@ -10,29 +10,29 @@ use heapprof_books::letter::{REGISTER_COUNT, stopped_call};
 use libc::{c_long, c_void, pid_t, user_regs_struct};
 
 /// So long a thread may take to stop that can't be stopped in what it does in the kernel.
-const SHORT: Duration = Duration::from_millis(20);
+const QUICK_STOP_TIMEOUT: Duration = Duration::from_millis(20);
 /// The same for all others, which only need a processor.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// So long a system call may take that a thread makes for us.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the kernel adds to SIGTRAP at a system call, so that it is not taken for the signal.
-const CALL_STOP: i32 = 0x80;
+const SYSCALL_STOP_FLAG: i32 = 0x80;
 
 /// The number of a call that libc does not name.
 const IO_PGETEVENTS: i64 = 333;
 
 /// Signals that are blocked while a thread is away: all but SIGSETXID, for whose handler libc
 /// waits.
-static BLOCKED: u64 = !(1 << 32);
+static BLOCKED_SIGNALS: u64 = !(1 << 32);
 
 /// System calls that fail with EINTR when their thread was stopped. They are made again, because
 /// nothing has come of them: read, readv, write and writev of sockets with a limit of time,
 /// sendmmsg, io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop,
 /// semtimedop, recvfrom, recvmsg, recvmmsg, accept, accept4, sendto, sendmsg, io_getevents,
 /// io_pgetevents, msgrcv, msgsnd.
-const MADE_AGAIN: [i64; 23] = [
+const RESTARTED_CALLS: [i64; 23] = [
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_write,
@@ -60,7 +60,7 @@ const MADE_AGAIN: [i64; 23] = [
 
 /// A system call that is made anew.
 #[derive(Clone, Copy, Debug)]
-struct Again {
+struct RestartedCall {
     /// Its number, or that of the call that goes on with it.
     number: i64,
     /// What a signal does to it: one of [`stopped_call`].
@@ -69,29 +69,34 @@ struct Again {
 
 /// A thread that is stopped. It goes on when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Stopped {
+pub(crate) struct StoppedThread {
     tid: pid_t,
     /// Its registers, as it is to go on.
     registers: user_regs_struct,
     /// Whether they are to be written.
     is_changed: bool,
     /// How it goes on from the system call that it was stopped in.
-    again: Option<Again>,
+    restarted_call: Option<RestartedCall>,
     has_gone_on: bool,
 }
 
 /// The type of a request to ptrace.
 #[cfg(target_env = "gnu")]
-pub(crate) type Request = libc::c_uint;
+pub(crate) type PtraceRequest = libc::c_uint;
 #[cfg(not(target_env = "gnu"))]
-pub(crate) type Request = libc::c_int;
+pub(crate) type PtraceRequest = libc::c_int;
 
 // Requests whose type in libc is another one, or which it does not name.
-const GET_SIGNAL_MASK: Request = 0x420a;
-const SET_SIGNAL_MASK: Request = 0x420b;
-const GET_RSEQ_CONFIGURATION: Request = 0x420f;
+const GET_SIGNAL_MASK: PtraceRequest = 0x420a;
+const SET_SIGNAL_MASK: PtraceRequest = 0x420b;
+const GET_RSEQ_CONFIGURATION: PtraceRequest = 0x420f;
 
-pub(crate) fn ptrace(request: Request, tid: pid_t, at: usize, data: usize) -> io::Result<c_long> {
+pub(crate) fn ptrace(
+    request: PtraceRequest,
+    tid: pid_t,
+    at: usize,
+    data: usize,
+) -> io::Result<c_long> {
     // SAFETY: the requests below read and write what `at` and `data` lead to, which their callers
     // give for it.
     let done = unsafe { libc::ptrace(request, tid, at as *mut c_void, data as *mut c_void) };
@@ -119,7 +124,7 @@ fn wait(tid: pid_t, until: Instant) -> io::Result<Option<(i32, i32)>> {
     }
 }
 
-impl Stopped {
+impl StoppedThread {
     /// Stops a thread; `None` if it can't be stopped now: then nobody can stop it again before this
     /// thread of ours has ended. `is_held` says whether it is in the kernel, and can't be stopped.
     /// `needs_to_run` says whether it must be able to go on: a thread whose process was stopped
@@ -137,9 +142,9 @@ impl Stopped {
         let options = libc::PTRACE_O_TRACESYSGOOD as usize;
         ptrace(libc::PTRACE_SEIZE, tid, 0, options)?;
         ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + STOP_TIMEOUT;
         loop {
-            let Some((signal, event)) = wait(tid, Instant::now() + SHORT)? else {
+            let Some((signal, event)) = wait(tid, Instant::now() + QUICK_STOP_TIMEOUT)? else {
                 if is_held() || Instant::now() > until {
                     return Ok(None);
                 }
@@ -166,7 +171,7 @@ impl Stopped {
             // SAFETY: numbers alone.
             registers: unsafe { std::mem::zeroed() },
             is_changed: false,
-            again: None,
+            restarted_call: None,
             has_gone_on: false,
         };
         stopped.registers = stopped.read()?;
@@ -197,16 +202,16 @@ impl Stopped {
         /// The kernel's answer.
         #[repr(C)]
         #[derive(Default)]
-        struct Configuration {
+        struct RseqConfiguration {
             at: u64,
             size: u32,
             signature: u32,
             flags: u32,
             unused: u32,
         }
-        let mut found = Configuration::default();
+        let mut found = RseqConfiguration::default();
         let to = &raw mut found as usize;
-        let size = size_of::<Configuration>();
+        let size = size_of::<RseqConfiguration>();
         let is_known = ptrace(GET_RSEQ_CONFIGURATION, self.tid, size, to).is_ok();
         // The sequence's address is the second word.
         is_known && found.at != 0 && read(found.at + 8) != Some(0)
@@ -215,7 +220,7 @@ impl Stopped {
     /// Prepares it to go on as if it had not been stopped: a system call that the stop has ended is
     /// made again. `is_call` says whether the instruction before an address is a system call, and
     /// `has_signals` whether a signal waits for the thread, which then has ended the call.
-    pub(crate) fn make_again(
+    pub(crate) fn prepare_restart(
         &mut self,
         is_call: impl Fn(u64) -> bool,
         has_signals: impl Fn() -> bool,
@@ -229,13 +234,15 @@ impl Stopped {
         if number < 0 || !is_call(self.registers.rip) {
             return;
         }
-        let again = |number, class| Some(Again { number, class });
-        self.again = match self.registers.rax as i64 {
+        let again = |number, class| Some(RestartedCall { number, class });
+        self.restarted_call = match self.registers.rax as i64 {
             RESTARTNOINTR => again(number, stopped_call::NONE),
             RESTARTSYS => again(number, stopped_call::RESTARTS),
             RESTARTNOHAND => again(number, stopped_call::ENDS),
             RESTART_RESTARTBLOCK => again(libc::SYS_restart_syscall, stopped_call::ENDS),
-            failed if failed == interrupted && MADE_AGAIN.contains(&number) && !has_signals() => {
+            failed
+                if failed == interrupted && RESTARTED_CALLS.contains(&number) && !has_signals() =>
+            {
                 // The kernel would not make it again.
                 self.is_changed = true;
                 again(number, stopped_call::ENDS)
@@ -245,9 +252,9 @@ impl Stopped {
     }
 
     /// Its registers, as it goes on by itself.
-    fn resumed(&self) -> user_regs_struct {
+    fn registers_on_resume(&self) -> user_regs_struct {
         let mut registers = self.registers;
-        if let Some(again) = self.again {
+        if let Some(again) = self.restarted_call {
             registers.rax = again.number as u64;
             registers.rip -= 2;
         }
@@ -257,12 +264,13 @@ impl Stopped {
 
     /// What a signal does to the system call that it goes on with: one of [`stopped_call`].
     pub(crate) fn class(&self) -> u32 {
-        self.again.map_or(stopped_call::NONE, |again| again.class)
+        self.restarted_call
+            .map_or(stopped_call::NONE, |again| again.class)
     }
 
     /// Its registers in the order of a letter.
     pub(crate) fn registers(&self) -> [u64; REGISTER_COUNT] {
-        let r = &self.resumed();
+        let r = &self.registers_on_resume();
         [
             r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
             r.r12, r.r13, r.r14, r.r15, r.rip, r.eflags,
@@ -305,7 +313,7 @@ impl Stopped {
     /// SIGTRAP is blocked or ignored it takes the program's handler away.
     fn run_call(&self, registers: &user_regs_struct) -> io::Result<i64> {
         self.write(registers)?;
-        let is_call = |signal, _| signal == libc::SIGTRAP | CALL_STOP;
+        let is_call = |signal, _| signal == libc::SIGTRAP | SYSCALL_STOP_FLAG;
         // Once at its beginning, once at its end.
         self.run_until(libc::PTRACE_SYSCALL, is_call)?;
         self.run_until(libc::PTRACE_SYSCALL, is_call)?;
@@ -320,7 +328,11 @@ impl Stopped {
     /// Lets the thread run, in the way of `request`, until it stops for a signal and an event that
     /// `is_wanted`. Its signals are blocked; another thread may stop the whole process meanwhile,
     /// which this one obeys when it is let go.
-    fn run_until(&self, request: Request, is_wanted: impl Fn(i32, i32) -> bool) -> io::Result<()> {
+    fn run_until(
+        &self,
+        request: PtraceRequest,
+        is_wanted: impl Fn(i32, i32) -> bool,
+    ) -> io::Result<()> {
         let until = Instant::now() + CALL_TIMEOUT;
         loop {
             ptrace(request, self.tid, 0, 0)?;
@@ -355,7 +367,7 @@ impl Stopped {
         self.write(&sent)?;
         self.has_gone_on = true;
         // Whoever it is sent to blocks them, too, and unblocks them at the end.
-        let from = &raw const BLOCKED as usize;
+        let from = &raw const BLOCKED_SIGNALS as usize;
         ptrace(SET_SIGNAL_MASK, self.tid, size_of::<u64>(), from)?;
         ptrace(libc::PTRACE_DETACH, self.tid, 0, 0).map(drop)
     }
@@ -377,14 +389,14 @@ pub(crate) fn let_go(tid: u32) -> bool {
     }
 }
 
-impl Drop for Stopped {
+impl Drop for StoppedThread {
     fn drop(&mut self) {
         if self.has_gone_on {
             return;
         }
         if self.is_changed {
             // What can't be written is as the kernel goes on by itself.
-            let _ = self.write(&self.resumed());
+            let _ = self.write(&self.registers_on_resume());
         }
         let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);
     }

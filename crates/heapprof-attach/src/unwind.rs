@@ -14,54 +14,54 @@ use gimli::{
 };
 use heapprof_memory::Memory;
 
-use crate::process::Process;
+use crate::process::TargetProcess;
 
 /// A stack with more calls is not walked to its end.
-const MOST: usize = 1000;
+const MAX_CALLS: usize = 1000;
 /// The most that is read of all tables.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_TABLE_BYTES: u64 = 256 << 20;
 
-type Bytes = EndianRcSlice<NativeEndian>;
+type EhFrameBytes = EndianRcSlice<NativeEndian>;
 
 /// The table of an object.
-struct Table {
-    header: gimli::ParsedEhFrameHdr<Bytes>,
-    frames: EhFrame<Bytes>,
+struct EhFrameTable {
+    header: gimli::ParsedEhFrameHdr<EhFrameBytes>,
+    frames: EhFrame<EhFrameBytes>,
     bases: BaseAddresses,
 }
 
 /// What a walk goes by: the tables of a process's objects, by where they begin.
-pub(crate) struct Tables<'a> {
-    process: &'a Process,
-    known: RefCell<HashMap<u64, Option<Rc<Table>>>>,
+pub(crate) struct EhFrameTables<'a> {
+    process: &'a TargetProcess,
+    tables: RefCell<HashMap<u64, Option<Rc<EhFrameTable>>>>,
     /// How many bytes were read of them.
-    read: Cell<u64>,
+    bytes_read: Cell<u64>,
 }
 
 /// The registers that a call keeps, and where the thread is.
 #[derive(Clone, Copy)]
-struct State {
+struct UnwoundRegisters {
     rip: u64,
     rsp: u64,
-    kept: [(Register, u64); 6],
+    saved_registers: [(Register, u64); 6],
 }
 
-impl<'a> Tables<'a> {
-    pub(crate) fn new(process: &'a Process) -> Self {
+impl<'a> EhFrameTables<'a> {
+    pub(crate) fn new(process: &'a TargetProcess) -> Self {
         Self {
             process,
-            known: RefCell::new(HashMap::new()),
-            read: Cell::new(0),
+            tables: RefCell::new(HashMap::new()),
+            bytes_read: Cell::new(0),
         }
     }
 
     /// Where a thread with these registers, in the order of a letter, comes back to, the newest
     /// call first; `None` if that is not known to its end.
     pub(crate) fn calls(&self, registers: &[u64]) -> Option<Vec<u64>> {
-        let mut state = State {
+        let mut state = UnwoundRegisters {
             rip: registers[16],
             rsp: registers[7],
-            kept: [
+            saved_registers: [
                 (X86_64::RBX, registers[1]),
                 (X86_64::RBP, registers[6]),
                 (X86_64::R12, registers[12]),
@@ -74,7 +74,7 @@ impl<'a> Tables<'a> {
         let mut context = UnwindContext::new();
         // A call's place is before the address that it comes back to.
         let mut before = 0;
-        while calls.len() < MOST {
+        while calls.len() < MAX_CALLS {
             let Some(next) = self.step(&state, state.rip - before, &mut context)? else {
                 return Some(calls);
             };
@@ -91,10 +91,10 @@ impl<'a> Tables<'a> {
     /// The caller of a call; `Some(None)` if it has none.
     fn step(
         &self,
-        state: &State,
+        state: &UnwoundRegisters,
         at: u64,
         context: &mut UnwindContext<usize>,
-    ) -> Option<Option<State>> {
+    ) -> Option<Option<UnwoundRegisters>> {
         let table = self.table(at)?;
         let find = table.header.table()?;
         let of = find.fde_for_address(&table.frames, &table.bases, at, EhFrame::cie_from_offset);
@@ -107,7 +107,7 @@ impl<'a> Tables<'a> {
         let value = |register: Register| match register {
             X86_64::RSP => Some(state.rsp),
             other => state
-                .kept
+                .saved_registers
                 .iter()
                 .find(|kept| kept.0 == other)
                 .map(|kept| kept.1),
@@ -125,7 +125,7 @@ impl<'a> Tables<'a> {
         if rip == 0 {
             return Some(None);
         }
-        let mut kept = state.kept;
+        let mut kept = state.saved_registers;
         for (register, value) in &mut kept {
             match row.register(*register) {
                 Some(RegisterRule::Offset(offset)) => {
@@ -136,15 +136,15 @@ impl<'a> Tables<'a> {
                 _ => return None,
             }
         }
-        Some(Some(State {
+        Some(Some(UnwoundRegisters {
             rip,
             rsp: frame,
-            kept,
+            saved_registers: kept,
         }))
     }
 
     /// The table of the object that holds an address.
-    fn table(&self, address: u64) -> Option<Rc<Table>> {
+    fn table(&self, address: u64) -> Option<Rc<EhFrameTable>> {
         let map = self.process.map_of(address)?;
         let maps = &self.process.maps;
         let same = maps
@@ -152,7 +152,7 @@ impl<'a> Tables<'a> {
             .filter(|of| of.path == map.path && of.offset == 0);
         // The last beginning of the file before the address.
         let start = same.map(|of| of.start).rfind(|&start| start <= address)?;
-        let mut known = self.known.borrow_mut();
+        let mut known = self.tables.borrow_mut();
         let table = known
             .entry(start)
             .or_insert_with(|| self.read(start).map(Rc::new));
@@ -160,7 +160,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Reads the table of the object that begins at an address.
-    fn read(&self, start: u64) -> Option<Table> {
+    fn read(&self, start: u64) -> Option<EhFrameTable> {
         const PT_LOAD: u32 = 1;
         const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
         let memory = self.process.memory();
@@ -182,14 +182,15 @@ impl<'a> Tables<'a> {
         let base = start.wrapping_sub(first?);
         let read = |from: u64, end: u64| {
             let len = end.checked_sub(from)?;
-            self.read.set(self.read.get().saturating_add(len));
-            if self.read.get() > MOST_BYTES {
+            self.bytes_read
+                .set(self.bytes_read.get().saturating_add(len));
+            if self.bytes_read.get() > MAX_TABLE_BYTES {
                 return None;
             }
             let mut bytes = vec![0; len as usize];
             memory
                 .read(base.wrapping_add(from), &mut bytes)
-                .then(|| Bytes::new(bytes.into(), NativeEndian))
+                .then(|| EhFrameBytes::new(bytes.into(), NativeEndian))
         };
         let header_at = base.wrapping_add(table.start);
         let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
@@ -200,7 +201,7 @@ impl<'a> Tables<'a> {
         };
         let from = frames_at.wrapping_sub(base);
         let end = loaded.iter().find(|of| of.contains(&from))?.end;
-        Some(Table {
+        Some(EhFrameTable {
             header,
             frames: EhFrame::from(read(from, end)?),
             bases: bases.set_eh_frame(frames_at),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// What is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct AttachOptions {
     /// Mean bytes between samples; `None` if every allocation is recorded.
     pub period: Option<u64>,
     /// Which frames are kept of interpreters: 1 theirs, 2 the native ones, 3 both.
@@ -18,13 +18,13 @@ pub struct Wish {
 
 /// What became of an attachment.
 #[derive(Debug)]
-pub struct Attached {
+pub struct AttachOutcome {
     /// The file in which the program keeps its books from now on; `None` if it could make none.
-    pub kept: Option<File>,
+    pub shared_ledger: Option<File>,
     /// How many slots of the program lead to the library.
     pub slots: u32,
     /// How long the thread was held that did it.
-    pub held: Duration,
+    pub suspended_for: Duration,
     /// The process that had attached before, and has ended without leaving.
     pub left_by: Option<u32>,
 }

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use heapprof_live::{Event, Log as Ring, Logged};
+use heapprof_live::{BlockEvent, LiveLogReader as Ring, LogSource};
 use heapprof_profile::{Location, Profile};
 
 mod progress;
@@ -73,7 +73,7 @@ impl Reading {
 enum Message {
     /// Another program's events follow.
     Program(Box<Program>),
-    Events(Vec<Event>, u64),
+    Events(Vec<BlockEvent>, u64),
     /// The program has ended before its last events could be read.
     Cut,
     /// There are no more. Says whether the program has ended.
@@ -83,7 +83,7 @@ enum Message {
 /// Whose events are written.
 struct Program {
     pid: u32,
-    logged: Logged,
+    logged: LogSource,
     rights: RightsLedger,
     namer: ProcessNamer,
     began: Instant,
@@ -139,7 +139,12 @@ impl Log {
     }
 
     /// Begins with the events of a program, or of what it has become.
-    pub(crate) fn begin(&mut self, logged: Logged, pid: u32, rights: RightsLedger) -> Result<()> {
+    pub(crate) fn begin(
+        &mut self,
+        logged: LogSource,
+        pid: u32,
+        rights: RightsLedger,
+    ) -> Result<()> {
         let ring = logged.log()?;
         let ring = ring.context("there is no memory for a log in it")?;
         let program = Program {
@@ -238,7 +243,7 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
             is_cut = read.is_err();
             may_be_more = read.unwrap_or(false);
         }
-        let missed = ring.missed() - told;
+        let missed = ring.missed_count() - told;
         if !events.is_empty() || missed > 0 {
             // Those who write may be behind. Then events wait here, as long as there are few.
             let must_go = is_over || is_cut || events.len() >= AT_ONCE;
@@ -250,7 +255,7 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
                 false => to.try_send(message),
             };
             match sent {
-                Ok(()) => told = ring.missed(),
+                Ok(()) => told = ring.missed_count(),
                 Err(TrySendError::Full(Message::Events(back, _))) => events = back,
                 Err(_) => return,
             }
@@ -352,7 +357,7 @@ impl Text {
     }
 
     /// Writes a line for an event, and one for its stack before if that is new.
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: BlockEvent) {
         self.last = self.last.max(event.time);
         let stack = event.stack as usize;
         if stack >= self.stacks.len() && std::mem::take(&mut self.may_learn[0]) {

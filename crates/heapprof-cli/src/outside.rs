@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::QuestionSource;
-use heapprof_live::{Core, Error, Found, Kept, Process};
+use heapprof_live::{CoreLedger, LiveError, LiveProcess, LiveProcessSummary, SharedLedger};
 use heapprof_profile::{Profile, recorded};
 use heapprof_symbolize::SymbolizeOptions;
 use rustix::fs::fstat;
@@ -32,10 +32,10 @@ const FILES: Duration = Duration::from_secs(10);
 /// Where the books of a process are read.
 enum Books {
     /// In its memory.
-    Process(Process),
+    Process(LiveProcess),
     /// In the file that it keeps them in, which `record` has given: the kernel does not let this
     /// user read the process.
-    Kept(Kept, u32),
+    Kept(SharedLedger, u32),
 }
 
 /// A process that can be read again and again.
@@ -101,7 +101,7 @@ pub(crate) fn open_core(path: &Path) -> io::Result<(File, Owner)> {
 
 fn of_core(path: &str) -> Result<Profile> {
     let (file, owner) = open_core(&name::path(path)).context("cannot be read")?;
-    let mut profile = Core::open(file)?.snapshot()?;
+    let mut profile = CoreLedger::open(file)?.snapshot()?;
     namer(None)
         .symbolize(&mut profile, ProcessRights::User(owner))
         .context("the files that it names cannot be read")?;
@@ -164,7 +164,7 @@ impl Watched {
     }
 
     /// The books that a process keeps in a file, with what is known of its rights.
-    pub(crate) fn of_kept(kept: Kept, pid: u32, rights: RightsLedger) -> Self {
+    pub(crate) fn of_kept(kept: SharedLedger, pid: u32, rights: RightsLedger) -> Self {
         Self::new(Books::Kept(kept, pid), rights)
     }
 
@@ -189,7 +189,7 @@ impl Watched {
     }
 
     /// The file that its books are read in, if they are.
-    pub(crate) fn kept(&self) -> Option<&Kept> {
+    pub(crate) fn kept(&self) -> Option<&SharedLedger> {
         match &self.books {
             Books::Process(_) => None,
             Books::Kept(kept, _) => Some(kept),
@@ -205,7 +205,7 @@ impl Watched {
     pub(crate) fn is_there(&self) -> bool {
         match &self.books {
             Books::Process(process) => process.is_there(),
-            Books::Kept(kept, pid) => kept.is_of(*pid),
+            Books::Kept(kept, pid) => kept.belongs_to(*pid),
         }
     }
 
@@ -213,7 +213,7 @@ impl Watched {
     pub(crate) fn read(&mut self) -> Result<Profile> {
         let mut profile = match &self.books {
             Books::Process(process) => match process.snapshot() {
-                Err(Error::Swapped) => of_file(process.pid())?,
+                Err(LiveError::LedgerSwapped) => of_file(process.pid())?,
                 made => made?,
             },
             Books::Kept(kept, pid) => kept.read("read from record's file", *pid, "")?.profile,
@@ -308,12 +308,12 @@ pub(crate) fn give_names(
 
 impl Books {
     /// The books of a process, from whoever has them.
-    fn open(pid: u32) -> Result<Self, Error> {
-        match Process::open(pid) {
+    fn open(pid: u32) -> Result<Self, LiveError> {
+        match LiveProcess::open(pid) {
             Ok(process) => Ok(Self::Process(process)),
-            Err(Error::NotAllowed) => match records::file_of(pid) {
+            Err(LiveError::NotAllowed) => match records::file_of(pid) {
                 Some(kept) => Ok(Self::Kept(kept, pid)),
-                None => Err(Error::NotAllowed),
+                None => Err(LiveError::NotAllowed),
             },
             Err(error) => Err(error),
         }
@@ -326,7 +326,7 @@ impl Books {
         }
     }
 
-    fn summary(&self) -> Result<Found, Error> {
+    fn summary(&self) -> Result<LiveProcessSummary, LiveError> {
         match self {
             Self::Process(process) => process.summary(),
             Self::Kept(kept, pid) => kept.summary(*pid),
@@ -337,7 +337,7 @@ impl Books {
 /// The recorded processes: those that this user may read, and those whose `record` lets this user
 /// read them. They are in order of their numbers.
 fn all() -> io::Result<Vec<Books>> {
-    let read = heapprof_live::recorded()?;
+    let read = heapprof_live::recorded_processes()?;
     let has = |pid: u32| read.iter().any(|process| process.pid() == pid);
     let asked = records::processes().into_iter().filter(|&pid| !has(pid));
     let asked: Vec<Books> = asked
@@ -351,7 +351,7 @@ fn all() -> io::Result<Vec<Books>> {
 
 /// A profile of a process whose memory does not show its books, from the file that they are in.
 fn of_file(pid: u32) -> Result<Profile> {
-    let kept = records::file_of(pid).ok_or(Error::Swapped)?;
+    let kept = records::file_of(pid).ok_or(LiveError::LedgerSwapped)?;
     Ok(kept.read("read from record's file", pid, "")?.profile)
 }
 
@@ -384,22 +384,24 @@ fn only(program: &str) -> Result<Books> {
 }
 
 /// An error with what to do about it.
-fn advised(error: &Error, which: &str) -> anyhow::Error {
+fn advised(error: &LiveError, which: &str) -> anyhow::Error {
     let advice = match error {
-        Error::NotRecorded => "; start it with heapprof record, or with libheapprof.so preloaded",
-        Error::NotAllowed if rights::is_root() => heapprof_process::REFUSED_TO_ROOT,
-        Error::NotAllowed => {
+        LiveError::NotRecorded => {
+            "; start it with heapprof record, or with libheapprof.so preloaded"
+        }
+        LiveError::NotAllowed if rights::is_root() => heapprof_process::REFUSED_TO_ROOT,
+        LiveError::NotAllowed => {
             "; ask as its user or as root; where kernel.yama.ptrace_scope is not 0, its user can \
              ask only about what heapprof record started"
         }
-        Error::OtherVersion(..) => "; read it with the heapprof that recorded it",
+        LiveError::OtherVersion(..) => "; read it with the heapprof that recorded it",
         _ => "",
     };
     anyhow::anyhow!("process {which}: {error}{advice}")
 }
 
 /// What a list of recorded processes shows.
-pub(crate) fn list() -> io::Result<Vec<Found>> {
+pub(crate) fn list() -> io::Result<Vec<LiveProcessSummary>> {
     let all = all()?;
     Ok(all
         .iter()

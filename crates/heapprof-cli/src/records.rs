@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use heapprof_live::Kept;
+use heapprof_live::SharedLedger;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, connect, recvmsg, sendmsg, sockopt,
@@ -127,10 +127,10 @@ fn words(text: &[u8]) -> Option<Vec<String>> {
 }
 
 /// The file in which a process keeps its books, if a `record` of this user has it.
-pub(crate) fn file_of(pid: u32) -> Option<Kept> {
+pub(crate) fn file_of(pid: u32) -> Option<SharedLedger> {
     ask_all(Question::File(pid), |text, file| {
         words(&text)?;
-        Kept::new(file?).ok()
+        SharedLedger::new(file?).ok()
     })
 }
 

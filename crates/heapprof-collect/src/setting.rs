@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use heapprof_environment::Variable;
+use heapprof_environment::EnvironmentVariable;
 
 use crate::mode::RecordingMode;
 use crate::options::{DumpFormat, FrameChoice, MAX_PERIOD, RecordingOptions};
@@ -94,7 +94,7 @@ pub const REGEX: SettingForm<String> = SettingForm {
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The variable.
-    pub variable: Variable,
+    pub variable: EnvironmentVariable,
     /// What it may be set to.
     pub expected: &'static str,
     read: fn(&str, &mut RecordingOptions) -> Option<()>,

@@ -7,13 +7,13 @@
 
 /// The one who sets a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setter {
+pub enum VariableSetter {
     /// The user. `record` takes it away, so that it does not mix with its own options.
     User,
     /// The user, or an option of `record`.
     UserOrRecord,
     /// The user. `record` leaves it as it is, because it has no options for it.
-    Kept,
+    UserPassthrough,
     /// `record` alone.
     Record,
     /// `watch` alone. `record` leaves it as it is.
@@ -24,13 +24,13 @@ pub enum Setter {
 
 /// A variable.
 #[derive(Clone, Copy, Debug)]
-pub struct Variable {
+pub struct EnvironmentVariable {
     /// Its name.
     pub name: &'static str,
     /// What it may be set to, in Markdown.
     pub form: &'static str,
     /// The one who sets it.
-    pub setter: Setter,
+    pub setter: VariableSetter,
     /// What holds if it is not set, in Markdown.
     pub default: &'static str,
     /// What setting it does, in Markdown.
@@ -45,17 +45,17 @@ macro_rules! variables {
     )*) => {
         $(
             #[doc = $meaning]
-            pub const $constant: Variable = Variable {
+            pub const $constant: EnvironmentVariable = EnvironmentVariable {
                 name: $name,
                 form: $form,
-                setter: Setter::$setter,
+                setter: VariableSetter::$setter,
                 default: $default,
                 meaning: $meaning,
             };
         )*
 
         /// All variables: ours, then those of gperftools that an existing setup may have.
-        pub const ALL: &[Variable] = &[$($constant),*];
+        pub const ALL: &[EnvironmentVariable] = &[$($constant),*];
     };
 }
 
@@ -117,11 +117,11 @@ variables! {
          sample is recorded, because recording all of them takes time.";
     VERBOSE "HEAPPROF_VERBOSE", User, "`yes` or `no`", "`no`",
         "Says on stderr what became of each dump: where it was written, or why not.";
-    WIRETAP "HEAPPROF_WIRETAP", Kept, "IP:PORT", "nothing is sent",
+    WIRETAP "HEAPPROF_WIRETAP", UserPassthrough, "IP:PORT", "nothing is sent",
         "Where `heapprof_alive` sends its datagrams: where `heapprof listen` listens. No name is \
          looked up. Off loopback it needs HEAPPROF_WIRETAP_KEY_FILE. It has nothing to do with \
          recording.";
-    WIRETAP_KEY_FILE "HEAPPROF_WIRETAP_KEY_FILE", Kept, "path", "datagrams are not signed",
+    WIRETAP_KEY_FILE "HEAPPROF_WIRETAP_KEY_FILE", UserPassthrough, "path", "datagrams are not signed",
         "A file with a key of 1 to 4096 bytes, which nobody else may write to. It signs the \
          datagrams. If it gives no key, nothing is sent.";
     RECORD "HEAPPROF_RECORD", Record, "two process ids", "none",

@@ -8,23 +8,23 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use heapprof_live::{Block, Error, Process, Row};
-use heapprof_process::{Area, PAGE, PageSet};
+use heapprof_live::{BlockInUse, LiveError, LiveProcess, LiveProfileRow};
+use heapprof_process::{PAGE_SIZE, PageSet, SmapsMapping};
 use heapprof_profile::Profile;
 use heapprof_profile::fork::{COW_TYPES, KIND_LABEL};
 
-use crate::forked::signed;
-use crate::perl::{Held, Part, held};
+use crate::forked::to_signed;
+use crate::perl::{PerlInventory, PerlValuePart, read_inventory};
 
 /// A block of the parent's.
-const DATA: &str = "data";
+const DATA_KIND: &str = "data";
 /// A block that the child has allocated in inherited memory.
-const NEW: &str = "new blocks";
+const NEW_BLOCKS_KIND: &str = "new blocks";
 /// A key of hashes.
-const KEY: &str = "shared keys";
+const SHARED_KEYS_KIND: &str = "shared keys";
 
 /// A mapping with pages that are not shared.
-pub(crate) struct Piece {
+pub(crate) struct UnsharedMapping {
     range: Range<u64>,
     /// What it is called.
     name: String,
@@ -34,13 +34,13 @@ pub(crate) struct Piece {
     has_blocks: bool,
 }
 
-impl Piece {
+impl UnsharedMapping {
     /// A mapping with so many such pages, and the name of its file.
-    pub(crate) fn new(area: &Area<'_>, name: &str, pages: u64) -> Self {
+    pub(crate) fn new(area: &SmapsMapping<'_>, name: &str, pages: u64) -> Self {
         Self {
             range: area.start..area.end,
             name: name.to_string(),
-            left: pages * PAGE,
+            left: pages * PAGE_SIZE,
             has_blocks: false,
         }
     }
@@ -62,16 +62,16 @@ impl Piece {
 }
 
 /// Values by stack and kind.
-type Sums = HashMap<(Option<u32>, &'static str), (f64, i64)>;
+type BlameSums = HashMap<(Option<u32>, &'static str), (f64, i64)>;
 
 /// What is being counted.
-struct Counting<'a> {
+struct BlameCounter<'a> {
     unshared: &'a PageSet,
-    pieces: Vec<Piece>,
-    sums: Sums,
+    pieces: Vec<UnsharedMapping>,
+    sums: BlameSums,
 }
 
-impl Counting<'_> {
+impl BlameCounter<'_> {
     /// Counts the bytes in `range` that lie on the pages. Returns how many that are.
     fn count(&mut self, range: Range<u64>, stack: Option<u32>, kind: &'static str) -> u64 {
         let bytes = self.unshared.bytes_in(range.clone());
@@ -96,14 +96,14 @@ impl Counting<'_> {
         region.has_blocks = true;
         let sum = self.sums.entry((stack, kind)).or_default();
         sum.0 += blocks;
-        sum.1 = sum.1.saturating_add(signed(bytes));
+        sum.1 = sum.1.saturating_add(to_signed(bytes));
     }
 }
 
 /// What is known of a child besides its books.
-pub(crate) struct Child {
+pub(crate) struct BlamedChild {
     /// Its parent, if that is there and can be read.
-    pub(crate) parent: Option<Process>,
+    pub(crate) parent: Option<LiveProcess>,
     /// How many stacks both had when it was forked.
     pub(crate) stacks: u32,
     /// How many forks lie between the first process and it.
@@ -112,19 +112,19 @@ pub(crate) struct Child {
 
 /// A profile of the allocations on pages that are not shared.
 pub(crate) fn blame(
-    process: &Process,
-    child: &Child,
+    process: &LiveProcess,
+    child: &BlamedChild,
     unshared: &PageSet,
-    pieces: Vec<Piece>,
-) -> Result<Profile, Error> {
+    pieces: Vec<UnsharedMapping>,
+) -> Result<Profile, LiveError> {
     let mut blocks = process.blocks()?;
-    let all = in_order(std::mem::take(&mut blocks.all));
+    let all = sort_blocks(std::mem::take(&mut blocks.all));
     let weights = |size: u64| blocks.weight(size);
-    let held = held(process, unshared);
-    let mut counting = Counting {
+    let held = read_inventory(process, unshared);
+    let mut counting = BlameCounter {
         unshared,
         pieces,
-        sums: Sums::new(),
+        sums: BlameSums::new(),
     };
     let is_new = |stack: u32| {
         let of = blocks.generations.get(stack as usize);
@@ -132,18 +132,22 @@ pub(crate) fn blame(
     };
     let mut kinds: HashMap<usize, &'static str> = HashMap::new();
     for &(at, kind) in &held.arenas {
-        kinds.extend(place(&all, at).map(|i| (i, kind)));
+        kinds.extend(find_block(&all, at).map(|i| (i, kind)));
     }
     for &at in &held.keys {
-        kinds.extend(place(&all, at).map(|i| (i, KEY)));
+        kinds.extend(find_block(&all, at).map(|i| (i, SHARED_KEYS_KIND)));
     }
-    let taken = count_parts(&owned(child, &held, &all, unshared), &all, &mut counting);
+    let taken = count_parts(
+        &parts_with_owners(child, &held, &all, unshared),
+        &all,
+        &mut counting,
+    );
     for (i, block) in all.iter().enumerate() {
         let range = block.address..block.address.saturating_add(block.size);
         let kind = match kinds.get(&i) {
             Some(&kind) => kind,
-            None if is_new(block.stack) => NEW,
-            None => DATA,
+            None if is_new(block.stack) => NEW_BLOCKS_KIND,
+            None => DATA_KIND,
         };
         // The parts of an arena that values have were counted.
         let taken = taken.get(&i).copied().unwrap_or(0);
@@ -157,7 +161,7 @@ pub(crate) fn blame(
 }
 
 /// Blocks by their addresses, each once.
-fn in_order(mut blocks: Vec<Block>) -> Vec<Block> {
+fn sort_blocks(mut blocks: Vec<BlockInUse>) -> Vec<BlockInUse> {
     blocks.sort_unstable_by_key(|block| block.address);
     blocks.dedup_by_key(|block| block.address);
     blocks
@@ -165,22 +169,22 @@ fn in_order(mut blocks: Vec<Block>) -> Vec<Block> {
 
 /// The heads and bodies of values, first as the parent has them: what the child has freed or moved
 /// was somebody's when it was forked. With each is the stack of its owner, if that is known.
-fn owned(
-    child: &Child,
-    held: &Held,
-    all: &[Block],
+fn parts_with_owners(
+    child: &BlamedChild,
+    held: &PerlInventory,
+    all: &[BlockInUse],
     unshared: &PageSet,
-) -> Vec<(Part, Option<u32>)> {
+) -> Vec<(PerlValuePart, Option<u32>)> {
     let mut found = Vec::new();
-    let stack_of = |blocks: &[Block], part: &Part| {
-        let owner = part.in_block.and_then(|at| place(blocks, at));
+    let stack_of = |blocks: &[BlockInUse], part: &PerlValuePart| {
+        let owner = part.in_block.and_then(|at| find_block(blocks, at));
         owner.map(|owner| blocks[owner].stack)
     };
     let parent = child.parent.as_ref();
     if let Some((parent, blocks)) = parent.and_then(|of| Some((of, of.blocks().ok()?.all))) {
-        let blocks = in_order(blocks);
+        let blocks = sort_blocks(blocks);
         let is_shared = |stack: &u32| *stack < child.stacks;
-        for part in crate::perl::held(parent, unshared).parts {
+        for part in crate::perl::read_inventory(parent, unshared).parts {
             let stack = stack_of(&blocks, &part).filter(is_shared);
             found.push((part, stack));
         }
@@ -196,14 +200,14 @@ fn owned(
 
 /// Counts the heads and bodies of values. Returns how many bytes of each block they have.
 fn count_parts(
-    parts: &[(Part, Option<u32>)],
-    all: &[Block],
-    counting: &mut Counting<'_>,
+    parts: &[(PerlValuePart, Option<u32>)],
+    all: &[BlockInUse],
+    counting: &mut BlameCounter<'_>,
 ) -> HashMap<usize, u64> {
     let mut taken: HashMap<usize, u64> = HashMap::new();
     for (part, stack) in parts {
         // If blocks are a sample, most arenas are not among them.
-        let arena = place(all, part.range.start);
+        let arena = find_block(all, part.range.start);
         let stack = stack.or(arena.map(|arena| all[arena].stack));
         let bytes = counting.count(part.range.clone(), stack, part.kind);
         if let Some(arena) = arena {
@@ -214,7 +218,7 @@ fn count_parts(
 }
 
 /// The block that an address lies in, by its place among all.
-fn place(all: &[Block], at: u64) -> Option<usize> {
+fn find_block(all: &[BlockInUse], at: u64) -> Option<usize> {
     let i = all
         .partition_point(|block| block.address <= at)
         .checked_sub(1)?;
@@ -222,30 +226,32 @@ fn place(all: &[Block], at: u64) -> Option<usize> {
 }
 
 /// The profile of what was counted, and of what is left.
-fn profile(process: &Process, counting: Counting<'_>) -> Result<Profile, Error> {
+fn profile(process: &LiveProcess, counting: BlameCounter<'_>) -> Result<Profile, LiveError> {
     let mut sums: Vec<_> = counting.sums.into_iter().collect();
     sums.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     let mut left: HashMap<(String, &str), [i64; 2]> = HashMap::new();
     for region in counting.pieces.iter().filter(|region| region.left != 0) {
         let sum = left.entry(region.rest()).or_default();
         sum[0] += 1;
-        sum[1] = sum[1].saturating_add(signed(region.left));
+        sum[1] = sum[1].saturating_add(to_signed(region.left));
     }
     let mut left: Vec<_> = left.into_iter().collect();
     left.sort_unstable();
-    let of_stacks = sums.iter().map(|&((stack, kind), (objects, bytes))| Row {
-        stack,
-        place: "(perl arenas)",
-        kind,
-        values: vec![objects.round() as i64, bytes],
-    });
-    let of_rest = left.iter().map(|((place, kind), values)| Row {
+    let of_stacks = sums
+        .iter()
+        .map(|&((stack, kind), (objects, bytes))| LiveProfileRow {
+            stack,
+            place: "(perl arenas)",
+            kind,
+            values: vec![objects.round() as i64, bytes],
+        });
+    let of_rest = left.iter().map(|((place, kind), values)| LiveProfileRow {
         stack: None,
         place,
         kind,
         values: values.to_vec(),
     });
-    let rows: Vec<Row<'_>> = of_stacks.chain(of_rest).collect();
+    let rows: Vec<LiveProfileRow<'_>> = of_stacks.chain(of_rest).collect();
     process.profile_of(&COW_TYPES, KIND_LABEL, &rows)
 }
 
@@ -255,24 +261,24 @@ mod tests {
 
     fn pages(of: impl IntoIterator<Item = u64>) -> PageSet {
         let mut set = PageSet::default();
-        of.into_iter().for_each(|page| set.insert(page * PAGE));
+        of.into_iter().for_each(|page| set.insert(page * PAGE_SIZE));
         set
     }
 
-    fn piece(name: &str, from: u64, to: u64, pages: u64) -> Piece {
-        let [from, to] = [from, to].map(|page| page * PAGE);
+    fn piece(name: &str, from: u64, to: u64, pages: u64) -> UnsharedMapping {
+        let [from, to] = [from, to].map(|page| page * PAGE_SIZE);
         let text = format!("{from:x}-{to:x} rw-p 0 0:0 0 {name}\n");
-        Piece::new(&heapprof_process::areas(&text)[0], name, pages)
+        UnsharedMapping::new(&heapprof_process::areas(&text)[0], name, pages)
     }
 
     #[test]
     fn an_address_lies_in_one_block_or_in_none() {
-        let block = |address, size, stack| Block {
+        let block = |address, size, stack| BlockInUse {
             address,
             size,
             stack,
         };
-        let all = in_order(vec![
+        let all = sort_blocks(vec![
             block(300, 10, 2),
             block(100, 50, 0),
             block(300, 10, 3),
@@ -289,7 +295,7 @@ mod tests {
             (310, None),
             (u64::MAX, None),
         ] {
-            assert_eq!(place(&all, at), wanted, "{at}");
+            assert_eq!(find_block(&all, at), wanted, "{at}");
         }
     }
 
@@ -297,25 +303,31 @@ mod tests {
     fn parts_add_up_to_the_pages() {
         // Pages 1 and 3 of a heap of four, and page 10 of a library's variables.
         let unshared = pages([1, 3, 10]);
-        let mut counting = Counting {
+        let mut counting = BlameCounter {
             unshared: &unshared,
             pieces: vec![piece("[heap]", 0, 4, 2), piece("/lib/x.so", 10, 11, 1)],
-            sums: Sums::new(),
+            sums: BlameSums::new(),
         };
         // Half of it lies on page 2, which is shared.
-        let bytes = counting.count(PAGE + 100..2 * PAGE + 100, Some(7), DATA);
-        assert_eq!(bytes, PAGE - 100);
-        assert_eq!(counting.count(2 * PAGE..3 * PAGE, Some(7), DATA), 0);
+        let bytes = counting.count(PAGE_SIZE + 100..2 * PAGE_SIZE + 100, Some(7), DATA_KIND);
+        assert_eq!(bytes, PAGE_SIZE - 100);
+        assert_eq!(
+            counting.count(2 * PAGE_SIZE..3 * PAGE_SIZE, Some(7), DATA_KIND),
+            0
+        );
         // A sample stands for more than is there: it is not more than all.
-        counting.add(PAGE, 1000.0, 3 * PAGE, Some(8), NEW);
+        counting.add(PAGE_SIZE, 1000.0, 3 * PAGE_SIZE, Some(8), NEW_BLOCKS_KIND);
         // Nothing is known there.
-        counting.add(PAGE, 1.0, 7 * PAGE, Some(9), NEW);
+        counting.add(PAGE_SIZE, 1.0, 7 * PAGE_SIZE, Some(9), NEW_BLOCKS_KIND);
         let blamed: i64 = counting.sums.values().map(|sum| sum.1).sum();
         let left: u64 = counting.pieces.iter().map(|piece| piece.left).sum();
-        assert_eq!(signed(left) + blamed, signed(unshared.len() * PAGE));
-        assert_eq!(counting.sums[&(Some(7), DATA)], (1.0, 3996));
-        assert_eq!(counting.sums[&(Some(8), NEW)], (1000.0, 4196));
-        assert!(!counting.sums.contains_key(&(Some(9), NEW)));
+        assert_eq!(
+            to_signed(left) + blamed,
+            to_signed(unshared.len() * PAGE_SIZE)
+        );
+        assert_eq!(counting.sums[&(Some(7), DATA_KIND)], (1.0, 3996));
+        assert_eq!(counting.sums[&(Some(8), NEW_BLOCKS_KIND)], (1000.0, 4196));
+        assert!(!counting.sums.contains_key(&(Some(9), NEW_BLOCKS_KIND)));
         let of_file = counting.pieces[1].rest();
         assert_eq!(of_file.0, "(variables of /lib/x.so)");
     }

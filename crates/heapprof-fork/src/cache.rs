@@ -5,18 +5,18 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use heapprof_memory::Memory;
-use heapprof_process::PAGE;
+use heapprof_process::PAGE_SIZE;
 
 /// More pages are not kept: 256 MiB.
-const MOST: usize = 1 << 16;
+const MAX_CACHED_PAGES: usize = 1 << 16;
 
 /// A memory, and what was read of it.
-pub(crate) struct Cache<M> {
+pub(crate) struct PageCache<M> {
     memory: M,
-    pages: RefCell<HashMap<u64, Option<Box<[u8; PAGE as usize]>>>>,
+    pages: RefCell<HashMap<u64, Option<Box<[u8; PAGE_SIZE as usize]>>>>,
 }
 
-impl<M: Memory> Cache<M> {
+impl<M: Memory> PageCache<M> {
     pub(crate) fn new(memory: M) -> Self {
         Self {
             memory,
@@ -25,19 +25,19 @@ impl<M: Memory> Cache<M> {
     }
 }
 
-impl<M: Memory> Memory for &Cache<M> {
+impl<M: Memory> Memory for &PageCache<M> {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         let (mut at, mut to) = (at, to);
         while !to.is_empty() {
-            let offset = (at % PAGE) as usize;
-            let (part, rest) = to.split_at_mut(to.len().min(PAGE as usize - offset));
+            let offset = (at % PAGE_SIZE) as usize;
+            let (part, rest) = to.split_at_mut(to.len().min(PAGE_SIZE as usize - offset));
             let mut pages = self.pages.borrow_mut();
-            if pages.len() >= MOST {
+            if pages.len() >= MAX_CACHED_PAGES {
                 pages.clear();
             }
-            let page = pages.entry(at / PAGE).or_insert_with(|| {
-                let mut bytes = Box::new([0; PAGE as usize]);
-                let is_read = self.memory.read(at / PAGE * PAGE, &mut *bytes);
+            let page = pages.entry(at / PAGE_SIZE).or_insert_with(|| {
+                let mut bytes = Box::new([0; PAGE_SIZE as usize]);
+                let is_read = self.memory.read(at / PAGE_SIZE * PAGE_SIZE, &mut *bytes);
                 is_read.then_some(bytes)
             });
             let Some(bytes) = page else { return false };
@@ -58,13 +58,13 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Copy)]
-    struct Counted<'a>(&'a Cell<usize>);
+    struct CountingMemory<'a>(&'a Cell<usize>);
 
     /// Two pages from 0x1000 on, whose bytes are the low ones of their addresses. Counts reads.
-    impl Memory for Counted<'_> {
+    impl Memory for CountingMemory<'_> {
         fn read(self, at: u64, to: &mut [u8]) -> bool {
             self.0.set(self.0.get() + 1);
-            let is_there = (PAGE..3 * PAGE).contains(&at);
+            let is_there = (PAGE_SIZE..3 * PAGE_SIZE).contains(&at);
             for (i, byte) in to.iter_mut().enumerate().filter(|_| is_there) {
                 *byte = (at + i as u64) as u8;
             }
@@ -75,17 +75,17 @@ mod tests {
     #[test]
     fn each_page_is_read_once() {
         let reads = Cell::new(0);
-        let cache = Cache::new(Counted(&reads));
+        let cache = PageCache::new(CountingMemory(&reads));
         let memory = &cache;
         // Over the bound of both pages, many times.
         for _ in 0..100 {
-            let word = memory.u64(2 * PAGE - 4).unwrap();
+            let word = memory.u64(2 * PAGE_SIZE - 4).unwrap();
             assert_eq!(word.to_ne_bytes(), [0xfc, 0xfd, 0xfe, 0xff, 0, 1, 2, 3]);
         }
         assert_eq!(reads.get(), 2);
         // What can't be read is not asked for again, either.
-        assert_eq!(memory.u64(3 * PAGE - 4), None);
-        assert_eq!(memory.u8(3 * PAGE), None);
+        assert_eq!(memory.u64(3 * PAGE_SIZE - 4), None);
+        assert_eq!(memory.u8(3 * PAGE_SIZE), None);
         assert_eq!(memory.u64(u64::MAX - 3), None);
         assert_eq!(reads.get(), 4);
     }

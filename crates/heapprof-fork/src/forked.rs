@@ -3,17 +3,18 @@
 use std::collections::HashSet;
 use std::io;
 
-use heapprof_live::Process;
+use heapprof_live::LiveProcess;
 use heapprof_process::{
-    Area, PAGE, PageMap, PageSet, Region, areas, file_name, is_ours, read, regions,
+    NamedMapping, PAGE_SIZE, PageMap, PageSet, SmapsMapping, areas, file_name, is_ours, read,
+    regions,
 };
 
 /// More names of files are not kept.
-const MOST_FILES: usize = 1 << 16;
+const MAX_INHERITED_FILES: usize = 1 << 16;
 
 /// The pages and the files that a child has inherited.
 #[derive(Clone, Debug, Default)]
-pub struct Forked {
+pub struct ForkBaseline {
     /// Pages of private memory, without heapprof's own.
     pub(crate) pages: PageSet,
     /// The files of code that were mapped.
@@ -23,21 +24,21 @@ pub struct Forked {
     pub(crate) stacks: u32,
 }
 
-impl Forked {
+impl ForkBaseline {
     /// Looks at a child that has just been forked, and waits.
     ///
     /// # Errors
     /// It may be gone, or not this user's to read.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    pub fn from_pid(pid: u32) -> io::Result<Self> {
         let text = read(pid, "smaps")?;
         let map = PageMap::open(pid)?;
-        let stacks = Process::open(pid).and_then(|process| process.stacks());
+        let stacks = LiveProcess::open(pid).and_then(|process| process.stacks());
         let mut found = Self {
             stacks: stacks.unwrap_or(0),
             ..Self::default()
         };
-        for Region { area, is_own, .. } in regions(&areas(&text)) {
-            if found.files.len() < MOST_FILES {
+        for NamedMapping { area, is_own, .. } in regions(&areas(&text)) {
+            if found.files.len() < MAX_INHERITED_FILES {
                 found.files.extend(file_of(area).map(str::to_string));
             }
             if is_own || !may_be_inherited(area) {
@@ -55,24 +56,24 @@ impl Forked {
     /// Bytes of the pages.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.pages.len() * PAGE
+        self.pages.len() * PAGE_SIZE
     }
 }
 
 /// The file of code that a mapping is of, if it is one. Another file may be there by now.
-pub(crate) fn file_of<'a>(area: &Area<'a>) -> Option<&'a str> {
+pub(crate) fn file_of<'a>(area: &SmapsMapping<'a>) -> Option<&'a str> {
     let name = file_name(area);
     (name.starts_with('/') && area.rights.contains('x') && !is_ours(area)).then_some(name)
 }
 
 /// Whether a mapping may have pages that a fork shares until somebody writes: something of it is
 /// there, and what is written there is the process's own.
-pub(crate) fn may_be_inherited(area: &Area<'_>) -> bool {
+pub(crate) fn may_be_inherited(area: &SmapsMapping<'_>) -> bool {
     area.rights.ends_with('p') && !area.is_empty()
 }
 
 /// A number of bytes, as profiles count them.
-pub(crate) fn signed(bytes: u64) -> i64 {
+pub(crate) fn to_signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 

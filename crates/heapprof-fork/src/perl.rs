@@ -7,15 +7,15 @@
 
 use std::ops::Range;
 
-use heapprof_live::Process;
-use heapprof_perl::{Perl, Type};
+use heapprof_live::LiveProcess;
+use heapprof_perl::{ArenaType, PerlRuntime};
 use heapprof_process::PageSet;
 
-use crate::cache::Cache;
+use crate::cache::PageCache;
 
 /// The head or the body of a value.
 #[derive(Clone)]
-pub(crate) struct Part {
+pub(crate) struct PerlValuePart {
     /// Where it is.
     pub(crate) range: Range<u64>,
     /// What it is called.
@@ -26,9 +26,9 @@ pub(crate) struct Part {
 
 /// What the perl of a process has.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct PerlInventory {
     /// Heads and bodies of values that lie on wanted pages.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<PerlValuePart>,
     /// A place in each arena, and what it is called.
     pub(crate) arenas: Vec<(u64, &'static str)>,
     /// Where each key begins that hashes share.
@@ -36,28 +36,28 @@ pub(crate) struct Held {
 }
 
 /// More of them are not kept.
-const MOST: usize = 1 << 25;
+const MAX_INVENTORY_PARTS: usize = 1 << 25;
 
 /// What the perl of a process has; nothing if there is none that can be read.
-pub(crate) fn held(process: &Process, wanted: &PageSet) -> Held {
-    let mut held = Held::default();
-    let cache = Cache::new(process.memory());
+pub(crate) fn read_inventory(process: &LiveProcess, wanted: &PageSet) -> PerlInventory {
+    let mut held = PerlInventory::default();
+    let cache = PageCache::new(process.memory());
     let memory = &cache;
     let objects = process.objects();
     let found = objects.iter().find_map(|&object| {
-        let perl = Perl::find(memory, object, objects.first().copied())?;
+        let perl = PerlRuntime::find(memory, object, objects.first().copied())?;
         perl.ok()
     });
     let Some(perl) = found else { return held };
-    let Some(first) = perl.first(memory) else {
+    let Some(first) = perl.first_interpreter(memory) else {
         return held;
     };
     // What can't be read is told as blocks.
     let _ = perl.each_value(memory, first, |value| {
         let both = [(value.head, "SV heads"), (value.body, "SV bodies")];
         for (range, kind) in both {
-            if held.parts.len() < MOST && wanted.bytes_in(range.clone()) != 0 {
-                held.parts.push(Part {
+            if held.parts.len() < MAX_INVENTORY_PARTS && wanted.bytes_in(range.clone()) != 0 {
+                held.parts.push(PerlValuePart {
                     range,
                     kind,
                     in_block: value.in_buffer,
@@ -67,15 +67,15 @@ pub(crate) fn held(process: &Process, wanted: &PageSet) -> Held {
     });
     let _ = perl.each_arena(memory, first, |at, of| {
         let kind = match of {
-            Type::Heads => "free SV heads",
-            Type::Lists => "lists of arenas",
-            Type::Bodies(_) => "free SV bodies",
+            ArenaType::Heads => "free SV heads",
+            ArenaType::Lists => "lists of arenas",
+            ArenaType::Bodies(_) => "free SV bodies",
         };
         held.arenas.push((at, kind));
         Some(())
     });
     let _ = perl.each_key(memory, first, |at| {
-        if held.keys.len() < MOST {
+        if held.keys.len() < MAX_INVENTORY_PARTS {
             held.keys.push(at);
         }
         Some(())

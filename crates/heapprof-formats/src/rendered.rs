@@ -1,4 +1,5 @@
-//! A profile as text, for tests: a line for each sample, `root;leaf@file:line [label=text] VALUES`.
+//! A profile as text, for tests: a line for each sample, `root;leaf@file:line [label=text]
+//! POINT_VALUES`.
 
 use heapprof_profile::{Profile, StringId};
 

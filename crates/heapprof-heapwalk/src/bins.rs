@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use heapprof_process::PAGE;
+use heapprof_process::PAGE_SIZE;
 
 use crate::arena::MallocArena;
 use crate::heap::{ChunkUse, HeapChunk, MallocHeap};
@@ -168,13 +168,13 @@ pub(crate) fn trimmable_bytes(image: &ProcessImage, heap: &MallocHeap) -> u64 {
 
 /// The whole pages that are given back of a free chunk.
 fn inner_pages(start: u64, end: u64) -> Range<u64> {
-    let first = (start + FREE_HEAD_SIZE).next_multiple_of(PAGE);
+    let first = (start + FREE_HEAD_SIZE).next_multiple_of(PAGE_SIZE);
     let size = end.saturating_sub(first);
-    first..first + size / PAGE * PAGE
+    first..first + size / PAGE_SIZE * PAGE_SIZE
 }
 
 /// What is given back of the top, from its end.
 fn top_pages(start: u64, end: u64) -> Range<u64> {
-    let extra = (end - start).saturating_sub(MIN_TOP_SIZE + 1) / PAGE * PAGE;
+    let extra = (end - start).saturating_sub(MIN_TOP_SIZE + 1) / PAGE_SIZE * PAGE_SIZE;
     end - extra..end
 }

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::told;
-use heapprof_process::maps::Map;
-use heapprof_process::{CoreFile, PAGE, Segment};
+use heapprof_memory::loaded::auxiliary_value;
+use heapprof_process::maps::ProcessMapping;
+use heapprof_process::{CoreFile, CoreSegment, PAGE_SIZE};
 use object::elf::{EM_X86_64, NT_AUXV, NT_PRSTATUS};
 
 use crate::error::HeapWalkError;
@@ -38,7 +38,7 @@ const STACK_POINTER_REGISTER: usize = 19;
 pub struct CoreMemory {
     file: File,
     core: CoreFile,
-    files: Vec<Map>,
+    files: Vec<ProcessMapping>,
     /// The program's own file: what it was, and where it is now.
     program: Option<(Vec<u8>, PathBuf)>,
     /// The file of each mapping, if it is still the one that was mapped.
@@ -93,7 +93,7 @@ impl CoreMemory {
 
     /// Where the program began to run: a place in its own file.
     fn entry(&self) -> Option<u64> {
-        told(&self.auxiliary(), AT_ENTRY_KEY)
+        auxiliary_value(&self.auxiliary(), AT_ENTRY_KEY)
     }
 
     /// What the kernel told the program of itself when it began.
@@ -155,7 +155,7 @@ impl CoreMemory {
     }
 
     /// The first bytes of a segment.
-    fn bytes(&self, segment: &Segment, len: u64) -> Vec<u8> {
+    fn bytes(&self, segment: &CoreSegment, len: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < len {
             let from = bytes.len();
@@ -211,7 +211,7 @@ impl CoreMemory {
             let first = self.files.iter().rfind(|one| {
                 one.offset == 0 && one.path == *path && one.start <= self.files[number].start
             })?;
-            let mut then = [0; PAGE as usize];
+            let mut then = [0; PAGE_SIZE as usize];
             let len = then.len().min((first.end - first.start) as usize);
             if !self
                 .core
@@ -219,7 +219,7 @@ impl CoreMemory {
             {
                 return None;
             }
-            let mut now = [0; PAGE as usize];
+            let mut now = [0; PAGE_SIZE as usize];
             let read = read_up_to(&file, &mut now[..len])?;
             (now[..read] == then[..read] && read > 0).then_some(file)
         };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use heapprof_process::PAGE;
+use heapprof_process::PAGE_SIZE;
 
 use crate::arena::MallocArena;
 
@@ -203,7 +203,7 @@ fn spans(ranges: &[Range<u64>], chunks: &[HeapChunk]) -> Vec<ChunkSpan> {
         }
         let inside = chunks.partition_point(|chunk| chunk.at < end) - first;
         let most = 4 * inside as u64 + 16;
-        let page = ((end - start) / most).next_power_of_two().max(PAGE);
+        let page = ((end - start) / most).next_power_of_two().max(PAGE_SIZE);
         let count = (end - start).div_ceil(page) as usize;
         let mut pages = Vec::with_capacity(count + 1);
         let mut at = first;

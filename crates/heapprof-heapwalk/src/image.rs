@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use heapprof_memory::Memory;
-use heapprof_process::maps::Map;
+use heapprof_process::maps::ProcessMapping;
 
 /// No program has memory below, or above.
 const MIN_ADDRESS: u64 = 4096;
@@ -67,7 +67,7 @@ pub struct ProcessImage {
     /// The threads.
     pub threads: Vec<ImageThread>,
     /// Where files are mapped that can't be written: code, constants, tables of classes. In order.
-    pub files: Vec<Map>,
+    pub files: Vec<ProcessMapping>,
     /// What was mapped that was copied, also where no page is there yet, one by one and in order.
     /// Empty if that is not known.
     pub mapped: Vec<Range<u64>>,
@@ -122,7 +122,7 @@ impl ProcessImage {
 
     /// The file that can't be written and that is mapped at an address.
     #[must_use]
-    pub fn file(&self, at: u64) -> Option<&Map> {
+    pub fn file(&self, at: u64) -> Option<&ProcessMapping> {
         let next = self.files.partition_point(|file| file.start <= at);
         let file = &self.files[next.checked_sub(1)?];
         file.range().contains(&at).then_some(file)
@@ -131,7 +131,7 @@ impl ProcessImage {
     /// The file to which an address belongs, and how far it is behind the place where the file's
     /// first byte is. Variables without a first value lie behind the file's mappings.
     #[must_use]
-    pub fn place(&self, at: u64) -> Option<(&Map, u64)> {
+    pub fn place(&self, at: u64) -> Option<(&ProcessMapping, u64)> {
         let next = self.files.partition_point(|file| file.start <= at);
         let path = &self.files[next.checked_sub(1)?].path;
         let mut before = self.files[..next].iter().rev().take(64);

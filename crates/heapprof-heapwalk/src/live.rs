@@ -15,10 +15,10 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use heapprof_attach::Held;
+use heapprof_attach::SuspendedThread;
 use heapprof_memory::Memory;
-use heapprof_process::maps::{self, Map};
-use heapprof_process::{PAGE, PageMap, areas, regions as regions_of, status, thread_state};
+use heapprof_process::maps::{self, ProcessMapping};
+use heapprof_process::{PAGE_SIZE, PageMap, areas, regions as regions_of, status, thread_state};
 
 use crate::error::HeapWalkError;
 use crate::image::{ImageRegion, ImageThread, ProcessImage};
@@ -112,7 +112,7 @@ pub fn capture(pid: u32) -> Result<ImageCapture, HeapWalkError> {
     image.mapped = all
         .iter()
         .filter(|map| may_hold_pointers(map))
-        .map(Map::range)
+        .map(ProcessMapping::range)
         .collect();
     Ok(ImageCapture {
         image,
@@ -171,7 +171,10 @@ type MemoryPiece = (u64, Vec<u8>);
 
 /// The mappings, and which pages of those that can be written are there. What was never touched has
 /// no pages, and nothing in it.
-fn plan(pid: u32, pages: &PageMap) -> Result<(Vec<Map>, Vec<Range<u64>>), HeapWalkError> {
+fn plan(
+    pid: u32,
+    pages: &PageMap,
+) -> Result<(Vec<ProcessMapping>, Vec<Range<u64>>), HeapWalkError> {
     let maps = maps::parse(&std::fs::read(format!("/proc/{pid}/maps")).map_err(from_kernel_error)?);
     let mut runs: Vec<Range<u64>> = Vec::new();
     let mut bytes = 0;
@@ -199,7 +202,7 @@ fn push(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
 /// Whether pointers to the heap may lie in a mapping. A device's memory is left alone, except for
 /// memory that is shared without a file. What can't be written may be a part of the heap that the
 /// program has made so.
-fn may_hold_pointers(map: &Map) -> bool {
+fn may_hold_pointers(map: &ProcessMapping) -> bool {
     let is_memory = ["/dev/shm/", "/dev/zero"];
     let is_memory = is_memory
         .iter()
@@ -248,12 +251,14 @@ fn new(len: u64) -> Result<Vec<u8>, HeapWalkError> {
         .map_err(|_| HeapWalkError::NoMemory(len))?;
     bytes.resize(len as usize, 0);
     // Each page is written to, so that it is there.
-    bytes.chunks_mut(PAGE as usize).for_each(|page| page[0] = 1);
+    bytes
+        .chunks_mut(PAGE_SIZE as usize)
+        .for_each(|page| page[0] = 1);
     Ok(bytes)
 }
 
 /// Holds all threads, also those that others begin meanwhile.
-fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, Held>, HeapWalkError> {
+fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, SuspendedThread>, HeapWalkError> {
     let mut held = BTreeMap::new();
     for _ in 0..MAX_STOP_ROUNDS {
         let mut is_complete = true;
@@ -263,7 +268,7 @@ fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, Held>, HeapWalkE
                 continue;
             }
             is_complete = false;
-            match Held::new(pid, tid, memory) {
+            match SuspendedThread::new(pid, tid, memory) {
                 Ok(Some(one)) => drop(held.insert(tid, one)),
                 Ok(None) => return Err(HeapWalkError::Busy(tid)),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
@@ -338,8 +343,8 @@ fn copy_some(pid: u32, parts: &mut [PiecePart<'_>]) -> io::Result<u64> {
     // One of them can't be read. Then each is read for itself, page by page.
     let mut missing = 0;
     for (start, bytes) in parts {
-        let pages = bytes.chunks_mut(PAGE as usize);
-        for (at, page) in (*start..).step_by(PAGE as usize).zip(pages) {
+        let pages = bytes.chunks_mut(PAGE_SIZE as usize);
+        for (at, page) in (*start..).step_by(PAGE_SIZE as usize).zip(pages) {
             let len = page.len();
             if read_all(pid, &mut [(at, &mut *page)]).unwrap_or(0) != len {
                 page.fill(0);
@@ -397,7 +402,11 @@ fn read(pid: u32, local: &[libc::iovec], remote: &[libc::iovec]) -> io::Result<u
 }
 
 /// The pieces with what is known of the mappings that they lie in.
-fn regions(maps: &[Map], own: &[Range<u64>], pieces: Vec<MemoryPiece>) -> Vec<ImageRegion> {
+fn regions(
+    maps: &[ProcessMapping],
+    own: &[Range<u64>],
+    pieces: Vec<MemoryPiece>,
+) -> Vec<ImageRegion> {
     let region = |(start, bytes): MemoryPiece| {
         let next = maps.partition_point(|map| map.start <= start);
         let map = next.checked_sub(1).map(|i| &maps[i]);

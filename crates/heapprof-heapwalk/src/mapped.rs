@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use heapprof_process::PAGE;
+use heapprof_process::PAGE_SIZE;
 
 use crate::heap::{ChunkUse, HeapChunk};
 use crate::image::ProcessImage;
@@ -30,7 +30,7 @@ pub(crate) fn find(
         if !region.name.is_empty() || region.is_shared || !region.is_root() {
             continue;
         }
-        let mut at = region.start.next_multiple_of(PAGE);
+        let mut at = region.start.next_multiple_of(PAGE_SIZE);
         let end = region.range().end;
         while at < end {
             let is_known =
@@ -38,10 +38,10 @@ pub(crate) fn find(
             if !is_known && let Some(one) = head(image, at) {
                 let next = one.1.end;
                 found.push(one);
-                at = next.max(at + PAGE);
+                at = next.max(at + PAGE_SIZE);
                 continue;
             }
-            at += PAGE;
+            at += PAGE_SIZE;
         }
     }
     found
@@ -59,13 +59,16 @@ fn head(image: &ProcessImage, at: u64) -> Option<(HeapChunk, Range<u64>)> {
         let before = image.word(head)?;
         let size = image.word(head + 8)?;
         let bytes = size & !7;
-        if before != head - at || size & 7 != MAPPED_FLAG || !(PAGE / 2..1 << 46).contains(&bytes) {
+        if before != head - at
+            || size & 7 != MAPPED_FLAG
+            || !(PAGE_SIZE / 2..1 << 46).contains(&bytes)
+        {
             return None;
         }
         // How much of the size is malloc's, and how much of the mapping is not in the size.
-        let (own, more) = match (before + bytes) % PAGE {
+        let (own, more) = match (before + bytes) % PAGE_SIZE {
             0 => (HEAD_SIZE, 0),
-            rest if rest == PAGE - HEAD_SIZE => (HEAD_SIZE / 2, HEAD_SIZE),
+            rest if rest == PAGE_SIZE - HEAD_SIZE => (HEAD_SIZE / 2, HEAD_SIZE),
             _ => return None,
         };
         if !image.is_mapped(&(at..head + bytes + more)) {

@@ -1,8 +1,8 @@
 //! Which release of glibc a program has, by libc's own words.
 
 use heapprof_memory::Memory;
-use heapprof_process::PAGE;
-use heapprof_process::maps::Map;
+use heapprof_process::PAGE_SIZE;
+use heapprof_process::maps::ProcessMapping;
 
 use crate::image::ProcessImage;
 
@@ -13,7 +13,7 @@ const MAX_LIBC_SIZE: u64 = 64 << 20;
 
 /// The release, such as `2.36`. `None` if libc's file can't be read, or it says nothing.
 pub fn release(image: &ProcessImage, memory: impl Memory) -> Option<String> {
-    let is_libc = |map: &&Map| {
+    let is_libc = |map: &&ProcessMapping| {
         let name = map
             .path
             .rsplit(|&byte| byte == b'/')
@@ -27,10 +27,10 @@ pub fn release(image: &ProcessImage, memory: impl Memory) -> Option<String> {
     let mut left = MAX_LIBC_SIZE;
     for map in constant.chain(of_libc().filter(|map| map.is_code)) {
         // The last bytes of a page come again with the next one.
-        let mut page = [0; 2 * PAGE as usize];
+        let mut page = [0; 2 * PAGE_SIZE as usize];
         let mut at = map.start;
         while at < map.end && left > 0 {
-            let half = PAGE as usize;
+            let half = PAGE_SIZE as usize;
             page.copy_within(half.., 0);
             if !memory.read(at, &mut page[half..]) {
                 break;
@@ -38,8 +38,8 @@ pub fn release(image: &ProcessImage, memory: impl Memory) -> Option<String> {
             if let Some(found) = version(&page) {
                 return Some(found);
             }
-            at += PAGE;
-            left -= PAGE;
+            at += PAGE_SIZE;
+            left -= PAGE_SIZE;
         }
     }
     None

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use heapprof_process::PAGE;
+use heapprof_process::PAGE_SIZE;
 
 use crate::bins::{self, FreeList, FreeListKind};
 use crate::heap::{ChunkUse, HeapChunk, MallocHeap};
@@ -196,7 +196,7 @@ fn chains(heap: &MallocHeap, marks: &ChunkMarks, kinds: &mut BlockKinds<'_>) -> 
 fn add(arena: &mut ArenaSum, chunk: &HeapChunk) {
     // A chunk's head has 8 bytes. A mapped one has whole pages.
     let bytes = match chunk.arena {
-        HeapChunk::MAPPED_ARENA => (chunk.size + 16).next_multiple_of(PAGE),
+        HeapChunk::MAPPED_ARENA => (chunk.size + 16).next_multiple_of(PAGE_SIZE),
         _ => chunk.size + 8,
     };
     match chunk.kind {

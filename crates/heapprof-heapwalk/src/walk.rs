@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use heapprof_process::PAGE;
+use heapprof_process::PAGE_SIZE;
 
 use crate::arena::{self, ARENA_PART_SIZE, MallocArena};
 use crate::error::HeapWalkError;
@@ -70,7 +70,7 @@ impl MallocHeap {
             let top = image.word(main.top.wrapping_add(8)).unwrap_or(0) & !SIZE_FLAGS_MASK;
             let here = main.top.saturating_add(top).saturating_sub(start);
             // The beginning of the heap may not be where a page begins.
-            let here = here.saturating_add(PAGE);
+            let here = here.saturating_add(PAGE_SIZE);
             heap.missing_main_bytes = main.system_memory.saturating_sub(here);
         }
         heap.has_all_arenas = has_all_arenas;

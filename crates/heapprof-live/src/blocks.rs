@@ -2,34 +2,34 @@
 
 use heapprof_books::{PART_COUNT, shadow, table, word};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{Object, executable, of_executable};
+use heapprof_memory::loaded::{LoadedObject, executable, objects_from_executable};
 use heapprof_profile::Profile;
 
-use crate::books::Books;
-use crate::error::Error;
-use crate::process::{Process, path};
-use crate::profile::of_rows;
-use crate::read::{Reader, u64_at};
-use crate::stacks::Stacks;
-use crate::sums::MOST_STACKS;
-use crate::writer::{Names, Row};
+use crate::error::LiveError;
+use crate::ledger::LiveLedger;
+use crate::process::{LiveProcess, path};
+use crate::profile::profile_from_rows;
+use crate::read::{BoundedMemoryReader, u64_at};
+use crate::stacks::LiveStackReader;
+use crate::sums::MAX_STACKS;
+use crate::writer::{LiveProfileRow, LiveThreadNames};
 
 /// More entries than this are no program's: 2^27 of them take two gigabytes.
-const MOST_ENTRIES: u64 = 1 << 27;
+const MAX_ENTRIES: u64 = 1 << 27;
 /// So many entries are read at once.
-const AT_ONCE: u64 = 1 << 14;
+const MAX_ENTRIES_PER_READ: u64 = 1 << 14;
 /// More blocks than this are no program's, and would take gigabytes here.
-const MOST_BLOCKS: usize = 1 << 26;
+const MAX_BLOCKS: usize = 1 << 26;
 /// So do the shadows of more regions than this: those of 16 GiB.
-const MOST_SHADOWS: u64 = 1 << 18;
+const MAX_SHADOWS: u64 = 1 << 18;
 /// The bytes of an entry.
-const ENTRY: u64 = 16;
+const ENTRY_LEN: u64 = 16;
 /// More objects than this are no program's.
-const MOST_OBJECTS: usize = 4096;
+const MAX_OBJECTS: usize = 4096;
 
 /// A block in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct BlockInUse {
     /// Where it begins.
     pub address: u64,
     /// How many bytes were asked for.
@@ -40,9 +40,9 @@ pub struct Block {
 
 /// The blocks in use of a process, and of which generation each stack is.
 #[derive(Clone, Debug, Default)]
-pub struct Blocks {
+pub struct BlocksInUse {
     /// In no order.
-    pub all: Vec<Block>,
+    pub all: Vec<BlockInUse>,
     /// Mean bytes between samples; 1 if all blocks are there.
     pub period: u64,
     /// How many forks lie between the first process and the one in which a stack allocated, by the
@@ -50,7 +50,7 @@ pub struct Blocks {
     pub generations: Vec<u8>,
 }
 
-impl Blocks {
+impl BlocksInUse {
     /// How many blocks of this size one stands for: whoever takes samples takes one with a chance
     /// of 1 - e^(-size/period).
     #[must_use]
@@ -62,30 +62,30 @@ impl Blocks {
     }
 }
 
-impl Process {
+impl LiveProcess {
     /// The blocks in use. If the process goes on meanwhile, some may be missing, and some may be
     /// gone. In sampled mode they are those that were sampled.
     ///
     /// # Errors
     /// The process may end meanwhile, and its books may be damaged.
-    pub fn blocks(&self) -> Result<Blocks, Error> {
-        self.with_books(blocks)
+    pub fn blocks(&self) -> Result<BlocksInUse, LiveError> {
+        self.with_ledger(blocks)
     }
 
     /// Mean bytes between samples; 1 if every allocation is counted.
     ///
     /// # Errors
     /// The process may end meanwhile.
-    pub fn period(&self) -> Result<u64, Error> {
-        self.with_books(|reader, books| reader.u64(books.period))
+    pub fn period(&self) -> Result<u64, LiveError> {
+        self.with_ledger(|reader, books| reader.u64(books.period))
     }
 
     /// How many stacks there are by now.
     ///
     /// # Errors
     /// The process may end meanwhile.
-    pub fn stacks(&self) -> Result<u32, Error> {
-        self.with_books(|reader, books| reader.u32(books.stacks))
+    pub fn stacks(&self) -> Result<u32, LiveError> {
+        self.with_ledger(|reader, books| reader.u32(books.stacks))
     }
 
     /// A profile of these types with these rows, each of which has a value for each type, and a
@@ -97,37 +97,40 @@ impl Process {
         &self,
         types: &[(&str, &str)],
         key: &str,
-        rows: &[Row<'_>],
-    ) -> Result<Profile, Error> {
+        rows: &[LiveProfileRow<'_>],
+    ) -> Result<Profile, LiveError> {
         let code = self.code();
-        self.with_books(|reader, books| of_rows(reader, books, &code, types, key, rows))
+        self.with_ledger(|reader, books| profile_from_rows(reader, books, &code, types, key, rows))
     }
 
     /// The objects that are loaded, the executable first. There are none in a program that was
     /// linked without libraries.
     #[must_use]
-    pub fn objects(&self) -> Vec<Object> {
+    pub fn objects(&self) -> Vec<LoadedObject> {
         let auxiliary = std::fs::read(path(self.pid(), "auxv")).unwrap_or_default();
         let memory = self.memory();
         let Some(first) = executable(memory, &auxiliary) else {
             return Vec::new();
         };
-        let all = of_executable(memory, first.object);
-        all.take(MOST_OBJECTS).collect()
+        let all = objects_from_executable(memory, first.object);
+        all.take(MAX_OBJECTS).collect()
     }
 }
 
 /// The blocks that some books have.
-pub(crate) fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<Blocks, Error> {
+pub(crate) fn blocks<M: Memory>(
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+) -> Result<BlocksInUse, LiveError> {
     let len = reader.u32(books.stacks)?;
-    if len > MOST_STACKS {
-        return Err(Error::TooLarge);
+    if len > MAX_STACKS {
+        return Err(LiveError::LedgerTooLarge);
     }
-    let names = Names::read(reader, books, &|_| None)?;
-    let stacks = Stacks::new(reader, books, len as usize)?;
-    let mut found = Blocks {
+    let names = LiveThreadNames::read(reader, books, &|_| None)?;
+    let stacks = LiveStackReader::new(reader, books, len as usize)?;
+    let mut found = BlocksInUse {
         period: reader.u64(books.period)?,
-        ..Blocks::default()
+        ..BlocksInUse::default()
     };
     let mut words = Vec::new();
     for number in 0..len as usize {
@@ -136,11 +139,11 @@ pub(crate) fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<Blo
         let thread = words
             .iter()
             .find(|&&word| word & word::KIND_MASK == word::THREAD);
-        let generation = thread.map_or(0, |&word| names.of(word as u32).2);
+        let generation = thread.map_or(0, |&word| names.describe_thread(word as u32).2);
         found.generations.push(generation);
     }
     let [stride, place] = books.part.map(u64::from);
-    let mut left = MOST_ENTRIES;
+    let mut left = MAX_ENTRIES;
     for part in 0..PART_COUNT as u64 {
         let at = books.parts.wrapping_add(part * stride + place);
         let entries = reader.u64(at.wrapping_add(table::ENTRY as u64))?;
@@ -149,21 +152,21 @@ pub(crate) fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<Blo
             continue;
         }
         let room = mask.saturating_add(1);
-        left = left.checked_sub(room).ok_or(Error::TooLarge)?;
+        left = left.checked_sub(room).ok_or(LiveError::LedgerTooLarge)?;
         let mut done = 0;
         let mut bytes = Vec::new();
         while done < room {
-            let count = (room - done).min(AT_ONCE);
-            bytes.resize((count * ENTRY) as usize, 0);
-            reader.read(entries.wrapping_add(done * ENTRY), &mut bytes)?;
-            let all = bytes.as_chunks::<{ ENTRY as usize }>().0;
+            let count = (room - done).min(MAX_ENTRIES_PER_READ);
+            bytes.resize((count * ENTRY_LEN) as usize, 0);
+            reader.read(entries.wrapping_add(done * ENTRY_LEN), &mut bytes)?;
+            let all = bytes.as_chunks::<{ ENTRY_LEN as usize }>().0;
             found
                 .all
                 .extend(all.iter().filter_map(|entry| block(entry, len)));
             done += count;
         }
     }
-    if in_shadows(reader, books, len, &mut found.all)? {
+    if add_shadow_blocks(reader, books, len, &mut found.all)? {
         // A region may have got its shadow after its blocks were read from the table.
         found.all.sort_by_key(|block| block.address);
         found.all.dedup_by_key(|block| block.address);
@@ -172,19 +175,19 @@ pub(crate) fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<Blo
 }
 
 /// Adds the blocks that lie close together. Returns whether there may be some.
-fn in_shadows<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
+fn add_shadow_blocks<M: Memory>(
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
     stacks: u32,
-    found: &mut Vec<Block>,
-) -> Result<bool, Error> {
+    found: &mut Vec<BlockInUse>,
+) -> Result<bool, LiveError> {
     const WORDS: u64 = shadow::WORDS as u64;
     let count = match books.shadows {
         0 => 0,
         at => reader.u64(at)?,
     };
-    if count > MOST_SHADOWS {
-        return Err(Error::TooLarge);
+    if count > MAX_SHADOWS {
+        return Err(LiveError::LedgerTooLarge);
     }
     let chunks: [u8; 8 * shadow::MAX_SHADOW_CHUNKS] = match count {
         0 => return Ok(false),
@@ -212,26 +215,26 @@ fn in_shadows<M: Memory>(
             let stack = word as u32;
             if word & shadow::PRESENT_FLAG != 0 && stack < stacks {
                 let place = region.wrapping_mul(WORDS).wrapping_add(i as u64);
-                found.push(Block {
+                found.push(BlockInUse {
                     address: place << shadow::GRAIN_BITS,
                     size: (word & !shadow::PRESENT_FLAG) >> 32,
                     stack,
                 });
             }
         }
-        if found.len() > MOST_BLOCKS {
-            return Err(Error::TooLarge);
+        if found.len() > MAX_BLOCKS {
+            return Err(LiveError::LedgerTooLarge);
         }
     }
     Ok(true)
 }
 
 /// The block that an entry has; `None` if it is empty, or no stack has its number.
-fn block(entry: &[u8; ENTRY as usize], stacks: u32) -> Option<Block> {
+fn block(entry: &[u8; ENTRY_LEN as usize], stacks: u32) -> Option<BlockInUse> {
     let (first, second) = (u64_at(entry, 0), u64_at(entry, 8));
     let key = first & ((1 << table::ADDRESS_BITS) - 1);
     let stack = second as u32;
-    (key != 0 && stack < stacks).then_some(Block {
+    (key != 0 && stack < stacks).then_some(BlockInUse {
         address: key << 3,
         size: (first >> table::ADDRESS_BITS) << 32 | second >> 32,
         stack,

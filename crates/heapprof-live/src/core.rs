@@ -4,47 +4,47 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 use heapprof_memory::Memory;
-use heapprof_process::maps::Map;
-use heapprof_process::{CoreFile, Segment};
+use heapprof_process::maps::ProcessMapping;
+use heapprof_process::{CoreFile, CoreSegment};
 use heapprof_profile::Profile;
 
-use crate::books::{self, Books};
-use crate::error::Error;
-use crate::frozen::Frozen;
+use crate::error::LiveError;
+use crate::frozen::LedgerSnapshot;
+use crate::ledger::{self, LiveLedger};
 use crate::process::code;
-use crate::profile::{Around, profile};
-use crate::read::Reader;
+use crate::profile::{RecordingContext, profile};
+use crate::read::BoundedMemoryReader;
 use crate::writer::MAX_FRAMES;
 
 /// A core file with the books of a recording.
 #[derive(Debug)]
-pub struct Core {
+pub struct CoreLedger {
     file: File,
     core: CoreFile,
-    files: Vec<Map>,
-    books: u64,
+    files: Vec<ProcessMapping>,
+    ledger: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Kept<'a>(&'a File, &'a CoreFile);
+struct CoreLedgerMemory<'a>(&'a File, &'a CoreFile);
 
-impl Memory for Kept<'_> {
+impl Memory for CoreLedgerMemory<'_> {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         self.1.read_memory(self.0, at, to)
     }
 }
 
-impl Core {
+impl CoreLedger {
     /// Finds the books in a core file.
     ///
     /// # Errors
     /// It may be no core file of a 64-bit program, and there may be no books in it.
-    pub fn open(file: File) -> Result<Self, Error> {
+    pub fn open(file: File) -> Result<Self, LiveError> {
         let core = CoreFile::read(&file)?;
         let files = core.mapped_files(&file);
-        let is_writable = |segment: &&Segment| segment.is_writable && segment.len != 0;
+        let is_writable = |segment: &&CoreSegment| segment.is_writable && segment.len != 0;
         // They are in order of their addresses.
-        let is_file = |segment: &Segment| {
+        let is_file = |segment: &CoreSegment| {
             let start = segment.memory.start;
             let next = files.partition_point(|file| file.end <= start);
             let found = files.get(next);
@@ -56,21 +56,21 @@ impl Core {
         let pieces = first.chain(writable().filter(|segment| !is_file(segment)));
         let pieces = pieces
             .map(|segment| segment.memory.start..segment.memory.start.saturating_add(segment.len));
-        let ends = |segment: &Segment| segment.offset.saturating_add(segment.len);
+        let ends = |segment: &CoreSegment| segment.offset.saturating_add(segment.len);
         let is_cut = core
             .segments
             .iter()
             .any(|segment| ends(segment) > core.length);
-        let found = books::find(Kept(&file, &core), pieces);
+        let found = ledger::find(CoreLedgerMemory(&file, &core), pieces);
         let books = found.map_err(|error| match error {
-            Error::NotRecorded if is_cut => Error::NotCore("its end is missing"),
+            LiveError::NotRecorded if is_cut => LiveError::NotCore("its end is missing"),
             error => error,
         })?;
         Ok(Self {
             file,
             core,
             files,
-            books,
+            ledger: books,
         })
     }
 
@@ -78,17 +78,17 @@ impl Core {
     ///
     /// # Errors
     /// A part of the books may be missing in the file, or damaged.
-    pub fn snapshot(&self) -> Result<Profile, Error> {
-        let memory = Kept(&self.file, &self.core);
-        let reader = Reader::new(memory);
-        let books = Books::read(&reader, self.books)?;
+    pub fn snapshot(&self) -> Result<Profile, LiveError> {
+        let memory = CoreLedgerMemory(&self.file, &self.core);
+        let reader = BoundedMemoryReader::new(memory);
+        let books = LiveLedger::read(&reader, self.ledger)?;
         let program = self
             .files
             .first()
             .and_then(|map| map.path.rsplit(|&b| b == b'/').next());
         let metadata = self.file.metadata()?;
         let written = metadata.mtime().saturating_mul(1_000_000_000);
-        let around = Around {
+        let around = RecordingContext {
             reason: "core file",
             program: String::from_utf8_lossy(program.unwrap_or(b"unknown")).into_owned(),
             pid: i64::from(reader.u32(books.process)? as i32),
@@ -104,11 +104,11 @@ impl Core {
 
     /// The books, whose blocks and stacks are those of that moment.
     #[must_use]
-    pub fn frozen(&self) -> Frozen<impl Memory> {
-        let memory = Kept(&self.file, &self.core);
-        Frozen {
+    pub fn frozen(&self) -> LedgerSnapshot<impl Memory> {
+        let memory = CoreLedgerMemory(&self.file, &self.core);
+        LedgerSnapshot {
             memory,
-            books: self.books,
+            ledger: self.ledger,
             code: code(&self.files, memory),
         }
     }

@@ -2,7 +2,7 @@
 
 /// What went wrong. The texts name neither process nor file, because whoever asks knows which.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum LiveError {
     /// There is no such process.
     #[error("there is no such process")]
     NoProcess,
@@ -17,34 +17,34 @@ pub enum Error {
     OtherVersion(u32, u32),
     /// A part of the file in which it keeps its books is swapped out.
     #[error("a part of its books is swapped out")]
-    Swapped,
+    LedgerSwapped,
     /// It copied the books of the process that it was forked from, which it does not keep.
     #[error("it has the books of process {0}, which it was cloned from, and keeps none itself")]
-    OfParent(i32),
+    ParentLedger(i32),
     /// The process ended, or became another program.
     #[error("it has ended, or became another program, while it was read")]
-    Ended,
+    ProcessEnded,
     /// The books contradict themselves.
     #[error("its books are damaged: {0}")]
-    Damaged(&'static str),
+    LedgerDamaged(&'static str),
     /// The books are larger than anything that a program would have.
     #[error("its books are larger than a program's can be, or lead in circles")]
-    TooLarge,
+    LedgerTooLarge,
     /// Another recording of the process began meanwhile, again and again.
     #[error("its recording began anew while it was read; ask again")]
-    Restarted,
+    RecordingRestarted,
     /// The file is no core file, or a part of it is missing.
     #[error("it is not a core file that can be read: {0}")]
     NotCore(&'static str),
     /// The file does not keep books.
     #[error("it does not keep the books of a recording: {0}")]
-    NotKept(&'static str),
+    NotSharedLedger(&'static str),
     /// A file could not be read.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
-impl From<heapprof_process::CoreError> for Error {
+impl From<heapprof_process::CoreError> for LiveError {
     fn from(error: heapprof_process::CoreError) -> Self {
         match error {
             heapprof_process::CoreError::NotCore(why) => Self::NotCore(why),

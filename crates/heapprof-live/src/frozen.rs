@@ -3,26 +3,26 @@
 use std::ops::Range;
 
 use heapprof_memory::Memory;
-use heapprof_process::maps::Map;
+use heapprof_process::maps::ProcessMapping;
 use heapprof_profile::Profile;
 
-use crate::blocks::{Blocks, blocks};
-use crate::books::{self, Books};
-use crate::error::Error;
+use crate::blocks::{BlocksInUse, blocks};
+use crate::error::LiveError;
+use crate::ledger::{self, LiveLedger};
 use crate::process::code;
-use crate::profile::of_rows;
-use crate::read::Reader;
-use crate::writer::{Code, Row};
+use crate::profile::profile_from_rows;
+use crate::read::BoundedMemoryReader;
+use crate::writer::{LiveProfileRow, MappedCode};
 
 /// The books of a moment.
-pub struct Frozen<M> {
+pub struct LedgerSnapshot<M> {
     pub(crate) memory: M,
     /// Where the books are.
-    pub(crate) books: u64,
-    pub(crate) code: Vec<Code>,
+    pub(crate) ledger: u64,
+    pub(crate) code: Vec<MappedCode>,
 }
 
-impl<M: Memory> Frozen<M> {
+impl<M: Memory> LedgerSnapshot<M> {
     /// Finds the books in these pieces of a copy. `constants` is what the process can't write to,
     /// which need not be in the copy, and `maps` says where its files are mapped.
     ///
@@ -32,11 +32,11 @@ impl<M: Memory> Frozen<M> {
         memory: M,
         pieces: impl Iterator<Item = Range<u64>>,
         constants: impl Memory,
-        maps: &[Map],
-    ) -> Result<Self, Error> {
+        maps: &[ProcessMapping],
+    ) -> Result<Self, LiveError> {
         Ok(Self {
             memory,
-            books: books::find(memory, pieces)?,
+            ledger: ledger::find(memory, pieces)?,
             code: code(maps, constants),
         })
     }
@@ -45,9 +45,9 @@ impl<M: Memory> Frozen<M> {
     ///
     /// # Errors
     /// The books may be damaged.
-    pub fn blocks(&self) -> Result<Blocks, Error> {
-        let reader = Reader::new(self.memory);
-        let books = Books::read(&reader, self.books)?;
+    pub fn blocks(&self) -> Result<BlocksInUse, LiveError> {
+        let reader = BoundedMemoryReader::new(self.memory);
+        let books = LiveLedger::read(&reader, self.ledger)?;
         blocks(&reader, &books)
     }
 
@@ -60,10 +60,10 @@ impl<M: Memory> Frozen<M> {
         &self,
         types: &[(&str, &str)],
         key: &str,
-        rows: &[Row<'_>],
-    ) -> Result<Profile, Error> {
-        let reader = Reader::new(self.memory);
-        let books = Books::read(&reader, self.books)?;
-        of_rows(&reader, &books, &self.code, types, key, rows)
+        rows: &[LiveProfileRow<'_>],
+    ) -> Result<Profile, LiveError> {
+        let reader = BoundedMemoryReader::new(self.memory);
+        let books = LiveLedger::read(&reader, self.ledger)?;
+        profile_from_rows(&reader, &books, &self.code, types, key, rows)
     }
 }

@@ -3,29 +3,29 @@
 
 use heapprof_profile::Profile;
 
-use crate::error::Error;
-use crate::kept::{self, Kept};
-use crate::process::Process;
+use crate::error::LiveError;
+use crate::process::LiveProcess;
 use crate::profile::{stacks, threads};
-use crate::ring::Log;
+use crate::ring::LiveLogReader;
+use crate::shared_ledger::{self, SharedLedger};
 
 /// A recorded program that has a log.
 #[derive(Debug)]
-pub enum Logged {
+pub enum LogSource {
     /// What is read outlives it.
-    Kept(Kept),
+    SharedLedger(SharedLedger),
     /// It is read as long as it is there.
-    Process(Box<Process>),
+    Process(Box<LiveProcess>),
 }
 
-impl Logged {
+impl LogSource {
     /// The log of the recording, from its first event on; `None` if there is none.
     ///
     /// # Errors
     /// The books may be damaged, or the process be gone.
-    pub fn log(&self) -> Result<Option<Log>, Error> {
+    pub fn log(&self) -> Result<Option<LiveLogReader>, LiveError> {
         match self {
-            Self::Kept(kept) => kept.log(),
+            Self::SharedLedger(kept) => kept.log(),
             Self::Process(process) => process.log(),
         }
     }
@@ -35,14 +35,14 @@ impl Logged {
     ///
     /// # Errors
     /// Those of [`log`](Self::log).
-    pub fn stacks(&self, first: u32) -> Result<(Profile, u32), Error> {
+    pub fn stacks(&self, first: u32) -> Result<(Profile, u32), LiveError> {
         match self {
-            Self::Kept(kept) => {
-                kept.with_books(|_, reader, books| stacks(reader, books, &[], first))
+            Self::SharedLedger(kept) => {
+                kept.with_ledger(|_, reader, books| stacks(reader, books, &[], first))
             }
             Self::Process(process) => {
                 let code = process.code();
-                process.with_books(|reader, books| stacks(reader, books, &code, first))
+                process.with_ledger(|reader, books| stacks(reader, books, &code, first))
             }
         }
     }
@@ -51,10 +51,10 @@ impl Logged {
     ///
     /// # Errors
     /// Those of [`log`](Self::log).
-    pub fn threads(&self) -> Result<Vec<Option<u32>>, Error> {
+    pub fn threads(&self) -> Result<Vec<Option<u32>>, LiveError> {
         match self {
-            Self::Kept(kept) => kept.with_books(|_, reader, books| threads(reader, books)),
-            Self::Process(process) => process.with_books(threads),
+            Self::SharedLedger(kept) => kept.with_ledger(|_, reader, books| threads(reader, books)),
+            Self::Process(process) => process.with_ledger(threads),
         }
     }
 
@@ -62,9 +62,11 @@ impl Logged {
     ///
     /// # Errors
     /// Those of [`log`](Self::log).
-    pub fn program(&self) -> Result<String, Error> {
+    pub fn program(&self) -> Result<String, LiveError> {
         match self {
-            Self::Kept(kept) => kept.with_books(|head, _, _| Ok(kept::program(head))),
+            Self::SharedLedger(kept) => {
+                kept.with_ledger(|head, _, _| Ok(shared_ledger::program(head)))
+            }
             Self::Process(process) => Ok(process.program()),
         }
     }

@@ -9,23 +9,23 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use heapprof_memory::Memory;
-use heapprof_process::maps::{self, Map};
-use heapprof_process::{Counters, status};
+use heapprof_process::maps::{self, ProcessMapping};
+use heapprof_process::{StatusCounters, status};
 use heapprof_profile::{Profile, recorded};
 use object::NativeEndian;
 use object::elf::{FileHeader64, NT_GNU_BUILD_ID, PT_NOTE};
 use object::read::elf::{FileHeader, ProgramHeader};
 use rustix::io::Errno;
 
-use crate::books::{self, Books};
-use crate::error::Error;
-use crate::profile::{Around, profile};
-use crate::read::{Reader, u64_at};
-use crate::ring::Log;
-use crate::writer::{Code, MAX_FRAMES};
+use crate::error::LiveError;
+use crate::ledger::{self, LiveLedger};
+use crate::profile::{RecordingContext, profile};
+use crate::read::{BoundedMemoryReader, u64_at};
+use crate::ring::LiveLogReader;
+use crate::writer::{MAX_FRAMES, MappedCode};
 
 /// How often a process is read whose recording begins anew meanwhile.
-const TRIES: usize = 4;
+const MAX_READ_ATTEMPTS: usize = 4;
 
 /// The memory of a process, as the kernel gives it to whoever may debug it. It is the memory that
 /// the process had when it was opened: another program that it becomes has another one.
@@ -34,7 +34,7 @@ const TRIES: usize = 4;
 /// there yet would have to be brought in, by a file system or a handler of page faults that may be
 /// the process's own, and that may never answer.
 #[derive(Debug)]
-struct Pages {
+struct ResidentPages {
     memory: File,
     /// Whether each page is there, as 64 bits.
     map: File,
@@ -42,29 +42,29 @@ struct Pages {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Outside<'a>(&'a Pages);
+pub(crate) struct ResidentMemory<'a>(&'a ResidentPages);
 
 /// A page is in memory, or swapped out.
-const IS_THERE: u64 = 0b11 << 62;
+const PRESENT_OR_SWAPPED: u64 = 0b11 << 62;
 /// So many pages are asked about at once.
-const AT_ONCE: usize = 512;
+const MAX_PAGES_PER_READ: usize = 512;
 
-impl Pages {
+impl ResidentPages {
     /// Calls `run` with each piece of `at..at + len` that is of one kind: whether it is there,
     /// where it begins in the whole, and how long it is. Returns false if the process is gone, or
     /// if `run` does.
     fn runs(&self, at: u64, len: usize, mut run: impl FnMut(bool, usize, usize) -> bool) -> bool {
         let mut done = 0;
-        let mut words = [0; AT_ONCE * 8];
+        let mut words = [0; MAX_PAGES_PER_READ * 8];
         while done < len {
             let first = (at + done as u64) / self.page;
             let last = (at + len as u64 - 1) / self.page;
-            let count = ((last - first + 1) as usize).min(AT_ONCE);
+            let count = ((last - first + 1) as usize).min(MAX_PAGES_PER_READ);
             let words = &mut words[..count * 8];
             if self.map.read_exact_at(words, first * 8).is_err() {
                 return false;
             }
-            let is_there = |i: usize| u64_at(words, 8 * i) & IS_THERE != 0;
+            let is_there = |i: usize| u64_at(words, 8 * i) & PRESENT_OR_SWAPPED != 0;
             let mut i = 0;
             while i < count {
                 let same = (i..count)
@@ -83,7 +83,7 @@ impl Pages {
     }
 }
 
-impl Memory for Outside<'_> {
+impl Memory for ResidentMemory<'_> {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         let Self(pages) = self;
         // The kernel's half is nobody's.
@@ -104,16 +104,16 @@ impl Memory for Outside<'_> {
 
 /// A process that is recorded.
 #[derive(Debug)]
-pub struct Process {
+pub struct LiveProcess {
     pid: u32,
-    memory: Pages,
+    memory: ResidentPages,
     /// Where its books are.
-    books: u64,
+    ledger: u64,
 }
 
 /// A recorded process, as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct LiveProcessSummary {
     /// Its number.
     pub pid: u32,
     /// What it is called.
@@ -130,21 +130,21 @@ pub struct Found {
     pub peak: i64,
 }
 
-impl Process {
+impl LiveProcess {
     /// Finds the books of a process.
     ///
     /// # Errors
     /// There may be no such process, it may not be this user's to read, or nothing is recorded of
     /// it.
-    pub fn open(pid: u32) -> Result<Self, Error> {
+    pub fn open(pid: u32) -> Result<Self, LiveError> {
         let of_kernel = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => Error::NoProcess,
-            io::ErrorKind::PermissionDenied => Error::NotAllowed,
+            io::ErrorKind::NotFound => LiveError::NoProcess,
+            io::ErrorKind::PermissionDenied => LiveError::NotAllowed,
             // It ends just now.
-            _ if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Error::NoProcess,
-            _ => Error::Io(error),
+            _ if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => LiveError::NoProcess,
+            _ => LiveError::Io(error),
         };
-        let memory = Pages {
+        let memory = ResidentPages {
             memory: File::open(path(pid, "mem")).map_err(of_kernel)?,
             map: File::open(path(pid, "pagemap")).map_err(of_kernel)?,
             page: rustix::param::page_size() as u64,
@@ -152,16 +152,24 @@ impl Process {
         let maps = std::fs::read(path(pid, "maps")).map_err(of_kernel)?;
         if maps.is_empty() {
             // A kernel thread, or a process that has ended and was not waited for.
-            return Err(Error::NoProcess);
+            return Err(LiveError::NoProcess);
         }
         let maps = maps::parse(&maps);
-        let is_ours = |map: &&Map| has(&map.path, b"heapprof");
-        let is_data = |map: &&Map| map.is_writable && map.is_private && map.path.starts_with(b"/");
+        let is_ours = |map: &&ProcessMapping| contains_bytes(&map.path, b"heapprof");
+        let is_data =
+            |map: &&ProcessMapping| map.is_writable && map.is_private && map.path.starts_with(b"/");
         let of_files = || maps.iter().filter(is_data);
         let first = of_files().filter(is_ours);
         let pieces = first.chain(of_files().filter(|map| !is_ours(map)));
-        let books = books::find(Outside(&memory), pieces.map(|map| map.start..map.end))?;
-        let process = Self { pid, memory, books };
+        let books = ledger::find(
+            ResidentMemory(&memory),
+            pieces.map(|map| map.start..map.end),
+        )?;
+        let process = Self {
+            pid,
+            memory,
+            ledger: books,
+        };
         process.check_owner()?;
         Ok(process)
     }
@@ -174,25 +182,29 @@ impl Process {
 
     /// The process's memory, as far as it is there.
     pub fn memory(&self) -> impl Memory {
-        Outside(&self.memory)
+        ResidentMemory(&self.memory)
     }
 
     /// Whether the process still has the books, so that they can be read again.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        Books::read(&Reader::new(Outside(&self.memory)), self.books).is_ok()
+        LiveLedger::read(
+            &BoundedMemoryReader::new(ResidentMemory(&self.memory)),
+            self.ledger,
+        )
+        .is_ok()
     }
 
     /// A profile of this moment. The process goes on meanwhile.
     ///
     /// # Errors
     /// The process may end meanwhile, and its books may be damaged.
-    pub fn snapshot(&self) -> Result<Profile, Error> {
+    pub fn snapshot(&self) -> Result<Profile, LiveError> {
         let thread_name = |tid: u32| {
             let name = std::fs::read(path(self.pid, &format!("task/{tid}/comm"))).ok()?;
             Some(recorded::thread_name(name.strip_suffix(b"\n")?))
         };
-        let around = Around {
+        let around = RecordingContext {
             reason: "read from outside",
             program: self.program(),
             pid: self.pid.into(),
@@ -203,13 +215,13 @@ impl Process {
             max_frames: MAX_FRAMES,
             thread_name: &thread_name,
         };
-        if heapprof_process::is_swapped(self.pid) {
-            return Err(Error::Swapped);
+        if heapprof_process::is_shared_ledger_swapped(self.pid) {
+            return Err(LiveError::LedgerSwapped);
         }
-        for _ in 0..TRIES {
-            let reader = Reader::new(Outside(&self.memory));
-            let books = Books::read(&reader, self.books)?;
-            let which = || -> Result<_, Error> {
+        for _ in 0..MAX_READ_ATTEMPTS {
+            let reader = BoundedMemoryReader::new(ResidentMemory(&self.memory));
+            let books = LiveLedger::read(&reader, self.ledger)?;
+            let which = || -> Result<_, LiveError> {
                 Ok((reader.u64(books.epoch)?, reader.u64(books.period)?))
             };
             let before = which()?;
@@ -219,42 +231,42 @@ impl Process {
                 return made;
             }
         }
-        Err(Error::Restarted)
+        Err(LiveError::RecordingRestarted)
     }
 
     /// What a list shows of it.
     ///
     /// # Errors
     /// Those of [`snapshot`](Self::snapshot).
-    pub fn summary(&self) -> Result<Found, Error> {
-        self.with_books(|reader, books| summary(reader, books, self.pid, self.program()))
+    pub fn summary(&self) -> Result<LiveProcessSummary, LiveError> {
+        self.with_ledger(|reader, books| summary(reader, books, self.pid, self.program()))
     }
 
     /// Runs `work` with the books.
-    pub(crate) fn with_books<'s, R>(
-        &'s self,
-        work: impl FnOnce(&Reader<Outside<'s>>, &Books) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let reader = Reader::new(Outside(&self.memory));
-        let books = Books::read(&reader, self.books)?;
+    pub(crate) fn with_ledger<'s, R, F>(&'s self, work: F) -> Result<R, LiveError>
+    where
+        F: FnOnce(&BoundedMemoryReader<ResidentMemory<'s>>, &LiveLedger) -> Result<R, LiveError>,
+    {
+        let reader = BoundedMemoryReader::new(ResidentMemory(&self.memory));
+        let books = LiveLedger::read(&reader, self.ledger)?;
         work(&reader, &books)
     }
 
     /// The log of the recording, from its first event on; `None` if there is none.
-    pub(crate) fn log(&self) -> Result<Option<Log>, Error> {
-        let at = self.with_books(|_, books| Ok(books.log))?;
-        let log = (at != 0).then(|| Log::new(self.memory.memory.try_clone()?, at));
+    pub(crate) fn log(&self) -> Result<Option<LiveLogReader>, LiveError> {
+        let at = self.with_ledger(|_, books| Ok(books.log))?;
+        let log = (at != 0).then(|| LiveLogReader::new(self.memory.memory.try_clone()?, at));
         log.transpose()
     }
 
     /// Refuses the books of another process, of which this one is a copy.
-    fn check_owner(&self) -> Result<(), Error> {
-        let owner = self.with_books(|reader, books| reader.u32(books.process))? as i32;
+    fn check_owner(&self) -> Result<(), LiveError> {
+        let owner = self.with_ledger(|reader, books| reader.u32(books.process))? as i32;
         let [ids] = status(self.pid, ["NSpid:"]);
         let own = ids.split_whitespace().next_back();
         let own = own.and_then(|innermost| innermost.parse::<i32>().ok());
         match own {
-            Some(own) if own != owner => Err(Error::OfParent(owner)),
+            Some(own) if own != owner => Err(LiveError::ParentLedger(owner)),
             _ => Ok(()),
         }
     }
@@ -284,7 +296,7 @@ impl Process {
                 .map(id)
                 .is_some_and(|found| wanted.map(id) == Some(found))
         };
-        let name = match self.executed().filter(|executed| same(executed)) {
+        let name = match self.executed_path().filter(|executed| same(executed)) {
             Some(executed) => last(&executed),
             None => last(&running),
         };
@@ -295,26 +307,26 @@ impl Process {
     }
 
     /// The path that was executed, as the kernel told the program.
-    fn executed(&self) -> Option<PathBuf> {
-        const EXECFN: u64 = 31;
-        const LONGEST: usize = 4096;
+    fn executed_path(&self) -> Option<PathBuf> {
+        const AT_EXECFN: u64 = 31;
+        const MAX_PATH_LEN: usize = 4096;
         let auxiliary = std::fs::read(path(self.pid, "auxv")).ok()?;
         let mut pairs = auxiliary.as_chunks::<16>().0.iter();
-        let pair = pairs.find(|pair| u64_at(*pair, 0) == EXECFN)?;
+        let pair = pairs.find(|pair| u64_at(*pair, 0) == AT_EXECFN)?;
         let mut at = u64_at(pair, 8);
         let mut text = Vec::new();
         // It lies at the very end of the stack, behind which nothing can be asked for.
-        while text.len() < LONGEST && !text.contains(&0) {
+        while text.len() < MAX_PATH_LEN && !text.contains(&0) {
             let left = self.memory.page - at % self.memory.page;
             let mut bytes = vec![0; left as usize];
-            if !Outside(&self.memory).read(at, &mut bytes) {
+            if !ResidentMemory(&self.memory).read(at, &mut bytes) {
                 return None;
             }
             text.extend(bytes);
             at += left;
         }
         let end = text.iter().position(|&byte| byte == 0);
-        text.truncate(end.unwrap_or(LONGEST).min(LONGEST));
+        text.truncate(end.unwrap_or(MAX_PATH_LEN).min(MAX_PATH_LEN));
         // A program that executes its own file anew tells no name by that.
         let is_own = text.starts_with(b"/proc/") || text.ends_with(b"self/exe");
         let is_open = text.starts_with(b"/dev/fd/") || text.is_empty();
@@ -322,31 +334,31 @@ impl Process {
     }
 
     fn resident(&self) -> [u64; 2] {
-        let counters = Counters::of(self.pid).ok();
+        let counters = StatusCounters::from_pid(self.pid).ok();
         ["VmRSS", "VmHWM"].map(|name| counters.as_ref().and_then(|c| c.get(name)).unwrap_or(0))
     }
 
     /// The code that is mapped now.
-    pub(crate) fn code(&self) -> Vec<Code> {
+    pub(crate) fn code(&self) -> Vec<MappedCode> {
         let maps = std::fs::read(path(self.pid, "maps")).unwrap_or_default();
-        code(&maps::parse(&maps), Outside(&self.memory))
+        code(&maps::parse(&maps), ResidentMemory(&self.memory))
     }
 }
 
 /// What a list shows of a process.
 pub(crate) fn summary<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
     pid: u32,
     program: String,
-) -> Result<Found, Error> {
+) -> Result<LiveProcessSummary, LiveError> {
     let period = reader.u64(books.period)?;
     let scaled = |n: i64| match period {
         1 => n,
         _ => recorded::rounded(n, heapprof_books::BYTE_BITS),
     };
     let heap = |offset: usize| reader.i64(books.heap.wrapping_add(offset as u64));
-    Ok(Found {
+    Ok(LiveProcessSummary {
         pid,
         program,
         period,
@@ -361,20 +373,20 @@ pub(crate) fn summary<M: Memory>(
 ///
 /// # Errors
 /// The list of processes may not be there.
-pub fn recorded() -> io::Result<Vec<Process>> {
+pub fn recorded_processes() -> io::Result<Vec<LiveProcess>> {
     let own = std::process::id();
     let pids = heapprof_process::all_processes()?.into_iter();
     Ok(pids
         .filter(|&pid| pid != own)
-        .filter_map(|pid| Process::open(pid).ok())
+        .filter_map(|pid| LiveProcess::open(pid).ok())
         .collect())
 }
 
 /// The code among these mappings, with its build ids.
-pub(crate) fn code(maps: &[Map], memory: impl Memory) -> Vec<Code> {
-    let mut all: Vec<Code> = Vec::new();
+pub(crate) fn code(maps: &[ProcessMapping], memory: impl Memory) -> Vec<MappedCode> {
+    let mut all: Vec<MappedCode> = Vec::new();
     // The last mapping of each file's first byte, so far.
-    let mut images: HashMap<&[u8], &Map> = HashMap::new();
+    let mut images: HashMap<&[u8], &ProcessMapping> = HashMap::new();
     for map in maps {
         if map.offset == 0 {
             images.insert(&map.path, map);
@@ -398,7 +410,7 @@ pub(crate) fn code(maps: &[Map], memory: impl Memory) -> Vec<Code> {
             continue;
         }
         let image = images.get(&map.path[..]);
-        all.push(Code {
+        all.push(MappedCode {
             start: map.start,
             end: map.end,
             offset: map.offset,
@@ -414,7 +426,7 @@ pub(crate) fn code(maps: &[Map], memory: impl Memory) -> Vec<Code> {
 }
 
 /// The build id that an image has in the notes of its first page.
-fn build_id(memory: impl Memory, image: &Map) -> Option<Vec<u8>> {
+fn build_id(memory: impl Memory, image: &ProcessMapping) -> Option<Vec<u8>> {
     let mut first = vec![0; 4096.min((image.end - image.start) as usize)];
     if !memory.read(image.start, &mut first) {
         return None;
@@ -449,6 +461,6 @@ pub(crate) fn monotonic() -> i64 {
         .saturating_add(now.tv_nsec)
 }
 
-fn has(text: &[u8], part: &[u8]) -> bool {
+fn contains_bytes(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }

@@ -8,19 +8,19 @@ use heapprof_books::{
 use heapprof_memory::Memory;
 use heapprof_profile::{HeapHistory, HeapMoment, HeapPeak, Profile, ResidentMoment, recorded};
 
-use crate::books::Books;
-use crate::error::Error;
-use crate::read::{Reader, u32_at, u64_at};
-use crate::sums::{All, MOST_STACKS, Sums, sums};
-use crate::writer::{Code, Names, Row, Writer};
+use crate::error::LiveError;
+use crate::ledger::LiveLedger;
+use crate::read::{BoundedMemoryReader, u32_at, u64_at};
+use crate::sums::{AllThreadSums, LiveStackSums, MAX_STACKS, read_sums};
+use crate::writer::{LiveProfileRow, LiveProfileWriter, LiveThreadNames, MappedCode};
 
 /// More mappings are no program's.
-const MOST_MAPPINGS: u32 = 1 << 16;
+const MAX_MAPPINGS: u32 = 1 << 16;
 /// A longer path is a broken one.
-const LONGEST_PATH: u32 = 8 << 10;
+const MAX_PATH_LEN: u32 = 8 << 10;
 
 /// What is known of the program besides its books.
-pub(crate) struct Around<'a> {
+pub(crate) struct RecordingContext<'a> {
     /// Why the profile is made, as the comment `dump` says it.
     pub(crate) reason: &'a str,
     pub(crate) program: String,
@@ -31,7 +31,7 @@ pub(crate) struct Around<'a> {
     /// Bytes in memory now, and the most that were; 0 if that is unknown.
     pub(crate) resident: [u64; 2],
     /// The code that is mapped now.
-    pub(crate) code: Vec<Code>,
+    pub(crate) code: Vec<MappedCode>,
     /// How long the recording has taken, in nanoseconds. It gets when the recording began: since
     /// 1970, and on the clock that nobody sets.
     pub(crate) duration: &'a dyn Fn(i64, i64) -> i64,
@@ -43,21 +43,21 @@ pub(crate) struct Around<'a> {
 
 /// Reads the books, and makes a profile of them.
 pub(crate) fn profile<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
-    around: &Around<'_>,
-) -> Result<Profile, Error> {
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+    around: &RecordingContext<'_>,
+) -> Result<Profile, LiveError> {
     let period = reader.u64(books.period)?;
     let is_exact = period == 1;
-    let All {
+    let AllThreadSums {
         sums,
         mut sizes,
         is_at_peak,
-    } = sums(reader, books, is_exact)?;
+    } = read_sums(reader, books, is_exact)?;
     let width = if is_exact { 8 } else { 6 };
     let code = known_code(reader, books, &around.code)?;
-    let names = Names::read(reader, books, around.thread_name)?;
-    let mut writer = Writer::new(
+    let names = LiveThreadNames::read(reader, books, around.thread_name)?;
+    let mut writer = LiveProfileWriter::new(
         reader,
         books,
         &recorded::SAMPLE_TYPES[..width],
@@ -113,85 +113,96 @@ pub(crate) fn profile<M: Memory>(
 /// The stacks from the number `first` on, as samples of a profile whose second value is that
 /// number. Besides what the books say, this `code` is mapped. Returns also which number comes next.
 pub(crate) fn stacks<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
-    code: &[Code],
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+    code: &[MappedCode],
     first: u32,
-) -> Result<(Profile, u32), Error> {
-    const WIDTH: usize = 2;
+) -> Result<(Profile, u32), LiveError> {
+    const VALUE_COUNT: usize = 2;
     let next = reader.u32(books.stacks)?;
-    if next > MOST_STACKS {
-        return Err(Error::TooLarge);
+    if next > MAX_STACKS {
+        return Err(LiveError::LedgerTooLarge);
     }
-    let sums = (first as usize..next as usize).map(|number| Sums {
+    let sums = (first as usize..next as usize).map(|number| LiveStackSums {
         allocated: [1, number as i64],
-        ..Sums::default()
+        ..LiveStackSums::default()
     });
     let code = known_code(reader, books, code)?;
-    let names = Names::read(reader, books, &|_| None)?;
-    let types = &recorded::SAMPLE_TYPES[..WIDTH];
-    let mut writer = Writer::new(reader, books, types, next as usize, code, names)?;
-    writer.add_samples((first as usize..).zip(sums), WIDTH)?;
+    let names = LiveThreadNames::read(reader, books, &|_| None)?;
+    let types = &recorded::SAMPLE_TYPES[..VALUE_COUNT];
+    let mut writer = LiveProfileWriter::new(reader, books, types, next as usize, code, names)?;
+    writer.add_samples((first as usize..).zip(sums), VALUE_COUNT)?;
     Ok((writer.builder.finish(), next))
 }
 
 /// A profile of these types with these rows, each with a label under `key`. Besides what the books
 /// say, this `code` is mapped.
-pub(crate) fn of_rows<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
-    code: &[Code],
+pub(crate) fn profile_from_rows<M: Memory>(
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+    code: &[MappedCode],
     types: &[(&str, &str)],
     key: &str,
-    rows: &[Row<'_>],
-) -> Result<Profile, Error> {
+    rows: &[LiveProfileRow<'_>],
+) -> Result<Profile, LiveError> {
     let stacks = reader.u32(books.stacks)?;
-    if stacks > MOST_STACKS {
-        return Err(Error::TooLarge);
+    if stacks > MAX_STACKS {
+        return Err(LiveError::LedgerTooLarge);
     }
     let code = known_code(reader, books, code)?;
-    let names = Names::read(reader, books, &|_| None)?;
-    let mut writer = Writer::new(reader, books, types, stacks as usize, code, names)?;
+    let names = LiveThreadNames::read(reader, books, &|_| None)?;
+    let mut writer = LiveProfileWriter::new(reader, books, types, stacks as usize, code, names)?;
     writer.add_rows(key, rows)?;
     Ok(writer.builder.finish())
 }
 
 /// The kernel's number of each thread that has one in the books.
 pub(crate) fn threads<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
-) -> Result<Vec<Option<u32>>, Error> {
-    let names = Names::read(reader, books, &|_| None)?;
-    let all = names.kept.iter().map(|bytes| u32_at(bytes, name::ID));
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+) -> Result<Vec<Option<u32>>, LiveError> {
+    let names = LiveThreadNames::read(reader, books, &|_| None)?;
+    let all = names
+        .recorded_names
+        .iter()
+        .map(|bytes| u32_at(bytes, name::ID));
     Ok(all.map(|id| Some(id).filter(|&id| id != 0)).collect())
 }
 
 /// The code that the collector knew, and behind it what has come since.
 fn known_code<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
-    now: &[Code],
-) -> Result<Vec<Code>, Error> {
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+    now: &[MappedCode],
+) -> Result<Vec<MappedCode>, LiveError> {
     let len = reader.u32(books.mappings)?;
-    if len > MOST_MAPPINGS {
-        return Err(Error::Damaged(
+    if len > MAX_MAPPINGS {
+        return Err(LiveError::LedgerDamaged(
             "it has more mappings than a program can have",
         ));
     }
     let mut all = Vec::new();
-    const LEN: usize = size_of::<Known>();
-    reader.elements(books.mapping, len as usize, |_, bytes: &[u8; LEN]| {
-        all.extend(reader.reached(known(reader, bytes))?.flatten());
-        Ok(())
-    })?;
-    let place = |code: &Code| (code.start, code.end, code.path.clone());
+    const KNOWN_MAPPING_LEN: usize = size_of::<Known>();
+    reader.elements(
+        books.mapping,
+        len as usize,
+        |_, bytes: &[u8; KNOWN_MAPPING_LEN]| {
+            all.extend(
+                reader
+                    .if_reachable(read_known_mapping(reader, bytes))?
+                    .flatten(),
+            );
+            Ok(())
+        },
+    )?;
+    let place = |code: &MappedCode| (code.start, code.end, code.path.clone());
     let mut newest: HashMap<_, usize> = HashMap::new();
     for (i, code) in all.iter().enumerate() {
         newest.insert(place(code), i);
     }
     for code in now {
         // What lies there may be another build by now.
-        let is_same = |known: &Code| {
+        let is_same = |known: &MappedCode| {
             known.build_id.is_empty() || code.build_id.is_empty() || known.build_id == code.build_id
         };
         match newest.get(&place(code)) {
@@ -203,10 +214,10 @@ fn known_code<M: Memory>(
 }
 
 /// A mapping that the collector knew; `None` if it is being written just now.
-fn known<M: Memory>(
-    reader: &Reader<M>,
+fn read_known_mapping<M: Memory>(
+    reader: &BoundedMemoryReader<M>,
     bytes: &[u8; size_of::<Known>()],
-) -> Result<Option<Code>, Error> {
+) -> Result<Option<MappedCode>, LiveError> {
     use std::mem::offset_of;
     let number = |offset: usize| u64_at(bytes, offset);
     let short = |offset: usize| u32_at(bytes, offset);
@@ -218,13 +229,13 @@ fn known<M: Memory>(
         number(offset_of!(Known, start)),
         number(offset_of!(Known, end)),
     );
-    if path_len > LONGEST_PATH || start >= end {
+    if path_len > MAX_PATH_LEN || start >= end {
         return Ok(None);
     }
     let name = reader.text(path, path_len)?;
     let id = offset_of!(Known, id);
     let id_len = (short(offset_of!(Known, id_len)) as usize).min(64);
-    Ok(Some(Code {
+    Ok(Some(MappedCode {
         start,
         end,
         offset: number(offset_of!(Known, offset)),
@@ -237,11 +248,11 @@ fn known<M: Memory>(
 
 /// What the collector says in comments, as far as it can be seen from outside.
 fn describe<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
-    around: &Around<'_>,
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+    around: &RecordingContext<'_>,
     period: u64,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<String>, LiveError> {
     let version = env!("CARGO_PKG_VERSION");
     let mut comments = recorded::head(version, &around.program, around.pid, period, around.reason);
     let [resident, peak] = around.resident;
@@ -260,7 +271,10 @@ fn describe<M: Memory>(
 }
 
 /// How many blocks are known to be in use.
-fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<u64, Error> {
+fn blocks<M: Memory>(
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+) -> Result<u64, LiveError> {
     let [stride, table] = books.part.map(u64::from);
     let mut all = 0u64;
     for part in 0..heapprof_books::PART_COUNT as u64 {
@@ -272,14 +286,14 @@ fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<u64, Error> {
 }
 
 fn history<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
-    sums: &[Sums],
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+    sums: &[LiveStackSums],
     is_at_peak: bool,
     micros: i64,
     resident: u64,
-) -> Result<HeapHistory, Error> {
-    let total = |of: fn(&Sums) -> [i64; 2]| {
+) -> Result<HeapHistory, LiveError> {
+    let total = |of: fn(&LiveStackSums) -> [i64; 2]| {
         sums.iter().map(of).fold([0i64; 2], |sum, of| {
             [sum[0].saturating_add(of[0]), sum[1].saturating_add(of[1])]
         })

@@ -7,70 +7,70 @@ use foldhash::fast::RandomState;
 use heapprof_books::chunks::{FIRST_CHUNK_LEN, MAX_CHUNKS};
 use heapprof_memory::Memory;
 
-use crate::error::Error;
+use crate::error::LiveError;
 
 /// So many bytes are read at most. The books of a program with 16 threads and 16,000 stacks have
 /// 25 MB.
-const MOST: u64 = 1 << 30;
+const MAX_READ_BYTES: u64 = 1 << 30;
 /// So much work is done with what was read already: bytes that are copied, and steps.
-const MOST_WORK: u64 = 4 << 30;
+const MAX_WORK: u64 = 4 << 30;
 /// So many bytes of names and paths are taken in.
-const MOST_TEXT: u64 = 256 << 20;
+const MAX_TEXT_BYTES: u64 = 256 << 20;
 /// Small things are read with what lies around them, in blocks of this size.
-const BLOCK: usize = 64 << 10;
+const BLOCK_SIZE: usize = 64 << 10;
 /// A block is there page by page.
-const PAGE: usize = 4096;
+const PAGE_SIZE: usize = 4096;
 /// So many blocks are kept.
-const MOST_KEPT: usize = 4096;
+const MAX_CACHED_BLOCKS: usize = 4096;
 /// What each small read costs besides its bytes.
-const STEP: u64 = 16;
+const READ_COST: u64 = 16;
 /// How many bytes of an array are read at once.
-const AT_ONCE: usize = 1 << 20;
+const MAX_CHUNK_BYTES: usize = 1 << 20;
 
 /// A memory whose reads are counted.
-pub(crate) struct Reader<M> {
+pub(crate) struct BoundedMemoryReader<M> {
     memory: M,
-    left: Cell<u64>,
-    work: Cell<u64>,
-    text: Cell<u64>,
+    bytes_left: Cell<u64>,
+    work_left: Cell<u64>,
+    text_left: Cell<u64>,
     /// Whether tables may lie where nothing can be read. They are left out then.
     is_partial: bool,
     /// What was read with other things, by the number of the block. Only what never changes is
     /// read from here.
-    kept: RefCell<Cache>,
+    cache: RefCell<BlockCache>,
 }
 
 /// Blocks that were read, by their numbers, and which of them was asked for last.
 #[derive(Default)]
-struct Cache {
+struct BlockCache {
     place: HashMap<u64, usize, RandomState>,
-    blocks: Vec<Block>,
+    blocks: Vec<CachedBlock>,
     last: Option<(u64, usize)>,
 }
 
 /// A piece of memory, as far as it is there.
-struct Block {
+struct CachedBlock {
     bytes: Box<[u8]>,
     /// One bit for each page that is there.
     pages: u16,
 }
 
 /// Takes `amount` from a budget.
-fn spend(budget: &Cell<u64>, amount: u64) -> Result<(), Error> {
+fn spend(budget: &Cell<u64>, amount: u64) -> Result<(), LiveError> {
     let left = budget.get().checked_sub(amount);
-    budget.set(left.ok_or(Error::TooLarge)?);
+    budget.set(left.ok_or(LiveError::LedgerTooLarge)?);
     Ok(())
 }
 
-impl<M: Memory> Reader<M> {
+impl<M: Memory> BoundedMemoryReader<M> {
     pub(crate) fn new(memory: M) -> Self {
         Self {
             memory,
-            left: Cell::new(MOST),
-            work: Cell::new(MOST_WORK),
-            text: Cell::new(MOST_TEXT),
+            bytes_left: Cell::new(MAX_READ_BYTES),
+            work_left: Cell::new(MAX_WORK),
+            text_left: Cell::new(MAX_TEXT_BYTES),
             is_partial: false,
-            kept: RefCell::default(),
+            cache: RefCell::default(),
         }
     }
 
@@ -83,60 +83,63 @@ impl<M: Memory> Reader<M> {
     }
 
     /// `None` if something is out of reach, as it may be here.
-    pub(crate) fn reached<T>(&self, read: Result<T, Error>) -> Result<Option<T>, Error> {
+    pub(crate) fn if_reachable<T>(
+        &self,
+        read: Result<T, LiveError>,
+    ) -> Result<Option<T>, LiveError> {
         match read {
-            Err(Error::Ended) if self.is_partial => Ok(None),
+            Err(LiveError::ProcessEnded) if self.is_partial => Ok(None),
             read => read.map(Some),
         }
     }
 
     /// Fills `to` with what is at `at` now.
-    pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result<(), Error> {
-        spend(&self.left, to.len() as u64)?;
+    pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result<(), LiveError> {
+        spend(&self.bytes_left, to.len() as u64)?;
         self.read_bounded(at, to)
     }
 
     /// As [`read`](Self::read), of something that the caller bounds.
-    pub(crate) fn read_bounded(&self, at: u64, to: &mut [u8]) -> Result<(), Error> {
+    pub(crate) fn read_bounded(&self, at: u64, to: &mut [u8]) -> Result<(), LiveError> {
         let is_there = at != 0 && at.checked_add(to.len() as u64).is_some();
         match is_there && self.memory.read(at, to) {
             true => Ok(()),
-            false => Err(Error::Ended),
+            false => Err(LiveError::ProcessEnded),
         }
     }
 
-    pub(crate) fn array<const N: usize>(&self, at: u64) -> Result<[u8; N], Error> {
+    pub(crate) fn array<const N: usize>(&self, at: u64) -> Result<[u8; N], LiveError> {
         let mut bytes = [0; N];
         self.read(at, &mut bytes)?;
         Ok(bytes)
     }
 
-    pub(crate) fn u64(&self, at: u64) -> Result<u64, Error> {
+    pub(crate) fn u64(&self, at: u64) -> Result<u64, LiveError> {
         Ok(u64::from_ne_bytes(self.array(at)?))
     }
 
-    pub(crate) fn i64(&self, at: u64) -> Result<i64, Error> {
+    pub(crate) fn i64(&self, at: u64) -> Result<i64, LiveError> {
         Ok(i64::from_ne_bytes(self.array(at)?))
     }
 
-    pub(crate) fn u32(&self, at: u64) -> Result<u32, Error> {
+    pub(crate) fn u32(&self, at: u64) -> Result<u32, LiveError> {
         Ok(u32::from_ne_bytes(self.array(at)?))
     }
 
     /// Counts so many steps of work with what was read.
-    pub(crate) fn work(&self, steps: usize) -> Result<(), Error> {
-        spend(&self.work, steps as u64)
+    pub(crate) fn work(&self, steps: usize) -> Result<(), LiveError> {
+        spend(&self.work_left, steps as u64)
     }
 
     /// Fills `to` with something that was written once and does not change.
-    pub(crate) fn read_kept(&self, mut at: u64, mut to: &mut [u8]) -> Result<(), Error> {
-        spend(&self.work, to.len() as u64 + STEP)?;
+    pub(crate) fn read_cached(&self, mut at: u64, mut to: &mut [u8]) -> Result<(), LiveError> {
+        spend(&self.work_left, to.len() as u64 + READ_COST)?;
         if at.checked_add(to.len() as u64).is_none() {
-            return Err(Error::Ended);
+            return Err(LiveError::ProcessEnded);
         }
-        let mut kept = self.kept.borrow_mut();
+        let mut kept = self.cache.borrow_mut();
         while !to.is_empty() {
-            let (number, offset) = (at / BLOCK as u64, at as usize % BLOCK);
+            let (number, offset) = (at / BLOCK_SIZE as u64, at as usize % BLOCK_SIZE);
             let known = match kept.last {
                 Some((last, place)) if last == number => Some(place),
                 _ => kept.place.get(&number).copied(),
@@ -144,10 +147,10 @@ impl<M: Memory> Reader<M> {
             let place = match known {
                 Some(place) => place,
                 None => {
-                    if kept.blocks.len() >= MOST_KEPT {
-                        *kept = Cache::default();
+                    if kept.blocks.len() >= MAX_CACHED_BLOCKS {
+                        *kept = BlockCache::default();
                     }
-                    let block = self.block(number * BLOCK as u64)?;
+                    let block = self.block(number * BLOCK_SIZE as u64)?;
                     kept.blocks.push(block);
                     let place = kept.blocks.len() - 1;
                     kept.place.insert(number, place);
@@ -157,9 +160,9 @@ impl<M: Memory> Reader<M> {
             kept.last = Some((number, place));
             let block = &kept.blocks[place];
             // Up to the end of the page.
-            let len = (PAGE - offset % PAGE).min(to.len());
-            if block.pages >> (offset / PAGE) & 1 == 0 {
-                return Err(Error::Ended);
+            let len = (PAGE_SIZE - offset % PAGE_SIZE).min(to.len());
+            if block.pages >> (offset / PAGE_SIZE) & 1 == 0 {
+                return Err(LiveError::ProcessEnded);
             }
             to[..len].copy_from_slice(&block.bytes[offset..offset + len]);
             at += len as u64;
@@ -169,29 +172,29 @@ impl<M: Memory> Reader<M> {
     }
 
     /// Reads the block that begins at `start`, as far as it is there.
-    fn block(&self, start: u64) -> Result<Block, Error> {
-        let mut bytes = vec![0; BLOCK].into_boxed_slice();
+    fn block(&self, start: u64) -> Result<CachedBlock, LiveError> {
+        let mut bytes = vec![0; BLOCK_SIZE].into_boxed_slice();
         if self.read(start, &mut bytes).is_ok() {
             let pages = u16::MAX;
-            return Ok(Block { bytes, pages });
+            return Ok(CachedBlock { bytes, pages });
         }
         let mut pages = 0;
-        for (i, page) in bytes.chunks_exact_mut(PAGE).enumerate() {
-            match self.read(start + (i * PAGE) as u64, page) {
+        for (i, page) in bytes.chunks_exact_mut(PAGE_SIZE).enumerate() {
+            match self.read(start + (i * PAGE_SIZE) as u64, page) {
                 Ok(()) => pages |= 1 << i,
-                Err(Error::Ended) => {}
+                Err(LiveError::ProcessEnded) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Block { bytes, pages })
+        Ok(CachedBlock { bytes, pages })
     }
 
     /// Reads a name or a path, which was written once.
-    pub(crate) fn text(&self, at: u64, len: u32) -> Result<Vec<u8>, Error> {
-        spend(&self.text, u64::from(len))?;
+    pub(crate) fn text(&self, at: u64, len: u32) -> Result<Vec<u8>, LiveError> {
+        spend(&self.text_left, u64::from(len))?;
         let mut text = vec![0; len as usize];
         if len != 0 {
-            self.read_kept(at, &mut text)?;
+            self.read_cached(at, &mut text)?;
         }
         Ok(text)
     }
@@ -202,8 +205,8 @@ impl<M: Memory> Reader<M> {
         &self,
         chunks: u64,
         len: usize,
-        mut each: impl FnMut(usize, &[u8; N]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        mut each: impl FnMut(usize, &[u8; N]) -> Result<(), LiveError>,
+    ) -> Result<(), LiveError> {
         let addresses: [u8; MAX_CHUNKS * 8] = self.array(chunks)?;
         let (mut first, mut buffer) = (0, Vec::new());
         for (k, address) in addresses.as_chunks::<8>().0.iter().enumerate() {
@@ -219,10 +222,10 @@ impl<M: Memory> Reader<M> {
             }
             let mut at = address;
             while left > 0 {
-                let count = left.min(AT_ONCE / N);
+                let count = left.min(MAX_CHUNK_BYTES / N);
                 buffer.resize(count * N, 0);
                 let read = self.read(at, &mut buffer);
-                if self.reached(read)?.is_none() {
+                if self.if_reachable(read)?.is_none() {
                     break;
                 }
                 for element in buffer.as_chunks::<N>().0 {
@@ -263,9 +266,9 @@ pub(crate) mod tests {
 
     /// Memory that somebody made: pieces at addresses.
     #[derive(Clone, Copy)]
-    pub(crate) struct Made<'a>(pub(crate) &'a [(u64, &'a [u8])]);
+    pub(crate) struct PiecewiseMemory<'a>(pub(crate) &'a [(u64, &'a [u8])]);
 
-    impl Memory for Made<'_> {
+    impl Memory for PiecewiseMemory<'_> {
         fn read(self, at: u64, to: &mut [u8]) -> bool {
             let all = self.0.iter().find_map(|(start, bytes)| {
                 let from = at.checked_sub(*start)? as usize;
@@ -281,13 +284,13 @@ pub(crate) mod tests {
     /// What lies behind or before a hole in the same block is read, and nothing in the hole is.
     #[test]
     fn a_hole_is_no_end() {
-        let (page, base) = (PAGE as u64, 16 * BLOCK as u64);
-        let (low, high) = (vec![1; PAGE], vec![2; 2 * PAGE]);
+        let (page, base) = (PAGE_SIZE as u64, 16 * BLOCK_SIZE as u64);
+        let (low, high) = (vec![1; PAGE_SIZE], vec![2; 2 * PAGE_SIZE]);
         let pieces = [(base, &low[..]), (base + 3 * page, &high[..])];
-        let reader = Reader::new(Made(&pieces));
+        let reader = BoundedMemoryReader::new(PiecewiseMemory(&pieces));
         let read = |at: u64, len: usize| {
             let mut bytes = vec![0; len];
-            reader.read_kept(at, &mut bytes).map(|()| bytes)
+            reader.read_cached(at, &mut bytes).map(|()| bytes)
         };
         assert_eq!(read(base + 10, 8).unwrap(), [1; 8]);
         assert_eq!(read(base + 3 * page, 8).unwrap(), [2; 8]);
@@ -300,26 +303,32 @@ pub(crate) mod tests {
             0,
             u64::MAX - 3,
         ] {
-            assert!(matches!(read(at, 8), Err(Error::Ended)), "{at:x}");
+            assert!(
+                matches!(read(at, 8), Err(LiveError::ProcessEnded)),
+                "{at:x}"
+            );
         }
     }
 
     /// What costs no reading costs work, which has an end, too.
     #[test]
     fn everything_has_an_end() {
-        let page = vec![7; BLOCK];
-        let pieces = [(BLOCK as u64, &page[..])];
-        let reader = Reader::new(Made(&pieces));
-        reader.work.set(10_000);
+        let page = vec![7; BLOCK_SIZE];
+        let pieces = [(BLOCK_SIZE as u64, &page[..])];
+        let reader = BoundedMemoryReader::new(PiecewiseMemory(&pieces));
+        reader.work_left.set(10_000);
         let mut byte = [0];
-        let reads = (0..).take_while(|_| reader.read_kept(BLOCK as u64, &mut byte).is_ok());
+        let reads = (0..).take_while(|_| reader.read_cached(BLOCK_SIZE as u64, &mut byte).is_ok());
         assert!(reads.count() < 1000);
-        reader.left.set(100);
+        reader.bytes_left.set(100);
         assert!(matches!(
-            reader.array::<200>(BLOCK as u64),
-            Err(Error::TooLarge)
+            reader.array::<200>(BLOCK_SIZE as u64),
+            Err(LiveError::LedgerTooLarge)
         ));
-        reader.text.set(5);
-        assert!(matches!(reader.text(BLOCK as u64, 6), Err(Error::TooLarge)));
+        reader.text_left.set(5);
+        assert!(matches!(
+            reader.text(BLOCK_SIZE as u64, 6),
+            Err(LiveError::LedgerTooLarge)
+        ));
     }
 }

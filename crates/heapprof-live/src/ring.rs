@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 
 use heapprof_books::log::{EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent as Layout};
 
-use crate::error::Error;
+use crate::error::LiveError;
 use crate::read::u64_at;
 
 /// How many bytes an event has.
-const LEN: usize = size_of::<Layout>();
+const EVENT_LEN: usize = size_of::<Layout>();
 /// So many events are read at once.
-const AT_ONCE: u64 = 8192;
+const MAX_EVENTS_PER_READ: u64 = 8192;
 /// So long a thread may take to write an event whose number it has taken.
-const PATIENCE: Duration = Duration::from_millis(200);
+const EVENT_TIMEOUT: Duration = Duration::from_millis(200);
 /// A reader that is too slow goes on this far before the oldest event that is there.
-const MARGIN: u64 = RING_CAPACITY as u64 / 16;
+const SKIP_MARGIN: u64 = RING_CAPACITY as u64 / 16;
 
 /// What happened to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct BlockEvent {
     /// Nanoseconds since the recording began.
     pub time: u64,
     /// Whether it was freed.
@@ -35,13 +35,13 @@ pub struct Event {
     pub size: u64,
     /// The number of the stack that allocated it.
     pub stack: u32,
-    /// The number of the thread: see [`Logged::threads`](crate::Logged::threads).
+    /// The number of the thread: see [`LogSource::threads`](crate::LogSource::threads).
     pub thread: u32,
 }
 
 /// A log, and how far it was read.
 #[derive(Debug)]
-pub struct Log {
+pub struct LiveLogReader {
     file: File,
     /// Where the ring begins in the file.
     at: u64,
@@ -55,9 +55,9 @@ pub struct Log {
     end: Option<u64>,
 }
 
-impl Log {
+impl LiveLogReader {
     /// The log at this place of a file.
-    pub(crate) fn new(file: File, at: u64) -> Result<Self, Error> {
+    pub(crate) fn new(file: File, at: u64) -> Result<Self, LiveError> {
         let mut log = Self {
             file,
             at,
@@ -72,7 +72,7 @@ impl Log {
         Ok(log)
     }
 
-    fn field(&self, offset: usize) -> Result<u64, Error> {
+    fn field(&self, offset: usize) -> Result<u64, LiveError> {
         let mut bytes = [0; 8];
         let at = self.at.saturating_add(offset as u64);
         self.file.read_exact_at(&mut bytes, at)?;
@@ -81,11 +81,11 @@ impl Log {
 
     /// How many events were missed so far.
     #[must_use]
-    pub fn missed(&self) -> u64 {
+    pub fn missed_count(&self) -> u64 {
         self.missed
     }
 
-    fn miss(&mut self, count: u64) {
+    fn count_missed(&mut self, count: u64) {
         self.missed = self.missed.saturating_add(count);
         self.next = self.next.saturating_add(count);
         self.awaited = None;
@@ -97,9 +97,9 @@ impl Log {
     ///
     /// # Errors
     /// The file may be too short.
-    pub fn read(&mut self, has_ended: bool, to: &mut Vec<Event>) -> Result<bool, Error> {
+    pub fn read(&mut self, has_ended: bool, to: &mut Vec<BlockEvent>) -> Result<bool, LiveError> {
         let mut next = self.field(offset_of!(EventRing, next))?;
-        let mut margin = MARGIN;
+        let mut margin = SKIP_MARGIN;
         if has_ended {
             margin = 0;
             next = *self.end.get_or_insert(next);
@@ -107,34 +107,36 @@ impl Log {
         // It never falls, except if somebody forges it.
         let mut waiting = next.saturating_sub(self.next);
         if waiting > RING_CAPACITY as u64 {
-            self.miss(waiting - RING_CAPACITY as u64 + margin);
+            self.count_missed(waiting - RING_CAPACITY as u64 + margin);
             waiting = RING_CAPACITY as u64 - margin;
         }
         let place = self.next % RING_CAPACITY as u64;
-        let count = waiting.min(AT_ONCE).min(RING_CAPACITY as u64 - place) as usize;
+        let count = waiting
+            .min(MAX_EVENTS_PER_READ)
+            .min(RING_CAPACITY as u64 - place) as usize;
         if count == 0 {
             return Ok(false);
         }
-        let first = offset_of!(EventRing, events) as u64 + place * LEN as u64;
+        let first = offset_of!(EventRing, events) as u64 + place * EVENT_LEN as u64;
         let first = self.at.saturating_add(first);
-        let mut bytes = vec![0; count * LEN];
+        let mut bytes = vec![0; count * EVENT_LEN];
         self.file.read_exact_at(&mut bytes, first)?;
-        let number = |bytes: &[u8], i: usize| u64_at(bytes, i * LEN);
+        let number = |bytes: &[u8], i: usize| u64_at(bytes, i * EVENT_LEN);
         let wanted = |i: usize| self.next + i as u64 + 1;
         let is_there = |i: &usize| number(&bytes, *i) == wanted(*i);
         let ready = (0..count).take_while(is_there).count();
         if ready == 0 {
             let seen = *self.awaited.get_or_insert_with(Instant::now);
-            let is_over = has_ended || seen.elapsed() > PATIENCE;
+            let is_over = has_ended || seen.elapsed() > EVENT_TIMEOUT;
             if is_over {
                 let gone = (0..count).take_while(|i| !is_there(i)).count();
-                self.miss(if has_ended { gone as u64 } else { 1 });
+                self.count_missed(if has_ended { gone as u64 } else { 1 });
             }
             return Ok(is_over);
         }
         // Whatever was finished when it was read first is whole when it is read again, unless it
         // has been replaced since.
-        bytes.truncate(ready * LEN);
+        bytes.truncate(ready * EVENT_LEN);
         self.file.read_exact_at(&mut bytes, first)?;
         let after = self.field(offset_of!(EventRing, next))?;
         let oldest = after.saturating_sub(RING_CAPACITY as u64);
@@ -144,12 +146,12 @@ impl Log {
                 missed += 1;
                 continue;
             }
-            let field = |offset: usize| u64_at(&bytes, i * LEN + offset);
+            let field = |offset: usize| u64_at(&bytes, i * EVENT_LEN + offset);
             let (time, who) = (
                 field(offset_of!(Layout, time)),
                 field(offset_of!(Layout, who)),
             );
-            to.push(Event {
+            to.push(BlockEvent {
                 time: (time & !FREE_EVENT_FLAG).saturating_sub(self.since),
                 is_free: time & FREE_EVENT_FLAG != 0,
                 address: field(offset_of!(Layout, address)),
@@ -172,7 +174,7 @@ mod tests {
     use super::*;
 
     /// A ring in a file, with so many events that ended, as a program would have written them.
-    fn ring(next: u64, events: &[(u64, u64)]) -> Log {
+    fn ring(next: u64, events: &[(u64, u64)]) -> LiveLogReader {
         let mut bytes = vec![0; size_of::<EventRing>()];
         let mut put = |at: usize, value: u64| {
             bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
@@ -180,7 +182,7 @@ mod tests {
         put(offset_of!(EventRing, next), next);
         put(offset_of!(EventRing, since), 100);
         for &(number, time) in events {
-            let place = (number as usize % RING_CAPACITY) * LEN;
+            let place = (number as usize % RING_CAPACITY) * EVENT_LEN;
             let at = offset_of!(EventRing, events) + place;
             put(at, number + 1);
             put(at + offset_of!(Layout, time), time);
@@ -189,11 +191,11 @@ mod tests {
         let file = rustix::fs::memfd_create("ring", rustix::fs::MemfdFlags::CLOEXEC);
         let mut file = File::from(file.unwrap());
         file.write_all(&bytes).unwrap();
-        Log::new(file, 0).unwrap()
+        LiveLogReader::new(file, 0).unwrap()
     }
 
     /// The times of all events, and how many were missed.
-    fn all(mut log: Log) -> (Vec<u64>, u64) {
+    fn all(mut log: LiveLogReader) -> (Vec<u64>, u64) {
         let mut events = Vec::new();
         while log.read(true, &mut events).unwrap() {}
         assert!(
@@ -203,7 +205,7 @@ mod tests {
         );
         (
             events.iter().map(|event| event.time).collect(),
-            log.missed(),
+            log.missed_count(),
         )
     }
 

@@ -11,37 +11,37 @@ use heapprof_memory::Memory;
 use heapprof_profile::recorded::rounded;
 use heapprof_profile::{SIZE_CLASS_COUNT, SizeHistogram};
 
-use crate::books::Books;
-use crate::error::Error;
-use crate::read::{Reader, u64_at};
+use crate::error::LiveError;
+use crate::ledger::LiveLedger;
+use crate::read::{BoundedMemoryReader, u64_at};
 
 /// More threads are not followed. A state stays when its thread has ended, and the next thread
 /// takes it over.
-const MOST_THREADS: usize = 1 << 17;
+const MAX_THREADS: usize = 1 << 17;
 /// More stacks are no program's.
-pub(crate) const MOST_STACKS: u32 = 1 << 22;
+pub(crate) const MAX_STACKS: u32 = 1 << 22;
 
 /// What is known of one sum: the samples, and the variances of objects and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Known {
+pub(crate) struct SumUncertainty {
     pub(crate) samples: u64,
     pub(crate) variance: [f64; 2],
 }
 
 /// One stack's sums, in objects and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Sums {
+pub(crate) struct LiveStackSums {
     pub(crate) allocated: [i64; 2],
     pub(crate) in_use: [i64; 2],
     pub(crate) peak: [i64; 2],
     pub(crate) temporary: [i64; 2],
     /// How sure the sums of what was allocated and of what is in use are; empty for exact sums.
-    pub(crate) spread: [Known; 2],
+    pub(crate) spread: [SumUncertainty; 2],
 }
 
 /// What all threads have counted.
-pub(crate) struct All {
-    pub(crate) sums: Vec<Sums>,
+pub(crate) struct AllThreadSums {
+    pub(crate) sums: Vec<LiveStackSums>,
     pub(crate) sizes: SizeHistogram,
     /// Whether the heap was at its peak when all was read.
     pub(crate) is_at_peak: bool,
@@ -49,23 +49,25 @@ pub(crate) struct All {
 
 /// Sums over threads, before they are rounded.
 #[derive(Clone, Copy, Default)]
-struct Raw {
+struct UnroundedSums {
     allocated: [i64; 2],
     freed: [i64; 2],
     peak: [i64; 2],
     temporary: [i64; 2],
-    spread: [Known; 2],
+    spread: [SumUncertainty; 2],
 }
 
 /// Reads them. Whether the recording `is_exact` says in which unit they are.
-pub(crate) fn sums<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
+pub(crate) fn read_sums<M: Memory>(
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
     is_exact: bool,
-) -> Result<All, Error> {
+) -> Result<AllThreadSums, LiveError> {
     let stacks = reader.u32(books.stacks)?;
-    if stacks > MOST_STACKS {
-        return Err(Error::Damaged("it has more stacks than a program can have"));
+    if stacks > MAX_STACKS {
+        return Err(LiveError::LedgerDamaged(
+            "it has more stacks than a program can have",
+        ));
     }
     let len = stacks as usize;
     let phase_now = || reader.u64(books.heap.wrapping_add(heap::PHASE as u64));
@@ -73,25 +75,28 @@ pub(crate) fn sums<M: Memory>(
         true => 2 * newest_fall(reader, books, len)?,
         false => phase_now()?,
     };
-    let mut raw: Vec<Raw> = Vec::new();
+    let mut raw: Vec<UnroundedSums> = Vec::new();
     let mut sizes = SizeHistogram::default();
     each_thread(reader, books, |thread| {
         let at = |offset: u32| thread.wrapping_add(u64::from(offset));
         reader.elements(at(books.thread.counters), len, |stack, bytes| {
-            add_counters(place(&mut raw, stack), bytes, phase);
+            add_counters(stack_entry(&mut raw, stack), bytes, phase);
             Ok(())
         })?;
         reader.elements(
             at(books.thread.temporary),
             len,
             |stack, bytes: &[u8; 16]| {
-                add(&mut place(&mut raw, stack).temporary, two(bytes, 0));
+                add(
+                    &mut stack_entry(&mut raw, stack).temporary,
+                    read_pair(bytes, 0),
+                );
                 Ok(())
             },
         )?;
         if !is_exact {
             reader.elements(at(books.thread.spread), len, |stack, bytes| {
-                add_spread(&mut place(&mut raw, stack).spread, bytes);
+                add_spread(&mut stack_entry(&mut raw, stack).spread, bytes);
                 Ok(())
             })?;
         }
@@ -100,14 +105,14 @@ pub(crate) fn sums<M: Memory>(
     })?;
     // If the heap rises to a new peak now, that is the peak, whatever it was before.
     let is_at_peak = match books.is_copy {
-        true => rises(&raw),
+        true => is_rising(&raw),
         false => phase_now()? & 1 == 1,
     };
-    Ok(All {
+    Ok(AllThreadSums {
         // Both have one size, so that they take the same memory.
         sums: raw
             .into_iter()
-            .map(|raw| settled(&raw, is_exact, is_at_peak))
+            .map(|raw| round_sums(&raw, is_exact, is_at_peak))
             .collect(),
         sizes,
         is_at_peak,
@@ -116,16 +121,16 @@ pub(crate) fn sums<M: Memory>(
 
 /// Goes through all threads.
 fn each_thread<M: Memory>(
-    reader: &Reader<M>,
-    books: &Books,
-    mut each: impl FnMut(u64) -> Result<(), Error>,
-) -> Result<(), Error> {
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+    mut each: impl FnMut(u64) -> Result<(), LiveError>,
+) -> Result<(), LiveError> {
     let mut thread = reader.u64(books.threads)?;
     let mut threads = 0;
     while thread != 0 {
         threads += 1;
-        if threads > MOST_THREADS {
-            return Err(Error::Damaged("its list of threads has no end"));
+        if threads > MAX_THREADS {
+            return Err(LiveError::LedgerDamaged("its list of threads has no end"));
         }
         each(thread)?;
         thread = reader.u64(thread.wrapping_add(books.thread.next.into()))?;
@@ -134,7 +139,11 @@ fn each_thread<M: Memory>(
 }
 
 /// How often the heap had fallen from a peak, as far as any stack's counters have changed since.
-fn newest_fall<M: Memory>(reader: &Reader<M>, books: &Books, stacks: usize) -> Result<u64, Error> {
+fn newest_fall<M: Memory>(
+    reader: &BoundedMemoryReader<M>,
+    books: &LiveLedger,
+    stacks: usize,
+) -> Result<u64, LiveError> {
     let mut newest = 0;
     each_thread(reader, books, |thread| {
         let counters = thread.wrapping_add(books.thread.counters.into());
@@ -147,19 +156,20 @@ fn newest_fall<M: Memory>(reader: &Reader<M>, books: &Books, stacks: usize) -> R
 }
 
 /// Whether more is in use than at the last peak from which the heap has fallen.
-fn rises(raw: &[Raw]) -> bool {
-    let bytes = |of: fn(&Raw) -> i64| raw.iter().map(|raw| i128::from(of(raw))).sum::<i128>();
-    bytes(|raw| minus(raw.allocated, raw.freed)[1]) > bytes(|raw| raw.peak[1])
+fn is_rising(raw: &[UnroundedSums]) -> bool {
+    let bytes =
+        |of: fn(&UnroundedSums) -> i64| raw.iter().map(|raw| i128::from(of(raw))).sum::<i128>();
+    bytes(|raw| subtract(raw.allocated, raw.freed)[1]) > bytes(|raw| raw.peak[1])
 }
 
-fn place(raw: &mut Vec<Raw>, stack: usize) -> &mut Raw {
+fn stack_entry(raw: &mut Vec<UnroundedSums>, stack: usize) -> &mut UnroundedSums {
     if raw.len() <= stack {
-        raw.resize(stack + 1, Raw::default());
+        raw.resize(stack + 1, UnroundedSums::default());
     }
     &mut raw[stack]
 }
 
-fn two(bytes: &[u8], at: usize) -> [i64; 2] {
+fn read_pair(bytes: &[u8], at: usize) -> [i64; 2] {
     [u64_at(bytes, at) as i64, u64_at(bytes, at + 8) as i64]
 }
 
@@ -167,24 +177,27 @@ fn add(to: &mut [i64; 2], what: [i64; 2]) {
     *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
 }
 
-fn minus(a: [i64; 2], b: [i64; 2]) -> [i64; 2] {
+fn subtract(a: [i64; 2], b: [i64; 2]) -> [i64; 2] {
     [a[0].wrapping_sub(b[0]), a[1].wrapping_sub(b[1])]
 }
 
 /// Adds what a thread has counted of a stack, when the process is in a phase of the peak.
-fn add_counters(raw: &mut Raw, bytes: &[u8; counters::LEN], phase: u64) {
-    let (allocated, freed) = (two(bytes, counters::ALLOCATED), two(bytes, counters::FREED));
+fn add_counters(raw: &mut UnroundedSums, bytes: &[u8; counters::LEN], phase: u64) {
+    let (allocated, freed) = (
+        read_pair(bytes, counters::ALLOCATED),
+        read_pair(bytes, counters::FREED),
+    );
     add(&mut raw.allocated, allocated);
     add(&mut raw.freed, freed);
     let is_now = phase & 1 == 1 || u64_at(bytes, counters::FALL) != phase >> 1;
     let at_peak = match is_now {
-        true => minus(allocated, freed),
-        false => two(bytes, counters::AT_PEAK),
+        true => subtract(allocated, freed),
+        false => read_pair(bytes, counters::AT_PEAK),
     };
     add(&mut raw.peak, at_peak);
 }
 
-fn add_spread(spread: &mut [Known; 2], bytes: &[u8; layout_of_spread::LEN]) {
+fn add_spread(spread: &mut [SumUncertainty; 2], bytes: &[u8; layout_of_spread::LEN]) {
     for (known, bytes) in spread.iter_mut().zip(bytes.as_chunks::<24>().0) {
         let number = |at: usize| f64::from_bits(u64_at(bytes, at));
         known.samples = known.samples.wrapping_add(u64_at(bytes, 0));
@@ -204,8 +217,8 @@ fn add_sizes(sizes: &mut SizeHistogram, bytes: &[u8; 16 * SIZE_COUNT]) {
 }
 
 /// The sums in objects and bytes. None is below zero, or above what was allocated.
-fn settled(raw: &Raw, is_exact: bool, is_at_peak: bool) -> Sums {
-    let in_use = minus(raw.allocated, raw.freed);
+fn round_sums(raw: &UnroundedSums, is_exact: bool, is_at_peak: bool) -> LiveStackSums {
+    let in_use = subtract(raw.allocated, raw.freed);
     let scale = |v: [i64; 2]| {
         let v = match is_exact {
             true => v,
@@ -214,7 +227,7 @@ fn settled(raw: &Raw, is_exact: bool, is_at_peak: bool) -> Sums {
         v.map(|n| n.max(0))
     };
     let [allocated, freed] = raw.spread;
-    let left = Known {
+    let left = SumUncertainty {
         samples: allocated.samples.wrapping_sub(freed.samples),
         variance: [
             allocated.variance[0] - freed.variance[0],
@@ -227,22 +240,22 @@ fn settled(raw: &Raw, is_exact: bool, is_at_peak: bool) -> Sums {
         let v = scale(v);
         [v[0].min(allocated_by[0]), v[1].min(allocated_by[1])]
     };
-    Sums {
+    LiveStackSums {
         allocated: allocated_by,
         in_use: part(in_use),
         peak: part(if is_at_peak { in_use } else { raw.peak }),
         temporary: part(raw.temporary),
-        spread: [allocated, left].map(trusted),
+        spread: [allocated, left].map(sanitize_uncertainty),
     }
 }
 
 /// Leaves out what rounding, or whoever wrote it, left behind.
-fn trusted(known: Known) -> Known {
+fn sanitize_uncertainty(known: SumUncertainty) -> SumUncertainty {
     if known.samples as i64 <= 0 {
-        return Known::default();
+        return SumUncertainty::default();
     }
     let fit = |v: f64| if v.is_finite() { v.max(0.0) } else { 0.0 };
-    Known {
+    SumUncertainty {
         variance: known.variance.map(fit),
         ..known
     }

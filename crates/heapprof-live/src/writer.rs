@@ -10,18 +10,18 @@ use heapprof_profile::{
     MappingIndex, ProfileBuilder, recorded,
 };
 
-use crate::books::Books;
-use crate::error::Error;
-use crate::read::{Reader, u32_at};
-use crate::stacks::{Frames, Stacks};
-use crate::sums::Sums;
+use crate::error::LiveError;
+use crate::ledger::LiveLedger;
+use crate::read::{BoundedMemoryReader, u32_at};
+use crate::stacks::{LiveScriptFrameReader, LiveStackReader};
+use crate::sums::LiveStackSums;
 
 /// The maximum number of frames of all stacks together, unless somebody asks for fewer.
 pub(crate) const MAX_FRAMES: usize = 1 << 26;
 
 /// Code of a file that is or was mapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Code {
+pub(crate) struct MappedCode {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) offset: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Code {
 
 /// A sample that is no sum of the books.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row<'a> {
+pub struct LiveProfileRow<'a> {
     /// The number of its stack; without one, it has `place` as its only frame.
     pub stack: Option<u32>,
     /// What stands in the place of a stack.
@@ -45,12 +45,12 @@ pub struct Row<'a> {
     pub values: Vec<i64>,
 }
 
-pub(crate) struct Writer<'r, M> {
-    reader: &'r Reader<M>,
+pub(crate) struct LiveProfileWriter<'r, M> {
+    reader: &'r BoundedMemoryReader<M>,
     pub(crate) builder: ProfileBuilder,
-    stacks: Stacks<'r, M>,
-    frames: Frames<'r, M>,
-    code: Vec<Code>,
+    stacks: LiveStackReader<'r, M>,
+    frames: LiveScriptFrameReader<'r, M>,
+    code: Vec<MappedCode>,
     /// The number of each piece of code in the profile.
     mappings: Vec<MappingIndex>,
     /// By generation and word.
@@ -60,7 +60,7 @@ pub(crate) struct Writer<'r, M> {
     /// How many frames all samples have so far.
     frames_added: usize,
     max_frames: usize,
-    names: Names<'r>,
+    names: LiveThreadNames<'r>,
     /// Whether a stack had a label that only the interpreter can explain.
     pub(crate) lacks_labels: bool,
     /// The stacks that end before their outermost frame.
@@ -69,7 +69,7 @@ pub(crate) struct Writer<'r, M> {
 
 /// The stack that was added last: its words, and their locations.
 #[derive(Default)]
-struct Last {
+struct PreviousStack {
     generation: u32,
     words: Vec<u64>,
     stack: Vec<LocationIndex>,
@@ -77,9 +77,9 @@ struct Last {
     spare: Vec<u64>,
 }
 
-impl Last {
+impl PreviousStack {
     /// How many of the oldest frames a stack has in common with it.
-    fn shared(&self, generation: u32, words: &[u64]) -> usize {
+    fn count_shared_frames(&self, generation: u32, words: &[u64]) -> usize {
         let pairs = words.iter().rev().zip(self.words.iter().rev());
         match generation == self.generation {
             true => pairs.take_while(|(a, b)| a == b).count(),
@@ -89,27 +89,27 @@ impl Last {
 }
 
 /// The names of threads: those that the books have, and those of the kernel.
-pub(crate) struct Names<'r> {
+pub(crate) struct LiveThreadNames<'r> {
     /// What the books say of each.
-    pub(crate) kept: Vec<[u8; name::LEN]>,
+    pub(crate) recorded_names: Vec<[u8; name::LEN]>,
     now: &'r dyn Fn(u32) -> Option<String>,
 }
 
-impl<'r, M: Memory> Writer<'r, M> {
+impl<'r, M: Memory> LiveProfileWriter<'r, M> {
     /// A writer of a profile with these types, of so many stacks.
     pub(crate) fn new(
-        reader: &'r Reader<M>,
-        books: &Books,
+        reader: &'r BoundedMemoryReader<M>,
+        books: &LiveLedger,
         types: &[(&str, &str)],
         stacks: usize,
-        code: Vec<Code>,
-        names: Names<'r>,
-    ) -> Result<Self, Error> {
+        code: Vec<MappedCode>,
+        names: LiveThreadNames<'r>,
+    ) -> Result<Self, LiveError> {
         let mut writer = Self {
             reader,
             builder: ProfileBuilder::new(types),
-            stacks: Stacks::new(reader, books, stacks)?,
-            frames: Frames::new(reader, books)?,
+            stacks: LiveStackReader::new(reader, books, stacks)?,
+            frames: LiveScriptFrameReader::new(reader, books)?,
             code,
             mappings: Vec::new(),
             locations: HashMap::default(),
@@ -148,10 +148,10 @@ impl<'r, M: Memory> Writer<'r, M> {
     /// Adds stacks by their numbers, with their sums.
     pub(crate) fn add_samples(
         &mut self,
-        sums: impl Iterator<Item = (usize, Sums)>,
+        sums: impl Iterator<Item = (usize, LiveStackSums)>,
         width: usize,
-    ) -> Result<(), Error> {
-        let mut last = Last::default();
+    ) -> Result<(), LiveError> {
+        let mut last = PreviousStack::default();
         for (number, sum) in sums {
             let types = [sum.allocated, sum.in_use, sum.peak, sum.temporary];
             let values = &types.as_flattened()[..width];
@@ -181,8 +181,12 @@ impl<'r, M: Memory> Writer<'r, M> {
     }
 
     /// Adds a sample for each row, with a label that says its kind.
-    pub(crate) fn add_rows(&mut self, key: &str, rows: &[Row<'_>]) -> Result<(), Error> {
-        let mut last = Last::default();
+    pub(crate) fn add_rows(
+        &mut self,
+        key: &str,
+        rows: &[LiveProfileRow<'_>],
+    ) -> Result<(), LiveError> {
+        let mut last = PreviousStack::default();
         for row in rows {
             let thread = match row.stack {
                 Some(number) => self.read(number as usize, &mut last)?,
@@ -193,7 +197,7 @@ impl<'r, M: Memory> Writer<'r, M> {
                 let samples = &mut self.builder.profile.samples;
                 samples.push(last.stack.iter().copied(), &row.values, labels);
             } else {
-                let place = self.named(row.place);
+                let place = self.named_location(row.place);
                 let samples = &mut self.builder.profile.samples;
                 samples.push([place], &row.values, labels);
             }
@@ -203,10 +207,14 @@ impl<'r, M: Memory> Writer<'r, M> {
 
     /// Reads a stack, and puts it into `last`. Returns the thread that it is of, or `None` if the
     /// stack is not there.
-    fn read(&mut self, number: usize, last: &mut Last) -> Result<Option<Option<u32>>, Error> {
+    fn read(
+        &mut self,
+        number: usize,
+        last: &mut PreviousStack,
+    ) -> Result<Option<Option<u32>>, LiveError> {
         let mut words = std::mem::take(&mut last.spare);
         let read = self.stacks.read(number, &mut words);
-        let Some(generation) = self.reader.reached(read)? else {
+        let Some(generation) = self.reader.if_reachable(read)? else {
             return Ok(None);
         };
         let mut thread = None;
@@ -222,7 +230,7 @@ impl<'r, M: Memory> Writer<'r, M> {
             _ => true,
         });
         // Most stacks have the oldest frames of the one before.
-        let same = last.shared(generation, &words);
+        let same = last.count_shared_frames(generation, &words);
         let newer = words[..words.len() - same].iter();
         let mut stack = Vec::with_capacity(words.len());
         for &word in newer {
@@ -231,7 +239,7 @@ impl<'r, M: Memory> Writer<'r, M> {
         stack.extend_from_slice(&last.stack[last.stack.len() - same..]);
         self.frames_added += stack.len();
         if self.frames_added > self.max_frames {
-            return Err(Error::TooLarge);
+            return Err(LiveError::LedgerTooLarge);
         }
         last.generation = generation;
         last.spare = std::mem::replace(&mut last.words, words);
@@ -240,8 +248,16 @@ impl<'r, M: Memory> Writer<'r, M> {
     }
 
     /// Counts the stack that was read last, if it ends before its outermost frame.
-    fn count_end(&mut self, number: usize, last: &Last, allocated: [i64; 2]) -> Result<(), Error> {
-        let end = self.reader.reached(self.stacks.end(number))?.unwrap_or(0);
+    fn count_end(
+        &mut self,
+        number: usize,
+        last: &PreviousStack,
+        allocated: [i64; 2],
+    ) -> Result<(), LiveError> {
+        let end = self
+            .reader
+            .if_reachable(self.stacks.end(number))?
+            .unwrap_or(0);
         let Some(reason) = EarlyEndReason::from_number(end & stack_end::REASON_MASK) else {
             return Ok(());
         };
@@ -258,7 +274,8 @@ impl<'r, M: Memory> Writer<'r, M> {
             _ => oldest.nth(1),
         };
         self.reader.work(8 * self.code.len())?;
-        let code = word.and_then(|word| find(&self.code, word.wrapping_sub(1), last.generation));
+        let code =
+            word.and_then(|word| find_code(&self.code, word.wrapping_sub(1), last.generation));
         let known = code.map(|code| &self.code[code]);
         self.early_ends.add(code, reason, allocated, || {
             known.map_or_else(String::new, |code| {
@@ -268,18 +285,18 @@ impl<'r, M: Memory> Writer<'r, M> {
         Ok(())
     }
 
-    fn location(&mut self, generation: u32, word: u64) -> Result<LocationIndex, Error> {
+    fn location(&mut self, generation: u32, word: u64) -> Result<LocationIndex, LiveError> {
         let is_frame = word & word::KIND_MASK == word::FRAME || word == word::CUT;
         let key = (if is_frame { 0 } else { generation }, word);
         if let Some(&known) = self.locations.get(&key) {
             return Ok(known);
         }
         let location = match word {
-            word::CUT => self.named(recorded::TRUNCATED_FRAME),
-            word::UNNAMED => self.named(recorded::NAMELESS_FRAME),
+            word::CUT => self.named_location(recorded::TRUNCATED_FRAME),
+            word::UNNAMED => self.named_location(recorded::NAMELESS_FRAME),
             _ if is_frame => match self
                 .reader
-                .reached(self.frames.read(word as u32))?
+                .if_reachable(self.frames.read(word as u32))?
                 .flatten()
             {
                 Some(frame) => self.builder.frame(&[FrameText {
@@ -288,14 +305,14 @@ impl<'r, M: Memory> Writer<'r, M> {
                     line: frame.line.into(),
                     start_line: frame.start_line.into(),
                 }]),
-                None => self.named(recorded::NAMELESS_FRAME),
+                None => self.named_location(recorded::NAMELESS_FRAME),
             },
             _ => {
                 // This is an address in the call, not the one after it.
                 let address = word.wrapping_sub(1);
                 // It may be gone through twice.
                 self.reader.work(8 * self.code.len())?;
-                let mapping = find(&self.code, address, generation);
+                let mapping = find_code(&self.code, address, generation);
                 let mapping = mapping.map(|i| self.mappings[i]);
                 self.builder.location(mapping, address, false, &[])
             }
@@ -304,7 +321,7 @@ impl<'r, M: Memory> Writer<'r, M> {
         Ok(location)
     }
 
-    fn named(&mut self, name: &str) -> LocationIndex {
+    fn named_location(&mut self, name: &str) -> LocationIndex {
         self.builder.frame(&[FrameText {
             name,
             ..FrameText::default()
@@ -322,7 +339,7 @@ impl<'r, M: Memory> Writer<'r, M> {
         }
         let mut labels: Vec<Label> = Vec::new();
         if let Some(number) = thread {
-            let (name, id, generation) = self.names.of(number);
+            let (name, id, generation) = self.names.describe_thread(number);
             labels.push(self.builder.text_label(recorded::THREAD_LABEL, &name));
             let mut add = |key, value: u32| {
                 labels.push(self.builder.number_label(key, value.into(), ""));
@@ -339,25 +356,28 @@ impl<'r, M: Memory> Writer<'r, M> {
     }
 }
 
-impl<'r> Names<'r> {
+impl<'r> LiveThreadNames<'r> {
     pub(crate) fn read<M: Memory>(
-        reader: &Reader<M>,
-        books: &Books,
+        reader: &BoundedMemoryReader<M>,
+        books: &LiveLedger,
         now: &'r dyn Fn(u32) -> Option<String>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, LiveError> {
         let count = reader.u32(books.names)?.min(MAX_NAMED_THREADS) as usize;
         let mut kept = vec![[0; name::LEN]; count];
         reader.elements(books.name, count, |i, bytes| {
             kept[i] = *bytes;
             Ok(())
         })?;
-        Ok(Self { kept, now })
+        Ok(Self {
+            recorded_names: kept,
+            now,
+        })
     }
 
     /// What a thread is called, the kernel's number of it, and the generation of its process.
-    pub(crate) fn of(&self, number: u32) -> (String, Option<u32>, u8) {
+    pub(crate) fn describe_thread(&self, number: u32) -> (String, Option<u32>, u8) {
         let index = (number as usize).checked_sub(1);
-        let Some(bytes) = index.and_then(|index| self.kept.get(index)) else {
+        let Some(bytes) = index.and_then(|index| self.recorded_names.get(index)) else {
             return (recorded::OTHER_THREADS.to_string(), None, 0);
         };
         let id = Some(u32_at(bytes, name::ID)).filter(|&id| id != 0);
@@ -370,8 +390,8 @@ impl<'r> Names<'r> {
 
 /// The code that held `address` in `generation`: of all that ever held it, the first that was still
 /// there then. What came to its place later came in a later generation.
-fn find(code: &[Code], address: u64, generation: u32) -> Option<usize> {
-    let holds = |code: &Code| code.start <= address && address < code.end;
+fn find_code(code: &[MappedCode], address: u64, generation: u32) -> Option<usize> {
+    let holds = |code: &MappedCode| code.start <= address && address < code.end;
     let then = code
         .iter()
         .position(|code| holds(code) && generation <= code.last);

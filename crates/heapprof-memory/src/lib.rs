@@ -10,7 +10,7 @@
 pub mod loaded;
 mod own;
 
-pub use own::Own;
+pub use own::OwnMemory;
 
 /// Memory that can be read by address.
 pub trait Memory: Copy {
@@ -65,12 +65,12 @@ pub trait Memory: Copy {
     /// Puts the bytes at `at` into `to`, up to a zero. Returns how many come before it, or
     /// `to.len()` if there is none among so many. `None` if they can't be read.
     fn text(self, at: u64, to: &mut [u8]) -> Option<usize> {
-        const PART: u64 = 64;
+        const CHUNK_LEN: u64 = 64;
         let mut done = 0;
         while done < to.len() {
             // A part lies in one page, so that a text before a page that is not there can be read.
             let from = at.checked_add(done as u64)?;
-            let part = (PART - from % PART) as usize;
+            let part = (CHUNK_LEN - from % CHUNK_LEN) as usize;
             let end = to.len().min(done + part);
             if !self.read(from, &mut to[done..end]) {
                 return None;

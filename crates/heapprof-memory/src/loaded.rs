@@ -8,7 +8,7 @@ use crate::Memory;
 
 /// A loaded object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Object {
+pub struct LoadedObject {
     /// What is added to the addresses in its file.
     pub base: u64,
     /// Where its dynamic section is.
@@ -17,7 +17,7 @@ pub struct Object {
 
 /// A symbol that an object defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Symbol {
+pub struct DynamicSymbol {
     /// Where it is; for a thread-local one, its place in the object's thread-local memory.
     pub address: u64,
     /// How many bytes it has.
@@ -25,14 +25,14 @@ pub struct Symbol {
 }
 
 /// A list longer than this is a broken one.
-const MOST_OBJECTS: usize = 100_000;
+const MAX_OBJECTS: usize = 100_000;
 /// A dynamic section longer than this is a broken one.
-const MOST_ENTRIES: u64 = 1000;
+const MAX_DYNAMIC_ENTRIES: u64 = 1000;
 /// A chain of symbols with equal hashes that is longer than this is a broken one.
-const MOST_IN_CHAIN: u64 = 100_000;
+const MAX_HASH_CHAIN: u64 = 100_000;
 
 /// The objects in the list that begins in the `r_debug` at `at`, which glibc exports as `_r_debug`.
-pub fn objects<M: Memory>(memory: M, at: u64) -> impl Iterator<Item = Object> {
+pub fn objects<M: Memory>(memory: M, at: u64) -> impl Iterator<Item = LoadedObject> {
     let mut map = memory.u64(at + 8).unwrap_or(0);
     let next = move || {
         if map == 0 {
@@ -46,36 +46,36 @@ pub fn objects<M: Memory>(memory: M, at: u64) -> impl Iterator<Item = Object> {
             let word = bytes[at..at + 8].first_chunk();
             word.map_or(0, |word| u64::from_ne_bytes(*word))
         };
-        let object = Object {
+        let object = LoadedObject {
             base: word(0),
             dynamic: word(16),
         };
         map = word(24);
         Some(object)
     };
-    core::iter::from_fn(next).take(MOST_OBJECTS)
+    core::iter::from_fn(next).take(MAX_OBJECTS)
 }
 
 /// The executable of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Executable {
+pub struct LoadedExecutable {
     /// The object that it is.
-    pub object: Object,
+    pub object: LoadedObject,
     /// Where the name of its loader is; `None` if it has none.
     pub loader: Option<u64>,
 }
 
 /// The executable of a process that the kernel told this of itself, when it began: pairs of a key
 /// and a word (`/proc/PID/auxv`). `None` if there is none that was linked with libraries.
-pub fn executable<M: Memory>(memory: M, auxiliary: &[u8]) -> Option<Executable> {
+pub fn executable<M: Memory>(memory: M, auxiliary: &[u8]) -> Option<LoadedExecutable> {
     const AT_PHDR: u64 = 3;
     const AT_PHNUM: u64 = 5;
     const PT_DYNAMIC: u32 = 2;
     const PT_INTERP: u32 = 3;
     const PT_PHDR: u32 = 6;
-    const MOST_HEADERS: u64 = 1000;
-    let headers = told(auxiliary, AT_PHDR)?;
-    let count = told(auxiliary, AT_PHNUM)?.min(MOST_HEADERS);
+    const MAX_PROGRAM_HEADERS: u64 = 1000;
+    let headers = auxiliary_value(auxiliary, AT_PHDR)?;
+    let count = auxiliary_value(auxiliary, AT_PHNUM)?.min(MAX_PROGRAM_HEADERS);
     let (mut base, mut dynamic, mut loader) = (0, None, None);
     for at in (0..count).map(|i| headers.wrapping_add(56 * i)) {
         let place = memory.u64(at.wrapping_add(16))?;
@@ -86,26 +86,29 @@ pub fn executable<M: Memory>(memory: M, auxiliary: &[u8]) -> Option<Executable> 
             _ => {}
         }
     }
-    let object = Object::at(base, base.wrapping_add(dynamic?));
+    let object = LoadedObject::at(base, base.wrapping_add(dynamic?));
     let loader = loader.map(|place: u64| base.wrapping_add(place));
-    Some(Executable { object, loader })
+    Some(LoadedExecutable { object, loader })
 }
 
 /// What the kernel told a process of itself under a key.
-pub fn told(auxiliary: &[u8], key: u64) -> Option<u64> {
+pub fn auxiliary_value(auxiliary: &[u8], key: u64) -> Option<u64> {
     let mut pairs = auxiliary.as_chunks::<8>().0.as_chunks::<2>().0.iter();
     let pair = pairs.find(|[found, _]| u64::from_ne_bytes(*found) == key)?;
     Some(u64::from_ne_bytes(pair[1]))
 }
 
 /// The objects that were loaded into the process of an executable, which is the first of them.
-pub fn of_executable<M: Memory>(memory: M, executable: Object) -> impl Iterator<Item = Object> {
+pub fn objects_from_executable<M: Memory>(
+    memory: M,
+    executable: LoadedObject,
+) -> impl Iterator<Item = LoadedObject> {
     const DT_DEBUG: u64 = 21;
     let debug = executable.entry(memory, DT_DEBUG);
     debug.into_iter().flat_map(move |at| objects(memory, at))
 }
 
-impl Object {
+impl LoadedObject {
     /// The object with this base, whose dynamic section is at `dynamic`; 0 if it has none.
     pub fn at(base: u64, dynamic: u64) -> Self {
         Self { base, dynamic }
@@ -124,7 +127,7 @@ impl Object {
         if self.dynamic == 0 {
             return None;
         }
-        for i in 0..MOST_ENTRIES {
+        for i in 0..MAX_DYNAMIC_ENTRIES {
             let at = self.dynamic + 16 * i;
             let (found, value) = (memory.u64(at)?, memory.u64(at + 8)?);
             if found == 0 {
@@ -138,7 +141,7 @@ impl Object {
     }
 
     /// A symbol that the object defines.
-    pub fn symbol<M: Memory>(self, memory: M, name: &str) -> Option<Symbol> {
+    pub fn symbol<M: Memory>(self, memory: M, name: &str) -> Option<DynamicSymbol> {
         const DT_STRTAB: u64 = 5;
         const DT_SYMTAB: u64 = 6;
         const DT_GNU_HASH: u64 = 0x6fff_fef5;
@@ -163,7 +166,7 @@ impl Object {
         }
         let texts = self.section(memory, DT_STRTAB)?;
         let symbols = self.section(memory, DT_SYMTAB)?;
-        for i in u64::from(begin)..u64::from(begin) + MOST_IN_CHAIN {
+        for i in u64::from(begin)..u64::from(begin) + MAX_HASH_CHAIN {
             let entry = memory.u32(chain + 4 * (i - u64::from(first)))?;
             if entry | 1 == hash | 1 {
                 let symbol = self.symbol_at(memory, symbols + 24 * i, texts, name);
@@ -179,9 +182,15 @@ impl Object {
     }
 
     /// The symbol at `at`, if it is defined here and has this name.
-    fn symbol_at<M: Memory>(self, memory: M, at: u64, texts: u64, name: &str) -> Option<Symbol> {
-        const TLS: u8 = 6;
-        const UNDEFINED: u16 = 0;
+    fn symbol_at<M: Memory>(
+        self,
+        memory: M,
+        at: u64,
+        texts: u64,
+        name: &str,
+    ) -> Option<DynamicSymbol> {
+        const STT_TLS: u8 = 6;
+        const SHN_UNDEF: u16 = 0;
         let mut found = [0; 64];
         let wanted = name.as_bytes();
         let found = found.get_mut(..=wanted.len())?;
@@ -189,12 +198,12 @@ impl Object {
         if !read || found[..wanted.len()] != *wanted || found[wanted.len()] != 0 {
             return None;
         }
-        if memory.u16(at + 6)? == UNDEFINED {
+        if memory.u16(at + 6)? == SHN_UNDEF {
             return None;
         }
         let value = memory.u64(at + 8)?;
-        let is_local = memory.u8(at + 4)? & 15 == TLS;
-        Some(Symbol {
+        let is_local = memory.u8(at + 4)? & 15 == STT_TLS;
+        Some(DynamicSymbol {
             address: if is_local {
                 value
             } else {

@@ -5,12 +5,12 @@ use crate::Memory;
 /// This process's own memory. Reading an address that is not there ends the process, except in the
 /// first page, where nothing ever is.
 #[derive(Clone, Copy, Debug)]
-pub struct Own(());
+pub struct OwnMemory(());
 
 /// Addresses below it are null pointers with an offset.
-const FIRST: u64 = 4096;
+const MIN_VALID_ADDRESS: u64 = 4096;
 
-impl Own {
+impl OwnMemory {
     /// This process's memory.
     ///
     /// # Safety
@@ -25,14 +25,14 @@ impl Own {
 macro_rules! word {
     ($at:ident, $type:ty) => {
         // SAFETY: whoever made this promised that the address can be read.
-        ($at >= FIRST).then(|| unsafe { ($at as *const $type).read_unaligned() })
+        ($at >= MIN_VALID_ADDRESS).then(|| unsafe { ($at as *const $type).read_unaligned() })
     };
 }
 
-impl Memory for Own {
+impl Memory for OwnMemory {
     #[inline]
     fn read(self, at: u64, to: &mut [u8]) -> bool {
-        if at < FIRST {
+        if at < MIN_VALID_ADDRESS {
             return false;
         }
         // SAFETY: as above. What is read may change meanwhile, but it is bytes whatever it is.
@@ -42,7 +42,7 @@ impl Memory for Own {
 
     #[inline(always)]
     fn fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
-        if at < FIRST {
+        if at < MIN_VALID_ADDRESS {
             return None;
         }
         self.known_fields(at, distances)
@@ -50,7 +50,7 @@ impl Memory for Own {
 
     #[inline(always)]
     fn known_fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
-        debug_assert!(at >= FIRST);
+        debug_assert!(at >= MIN_VALID_ADDRESS);
         let mut fields = [0; N];
         for (field, distance) in fields.iter_mut().zip(distances) {
             let at = at.wrapping_add(distance.into()) as *const u64;

@@ -9,35 +9,35 @@
 
 use heapprof_memory::Memory;
 
-use crate::interpreter::Perl;
+use crate::interpreter::PerlRuntime;
 
 /// The size of an arena of heads.
-pub(crate) const ARENA: usize = 4080;
+pub(crate) const ARENA_SIZE: usize = 4080;
 /// No arena is smaller or larger.
-pub const ARENA_SIZES: core::ops::RangeInclusive<usize> = 2048..=4096;
+pub const ARENA_SIZE_RANGE: core::ops::RangeInclusive<usize> = 2048..=4096;
 /// The size of a head. The first of an arena leads to the next arena.
-const HEAD: usize = crate::sv::HEAD as usize;
+const HEAD_SIZE: usize = crate::sv::HEAD_SIZE as usize;
 /// Where a head has how often it is referred to, and its flags.
-const HEAD_COUNT: usize = 8;
-const HEAD_FLAGS: usize = 12;
+const HEAD_COUNT_OFFSET: usize = 8;
+const HEAD_FLAGS_OFFSET: usize = 12;
 /// A list of arenas: how many entries are taken, and where they begin. An entry is an address, a
 /// length and a type.
-const LIST: usize = 4072;
-const LIST_TAKEN: usize = 0xc;
-const LIST_ENTRIES: usize = 0x10;
-const LIST_ENTRY: usize = 24;
-const LIST_MOST: usize = 169;
+const LIST_SIZE: usize = 4072;
+const LIST_TAKEN_OFFSET: usize = 0xc;
+const LIST_ENTRIES_OFFSET: usize = 0x10;
+const LIST_ENTRY_SIZE: usize = 24;
+const MAX_LIST_ENTRIES: usize = 169;
 /// The types of bodies, as Perl counts them.
-pub(crate) const TYPES: usize = crate::sv::TYPES;
+pub(crate) const TYPE_COUNT: usize = crate::sv::TYPE_COUNT;
 /// The type of the bodies of hashes that know more than keys and values, from 5.36. It is that of
 /// integers, which need no body.
-const HASHES: usize = 1;
+const HASH_AUX_TYPE: usize = 1;
 /// The type of numbers.
-const NUMBERS: usize = 2;
+const NUMBER_TYPE: usize = 2;
 /// So many words above a call are searched for the caller of Perl's own malloc.
-const CALLERS: usize = 24;
+const MAX_CALLER_WORDS: usize = 24;
 /// More arenas than this are a loop.
-const MOST: u64 = 1 << 26;
+const MAX_ARENAS: u64 = 1 << 26;
 
 /// Whether one of the innermost calls comes from each of these pieces of code.
 fn are_callers<const N: usize>(
@@ -45,7 +45,7 @@ fn are_callers<const N: usize>(
     code: [(u64, u64); N],
 ) -> [bool; N] {
     let mut are_callers = [false; N];
-    for pc in above.take(CALLERS) {
+    for pc in above.take(MAX_CALLER_WORDS) {
         for (is_caller, (begin, end)) in are_callers.iter_mut().zip(code) {
             // A return address may be the one behind the last instruction.
             *is_caller |= begin < pc && pc <= end;
@@ -64,7 +64,7 @@ pub fn may_be_slab(size: usize) -> bool {
 
 /// What an arena is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
+pub enum ArenaType {
     /// Heads of values.
     Heads,
     /// Bodies of a type, by Perl's number. The first numbers, which need no body, stand for other
@@ -74,10 +74,10 @@ pub enum Type {
     Lists,
 }
 
-impl Type {
+impl ArenaType {
     /// What it is called, such as `HASH bodies`.
     pub fn name(self) -> &'static str {
-        const BODIES: [&str; TYPES] = [
+        const BODY_NAMES: [&str; TYPE_COUNT] = [
             "hash entries",
             "HASH bodies with more",
             "NV bodies",
@@ -99,14 +99,14 @@ impl Type {
         match self {
             Self::Heads => "SV heads",
             Self::Lists => "lists of arenas",
-            Self::Bodies(of) => BODIES.get(usize::from(of)).unwrap_or(&"bodies"),
+            Self::Bodies(of) => BODY_NAMES.get(usize::from(of)).unwrap_or(&"bodies"),
         }
     }
 }
 
 /// What arenas of a type hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OfType {
+pub struct ArenaTypeUsage {
     /// How many arenas there are.
     pub arenas: u64,
     /// How many bytes they have.
@@ -119,13 +119,13 @@ pub struct OfType {
 
 /// What all arenas of an interpreter hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arenas {
-    heads: OfType,
-    bodies: [OfType; TYPES],
-    lists: OfType,
+pub struct ArenaUsage {
+    heads: ArenaTypeUsage,
+    bodies: [ArenaTypeUsage; TYPE_COUNT],
+    lists: ArenaTypeUsage,
 }
 
-impl OfType {
+impl ArenaTypeUsage {
     const NONE: Self = Self {
         arenas: 0,
         bytes: 0,
@@ -134,21 +134,21 @@ impl OfType {
     };
 }
 
-impl Arenas {
+impl ArenaUsage {
     /// No arenas.
     pub const NONE: Self = Self {
-        heads: OfType::NONE,
-        bodies: [OfType::NONE; TYPES],
-        lists: OfType::NONE,
+        heads: ArenaTypeUsage::NONE,
+        bodies: [ArenaTypeUsage::NONE; TYPE_COUNT],
+        lists: ArenaTypeUsage::NONE,
     };
 
     /// Each type that has arenas.
-    pub fn types(&self) -> impl Iterator<Item = (Type, OfType)> {
-        let bodies = (0..).map(Type::Bodies).zip(self.bodies);
-        [(Type::Heads, self.heads)]
+    pub fn types(&self) -> impl Iterator<Item = (ArenaType, ArenaTypeUsage)> {
+        let bodies = (0..).map(ArenaType::Bodies).zip(self.bodies);
+        [(ArenaType::Heads, self.heads)]
             .into_iter()
             .chain(bodies)
-            .chain([(Type::Lists, self.lists)])
+            .chain([(ArenaType::Lists, self.lists)])
             .filter(|(_, of)| of.arenas != 0)
     }
 
@@ -186,7 +186,7 @@ pub trait FreeLists {
     fn count(&mut self, first: u64, most: u64) -> Option<u64>;
 }
 
-impl Perl {
+impl PerlRuntime {
     /// Whether an allocation of `size` bytes is an arena. `above` are the words on the stack from
     /// the allocation's return address on.
     #[cold]
@@ -205,7 +205,7 @@ impl Perl {
         let [of_heads, of_bodies] = are_callers(above, self.arena_code);
         let read = |at: u64| memory.u64(interpreter.wrapping_add(at));
         // Without the function's symbol, it is enough that no head is free.
-        let may_be_heads = size == ARENA && (of_heads || heads == (0, 0));
+        let may_be_heads = size == ARENA_SIZE && (of_heads || heads == (0, 0));
         if may_be_heads && read(variables.sv_root) == Some(0) {
             return true;
         }
@@ -213,19 +213,21 @@ impl Perl {
         // symbol. An entry that is taken and has no address yet is proof enough.
         let list = read(variables.body_arenas).unwrap_or(0);
         if list == 0 {
-            return size == LIST && of_bodies;
+            return size == LIST_SIZE && of_bodies;
         }
-        let Some(taken) = memory.u32(list + LIST_TAKEN as u64) else {
+        let Some(taken) = memory.u32(list + LIST_TAKEN_OFFSET as u64) else {
             return false;
         };
-        if taken as usize == LIST_MOST && size == LIST && of_bodies {
+        if taken as usize == MAX_LIST_ENTRIES && size == LIST_SIZE && of_bodies {
             return true;
         }
         let newest = u64::from(taken)
             .wrapping_sub(1)
-            .wrapping_mul(LIST_ENTRY as u64);
-        let entry = list.wrapping_add(LIST_ENTRIES as u64).wrapping_add(newest);
-        (1..=LIST_MOST).contains(&(taken as usize)) && memory.u64(entry) == Some(0)
+            .wrapping_mul(LIST_ENTRY_SIZE as u64);
+        let entry = list
+            .wrapping_add(LIST_ENTRIES_OFFSET as u64)
+            .wrapping_add(newest);
+        (1..=MAX_LIST_ENTRIES).contains(&(taken as usize)) && memory.u64(entry) == Some(0)
     }
 
     /// Whether an allocation is a slab, of which [`may_be_slab`] says that it may be. `above` is as
@@ -254,19 +256,19 @@ impl Perl {
         &self,
         memory: M,
         interpreter: u64,
-        mut each: impl FnMut(u64, Type) -> Option<()>,
+        mut each: impl FnMut(u64, ArenaType) -> Option<()>,
     ) -> Option<()> {
         let newest = interpreter.wrapping_add(self.variable.arenas?.body_arenas);
         let newest = memory.u64(newest)?;
         each_body_arena(memory, newest, |_, of, address, _| {
-            each(address, Type::Bodies(u8::try_from(of).ok()?))
+            each(address, ArenaType::Bodies(u8::try_from(of).ok()?))
         })?;
         let mut list = newest;
-        for _ in 0..MOST {
+        for _ in 0..MAX_ARENAS {
             if list == 0 {
                 break;
             }
-            each(list, Type::Lists)?;
+            each(list, ArenaType::Lists)?;
             list = memory.u64(list)?;
         }
         Some(())
@@ -278,16 +280,16 @@ impl Perl {
         memory: M,
         interpreter: u64,
         lists: &mut impl FreeLists,
-    ) -> Option<Arenas> {
+    ) -> Option<ArenaUsage> {
         let variables = self.variable.arenas?;
         let at = |variable: u64| interpreter.wrapping_add(variable);
         let sizes = self.body_sizes()?;
-        let mut all = Arenas::NONE;
-        all.heads = heads(memory, memory.u64(at(variables.sv_arenaroot))?)?;
+        let mut all = ArenaUsage::NONE;
+        all.heads = head_usage(memory, memory.u64(at(variables.sv_arenaroot))?)?;
         let newest = memory.u64(at(variables.body_arenas))?;
         each_body_arena(memory, newest, |is_first, of, _, length| {
             let size = *sizes.get(of)?;
-            if size == 0 || !ARENA_SIZES.contains(&(length as usize)) {
+            if size == 0 || !ARENA_SIZE_RANGE.contains(&(length as usize)) {
                 return None;
             }
             if is_first {
@@ -320,7 +322,7 @@ impl Perl {
             of.used = room.checked_sub(free)?;
             of.used_bytes = of.used * size;
         }
-        all.lists.bytes = all.lists.arenas * LIST as u64;
+        all.lists.bytes = all.lists.arenas * LIST_SIZE as u64;
         (all.lists.used, all.lists.used_bytes) = (all.lists.arenas, all.lists.bytes);
         Some(all)
     }
@@ -332,14 +334,14 @@ impl Perl {
     }
 
     /// The size of a body, by type; 0 for types without arenas.
-    pub(crate) fn body_sizes(&self) -> Option<[u64; TYPES]> {
+    pub(crate) fn body_sizes(&self) -> Option<[u64; TYPE_COUNT]> {
         let layout = &self.layout;
         let or_none = |size: Option<u32>| u64::from(size.unwrap_or(0));
         let mut sizes = [
             24, 0, 0, 16, 40, 24, 32, 48, 0, 48, 80, 40, 32, 104, 104, 136, 0,
         ];
-        sizes[HASHES] = or_none(layout.body_hash);
-        sizes[NUMBERS] = u64::from(layout.body_number?);
+        sizes[HASH_AUX_TYPE] = or_none(layout.body_hash);
+        sizes[NUMBER_TYPE] = u64::from(layout.body_number?);
         sizes[8] = or_none(layout.body_regexp);
         sizes[16] = or_none(layout.body_object);
         Some(sizes)
@@ -353,22 +355,22 @@ fn each_body_arena<M: Memory>(
     newest: u64,
     mut each: impl FnMut(bool, usize, u64, u64) -> Option<()>,
 ) -> Option<()> {
-    let (mut list, mut read, mut lists) = (newest, [0; LIST], 0);
+    let (mut list, mut read, mut lists) = (newest, [0; LIST_SIZE], 0);
     while list != 0 {
         lists += 1;
-        if lists > MOST || !memory.read(list, &mut read) {
+        if lists > MAX_ARENAS || !memory.read(list, &mut read) {
             return None;
         }
         let number = |at: usize| {
             let bytes = read.get(at..)?.first_chunk()?;
             Some(u64::from_ne_bytes(*bytes))
         };
-        let taken = u32::from_ne_bytes(*read[LIST_TAKEN..].first_chunk()?) as usize;
-        if taken > LIST_MOST {
+        let taken = u32::from_ne_bytes(*read[LIST_TAKEN_OFFSET..].first_chunk()?) as usize;
+        if taken > MAX_LIST_ENTRIES {
             return None;
         }
         for i in 0..taken {
-            let entry = LIST_ENTRIES + i * LIST_ENTRY;
+            let entry = LIST_ENTRIES_OFFSET + i * LIST_ENTRY_SIZE;
             let of = u32::from_ne_bytes(*read[entry + 16..].first_chunk()?) as usize;
             each(i == 0, of, number(entry)?, number(entry + 8)?)?;
         }
@@ -387,36 +389,36 @@ pub(crate) fn each_head_arena<M: Memory>(
     let (mut arena, mut arenas) = (newest, 0);
     while arena != 0 {
         // The first head says which arena is the next one, and how many heads this one has.
-        let mut first = [0; HEAD_COUNT + 4];
+        let mut first = [0; HEAD_COUNT_OFFSET + 4];
         if !memory.read(arena, &mut first) {
             return None;
         }
         let count = u32::from_ne_bytes(*first.last_chunk()?) as usize;
         arenas += 1;
-        if arenas > MOST || !(1..=ARENA / HEAD).contains(&count) {
+        if arenas > MAX_ARENAS || !(1..=ARENA_SIZE / HEAD_SIZE).contains(&count) {
             return None;
         }
-        each(arena + HEAD as u64, count - 1)?;
+        each(arena + HEAD_SIZE as u64, count - 1)?;
         arena = u64::from_ne_bytes(*first.first_chunk()?);
     }
     Some(())
 }
 
 /// What the arenas of heads hold, from the newest one.
-fn heads<M: Memory>(memory: M, newest: u64) -> Option<OfType> {
-    let (mut all, mut read) = (OfType::NONE, [0; ARENA]);
+fn head_usage<M: Memory>(memory: M, newest: u64) -> Option<ArenaTypeUsage> {
+    let (mut all, mut read) = (ArenaTypeUsage::NONE, [0; ARENA_SIZE]);
     each_head_arena(memory, newest, |first, count| {
-        let heads = read.get_mut(..count * HEAD)?;
+        let heads = read.get_mut(..count * HEAD_SIZE)?;
         if !memory.read(first, heads) {
             return None;
         }
         all.arenas += 1;
-        all.bytes += ARENA as u64;
+        all.bytes += ARENA_SIZE as u64;
         // All bits of the type are set in a head that is free.
-        let is_used = |head: &&[u8]| head[HEAD_FLAGS] != 0xff;
-        all.used += heads.chunks_exact(HEAD).filter(is_used).count() as u64;
+        let is_used = |head: &&[u8]| head[HEAD_FLAGS_OFFSET] != 0xff;
+        all.used += heads.chunks_exact(HEAD_SIZE).filter(is_used).count() as u64;
         Some(())
     })?;
-    all.used_bytes = all.used * HEAD as u64;
+    all.used_bytes = all.used * HEAD_SIZE as u64;
     Some(all)
 }

@@ -9,21 +9,21 @@ use core::ops::Range;
 
 use heapprof_memory::Memory;
 
-use crate::arenas::{ARENA, Type, each_head_arena};
-use crate::interpreter::Perl;
-use crate::values::{HEAD, Head, body_at, in_buffer};
+use crate::arenas::{ARENA_SIZE, ArenaType, each_head_arena};
+use crate::interpreter::PerlRuntime;
+use crate::values::{HEAD_BYTES, SvHead, arena_body, buffer_address};
 
 /// More buckets, keys and values than these are not looked at: memory that changes meanwhile may
 /// lead in a circle.
-const MOST_BUCKETS: u64 = 1 << 26;
-const MOST_KEYS: u64 = 1 << 26;
-const MOST_VALUES: usize = 1 << 27;
+const MAX_BUCKETS: u64 = 1 << 26;
+const MAX_KEYS: u64 = 1 << 26;
+const MAX_VALUES: usize = 1 << 27;
 /// So many buckets are read at once.
-const AT_ONCE: usize = 64;
+const MAX_BUCKETS_PER_READ: usize = 64;
 
 /// What a value has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Belongings {
+pub struct PerlValueMemory {
     /// Its head, in an arena.
     pub head: Range<u64>,
     /// Its body, in an arena; empty if it has none.
@@ -32,38 +32,38 @@ pub struct Belongings {
     pub in_buffer: Option<u64>,
 }
 
-impl Perl {
+impl PerlRuntime {
     /// Calls `each` with what every value of an interpreter has. Returns `None` if they can't be
     /// read; some may have been told by then.
     pub fn each_value<M: Memory>(
         &self,
         memory: M,
         interpreter: u64,
-        mut each: impl FnMut(Belongings),
+        mut each: impl FnMut(PerlValueMemory),
     ) -> Option<()> {
-        let mut read = [0; ARENA];
-        let mut left = MOST_VALUES;
+        let mut read = [0; ARENA_SIZE];
+        let mut left = MAX_VALUES;
         let newest = interpreter.wrapping_add(self.variable.arenas?.sv_arenaroot);
         each_head_arena(memory, memory.u64(newest)?, |first, count| {
             left = left.checked_sub(count)?;
-            let heads = read.get_mut(..count * HEAD)?;
+            let heads = read.get_mut(..count * HEAD_BYTES)?;
             if !memory.read(first, heads) {
                 return None;
             }
-            let places = (0..).map(|i| first + i * HEAD as u64);
-            for (at, bytes) in places.zip(heads.as_chunks::<HEAD>().0) {
-                let head = Head::new(bytes);
+            let places = (0..).map(|i| first + i * HEAD_BYTES as u64);
+            for (at, bytes) in places.zip(heads.as_chunks::<HEAD_BYTES>().0) {
+                let head = SvHead::new(bytes);
                 if head.is_free() {
                     continue;
                 }
-                let body = match (body_at(&head), self.body_size_of(&head)) {
+                let body = match (arena_body(&head), self.body_size_of(&head)) {
                     (Some(body), size @ 1..) => body..body.saturating_add(size),
                     _ => 0..0,
                 };
-                each(Belongings {
-                    head: at..at + HEAD as u64,
+                each(PerlValueMemory {
+                    head: at..at + HEAD_BYTES as u64,
                     body,
-                    in_buffer: in_buffer(&head),
+                    in_buffer: buffer_address(&head),
                 });
             }
             Some(())
@@ -76,9 +76,11 @@ impl Perl {
         &self,
         memory: M,
         interpreter: u64,
-        mut each: impl FnMut(u64, Type) -> Option<()>,
+        mut each: impl FnMut(u64, ArenaType) -> Option<()>,
     ) -> Option<()> {
-        self.each_arena_of_heads(memory, interpreter, |first, _| each(first, Type::Heads))?;
+        self.each_arena_of_heads(memory, interpreter, |first, _| {
+            each(first, ArenaType::Heads)
+        })?;
         self.each_other_arena(memory, interpreter, each)
     }
 
@@ -95,13 +97,13 @@ impl Perl {
         let all = memory.u64(interpreter.wrapping_add(self.variable.strtab?))?;
         let (body, buckets) = (word(all, layout.sv_any)?, word(all, layout.sv_u)?);
         let count = word(body, layout.hv_max)?.checked_add(1)?;
-        if count > MOST_BUCKETS {
+        if count > MAX_BUCKETS {
             return None;
         }
-        let mut bytes = [0; 8 * AT_ONCE];
-        let (mut done, mut left) = (0, MOST_KEYS);
+        let mut bytes = [0; 8 * MAX_BUCKETS_PER_READ];
+        let (mut done, mut left) = (0, MAX_KEYS);
         while done < count {
-            let now = (count - done).min(AT_ONCE as u64) as usize;
+            let now = (count - done).min(MAX_BUCKETS_PER_READ as u64) as usize;
             let read = bytes.get_mut(..8 * now)?;
             if !memory.read(buckets.wrapping_add(8 * done), read) {
                 return None;

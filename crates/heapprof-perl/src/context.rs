@@ -6,28 +6,28 @@
 
 use heapprof_memory::Memory;
 
-use crate::frame::{Frame, Kind};
-use crate::interpreter::{Context, Perl};
+use crate::frame::{PerlFrame, PerlFrameKind};
+use crate::interpreter::{InterpreterLocator, PerlRuntime};
 
 /// So many frames are walked at each end of a deep stack.
-pub const EACH_END: usize = 256;
+pub const MAX_FRAMES_PER_END: usize = 256;
 
 /// No stack of contexts is as long.
-const MOST_CONTEXTS: i32 = 1 << 24;
+const MAX_CONTEXTS: i32 = 1 << 24;
 
 /// No sub is there.
 pub(crate) const NO_DEBUGGER: u64 = 1;
 
 /// Stack infos after which a walk gives up.
-pub(crate) const MOST_INFOS: usize = 10_000;
+pub(crate) const MAX_STACK_INFOS: usize = 10_000;
 
 /// The line of a statement that has none (NOLINE).
 pub(crate) const NO_LINE: u32 = u32::MAX;
 
 /// What stays the same in a walk.
 #[derive(Clone, Copy)]
-pub(crate) struct Contexts<'a, M> {
-    pub(crate) perl: &'a Perl,
+pub(crate) struct ContextReader<'a, M> {
+    pub(crate) perl: &'a PerlRuntime,
     pub(crate) memory: M,
     /// The statement that stands for what is being compiled.
     pub(crate) compiling: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Contexts<'a, M> {
 
 /// A stack info.
 #[derive(Clone, Copy)]
-pub(crate) struct Info {
+pub(crate) struct StackInfo {
     pub(crate) at: u64,
     pub(crate) contexts: u64,
     /// The index of the newest context; -1 if there is none.
@@ -52,38 +52,38 @@ pub(crate) struct Info {
 
 /// What is read of a context.
 #[derive(Clone, Copy)]
-pub(crate) struct Fields {
+pub(crate) struct ContextFields {
     /// The kind and its flags, and in the upper half what Perl calls `blku_u16`.
     pub(crate) flags: u32,
     pub(crate) oldcop: u64,
     pub(crate) retop: u64,
     /// The sub or format, of those kinds.
-    pub(crate) of: u64,
+    pub(crate) subject: u64,
     /// The number of the next older frame, in versions that have it.
     pub(crate) older: i32,
 }
 
 /// What a context is to a walk.
-pub(crate) enum Found {
+pub(crate) enum ContextRole {
     /// A frame.
-    Frame(Kind),
+    Frame(PerlFrameKind),
     /// A frame that `caller` does not show. The statement that it was entered from counts.
     Hidden,
     /// No frame.
     Other,
 }
 
-impl<M: Memory> Contexts<'_, M> {
+impl<M: Memory> ContextReader<'_, M> {
     #[inline(always)]
-    pub(crate) fn context(self, info: Info, ix: i32) -> u64 {
+    pub(crate) fn context(self, info: StackInfo, ix: i32) -> u64 {
         info.contexts + ix as u64 * u64::from(self.perl.layout.cx_size)
     }
 
     #[inline(always)]
-    pub(crate) fn info(self, at: u64) -> Option<Info> {
+    pub(crate) fn info(self, at: u64) -> Option<StackInfo> {
         let (layout, memory) = (&self.perl.layout, self.memory);
         let int = |offset: u32| memory.u32(at + u64::from(offset)).map(|int| int as i32);
-        let info = Info {
+        let info = StackInfo {
             at,
             contexts: memory.u64(at + u64::from(layout.si_cxstack))?,
             newest: int(layout.si_cxix)?,
@@ -98,7 +98,7 @@ impl<M: Memory> Contexts<'_, M> {
             && info.contexts & 7 == 0
             && (info.contexts != 0 || info.newest < 0)
             && (-1..=most).contains(&info.newest)
-            && most < MOST_CONTEXTS
+            && most < MAX_CONTEXTS
             && info
                 .whole
                 .is_none_or(|whole| whole >= -1 && whole <= info.newest);
@@ -107,7 +107,7 @@ impl<M: Memory> Contexts<'_, M> {
 
     /// What a context holds. What it means depends on its kind.
     #[inline(always)]
-    pub(crate) fn fields(self, context: u64) -> Option<Fields> {
+    pub(crate) fn fields(self, context: u64) -> Option<ContextFields> {
         let layout = &self.perl.layout;
         let [flags, oldcop, retop, of, older] = self.memory.fields(
             context,
@@ -119,73 +119,83 @@ impl<M: Memory> Contexts<'_, M> {
                 layout.cx_sub_older.unwrap_or(layout.cx_type),
             ],
         )?;
-        Some(Fields {
+        Some(ContextFields {
             flags: flags as u32,
             oldcop,
             retop,
-            of,
+            subject: of,
             older: older as i32,
         })
     }
 
     /// What a context is.
     #[inline(always)]
-    pub(crate) fn look(self, fields: Fields) -> Found {
+    pub(crate) fn classify(self, fields: ContextFields) -> ContextRole {
         let layout = &self.perl.layout;
         let kind = fields.flags & layout.cx_type_mask;
         if kind == layout.cx_is_sub && fields.flags & layout.cx_is_fake == 0 {
-            return match fields.of == self.debugger {
-                true => Found::Hidden,
-                false => Found::Frame(Kind::Sub),
+            return match fields.subject == self.debugger {
+                true => ContextRole::Hidden,
+                false => ContextRole::Frame(PerlFrameKind::Sub),
             };
         }
-        self.look_further(fields, kind)
+        self.classify_non_sub(fields, kind)
     }
 
     /// What a context is that is no sub.
     #[inline(never)]
-    pub(crate) fn look_further(self, fields: Fields, kind: u32) -> Found {
+    pub(crate) fn classify_non_sub(self, fields: ContextFields, kind: u32) -> ContextRole {
         let layout = &self.perl.layout;
         if kind == layout.cx_is_eval {
             if layout.cx_is_try.is_some_and(|bit| fields.flags & bit != 0) {
-                return Found::Other;
+                return ContextRole::Other;
             }
-            Found::Frame(self.eval(fields.flags >> 23))
+            ContextRole::Frame(self.eval_kind(fields.flags >> 23))
         } else if kind == layout.cx_is_format {
-            Found::Frame(Kind::Format)
+            ContextRole::Frame(PerlFrameKind::Format)
         } else {
-            Found::Other
+            ContextRole::Other
         }
     }
 
     /// What an eval is that this op began.
     #[inline(always)]
-    pub(crate) fn eval(self, op: u32) -> Kind {
+    pub(crate) fn eval_kind(self, op: u32) -> PerlFrameKind {
         let layout = &self.perl.layout;
         match op {
-            op if op == layout.op_entereval => Kind::EvalString,
-            op if op == layout.op_require => Kind::Require,
-            op if op == layout.op_dofile => Kind::DoFile,
-            _ => Kind::EvalBlock,
+            op if op == layout.op_entereval => PerlFrameKind::EvalString,
+            op if op == layout.op_require => PerlFrameKind::Require,
+            op if op == layout.op_dofile => PerlFrameKind::DoFile,
+            _ => PerlFrameKind::EvalBlock,
         }
     }
 
     /// The newest context in a version that does not tell whether it is whole. Perl pushes the
     /// context of an eval in two steps, and allocates between them.
     #[cold]
-    pub(crate) fn half_pushed(self, kind: Kind, op: Option<u16>, compiles: bool) -> Found {
+    pub(crate) fn role_if_incomplete(
+        self,
+        kind: PerlFrameKind,
+        op: Option<u16>,
+        compiles: bool,
+    ) -> ContextRole {
         let is_eval = matches!(
             kind,
-            Kind::EvalBlock | Kind::EvalString | Kind::Require | Kind::DoFile
+            PerlFrameKind::EvalBlock
+                | PerlFrameKind::EvalString
+                | PerlFrameKind::Require
+                | PerlFrameKind::DoFile
         );
         let (true, Some(op), false) = (is_eval, op, compiles) else {
-            return Found::Frame(kind);
+            return ContextRole::Frame(kind);
         };
-        match self.eval(op.into()) {
+        match self.eval_kind(op.into()) {
             // Its file is not there yet. What the context says of it is of an earlier one.
-            Kind::EvalString => Found::Frame(Kind::EvalString),
-            Kind::Require | Kind::DoFile => Found::Frame(Kind::EvalBlock),
-            _ => Found::Frame(kind),
+            PerlFrameKind::EvalString => ContextRole::Frame(PerlFrameKind::EvalString),
+            PerlFrameKind::Require | PerlFrameKind::DoFile => {
+                ContextRole::Frame(PerlFrameKind::EvalBlock)
+            }
+            _ => ContextRole::Frame(kind),
         }
     }
 
@@ -193,15 +203,15 @@ impl<M: Memory> Contexts<'_, M> {
     #[inline(always)]
     pub(crate) fn frame_of(
         self,
-        kind: Kind,
+        kind: PerlFrameKind,
         context: u64,
-        fields: Fields,
+        fields: ContextFields,
         cop: u64,
-    ) -> Option<Frame> {
+    ) -> Option<PerlFrame> {
         let (of, from_c) = match kind {
-            Kind::Sub | Kind::Format => (fields.of, fields.retop == 0),
-            Kind::EvalString => (0, fields.retop == 0),
-            Kind::Require | Kind::DoFile => {
+            PerlFrameKind::Sub | PerlFrameKind::Format => (fields.subject, fields.retop == 0),
+            PerlFrameKind::EvalString => (0, fields.retop == 0),
+            PerlFrameKind::Require | PerlFrameKind::DoFile => {
                 let name = u64::from(self.perl.layout.cx_eval_namesv);
                 (self.memory.u64(context + name)?, false)
             }
@@ -213,12 +223,12 @@ impl<M: Memory> Contexts<'_, M> {
     #[inline(always)]
     pub(crate) fn frame(
         self,
-        kind: Kind,
+        kind: PerlFrameKind,
         of: u64,
         cop: u64,
         from_c: bool,
         context: u64,
-    ) -> Option<Frame> {
+    ) -> Option<PerlFrame> {
         let (mut line, mut version) = (0, 0);
         if cop != 0 {
             let layout = &self.perl.layout;
@@ -233,7 +243,7 @@ impl<M: Memory> Contexts<'_, M> {
                 version = self.version_of_file(cop)?;
             }
         }
-        Some(Frame {
+        Some(PerlFrame {
             code: kind.code(of),
             cop,
             version,
@@ -262,8 +272,10 @@ impl<M: Memory> Contexts<'_, M> {
     /// C code calls the first sub of a copy, so that the oldest context was entered from there.
     #[inline(always)]
     pub(crate) fn foreign_of(self, interpreter: u64, first: u64, cop: u64) -> Option<u64> {
-        match self.perl.context {
-            Context::Key { first: pointer, .. } if self.memory.u64(pointer)? != interpreter => {
+        match self.perl.locator {
+            InterpreterLocator::Key { first: pointer, .. }
+                if self.memory.u64(pointer)? != interpreter =>
+            {
                 self.foreign_of_copy(first, cop)
             }
             _ => Some(0),
@@ -275,11 +287,11 @@ impl<M: Memory> Contexts<'_, M> {
         let layout = &self.perl.layout;
         let mut found = cop;
         let mut at = first;
-        for _ in 0..MOST_INFOS {
+        for _ in 0..MAX_STACK_INFOS {
             let info = self.info(at)?;
             if info.newest >= 0 {
                 let oldest = self.fields(self.context(info, 0))?;
-                let is_frame = !matches!(self.look(oldest), Found::Other);
+                let is_frame = !matches!(self.classify(oldest), ContextRole::Other);
                 let is_called_by_c = is_frame && oldest.retop == 0;
                 found = if is_called_by_c { oldest.oldcop } else { 0 };
             }
@@ -315,7 +327,7 @@ impl<M: Memory> Contexts<'_, M> {
 
 /// The sub that the debugger calls all others through, 0 without a debugger.
 #[inline(always)]
-pub(crate) fn debugger_of<M: Memory>(perl: &Perl, memory: M, glob: u64) -> Option<u64> {
+pub(crate) fn debugger_of<M: Memory>(perl: &PerlRuntime, memory: M, glob: u64) -> Option<u64> {
     if glob == 0 {
         return Some(0);
     }
@@ -326,8 +338,8 @@ pub(crate) fn debugger_of<M: Memory>(perl: &Perl, memory: M, glob: u64) -> Optio
     }
 }
 
-impl Perl {
-    /// Whether the context at `context` only stands for the code in a regular expression.
+impl PerlRuntime {
+    /// Whether the context at `locator` only stands for the code in a regular expression.
     pub fn is_fake<M: Memory>(&self, memory: M, context: u64) -> bool {
         let layout = &self.layout;
         let flags = memory.u8(context.wrapping_add(layout.cx_type.into()));

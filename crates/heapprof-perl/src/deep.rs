@@ -2,27 +2,27 @@
 
 use heapprof_memory::Memory;
 
-use crate::context::{Contexts, EACH_END, Found, Info, MOST_INFOS};
-use crate::frame::Kind;
-use crate::walk::{Leaf, Sink};
+use crate::context::{ContextReader, ContextRole, MAX_FRAMES_PER_END, MAX_STACK_INFOS, StackInfo};
+use crate::frame::PerlFrameKind;
+use crate::walk::{PerlFrameSink, PerlWalkSummary};
 
-impl<M: Memory> Contexts<'_, M> {
+impl<M: Memory> ContextReader<'_, M> {
     /// Walks the other end of a deep stack, up to the context `stop` of `info`, where the walk from
     /// the leaf stopped, at the statement `stopped_at`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn go_on_from_root(
+    pub(crate) fn walk_from_root(
         self,
-        info: Info,
+        info: StackInfo,
         stop: i32,
         stopped_at: u64,
-        sink: &mut impl Sink,
-        mut leaf: Leaf,
-    ) -> Option<Leaf> {
+        sink: &mut impl PerlFrameSink,
+        mut leaf: PerlWalkSummary,
+    ) -> Option<PerlWalkSummary> {
         let layout = &self.perl.layout;
         leaf.is_cut = true;
         let mut root = info;
-        for _ in 0..MOST_INFOS {
+        for _ in 0..MAX_STACK_INFOS {
             if root.kind == layout.si_is_main {
                 break;
             }
@@ -41,17 +41,17 @@ impl<M: Memory> Contexts<'_, M> {
             root.newest
         };
         // The frame that waits for the statement that it runs.
-        let mut waiting = Some((Kind::Main, None));
+        let mut waiting = Some((PerlFrameKind::Main, None));
         for ix in 0..=last {
             let context = self.context(root, ix);
             let fields = self.fields(context)?;
-            let found = self.look(fields);
-            if matches!(found, Found::Other) {
+            let found = self.classify(fields);
+            if matches!(found, ContextRole::Other) {
                 continue;
             }
             let cop = fields.oldcop;
             if let Some((kind, of)) = waiting.take() {
-                if leaf.oldest == EACH_END {
+                if leaf.oldest == MAX_FRAMES_PER_END {
                     return Some(leaf);
                 }
                 let frame = match of {
@@ -63,12 +63,12 @@ impl<M: Memory> Contexts<'_, M> {
                 sink.oldest(leaf.oldest, frame);
                 leaf.oldest += 1;
             }
-            if let Found::Frame(kind) = found {
+            if let ContextRole::Frame(kind) = found {
                 waiting = Some((kind, Some((ix, context, fields))));
             }
         }
         if let (Some((kind, of)), true) = (waiting, root.at == info.at)
-            && leaf.oldest < EACH_END
+            && leaf.oldest < MAX_FRAMES_PER_END
         {
             // The two ends have met.
             let frame = match of {

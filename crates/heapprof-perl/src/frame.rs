@@ -2,7 +2,7 @@
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PerlFrameKind {
     /// A sub, anonymous or not.
     Sub,
     /// A format.
@@ -32,7 +32,7 @@ pub enum Kind {
 /// A frame as numbers. Equal numbers mean the same place, as long as [`version`](Self::version)
 /// tells apart what came to the same address one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct PerlFrame {
     /// What is run: an address with the kind in its lowest bits, or a number below 4096.
     pub code: u64,
     /// The statement that is run (a COP's address).
@@ -47,11 +47,11 @@ pub struct Frame {
     pub context: u64,
 }
 
-/// The lowest bits of a [`Frame::code`] that is an address.
-const TAGS: u64 = 7;
-const CALLBACK: u64 = 0x100;
+/// The lowest bits of a [`PerlFrame::code`] that is an address.
+const TAG_MASK: u64 = 7;
+const CALLBACK_CODE: u64 = 0x100;
 
-impl Kind {
+impl PerlFrameKind {
     /// The code of a frame of this kind, which runs what is at `address`.
     #[inline(always)]
     pub(crate) const fn code(self, address: u64) -> u64 {
@@ -68,21 +68,21 @@ impl Kind {
             Self::Start => return 0x50,
             Self::Destruct => return 0x60,
             Self::Arenas => return 0x70,
-            Self::Callback(of) => return CALLBACK + of as u64,
+            Self::Callback(of) => return CALLBACK_CODE + of as u64,
         };
         // A file's name may be missing. What is below 4096 is no address.
-        (address & !TAGS) | tag
+        (address & !TAG_MASK) | tag
     }
 }
 
-impl Frame {
+impl PerlFrame {
     /// The code of a frame that runs the sub at `address`.
     pub fn code_of_sub(address: u64) -> u64 {
-        Kind::Sub.code(address)
+        PerlFrameKind::Sub.code(address)
     }
 
     /// A frame that is of no code and no line.
-    pub fn of(kind: Kind) -> Self {
+    pub fn from_kind(kind: PerlFrameKind) -> Self {
         Self {
             code: kind.code(0),
             cop: 0,
@@ -94,39 +94,39 @@ impl Frame {
     }
 
     /// What the frame is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PerlFrameKind {
         match self.code {
-            0x10 => Kind::EvalBlock,
-            0x20 => Kind::EvalString,
-            0x30 => Kind::Main,
-            0x40 => Kind::Compile,
-            0x50 => Kind::Start,
-            0x60 => Kind::Destruct,
-            0x70 => Kind::Arenas,
-            code @ CALLBACK..4096 => Kind::Callback((code - CALLBACK) as u8),
-            code => match code & TAGS {
-                1 => Kind::Format,
-                2 => Kind::Require,
-                3 => Kind::DoFile,
-                _ => Kind::Sub,
+            0x10 => PerlFrameKind::EvalBlock,
+            0x20 => PerlFrameKind::EvalString,
+            0x30 => PerlFrameKind::Main,
+            0x40 => PerlFrameKind::Compile,
+            0x50 => PerlFrameKind::Start,
+            0x60 => PerlFrameKind::Destruct,
+            0x70 => PerlFrameKind::Arenas,
+            code @ CALLBACK_CODE..4096 => PerlFrameKind::Callback((code - CALLBACK_CODE) as u8),
+            code => match code & TAG_MASK {
+                1 => PerlFrameKind::Format,
+                2 => PerlFrameKind::Require,
+                3 => PerlFrameKind::DoFile,
+                _ => PerlFrameKind::Sub,
             },
         }
     }
 
     /// The address of what is run, for kinds that have one.
     pub(crate) fn address(&self) -> u64 {
-        self.code & !TAGS
+        self.code & !TAG_MASK
     }
 }
 
 /// A text of a bounded length.
 #[derive(Debug)]
-pub struct Text<'a> {
+pub struct BoundedText<'a> {
     to: &'a mut [u8],
     len: usize,
 }
 
-impl<'a> Text<'a> {
+impl<'a> BoundedText<'a> {
     /// An empty text, which grows into `to`.
     pub fn new(to: &'a mut [u8]) -> Self {
         Self { to, len: 0 }
@@ -156,10 +156,10 @@ impl<'a> Text<'a> {
 
     /// Leaves the number out of each `(eval 12)`, because each evaluation has its own.
     pub fn leave_out_eval_numbers(&mut self) {
-        const EVAL: &[u8] = b"(eval ";
+        const EVAL_PREFIX: &[u8] = b"(eval ";
         let mut at = 0;
-        while let Some(found) = find(&self.to[at..self.len], EVAL) {
-            let begin = at + found + EVAL.len();
+        while let Some(found) = find(&self.to[at..self.len], EVAL_PREFIX) {
+            let begin = at + found + EVAL_PREFIX.len();
             let digits = self.to[begin..self.len]
                 .iter()
                 .take_while(|byte| byte.is_ascii_digit())
@@ -181,11 +181,11 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
 
 /// A frame as text.
 #[derive(Debug)]
-pub struct Named<'a> {
+pub struct NamedPerlFrame<'a> {
     /// `Package::sub`, or `(what it is)` in parentheses.
-    pub name: Text<'a>,
+    pub name: BoundedText<'a>,
     /// The file of the statement; may be empty.
-    pub file: Text<'a>,
+    pub file: BoundedText<'a>,
     /// The line of the first statement of a sub; 0 if it is not known.
     pub start_line: u32,
 }
@@ -197,21 +197,21 @@ mod tests {
     #[test]
     fn a_code_tells_its_kind() {
         let kinds = [
-            Kind::Sub,
-            Kind::Format,
-            Kind::EvalBlock,
-            Kind::EvalString,
-            Kind::Require,
-            Kind::DoFile,
-            Kind::Main,
-            Kind::Compile,
-            Kind::Start,
-            Kind::Destruct,
-            Kind::Callback(0),
-            Kind::Callback(11),
+            PerlFrameKind::Sub,
+            PerlFrameKind::Format,
+            PerlFrameKind::EvalBlock,
+            PerlFrameKind::EvalString,
+            PerlFrameKind::Require,
+            PerlFrameKind::DoFile,
+            PerlFrameKind::Main,
+            PerlFrameKind::Compile,
+            PerlFrameKind::Start,
+            PerlFrameKind::Destruct,
+            PerlFrameKind::Callback(0),
+            PerlFrameKind::Callback(11),
         ];
         for kind in kinds {
-            let frame = Frame {
+            let frame = PerlFrame {
                 code: kind.code(0x5555_1230),
                 cop: 0,
                 version: 0,
@@ -235,7 +235,7 @@ mod tests {
             ("", ""),
         ] {
             let mut room = [0; 64];
-            let mut text = Text::new(&mut room);
+            let mut text = BoundedText::new(&mut room);
             text.add(given.as_bytes());
             text.leave_out_eval_numbers();
             assert_eq!(text.bytes(), wanted.as_bytes());
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_text_ends_where_its_room_ends() {
         let mut room = [0; 4];
-        let mut text = Text::new(&mut room);
+        let mut text = BoundedText::new(&mut room);
         text.add(b"abc");
         text.add(b"def");
         assert_eq!(text.bytes(), b"abcd");

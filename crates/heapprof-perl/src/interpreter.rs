@@ -1,13 +1,13 @@
 //! A perl in a process: where its variables are, and the layout of its structures.
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{Object, Symbol};
+use heapprof_memory::loaded::{DynamicSymbol, LoadedObject};
 
-use crate::layout::{Layout, Version};
+use crate::layout::{PerlLayout, PerlVersion};
 
 /// How to find the interpreter that a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Context {
+pub enum InterpreterLocator {
     /// Each thread has its own. The addresses are those of the key for `pthread_getspecific`, and
     /// of the pointer to the first interpreter. As long as that one is null, the key is nobody's.
     Key {
@@ -24,7 +24,7 @@ pub enum Context {
 
 /// A call of a sub that is written in C: such a one has no context of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct XsubCall {
     /// The sub; 0 if there is none.
     pub sub: u64,
     /// The op that called it.
@@ -54,11 +54,11 @@ pub struct ContextLayout {
 
 /// A perl that was found in a process.
 #[derive(Clone, Copy, Debug)]
-pub struct Perl {
+pub struct PerlRuntime {
     /// Its version.
-    pub version: Version,
+    pub version: PerlVersion,
     /// How to find the interpreter of a thread.
-    pub context: Context,
+    pub locator: InterpreterLocator,
     /// The function `Perl_caller_cx`, which says what `caller` would say; 0 if it is not exported.
     pub caller_cx: u64,
     /// Where the code of the loop is that runs a program's ops; empty if it is not known.
@@ -70,15 +70,15 @@ pub struct Perl {
     pub(crate) slab_code: (u64, u64),
     /// The array of the names of ops; 0 if it is not exported.
     op_names: u64,
-    pub(crate) layout: Layout,
-    /// Whether the layout has the offsets of [`Layout::USUAL`].
+    pub(crate) layout: PerlLayout,
+    /// Whether the layout has the offsets of [`PerlLayout::USUAL`].
     pub(crate) is_usual: bool,
-    pub(crate) variable: Variables,
+    pub(crate) variable: InterpreterVariables,
 }
 
 /// Where the variables of an interpreter are, from its beginning.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Variables {
+pub(crate) struct InterpreterVariables {
     pub(crate) stack_sp: u64,
     pub(crate) stack_base: u64,
     pub(crate) stack_max: u64,
@@ -108,20 +108,20 @@ pub(crate) struct ArenaVariables {
 
 /// Why a perl's stacks can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreadable {
+pub enum UnreadablePerl {
     /// The layout of this version is not known.
-    Version(Version),
+    Version(PerlVersion),
     /// The interpreter has another size (the second) than this version's has.
-    Size(Version, u32),
+    Size(PerlVersion, u32),
     /// A variable is not exported.
-    Variable(Version),
+    Variable(PerlVersion),
     /// Its ops are not those of its version.
-    Ops(Version),
+    Ops(PerlVersion),
     /// It was built with an option that changes the structures.
-    Build(Version),
+    Build(PerlVersion),
 }
 
-impl core::fmt::Display for Unreadable {
+impl core::fmt::Display for UnreadablePerl {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Version(version) => {
@@ -144,14 +144,14 @@ impl core::fmt::Display for Unreadable {
     }
 }
 
-impl Perl {
+impl PerlRuntime {
     /// The perl that is in `object`; `None` if there is none. The `executable` may have copies of
     /// its variables, which count instead of them.
     pub fn find<M: Memory>(
         memory: M,
-        object: Object,
-        executable: Option<Object>,
-    ) -> Option<Result<Self, Unreadable>> {
+        object: LoadedObject,
+        executable: Option<LoadedObject>,
+    ) -> Option<Result<Self, UnreadablePerl>> {
         Self::find_with(memory, object, executable, None)
     }
 
@@ -159,16 +159,16 @@ impl Perl {
     /// made it had the headers of this very perl.
     pub fn find_with<M: Memory>(
         memory: M,
-        object: Object,
-        executable: Option<Object>,
-        given: Option<Layout>,
-    ) -> Option<Result<Self, Unreadable>> {
+        object: LoadedObject,
+        executable: Option<LoadedObject>,
+        given: Option<PerlLayout>,
+    ) -> Option<Result<Self, UnreadablePerl>> {
         let symbol = |name: &str| object.symbol(memory, name);
         // A perl has them all, whatever it was built with.
         let (revision, version) = (symbol("PL_revision")?, symbol("PL_version")?);
         let subversion = symbol("PL_subversion")?;
-        let byte = |symbol: Symbol| memory.u8(symbol.address);
-        let version = Version {
+        let byte = |symbol: DynamicSymbol| memory.u8(symbol.address);
+        let version = PerlVersion {
             revision: byte(revision)?,
             version: byte(version)?,
             subversion: byte(subversion)?,
@@ -183,20 +183,21 @@ impl Perl {
         };
         let (key, first) = (variable_at("PL_thr_key"), variable_at("PL_curinterp"));
         let context = match (key, first, variable_at("PL_curstackinfo")) {
-            (key, first, _) if key != 0 && first != 0 => Context::Key { key, first },
-            (_, _, curstackinfo) if curstackinfo != 0 => Context::Variables,
-            (_, first, _) if first != 0 => Context::Pointer(first),
-            _ => return Some(Err(Unreadable::Variable(version))),
+            (key, first, _) if key != 0 && first != 0 => InterpreterLocator::Key { key, first },
+            (_, _, curstackinfo) if curstackinfo != 0 => InterpreterLocator::Variables,
+            (_, first, _) if first != 0 => InterpreterLocator::Pointer(first),
+            _ => return Some(Err(UnreadablePerl::Variable(version))),
         };
-        let has_interpreter = context != Context::Variables;
-        let Some(mut layout) = given.or_else(|| Layout::of(version, has_interpreter)) else {
-            return Some(Err(Unreadable::Version(version)));
+        let has_interpreter = context != InterpreterLocator::Variables;
+        let Some(mut layout) = given.or_else(|| PerlLayout::for_version(version, has_interpreter))
+        else {
+            return Some(Err(UnreadablePerl::Version(version)));
         };
         let size = symbol("PL_interp_size").and_then(|symbol| memory.u16(symbol.address));
         if let (Some(size), Some(known)) = (size.map(u32::from), layout.interpreter_size)
             && size != known
         {
-            return Some(Err(Unreadable::Size(version, size)));
+            return Some(Err(UnreadablePerl::Size(version, size)));
         }
         let mut options = [0; 4096];
         let read = memory.text(address("PL_bincompat_options"), &mut options);
@@ -207,7 +208,7 @@ impl Perl {
         let has = |option: &[u8]| given.is_none() && was_built_with(option);
         if has(b"DEBUG_LEAKING_SCALARS") {
             // The head of each value is longer.
-            return Some(Err(Unreadable::Build(version)));
+            return Some(Err(UnreadablePerl::Build(version)));
         }
         if has(b"USE_LONG_DOUBLE") || has(b"USE_QUADMATH") {
             // A number that may stand in the place of a glob's package is 16 bytes.
@@ -216,14 +217,14 @@ impl Perl {
             layout.body_number = None;
         }
         let variable = match context {
-            Context::Variables => by_name(&variable_at),
+            InterpreterLocator::Variables => by_name(&variable_at),
             _ => by_offset(&layout),
         };
         let Some(mut variable) = variable else {
-            return Some(Err(Unreadable::Variable(version)));
+            return Some(Err(UnreadablePerl::Variable(version)));
         };
         let has_long_heads = was_built_with(b"DEBUG_LEAKING_SCALARS");
-        if has_long_heads || Layout::of(version, has_interpreter).is_none() {
+        if has_long_heads || PerlLayout::for_version(version, has_interpreter).is_none() {
             // Nobody knows what lies in its arenas.
             variable.arenas = None;
         }
@@ -235,7 +236,7 @@ impl Perl {
         let code = |name: &str| code_of(memory, object, name);
         let perl = Self {
             version,
-            context,
+            locator: context,
             caller_cx: address("Perl_caller_cx"),
             run_loop: Self::run_loop_of(memory, object),
             arena_code: ["Perl_more_sv", "Perl_more_bodies"].map(code),
@@ -247,31 +248,31 @@ impl Perl {
         };
         Some(match perl.has_ops(memory) {
             true => Ok(perl),
-            false => Err(Unreadable::Ops(version)),
+            false => Err(UnreadablePerl::Ops(version)),
         })
     }
 
     /// Where the code of the loop is that runs the ops of the perl in `object`, whether its
     /// structures are known or not; empty if that is not known.
-    pub fn run_loop_of<M: Memory>(memory: M, object: Object) -> (u64, u64) {
+    pub fn run_loop_of<M: Memory>(memory: M, object: LoadedObject) -> (u64, u64) {
         code_of(memory, object, "Perl_runops_standard")
     }
 
     /// Where the variables of the interpreter at `at` are counted from: 0 if each is one by itself.
     #[inline]
     pub fn base_of(&self, at: u64) -> u64 {
-        match self.context {
-            Context::Variables => 0,
+        match self.locator {
+            InterpreterLocator::Variables => 0,
             _ => at,
         }
     }
 
     /// Where the first interpreter of the process is, from which its variables are counted. `None`
     /// if there is none yet.
-    pub fn first<M: Memory>(&self, memory: M) -> Option<u64> {
-        match self.context {
-            Context::Variables => Some(0),
-            Context::Pointer(at) | Context::Key { first: at, .. } => {
+    pub fn first_interpreter<M: Memory>(&self, memory: M) -> Option<u64> {
+        match self.locator {
+            InterpreterLocator::Variables => Some(0),
+            InterpreterLocator::Pointer(at) | InterpreterLocator::Key { first: at, .. } => {
                 memory.u64(at).filter(|&first| first != 0)
             }
         }
@@ -279,7 +280,7 @@ impl Perl {
 
     /// How many bytes an interpreter has; `None` if its parts are variables by themselves.
     pub fn interpreter_size(&self) -> Option<u64> {
-        let has_one = self.context != Context::Variables;
+        let has_one = self.locator != InterpreterLocator::Variables;
         self.layout
             .interpreter_size
             .filter(|_| has_one)
@@ -300,8 +301,8 @@ impl Perl {
     }
 
     /// Whether another one reads the same places.
-    pub fn is_as(&self, other: &Self) -> bool {
-        (self.layout, self.context) == (other.layout, other.context)
+    pub fn reads_same_places(&self, other: &Self) -> bool {
+        (self.layout, self.locator) == (other.layout, other.locator)
     }
 
     /// Whether the numbers of ops in the layout are those of this perl. Most releases have other
@@ -325,9 +326,9 @@ impl Perl {
 
     /// The same perl, read with another layout: for tests of what a wrong one does.
     #[must_use]
-    pub fn with_layout(self, layout: Layout) -> Self {
-        let variable = match self.context {
-            Context::Variables => self.variable,
+    pub fn with_layout(self, layout: PerlLayout) -> Self {
+        let variable = match self.locator {
+            InterpreterLocator::Variables => self.variable,
             _ => by_offset(&layout).unwrap_or(self.variable),
         };
         Self {
@@ -361,7 +362,7 @@ impl Perl {
     }
 
     /// Whether an interpreter still runs the op that made a call, with as many contexts as then.
-    pub fn is_in_call<M: Memory>(&self, memory: M, interpreter: u64, call: &Call) -> bool {
+    pub fn is_in_call<M: Memory>(&self, memory: M, interpreter: u64, call: &XsubCall) -> bool {
         let read = |at: u64| memory.u64(interpreter.wrapping_add(at));
         let is_same = [read(self.variable.op), read(self.variable.curstackinfo)]
             == [Some(call.op), Some(call.info)];
@@ -376,15 +377,15 @@ impl Perl {
 }
 
 /// Where a function's code begins and ends; zeros if it has no symbol.
-fn code_of<M: Memory>(memory: M, object: Object, name: &str) -> (u64, u64) {
+fn code_of<M: Memory>(memory: M, object: LoadedObject, name: &str) -> (u64, u64) {
     let symbol = object.symbol(memory, name);
     symbol.map_or((0, 0), |of| (of.address, of.address + of.size))
 }
 
 /// Where the variables are in an interpreter that is one structure.
-fn by_offset(layout: &Layout) -> Option<Variables> {
+fn by_offset(layout: &PerlLayout) -> Option<InterpreterVariables> {
     let at = |offset: Option<u32>| offset.map(u64::from);
-    Some(Variables {
+    Some(InterpreterVariables {
         stack_sp: at(layout.stack_sp)?,
         stack_base: at(layout.stack_base)?,
         stack_max: at(layout.stack_max)?,
@@ -409,9 +410,9 @@ fn by_offset(layout: &Layout) -> Option<Variables> {
 }
 
 /// Where the variables are if each has a symbol of its own.
-fn by_name(address: &impl Fn(&str) -> u64) -> Option<Variables> {
+fn by_name(address: &impl Fn(&str) -> u64) -> Option<InterpreterVariables> {
     let at = |name: &str| Some(address(name)).filter(|&at| at != 0);
-    Some(Variables {
+    Some(InterpreterVariables {
         stack_sp: at("PL_stack_sp")?,
         stack_base: at("PL_stack_base")?,
         stack_max: at("PL_stack_max")?,

@@ -4,7 +4,7 @@
 //! counts up `cop_seqmax` in each compilation, so no statement can have come to the place of
 //! another one meanwhile.
 
-use crate::context::{EACH_END, Fields};
+use crate::context::{ContextFields, MAX_FRAMES_PER_END};
 
 /// The contexts of a thread's last walk. All zero is a new one.
 #[repr(C)]
@@ -36,23 +36,23 @@ pub struct LastWalk {
     /// How many walks may follow before whoever walks has something else to do.
     pub left: u32,
     /// The frames' contexts, root first.
-    pub(crate) context: [Remembered; EACH_END],
+    pub(crate) context: [RememberedContext; MAX_FRAMES_PER_END],
 }
 
 /// A context as it was.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Remembered {
+pub(crate) struct RememberedContext {
     pub(crate) ix: i32,
     pub(crate) flags: u32,
     pub(crate) oldcop: u64,
     pub(crate) retop: u64,
-    pub(crate) of: u64,
+    pub(crate) subject: u64,
 }
 
 /// A walk that is being remembered.
 #[derive(Clone, Copy)]
-pub(crate) struct Memo {
+pub(crate) struct WalkMemo {
     /// How many of the oldest contexts are what they were.
     pub(crate) holds: usize,
     /// The number of the newest one of them; -1 if there is none.
@@ -61,7 +61,7 @@ pub(crate) struct Memo {
     met: usize,
 }
 
-impl Memo {
+impl WalkMemo {
     pub(crate) const NOTHING: Self = Self {
         holds: 0,
         stop: -1,
@@ -85,13 +85,13 @@ impl LastWalk {
         runs: 0,
         moment: 0,
         left: 0,
-        context: [Remembered {
+        context: [RememberedContext {
             ix: 0,
             flags: 0,
             oldcop: 0,
             retop: 0,
-            of: 0,
-        }; EACH_END],
+            subject: 0,
+        }; MAX_FRAMES_PER_END],
     };
 
     /// Begins a walk. What is remembered is of no use if anything was compiled since, or if it is
@@ -130,35 +130,35 @@ impl LastWalk {
 
     /// The contexts of the last walk, root first.
     #[inline(always)]
-    pub(crate) fn contexts(&self) -> &[Remembered] {
+    pub(crate) fn contexts(&self) -> &[RememberedContext] {
         &self.context[..self.len()]
     }
 
     /// The newest context of the last walk.
     #[inline(always)]
-    pub(crate) fn newest(&self) -> Option<&Remembered> {
+    pub(crate) fn newest(&self) -> Option<&RememberedContext> {
         self.contexts().last()
     }
 
     /// How many contexts are remembered.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
-        (self.len as usize).min(EACH_END)
+        (self.len as usize).min(MAX_FRAMES_PER_END)
     }
 
     /// Remembers the next older context.
     #[inline(always)]
-    pub(crate) fn add(&mut self, memo: &mut Memo, ix: i32, fields: Fields) {
+    pub(crate) fn add(&mut self, memo: &mut WalkMemo, ix: i32, fields: ContextFields) {
         memo.met += 1;
-        if let Some(place) = EACH_END.checked_sub(memo.met)
+        if let Some(place) = MAX_FRAMES_PER_END.checked_sub(memo.met)
             && place + 1 >= memo.holds
         {
-            self.context[place] = Remembered {
+            self.context[place] = RememberedContext {
                 ix,
                 flags: fields.flags,
                 oldcop: fields.oldcop,
                 retop: fields.retop,
-                of: fields.of,
+                subject: fields.subject,
             };
         }
     }
@@ -167,13 +167,13 @@ impl LastWalk {
     /// how many frames are the same: that one's statement may be another one, and the text of the
     /// file outside of any sub is a frame, too.
     #[inline(always)]
-    pub(crate) fn finish(&mut self, memo: Memo) -> usize {
+    pub(crate) fn finish(&mut self, memo: WalkMemo) -> usize {
         let same = memo.holds.saturating_sub(1);
         let len = same + memo.met;
         self.len = 0;
-        if len + 2 < EACH_END {
-            let from = EACH_END - memo.met;
-            self.context.copy_within(from..EACH_END, same);
+        if len + 2 < MAX_FRAMES_PER_END {
+            let from = MAX_FRAMES_PER_END - memo.met;
+            self.context.copy_within(from..MAX_FRAMES_PER_END, same);
             self.len = len as u32;
         }
         memo.holds

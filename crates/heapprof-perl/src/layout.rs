@@ -5,11 +5,11 @@
 //! values. `-` says that a version lacks the field. `sym:PL_x` says that it is a variable by
 //! itself. `0x20:0:9` is a field of bits.
 
-const TABLE: &str = include_str!("layouts.tsv");
+const LAYOUT_TABLE: &str = include_str!("layouts.tsv");
 
 /// The version of a perl, as it exports it: 5, 36, 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+pub struct PerlVersion {
     /// 5.
     pub revision: u8,
     /// The series. An odd one is in development.
@@ -18,7 +18,7 @@ pub struct Version {
     pub subversion: u8,
 }
 
-impl core::fmt::Display for Version {
+impl core::fmt::Display for PerlVersion {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self {
             revision,
@@ -29,7 +29,7 @@ impl core::fmt::Display for Version {
     }
 }
 
-/// Defines [`Layout`] and how its fields are called in the table.
+/// Defines [`PerlLayout`] and how its fields are called in the table.
 macro_rules! layout {
     (
         needed { $($(#[$doc:meta])* $field:ident $row:literal,)* }
@@ -38,12 +38,12 @@ macro_rules! layout {
         /// Sizes, offsets (both in bytes) and numbers in one version of Perl. A field that is in no
         /// structure of the version is `None`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Layout {
+        pub struct PerlLayout {
             $($(#[$doc])* pub(crate) $field: u32,)*
             $($(#[$optional_doc])* pub(crate) $optional: Option<u32>,)*
         }
 
-        impl Layout {
+        impl PerlLayout {
             const EMPTY: Self = Self {
                 $($field: 0,)*
                 $($optional: None,)*
@@ -62,15 +62,15 @@ macro_rules! layout {
             fn in_column(column: usize) -> Option<Self> {
                 let mut layout = Self::default();
                 let mut found = 0;
-                for line in TABLE.lines().skip(1) {
+                for line in LAYOUT_TABLE.lines().skip(1) {
                     let mut cells = line.split('\t');
                     let (row, cell) = (cells.next()?, cells.nth(column)?);
                     match row {
                         $($row => {
-                            layout.$field = number(cell)?;
+                            layout.$field = parse_number(cell)?;
                             found += 1;
                         })*
-                        $($optional_row => layout.$optional = number(cell),)*
+                        $($optional_row => layout.$optional = parse_number(cell),)*
                         _ => return None,
                     }
                 }
@@ -194,7 +194,7 @@ layout! {
     }
 }
 
-impl Layout {
+impl PerlLayout {
     /// Where a sub's context and its statement have what a walk needs, in releases from 5.32 on.
     /// The other fields are empty.
     pub(crate) const USUAL: Self = Self {
@@ -239,7 +239,7 @@ impl Layout {
 
 /// The number in a cell of a table of layouts; `None` for a field that is not there, or that is a
 /// variable by itself.
-pub fn number(cell: &str) -> Option<u32> {
+pub fn parse_number(cell: &str) -> Option<u32> {
     let offset = cell.split(':').next()?;
     match offset.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),
@@ -248,47 +248,47 @@ pub fn number(cell: &str) -> Option<u32> {
 }
 
 /// The name of a column without Debian's mark: the version, then how it was built.
-fn build(column: &str) -> (&str, &str) {
+fn split_build(column: &str) -> (&str, &str) {
     let column = column.strip_prefix("deb-").unwrap_or(column);
     column.split_once('-').unwrap_or((column, ""))
 }
 
-impl Layout {
+impl PerlLayout {
     /// The layout of a version, with threads or without; `None` if it is not known. A series that
     /// was released has one layout. A release in development has its own.
-    pub fn of(version: Version, has_threads: bool) -> Option<Self> {
-        let head = TABLE.lines().next()?;
+    pub fn for_version(version: PerlVersion, has_threads: bool) -> Option<Self> {
+        let head = LAYOUT_TABLE.lines().next()?;
         Self::in_column(column_of(head, version, has_threads)?)
     }
 
     /// The layout in the table's column of that name, such as `deb-5.36.0-thr`.
     pub fn by_column(name: &str) -> Option<Self> {
-        let mut columns = TABLE.lines().next()?.split('\t').skip(1);
+        let mut columns = LAYOUT_TABLE.lines().next()?.split('\t').skip(1);
         Self::in_column(columns.position(|column| column == name)?)
     }
 }
 
 /// The number of the column for a version, with threads or without, in a table of layouts whose
 /// first line is `head`. The column of the rows' names does not count.
-pub fn column_of(head: &str, version: Version, has_threads: bool) -> Option<usize> {
+pub fn column_of(head: &str, version: PerlVersion, has_threads: bool) -> Option<usize> {
     let wanted_build = if has_threads { "thr" } else { "nothr" };
-    let find = |fits: &dyn Fn(Version) -> bool| {
+    let find = |fits: &dyn Fn(PerlVersion) -> bool| {
         head.split('\t').skip(1).position(|column| {
-            let (found, build) = build(column);
-            build == wanted_build && parse(found).is_some_and(fits)
+            let (found, build) = split_build(column);
+            build == wanted_build && parse_version(found).is_some_and(fits)
         })
     };
     let is_released = version.version.is_multiple_of(2);
     let same_series =
-        |found: Version| (found.revision, found.version) == (version.revision, version.version);
+        |found: PerlVersion| (found.revision, found.version) == (version.revision, version.version);
     let exact = find(&|found| found == version);
     exact.or_else(|| find(&same_series).filter(|_| is_released))
 }
 
-fn parse(text: &str) -> Option<Version> {
+fn parse_version(text: &str) -> Option<PerlVersion> {
     let mut parts = text.split('.').map(str::parse);
     let mut part = || parts.next()?.ok();
-    Some(Version {
+    Some(PerlVersion {
         revision: part()?,
         version: part()?,
         subversion: part()?,
@@ -300,16 +300,22 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    fn version(text: &str) -> Version {
-        parse(text).unwrap()
+    fn version(text: &str) -> PerlVersion {
+        parse_version(text).unwrap()
     }
 
     #[test]
     fn every_column_is_a_layout() {
-        let columns: Vec<&str> = TABLE.lines().next().unwrap().split('\t').skip(1).collect();
+        let columns: Vec<&str> = LAYOUT_TABLE
+            .lines()
+            .next()
+            .unwrap()
+            .split('\t')
+            .skip(1)
+            .collect();
         assert!(columns.len() > 30);
         for column in columns {
-            let layout = Layout::by_column(column).unwrap_or_else(|| panic!("{column}"));
+            let layout = PerlLayout::by_column(column).unwrap_or_else(|| panic!("{column}"));
             // One offset serves subs, formats and evals in the walk.
             let older = [layout.cx_sub_older, layout.cx_format_older];
             assert_eq!(older, [layout.cx_eval_older; 2], "{column}");
@@ -319,7 +325,8 @@ mod tests {
             assert_eq!(layout.cx_type + 2, layout.cx_u16, "{column}");
             assert_eq!(layout.si_cxsubix.is_some(), older[0].is_some(), "{column}");
             assert!(layout.cop_file.is_some() != layout.cop_filegv.is_some());
-            let from_5_32 = parse(build(column).0) >= parse("5.32.0") && !column.contains("5.41");
+            let from_5_32 = parse_version(split_build(column).0) >= parse_version("5.32.0")
+                && !column.contains("5.41");
             assert_eq!(layout.is_usual(), from_5_32, "{column}");
             assert_eq!(layout.curcop.is_some(), column.contains("-thr"), "{column}");
         }
@@ -327,8 +334,8 @@ mod tests {
 
     #[test]
     fn a_version_has_its_own_layout() {
-        let of = |text, threads| Layout::of(version(text), threads);
-        let column = |name| Layout::by_column(name);
+        let of = |text, threads| PerlLayout::for_version(version(text), threads);
+        let column = |name| PerlLayout::by_column(name);
         assert_eq!(of("5.36.0", true), column("deb-5.36.0-thr"));
         assert_eq!(of("5.36.9", true), column("5.36.3-thr"));
         assert_eq!(of("5.36.9", false), column("5.36.3-nothr"));
@@ -345,27 +352,41 @@ mod tests {
     /// refuses all columns but the right one.
     #[test]
     fn the_version_tells_columns_apart() {
-        let columns: Vec<&str> = TABLE.lines().next().unwrap().split('\t').skip(1).collect();
+        let columns: Vec<&str> = LAYOUT_TABLE
+            .lines()
+            .next()
+            .unwrap()
+            .split('\t')
+            .skip(1)
+            .collect();
         let of = |column: &str| {
-            let (text, build) = build(column);
+            let (text, build) = split_build(column);
             (
                 version(text),
                 build.starts_with("thr"),
-                Layout::by_column(column),
+                PerlLayout::by_column(column),
             )
         };
         let mut differ = 0;
         for &column in &columns {
             let (known, has_threads, layout) = of(column);
-            assert_eq!(Layout::of(known, has_threads), layout, "{column}");
+            assert_eq!(
+                PerlLayout::for_version(known, has_threads),
+                layout,
+                "{column}"
+            );
             for &other in &columns {
                 let (version, threads, wrong) = of(other);
                 if threads != has_threads || wrong == layout {
                     continue;
                 }
                 differ += 1;
-                assert_ne!(Layout::of(version, threads), layout, "{column}, {other}");
-                let series = |version: Version| (version.revision, version.version);
+                assert_ne!(
+                    PerlLayout::for_version(version, threads),
+                    layout,
+                    "{column}, {other}"
+                );
+                let series = |version: PerlVersion| (version.revision, version.version);
                 let is_released = known.version.is_multiple_of(2);
                 assert!(
                     !is_released || series(version) != series(known),
@@ -378,8 +399,8 @@ mod tests {
 
     #[test]
     fn a_cell_is_a_number_or_nothing() {
-        assert_eq!(number("0x20:0:9"), Some(0x20));
-        assert_eq!(number("104"), Some(104));
-        assert_eq!((number("-"), number("sym:PL_op")), (None, None));
+        assert_eq!(parse_number("0x20:0:9"), Some(0x20));
+        assert_eq!(parse_number("104"), Some(104));
+        assert_eq!((parse_number("-"), parse_number("sym:PL_op")), (None, None));
     }
 }

@@ -1,9 +1,10 @@
 //! Perl's stack, read without asking Perl: which sub, which file, which line.
 //!
-//! A [`Perl`] is an interpreter's library as it was found in a process, with the [`Layout`] of its
-//! structures by its exact version. [`Perl::walk`] gives the frames of a stack as numbers, so it
-//! can run inside malloc: it allocates nothing, calls nothing of Perl's, and takes no lock.
-//! [`Perl::name`] makes names of such frames while the code is still there.
+//! A [`PerlRuntime`] is an interpreter's library as it was found in a process, with the
+//! [`PerlLayout`] of its structures by its exact version. [`PerlRuntime::walk`] gives the frames of
+//! a stack as numbers, so it can run inside malloc: it allocates nothing, calls nothing of Perl's,
+//! and takes no lock. [`PerlRuntime::name`] makes names of such frames while the code is still
+//! there.
 //!
 //! Both are generic over [`Memory`](heapprof_memory::Memory), so they also work on another process
 //! or on a core file. The layouts come from perls of all versions (`layouts.tsv`), and are for
@@ -43,12 +44,15 @@ mod unchanged;
 mod values;
 mod walk;
 
-pub use arenas::{ARENA_SIZES, Arenas, FreeLists, OfType, Type, may_be_slab};
-pub use belongings::Belongings;
-pub use context::EACH_END;
-pub use frame::{Frame, Kind, Named, Text};
-pub use interpreter::{Call, Context, ContextLayout, Perl, Unreadable};
+pub use arenas::{ARENA_SIZE_RANGE, ArenaType, ArenaTypeUsage, ArenaUsage, FreeLists, may_be_slab};
+pub use belongings::PerlValueMemory;
+pub use context::MAX_FRAMES_PER_END;
+pub use frame::{BoundedText, NamedPerlFrame, PerlFrame, PerlFrameKind};
+pub use interpreter::{ContextLayout, InterpreterLocator, PerlRuntime, UnreadablePerl, XsubCall};
 pub use last::LastWalk;
-pub use layout::{Layout, Version, column_of, number};
-pub use values::{BODY, Body, Buffer, HEAD, Head, NAMES, buffer_of, class_of, sharers_of};
-pub use walk::{Leaf, Sink};
+pub use layout::{PerlLayout, PerlVersion, column_of, parse_number};
+pub use values::{
+    BODY_WORDS, HEAD_BYTES, SvBody, SvBufferKind, SvHead, TYPE_NAMES, buffer_of, class_of,
+    sharers_of,
+};
+pub use walk::{PerlFrameSink, PerlWalkSummary};

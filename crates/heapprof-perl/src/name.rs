@@ -5,16 +5,16 @@
 
 use heapprof_memory::Memory;
 
-use crate::frame::{Frame, Kind, Named, Text};
-use crate::interpreter::Perl;
+use crate::frame::{BoundedText, NamedPerlFrame, PerlFrame, PerlFrameKind};
+use crate::interpreter::PerlRuntime;
 
 /// Names longer than this are no names.
-const LONGEST: usize = 1000;
+const MAX_NAME_LEN: usize = 1000;
 /// Ops that are looked at for the first statement of a sub.
-const FIRST_OPS: usize = 8;
+const MAX_FIRST_OPS: usize = 8;
 
 /// What Perl calls back for, in the order of Perl's numbers, from -1.
-const CALLBACKS: [&str; 13] = [
+const CALLBACK_NAMES: [&str; 13] = [
     "(callback)",
     "(callback)",
     "(main)",
@@ -30,41 +30,48 @@ const CALLBACKS: [&str; 13] = [
     "(regular expression)",
 ];
 
-impl Perl {
+impl PerlRuntime {
     /// Makes the texts of a frame whose code is still there. Returns false if some of it could not
     /// be read; what could not is missing then.
-    pub fn name<M: Memory>(&self, memory: M, frame: &Frame, named: &mut Named<'_>) -> bool {
+    pub fn name<M: Memory>(
+        &self,
+        memory: M,
+        frame: &PerlFrame,
+        named: &mut NamedPerlFrame<'_>,
+    ) -> bool {
         let name = &mut named.name;
         let is_read = match frame.kind() {
-            Kind::Sub => {
+            PerlFrameKind::Sub => {
                 let read = self.sub_name(memory, frame.address(), name).is_some();
                 let start = self.start_line(memory, frame.address());
                 named.start_line = start.unwrap_or_default();
                 read
             }
-            Kind::Format => {
+            PerlFrameKind::Format => {
                 let read = self.sub_name(memory, frame.address(), name).is_some();
                 name.add(b" (format)");
                 read
             }
-            Kind::EvalBlock => fixed(name, "(eval block)"),
-            Kind::EvalString => fixed(name, "(eval string)"),
-            Kind::Require => {
+            PerlFrameKind::EvalBlock => add_fixed_text(name, "(eval block)"),
+            PerlFrameKind::EvalString => add_fixed_text(name, "(eval string)"),
+            PerlFrameKind::Require => {
                 name.add(b"require ");
                 self.string(memory, frame.address(), name).is_some() || frame.address() == 0
             }
-            Kind::DoFile => {
+            PerlFrameKind::DoFile => {
                 name.add(b"do ");
                 self.string(memory, frame.address(), name).is_some() || frame.address() == 0
             }
-            Kind::Main => fixed(name, "(main)"),
-            Kind::Compile => fixed(name, "(compile)"),
-            Kind::Start => fixed(name, "(perl start)"),
-            Kind::Destruct => fixed(name, "(global destruction)"),
-            Kind::Arenas => fixed(name, "(perl arenas)"),
-            Kind::Callback(of) => fixed(
+            PerlFrameKind::Main => add_fixed_text(name, "(main)"),
+            PerlFrameKind::Compile => add_fixed_text(name, "(compile)"),
+            PerlFrameKind::Start => add_fixed_text(name, "(perl start)"),
+            PerlFrameKind::Destruct => add_fixed_text(name, "(global destruction)"),
+            PerlFrameKind::Arenas => add_fixed_text(name, "(perl arenas)"),
+            PerlFrameKind::Callback(of) => add_fixed_text(
                 name,
-                CALLBACKS.get(usize::from(of)).unwrap_or(&CALLBACKS[0]),
+                CALLBACK_NAMES
+                    .get(usize::from(of))
+                    .unwrap_or(&CALLBACK_NAMES[0]),
             ),
         };
         if frame.cop == 0 {
@@ -101,7 +108,7 @@ impl Perl {
     }
 
     /// Adds the name of a sub or format, with its package.
-    fn sub_name<M: Memory>(&self, memory: M, sub: u64, name: &mut Text<'_>) -> Option<()> {
+    fn sub_name<M: Memory>(&self, memory: M, sub: u64, name: &mut BoundedText<'_>) -> Option<()> {
         let layout = &self.layout;
         let kind = self.type_of(memory, sub)?;
         if kind != layout.sv_is_cv && kind != layout.sv_is_format {
@@ -132,7 +139,7 @@ impl Perl {
     }
 
     /// Adds the name of a glob: its package and its own.
-    fn glob_name<M: Memory>(&self, memory: M, glob: u64, name: &mut Text<'_>) -> Option<()> {
+    fn glob_name<M: Memory>(&self, memory: M, glob: u64, name: &mut BoundedText<'_>) -> Option<()> {
         let layout = &self.layout;
         let mut glob = glob;
         let parts = memory.u64(glob + u64::from(layout.sv_u))?;
@@ -153,7 +160,7 @@ impl Perl {
         &self,
         memory: M,
         stash: u64,
-        name: &mut Text<'_>,
+        name: &mut BoundedText<'_>,
     ) -> Option<()> {
         let layout = &self.layout;
         let key = self.package_key(memory, stash);
@@ -195,13 +202,13 @@ impl Perl {
     }
 
     /// Adds a key of a hash, in which Perl keeps names.
-    fn key<M: Memory>(&self, memory: M, key: u64, name: &mut Text<'_>) -> Option<()> {
+    fn key<M: Memory>(&self, memory: M, key: u64, name: &mut BoundedText<'_>) -> Option<()> {
         if key == 0 {
             name.add(b"__ANON__");
             return Some(());
         }
         let len = memory.u32(key + u64::from(self.layout.hek_len))? as usize;
-        if len > LONGEST {
+        if len > MAX_NAME_LEN {
             return None;
         }
         let room = name.room();
@@ -214,7 +221,7 @@ impl Perl {
     }
 
     /// Adds the text of a string value.
-    fn string<M: Memory>(&self, memory: M, value: u64, name: &mut Text<'_>) -> Option<()> {
+    fn string<M: Memory>(&self, memory: M, value: u64, name: &mut BoundedText<'_>) -> Option<()> {
         if value == 0 {
             return Some(());
         }
@@ -235,7 +242,7 @@ impl Perl {
             return None;
         }
         let mut op = memory.u64(body + u64::from(layout.cv_start))?;
-        for _ in 0..FIRST_OPS {
+        for _ in 0..MAX_FIRST_OPS {
             if op == 0 {
                 return None;
             }
@@ -249,7 +256,7 @@ impl Perl {
     }
 }
 
-fn fixed(name: &mut Text<'_>, text: &str) -> bool {
+fn add_fixed_text(name: &mut BoundedText<'_>, text: &str) -> bool {
     name.add(text.as_bytes());
     true
 }

@@ -2,7 +2,7 @@
 //! to 5.42.
 
 /// The size of a head.
-pub const HEAD: u64 = 24;
+pub const HEAD_SIZE: u64 = 24;
 
 /// An integer.
 pub const INTEGER: u32 = 1;
@@ -33,16 +33,16 @@ pub const IO: u32 = 15;
 /// An object of `class`, from 5.38.
 pub const OBJECT: u32 = 16;
 /// How many types there are.
-pub const TYPES: usize = 17;
+pub const TYPE_COUNT: usize = 17;
 
 /// The bits of a head's flags that are its type. All are set if no value has it.
-pub const TYPE: u32 = 0xff;
+pub const TYPE_MASK: u32 = 0xff;
 /// It is an integer.
 pub const IS_INTEGER: u32 = 0x1100;
 /// It is a number with a fraction.
 pub const IS_FLOAT: u32 = 0x2200;
 /// It is a number, a text, a reference or a symbol.
-pub const IS_ANYTHING: u32 = 0xff00;
+pub const IS_DEFINED: u32 = 0xff00;
 /// It refers to another value.
 pub const IS_REFERENCE: u32 = 0x0800;
 /// It is a text.
@@ -69,10 +69,10 @@ pub const IS_COUNTING: u32 = 0x4000_0000;
 pub const WILL_COUNT: u32 = 0x8000_0000;
 
 /// Where a body has the class.
-pub const CLASS: u64 = 0;
+pub const CLASS_OFFSET: u64 = 0;
 /// Where a body has its magic.
-pub const MAGIC: u64 = 8;
+pub const MAGIC_OFFSET: u64 = 8;
 /// Where a body has how long its text is.
-pub const USED: u64 = 0x10;
+pub const TEXT_LEN_OFFSET: u64 = 0x10;
 /// Where a body has how long its text may become.
-pub const LENGTH: u64 = 0x18;
+pub const TEXT_CAPACITY_OFFSET: u64 = 0x18;

@@ -3,16 +3,16 @@
 
 use heapprof_memory::Memory;
 
-use crate::context::Contexts;
-use crate::frame::{Frame, Kind};
-use crate::interpreter::{Context, Perl};
+use crate::context::ContextReader;
+use crate::frame::{PerlFrame, PerlFrameKind};
+use crate::interpreter::{InterpreterLocator, PerlRuntime};
 use crate::last::LastWalk;
-use crate::layout::Layout;
-use crate::walk::Leaf;
+use crate::layout::PerlLayout;
+use crate::walk::PerlWalkSummary;
 
-const USUAL: Layout = Layout::USUAL;
+const USUAL_LAYOUT: PerlLayout = PerlLayout::USUAL;
 
-impl Perl {
+impl PerlRuntime {
     /// Walks the stack of the interpreter at `interpreter` if all its frames are those of the last
     /// walk, with another statement in the innermost one at most, or if the text outside of any sub
     /// is all there is. Gives the innermost frame, and `None` if the whole stack must be
@@ -25,8 +25,11 @@ impl Perl {
         memory: M,
         interpreter: u64,
         last: &mut LastWalk,
-    ) -> Option<(Frame, Leaf)> {
-        if !self.is_usual || !last.is_of(interpreter) || self.context == Context::Variables {
+    ) -> Option<(PerlFrame, PerlWalkSummary)> {
+        if !self.is_usual
+            || !last.is_of(interpreter)
+            || self.locator == InterpreterLocator::Variables
+        {
             return None;
         }
         let variable = &self.variable;
@@ -63,24 +66,25 @@ impl Perl {
         if kind as u32 != self.layout.si_is_main {
             return None;
         }
-        let mut leaf = Leaf {
+        let mut leaf = PerlWalkSummary {
             phase: Some(phase as u8),
             is_walked: true,
             is_comparable: true,
             newest: 1,
-            ..Leaf::default()
+            ..PerlWalkSummary::default()
         };
         if op != 0 {
             leaf.op = memory.u16(op + u64::from(self.layout.op_type))? & 0x1ff;
         }
         if number as i32 == -1 {
-            let [line, version] = memory.fields(cop, [USUAL.cop_line, USUAL.cop_seq])?;
+            let [line, version] =
+                memory.fields(cop, [USUAL_LAYOUT.cop_line, USUAL_LAYOUT.cop_seq])?;
             if op == 0 || version as u32 == 0 || cop == last.foreign {
                 return None;
             }
             last.len = 0;
-            let frame = Frame {
-                code: Kind::Main.code(0),
+            let frame = PerlFrame {
+                code: PerlFrameKind::Main.code(0),
                 cop,
                 version: version as u32,
                 line: line as u32,
@@ -95,17 +99,19 @@ impl Perl {
         if !is_same || may_be_gone {
             return None;
         }
-        let kind = newest.flags & (USUAL.cx_type_mask | USUAL.cx_is_fake);
-        if kind != USUAL.cx_is_sub || !Contexts::all_hold(memory, contexts, last) {
+        let kind = newest.flags & (USUAL_LAYOUT.cx_type_mask | USUAL_LAYOUT.cx_is_fake);
+        if kind != USUAL_LAYOUT.cx_is_sub
+            || !ContextReader::are_all_unchanged(memory, contexts, last)
+        {
             return None;
         }
-        let [line, version] = memory.fields(cop, [USUAL.cop_line, USUAL.cop_seq])?;
+        let [line, version] = memory.fields(cop, [USUAL_LAYOUT.cop_line, USUAL_LAYOUT.cop_seq])?;
         if version as u32 == 0 {
             return None;
         }
         leaf.shared = last.len();
-        let frame = Frame {
-            code: Kind::Sub.code(newest.of),
+        let frame = PerlFrame {
+            code: PerlFrameKind::Sub.code(newest.subject),
             cop,
             version: version as u32,
             line: line as u32,
@@ -116,26 +122,26 @@ impl Perl {
     }
 }
 
-impl<M: Memory> Contexts<'_, M> {
+impl<M: Memory> ContextReader<'_, M> {
     /// Whether all contexts of the last walk are still what they were.
     #[inline(always)]
-    fn all_hold(memory: M, contexts: u64, last: &LastWalk) -> bool {
+    fn are_all_unchanged(memory: M, contexts: u64, last: &LastWalk) -> bool {
         let mut older = -1;
         for remembered in last.contexts() {
-            let context = contexts + remembered.ix as u64 * u64::from(USUAL.cx_size);
+            let context = contexts + remembered.ix as u64 * u64::from(USUAL_LAYOUT.cx_size);
             let fields = [
-                USUAL.cx_type,
-                USUAL.cx_oldcop,
-                USUAL.cx_sub_retop,
-                USUAL.cx_sub_older.unwrap_or_default(),
-                USUAL.cx_sub_cv,
+                USUAL_LAYOUT.cx_type,
+                USUAL_LAYOUT.cx_oldcop,
+                USUAL_LAYOUT.cx_sub_retop,
+                USUAL_LAYOUT.cx_sub_older.unwrap_or_default(),
+                USUAL_LAYOUT.cx_sub_cv,
             ];
             let Some([flags, oldcop, retop, next, of]) = memory.fields(context, fields) else {
                 return false;
             };
             let differs = (oldcop ^ remembered.oldcop)
                 | (retop ^ remembered.retop)
-                | (of ^ remembered.of)
+                | (of ^ remembered.subject)
                 | u64::from((flags as u32 ^ remembered.flags) | (next as i32 ^ older) as u32);
             if differs != 0 {
                 return false;

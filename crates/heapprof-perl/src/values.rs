@@ -7,43 +7,43 @@
 
 use heapprof_memory::Memory;
 
-use crate::frame::Text;
-use crate::interpreter::Perl;
+use crate::frame::BoundedText;
+use crate::interpreter::PerlRuntime;
 use crate::sv::{
-    ARRAY, HASH, INTEGER, IS_BLESSED, IS_REFERENCE, IS_SHARED, LVALUE, NUMBER, REGEXP, TEXT, TYPE,
-    TYPES,
+    ARRAY, HASH, INTEGER, IS_BLESSED, IS_REFERENCE, IS_SHARED, LVALUE, NUMBER, REGEXP, TEXT,
+    TYPE_COUNT, TYPE_MASK,
 };
 
 /// The size of a head.
-pub const HEAD: usize = crate::sv::HEAD as usize;
+pub const HEAD_BYTES: usize = crate::sv::HEAD_SIZE as usize;
 /// The words of a body that are read.
-pub const BODY: usize = 5;
+pub const BODY_WORDS: usize = 5;
 
 /// The word of a body that has the class.
-const STASH: usize = 0;
+const STASH_WORD: usize = 0;
 /// How many keys a hash has.
-const KEYS: usize = 2;
+const KEY_COUNT_WORD: usize = 2;
 /// How long a text may become, and the last place of an array or the last bucket of a hash.
-const LENGTH: usize = 3;
+const LENGTH_WORD: usize = 3;
 /// Where the memory of an array begins. Its first elements may have been taken away.
-const ALLOCATED: usize = 4;
+const ALLOCATION_WORD: usize = 4;
 /// No array and no hash has room for more, and no text is longer. What says more was changed while
 /// it was read.
-const MOST_WORDS: u64 = 1 << 44;
+const MAX_WORDS: u64 = 1 << 44;
 /// An entry of a hash. Perl takes them from arenas.
-const ENTRY: u64 = 24;
+const HASH_ENTRY_SIZE: u64 = 24;
 
 /// The head of a value.
 #[derive(Clone, Copy, Debug)]
-pub struct Head {
+pub struct SvHead {
     pub(crate) any: u64,
     flags: u32,
     pub(crate) u: u64,
 }
 
-impl Head {
+impl SvHead {
     /// The head that these bytes are.
-    pub fn new(bytes: &[u8; HEAD]) -> Self {
+    pub fn new(bytes: &[u8; HEAD_BYTES]) -> Self {
         let [any, count_and_flags, u] = core::array::from_fn(|i| {
             let mut word = [0; 8];
             word.copy_from_slice(&bytes[8 * i..8 * i + 8]);
@@ -57,12 +57,12 @@ impl Head {
     }
 
     pub(crate) fn kind(&self) -> u32 {
-        self.flags & TYPE
+        self.flags & TYPE_MASK
     }
 
     /// Whether no value has it.
     pub fn is_free(&self) -> bool {
-        self.kind() == TYPE
+        self.kind() == TYPE_MASK
     }
 
     /// Whether one of these flags is set.
@@ -75,57 +75,57 @@ impl Head {
         (self.kind() >= TEXT && self.any != 0).then_some(self.any)
     }
 
-    /// The number of its type's name in [`NAMES`].
+    /// The number of its type's name in [`TYPE_NAMES`].
     pub fn name(&self) -> u8 {
         match self.kind() {
-            0..=7 if self.has(IS_REFERENCE) => REFERENCE,
-            kind => kind.min(NAMES.len() as u32 - 2) as u8,
+            0..=7 if self.has(IS_REFERENCE) => REFERENCE_TYPE,
+            kind => kind.min(TYPE_NAMES.len() as u32 - 2) as u8,
         }
     }
 }
 
-const REFERENCE: u8 = 17;
+const REFERENCE_TYPE: u8 = 17;
 
 /// What types are called, as `ref` calls them: by Perl's number, then that of references.
-pub const NAMES: [&str; 18] = [
+pub const TYPE_NAMES: [&str; 18] = [
     "SCALAR", "SCALAR", "SCALAR", "SCALAR", "INVLIST", "SCALAR", "SCALAR", "SCALAR", "REGEXP",
     "GLOB", "LVALUE", "ARRAY", "HASH", "CODE", "FORMAT", "IO", "OBJECT", "REF",
 ];
 
 /// The first words of a value's body.
-pub type Body = [u64; BODY];
+pub type SvBody = [u64; BODY_WORDS];
 
 /// Where the class of an object is; `None` if it has none.
-pub fn class_of(head: &Head, body: &Body) -> Option<u64> {
-    (head.has(IS_BLESSED) && body[STASH] != 0).then_some(body[STASH])
+pub fn class_of(head: &SvHead, body: &SvBody) -> Option<u64> {
+    (head.has(IS_BLESSED) && body[STASH_WORD] != 0).then_some(body[STASH_WORD])
 }
 
 /// Where the byte is that says how many others have the same text.
-pub fn sharers_of(head: &Head, body: &Body) -> Option<u64> {
-    let is_shared = has_text(head) && head.has(IS_SHARED) && body[LENGTH] != 0;
-    is_shared.then(|| head.u.wrapping_add(body[LENGTH] - 1))
+pub fn sharers_of(head: &SvHead, body: &SvBody) -> Option<u64> {
+    let is_shared = has_text(head) && head.has(IS_SHARED) && body[LENGTH_WORD] != 0;
+    is_shared.then(|| head.u.wrapping_add(body[LENGTH_WORD] - 1))
 }
 
 /// A place in the buffer that a value has outside of arenas.
-pub(crate) fn in_buffer(head: &Head) -> Option<u64> {
+pub(crate) fn buffer_address(head: &SvHead) -> Option<u64> {
     let has_one = has_text(head) || matches!(head.kind(), ARRAY | HASH);
     (has_one && head.u != 0).then_some(head.u)
 }
 
 /// Where the body of a value is, if it lies in an arena.
-pub(crate) fn body_at(head: &Head) -> Option<u64> {
+pub(crate) fn arena_body(head: &SvHead) -> Option<u64> {
     (head.kind() >= NUMBER && head.any != 0).then_some(head.any)
 }
 
 /// Whether it has a text of its own.
-fn has_text(head: &Head) -> bool {
+fn has_text(head: &SvHead) -> bool {
     let may_have = matches!(head.kind(), TEXT..REGEXP | LVALUE);
     may_have && head.u != 0 && !head.has(IS_REFERENCE)
 }
 
 /// What a value's buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Buffer {
+pub enum SvBufferKind {
     /// A text.
     Text = 0,
     /// The elements of an array.
@@ -136,46 +136,50 @@ pub enum Buffer {
 
 /// What was allocated for the content of a value, outside of arenas, and how many bytes that are. A
 /// text that several values share is divided between them.
-pub fn buffer_of(head: &Head, body: &Body, others: u8) -> (Buffer, u64) {
+pub fn buffer_of(head: &SvHead, body: &SvBody, others: u8) -> (SvBufferKind, u64) {
     // An array that has nothing has a last place of -1.
-    let words = |last: u64| last.wrapping_add(1).min(MOST_WORDS) * 8;
+    let words = |last: u64| last.wrapping_add(1).min(MAX_WORDS) * 8;
     match head.kind() {
         ARRAY => {
-            let before = head.u.saturating_sub(body[ALLOCATED]).min(MOST_WORDS);
-            let has_some = body[ALLOCATED] != 0;
+            let before = head.u.saturating_sub(body[ALLOCATION_WORD]).min(MAX_WORDS);
+            let has_some = body[ALLOCATION_WORD] != 0;
             let bytes = if has_some {
-                words(body[LENGTH]) + before
+                words(body[LENGTH_WORD]) + before
             } else {
                 0
             };
-            (Buffer::Array, bytes)
+            (SvBufferKind::Array, bytes)
         }
         HASH => {
-            let bytes = if head.u == 0 { 0 } else { words(body[LENGTH]) };
-            (Buffer::Hash, bytes)
+            let bytes = if head.u == 0 {
+                0
+            } else {
+                words(body[LENGTH_WORD])
+            };
+            (SvBufferKind::Hash, bytes)
         }
         _ if has_text(head) => {
-            let bytes = body[LENGTH].min(8 * MOST_WORDS) / (u64::from(others) + 1);
-            (Buffer::Text, bytes)
+            let bytes = body[LENGTH_WORD].min(8 * MAX_WORDS) / (u64::from(others) + 1);
+            (SvBufferKind::Text, bytes)
         }
-        _ => (Buffer::Text, 0),
+        _ => (SvBufferKind::Text, 0),
     }
 }
 
-impl Perl {
+impl PerlRuntime {
     /// How many bytes a value has: its head, its body, the entries of a hash, and its buffer.
-    pub fn bytes_of(&self, head: &Head, body: &Body, others: u8) -> u64 {
+    pub fn bytes_of(&self, head: &SvHead, body: &SvBody, others: u8) -> u64 {
         let entries = match head.kind() {
-            HASH => body[KEYS].min(MOST_WORDS) * ENTRY,
+            HASH => body[KEY_COUNT_WORD].min(MAX_WORDS) * HASH_ENTRY_SIZE,
             _ => 0,
         };
-        let own = HEAD as u64 + self.body_size(head.kind(), head.flags);
+        let own = HEAD_BYTES as u64 + self.body_size(head.kind(), head.flags);
         let (_, buffer) = buffer_of(head, body, others);
         own + entries + buffer
     }
 
     /// How many bytes the body of a value has in an arena.
-    pub(crate) fn body_size_of(&self, head: &Head) -> u64 {
+    pub(crate) fn body_size_of(&self, head: &SvHead) -> u64 {
         self.body_size(head.kind(), head.flags)
     }
 
@@ -188,13 +192,13 @@ impl Perl {
             0 | INTEGER => 0,
             // The first types stand for other things among arenas.
             HASH if sizes[1] != 0 && flags & self.layout.sv_has_aux != 0 => sizes[1],
-            NUMBER | TEXT.. if (kind as usize) < TYPES => sizes[kind as usize],
+            NUMBER | TEXT.. if (kind as usize) < TYPE_COUNT => sizes[kind as usize],
             _ => 0,
         }
     }
 
     /// Adds the name of a class.
-    pub fn class_name<M: Memory>(&self, memory: M, stash: u64, name: &mut Text<'_>) -> bool {
+    pub fn class_name<M: Memory>(&self, memory: M, stash: u64, name: &mut BoundedText<'_>) -> bool {
         self.package(memory, stash, name).is_some()
     }
 
@@ -211,4 +215,4 @@ impl Perl {
     }
 }
 
-const _: () = assert!(REFERENCE as usize == NAMES.len() - 1);
+const _: () = assert!(REFERENCE_TYPE as usize == TYPE_NAMES.len() - 1);

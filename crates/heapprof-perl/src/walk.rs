@@ -8,31 +8,33 @@
 use heapprof_memory::Memory;
 
 use crate::context::{
-    Contexts, EACH_END, Fields, Found, Info, MOST_INFOS, NO_DEBUGGER, NO_LINE, debugger_of,
+    ContextFields, ContextReader, ContextRole, MAX_FRAMES_PER_END, MAX_STACK_INFOS, NO_DEBUGGER,
+    NO_LINE, StackInfo, debugger_of,
 };
-use crate::frame::{Frame, Kind};
-use crate::interpreter::Perl;
-use crate::last::{LastWalk, Memo};
-use crate::layout::Layout;
+use crate::frame::{PerlFrame, PerlFrameKind};
+use crate::interpreter::PerlRuntime;
+use crate::last::{LastWalk, WalkMemo};
+use crate::layout::PerlLayout;
 
 /// The kind of a stack info (PERLSI_REQUIRE) that is made for BEGIN, whose frame says enough.
-const FOR_BEGIN: u32 = 9;
+const BEGIN_INFO_KIND: u32 = 9;
 /// Takes the frames of a walk.
-pub trait Sink {
+pub trait PerlFrameSink {
     /// Forgets all frames so far. The walk begins anew.
     fn restart(&mut self);
 
-    /// The next outer frame, beginning with the innermost one. There are [`EACH_END`] at most.
-    fn newest(&mut self, frame: Frame);
+    /// The next outer frame, beginning with the innermost one. There are [`MAX_FRAMES_PER_END`] at
+    /// most.
+    fn newest(&mut self, frame: PerlFrame);
 
     /// A frame at the other end of a stack that has more frames than that: so many of its callers
-    /// are before it, beginning with 0. There are [`EACH_END`] at most.
-    fn oldest(&mut self, callers: usize, frame: Frame);
+    /// are before it, beginning with 0. There are [`MAX_FRAMES_PER_END`] at most.
+    fn oldest(&mut self, callers: usize, frame: PerlFrame);
 }
 
 /// What a walk found besides the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leaf {
+pub struct PerlWalkSummary {
     /// The op that runs, or 0.
     pub op: u16,
     /// Perl's phase: 0 constructing, 1 starting, 2 checking, 3 initialising, 4 running, 5 ending,
@@ -44,9 +46,9 @@ pub struct Leaf {
     pub is_walked: bool,
     /// Whether Perl says the same of them at this moment.
     pub is_comparable: bool,
-    /// How many frames were given to [`Sink::newest`].
+    /// How many frames were given to [`PerlFrameSink::newest`].
     pub newest: usize,
-    /// How many frames were given to [`Sink::oldest`].
+    /// How many frames were given to [`PerlFrameSink::oldest`].
     pub oldest: usize,
     /// Whether frames between the two were left out.
     pub is_cut: bool,
@@ -55,7 +57,7 @@ pub struct Leaf {
 }
 
 /// Where a walk of subs begins, and what it goes on counting.
-struct Subs<'a> {
+struct SubWalk<'a> {
     contexts: u64,
     ix: i32,
     /// Where the frames begin that are the same as last time.
@@ -64,14 +66,14 @@ struct Subs<'a> {
     count: &'a mut usize,
     /// Whether no callback's frame follows.
     has_no_callback: bool,
-    memo: Option<&'a mut Memo>,
+    memo: Option<&'a mut WalkMemo>,
     last: &'a mut LastWalk,
 }
 
 /// No context's number: the walk met what is the same as last time.
-const DONE: i32 = -2;
+const REACHED_LAST_WALK: i32 = -2;
 
-impl Perl {
+impl PerlRuntime {
     /// Walks the stack of the interpreter at `interpreter` (0 if its parts are variables by
     /// themselves), which the calling thread runs, or which is at rest. `None` if it runs nothing
     /// or can't be read; what the sink got then means nothing.
@@ -84,11 +86,11 @@ impl Perl {
         memory: M,
         interpreter: u64,
         last: &mut LastWalk,
-        sink: &mut impl Sink,
-    ) -> Option<Leaf> {
+        sink: &mut impl PerlFrameSink,
+    ) -> Option<PerlWalkSummary> {
         let (variable, layout) = (&self.variable, &self.layout);
         let read = |at: u64| memory.u64(interpreter.wrapping_add(at));
-        let mut leaf = Leaf::default();
+        let mut leaf = PerlWalkSummary::default();
         if let Some(at) = variable.phase {
             leaf.phase = memory
                 .u8(interpreter.wrapping_add(at))
@@ -112,7 +114,7 @@ impl Perl {
         }
         if leaf.phase == Some(6) {
             last.forget();
-            sink.newest(Frame::of(Kind::Destruct));
+            sink.newest(PerlFrame::from_kind(PerlFrameKind::Destruct));
             leaf.newest = 1;
             return Some(leaf);
         }
@@ -120,7 +122,7 @@ impl Perl {
         if op != 0 {
             leaf.op = memory.u16(op + u64::from(layout.op_type))? & 0x1ff;
         }
-        let mut walk = Contexts {
+        let mut walk = ContextReader {
             perl: self,
             memory,
             compiling: self.compiling(interpreter),
@@ -151,12 +153,14 @@ impl Perl {
         if !same {
             last.forget();
         }
-        match walk.go(first, cop, op, same, last, sink, leaf) {
-            Some(walked) if walked.newest + walked.shared + 2 < EACH_END || walked.shared == 0 => {
+        match walk.walk_contexts(first, cop, op, same, last, sink, leaf) {
+            Some(walked)
+                if walked.newest + walked.shared + 2 < MAX_FRAMES_PER_END || walked.shared == 0 =>
+            {
                 Some(walked)
             }
             // It has become deep.
-            Some(_) => walk.go_anew(first, cop, op, last, sink, leaf),
+            Some(_) => walk.walk_anew(first, cop, op, last, sink, leaf),
             None => {
                 last.forget();
                 None
@@ -165,50 +169,50 @@ impl Perl {
     }
 }
 
-impl<M: Memory> Contexts<'_, M> {
+impl<M: Memory> ContextReader<'_, M> {
     /// Walks as if there had been no last walk.
     #[cold]
     #[inline(never)]
-    fn go_anew(
+    fn walk_anew(
         self,
         first: u64,
         cop: u64,
         op: u64,
         last: &mut LastWalk,
-        sink: &mut impl Sink,
-        leaf: Leaf,
-    ) -> Option<Leaf> {
+        sink: &mut impl PerlFrameSink,
+        leaf: PerlWalkSummary,
+    ) -> Option<PerlWalkSummary> {
         last.forget();
         sink.restart();
-        self.go(first, cop, op, false, last, sink, leaf)
+        self.walk_contexts(first, cop, op, false, last, sink, leaf)
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are what the walk knows")]
     #[inline(never)]
-    fn go(
+    fn walk_contexts(
         self,
         first: u64,
         mut cop: u64,
         op: u64,
         remembers: bool,
         last: &mut LastWalk,
-        sink: &mut impl Sink,
-        mut leaf: Leaf,
-    ) -> Option<Leaf> {
+        sink: &mut impl PerlFrameSink,
+        mut leaf: PerlWalkSummary,
+    ) -> Option<PerlWalkSummary> {
         let layout = &self.perl.layout;
         if leaf.compiles {
             if self.file(cop)? == 0 {
                 // There is no text yet.
-                sink.newest(self.frame(Kind::Start, 0, 0, false, 0)?);
+                sink.newest(self.frame(PerlFrameKind::Start, 0, 0, false, 0)?);
                 leaf.newest = 1;
                 return Some(leaf);
             }
-            sink.newest(self.frame(Kind::Compile, 0, cop, false, 0)?);
+            sink.newest(self.frame(PerlFrameKind::Compile, 0, cop, false, 0)?);
             leaf.newest = 1;
         }
         leaf.is_walked = true;
         let mut at = first;
-        for _ in 0..MOST_INFOS {
+        for _ in 0..MAX_STACK_INFOS {
             let info = self.info(at)?;
             if info.at == first {
                 // As long as there is no whole frame, Perl looks at what it is pushing, too.
@@ -219,13 +223,13 @@ impl<M: Memory> Contexts<'_, M> {
                 Some(whole) if info.at == first => (whole, true),
                 _ => (info.newest, false),
             };
-            let has_no_callback = info.kind == layout.si_is_main || info.kind == FOR_BEGIN;
+            let has_no_callback = info.kind == layout.si_is_main || info.kind == BEGIN_INFO_KIND;
             // Stacks in several parts are walked as a whole.
             let is_whole = info.at == first && info.kind == layout.si_is_main;
             let mut memo = match info.whole {
                 Some(whole) if remembers && is_whole => Some(match self.perl.is_usual {
-                    true => self.what_holds::<true>(info, whole, last),
-                    false => self.what_holds::<false>(info, whole, last),
+                    true => self.match_last_walk::<true>(info, whole, last),
+                    false => self.match_last_walk::<false>(info, whole, last),
                 }),
                 _ => {
                     last.len = 0;
@@ -235,7 +239,7 @@ impl<M: Memory> Contexts<'_, M> {
             let stop = memo.as_ref().map_or(-1, |memo| memo.stop);
             while ix >= 0 {
                 if chain {
-                    let subs = Subs {
+                    let subs = SubWalk {
                         contexts: info.contexts,
                         ix,
                         stop,
@@ -246,16 +250,16 @@ impl<M: Memory> Contexts<'_, M> {
                         last: &mut *last,
                     };
                     (ix, cop) = match self.perl.is_usual {
-                        true => self.subs::<true>(subs, sink)?,
-                        false => self.subs::<false>(subs, sink)?,
+                        true => self.walk_subs::<true>(subs, sink)?,
+                        false => self.walk_subs::<false>(subs, sink)?,
                     };
-                    if ix == DONE {
+                    if ix == REACHED_LAST_WALK {
                         leaf.shared = last.finish(memo?);
                         return Some(leaf);
                     }
-                    if leaf.newest + 2 >= EACH_END {
+                    if leaf.newest + 2 >= MAX_FRAMES_PER_END {
                         last.len = 0;
-                        return self.go_on_from_root(info, ix, cop, sink, leaf);
+                        return self.walk_from_root(info, ix, cop, sink, leaf);
                     }
                     if ix < 0 {
                         break;
@@ -263,21 +267,22 @@ impl<M: Memory> Contexts<'_, M> {
                 }
                 let context = self.context(info, ix);
                 let fields = self.fields(context)?;
-                let mut found = self.look(fields);
+                let mut found = self.classify(fields);
                 if info.whole.is_none()
                     && info.at == first
                     && ix == info.newest
-                    && let Found::Frame(kind) = found
+                    && let ContextRole::Frame(kind) = found
                 {
-                    found = self.half_pushed(kind, (op != 0).then_some(leaf.op), leaf.compiles);
+                    found =
+                        self.role_if_incomplete(kind, (op != 0).then_some(leaf.op), leaf.compiles);
                 }
                 if leaf.newest == 0
                     && fields.retop == 0
                     && fields.oldcop == self.compiling
-                    && let Found::Frame(Kind::EvalBlock) = found
+                    && let ContextRole::Frame(PerlFrameKind::EvalBlock) = found
                 {
                     // Perl works out a constant while it compiles, in an eval of its own.
-                    found = Found::Frame(Kind::Compile);
+                    found = ContextRole::Frame(PerlFrameKind::Compile);
                 }
                 let here = ix;
                 ix = match info.whole {
@@ -292,9 +297,9 @@ impl<M: Memory> Contexts<'_, M> {
                     _ => ix - 1,
                 };
                 match found {
-                    Found::Other => continue,
-                    Found::Hidden => {}
-                    Found::Frame(kind) => {
+                    ContextRole::Other => continue,
+                    ContextRole::Hidden => {}
+                    ContextRole::Frame(kind) => {
                         let statement = self.statement(cop, here);
                         let mut frame = self.frame_of(kind, context, fields, statement)?;
                         // The callback's own frame says it.
@@ -311,9 +316,9 @@ impl<M: Memory> Contexts<'_, M> {
                     }
                 }
                 cop = fields.oldcop;
-                if leaf.newest + 2 >= EACH_END {
+                if leaf.newest + 2 >= MAX_FRAMES_PER_END {
                     last.len = 0;
-                    return self.go_on_from_root(info, ix, cop, sink, leaf);
+                    return self.walk_from_root(info, ix, cop, sink, leaf);
                 }
             }
             if info.kind == layout.si_is_main {
@@ -322,8 +327,8 @@ impl<M: Memory> Contexts<'_, M> {
                 }
                 break;
             }
-            if info.kind != FOR_BEGIN {
-                let callback = Kind::Callback(info.kind.wrapping_add(1) as u8);
+            if info.kind != BEGIN_INFO_KIND {
+                let callback = PerlFrameKind::Callback(info.kind.wrapping_add(1) as u8);
                 sink.newest(self.frame(callback, 0, self.statement(cop, -1), true, 0)?);
                 leaf.newest += 1;
             }
@@ -331,17 +336,17 @@ impl<M: Memory> Contexts<'_, M> {
             if at == 0 {
                 break;
             }
-            if leaf.newest + 2 >= EACH_END {
+            if leaf.newest + 2 >= MAX_FRAMES_PER_END {
                 last.len = 0;
                 let info = self.info(at)?;
-                return self.go_on_from_root(info, info.newest, cop, sink, leaf);
+                return self.walk_from_root(info, info.newest, cop, sink, leaf);
             }
         }
         if leaf.newest == 0 && (op == 0 || self.foreign != 0 && cop == self.foreign) {
             // The program that holds this perl runs code of its own.
             return None;
         }
-        sink.newest(self.frame(Kind::Main, 0, self.statement(cop, -1), false, 0)?);
+        sink.newest(self.frame(PerlFrameKind::Main, 0, self.statement(cop, -1), false, 0)?);
         leaf.newest += 1;
         Some(leaf)
     }
@@ -351,9 +356,14 @@ impl<M: Memory> Contexts<'_, M> {
     /// Every frame's context up to `whole` is in the chain from there. So a context that is what it
     /// was, and whose next older frame is the same, has the same callers.
     #[inline(always)]
-    fn what_holds<const USUAL: bool>(self, info: Info, whole: i32, last: &LastWalk) -> Memo {
+    fn match_last_walk<const USUAL: bool>(
+        self,
+        info: StackInfo,
+        whole: i32,
+        last: &LastWalk,
+    ) -> WalkMemo {
         let layout = match USUAL {
-            true => &Layout::USUAL,
+            true => &PerlLayout::USUAL,
             false => &self.perl.layout,
         };
         let fields = [
@@ -363,7 +373,7 @@ impl<M: Memory> Contexts<'_, M> {
             layout.cx_sub_cv,
             layout.cx_sub_older.unwrap_or_default(),
         ];
-        let mut memo = Memo::NOTHING;
+        let mut memo = WalkMemo::NOTHING;
         let mut older = -1;
         for remembered in &last.context[..last.len()] {
             if remembered.ix > whole {
@@ -377,7 +387,7 @@ impl<M: Memory> Contexts<'_, M> {
             let is_same = flags as u32 == remembered.flags
                 && oldcop == remembered.oldcop
                 && retop == remembered.retop
-                && of == remembered.of
+                && of == remembered.subject
                 && next as i32 == older;
             if !is_same {
                 break;
@@ -394,15 +404,19 @@ impl<M: Memory> Contexts<'_, M> {
     /// With the `USUAL` offsets, which are those from 5.32 on, this takes a third of the
     /// instructions.
     #[inline(always)]
-    fn subs<const USUAL: bool>(self, subs: Subs<'_>, sink: &mut impl Sink) -> Option<(i32, u64)> {
+    fn walk_subs<const USUAL: bool>(
+        self,
+        subs: SubWalk<'_>,
+        sink: &mut impl PerlFrameSink,
+    ) -> Option<(i32, u64)> {
         let layout = match USUAL {
-            true => &Layout::USUAL,
+            true => &PerlLayout::USUAL,
             false => &self.perl.layout,
         };
         let (mut ix, mut cop) = (subs.ix, subs.cop);
         let mut count = *subs.count;
         let mut memo = subs.memo;
-        while ix >= 0 && count + 2 < EACH_END {
+        while ix >= 0 && count + 2 < MAX_FRAMES_PER_END {
             let context = subs.contexts + ix as u64 * u64::from(layout.cx_size);
             let [flags, oldcop, retop, of, older] = self.memory.fields(
                 context,
@@ -431,8 +445,8 @@ impl<M: Memory> Contexts<'_, M> {
                 return None;
             }
             let from_c = retop == 0 && (older >= 0 || subs.has_no_callback);
-            sink.newest(Frame {
-                code: Kind::Sub.code(of),
+            sink.newest(PerlFrame {
+                code: PerlFrameKind::Sub.code(of),
                 cop,
                 version,
                 line,
@@ -441,16 +455,16 @@ impl<M: Memory> Contexts<'_, M> {
             });
             count += 1;
             if let Some(memo) = &mut memo {
-                let fields = Fields {
+                let fields = ContextFields {
                     flags: flags as u32,
                     oldcop,
                     retop,
-                    of,
+                    subject: of,
                     older,
                 };
                 subs.last.add(memo, ix, fields);
                 if ix == subs.stop {
-                    ix = DONE;
+                    ix = REACHED_LAST_WALK;
                     break;
                 }
             }

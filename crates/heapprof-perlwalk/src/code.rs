@@ -73,7 +73,7 @@ impl ValueFiller<'_> {
             self.claim(file, length as u64 + 1);
         }
         // A prototype.
-        let length = self.body(head, sv::LENGTH);
+        let length = self.body(head, sv::TEXT_CAPACITY_OFFSET);
         if length != 0 {
             self.claim(head.own, length);
         }

@@ -29,7 +29,7 @@ fn text(reader: &PerlMemoryReader<'_>, head: &ValueHead, limit: u32) -> Option<S
     if !has_text && (head.kind() != sv::REGEXP || head.own == 0) {
         return None;
     }
-    let length = reader.word(head.any.wrapping_add(sv::USED));
+    let length = reader.word(head.any.wrapping_add(sv::TEXT_LEN_OFFSET));
     let bytes = reader.bytes(head.own, length.min(limit.into()));
     if bytes.is_empty() && length != 0 {
         // It is a constant of C code, which the copy does not have.

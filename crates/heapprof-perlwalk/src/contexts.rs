@@ -1,7 +1,7 @@
 //! The values that a context keeps: what Perl notes of each sub, eval, loop and substitution that
 //! it is in. A context is used again and again, so only that is read which its kind has.
 
-use heapprof_perl::{ContextLayout, Version};
+use heapprof_perl::{ContextLayout, PerlVersion};
 
 use crate::PerlAddress;
 use crate::reader::PerlMemoryReader;
@@ -15,7 +15,7 @@ const FIRST_UNIFORM_SERIES: u8 = 24;
 pub(crate) fn places(
     reader: &PerlMemoryReader<'_>,
     layout: &ContextLayout,
-    version: Version,
+    version: PerlVersion,
     context: PerlAddress,
 ) -> Vec<u64> {
     let flags = reader.byte(context);

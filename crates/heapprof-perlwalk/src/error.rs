@@ -1,6 +1,6 @@
 //! Why a program's values can't be read.
 
-use heapprof_perl::{Unreadable, Version};
+use heapprof_perl::{PerlVersion, UnreadablePerl};
 
 /// Why a program's values can't be read.
 #[derive(Debug, thiserror::Error)]
@@ -11,10 +11,10 @@ pub enum PerlWalkError {
     NoPerl,
     /// The perl can't be read.
     #[error("{0}")]
-    Unreadable(Unreadable),
+    Unreadable(UnreadablePerl),
     /// Its structures are not known.
     #[error("the values of perl {0} are not known; those of 5.22 to 5.42 are")]
-    Version(Version),
+    Version(PerlVersion),
     /// It has begun, or ended.
     #[error("its perl has no values: it is starting, or has ended")]
     NoInterpreter,

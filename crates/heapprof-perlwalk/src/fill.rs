@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use heapprof_perl::Perl;
+use heapprof_perl::PerlRuntime;
 use heapprof_perl_heap::{PerlValue, PerlValueKind, TextId, ValueGraphBuilder, ValueStep};
 
 use crate::PerlAddress;
@@ -15,7 +15,7 @@ use crate::sv::{self, ValueHead};
 /// Makes values.
 pub(crate) struct ValueFiller<'a> {
     pub(crate) reader: PerlMemoryReader<'a>,
-    pub(crate) perl: &'a Perl,
+    pub(crate) perl: &'a PerlRuntime,
     pub(crate) layout: ValueLayout,
     pub(crate) builder: ValueGraphBuilder,
     pub(crate) claims: ChunkClaims<'a>,
@@ -25,7 +25,7 @@ pub(crate) struct ValueFiller<'a> {
     /// chunk.
     mentions: Vec<(PerlAddress, u32)>,
     /// How many bytes of bodies are used in arenas, by type.
-    pub(crate) used: [u64; sv::TYPES],
+    pub(crate) used: [u64; sv::TYPE_COUNT],
     /// How many heads are used.
     pub(crate) heads: u64,
     /// The hashes of all keys, whose keys are no entries in arenas.
@@ -114,7 +114,7 @@ impl<'a> ValueFiller<'a> {
     /// Begins. So many words at the most are the elements of all arrays and hashes.
     pub(crate) fn new(
         reader: PerlMemoryReader<'a>,
-        perl: &'a Perl,
+        perl: &'a PerlRuntime,
         layout: ValueLayout,
         claims: ChunkClaims<'a>,
         words: u64,
@@ -129,7 +129,7 @@ impl<'a> ValueFiller<'a> {
             claims,
             seeds: Vec::new(),
             mentions: Vec::new(),
-            used: [0; sv::TYPES],
+            used: [0; sv::TYPE_COUNT],
             heads: 0,
             key_tables: HashSet::new(),
             stacks: HashSet::new(),
@@ -154,8 +154,8 @@ impl<'a> ValueFiller<'a> {
         self.number = self.builder.len() as u32;
         self.value = PerlValue {
             address: head.at,
-            size: sv::HEAD + body,
-            asked: sv::HEAD + body,
+            size: sv::HEAD_SIZE + body,
+            asked: sv::HEAD_SIZE + body,
             references: head.references,
             ..PerlValue::default()
         };
@@ -167,7 +167,7 @@ impl<'a> ValueFiller<'a> {
             self.magic(head);
         }
         if head.kind() >= sv::TEXT && head.has_flags(sv::IS_BLESSED) {
-            let class = self.reader.word(head.any.wrapping_add(sv::CLASS));
+            let class = self.reader.word(head.any.wrapping_add(sv::CLASS_OFFSET));
             self.value.class = class;
             self.lead_to(class, ValueStep::Class, true);
         }
@@ -200,10 +200,10 @@ impl<'a> ValueFiller<'a> {
         if let Some(wanted) = &mut self.wanted {
             // The bodies of texts are shorter than their structures, which begin before.
             let start = match head.kind() {
-                sv::TEXT..sv::MAGICAL => head.any.wrapping_add(sv::USED),
+                sv::TEXT..sv::MAGICAL => head.any.wrapping_add(sv::TEXT_LEN_OFFSET),
                 _ => head.any,
             };
-            let head_and_body = [(head.at, sv::HEAD), (start, body)];
+            let head_and_body = [(head.at, sv::HEAD_SIZE), (start, body)];
             if head_and_body
                 .iter()
                 .any(|&(at, size)| wanted.at.wrapping_sub(at) < size)

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use heapprof_heapwalk::{MallocHeap, ProcessImage};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{Object, executable, of_executable};
-use heapprof_perl::{Context, Perl, Version};
+use heapprof_memory::loaded::{LoadedObject, executable, objects_from_executable};
+use heapprof_perl::{InterpreterLocator, PerlRuntime, PerlVersion};
 
 use crate::PerlAddress;
 use crate::error::PerlWalkError;
@@ -51,7 +51,7 @@ pub(crate) struct InterpreterVariable {
 
 /// A perl that was found, and where its variables are if each is one by itself.
 pub(crate) struct LocatedPerl {
-    pub(crate) perl: Perl,
+    pub(crate) perl: PerlRuntime,
     variables: Vec<InterpreterVariable>,
 }
 
@@ -61,14 +61,16 @@ impl LocatedPerl {
         let memory = ImageWithConstants { image, constants };
         let first = executable(memory, &image.auxiliary).ok_or(PerlWalkError::NoPerl)?;
         let mut refused = None;
-        for object in of_executable(memory, first.object).take(MAX_OBJECTS) {
-            match Perl::find(memory, object, Some(first.object)) {
+        for object in objects_from_executable(memory, first.object).take(MAX_OBJECTS) {
+            match PerlRuntime::find(memory, object, Some(first.object)) {
                 Some(Ok(perl)) => {
                     if perl.version.version < OLDEST_SERIES {
                         return Err(PerlWalkError::Version(perl.version));
                     }
-                    let variables = match perl.context {
-                        Context::Variables => find_variables_by_name(memory, object, first.object),
+                    let variables = match perl.locator {
+                        InterpreterLocator::Variables => {
+                            find_variables_by_name(memory, object, first.object)
+                        }
                         _ => Vec::new(),
                     };
                     return Ok(Self { perl, variables });
@@ -80,7 +82,7 @@ impl LocatedPerl {
         Err(refused.map_or(PerlWalkError::NoPerl, PerlWalkError::Unreadable))
     }
 
-    pub(crate) fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> PerlVersion {
         self.perl.version
     }
 
@@ -106,7 +108,7 @@ impl LocatedPerl {
         image: &ProcessImage,
         heap: Option<&MallocHeap>,
     ) -> Vec<PerlAddress> {
-        let first = self.perl.first(image);
+        let first = self.perl.first_interpreter(image);
         let reader = PerlMemoryReader::new(image);
         let mut all: Vec<PerlAddress> = first.into_iter().collect();
         if let (Some(size), Some(heap)) = (self.perl.interpreter_size(), heap) {
@@ -146,8 +148,8 @@ impl LocatedPerl {
 /// The variables of a perl without threads. The executable may have copies, which count instead.
 fn find_variables_by_name<M: Memory>(
     memory: M,
-    object: Object,
-    executable: Object,
+    object: LoadedObject,
+    executable: LoadedObject,
 ) -> Vec<InterpreterVariable> {
     let find = |name: &'static str| {
         let symbol = format!("PL_{name}");

@@ -4,7 +4,7 @@
 //! where each variable is in an interpreter. Both have the form of `layouts.tsv` of that crate.
 //! What is the same from 5.22 to 5.42 stands in the code that reads it.
 
-use heapprof_perl::{Version, column_of, number};
+use heapprof_perl::{PerlVersion, column_of, parse_number};
 
 const LAYOUTS_TABLE: &str = include_str!("layouts.tsv");
 const VARIABLES_TABLE: &str = include_str!("variables.tsv");
@@ -31,12 +31,12 @@ pub(crate) struct ValueLayout {
 
 impl ValueLayout {
     /// The layout of a version, with threads or without; `None` if it is not known.
-    pub(crate) fn for_version(version: Version, has_threads: bool) -> Option<Self> {
+    pub(crate) fn for_version(version: PerlVersion, has_threads: bool) -> Option<Self> {
         let column = column_of(LAYOUTS_TABLE.lines().next()?, version, has_threads)?;
         let cell = |row: &str| {
             let mut lines = LAYOUTS_TABLE.lines().map(|line| line.split('\t'));
             let mut line = lines.find_map(|mut line| (line.next()? == row).then_some(line))?;
-            number(line.nth(column)?).map(u64::from)
+            parse_number(line.nth(column)?).map(u64::from)
         };
         Some(Self {
             saved_copy: cell("REGEXP.saved_copy")?,
@@ -57,7 +57,7 @@ pub(crate) fn variables() -> impl Iterator<Item = &'static str> {
 }
 
 /// The variables of an interpreter with threads, each with its place, in order.
-pub(crate) fn places(version: Version) -> Vec<(u64, &'static str)> {
+pub(crate) fn places(version: PerlVersion) -> Vec<(u64, &'static str)> {
     let head = VARIABLES_TABLE.lines().next().unwrap_or_default();
     let Some(column) = column_of(head, version, true) else {
         return Vec::new();
@@ -65,7 +65,7 @@ pub(crate) fn places(version: Version) -> Vec<(u64, &'static str)> {
     let place = |row: &'static str| {
         let mut cells = row.split('\t');
         let name = cells.next()?;
-        Some((u64::from(number(cells.nth(column)?)?), name))
+        Some((u64::from(parse_number(cells.nth(column)?)?), name))
     };
     let mut places: Vec<_> = VARIABLES_TABLE.lines().skip(1).filter_map(place).collect();
     places.sort_unstable();
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn all_versions_from_5_22_on_are_known() {
         for version in [22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42] {
-            let version = Version {
+            let version = PerlVersion {
                 revision: 5,
                 version,
                 subversion: 0,
@@ -94,7 +94,7 @@ mod tests {
             let at = |wanted| places.iter().find(|(_, name)| *name == wanted).unwrap().0;
             assert!(at("tmps_ix") == at("tmps_stack") + 8 && at("savestack_ix") > 0);
         }
-        let older = Version {
+        let older = PerlVersion {
             revision: 5,
             version: 20,
             subversion: 3,

@@ -25,7 +25,7 @@ const MAX_MAGIC_PIECES: usize = 1000;
 
 impl ValueFiller<'_> {
     pub(crate) fn magic(&mut self, head: &ValueHead) {
-        let mut at = self.body(head, sv::MAGIC);
+        let mut at = self.body(head, sv::MAGIC_OFFSET);
         for _ in 0..MAX_MAGIC_PIECES {
             if at == 0 || self.claims.has_heap() && self.claims.find(at).is_none() {
                 return;

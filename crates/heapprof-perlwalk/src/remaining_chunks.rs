@@ -7,7 +7,7 @@ use std::ops::Range;
 use heapprof_heapwalk::{
     ChunkUse, ImageThread, MallocHeap, PointerSource, ProcessImage, root_words,
 };
-use heapprof_perl::{Type, may_be_slab};
+use heapprof_perl::{ArenaType, may_be_slab};
 use heapprof_perl_heap::{PathPhase, PerlValue, PerlValueKind, ValueStep};
 
 use crate::PerlAddress;
@@ -43,11 +43,11 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
     }
 
     /// Takes the arenas of all interpreters. What no value has of them is free.
-    pub(crate) fn arenas(&mut self, arenas: &[(PerlAddress, Type)]) {
-        let mut sums: Vec<(Type, PerlAddress, u64)> = Vec::new();
+    pub(crate) fn arenas(&mut self, arenas: &[(PerlAddress, ArenaType)]) {
+        let mut sums: Vec<(ArenaType, PerlAddress, u64)> = Vec::new();
         for &(at, of) in arenas {
             let owner = match of {
-                Type::Heads => ChunkOwner::Heads,
+                ArenaType::Heads => ChunkOwner::Heads,
                 _ => ChunkOwner::Itself,
             };
             let chunk = self.fill.claims.find(at);
@@ -60,15 +60,15 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
         for (of, at, bytes) in sums {
             let used = match of {
-                Type::Heads => std::mem::take(&mut self.fill.heads) * crate::sv::HEAD,
-                Type::Bodies(of) => {
+                ArenaType::Heads => std::mem::take(&mut self.fill.heads) * crate::sv::HEAD_SIZE,
+                ArenaType::Bodies(of) => {
                     let used = self.fill.used.get_mut(usize::from(of));
                     used.map_or(0, std::mem::take)
                 }
-                Type::Lists => 0,
+                ArenaType::Lists => 0,
             };
             let name = match of {
-                Type::Lists => of.name().to_string(),
+                ArenaType::Lists => of.name().to_string(),
                 of => format!("free {}", of.name()),
             };
             // Nothing leads there: what points into an arena points to a value.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use heapprof_heapwalk::ProcessImage;
-use heapprof_perl::{Perl, Type};
+use heapprof_perl::{ArenaType, PerlRuntime};
 use heapprof_perl_heap::{PathPhase, PerlValue, PerlValueKind};
 
 use crate::PerlAddress;
@@ -319,7 +319,7 @@ pub(crate) type HeadArena = (PerlAddress, usize);
 
 /// The arenas of heads of an interpreter. They have no more heads than `most`.
 pub(crate) fn head_arenas(
-    perl: &Perl,
+    perl: &PerlRuntime,
     image: &ProcessImage,
     interpreter: PerlAddress,
     most: u64,
@@ -338,7 +338,7 @@ pub(crate) fn head_arenas(
     arenas.retain(|&(first, count)| {
         let is_apart = first >= end;
         if is_apart {
-            end = first.saturating_add(count as u64 * sv::HEAD);
+            end = first.saturating_add(count as u64 * sv::HEAD_SIZE);
         }
         is_apart
     });
@@ -347,15 +347,15 @@ pub(crate) fn head_arenas(
 
 /// The arenas of bodies of an interpreter, and the lists of them: a place in each, and its type.
 pub(crate) fn other_arenas(
-    perl: &Perl,
+    perl: &PerlRuntime,
     image: &ProcessImage,
     interpreter: PerlAddress,
-) -> Vec<(PerlAddress, Type)> {
+) -> Vec<(PerlAddress, ArenaType)> {
     let mut arenas = Vec::new();
     let mut seen = HashSet::new();
     let _ = perl.each_arena(image, interpreter, |at, of| {
         seen.insert(at).then(|| arenas.push((at, of)))
     });
-    arenas.retain(|(_, of)| *of != Type::Heads);
+    arenas.retain(|(_, of)| *of != ArenaType::Heads);
     arenas
 }

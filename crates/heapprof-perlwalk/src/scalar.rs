@@ -66,7 +66,7 @@ impl ValueFiller<'_> {
         if !head.has_text() {
             return;
         }
-        let length = self.body(head, sv::LENGTH);
+        let length = self.body(head, sv::TEXT_CAPACITY_OFFSET);
         match length {
             // Either it is the text of a key, or it is nobody's: a constant of C code.
             0 if head.has_flags(sv::IS_SHARED) => {
@@ -98,7 +98,7 @@ impl ValueFiller<'_> {
     /// behind that was left there by whoever had the memory before, unless nothing is used at all:
     /// then a module has not said how long its structure is.
     fn structure_bytes(&self, head: &ValueHead, length: u64) -> u64 {
-        let used = self.body(head, sv::USED);
+        let used = self.body(head, sv::TEXT_LEN_OFFSET);
         let is_object = self.value.class != 0;
         match used {
             // Perl has copied it as a text, and it may be long and many values' own.
@@ -135,7 +135,7 @@ impl ValueFiller<'_> {
             _ => self.lead_to(target, ValueStep::Target, true),
         }
         // It may be a regular expression at the same time.
-        let length = self.body(head, sv::LENGTH);
+        let length = self.body(head, sv::TEXT_CAPACITY_OFFSET);
         self.link(length);
         self.scalar(head)
     }

@@ -18,7 +18,7 @@ pub(crate) struct ValueHead {
 }
 
 impl ValueHead {
-    pub(crate) fn new(at: PerlAddress, bytes: &[u8; HEAD as usize]) -> Self {
+    pub(crate) fn new(at: PerlAddress, bytes: &[u8; HEAD_SIZE as usize]) -> Self {
         let word = |i: usize| {
             let word = bytes[8 * i..].first_chunk();
             u64::from_le_bytes(*word.unwrap_or(&[0; 8]))
@@ -33,12 +33,12 @@ impl ValueHead {
     }
 
     pub(crate) fn read(reader: &PerlMemoryReader<'_>, at: PerlAddress) -> Self {
-        let bytes = reader.bytes(at, HEAD).first_chunk();
-        Self::new(at, bytes.unwrap_or(&[0; HEAD as usize]))
+        let bytes = reader.bytes(at, HEAD_SIZE).first_chunk();
+        Self::new(at, bytes.unwrap_or(&[0; HEAD_SIZE as usize]))
     }
 
     pub(crate) fn kind(&self) -> u32 {
-        self.flags & TYPE
+        self.flags & TYPE_MASK
     }
 
     pub(crate) fn has_flags(&self, flags: u32) -> bool {
@@ -47,7 +47,7 @@ impl ValueHead {
 
     /// Whether it is neither a number nor a text nor a reference.
     pub(crate) fn is_undefined(&self) -> bool {
-        self.flags & IS_ANYTHING == 0
+        self.flags & IS_DEFINED == 0
     }
 
     /// Whether it is a symbol, with slots for a scalar, an array and so on.

@@ -2,7 +2,7 @@
 
 use heapprof_heapwalk::{ChunkUse, MallocHeap, ProcessImage};
 use heapprof_memory::Memory;
-use heapprof_perl::{Perl, Type, Version};
+use heapprof_perl::{ArenaType, PerlRuntime, PerlVersion};
 use heapprof_perl_heap::{PerlValue, PerlValueKind, ValueGraph};
 
 use crate::PerlAddress;
@@ -27,11 +27,11 @@ pub struct PerlInterpreter {
     /// How many values Perl says that it has (`PL_sv_count`).
     pub reported_count: u64,
     /// How many there are of each type, by Perl's numbers.
-    pub types: [u64; sv::TYPES],
+    pub types: [u64; sv::TYPE_COUNT],
 }
 
 /// What Perl calls its types (`SVt_PVAV` is `PVAV`), by their numbers.
-const TYPE_NAMES: [&str; sv::TYPES] = [
+const TYPE_NAMES: [&str; sv::TYPE_COUNT] = [
     "NULL", "IV", "NV", "PV", "INVLIST", "PVIV", "PVNV", "PVMG", "REGEXP", "PVGV", "PVLV", "PVAV",
     "PVHV", "PVCV", "PVFM", "PVIO", "PVOBJ",
 ];
@@ -65,7 +65,7 @@ pub struct MallocTotals {
 #[derive(Debug)]
 pub struct PerlSnapshot {
     /// The version of its perl.
-    pub version: Version,
+    pub version: PerlVersion,
     /// Its interpreters, the first one first.
     pub interpreters: Vec<PerlInterpreter>,
     /// All values, and all else that malloc has given out.
@@ -126,8 +126,8 @@ pub fn walk(
     let mut roots: Vec<InterpreterRoots> = all.collect();
     roots.iter_mut().for_each(|one| one.prepare(&mut fill));
     let mut interpreters = Vec::new();
-    let mut arenas: Vec<(PerlAddress, Type)> = Vec::new();
-    let mut left = 8 * words / sv::HEAD;
+    let mut arenas: Vec<(PerlAddress, ArenaType)> = Vec::new();
+    let mut left = 8 * words / sv::HEAD_SIZE;
     for &at in &addresses {
         let heads = head_arenas(&found.perl, image, at, left);
         let count: usize = heads.iter().map(|arena| arena.1).sum();
@@ -141,7 +141,7 @@ pub fn walk(
             types,
         });
         arenas.extend(other_arenas(&found.perl, image, at));
-        arenas.extend(heads.iter().map(|&(first, _)| (first, Type::Heads)));
+        arenas.extend(heads.iter().map(|&(first, _)| (first, ArenaType::Heads)));
     }
     fill.name_pads();
     // Values have what they have, and only then what nobody has can be told.
@@ -200,7 +200,7 @@ pub fn walk(
 
 /// Whether the arenas of interpreters lie in chunks of this heap.
 fn has_arenas(
-    perl: &Perl,
+    perl: &PerlRuntime,
     image: &ProcessImage,
     heap: &MallocHeap,
     interpreters: &[PerlAddress],
@@ -214,11 +214,11 @@ fn has_arenas(
 }
 
 /// Makes the values of all heads in these arenas. Returns how many there are of each type.
-fn values_of(fill: &mut ValueFiller<'_>, arenas: &[(PerlAddress, usize)]) -> [u64; sv::TYPES] {
-    let mut types = [0; sv::TYPES];
+fn values_of(fill: &mut ValueFiller<'_>, arenas: &[(PerlAddress, usize)]) -> [u64; sv::TYPE_COUNT] {
+    let mut types = [0; sv::TYPE_COUNT];
     for &(first, count) in arenas {
-        let bytes = fill.reader.bytes(first, count as u64 * sv::HEAD);
-        let places = (first..).step_by(sv::HEAD as usize);
+        let bytes = fill.reader.bytes(first, count as u64 * sv::HEAD_SIZE);
+        let places = (first..).step_by(sv::HEAD_SIZE as usize);
         for (at, bytes) in places.zip(bytes.as_chunks().0) {
             let head = ValueHead::new(at, bytes);
             // Another interpreter of damaged memory may have the same arena.

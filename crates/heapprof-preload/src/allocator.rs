@@ -29,19 +29,19 @@ static MALLINFO2: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 pub fn prepare() {
     let found = real::next(c"mallinfo2").filter(|&found| real::is_libc(found));
     MALLINFO2.store(found.unwrap_or_default().cast_mut(), Ordering::Release);
-    ENGINE.dumps().set_allocator_query(holds);
+    ENGINE.dumps().set_allocator_query(query_allocator);
 }
 
 /// What the allocator holds; `None` if it is not glibc's own, or can't be asked.
-fn holds() -> Option<AllocatorUsage> {
+fn query_allocator() -> Option<AllocatorUsage> {
     let ask = MALLINFO2.load(Ordering::Acquire).cast_const();
     if ask.is_null() || !real::is_libc(real::real().malloc as *const c_void) {
         return None;
     }
-    type Ask = unsafe extern "C" fn() -> MallInfo2;
+    type MallInfo2Fn = unsafe extern "C" fn() -> MallInfo2;
     // SAFETY: glibc declares the function so. It takes the allocator's locks, which nobody holds
     // for long: this thread is in no handler.
-    let info = unsafe { std::mem::transmute::<*const c_void, Ask>(ask)() };
+    let info = unsafe { std::mem::transmute::<*const c_void, MallInfo2Fn>(ask)() };
     Some(AllocatorUsage {
         mapped: info.arena as u64 + info.hblkhd as u64,
         free: info.fordblks as u64,

@@ -7,11 +7,11 @@ use heapprof_collect::{
     DumpFormat, DumpOutput, DumpReason, ENGINE, LoadAttempt, LoadOutcome, MAX_PERIOD,
     RecordingMode, RecordingOptions, RegistrationError, StackProvider, sys,
 };
-use heapprof_perl::Layout;
+use heapprof_perl::PerlLayout;
 
-use crate::perl::{PERL, Traced};
+use crate::perl::{PERL, TracedInterpreter};
 use crate::real::real;
-use crate::say::{misunderstood, say, status, text};
+use crate::say::{report_misunderstood, say, status, text};
 use crate::{end, environment, mapped, python, wiretap};
 
 /// Starts a recording into `output`, a pattern as in HEAPPROF_OUTPUT. If `output` is null, the
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
             }
             options.output = own_output(pattern, options.output.list);
         }
-        python::OBJECTS.begin(mode);
+        python::PYTHON_OBJECTS.begin(mode);
         let started = ENGINE.lifecycle().start(RecordingOptions {
             mode,
             period,
@@ -100,23 +100,23 @@ pub extern "C" fn heapprof_look(ends: c_int) -> c_int {
 /// Under `heapprof record --fork-audit`, notes that this child has tried to load something. Returns
 /// 1 if it was noted, else 0: in the first process, or without an audit.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heapprof_load(load: *const LoadTold) -> c_int {
+pub unsafe extern "C" fn heapprof_load(load: *const ReportedLoad) -> c_int {
     // SAFETY: the caller's contract.
     let Some(load) = (unsafe { load.as_ref() }) else {
         return 0;
     };
     c_int::from(ENGINE.lifecycle().with_guard_and_signals_blocked(|| {
         // SAFETY: the caller's contract: each is null, or ends in a zero.
-        let text = |of, longest| unsafe { cut(of, longest) };
-        let Some(outcome) = LoadOutcome::from_name(&text(load.outcome, NAME)) else {
+        let text = |of, longest| unsafe { read_truncated(of, longest) };
+        let Some(outcome) = LoadOutcome::from_name(&text(load.outcome, MAX_LOAD_NAME_LEN)) else {
             return false;
         };
         let load = LoadAttempt {
-            name: text(load.name, NAME),
-            kind: text(load.kind, NAME),
+            name: text(load.name, MAX_LOAD_NAME_LEN),
+            kind: text(load.kind, MAX_LOAD_NAME_LEN),
             outcome,
             micros: load.micros,
-            site: text(load.site, SITE),
+            site: text(load.site, MAX_LOAD_SITE_LEN),
             stats: load.stats,
             opens: load.opens,
         };
@@ -129,13 +129,13 @@ pub unsafe extern "C" fn heapprof_load(load: *const LoadTold) -> c_int {
 }
 
 /// The longest name and the longest site of a load that are told, in bytes.
-const NAME: usize = 1000;
-const SITE: usize = 3000;
+const MAX_LOAD_NAME_LEN: usize = 1000;
+const MAX_LOAD_SITE_LEN: usize = 3000;
 
 /// What `heapprof_load` is told: `struct heapprof_load` of the header.
 #[derive(Debug)]
 #[repr(C)]
-pub struct LoadTold {
+pub struct ReportedLoad {
     name: *const c_char,
     kind: *const c_char,
     outcome: *const c_char,
@@ -149,7 +149,7 @@ pub struct LoadTold {
 ///
 /// # Safety
 /// It ends in a zero.
-unsafe fn cut(of: *const c_char, longest: usize) -> String {
+unsafe fn read_truncated(of: *const c_char, longest: usize) -> String {
     // SAFETY: the caller's contract.
     let bytes = unsafe { text(of) }.unwrap_or_default();
     String::from_utf8_lossy(&bytes[..bytes.len().min(longest)]).into_owned()
@@ -192,7 +192,7 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
 pub unsafe extern "C" fn heapprof_register_stack_provider(provider: *const c_void) -> c_int {
     /// The provider as C gives it: its functions may be missing.
     #[repr(C)]
-    struct Given {
+    struct CStackProvider {
         version: u32,
         size: u32,
         language: *const c_char,
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn heapprof_register_stack_provider(provider: *const c_voi
         capture: *const c_void,
         resolve: *const c_void,
     }
-    let given = provider.cast::<Given>();
+    let given = provider.cast::<CStackProvider>();
     // SAFETY: the caller's contract: a structure that begins with its version and its size.
     let provider = unsafe {
         let is_whole = !given.is_null()
@@ -242,12 +242,12 @@ pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: u
         let is_it = |field: &&PerlField| unsafe { text(field.name) } == Some(row.as_bytes());
         fields.iter().find(is_it).map(|field| field.value)
     };
-    let Some(layout) = Layout::from_rows(value) else {
+    let Some(layout) = PerlLayout::from_rows(value) else {
         return libc::EINVAL;
     };
     let told = ENGINE
         .lifecycle()
-        .with_guard_and_signals_blocked(|| PERL.told(layout));
+        .with_guard_and_signals_blocked(|| PERL.report_layout(layout));
     told.err().unwrap_or(0)
 }
 
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn heapprof_perl_values(
     interpreter: *const c_void,
     of_stale: u32,
     is_copy: c_int,
-) -> *const Traced {
+) -> *const TracedInterpreter {
     // SAFETY: the caller's contract.
     let traced = unsafe { PERL.trace_values(interpreter as u64, of_stale, is_copy != 0) };
     traced.map_or(std::ptr::null(), std::ptr::from_ref)
@@ -285,41 +285,44 @@ pub unsafe extern "C" fn heapprof_perl_values(
 /// Follows what an op has changed. Returns how many values it made, whose stack
 /// [`heapprof_perl_values_made`] takes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heapprof_perl_values_changed(traced: *const Traced) -> usize {
+pub unsafe extern "C" fn heapprof_perl_values_changed(traced: *const TracedInterpreter) -> usize {
     // SAFETY: the caller's contract.
     unsafe { PERL.follow_values(&*traced) }
 }
 
 /// Says that the thread's stack made the values that were found.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const Traced) {
+pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const TracedInterpreter) {
     // SAFETY: the caller's contract.
-    PERL.values_made(unsafe { &*traced });
+    PERL.note_values_made(unsafe { &*traced });
 }
 
 /// Says that all of the program is compiled, and begins to run.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heapprof_perl_values_compiled(traced: *const Traced) {
+pub unsafe extern "C" fn heapprof_perl_values_compiled(traced: *const TracedInterpreter) {
     // SAFETY: the caller's contract.
-    unsafe { PERL.values_compiled(&*traced) };
+    unsafe { PERL.note_values_compiled(&*traced) };
 }
 
 /// Says that the thread has run the `my` of `count` variables, whose heads `variables` has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_my(
-    traced: *const Traced,
+    traced: *const TracedInterpreter,
     variables: *const u64,
     count: usize,
 ) {
     // SAFETY: the caller's contract.
     let (traced, variables) = unsafe { (&*traced, std::slice::from_raw_parts(variables, count)) };
-    PERL.ran_my(traced, variables);
+    PERL.note_my_run(traced, variables);
 }
 
 /// Keeps the values as they are, because the program has ended. `is_replaced` says that another
 /// module's run loop ran it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heapprof_perl_values_end(traced: *const Traced, is_replaced: c_int) {
+pub unsafe extern "C" fn heapprof_perl_values_end(
+    traced: *const TracedInterpreter,
+    is_replaced: c_int,
+) {
     // SAFETY: the caller's contract.
     PERL.end_values(unsafe { &*traced }, is_replaced != 0);
 }
@@ -334,7 +337,7 @@ pub unsafe extern "C" fn heapprof_perl_values_mark(text_of_mark: *const c_char) 
 
 /// What was left, of one stack and kind.
 #[repr(C)]
-pub struct PerlLeft {
+pub struct PerlLeftover {
     stack: *const c_char,
     kind: *const c_char,
     class: *const c_char,
@@ -346,9 +349,9 @@ pub struct PerlLeft {
 /// Returns 0, or an errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_since(
-    traced: *const Traced,
+    traced: *const TracedInterpreter,
     mark: u32,
-    give: unsafe extern "C" fn(*mut c_void, *const PerlLeft),
+    give: unsafe extern "C" fn(*mut c_void, *const PerlLeftover),
     to: *mut c_void,
 ) -> c_int {
     let texts = ENGINE.lifecycle().with_guard_and_signals_blocked(|| {
@@ -365,7 +368,7 @@ pub unsafe extern "C" fn heapprof_perl_values_since(
         return libc::EAGAIN;
     };
     for ([stack, kind, class], objects, bytes) in &texts {
-        let left = PerlLeft {
+        let left = PerlLeftover {
             stack: stack.as_ptr(),
             kind: kind.as_ptr(),
             class: class.as_ptr(),
@@ -394,7 +397,7 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
         let prefix = unsafe { text(prefix) }.unwrap_or_default();
         let setup = match environment::gperftools() {
             Ok(setup) => setup,
-            Err(wrong) => return misunderstood(&wrong),
+            Err(wrong) => return report_misunderstood(&wrong),
         };
         if setup.mmap {
             mapped::enable(true);

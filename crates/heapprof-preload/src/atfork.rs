@@ -2,27 +2,27 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::real::Behind;
+use crate::real::HookedFunction;
 
-static REGISTER_ATFORK: Behind = Behind::new(c"__register_atfork");
+static REGISTER_ATFORK: HookedFunction = HookedFunction::new(c"__register_atfork");
 
-type Handler = unsafe extern "C" fn();
+type AtForkHandler = unsafe extern "C" fn();
 
 /// Registers our handlers as belonging to no library, so that they stay for good. libc removes a
 /// library's handlers when the library is closed, and every library's handlers when the program
 /// ends. A thread that forks at that moment would not reach the second handler, which gives back
 /// what the first one took.
-pub fn register(prepare: Handler, parent: Handler, child: Handler) {
+pub fn register(prepare: AtForkHandler, parent: AtForkHandler, child: AtForkHandler) {
     let [prepare, parent, child] = [prepare, parent, child].map(|handler| handler as *const c_void);
     // SAFETY: functions of this library, which is never unloaded.
-    unsafe { registered(prepare, parent, child, std::ptr::null_mut()) };
+    unsafe { register_with_libc(prepare, parent, child, std::ptr::null_mut()) };
 }
 
 /// Registers a handler that is called in forked children only, in the same way.
-pub fn register_child(child: Handler) {
+pub fn register_child(child: AtForkHandler) {
     let none = std::ptr::null();
     // SAFETY: a function of this library, which is never unloaded.
-    unsafe { registered(none, none, child as *const c_void, std::ptr::null_mut()) };
+    unsafe { register_with_libc(none, none, child as *const c_void, std::ptr::null_mut()) };
 }
 
 /// Calls libc's own function.
@@ -30,17 +30,17 @@ pub fn register_child(child: Handler) {
 /// # Safety
 /// The same as for that function: the handlers are valid or null, and `dso` is the library that
 /// they belong to.
-pub unsafe fn registered(
+pub unsafe fn register_with_libc(
     prepare: *const c_void,
     parent: *const c_void,
     child: *const c_void,
     dso: *mut c_void,
 ) -> c_int {
-    type RegisterAtfork =
+    type RegisterAtForkFn =
         unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
     // SAFETY: libc's function of this name has this type; the rest is the caller's contract.
     unsafe {
         let real = REGISTER_ATFORK.or_missing();
-        std::mem::transmute::<*const c_void, RegisterAtfork>(real)(prepare, parent, child, dso)
+        std::mem::transmute::<*const c_void, RegisterAtForkFn>(real)(prepare, parent, child, dso)
     }
 }

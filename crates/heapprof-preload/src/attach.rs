@@ -21,17 +21,17 @@ use heapprof_collect::{
 };
 
 use self::hooks::HOOKS;
-use self::slots::{Settled, Shown, Slot, each};
+use self::slots::{ImportSlot, LoaderObject, SettledObjects, each_object};
 use crate::{allocator, atfork, end, interpreters, operators, python, real, start};
 
 /// So long somebody may take to take the file of the books. The thread that waits is the program's.
-const PATIENCE: u32 = 100;
+const HAND_OVER_TIMEOUT_MS: u32 = 100;
 
 /// So often it is looked whether somebody else still leads slots, which takes a millisecond.
-const LOOKS: u32 = 20_000;
+const MAX_LOCK_ATTEMPTS: u32 = 20_000;
 
 /// What somebody attached has done to the program.
-pub struct Attached {
+pub struct AttachState {
     /// Whether slots lead to us.
     is_there: AtomicBool,
     /// Whether this is a child that was forked meanwhile. Its slots lead to us, and it never asks
@@ -39,7 +39,7 @@ pub struct Attached {
     is_child: AtomicBool,
     /// Held by whoever leads slots. The loader's lock is taken under it, and never the other way
     /// round.
-    held: AtomicBool,
+    is_locked: AtomicBool,
     /// Whether all was prepared, which is done once.
     is_ready: AtomicBool,
     /// The functions behind the hooks, in their order.
@@ -51,10 +51,10 @@ pub struct Attached {
 }
 
 /// What is attached to this process.
-pub static ATTACHED: Attached = Attached {
+pub static ATTACH_STATE: AttachState = AttachState {
     is_there: AtomicBool::new(false),
     is_child: AtomicBool::new(false),
-    held: AtomicBool::new(false),
+    is_locked: AtomicBool::new(false),
     is_ready: AtomicBool::new(false),
     behind: [const { AtomicUsize::new(0) }; HOOKS.len()],
     has_operators: AtomicBool::new(false),
@@ -86,7 +86,7 @@ fn end_call(letter: &AttachLetter) {
     const RAX: usize = 0;
     const RIP: usize = 16;
     /// How long the instruction is.
-    const LEN: u64 = 2;
+    const SYSCALL_INSTRUCTION_LEN: u64 = 2;
     if letter.stopped_call == stopped_call::NONE {
         return;
     }
@@ -99,7 +99,7 @@ fn end_call(letter: &AttachLetter) {
     if signals.any(|signal| ends(signal + 1)) {
         let interrupted = -i64::from(libc::EINTR);
         letter.registers[RAX].store(interrupted as u64, Ordering::Relaxed);
-        letter.registers[RIP].fetch_add(LEN, Ordering::Relaxed);
+        letter.registers[RIP].fetch_add(SYSCALL_INSTRUCTION_LEN, Ordering::Relaxed);
     }
 }
 
@@ -108,18 +108,18 @@ fn answer(letter: &AttachLetter) -> u32 {
         return failure::SANDBOXED;
     }
     let done = match letter.request {
-        request::ATTACH => ATTACHED.attach(letter),
-        request::DETACH => ATTACHED.detach(letter),
+        request::ATTACH => ATTACH_STATE.attach(letter),
+        request::DETACH => ATTACH_STATE.detach(letter),
         _ => Err(failure::OTHER_VERSION),
     };
-    let is_attached = ATTACHED.is_there() || ATTACHED.is_child.load(Ordering::Relaxed);
+    let is_attached = ATTACH_STATE.is_there() || ATTACH_STATE.is_child.load(Ordering::Relaxed);
     letter
         .is_attached
         .store(u32::from(is_attached), Ordering::Relaxed);
     done.err().unwrap_or(0)
 }
 
-impl Attached {
+impl AttachState {
     /// Whether slots lead to us.
     pub fn is_there(&self) -> bool {
         self.is_there.load(Ordering::Relaxed)
@@ -128,7 +128,7 @@ impl Attached {
     /// Runs `work` with the slots, unless somebody else has them after so many looks.
     fn with_slots<R>(&self, looks: u32, work: impl FnOnce() -> R) -> Option<R> {
         let mut looked = 0;
-        while self.held.swap(true, Ordering::Acquire) {
+        while self.is_locked.swap(true, Ordering::Acquire) {
             looked += 1;
             if looked >= looks {
                 return None;
@@ -136,7 +136,7 @@ impl Attached {
             sys::sleep(50_000);
         }
         let done = work();
-        self.held.store(false, Ordering::Release);
+        self.is_locked.store(false, Ordering::Release);
         Some(done)
     }
 
@@ -148,8 +148,8 @@ impl Attached {
             return Err(failure::ALREADY_RECORDING);
         }
         self.prepare()?;
-        start::be_attached(opened::at_allocation);
-        let led = self.with_slots(LOOKS, || {
+        start::set_attached(opened::at_allocation);
+        let led = self.with_slots(MAX_LOCK_ATTEMPTS, || {
             self.is_there.store(true, Ordering::Relaxed);
             self.lead()
         });
@@ -161,15 +161,15 @@ impl Attached {
         }
         // Another thread may be loading one.
         opened::expect();
-        interpreters::look_at_all(on_new_code);
+        interpreters::scan_loaded_objects(on_new_code);
         let from = std::ptr::from_ref(letter).cast_mut();
         self.letter.store(from, Ordering::Release);
         let options = options(letter);
-        python::OBJECTS.begin(options.mode);
+        python::PYTHON_OBJECTS.begin(options.mode);
         let started = ENGINE.lifecycle().start(options);
         self.letter.store(std::ptr::null_mut(), Ordering::Release);
         if !started {
-            python::OBJECTS.give_back();
+            python::PYTHON_OBJECTS.give_back();
             self.give_back()?;
             return Err(failure::NOT_BEGUN);
         }
@@ -181,7 +181,7 @@ impl Attached {
             return Err(failure::NOT_ATTACHED);
         }
         ENGINE.lifecycle().stop();
-        python::OBJECTS.give_back();
+        python::PYTHON_OBJECTS.give_back();
         let given = self.give_back()?;
         self.is_child.store(false, Ordering::Relaxed);
         letter.slots.store(given, Ordering::Relaxed);
@@ -194,17 +194,17 @@ impl Attached {
             return Ok(());
         }
         self.find()?;
-        let find = |name: &CStr| self.behind(name) as *const c_void;
-        real::be_behind(find);
+        let find = |name: &CStr| self.real_function(name) as *const c_void;
+        real::set_real_functions(find);
         if self.has_operators.load(Ordering::Relaxed) {
-            operators::be_behind(find);
+            operators::set_real_operators(find);
         }
         hooks::prepare(find);
         allocator::prepare();
         ENGINE.lifecycle().prepare();
         // A forked child has no part in the recording: our locks would have to be taken after
         // those of all libraries, whose handlers were registered before.
-        atfork::register_child(in_child);
+        atfork::register_child(after_fork_in_child);
         self.is_ready.store(true, Ordering::Release);
         Ok(())
     }
@@ -212,11 +212,11 @@ impl Attached {
     /// Finds who defines each function first, as the loader does.
     fn find(&self) -> Result<(), u32> {
         let (mut own_malloc, mut malloc_in, mut news_in) = (false, 0, 0);
-        let own = (&raw const ATTACHED) as u64;
+        let own = (&raw const ATTACH_STATE) as u64;
         let mut number = 0;
-        each(|shown| {
+        each_object(|shown| {
             number += 1;
-            if shown.holds(own) {
+            if shown.contains(own) {
                 return;
             }
             for (hook, behind) in HOOKS.iter().zip(&self.behind) {
@@ -250,7 +250,7 @@ impl Attached {
     }
 
     /// The function behind the hook with this name; 0 if there is none.
-    fn behind(&self, name: &CStr) -> usize {
+    fn real_function(&self, name: &CStr) -> usize {
         let found = HOOKS.iter().position(|hook| hook.name == name);
         found.map_or(0, |i| self.behind[i].load(Ordering::Relaxed))
     }
@@ -266,20 +266,20 @@ impl Attached {
 
     /// Leads all slots to us that lead to what is behind the hooks. Returns how many lead to us.
     fn lead(&self) -> u32 {
-        let own = (&raw const ATTACHED) as u64;
+        let own = (&raw const ATTACH_STATE) as u64;
         let mut led = 0;
-        let settled = Settled::now();
+        let settled = SettledObjects::now();
         let has_others = self.has_others();
         for frees in [true, false] {
-            each(|shown| {
-                if shown.holds(own) || !settled.has(shown) {
+            each_object(|shown| {
+                if shown.contains(own) || !settled.has(shown) {
                     return;
                 }
                 shown.lead(&HOOKS, &mut |slot| {
                     if slot.hook.frees != frees {
                         return None;
                     }
-                    let ours = self.way_to_us(shown, slot, has_others)?;
+                    let ours = self.hook_for_slot(shown, slot, has_others)?;
                     led += 1;
                     (ours != slot.leads_to).then_some(ours)
                 });
@@ -294,13 +294,13 @@ impl Attached {
     fn has_others(&self) -> bool {
         let names = [c"malloc", c"free"];
         let mut has_others = false;
-        each(|shown| {
+        each_object(|shown| {
             let is_other = |name| {
                 let found = shown.function(name);
-                found.is_some_and(|found| found != self.behind(name) as u64)
+                found.is_some_and(|found| found != self.real_function(name) as u64)
             };
             let is_libc = shown.function(c"__libc_malloc").is_some();
-            let is_us = shown.holds((&raw const ATTACHED) as u64);
+            let is_us = shown.contains((&raw const ATTACH_STATE) as u64);
             has_others |= !is_libc && !is_us && names.into_iter().any(is_other);
         });
         has_others
@@ -308,10 +308,15 @@ impl Attached {
 
     /// Where a slot of an object is to lead; `None` if it stays as it is. `has_others` says whether
     /// the loader may find somebody else's function for a slot that was not used yet.
-    fn way_to_us(&self, shown: Shown<'_>, slot: Slot, has_others: bool) -> Option<u64> {
-        let Slot { hook, leads_to, .. } = slot;
+    fn hook_for_slot(
+        &self,
+        shown: LoaderObject<'_>,
+        slot: ImportSlot,
+        has_others: bool,
+    ) -> Option<u64> {
+        let ImportSlot { hook, leads_to, .. } = slot;
         let ours = hook.ours as *const c_void as u64;
-        let behind = self.behind(hook.name) as u64;
+        let behind = self.real_function(hook.name) as u64;
         if behind == 0 || hook.is_operator && !self.has_operators.load(Ordering::Relaxed) {
             return None;
         }
@@ -319,28 +324,28 @@ impl Attached {
         let is_known = shown.is_executable || !has_others;
         let is_unused = is_known
             && slot.is_called
-            && shown.holds(leads_to)
+            && shown.contains(leads_to)
             && shown.function(hook.name).is_none();
         (leads_to == behind || leads_to == ours || is_unused).then_some(ours)
     }
 
     /// Leads all slots back. Returns how many there were, or why that can't be now.
     fn give_back(&self) -> Result<u32, u32> {
-        let given = self.with_slots(LOOKS, || {
+        let given = self.with_slots(MAX_LOCK_ATTEMPTS, || {
             self.is_there.store(false, Ordering::Relaxed);
-            start::look_at_next(false);
+            start::scan_at_next_allocation(false);
             let mut given = 0;
-            let settled = Settled::now();
+            let settled = SettledObjects::now();
             for frees in [false, true] {
-                each(|shown| {
+                each_object(|shown| {
                     // Nothing of an object that is being loaded was led to us.
                     if !settled.has(shown) {
                         return;
                     }
-                    given += shown.lead(&HOOKS, &mut |Slot { hook, leads_to, .. }| {
+                    given += shown.lead(&HOOKS, &mut |ImportSlot { hook, leads_to, .. }| {
                         let ours = hook.ours as *const c_void as u64;
                         let is_ours = hook.frees == frees && leads_to == ours;
-                        is_ours.then(|| self.behind(hook.name) as u64)
+                        is_ours.then(|| self.real_function(hook.name) as u64)
                     });
                 });
             }
@@ -379,7 +384,7 @@ fn options(letter: &AttachLetter) -> RecordingOptions {
 /// Waits until whoever attaches has taken the file with this number, but not for long: the thread
 /// is the program's.
 fn hand_over(file: i32) {
-    let letter = ATTACHED.letter.load(Ordering::Acquire);
+    let letter = ATTACH_STATE.letter.load(Ordering::Acquire);
     // SAFETY: it is null, or the letter that is answered now, in this thread.
     let Some(letter) = (unsafe { letter.as_ref() }) else {
         return;
@@ -388,7 +393,7 @@ fn hand_over(file: i32) {
     letter
         .progress
         .store(progress::OFFERS_LEDGER, Ordering::Release);
-    for _ in 0..PATIENCE {
+    for _ in 0..HAND_OVER_TIMEOUT_MS {
         if letter.is_file_taken.load(Ordering::Acquire) != 0 {
             break;
         }
@@ -400,18 +405,18 @@ fn hand_over(file: i32) {
 /// Called when an allocation's stack has code of an object that was not seen before, which begins
 /// at `start`. The program may have loaded it without asking dlopen.
 fn on_new_code(start: usize) {
-    opened::look();
-    interpreters::look_again(start);
+    opened::scan();
+    interpreters::scan_new_object(start);
 }
 
-unsafe extern "C" fn in_child() {
+unsafe extern "C" fn after_fork_in_child() {
     // Whoever led slots is not there.
-    ATTACHED.held.store(false, Ordering::Relaxed);
-    if ATTACHED.is_there.swap(false, Ordering::Relaxed) {
-        ATTACHED.is_child.store(true, Ordering::Relaxed);
+    ATTACH_STATE.is_locked.store(false, Ordering::Relaxed);
+    if ATTACH_STATE.is_there.swap(false, Ordering::Relaxed) {
+        ATTACH_STATE.is_child.store(true, Ordering::Relaxed);
     }
-    start::look_at_next(false);
-    python::OBJECTS.give_back();
-    end::forget();
+    start::scan_at_next_allocation(false);
+    python::PYTHON_OBJECTS.give_back();
+    end::forget_end();
     ENGINE.forks().in_child();
 }

@@ -11,14 +11,14 @@ use crate::executed;
 use crate::hook::{announced, label};
 use crate::perl::PERL;
 use crate::python::PYTHON;
-use crate::real::{self, ALIGNED_ALLOC, Behind};
+use crate::real::{self, ALIGNED_ALLOC, HookedFunction};
 use crate::wiretap;
 
 /// How far the last dump is.
-static ENDED: AtomicU8 = AtomicU8::new(NOT);
+static LAST_DUMP_STATE: AtomicU8 = AtomicU8::new(NOT_BEGUN);
 /// The thread that makes the last dump.
-static BY: AtomicI32 = AtomicI32::new(0);
-const NOT: u8 = 0;
+static LAST_DUMP_THREAD: AtomicI32 = AtomicI32::new(0);
+const NOT_BEGUN: u8 = 0;
 const BEGUN: u8 = 1;
 const DONE: u8 = 2;
 
@@ -28,25 +28,26 @@ fn dump(reason: DumpReason) {
 
 /// Whether the last dump was made, or is being made.
 pub fn has_ended() -> bool {
-    ENDED.load(Ordering::Acquire) != NOT
+    LAST_DUMP_STATE.load(Ordering::Acquire) != NOT_BEGUN
 }
 
 /// Makes the last dump by calling `dump`, which returns how far the dump got. If another thread is
 /// making the last dump, waits until that thread is done, because the process must not end before
 /// that. Returns whether this call made the dump. Signals must be blocked, or a handler on this
 /// thread would wait for its own thread.
-fn once(dump: impl FnOnce() -> u8) -> bool {
-    let free = ENDED.compare_exchange(NOT, BEGUN, Ordering::AcqRel, Ordering::Acquire);
+fn run_once(dump: impl FnOnce() -> u8) -> bool {
+    let free =
+        LAST_DUMP_STATE.compare_exchange(NOT_BEGUN, BEGUN, Ordering::AcqRel, Ordering::Acquire);
     match free {
         Ok(_) => {
-            BY.store(sys::thread_id(), Ordering::Relaxed);
+            LAST_DUMP_THREAD.store(sys::thread_id(), Ordering::Relaxed);
             match dump() {
-                NOT => go_on(),
-                state => ENDED.store(state, Ordering::Release),
+                NOT_BEGUN => go_on(),
+                state => LAST_DUMP_STATE.store(state, Ordering::Release),
             }
         }
         // This thread's own dump has led to an abort. Nobody else will make the dump.
-        Err(BEGUN) if BY.load(Ordering::Relaxed) == sys::thread_id() => {}
+        Err(BEGUN) if LAST_DUMP_THREAD.load(Ordering::Relaxed) == sys::thread_id() => {}
         Err(_) => wait(),
     }
     free.is_ok()
@@ -54,17 +55,17 @@ fn once(dump: impl FnOnce() -> u8) -> bool {
 
 /// Says that the program goes on, and that another end is to come.
 fn go_on() {
-    BY.store(0, Ordering::Relaxed);
-    ENDED.store(NOT, Ordering::Release);
+    LAST_DUMP_THREAD.store(0, Ordering::Relaxed);
+    LAST_DUMP_STATE.store(NOT_BEGUN, Ordering::Release);
     ENGINE.lifecycle().go_on();
 }
 
 /// Waits for the last dump of another thread, but for half a minute at most, because nothing may
 /// keep the program alive.
 fn wait() {
-    const NAPS: u32 = 30_000;
-    for _ in 0..NAPS {
-        if ENDED.load(Ordering::Acquire) != BEGUN {
+    const MAX_WAITS: u32 = 30_000;
+    for _ in 0..MAX_WAITS {
+        if LAST_DUMP_STATE.load(Ordering::Acquire) != BEGUN {
             return;
         }
         sys::sleep(1_000_000);
@@ -73,19 +74,19 @@ fn wait() {
 
 /// Whether `record` waits for a profile at the end. It waits even if the program itself stopped the
 /// recording.
-static RECORDED: AtomicBool = AtomicBool::new(false);
+static IS_RECORDED: AtomicBool = AtomicBool::new(false);
 /// Whether the program stopped such a recording.
-static STOPPED: AtomicBool = AtomicBool::new(false);
+static WAS_STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Says that `record` waits for a profile.
-pub fn be_recorded() {
-    RECORDED.store(true, Ordering::Relaxed);
+pub fn expect_profile() {
+    IS_RECORDED.store(true, Ordering::Relaxed);
 }
 
 /// Ends the recording because the program asks for it. What it recorded can still be dumped.
 pub fn stop() {
     if ENGINE.lifecycle().is_running() {
-        STOPPED.store(RECORDED.load(Ordering::Relaxed), Ordering::Relaxed);
+        WAS_STOPPED.store(IS_RECORDED.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     ENGINE.lifecycle().stop();
 }
@@ -93,15 +94,15 @@ pub fn stop() {
 /// Whether a dump is to be made when this image ends.
 fn is_due() -> bool {
     let is_there = ENGINE.lifecycle().is_running()
-        || STOPPED.load(Ordering::Relaxed) && !ENGINE.lifecycle().is_sandboxed();
+        || WAS_STOPPED.load(Ordering::Relaxed) && !ENGINE.lifecycle().is_sandboxed();
     is_there && ENGINE.lifecycle().is_own_process()
 }
 
-fn last_dump() {
+fn make_last_dump() {
     wiretap::end();
     if is_due() {
         let mask = ENGINE.lifecycle().block_signals();
-        once(|| {
+        run_once(|| {
             dump(DumpReason::Exit);
             DONE
         });
@@ -113,7 +114,7 @@ fn last_dump() {
 pub fn shut_in() {
     wiretap::end();
     let mask = ENGINE.lifecycle().block_signals();
-    once(|| {
+    run_once(|| {
         dump(DumpReason::Sandbox);
         DONE
     });
@@ -129,12 +130,12 @@ pub fn by_signal(signal: c_int) {
         return;
     }
     wiretap::end();
-    let own = once(|| {
+    let own = run_once(|| {
         ENGINE.dumps().end_from_signal(signal);
         // The process is still here. This thread may be in the middle of an event; after that event
         // it dumps and ends the process. Otherwise the kernel spares this process, as it spares the
         // first process of a container.
-        NOT
+        NOT_BEGUN
     });
     if !own {
         raise_default(signal);
@@ -143,8 +144,8 @@ pub fn by_signal(signal: c_int) {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    last_dump();
-    if let Some(other) = EXIT.between() {
+    make_last_dump();
+    if let Some(other) = EXIT.interposed() {
         // SAFETY: another library's function of this name.
         unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn(c_int)>(other)(status) };
     }
@@ -161,15 +162,15 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 }
 
 /// Whether the abort that follows was announced, and its dump was made.
-static ABORTING: AtomicBool = AtomicBool::new(false);
+static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 
 /// Ends the program by an abort of this thread. It may be libc's own abort (a damaged heap, a
 /// smashed stack), which does not call ours. The thread may be in the middle of an event. It is
 /// then in the allocator behind us, where it holds nothing of ours.
 pub fn by_abort(signal: c_int) {
     wiretap::end();
-    if !ABORTING.swap(false, Ordering::AcqRel) && is_due() {
-        once(|| {
+    if !IS_ABORTING.swap(false, Ordering::AcqRel) && is_due() {
+        run_once(|| {
             dump(DumpReason::Terminated);
             DONE
         });
@@ -177,21 +178,21 @@ pub fn by_abort(signal: c_int) {
     raise_default(signal);
 }
 
-type Abort = unsafe extern "C" fn() -> !;
-type AssertFail = unsafe extern "C" fn(*const c_char, *const c_char, c_uint, *const c_char) -> !;
+type AbortFn = unsafe extern "C" fn() -> !;
+type AssertFailFn = unsafe extern "C" fn(*const c_char, *const c_char, c_uint, *const c_char) -> !;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn abort() -> ! {
-    last_dump();
+    make_last_dump();
     // SAFETY: this calls libc's own abort, or does what that function does in the end.
     unsafe {
         // A signal handler of the program may jump out of the abort and go on. Then another end is
         // to come.
         go_on();
-        ABORTING.store(true, Ordering::Release);
+        IS_ABORTING.store(true, Ordering::Release);
         let real = ABORT.get();
         if !real.is_null() {
-            std::mem::transmute::<*const c_void, Abort>(real)();
+            std::mem::transmute::<*const c_void, AbortFn>(real)();
         }
         raise_default(libc::SIGABRT);
         _exit(127)
@@ -206,16 +207,16 @@ pub unsafe extern "C" fn __assert_fail(
     line: c_uint,
     function: *const c_char,
 ) -> ! {
-    last_dump();
+    make_last_dump();
     // SAFETY: the arguments are passed on as they came.
     unsafe {
         go_on();
-        ABORTING.store(true, Ordering::Release);
+        IS_ABORTING.store(true, Ordering::Release);
         let real = ASSERT_FAIL.get();
         if real.is_null() {
             abort();
         }
-        std::mem::transmute::<*const c_void, AssertFail>(real)(assertion, file, line, function)
+        std::mem::transmute::<*const c_void, AssertFailFn>(real)(assertion, file, line, function)
     }
 }
 
@@ -228,12 +229,12 @@ unsafe extern "C" {
 }
 
 extern "C" fn at_exit(_: *mut c_void) {
-    last_dump();
+    make_last_dump();
 }
 
 /// How many threads may call exit at once. Each takes a function off libc's list, and a thread that
 /// finds none ends the process.
-const AT_ONCE: usize = 4;
+const MAX_EXITING_THREADS: usize = 4;
 
 /// Looks up what stands behind the functions of this file.
 pub fn prepare() {
@@ -258,13 +259,13 @@ pub fn prepare() {
 /// destructors of all libraries, which the loader registers later. It must not be called while libc
 /// allocates: libc may be allocating for a list of such functions, and then holds the list's lock.
 pub fn register() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.swap(true, Ordering::AcqRel) {
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    if IS_REGISTERED.swap(true, Ordering::AcqRel) {
         return;
     }
     // SAFETY: functions of this library, which is never unloaded.
     unsafe {
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_EXITING_THREADS {
             let none = std::ptr::null_mut();
             if let Some(at_quick_exit) = real::at_quick_exit() {
                 at_quick_exit(at_exit, none);
@@ -272,7 +273,7 @@ pub fn register() {
             __cxa_atexit(at_exit, none, none);
         }
     }
-    atfork::register(before_fork, in_parent, in_child);
+    atfork::register(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 unsafe extern "C" fn before_fork() {
@@ -283,26 +284,26 @@ unsafe extern "C" fn before_fork() {
     }
 }
 
-unsafe extern "C" fn in_parent() {
+unsafe extern "C" fn after_fork_in_parent() {
     ENGINE.forks().in_parent();
 }
 
-unsafe extern "C" fn in_child() {
-    forget();
+unsafe extern "C" fn after_fork_in_child() {
+    forget_end();
     ENGINE.forks().in_child();
-    wiretap::forked();
+    wiretap::restart_in_child();
 }
 
 /// Forgets the ends of the process that this one was forked from.
-pub fn forget() {
-    ENDED.store(NOT, Ordering::Relaxed);
-    STOPPED.store(false, Ordering::Relaxed);
-    ABORTING.store(false, Ordering::Relaxed);
+pub fn forget_end() {
+    LAST_DUMP_STATE.store(NOT_BEGUN, Ordering::Relaxed);
+    WAS_STOPPED.store(false, Ordering::Relaxed);
+    IS_ABORTING.store(false, Ordering::Relaxed);
 }
 
 /// Takes what `find` finds behind dlclose, in a program that was not started with the library.
-pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
-    DLCLOSE.be(find(DLCLOSE.name()));
+pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
+    DLCLOSE.set_function(find(DLCLOSE.name()));
 }
 
 /// Writes the profile of this image before an exec. If the exec fails, the next dump removes the
@@ -318,14 +319,14 @@ fn end_image() -> bool {
 /// Called before an exec of a path.
 unsafe extern "C" fn before_exec(path: usize) {
     if end_image() {
-        executed::look(path);
+        executed::report_path(path);
     }
 }
 
 /// Called before an exec of a path, or of a name that is looked up.
 unsafe extern "C" fn before_named_exec(name: usize) {
     if end_image() {
-        executed::look_up(name);
+        executed::report_name(name);
     }
 }
 
@@ -337,21 +338,21 @@ unsafe extern "C" fn before_opened_exec() {
 announced! { before_exec, EXEC, Exec: execve, execv, execl, execle }
 announced! { before_named_exec, NAMED_EXEC, NamedExec: execvp, execvpe, execlp }
 announced! { before_opened_exec, OPENED_EXEC, OpenedExec: fexecve, execveat }
-static ABORT: Behind = Behind::new(c"abort");
-static DAEMON: Behind = Behind::new(c"daemon");
-static EXIT: Behind = Behind::new(c"_exit");
-static ASSERT_FAIL: Behind = Behind::new(c"__assert_fail");
-static DLCLOSE: Behind = Behind::new(c"dlclose");
+static ABORT: HookedFunction = HookedFunction::new(c"abort");
+static DAEMON: HookedFunction = HookedFunction::new(c"daemon");
+static EXIT: HookedFunction = HookedFunction::new(c"_exit");
+static ASSERT_FAIL: HookedFunction = HookedFunction::new(c"__assert_fail");
+static DLCLOSE: HookedFunction = HookedFunction::new(c"dlclose");
 
 /// daemon: libc's function ends this process by libc's own exit, which does not call ours. The
 /// child of the process goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
-    type Daemon = unsafe extern "C" fn(c_int, c_int) -> c_int;
-    last_dump();
+    type DaemonFn = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    make_last_dump();
     // SAFETY: daemon's contract, passed on.
     let result = unsafe {
-        std::mem::transmute::<*const c_void, Daemon>(DAEMON.or_missing())(no_chdir, no_close)
+        std::mem::transmute::<*const c_void, DaemonFn>(DAEMON.or_missing())(no_chdir, no_close)
     };
     if result != 0 {
         go_on();
@@ -363,17 +364,17 @@ pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    std::arch::naked_asm!(label!(dlclose), "jmp {closed}", closed = sym closed)
+    std::arch::naked_asm!(label!(dlclose), "jmp {closed}", closed = sym close_library)
 }
 
-unsafe extern "C" fn closed(handle: *mut c_void) -> c_int {
-    type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
+unsafe extern "C" fn close_library(handle: *mut c_void) -> c_int {
+    type DlcloseFn = unsafe extern "C" fn(*mut c_void) -> c_int;
     let real = DLCLOSE.get();
     if real.is_null() {
         return -1;
     }
     // SAFETY: dlclose's contract, passed on.
-    let close = || unsafe { std::mem::transmute::<*const c_void, Dlclose>(real)(handle) };
+    let close = || unsafe { std::mem::transmute::<*const c_void, DlcloseFn>(real)(handle) };
     if ENGINE.lifecycle().is_sandboxed() {
         return close();
     }

@@ -11,7 +11,7 @@ use heapprof_collect::{
 use heapprof_environment as variable;
 
 /// What the environment asks for.
-pub struct Asked {
+pub struct EnvironmentRequest {
     pub options: RecordingOptions,
     pub start: bool,
     pub signal: Option<i32>,
@@ -94,36 +94,36 @@ fn get(name: &str) -> Option<&'static [u8]> {
     (!value.is_empty()).then_some(value)
 }
 
-fn parsed<T>(name: &'static str, form: &SettingForm<T>) -> Result<Option<T>, SettingError> {
+fn parse_variable<T>(name: &'static str, form: &SettingForm<T>) -> Result<Option<T>, SettingError> {
     setting::parse(name, get(name), form)
 }
 
-fn yes(name: &'static str, default: bool) -> Result<bool, SettingError> {
-    Ok(parsed(name, &setting::ANSWER)?.unwrap_or(default))
+fn parse_answer(name: &'static str, default: bool) -> Result<bool, SettingError> {
+    Ok(parse_variable(name, &setting::ANSWER)?.unwrap_or(default))
 }
 
 fn positive(bytes: Option<u64>) -> Option<u64> {
     bytes.filter(|&b| b > 0)
 }
 
-const SIGNAL: SettingForm<i32> = SettingForm {
+const SIGNAL_FORM: SettingForm<i32> = SettingForm {
     expected: "a signal number",
     read: |text| text.parse().ok().filter(|s| (1..=64).contains(s)),
 };
 /// `record`'s process id, and the program's own, which is zeros until the program fills it in.
-const PROCESSES: SettingForm<(i32, i32)> = SettingForm {
+const PROCESSES_FORM: SettingForm<(i32, i32)> = SettingForm {
     expected: "two process ids",
     read: |text| {
         let (record, program) = text.split_once(':')?;
         Some((record.parse().ok()?, program.parse().ok()?))
     },
 };
-const SECONDS: SettingForm<u64> = SettingForm {
+const SECONDS_FORM: SettingForm<u64> = SettingForm {
     expected: "seconds",
     read: |text| text.parse().ok(),
 };
 /// Whether evals are numbered.
-const EVALS: SettingForm<bool> = SettingForm {
+const EVALS_FORM: SettingForm<bool> = SettingForm {
     expected: "merged or numbered",
     read: |text| match text {
         "merged" => Some(false),
@@ -132,43 +132,43 @@ const EVALS: SettingForm<bool> = SettingForm {
     },
 };
 /// An answer as gperftools reads it: by its first letter.
-const LETTER: SettingForm<bool> = SettingForm {
+const LETTER_FORM: SettingForm<bool> = SettingForm {
     expected: "1 or 0",
     read: |text| Some(text.starts_with(['t', 'T', 'y', 'Y', '1'])),
 };
 
 /// What gperftools' variables say of a recording, however it is started.
 #[derive(Clone, Copy)]
-pub struct Gperftools {
+pub struct GperftoolsSetup {
     pub triggers: DumpTriggers,
     pub mmap: bool,
 }
 
 /// The setup. It is read once, as gperftools does: the program may change its environment later, in
 /// another thread.
-static GPERFTOOLS: OnceLock<Result<Gperftools, SettingError>> = OnceLock::new();
+static GPERFTOOLS: OnceLock<Result<GperftoolsSetup, SettingError>> = OnceLock::new();
 
 /// gperftools' setup as the library found it when it began, or its defaults.
-pub fn gperftools() -> Result<Gperftools, SettingError> {
+pub fn gperftools() -> Result<GperftoolsSetup, SettingError> {
     let default = DumpTriggers {
         allocated: Some(1 << 30),
         peak_growth: Some(100 << 20),
         ..DumpTriggers::default()
     };
-    GPERFTOOLS.get().copied().unwrap_or(Ok(Gperftools {
+    GPERFTOOLS.get().copied().unwrap_or(Ok(GperftoolsSetup {
         triggers: default,
         mmap: false,
     }))
 }
 
-fn read_gperftools() -> Result<Gperftools, SettingError> {
+fn read_gperftools() -> Result<GperftoolsSetup, SettingError> {
     let size = |name, default: Option<u64>| {
-        let asked = parsed(name, &setting::SIZE)?;
+        let asked = parse_variable(name, &setting::SIZE)?;
         Ok(positive(asked.or(default)))
     };
-    let Gperftools { triggers, mmap } = gperftools()?;
-    let seconds = parsed(variable::PREFIX_TIME.name, &SECONDS)?;
-    Ok(Gperftools {
+    let GperftoolsSetup { triggers, mmap } = gperftools()?;
+    let seconds = parse_variable(variable::PREFIX_TIME.name, &SECONDS_FORM)?;
+    Ok(GperftoolsSetup {
         triggers: DumpTriggers {
             interval: positive(seconds).map(Duration::from_secs),
             allocated: size(variable::PREFIX_ALLOCATED.name, triggers.allocated)?,
@@ -176,7 +176,7 @@ fn read_gperftools() -> Result<Gperftools, SettingError> {
             peak_growth: size(variable::PREFIX_PEAK.name, triggers.peak_growth)?,
             ..triggers
         },
-        mmap: parsed(variable::PREFIX_MMAP.name, &LETTER)?.unwrap_or(mmap),
+        mmap: parse_variable(variable::PREFIX_MMAP.name, &LETTER_FORM)?.unwrap_or(mmap),
     })
 }
 
@@ -186,7 +186,7 @@ pub fn search_path() -> Option<&'static [u8]> {
 }
 
 /// Says to `record`, if there is one, why this process is not recorded.
-pub fn say_unrecorded(why: &str) {
+pub fn report_unrecorded(why: &str) {
     if let Some(list) = list() {
         heapprof_collect::report_unrecorded(list, why);
     }
@@ -194,7 +194,7 @@ pub fn say_unrecorded(why: &str) {
 
 /// Says to `record`, if there is one, that this process is about to run a program that is not
 /// recorded, and why.
-pub fn say_becoming_unrecorded(why: &str, program: &[u8]) {
+pub fn report_becoming_unrecorded(why: &str, program: &[u8]) {
     if let Some(list) = list() {
         heapprof_collect::report_becoming_unrecorded(list, why, program);
     }
@@ -202,7 +202,7 @@ pub fn say_becoming_unrecorded(why: &str, program: &[u8]) {
 
 /// The list of `record`, if there is one that follows children.
 fn list() -> Option<&'static [u8]> {
-    let follows = parsed(variable::FOLLOW.name, &setting::ANSWER);
+    let follows = parse_variable(variable::FOLLOW.name, &setting::ANSWER);
     get(variable::LIST.name).filter(|_| !matches!(follows, Ok(Some(false))))
 }
 
@@ -231,7 +231,7 @@ pub fn python_objects() -> Result<Option<bool>, SettingError> {
     if get("PYTHONMALLOCSTATS").is_some() {
         return Ok(Some(false));
     }
-    parsed(variable::PYTHON_OBJECTS.name, &setting::ANSWER)
+    parse_variable(variable::PYTHON_OBJECTS.name, &setting::ANSWER)
 }
 
 /// Whether Python is told to take all objects from malloc.
@@ -240,20 +240,21 @@ pub fn python_has_malloc() -> bool {
 }
 
 /// Reads the environment; `None` when it asks for nothing.
-pub fn read() -> Result<Option<Asked>, SettingError> {
+pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
     let _ = GPERFTOOLS.set(read_gperftools());
     let mut options = RecordingOptions::default();
     let mut mmap = false;
-    let mut found_signal = parsed(variable::SIGNAL.name, &SIGNAL)?;
+    let mut found_signal = parse_variable(variable::SIGNAL.name, &SIGNAL_FORM)?;
     let mut recorded = false;
     if let Some(pattern) = get(variable::OUTPUT.name) {
         options.output.pattern = pattern.to_vec();
-        let processes = parsed(variable::RECORD.name, &PROCESSES)?;
+        let processes = parse_variable(variable::RECORD.name, &PROCESSES_FORM)?;
         recorded = processes.is_some();
         options.output.parent = processes.map(parent_of_program);
-        options.output.children = get(variable::CHILDREN.name).map_or_else(Vec::new, of_program);
+        options.output.children =
+            get(variable::CHILDREN.name).map_or_else(Vec::new, expand_program_id);
         options.output.list = get(variable::LIST.name).unwrap_or_default().to_vec();
-        let least = parsed(variable::LEAST.name, &setting::SIZE)?;
+        let least = parse_variable(variable::LEAST.name, &setting::SIZE)?;
         options.output.min_child_bytes = least.unwrap_or(0);
         if let Some(path) = get(variable::KEEP.name) {
             options.output.recipient = LedgerRecipient::Socket(path.to_vec());
@@ -261,21 +262,21 @@ pub fn read() -> Result<Option<Asked>, SettingError> {
         if let Some(path) = get(variable::FORK_AUDIT.name) {
             options.output.audit = path.to_vec();
         }
-        let lines = parsed(variable::LINES.name, &setting::SIZE)?;
+        let lines = parse_variable(variable::LINES.name, &setting::SIZE)?;
         let is_told = |bytes: &u64| *bytes > 0 && !options.output.list.is_empty();
         options.triggers.line_growth = lines.filter(is_told);
-        let live = yes(variable::LIVE.name, false)?;
+        let live = parse_answer(variable::LIVE.name, false)?;
         options.triggers.live = live && !options.output.list.is_empty();
         let is_program = options.output.parent.is_some_and(|parent| parent > 0);
-        options.logs = yes(variable::LOG.name, false)? && is_program;
+        options.logs = parse_answer(variable::LOG.name, false)? && is_program;
     } else if get(variable::PREFIX.name).is_some() {
         let setup = gperftools()?;
         options = from_prefix(setup.triggers)?;
         mmap = setup.mmap;
         if found_signal.is_none() {
-            found_signal = parsed(variable::PREFIX_SIGNAL.name, &SIGNAL)?;
+            found_signal = parse_variable(variable::PREFIX_SIGNAL.name, &SIGNAL_FORM)?;
         }
-    } else if yes(variable::START.name, true)? {
+    } else if parse_answer(variable::START.name, true)? {
         return Ok(None);
     }
     // Without an output, the program starts a recording itself.
@@ -288,13 +289,13 @@ pub fn read() -> Result<Option<Asked>, SettingError> {
         &mut options,
     )?;
     options.follow_children = follow(&mut options.output)?;
-    Ok(Some(Asked {
-        start: yes(variable::START.name, true)?,
+    Ok(Some(EnvironmentRequest {
+        start: parse_answer(variable::START.name, true)?,
         signal: found_signal,
-        mmap: yes(variable::MMAP.name, mmap)?,
-        verbose: yes(variable::VERBOSE.name, false)?,
-        numbers_evals: parsed(variable::PERL_EVALS.name, &EVALS)?.unwrap_or(false),
-        values: yes(variable::PERL_VALUES.name, false)?,
+        mmap: parse_answer(variable::MMAP.name, mmap)?,
+        verbose: parse_answer(variable::VERBOSE.name, false)?,
+        numbers_evals: parse_variable(variable::PERL_EVALS.name, &EVALS_FORM)?.unwrap_or(false),
+        values: parse_answer(variable::PERL_VALUES.name, false)?,
         is_program: options.output.parent.is_some_and(|parent| parent > 0),
         recorded,
         options,
@@ -304,7 +305,7 @@ pub fn read() -> Result<Option<Asked>, SettingError> {
 /// Whether a recorded process handed the variable on to this one. Marks it for this one's children.
 /// As in gperftools, the upper bit of the first character tells children that they are not the
 /// first process.
-fn inherited(name: &str) -> bool {
+fn mark_inherited(name: &str) -> bool {
     let Some(first) = value_of(name) else {
         return false;
     };
@@ -324,18 +325,18 @@ fn inherited(name: &str) -> bool {
 /// process to come here, and what it becomes by exec. An orphan may have the same parent, so the
 /// parent's id alone does not tell.
 fn parent_of_program((record, program): (i32, i32)) -> i32 {
-    const NOBODY: i32 = -1;
+    const NO_PARENT: i32 = -1;
     let own = heapprof_collect::sys::process_id();
     let parent = heapprof_collect::sys::parent_id();
     if program == 0 && parent == record {
-        be_program(own);
+        set_program_id(own);
         return parent;
     }
-    if program == own { parent } else { NOBODY }
+    if program == own { parent } else { NO_PARENT }
 }
 
 /// The pattern, with its `%r` replaced by the id of the program that `record` started.
-fn of_program(pattern: &[u8]) -> Vec<u8> {
+fn expand_program_id(pattern: &[u8]) -> Vec<u8> {
     let id = get(variable::RECORD.name).and_then(|value| value.rsplit(|&b| b == b':').next());
     let id = id.unwrap_or_default();
     let digits = id.iter().position(|&b| b != b'0').unwrap_or(id.len());
@@ -356,7 +357,7 @@ fn of_program(pattern: &[u8]) -> Vec<u8> {
 }
 
 /// Leaves this process's id in the environment, where the processes that it starts find it.
-fn be_program(own: i32) {
+fn set_program_id(own: i32) {
     let digits = format!("{own:010}");
     let length = get(variable::RECORD.name).map_or(0, <[u8]>::len);
     let Some(at) = length.checked_sub(digits.len()) else {
@@ -379,12 +380,12 @@ fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
     if get(variable::FOLLOW.name).is_some_and(|value| value[0] & 0x80 != 0) {
         return Ok(false);
     }
-    let follow = yes(variable::FOLLOW.name, true)?;
+    let follow = parse_answer(variable::FOLLOW.name, true)?;
     // `record` and a gperftools setup tell it by other means.
     if !follow
         && output.parent.is_none()
         && !output.numbered_prefix
-        && !inherited(variable::FOLLOW.name)
+        && !mark_inherited(variable::FOLLOW.name)
     {
         output.parent = Some(heapprof_collect::sys::parent_id());
     }
@@ -394,12 +395,12 @@ fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
 /// The options of gperftools' way to begin: every allocation, in gperftools' text form, into files
 /// of this prefix.
 fn from_prefix(triggers: DumpTriggers) -> Result<RecordingOptions, SettingError> {
-    let answer = |name, default| Ok(parsed(name, &LETTER)?.unwrap_or(default));
+    let answer = |name, default| Ok(parse_variable(name, &LETTER_FORM)?.unwrap_or(default));
     let (always_id, removes_earlier) = (
         answer(variable::PREFIX_USES_PID.name, false)?,
         answer(variable::PREFIX_CLEANUP.name, true)?,
     );
-    let is_child = inherited(variable::PREFIX.name);
+    let is_child = mark_inherited(variable::PREFIX.name);
     let mut pattern = get(variable::PREFIX.name).unwrap_or_default().to_vec();
     pattern[0] &= 0x7f;
     Ok(RecordingOptions {

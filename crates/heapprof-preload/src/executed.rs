@@ -9,31 +9,31 @@ use heapprof_collect::{ENGINE, sys};
 use crate::environment;
 
 /// What an executable begins with: its header and its program headers, which linkers put behind it.
-const BEGINNING: usize = 1024;
+const MAX_HEADERS_LEN: usize = 1024;
 /// The longest path.
-const MAX_PATH: usize = 1024;
+const MAX_PATH_LEN: usize = 1024;
 
 /// Says it of the file whose path is at an address that the program gives to exec.
-pub fn look(path: usize) {
-    let mut buffer = [0; MAX_PATH];
+pub fn report_path(path: usize) {
+    let mut buffer = [0; MAX_PATH_LEN];
     if let Some(path) = text(path, &mut buffer) {
-        say(path);
+        report_file(path);
     }
 }
 
-/// As [`look`], of a name that is looked up in the folders of `PATH` if it has no slash.
-pub fn look_up(name: usize) {
-    let mut buffer = [0; MAX_PATH];
+/// As [`report_path`], of a name that is looked up in the folders of `PATH` if it has no slash.
+pub fn report_name(name: usize) {
+    let mut buffer = [0; MAX_PATH_LEN];
     let Some(name) = text(name, &mut buffer) else {
         return;
     };
     if name.to_bytes().contains(&b'/') {
-        return say(name);
+        return report_file(name);
     }
     let Some(folders) = environment::search_path() else {
         return;
     };
-    let mut place = [0; MAX_PATH];
+    let mut place = [0; MAX_PATH_LEN];
     for folder in folders.split(|&byte| byte == b':') {
         let folder = if folder.is_empty() { b"." } else { folder };
         let parts = [folder, b"/", name.to_bytes_with_nul()];
@@ -48,34 +48,34 @@ pub fn look_up(name: usize) {
         if let Ok(path) = CStr::from_bytes_until_nul(&place)
             && sys::is_executable(path)
         {
-            return say(path);
+            return report_file(path);
         }
     }
 }
 
 /// The text at an address, which may be any; `None` if there is none, or a longer one.
-fn text(at: usize, buffer: &mut [u8; MAX_PATH]) -> Option<&CStr> {
+fn text(at: usize, buffer: &mut [u8; MAX_PATH_LEN]) -> Option<&CStr> {
     let len = sys::read_memory(at, buffer);
     CStr::from_bytes_until_nul(&buffer[..len]).ok()
 }
 
-fn say(path: &CStr) {
+fn report_file(path: &CStr) {
     if !sys::is_executable(path) {
         return;
     }
     let Some(file) = sys::open_regular(path) else {
         return;
     };
-    let mut beginning = [0; BEGINNING];
+    let mut beginning = [0; MAX_HEADERS_LEN];
     let len = file.read_at(&mut beginning, 0);
     drop(file);
     // The loader itself has no loader, but it loads what it is given.
     let name = path.to_bytes().rsplit(|&byte| byte == b'/').next();
     let is_loader = name.is_some_and(|name| name.starts_with(b"ld-"));
     if let Some(why) = obstacle(&beginning[..len]).filter(|_| !is_loader) {
-        ENGINE
-            .lifecycle()
-            .with_reentrancy_guard(|| environment::say_becoming_unrecorded(why, path.to_bytes()));
+        ENGINE.lifecycle().with_reentrancy_guard(|| {
+            environment::report_becoming_unrecorded(why, path.to_bytes())
+        });
     }
 }
 

@@ -6,7 +6,7 @@ use heapprof_collect::{CallSite, ENGINE};
 
 use crate::hook::{hook, label};
 use crate::python::note_realloc;
-use crate::real::{ALIGNED_ALLOC, Real, real};
+use crate::real::{ALIGNED_ALLOC, RealFunctions, real};
 use crate::start;
 
 /// An allocation that is looked at.
@@ -14,7 +14,7 @@ use crate::start;
 pub fn record_allocation(
     size: usize,
     frame: CallSite,
-    make: impl FnOnce(&Real) -> *mut u8,
+    make: impl FnOnce(&RealFunctions) -> *mut u8,
 ) -> *mut u8 {
     if !start::is_done() {
         // SAFETY: the frame's slot holds the hook's return address.
@@ -25,7 +25,12 @@ pub fn record_allocation(
 
 /// An allocation by a hook without assembly of its own.
 #[inline(always)]
-fn charged(size: usize, slot: usize, bp: usize, make: impl FnOnce(&Real) -> *mut u8) -> *mut u8 {
+fn allocate_counted(
+    size: usize,
+    slot: usize,
+    bp: usize,
+    make: impl FnOnce(&RealFunctions) -> *mut u8,
+) -> *mut u8 {
     if ENGINE.events().charge(size) {
         record_allocation(size, CallSite { slot, bp }, make)
     } else {
@@ -51,7 +56,7 @@ hook!(calloc(n: usize, each: usize) -> *mut u8, "rdx", "rcx" => chosen_calloc);
 unsafe extern "C" fn chosen_calloc(n: usize, each: usize, slot: usize, bp: usize) -> *mut u8 {
     // The real one refuses products that overflow.
     // SAFETY: calloc's contract, passed on.
-    charged(n.saturating_mul(each), slot, bp, |real| unsafe {
+    allocate_counted(n.saturating_mul(each), slot, bp, |real| unsafe {
         (real.calloc)(n, each)
     })
 }
@@ -61,7 +66,7 @@ unsafe extern "C" fn chosen_realloc(old: *mut u8, size: usize, slot: usize, bp: 
     if old.is_null() {
         // SAFETY: realloc's contract, passed on. realloc of null is malloc, in the way that the
         // other allocator chooses.
-        return charged(size, slot, bp, |real| unsafe { (real.realloc)(old, size) });
+        return allocate_counted(size, slot, bp, |real| unsafe { (real.realloc)(old, size) });
     }
     note_realloc(old);
     // SAFETY: as above.
@@ -90,7 +95,7 @@ unsafe extern "C" fn chosen_reallocarray(
 hook!(memalign(align: usize, size: usize) -> *mut u8, "rdx", "rcx" => chosen_memalign);
 unsafe extern "C" fn chosen_memalign(align: usize, size: usize, slot: usize, bp: usize) -> *mut u8 {
     // SAFETY: memalign's contract, passed on.
-    charged(size, slot, bp, |real| unsafe {
+    allocate_counted(size, slot, bp, |real| unsafe {
         (real.memalign)(align, size)
     })
 }
@@ -102,7 +107,7 @@ unsafe extern "C" fn chosen_aligned_alloc(
     slot: usize,
     bp: usize,
 ) -> *mut u8 {
-    charged(size, slot, bp, |real| match real.aligned_alloc {
+    allocate_counted(size, slot, bp, |real| match real.aligned_alloc {
         // SAFETY: aligned_alloc's contract, passed on.
         Some(aligned_alloc) => unsafe { aligned_alloc(align, size) },
         // malloc is libc's.
@@ -111,8 +116,8 @@ unsafe extern "C" fn chosen_aligned_alloc(
             none if none.is_null() => unsafe { (real.memalign)(align, size) },
             // SAFETY: libc's own, as it is declared.
             libc => unsafe {
-                type AlignedAlloc = unsafe extern "C" fn(usize, usize) -> *mut u8;
-                std::mem::transmute::<*const c_void, AlignedAlloc>(libc)(align, size)
+                type AlignedAllocFn = unsafe extern "C" fn(usize, usize) -> *mut u8;
+                std::mem::transmute::<*const c_void, AlignedAllocFn>(libc)(align, size)
             },
         },
     })
@@ -130,7 +135,7 @@ unsafe extern "C" fn chosen_posix_memalign(
         return libc::EINVAL;
     }
     let mut status = 0;
-    let block = charged(size, slot, bp, |real| match real.posix_memalign {
+    let block = allocate_counted(size, slot, bp, |real| match real.posix_memalign {
         Some(posix_memalign) => {
             let mut block = std::ptr::null_mut();
             // SAFETY: posix_memalign's contract, passed on.
@@ -161,13 +166,13 @@ unsafe extern "C" fn chosen_posix_memalign(
 hook!(valloc(size: usize) -> *mut u8, "rsi", "rdx" => chosen_valloc);
 unsafe extern "C" fn chosen_valloc(size: usize, slot: usize, bp: usize) -> *mut u8 {
     // SAFETY: valloc's contract, passed on.
-    charged(size, slot, bp, |real| unsafe { (real.valloc)(size) })
+    allocate_counted(size, slot, bp, |real| unsafe { (real.valloc)(size) })
 }
 
 hook!(pvalloc(size: usize) -> *mut u8, "rsi", "rdx" => chosen_pvalloc);
 unsafe extern "C" fn chosen_pvalloc(size: usize, slot: usize, bp: usize) -> *mut u8 {
     // SAFETY: pvalloc's contract, passed on.
-    charged(size, slot, bp, |real| unsafe { (real.pvalloc)(size) })
+    allocate_counted(size, slot, bp, |real| unsafe { (real.pvalloc)(size) })
 }
 
 /// free by its other names; sizes and alignments are hints for other allocators.
@@ -177,7 +182,7 @@ macro_rules! frees {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(address: *mut u8, $($hint: usize),*) {
-                std::arch::naked_asm!(label!($name), "jmp {released}", released = sym released)
+                std::arch::naked_asm!(label!($name), "jmp {released}", released = sym release_and_free)
             }
         )*
     };
@@ -188,7 +193,7 @@ frees! {
     free_aligned_sized(_align, _size)
 }
 
-unsafe extern "C" fn released(address: *mut u8) {
+unsafe extern "C" fn release_and_free(address: *mut u8) {
     if ENGINE.events().may_hold(address as usize) {
         release(address);
     }

@@ -16,5 +16,5 @@ pub unsafe extern "C" fn __register_atfork(
 ) -> c_int {
     start::begin_early();
     // SAFETY: the arguments are passed on as they came.
-    unsafe { atfork::registered(prepare, parent, child, dso) }
+    unsafe { atfork::register_with_libc(prepare, parent, child, dso) }
 }

@@ -43,8 +43,8 @@ pub(crate) use label;
 
 /// The assembly of a hook that calls `before`, with the program's arguments in their registers, and
 /// then goes on to the real function. By then the arguments, which may be variadic, are where they
-/// were again. `at` is where in `table`, an array of [`Behind`](crate::real::Behind), the function
-/// is.
+/// were again. `at` is where in `table`, an array of
+/// [`HookedFunction`](crate::real::HookedFunction), the function is.
 macro_rules! announce {
     () => {
         "push rdi
@@ -83,8 +83,8 @@ macro_rules! announced {
         }
 
         /// What stands behind the hooks.
-        static $table: [$crate::real::Behind; [$(stringify!($name)),*].len()] =
-            [$($crate::real::Behind::new($crate::hook::name!($name))),*];
+        static $table: [$crate::real::HookedFunction; [$(stringify!($name)),*].len()] =
+            [$($crate::real::HookedFunction::new($crate::hook::name!($name))),*];
 
         $(
             #[unsafe(naked)]
@@ -97,7 +97,7 @@ macro_rules! announced {
                     ".cfi_endproc",
                     before = sym $before,
                     table = sym $table,
-                    at = const $place::$name as usize * size_of::<$crate::real::Behind>(),
+                    at = const $place::$name as usize * size_of::<$crate::real::HookedFunction>(),
                     real = sym $crate::real::go_on_to,
                 )
             }

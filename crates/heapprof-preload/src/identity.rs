@@ -9,14 +9,14 @@ use std::ffi::c_int;
 use heapprof_collect::{ENGINE, RightsLeft, sys};
 
 use crate::hook::announced;
-use crate::real::Behind;
+use crate::real::HookedFunction;
 
 /// A user's number that stands for no change.
-const SAME: u32 = u32::MAX;
+const NO_CHANGE: u32 = u32::MAX;
 
 /// Called before a function that changes nothing that others must know of, except that the process
 /// may be another one to whoever takes the books.
-unsafe extern "C" fn before() {
+unsafe extern "C" fn before_call() {
     before_others();
 }
 
@@ -26,9 +26,9 @@ fn before_others() {
     ENGINE.lifecycle().move_ledger_to_file();
 }
 
-fn becomes(user: u32, is_for_good: bool) {
+fn before_user_change(user: u32, is_for_good: bool) {
     before_others();
-    if user != SAME {
+    if user != NO_CHANGE {
         let left = RightsLeft::User { user, is_for_good };
         ENGINE.lifecycle().lowers_rights(left);
     }
@@ -36,22 +36,22 @@ fn becomes(user: u32, is_for_good: bool) {
 
 /// Called before setuid. Root's changes all numbers of the user.
 unsafe extern "C" fn before_setuid(user: u32) {
-    becomes(user, true);
+    before_user_change(user, true);
 }
 
 /// Called before seteuid.
 unsafe extern "C" fn before_seteuid(user: u32) {
-    becomes(user, false);
+    before_user_change(user, false);
 }
 
 /// Called before setreuid.
 unsafe extern "C" fn before_setreuid(real: u32, effective: u32) {
-    becomes(effective, real == effective);
+    before_user_change(effective, real == effective);
 }
 
 /// Called before setresuid.
 unsafe extern "C" fn before_setresuid(real: u32, effective: u32, saved: u32) {
-    becomes(effective, [real, saved] == [effective; 2]);
+    before_user_change(effective, [real, saved] == [effective; 2]);
 }
 
 /// Called before unshare.
@@ -124,7 +124,7 @@ fn own_capabilities() -> Option<u64> {
 }
 
 announced! {
-    before, BEHIND, Place:
+    before_call, BEHIND, IdentityCall:
     setgid, setegid, setregid, setresgid, setgroups, initgroups,
 }
 
@@ -158,7 +158,7 @@ pub fn before_syscall(number: libc::c_long, [first, second, third]: [usize; 3]) 
 
 /// Looks up what stands behind our functions. It is called at the start.
 pub fn prepare() {
-    let tables: [&[Behind]; 8] = [
+    let tables: [&[HookedFunction]; 8] = [
         &BEHIND, &SETUID, &SETEUID, &SETREUID, &SETRESUID, &UNSHARE, &SETNS, &CAPSET,
     ];
     for function in tables.into_iter().flatten() {

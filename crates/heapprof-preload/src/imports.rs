@@ -24,7 +24,7 @@ unsafe extern "C" {
 }
 
 /// The objects that are glibc's. Before 2.34 it had some functions in objects of their own.
-const GLIBC: [&[u8]; 4] = [
+const GLIBC_OBJECTS: [&[u8]; 4] = [
     b"libc.so.6",
     b"ld-linux-x86-64.so.2",
     b"libpthread.so.0",
@@ -33,11 +33,11 @@ const GLIBC: [&[u8]; 4] = [
 
 /// Functions of ours that a program's own may stand in front of: then its allocator is the one that
 /// everybody has, also libc, whose memory we free.
-const ALLOCATOR: [&[u8]; 3] = [b"malloc", b"free", b"memalign"];
+const ALLOCATOR_FUNCTIONS: [&[u8]; 3] = [b"malloc", b"free", b"memalign"];
 
 /// Functions of ours that are for the program alone: where we call them ourselves, we mean libc's,
 /// and nobody's who stands between us.
-const PROGRAM_ONLY: [&[u8]; 1] = [b"pthread_create"];
+const PROGRAM_FUNCTIONS: [&[u8]; 1] = [b"pthread_create"];
 
 /// A list of objects, or of entries, longer than this is a broken one.
 const MAX_ENTRIES: usize = 10_000;
@@ -86,9 +86,9 @@ unsafe fn are_same(one: usize, other: usize) -> bool {
 
 /// A word that is written once, by whoever binds the slots.
 #[derive(Debug)]
-struct Word(AtomicUsize);
+struct WriteOnceWord(AtomicUsize);
 
-impl Word {
+impl WriteOnceWord {
     const fn new() -> Self {
         Self(AtomicUsize::new(0))
     }
@@ -104,31 +104,32 @@ impl Word {
 
 /// What is read of a loaded object. Addresses are 0 for what it does not have. It lies where it
 /// stays, because to move it would be a memcpy.
-struct Image {
-    base: Word,
-    end: Word,
+struct LoadedImage {
+    base: WriteOnceWord,
+    end: WriteOnceWord,
     /// The part that the loader has made read-only: from one page to another.
-    read_only: [Word; 2],
-    symbols: Word,
-    texts: Word,
-    hashes: Word,
+    read_only: [WriteOnceWord; 2],
+    symbols: WriteOnceWord,
+    texts: WriteOnceWord,
+    hashes: WriteOnceWord,
     /// A number for each symbol, which version it has.
-    versions: Word,
+    versions: WriteOnceWord,
     /// The versions that it defines, and those that it needs.
-    defined: Word,
-    needed: Word,
+    defined: WriteOnceWord,
+    needed: WriteOnceWord,
     /// Two tables of relocations, and their sizes.
-    relocations: [[Word; 2]; 2],
+    relocations: [[WriteOnceWord; 2]; 2],
 }
 
 /// This library.
-static OWN: Image = Image::new();
-/// Those of [`GLIBC`] that are loaded.
-static LOADED: [Image; GLIBC.len()] = [const { Image::new() }; GLIBC.len()];
+static OWN_IMAGE: LoadedImage = LoadedImage::new();
+/// Those of [`GLIBC_OBJECTS`] that are loaded.
+static GLIBC_IMAGES: [LoadedImage; GLIBC_OBJECTS.len()] =
+    [const { LoadedImage::new() }; GLIBC_OBJECTS.len()];
 
 /// A symbol of an object.
 #[derive(Clone, Copy)]
-struct Entry {
+struct ImageSymbol {
     name: usize,
     /// What it is: 2 is a function, 10 one that chooses a function.
     kind: u8,
@@ -136,22 +137,22 @@ struct Entry {
     address: usize,
 }
 
-const FUNCTION: u8 = 2;
-const CHOOSER: u8 = 10;
+const STT_FUNC: u8 = 2;
+const STT_GNU_IFUNC: u8 = 10;
 
-impl Image {
+impl LoadedImage {
     const fn new() -> Self {
         Self {
-            base: Word::new(),
-            end: Word::new(),
-            read_only: [const { Word::new() }; 2],
-            symbols: Word::new(),
-            texts: Word::new(),
-            hashes: Word::new(),
-            versions: Word::new(),
-            defined: Word::new(),
-            needed: Word::new(),
-            relocations: [const { [const { Word::new() }; 2] }; 2],
+            base: WriteOnceWord::new(),
+            end: WriteOnceWord::new(),
+            read_only: [const { WriteOnceWord::new() }; 2],
+            symbols: WriteOnceWord::new(),
+            texts: WriteOnceWord::new(),
+            hashes: WriteOnceWord::new(),
+            versions: WriteOnceWord::new(),
+            defined: WriteOnceWord::new(),
+            needed: WriteOnceWord::new(),
+            relocations: [const { [const { WriteOnceWord::new() }; 2] }; 2],
         }
     }
 
@@ -160,7 +161,7 @@ impl Image {
     /// # Safety
     /// The loader has mapped it, and it stays.
     unsafe fn read(&self, base: usize, dynamic: usize) {
-        const HEADER: usize = 56;
+        const PROGRAM_HEADER_LEN: usize = 56;
         // SAFETY: the beginning of the object's file, and its headers behind it, are mapped.
         unsafe {
             if self.base.get() != 0 || get::<[u8; 4]>(base) != *b"\x7fELF" {
@@ -169,7 +170,7 @@ impl Image {
             self.base.set(base);
             let headers = base + get::<usize>(base + 32);
             for i in 0..usize::from(get::<u16>(base + 56)) {
-                let at = headers + HEADER * i;
+                let at = headers + PROGRAM_HEADER_LEN * i;
                 let from = base + get::<usize>(at + 16);
                 let end = from + get::<usize>(at + 40);
                 match get::<u32>(at) {
@@ -217,11 +218,11 @@ impl Image {
 
     /// # Safety
     /// The object has so many symbols.
-    unsafe fn symbol(&self, number: usize) -> Entry {
+    unsafe fn symbol(&self, number: usize) -> ImageSymbol {
         let at = self.symbols.get() + 24 * number;
         // SAFETY: the caller's contract.
         unsafe {
-            Entry {
+            ImageSymbol {
                 name: self.texts.get() + get::<u32>(at) as usize,
                 kind: get::<u8>(at + 4) & 15,
                 is_defined: get::<u16>(at + 6) != 0,
@@ -327,7 +328,7 @@ impl Image {
                     let is_right =
                         version.is_none() || self.defined_hash(self.version(symbol)) == version;
                     if entry.is_defined && is_right && are_same(entry.name, name) {
-                        return chosen(entry);
+                        return resolve_function(entry);
                     }
                 }
                 if found & 1 != 0 {
@@ -340,10 +341,10 @@ impl Image {
 }
 
 /// The function that a symbol stands for.
-fn chosen(entry: Entry) -> Option<usize> {
+fn resolve_function(entry: ImageSymbol) -> Option<usize> {
     match entry.kind {
-        FUNCTION => Some(entry.address),
-        CHOOSER => {
+        STT_FUNC => Some(entry.address),
+        STT_GNU_IFUNC => {
             // SAFETY: a function of glibc's that chooses another one by the processor, and calls
             // nothing.
             let choose =
@@ -365,7 +366,7 @@ fn read_glibc() -> bool {
         // names end with a zero, and objects that are glibc's stay for good.
         unsafe {
             let [base, path, dynamic, next] = get::<[usize; 4]>(map);
-            for (name, image) in GLIBC.iter().zip(&LOADED) {
+            for (name, image) in GLIBC_OBJECTS.iter().zip(&GLIBC_IMAGES) {
                 if base != 0 && dynamic != 0 && path != 0 && is_file(path, name) {
                     image.read(base, dynamic);
                 }
@@ -373,7 +374,7 @@ fn read_glibc() -> bool {
             map = next;
         }
     }
-    LOADED[0].base.get() != 0
+    GLIBC_IMAGES[0].base.get() != 0
 }
 
 /// Whether a path leads to a file of this name.
@@ -396,9 +397,9 @@ unsafe fn is_file(path: usize, name: &[u8]) -> bool {
 
 /// Leads each slot that leads elsewhere to what glibc defines, or to what this library does.
 fn lead() {
-    const LEN: usize = 24;
+    const RELOCATION_LEN: usize = 24;
     let mut is_open = false;
-    for [table, size] in &OWN.relocations {
+    for [table, size] in &OWN_IMAGE.relocations {
         let mut at = table.get();
         let end = at + size.get();
         while at < end {
@@ -406,9 +407,9 @@ fn lead() {
             let [place, info, added] = unsafe { get::<[usize; 3]>(at) };
             let is_word = matches!(info & 0xffff_ffff, 1 | 6 | 7);
             if is_word && info >> 32 != 0 && added == 0 {
-                lead_slot(OWN.base.get() + place, info >> 32, &mut is_open);
+                lead_slot(OWN_IMAGE.base.get() + place, info >> 32, &mut is_open);
             }
-            at += LEN;
+            at += RELOCATION_LEN;
         }
     }
     if is_open {
@@ -422,30 +423,32 @@ fn lead_slot(at: usize, symbol: usize, is_open: &mut bool) {
     let slot = unsafe { AtomicUsize::from_ptr(at as *mut usize) };
     let leads_to = slot.load(Ordering::Relaxed);
     // SAFETY: the loader has read the symbol.
-    let entry = unsafe { OWN.symbol(symbol) };
+    let entry = unsafe { OWN_IMAGE.symbol(symbol) };
     // SAFETY: its name ends with a zero.
-    let is_programs = PROGRAM_ONLY
+    let is_programs = PROGRAM_FUNCTIONS
         .iter()
         .any(|name| unsafe { is_text(entry.name, name) });
-    let is_right = OWN.holds(leads_to) && !is_programs;
-    if leads_to == 0 || is_right || LOADED.iter().any(|of| of.holds(leads_to)) {
+    let is_right = OWN_IMAGE.holds(leads_to) && !is_programs;
+    if leads_to == 0 || is_right || GLIBC_IMAGES.iter().any(|of| of.holds(leads_to)) {
         return;
     }
     // SAFETY: the loader has read the symbol and its version.
     let right = unsafe {
         if is_programs {
-            let mut all = LOADED.iter();
+            let mut all = GLIBC_IMAGES.iter();
             all.find_map(|of| of.function(entry.name, None))
         } else if entry.is_defined {
-            let is_allocators = ALLOCATOR.iter().any(|name| is_text(entry.name, name));
+            let is_allocators = ALLOCATOR_FUNCTIONS
+                .iter()
+                .any(|name| is_text(entry.name, name));
             (!is_allocators).then_some(entry.address)
         } else {
-            let version = OWN.needed_hash(OWN.version(symbol));
-            let mut all = LOADED.iter();
+            let version = OWN_IMAGE.needed_hash(OWN_IMAGE.version(symbol));
+            let mut all = GLIBC_IMAGES.iter();
             all.find_map(|of| of.function(entry.name, version))
         }
     };
-    let is_read_only = (OWN.read_only[0].get()..OWN.read_only[1].get()).contains(&at);
+    let is_read_only = (OWN_IMAGE.read_only[0].get()..OWN_IMAGE.read_only[1].get()).contains(&at);
     if let Some(right) = right {
         if is_read_only && !*is_open {
             *is_open = protect(libc::PROT_READ | libc::PROT_WRITE);
@@ -459,7 +462,7 @@ fn lead_slot(at: usize, symbol: usize, is_open: &mut bool) {
 /// Gives these rights to the part of this library that the loader has made read-only. Returns
 /// whether it has them.
 fn protect(rights: i32) -> bool {
-    let [from, end] = [OWN.read_only[0].get(), OWN.read_only[1].get()];
+    let [from, end] = [OWN_IMAGE.read_only[0].get(), OWN_IMAGE.read_only[1].get()];
     let args = [from, end - from, rights as usize, 0, 0, 0];
     // SAFETY: pages of our own, which hold no code.
     unsafe { sys::call(libc::SYS_mprotect, args) == 0 }
@@ -467,18 +470,18 @@ fn protect(rights: i32) -> bool {
 
 /// Leads our slots to glibc's functions, once.
 pub fn bind() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.swap(true, Ordering::AcqRel) {
+    static IS_BOUND: AtomicBool = AtomicBool::new(false);
+    if IS_BOUND.swap(true, Ordering::AcqRel) {
         return;
     }
     // SAFETY: the linker's names for the beginning of this library, and of its dynamic section.
     unsafe {
-        OWN.read(
+        OWN_IMAGE.read(
             &raw const OWN_START as usize,
             &raw const OWN_DYNAMIC as usize,
         )
     };
-    if OWN.base.get() != 0 && read_glibc() {
+    if OWN_IMAGE.base.get() != 0 && read_glibc() {
         lead();
     }
 }

@@ -5,64 +5,64 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use heapprof_collect::ENGINE;
-use heapprof_memory::loaded::Object;
-use heapprof_memory::{Memory, Own};
+use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::{Memory, OwnMemory};
 
-use crate::kernel_memory::Kernel;
-use crate::objects::{loaded, note};
+use crate::kernel_memory::KernelMemory;
+use crate::objects::{loaded_objects, note};
 use crate::{perl, python};
 
-static HAS_LOOKED: AtomicBool = AtomicBool::new(false);
+static HAS_SCANNED: AtomicBool = AtomicBool::new(false);
 
 /// Looks at every object that is loaded, at the start, when the loader is done with them. It does
 /// so once.
-pub fn look() {
-    if HAS_LOOKED.swap(true, Ordering::Relaxed) {
+pub fn scan_at_start() {
+    if HAS_SCANNED.swap(true, Ordering::Relaxed) {
         return;
     }
     // SAFETY: the constructor of a preloaded library runs before there are threads, so nothing is
     // unloaded meanwhile.
-    let memory = unsafe { Own::new() };
-    for object in loaded(memory) {
+    let memory = unsafe { OwnMemory::new() };
+    for object in loaded_objects(memory) {
         note(object.base);
-        find(memory, object, true);
+        find_interpreters(memory, object, true);
     }
-    ENGINE.stack_providers().on_new_code(look_again);
+    ENGINE.stack_providers().on_new_code(scan_new_object);
 }
 
 /// Looks at every object that is loaded, while other threads may load and unload some.
 /// `on_new_code` is called for those that come later, by their beginning.
-pub fn look_at_all(on_new_code: fn(usize)) {
+pub fn scan_loaded_objects(on_new_code: fn(usize)) {
     let failed = Cell::new(false);
-    let memory = Kernel { failed: &failed };
-    for object in loaded(memory) {
+    let memory = KernelMemory { failed: &failed };
+    for object in loaded_objects(memory) {
         if !note(object.base) {
-            find(memory, object, false);
+            find_interpreters(memory, object, false);
         }
     }
     ENGINE.stack_providers().on_new_code(on_new_code);
 }
 
 /// Looks at the object that begins at `start`, of which an allocation's stack has new code.
-pub fn look_again(start: usize) {
+pub fn scan_new_object(start: usize) {
     if note(start as u64) {
         return;
     }
     let failed = Cell::new(false);
-    let memory = Kernel { failed: &failed };
-    let is_it = |object: &Object| object.base == start as u64;
-    if let Some(object) = loaded(memory).find(is_it) {
-        find(memory, object, false);
+    let memory = KernelMemory { failed: &failed };
+    let is_it = |object: &LoadedObject| object.base == start as u64;
+    if let Some(object) = loaded_objects(memory).find(is_it) {
+        find_interpreters(memory, object, false);
     }
 }
 
-fn find<M: Memory>(memory: M, object: Object, is_early: bool) {
+fn find_interpreters<M: Memory>(memory: M, object: LoadedObject, is_early: bool) {
     // The first object is the executable.
-    let executable = loaded(memory).next();
-    if let Some(found) = heapprof_perl::Perl::find(memory, object, executable) {
-        perl::found(memory, object, found);
+    let executable = loaded_objects(memory).next();
+    if let Some(found) = heapprof_perl::PerlRuntime::find(memory, object, executable) {
+        perl::register(memory, object, found);
     }
-    if let Some(found) = heapprof_python::Python::find(memory, object) {
-        python::found(memory, object, found, is_early);
+    if let Some(found) = heapprof_python::PythonRuntime::find(memory, object) {
+        python::register(memory, object, found, is_early);
     }
 }

@@ -8,21 +8,21 @@ use heapprof_memory::Memory;
 /// This process's own memory, read by the kernel, so that what is not there is no more than a
 /// failure.
 #[derive(Clone, Copy)]
-pub struct Kernel<'a> {
+pub struct KernelMemory<'a> {
     /// Whether a read failed.
     pub failed: &'a Cell<bool>,
 }
 
 /// Addresses below it are null pointers with an offset. That they can't be read proves nothing.
-const FIRST: u64 = 4096;
+const MIN_VALID_ADDRESS: u64 = 4096;
 
 /// Fields that lie within so many bytes are read at once.
-const SPAN: usize = 160;
+const MAX_FIELD_SPAN: usize = 160;
 
-impl Memory for Kernel<'_> {
+impl Memory for KernelMemory<'_> {
     fn fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
         let (least, most) = (*distances.iter().min()?, *distances.iter().max()?);
-        let mut room = [0; SPAN];
+        let mut room = [0; MAX_FIELD_SPAN];
         let span = (most - least) as usize + 8;
         let mut fields = [0; N];
         let Some(room) = room.get_mut(..span) else {
@@ -42,8 +42,8 @@ impl Memory for Kernel<'_> {
     }
 
     fn read(self, at: u64, to: &mut [u8]) -> bool {
-        let is_read = at >= FIRST && sys::read_memory(at as usize, to) == to.len();
-        if !is_read && at >= FIRST {
+        let is_read = at >= MIN_VALID_ADDRESS && sys::read_memory(at as usize, to) == to.len();
+        if !is_read && at >= MIN_VALID_ADDRESS {
             self.failed.set(true);
         }
         is_read

@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use heapprof_collect::{ENGINE, is_inside_engine, sys};
 
-use crate::real::Behind;
+use crate::real::HookedFunction;
 
-static ENABLED: AtomicBool = AtomicBool::new(false);
+static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// Says whether mappings are counted from now on.
 pub fn enable(enabled: bool) {
-    ENABLED.store(enabled, Ordering::Relaxed);
+    IS_ENABLED.store(enabled, Ordering::Relaxed);
 }
 
-fn counted() -> bool {
-    ENABLED.load(Ordering::Relaxed) && ENGINE.lifecycle().is_running() && !is_inside_engine()
+fn is_counted() -> bool {
+    IS_ENABLED.load(Ordering::Relaxed) && ENGINE.lifecycle().is_running() && !is_inside_engine()
 }
 
-static MMAP: Behind = Behind::new(c"mmap");
-static MMAP64: Behind = Behind::new(c"mmap64");
-static MUNMAP: Behind = Behind::new(c"munmap");
-static MREMAP: Behind = Behind::new(c"mremap");
+static MMAP: HookedFunction = HookedFunction::new(c"mmap");
+static MMAP64: HookedFunction = HookedFunction::new(c"mmap64");
+static MUNMAP: HookedFunction = HookedFunction::new(c"munmap");
+static MREMAP: HookedFunction = HookedFunction::new(c"mremap");
 
 /// Looks up what stands behind our functions. It is called at the start.
 pub fn prepare() {
@@ -34,16 +34,17 @@ pub fn prepare() {
 /// Passes on the program's own call: to another library's function that stands between ours and
 /// libc's, or else to the kernel, as libc would. Returns what the kernel says, or the same made of
 /// the other function's -1 and errno.
-unsafe fn call(behind: &Behind, n: libc::c_long, args: [usize; 6]) -> isize {
-    type AnyCall = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> *mut c_void;
+unsafe fn call(behind: &HookedFunction, n: libc::c_long, args: [usize; 6]) -> isize {
+    type MappingCallFn =
+        unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> *mut c_void;
     // SAFETY: the caller gives the arguments of the function, which may take fewer than six. Only
     // the lower half of munmap's result counts.
     unsafe {
-        let Some(other) = behind.between() else {
+        let Some(other) = behind.interposed() else {
             return sys::call(n, args);
         };
         let [a, b, c, d, e, f] = args;
-        let result = std::mem::transmute::<*const c_void, AnyCall>(other)(a, b, c, d, e, f);
+        let result = std::mem::transmute::<*const c_void, MappingCallFn>(other)(a, b, c, d, e, f);
         if result as usize as c_int == -1 {
             return -(*libc::__errno_location() as isize);
         }
@@ -52,7 +53,7 @@ unsafe fn call(behind: &Behind, n: libc::c_long, args: [usize; 6]) -> isize {
 }
 
 /// Returns what the kernel said, by libc's convention.
-fn answered(result: isize) -> *mut c_void {
+fn to_libc_result(result: isize) -> *mut c_void {
     if (-4095..0).contains(&result) {
         // SAFETY: errno is this thread's own.
         unsafe { *libc::__errno_location() = -result as c_int };
@@ -78,8 +79,8 @@ macro_rules! mmap {
             let (prot, flags, fd) = (prot as usize, flags as usize, fd as usize);
             let args = [at as usize, len, prot, flags, fd, offset as usize];
             // SAFETY: mmap's contract.
-            let mapped = answered(unsafe { call(&$behind, libc::SYS_mmap, args) });
-            if mapped != libc::MAP_FAILED && counted() {
+            let mapped = to_libc_result(unsafe { call(&$behind, libc::SYS_mmap, args) });
+            if mapped != libc::MAP_FAILED && is_counted() {
                 ENGINE
                     .events()
                     .map(mapped as usize, len, ENGINE.events().caller());
@@ -95,16 +96,21 @@ mmap!(mmap64, MMAP64);
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     // SAFETY: munmap's contract.
     let kernel = || unsafe { call(&MUNMAP, libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
-    answered(match counted() {
-        true => counted_by(&MUNMAP, at as usize, len, kernel),
+    to_libc_result(match is_counted() {
+        true => count_unmapping(&MUNMAP, at as usize, len, kernel),
         false => kernel(),
     }) as isize as c_int
 }
 
 /// Unmaps, and counts what ended. The map of regions is locked only around the kernel's own call.
 /// Another library's function may wait for a lock of its own.
-fn counted_by(behind: &Behind, at: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
-    if behind.between().is_none() {
+fn count_unmapping(
+    behind: &HookedFunction,
+    at: usize,
+    len: usize,
+    kernel: impl FnOnce() -> isize,
+) -> isize {
+    if behind.interposed().is_none() {
         return ENGINE.events().unmap(at, len, kernel);
     }
     let said = kernel();
@@ -127,8 +133,8 @@ pub unsafe extern "C" fn mremap(
     let args = [at as usize, old, new, flags as usize, to as usize, 0];
     // SAFETY: mremap's contract.
     let kernel = || unsafe { call(&MREMAP, libc::SYS_mremap, args) };
-    if !counted() {
-        return answered(kernel());
+    if !is_counted() {
+        return to_libc_result(kernel());
     }
     // What is moved away without being unmapped is still there.
     let gone = if flags & libc::MREMAP_DONTUNMAP == 0 {
@@ -136,7 +142,7 @@ pub unsafe extern "C" fn mremap(
     } else {
         0
     };
-    let moved = answered(counted_by(&MREMAP, at as usize, gone, kernel));
+    let moved = to_libc_result(count_unmapping(&MREMAP, at as usize, gone, kernel));
     if moved != libc::MAP_FAILED {
         ENGINE
             .events()

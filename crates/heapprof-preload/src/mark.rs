@@ -16,15 +16,15 @@ use crate::environment;
 use crate::say::text;
 
 /// The longest datagram. A longer text is cut.
-const MOST: usize = 1200;
+const MAX_DATAGRAM_LEN: usize = 1200;
 /// Room for what comes before the text.
-const STATM: usize = 160;
+const MAX_STATM_LEN: usize = 160;
 
 /// How many marks could not be sent since one was.
-static LOST: AtomicU32 = AtomicU32::new(0);
+static LOST_MARKS: AtomicU32 = AtomicU32::new(0);
 
 /// Where the watch listens.
-static WATCH: OnceLock<libc::sockaddr_un> = OnceLock::new();
+static WATCH_ADDRESS: OnceLock<libc::sockaddr_un> = OnceLock::new();
 
 /// Remembers where the watch listens, if one runs this program.
 pub fn prepare() {
@@ -41,13 +41,13 @@ pub fn prepare() {
     for (to, byte) in address.sun_path.iter_mut().zip(path) {
         *to = byte.cast_signed();
     }
-    let _ = WATCH.set(address);
+    let _ = WATCH_ADDRESS.set(address);
 }
 
 /// Says that something begins here. It may be called in any thread, and in a signal handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_mark(name: *const c_char) {
-    let Some(watch) = WATCH.get() else {
+    let Some(watch) = WATCH_ADDRESS.get() else {
         return;
     };
     if ENGINE.lifecycle().is_sandboxed() {
@@ -59,12 +59,12 @@ pub unsafe extern "C" fn heapprof_mark(name: *const c_char) {
 }
 
 /// A datagram in the making. What has no room is cut.
-struct Datagram {
-    bytes: [u8; MOST],
+struct MarkDatagram {
+    bytes: [u8; MAX_DATAGRAM_LEN],
     len: usize,
 }
 
-impl Datagram {
+impl MarkDatagram {
     fn push(&mut self, bytes: &[u8]) {
         let room = &mut self.bytes[self.len..];
         let fits = bytes.len().min(room.len());
@@ -73,7 +73,7 @@ impl Datagram {
     }
 }
 
-impl Write for Datagram {
+impl Write for MarkDatagram {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push(text.as_bytes());
         Ok(())
@@ -83,17 +83,17 @@ impl Write for Datagram {
 fn send(watch: &libc::sockaddr_un, name: &[u8]) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = since.map_or(0, |time| time.as_millis());
-    let mut datagram = Datagram {
-        bytes: [0; MOST],
+    let mut datagram = MarkDatagram {
+        bytes: [0; MAX_DATAGRAM_LEN],
         len: 0,
     };
-    let lost = LOST.swap(0, Ordering::Relaxed);
+    let lost = LOST_MARKS.swap(0, Ordering::Relaxed);
     let _ = writeln!(
         datagram,
         "heapprof mark 1 {} {now} lost {lost}",
         std::process::id()
     );
-    statm(&mut datagram);
+    push_statm(&mut datagram);
     datagram.push(name);
     // SAFETY: plain numbers.
     let socket = unsafe {
@@ -105,7 +105,7 @@ fn send(watch: &libc::sockaddr_un, name: &[u8]) {
         )
     };
     if socket < 0 {
-        LOST.fetch_add(lost + 1, Ordering::Relaxed);
+        LOST_MARKS.fetch_add(lost + 1, Ordering::Relaxed);
         return;
     }
     // SAFETY: the kernel reads the bytes and the address, which have these lengths.
@@ -121,19 +121,19 @@ fn send(watch: &libc::sockaddr_un, name: &[u8]) {
         )
     };
     if sent < 0 {
-        LOST.fetch_add(lost + 1, Ordering::Relaxed);
+        LOST_MARKS.fetch_add(lost + 1, Ordering::Relaxed);
     }
     close(socket as c_int);
 }
 
 /// The line that the kernel has of this process's memory; an empty one if it can't be read.
-fn statm(datagram: &mut Datagram) {
+fn push_statm(datagram: &mut MarkDatagram) {
     let path = c"/proc/self/statm";
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the path is a string.
     let opened =
         unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
-    let mut line = [0u8; STATM];
+    let mut line = [0u8; MAX_STATM_LEN];
     let mut len = 0;
     if opened >= 0 {
         // SAFETY: the kernel writes at most as many bytes as there are.

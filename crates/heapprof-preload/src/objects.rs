@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{Object, objects};
+use heapprof_memory::loaded::{LoadedObject, objects};
 
-use crate::kernel_memory::Kernel;
+use crate::kernel_memory::KernelMemory;
 
 // glibc's loader exports it for debuggers. It is null elsewhere.
 std::arch::global_asm!(
@@ -25,7 +25,7 @@ unsafe extern "C" {
 }
 
 /// The objects that are loaded.
-pub fn loaded<M: Memory>(memory: M) -> impl Iterator<Item = Object> {
+pub fn loaded_objects<M: Memory>(memory: M) -> impl Iterator<Item = LoadedObject> {
     objects(memory, R_DEBUG)
 }
 
@@ -40,24 +40,24 @@ pub fn first_map() -> usize {
 }
 
 /// Whether an object is still loaded.
-pub fn is_loaded(object: Object) -> bool {
+pub fn is_loaded(object: LoadedObject) -> bool {
     let failed = Cell::new(false);
-    loaded(Kernel { failed: &failed }).any(|other| other == object)
+    loaded_objects(KernelMemory { failed: &failed }).any(|other| other == object)
 }
 
 /// Forgets which objects were looked at, because another one may have come to the place of one.
 pub fn forget() {
-    for seen in &SEEN {
+    for seen in &SEEN_OBJECTS {
         seen.store(0, Ordering::Relaxed);
     }
 }
 
 /// Where objects began that were looked at. It is as long as most programs need, and what has no
 /// place in it is looked at again.
-static SEEN: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+static SEEN_OBJECTS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
 /// Remembers an object. Returns whether it was known.
 pub fn note(base: u64) -> bool {
     let place = (base >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
-    SEEN[place as usize].swap(base.max(1), Ordering::Relaxed) == base.max(1)
+    SEEN_OBJECTS[place as usize].swap(base.max(1), Ordering::Relaxed) == base.max(1)
 }

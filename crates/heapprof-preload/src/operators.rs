@@ -17,13 +17,13 @@ use crate::family;
 use crate::hook::{label, name};
 use crate::real::{self, next, object, real as allocator};
 
-type Slots = [AtomicPtr<c_void>; COUNT];
+type OperatorSlots = [AtomicPtr<c_void>; COUNT];
 
 /// Where each operator goes: null until one is first used, then the real operator or ours that
 /// looks.
-static TARGET: Slots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
+static TARGET: OperatorSlots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 /// The real operators.
-static REAL: Slots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
+static REAL: OperatorSlots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 
 /// The real operator: the next one after us, or that of a C++ library that was loaded only for a
 /// plugin.
@@ -50,17 +50,17 @@ fn find(name: &CStr) -> *mut c_void {
 extern "C" fn resolve(index: usize) -> *mut c_void {
     ENGINE
         .lifecycle()
-        .with_reentrancy_guard(|| settle(NAMES.map(find)));
+        .with_reentrancy_guard(|| choose_targets(NAMES.map(find)));
     TARGET[index].load(Ordering::Acquire)
 }
 
 /// Takes the operators that `find` finds, for a program that was not started with the library.
-pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
-    settle(NAMES.map(|name| find(name).cast_mut()));
+pub fn set_real_operators(find: impl Fn(&CStr) -> *const c_void) {
+    choose_targets(NAMES.map(|name| find(name).cast_mut()));
 }
 
 /// Decides where each operator goes, of which `all` are the real ones.
-fn settle(all: [*mut c_void; COUNT]) {
+fn choose_targets(all: [*mut c_void; COUNT]) {
     let malloc = object(allocator().malloc as *const c_void);
     let foreign = !real::is_libc(allocator().malloc as *const c_void);
     for (i, found) in all.into_iter().enumerate() {
@@ -75,7 +75,7 @@ fn settle(all: [*mut c_void; COUNT]) {
             // There is no C++ library at all: the plugin has one linked in, whose throwing form
             // is out of reach.
             true if i & 2 == 0 => crate::fast_path::malloc as *mut c_void,
-            true => aligned as *mut c_void,
+            true => allocate_aligned as *mut c_void,
             false if is_its_own(found) && is_its_own(called) => LOOKING[i] as *mut c_void,
             false => found,
         };
@@ -84,7 +84,7 @@ fn settle(all: [*mut c_void; COUNT]) {
     }
 }
 
-extern "C" fn aligned(size: usize, align: usize) -> *mut u8 {
+extern "C" fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
     // SAFETY: memalign's contract, passed on.
     unsafe { crate::family::memalign(align, size) }
 }
@@ -105,11 +105,11 @@ unsafe extern "C" fn chosen_new<const I: usize>(
         // SAFETY: the types are those of the operators, by their mangled names.
         unsafe {
             if I & 2 == 0 {
-                type New = unsafe extern "C" fn(usize, *const c_void) -> *mut u8;
-                std::mem::transmute::<*mut c_void, New>(function)(size, nothrow)
+                type NewFn = unsafe extern "C" fn(usize, *const c_void) -> *mut u8;
+                std::mem::transmute::<*mut c_void, NewFn>(function)(size, nothrow)
             } else {
-                type New = unsafe extern "C" fn(usize, usize, *const c_void) -> *mut u8;
-                std::mem::transmute::<*mut c_void, New>(function)(size, align, nothrow)
+                type AlignedNewFn = unsafe extern "C" fn(usize, usize, *const c_void) -> *mut u8;
+                std::mem::transmute::<*mut c_void, AlignedNewFn>(function)(size, align, nothrow)
             }
         }
     };

@@ -28,15 +28,19 @@ use std::ffi::c_void;
 
 use heapprof_collect::{ENGINE, StackProvider};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::Object;
-use heapprof_perl::{Perl, Unreadable};
+use heapprof_memory::loaded::LoadedObject;
+use heapprof_perl::{PerlRuntime, UnreadablePerl};
 
 pub use state::PERL;
-pub use values::{Traced, Wants};
+pub use values::{TracedInterpreter, ValueRequest};
 
 /// Notes a perl, if it is the first one, and has its stacks asked for.
-pub fn found<M: Memory>(memory: M, object: Object, found: Result<Perl, Unreadable>) {
-    let Some((run_loop, size)) = PERL.found(memory, object, found) else {
+pub fn register<M: Memory>(
+    memory: M,
+    object: LoadedObject,
+    found: Result<PerlRuntime, UnreadablePerl>,
+) {
+    let Some((run_loop, size)) = PERL.note_perl(memory, object, found) else {
         return;
     };
     let provider = StackProvider {

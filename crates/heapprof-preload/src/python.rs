@@ -22,21 +22,21 @@ use std::ffi::c_void;
 
 use heapprof_collect::{ENGINE, StackProvider};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::Object;
-use heapprof_python::{Python, Unreadable};
+use heapprof_memory::loaded::LoadedObject;
+use heapprof_python::{PythonRuntime, UnreadablePython};
 
-pub use objects::{OBJECTS, is_released, note_realloc};
+pub use objects::{PYTHON_OBJECTS, is_released, note_realloc};
 pub use state::PYTHON;
 
 /// Notes a Python, if it is the first one, and has its stacks asked for. `is_early` says that there
 /// are no other threads yet.
-pub fn found<M: Memory>(
+pub fn register<M: Memory>(
     memory: M,
-    object: Object,
-    found: Result<Python, Unreadable>,
+    object: LoadedObject,
+    found: Result<PythonRuntime, UnreadablePython>,
     is_early: bool,
 ) {
-    let Some((begin, end)) = PYTHON.found(memory, object, found) else {
+    let Some((begin, end)) = PYTHON.note_python(memory, object, found) else {
         return;
     };
     let provider = StackProvider {
@@ -53,13 +53,13 @@ pub fn found<M: Memory>(
         report: Some(report::report),
         value_name: std::ptr::null(),
         values: None,
-        unchanged: Some(capture::unchanged),
+        unchanged: Some(capture::is_unchanged),
     };
     // SAFETY: the functions do what a provider's must, in any thread. Without a place for it,
     // stacks are native ones.
     let _ = unsafe { ENGINE.stack_providers().register(provider) };
     if is_early && PYTHON.python().is_some() {
         // SAFETY: there are no other threads.
-        unsafe { OBJECTS.look(false) };
+        unsafe { PYTHON_OBJECTS.check_wrappers(false) };
     }
 }

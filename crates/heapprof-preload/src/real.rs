@@ -8,7 +8,7 @@ use heapprof_collect::ENGINE;
 /// Where each hook goes on. It is written before the first allocation is passed on, and read by the
 /// hooks' assembly.
 #[repr(C)]
-pub struct Real {
+pub struct RealFunctions {
     pub malloc: unsafe extern "C" fn(usize) -> *mut u8,
     pub free: unsafe extern "C" fn(*mut u8),
     pub calloc: unsafe extern "C" fn(usize, usize) -> *mut u8,
@@ -22,20 +22,20 @@ pub struct Real {
 
 /// What glibc alone has. Each is null where there is another libc.
 #[repr(C)]
-struct Glibc {
-    /// Its allocator, in the order of [`Real`], by its other names (GLIBC_2.2.5), which we do not
-    /// take. So no lookup is needed before the first allocation.
-    family: [usize; first::FAMILY],
+struct GlibcFunctions {
+    /// Its allocator, in the order of [`RealFunctions`], by its other names (GLIBC_2.2.5), which we
+    /// do not take. So no lookup is needed before the first allocation.
+    family: [usize; first::FAMILY_LEN],
     dlvsym: Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void>,
-    sigaction: Option<Sigaction>,
-    at_quick_exit: Option<AtQuickExit>,
+    sigaction: Option<SigactionFn>,
+    at_quick_exit: Option<AtQuickExitFn>,
 }
 
 /// The type of sigaction.
-pub type Sigaction =
+pub type SigactionFn =
     unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 /// The type of `__cxa_at_quick_exit`.
-pub type AtQuickExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
+pub type AtQuickExitFn = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
 
 // The loader of another libc would refuse the library if these were needed.
 std::arch::global_asm!(
@@ -71,7 +71,7 @@ std::arch::global_asm!(
 
 unsafe extern "C" {
     #[link_name = "heapprof_glibc"]
-    safe static GLIBC: Glibc;
+    safe static GLIBC: GlibcFunctions;
 }
 
 /// Whether the program's libc is glibc. The library does nothing where there is another one.
@@ -80,17 +80,17 @@ pub fn is_glibc() -> bool {
 }
 
 /// glibc's `__cxa_at_quick_exit`.
-pub fn at_quick_exit() -> Option<AtQuickExit> {
+pub fn at_quick_exit() -> Option<AtQuickExitFn> {
     GLIBC.at_quick_exit
 }
 
 /// libc's sigaction, by a name that nobody else takes, or else as the loader finds it.
-pub fn sigaction(behind: &Behind) -> Option<Sigaction> {
+pub fn sigaction(behind: &HookedFunction) -> Option<SigactionFn> {
     GLIBC.sigaction.or_else(|| {
         let found = behind.get();
         // SAFETY: a function of this name has this type.
         (!found.is_null())
-            .then(|| unsafe { std::mem::transmute::<*const c_void, Sigaction>(found) })
+            .then(|| unsafe { std::mem::transmute::<*const c_void, SigactionFn>(found) })
     })
 }
 
@@ -124,12 +124,12 @@ std::arch::global_asm!(
 
 unsafe extern "C" {
     #[link_name = "heapprof_real"]
-    static mut REAL: Real;
+    static mut REAL: RealFunctions;
 }
 
 /// The real functions.
 #[inline(always)]
-pub fn real() -> &'static Real {
+pub fn real() -> &'static RealFunctions {
     // SAFETY: its words are written before any allocation is passed on; where threads may do so at
     // once, with an atomic exchange.
     unsafe {
@@ -138,21 +138,21 @@ pub fn real() -> &'static Real {
     }
 }
 
-static FOUND: AtomicBool = AtomicBool::new(false);
+static HAS_SEARCHED: AtomicBool = AtomicBool::new(false);
 
 /// Looks whether another allocator stands behind us. If so, the hooks go on to it.
 ///
 /// Called at the first allocation of the process, before it is passed on: memory of one allocator
 /// must not be freed by another.
 pub fn find() {
-    if FOUND.swap(true, Ordering::AcqRel) {
+    if HAS_SEARCHED.swap(true, Ordering::AcqRel) {
         return;
     }
     fill(next_of_family);
 }
 
 /// Puts libc's allocator where the table still has the functions that it begins with.
-fn settle() {
+fn put_libc_allocator() {
     let table = (&raw mut REAL).cast::<AtomicUsize>();
     for (i, (name, first)) in first::all().into_iter().enumerate() {
         // SAFETY: the table begins with a word for each of these functions.
@@ -161,7 +161,7 @@ fn settle() {
             continue;
         }
         let own = match GLIBC.family[i] {
-            0 => of_other_libc(name),
+            0 => find_in_other_libc(name),
             own => own,
         };
         if own != 0 {
@@ -172,7 +172,7 @@ fn settle() {
 }
 
 /// A function of another libc than glibc; 0 if it has none of this name.
-fn of_other_libc(name: &CStr) -> usize {
+fn find_in_other_libc(name: &CStr) -> usize {
     let found = next(name);
     if found.is_none() {
         // SAFETY: forgets the error, which is not the program's.
@@ -183,8 +183,8 @@ fn of_other_libc(name: &CStr) -> usize {
 
 /// Takes the functions that `find` finds for the family, in a program that was not started with the
 /// library.
-pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
-    if FOUND.swap(true, Ordering::AcqRel) {
+pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
+    if HAS_SEARCHED.swap(true, Ordering::AcqRel) {
         return;
     }
     fill(|name| {
@@ -195,7 +195,7 @@ pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
 
 /// Fills the table with what `find` finds, unless that is glibc's allocator.
 fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
-    settle();
+    put_libc_allocator();
     let Some(malloc) = find(c"malloc") else {
         return;
     };
@@ -212,15 +212,15 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
             })*
         };
     }
-    type OfSize = unsafe extern "C" fn(usize) -> *mut u8;
-    type OfTwo = unsafe extern "C" fn(usize, usize) -> *mut u8;
+    type SizeFn = unsafe extern "C" fn(usize) -> *mut u8;
+    type TwoSizesFn = unsafe extern "C" fn(usize, usize) -> *mut u8;
     let real = &raw mut REAL;
     // SAFETY: each symbol has the type of the function it is named after; nobody else uses the
     // table yet.
     unsafe {
-        set!(real, malloc: OfSize, free: unsafe extern "C" fn(*mut u8), calloc: OfTwo,
-            realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8, memalign: OfTwo,
-            valloc: OfSize, pvalloc: OfSize);
+        set!(real, malloc: SizeFn, free: unsafe extern "C" fn(*mut u8), calloc: TwoSizesFn,
+            realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8, memalign: TwoSizesFn,
+            valloc: SizeFn, pvalloc: SizeFn);
     }
     // These two are the other allocator's only if they come from the same object: glibc's would
     // call glibc's malloc.
@@ -234,7 +234,8 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
             >(f)
         });
         let aligned_alloc = same(c"aligned_alloc");
-        let aligned_alloc = aligned_alloc.map(|f| std::mem::transmute::<*const c_void, OfTwo>(f));
+        let aligned_alloc =
+            aligned_alloc.map(|f| std::mem::transmute::<*const c_void, TwoSizesFn>(f));
         (*real).aligned_alloc = aligned_alloc.or(Some((*real).memalign));
     }
 }
@@ -264,19 +265,19 @@ pub fn next(name: &CStr) -> Option<*const c_void> {
 }
 
 /// A function of libc that one of ours stands in front of.
-pub struct Behind {
+pub struct HookedFunction {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
     is_libcs: AtomicBool,
 }
 
 /// libc's own aligned_alloc. In newer glibcs it refuses some of what memalign takes.
-pub static ALIGNED_ALLOC: Behind = Behind::new(c"aligned_alloc");
+pub static ALIGNED_ALLOC: HookedFunction = HookedFunction::new(c"aligned_alloc");
 
-impl Behind {
+impl HookedFunction {
     /// Where the function's address lies in this structure, for assembly. The address is null until
     /// it is looked up.
-    pub const FOUND: usize = std::mem::offset_of!(Self, found);
+    pub const FOUND_OFFSET: usize = std::mem::offset_of!(Self, found);
 
     /// The next function called `name`.
     pub const fn new(name: &'static CStr) -> Self {
@@ -293,7 +294,7 @@ impl Behind {
     }
 
     /// Takes a function that was found otherwise; null if there is none.
-    pub fn be(&self, found: *const c_void) {
+    pub fn set_function(&self, found: *const c_void) {
         self.is_libcs.store(is_libc(found), Ordering::Relaxed);
         self.found.store(found.cast_mut(), Ordering::Release);
     }
@@ -302,12 +303,12 @@ impl Behind {
     /// the loader's lock.
     pub fn find(&self) -> *const c_void {
         let found = next(self.name).unwrap_or_default();
-        self.be(found);
+        self.set_function(found);
         found
     }
 
     /// The function of another library that stands between ours and libc's, if there is one.
-    pub fn between(&self) -> Option<*const c_void> {
+    pub fn interposed(&self) -> Option<*const c_void> {
         let found = self.found.load(Ordering::Acquire).cast_const();
         // Only what was looked up at the start counts: this may be called before the start, or by
         // code that must not look symbols up.
@@ -334,7 +335,7 @@ impl Behind {
 }
 
 /// Where a hook goes on. It is called by assembly.
-pub unsafe extern "C" fn go_on_to(behind: &Behind) -> *const c_void {
+pub unsafe extern "C" fn go_on_to(behind: &HookedFunction) -> *const c_void {
     behind.or_missing()
 }
 
@@ -368,14 +369,14 @@ pub fn defined_elsewhere(name: &CStr) -> bool {
 mod first {
     use std::ffi::{CStr, c_void};
 
-    use super::{real, settle};
+    use super::{put_libc_allocator, real};
 
     /// How many functions there are.
-    pub const FAMILY: usize = 7;
-    const PAGE: usize = 4096;
+    pub const FAMILY_LEN: usize = 7;
+    const PAGE_SIZE: usize = 4096;
 
     /// The functions' names, and the functions here, in the order of the table.
-    pub fn all() -> [(&'static CStr, *const c_void); FAMILY] {
+    pub fn all() -> [(&'static CStr, *const c_void); FAMILY_LEN] {
         [
             (c"malloc", malloc as *const c_void),
             (c"free", free as *const c_void),
@@ -390,7 +391,7 @@ mod first {
     /// A function of the table, if it is another one than this by now.
     macro_rules! found {
         ($name:ident) => {{
-            settle();
+            put_libc_allocator();
             let found = real().$name;
             (found as *const c_void != $name as *const c_void).then_some(found)
         }};
@@ -433,7 +434,7 @@ mod first {
             // SAFETY: valloc's contract, passed on.
             Some(found) => unsafe { found(size) },
             // SAFETY: memalign takes any power of two.
-            None => unsafe { memalign(PAGE, size) },
+            None => unsafe { memalign(PAGE_SIZE, size) },
         }
     }
 
@@ -442,7 +443,7 @@ mod first {
             // SAFETY: pvalloc's contract, passed on.
             Some(found) => unsafe { found(size) },
             // SAFETY: memalign takes any power of two.
-            None => unsafe { memalign(PAGE, size.next_multiple_of(PAGE)) },
+            None => unsafe { memalign(PAGE_SIZE, size.next_multiple_of(PAGE_SIZE)) },
         }
     }
 }

@@ -6,10 +6,10 @@ use std::ffi::{CStr, c_int, c_void};
 use heapprof_collect::ENGINE;
 
 use crate::hook::{announce, announced, label};
-use crate::real::{Behind, go_on_to};
+use crate::real::{HookedFunction, go_on_to};
 use crate::{end, identity, signals};
 
-static SYSCALL: Behind = Behind::new(c"syscall");
+static SYSCALL: HookedFunction = HookedFunction::new(c"syscall");
 
 /// Looks up what stands behind our functions. It is called at the start.
 pub fn prepare() {
@@ -21,21 +21,21 @@ pub fn prepare() {
 
 /// Takes what `find` finds behind these functions, in a program that was not started with the
 /// library.
-pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
+pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
     for function in PRCTL.iter().chain([&SYSCALL]) {
-        function.be(find(function.name()));
+        function.set_function(find(function.name()));
     }
 }
 
-const STRICT: usize = libc::SECCOMP_MODE_STRICT as usize;
-const FILTER: usize = libc::SECCOMP_MODE_FILTER as usize;
+const STRICT_MODE: usize = libc::SECCOMP_MODE_STRICT as usize;
+const FILTER_MODE: usize = libc::SECCOMP_MODE_FILTER as usize;
 
 /// Called before prctl, by whichever name.
 unsafe extern "C" fn before_prctl(option: c_int, mode: usize, filter: usize) {
     if option == libc::PR_SET_SECCOMP {
         let args = [option as usize, mode, filter, 0, 0, 0];
-        let filters = mode == FILTER && filter != 0;
-        before_filter(mode == STRICT, filters, libc::SYS_prctl, args);
+        let filters = mode == FILTER_MODE && filter != 0;
+        before_filter(mode == STRICT_MODE, filters, libc::SYS_prctl, args);
     }
 }
 
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn syscall() -> isize {
         capset = const libc::SYS_capset,
         table = sym SYSCALL,
         at = const 0,
-        found = const Behind::FOUND,
+        found = const HookedFunction::FOUND_OFFSET,
         before = sym before_syscall,
         real = sym go_on_to,
     )

@@ -7,7 +7,7 @@ use heapprof_collect::setting::SettingError;
 use heapprof_collect::{DumpError, sys};
 
 /// Says which variable stands in the way.
-pub fn misunderstood(wrong: &SettingError) {
+pub fn report_misunderstood(wrong: &SettingError) {
     say(&[
         b"heapprof: ",
         wrong.name.as_bytes(),

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use heapprof_collect::ENGINE;
 
 use crate::end;
-use crate::real::{self, Behind, Sigaction};
+use crate::real::{self, HookedFunction, SigactionFn};
 
 /// Signals that we take whenever the program has them at their default, one bit each.
-static WANTED: AtomicU64 = AtomicU64::new(0);
+static WANTED_SIGNALS: AtomicU64 = AtomicU64::new(0);
 /// Signals for which our handler is in place.
-static OURS: AtomicU64 = AtomicU64::new(0);
+static OWN_SIGNALS: AtomicU64 = AtomicU64::new(0);
 /// The signal that dumps; the others end the program.
-static DUMP: AtomicU64 = AtomicU64::new(0);
+static DUMP_SIGNAL: AtomicU64 = AtomicU64::new(0);
 
 /// libc's own sigaction.
 unsafe fn sigaction_of_libc(
@@ -32,15 +32,13 @@ unsafe fn sigaction_of_libc(
 
 /// Passes on the program's own call: to another library's sigaction behind ours (such as
 /// libjsig's), or else to glibc's.
-unsafe fn passed_on(
-    signal: c_int,
-    new: *const libc::sigaction,
-    old: *mut libc::sigaction,
-) -> c_int {
+unsafe fn pass_on(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     // SAFETY: sigaction's contract, passed on.
     unsafe {
-        match SIGACTION.between() {
-            Some(other) => std::mem::transmute::<*const c_void, Sigaction>(other)(signal, new, old),
+        match SIGACTION.interposed() {
+            Some(other) => {
+                std::mem::transmute::<*const c_void, SigactionFn>(other)(signal, new, old)
+            }
             None => sigaction_of_libc(signal, new, old),
         }
     }
@@ -74,7 +72,7 @@ extern "C" fn abort_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_
 
 /// Puts our handler in place.
 fn install(signal: c_int) -> bool {
-    let dumps = DUMP.load(Ordering::Relaxed) & bit(signal) != 0;
+    let dumps = DUMP_SIGNAL.load(Ordering::Relaxed) & bit(signal) != 0;
     let (handler, flags) = match signal {
         _ if dumps => (dump_signal as *const c_void, libc::SA_RESTART),
         libc::SIGABRT => (abort_signal as *const c_void, libc::SA_SIGINFO),
@@ -89,7 +87,7 @@ fn install(signal: c_int) -> bool {
         sigaction_of_libc(signal, &raw const new, std::ptr::null_mut()) == 0
     };
     if done {
-        OURS.fetch_or(bit(signal), Ordering::AcqRel);
+        OWN_SIGNALS.fetch_or(bit(signal), Ordering::AcqRel);
     }
     done
 }
@@ -124,13 +122,13 @@ fn handler_of(signal: c_int) -> Option<libc::sighandler_t> {
 
 /// Takes `signal` for dumps, if the program left it at its default. Returns whether it was taken.
 pub fn dump_on(signal: c_int) -> bool {
-    DUMP.fetch_or(bit(signal), Ordering::AcqRel);
+    DUMP_SIGNAL.fetch_or(bit(signal), Ordering::AcqRel);
     take(signal)
 }
 
 fn take(signal: c_int) -> bool {
     is_default(signal) && {
-        WANTED.fetch_or(bit(signal), Ordering::AcqRel);
+        WANTED_SIGNALS.fetch_or(bit(signal), Ordering::AcqRel);
         install(signal)
     }
 }
@@ -145,8 +143,8 @@ pub fn catch_ends() {
 
 /// Puts the signals that are ours back to their default, for good.
 pub fn give_back() {
-    WANTED.store(0, Ordering::Release);
-    let ours = OURS.swap(0, Ordering::AcqRel);
+    WANTED_SIGNALS.store(0, Ordering::Release);
+    let ours = OWN_SIGNALS.swap(0, Ordering::AcqRel);
     for signal in (1..=64).filter(|&signal| ours & bit(signal) != 0) {
         // SAFETY: a valid structure, of which all zero is the default.
         unsafe {
@@ -161,7 +159,7 @@ pub fn give_back() {
 /// Whether the signal is ours whenever the program has it at its default. In a vfork child it is
 /// not: the child has handlers of its own, but shares this memory with its parent.
 fn is_to_be_ours(signal: c_int) -> bool {
-    WANTED.load(Ordering::Acquire) & bit(signal) != 0 && ENGINE.lifecycle().is_own_process()
+    WANTED_SIGNALS.load(Ordering::Acquire) & bit(signal) != 0 && ENGINE.lifecycle().is_own_process()
 }
 
 /// sigaction, with our handlers looking like the default that they stand for.
@@ -175,20 +173,20 @@ pub unsafe extern "C" fn sigaction(
     unsafe {
         let bit = bit(signal);
         if !is_to_be_ours(signal) {
-            return passed_on(signal, new, old);
+            return pass_on(signal, new, old);
         }
         let to_default = new.as_ref().map(|new| new.sa_sigaction == libc::SIG_DFL);
-        let ours = OURS.load(Ordering::Acquire) & bit != 0 && is_in_place(signal);
+        let ours = OWN_SIGNALS.load(Ordering::Acquire) & bit != 0 && is_in_place(signal);
         let mut before: libc::sigaction = std::mem::zeroed();
         if !ours || to_default == Some(false) {
             // `new` and `old` may be the same structure.
-            let status = passed_on(signal, new, &raw mut before);
+            let status = pass_on(signal, new, &raw mut before);
             if status != 0 {
                 return status;
             }
         }
         match to_default {
-            Some(false) => drop(OURS.fetch_and(!bit, Ordering::AcqRel)),
+            Some(false) => drop(OWN_SIGNALS.fetch_and(!bit, Ordering::AcqRel)),
             Some(true) if !ours => drop(install(signal)),
             _ => {}
         }
@@ -199,11 +197,11 @@ pub unsafe extern "C" fn sigaction(
     }
 }
 
-static SIGACTION: Behind = Behind::new(c"sigaction");
-static SIGNAL: Behind = Behind::new(c"signal");
-static SYSV_SIGNAL: Behind = Behind::new(c"__sysv_signal");
-static SIGINTERRUPT: Behind = Behind::new(c"siginterrupt");
-static SIGSET: Behind = Behind::new(c"sigset");
+static SIGACTION: HookedFunction = HookedFunction::new(c"sigaction");
+static SIGNAL: HookedFunction = HookedFunction::new(c"signal");
+static SYSV_SIGNAL: HookedFunction = HookedFunction::new(c"__sysv_signal");
+static SIGINTERRUPT: HookedFunction = HookedFunction::new(c"siginterrupt");
+static SIGSET: HookedFunction = HookedFunction::new(c"sigset");
 
 /// Looks up what stands behind our functions. It is called at the start.
 pub fn prepare() {
@@ -215,16 +213,16 @@ pub fn prepare() {
 }
 
 /// signal and functions like it. For the signals that we want they go through sigaction.
-unsafe fn set(real: &Behind, signal: c_int, handler: usize, flags: c_int) -> usize {
-    type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
+unsafe fn set(real: &HookedFunction, signal: c_int, handler: usize, flags: c_int) -> usize {
+    type SignalFn = unsafe extern "C" fn(c_int, usize) -> usize;
     // SAFETY: signal's contract, passed on.
     unsafe {
-        if WANTED.load(Ordering::Acquire) & bit(signal) == 0 {
+        if WANTED_SIGNALS.load(Ordering::Acquire) & bit(signal) == 0 {
             let real = real.get();
             return if real.is_null() {
                 libc::SIG_ERR
             } else {
-                std::mem::transmute::<*const c_void, Signal>(real)(signal, handler)
+                std::mem::transmute::<*const c_void, SignalFn>(real)(signal, handler)
             };
         }
         let (mut new, mut old): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
@@ -240,27 +238,27 @@ unsafe fn set(real: &Behind, signal: c_int, handler: usize, flags: c_int) -> usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
     // SAFETY: signal's contract.
-    let interrupts = INTERRUPT.load(Ordering::Relaxed) & bit(signal) != 0;
+    let interrupts = INTERRUPTING_SIGNALS.load(Ordering::Relaxed) & bit(signal) != 0;
     let flags = if interrupts { 0 } else { libc::SA_RESTART };
     // SAFETY: signal's contract.
     unsafe { set(&SIGNAL, signal, handler, flags) }
 }
 
 /// The signals whose handlers, set by `signal`, interrupt system calls.
-static INTERRUPT: AtomicU64 = AtomicU64::new(0);
+static INTERRUPTING_SIGNALS: AtomicU64 = AtomicU64::new(0);
 
 /// siginterrupt: passed on as well, because libc's own signal goes by what it said.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupt: c_int) -> c_int {
-    type Siginterrupt = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    type SiginterruptFn = unsafe extern "C" fn(c_int, c_int) -> c_int;
     match interrupt {
-        0 => INTERRUPT.fetch_and(!bit(signal), Ordering::Relaxed),
-        _ => INTERRUPT.fetch_or(bit(signal), Ordering::Relaxed),
+        0 => INTERRUPTING_SIGNALS.fetch_and(!bit(signal), Ordering::Relaxed),
+        _ => INTERRUPTING_SIGNALS.fetch_or(bit(signal), Ordering::Relaxed),
     };
     // SAFETY: libc's own.
     unsafe {
         let real = SIGINTERRUPT.or_missing();
-        std::mem::transmute::<*const c_void, Siginterrupt>(real)(signal, interrupt)
+        std::mem::transmute::<*const c_void, SiginterruptFn>(real)(signal, interrupt)
     }
 }
 
@@ -303,11 +301,11 @@ mod aliases {
 /// sigset: calls libc's own, which looks at the signal's mask, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigset(signal: c_int, handler: usize) -> usize {
-    type Sigset = unsafe extern "C" fn(c_int, usize) -> usize;
+    type SigsetFn = unsafe extern "C" fn(c_int, usize) -> usize;
     // SAFETY: libc's own.
     let before = unsafe {
         let real = SIGSET.or_missing();
-        std::mem::transmute::<*const c_void, Sigset>(real)(signal, handler)
+        std::mem::transmute::<*const c_void, SigsetFn>(real)(signal, handler)
     };
     if handler == libc::SIG_DFL && is_to_be_ours(signal) {
         install(signal);

@@ -6,51 +6,56 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use heapprof_collect::{ENGINE, is_inside_engine, sys};
 
-use crate::say::{misunderstood, report, say};
+use crate::say::{report, report_misunderstood, say};
 use crate::{
-    allocator, books, end, environment, identity, imports, interpreters, late, mapped, mark, perl,
-    python, real, sandbox, signals, wiretap,
+    allocator, end, environment, identity, imports, interpreters, late, ledger_hooks, mapped, mark,
+    perl, python, real, sandbox, signals, wiretap,
 };
 
-static STATE: AtomicU8 = AtomicU8::new(NEW);
-const NEW: u8 = 0;
+static START_STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
+const NOT_STARTED: u8 = 0;
 const STARTING: u8 = 1;
-const DONE: u8 = 2;
-/// As [`DONE`], and an object may have come, whose slots are to be led to us.
-const LOOK: u8 = 3;
+const STARTED: u8 = 2;
+/// As [`STARTED`], and an object may have come, whose slots are to be led to us.
+const SCAN_PENDING: u8 = 3;
 
 /// What looks for new objects, if somebody attached to the program, which was started without the
 /// library; otherwise null.
-static LOOKS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+static OBJECT_SCANNER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Says that somebody attached: there is nothing to begin with. `look` looks for new objects.
-pub fn be_attached(look: fn()) {
-    LOOKS.store(look as *mut (), Ordering::Release);
-    STATE.store(DONE, Ordering::Release);
+/// Says that somebody attached: there is nothing to begin with. `scan_at_start` looks for new
+/// objects.
+pub fn set_attached(look: fn()) {
+    OBJECT_SCANNER.store(look as *mut (), Ordering::Release);
+    START_STATE.store(STARTED, Ordering::Release);
 }
 
 /// What looks for new objects, if somebody attached.
-fn attached() -> Option<fn()> {
-    let look = LOOKS.load(Ordering::Acquire);
-    // SAFETY: it is null, or what `be_attached` stored.
+fn object_scanner() -> Option<fn()> {
+    let look = OBJECT_SCANNER.load(Ordering::Acquire);
+    // SAFETY: it is null, or what `set_attached` stored.
     (!look.is_null()).then(|| unsafe { std::mem::transmute::<*mut (), fn()>(look) })
 }
 
 /// Whether somebody attached.
 pub fn is_attached() -> bool {
-    attached().is_some()
+    object_scanner().is_some()
 }
 
 /// Says whether the next allocation that is looked at looks for new objects.
-pub fn look_at_next(looks: bool) {
-    let (from, to) = if looks { (DONE, LOOK) } else { (LOOK, DONE) };
-    let _ = STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+pub fn scan_at_next_allocation(looks: bool) {
+    let (from, to) = if looks {
+        (STARTED, SCAN_PENDING)
+    } else {
+        (SCAN_PENDING, STARTED)
+    };
+    let _ = START_STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
 }
 
 /// Whether the library has begun.
 #[inline(always)]
 pub fn is_done() -> bool {
-    STATE.load(Ordering::Relaxed) == DONE
+    START_STATE.load(Ordering::Relaxed) == STARTED
 }
 
 /// Begins, unless the C library is not ready yet. `caller` is the address that the program
@@ -60,7 +65,7 @@ pub fn at_first_allocation(caller: *const c_void) {
     if is_inside_engine() {
         return;
     }
-    if let Some(look) = attached() {
+    if let Some(look) = object_scanner() {
         return look();
     }
     imports::bind();
@@ -77,31 +82,31 @@ fn begin_once(caller: *const c_void) {
         real::find();
         let ready = environment::is_there();
         if ready && !real::is_glibc() {
-            be_idle();
+            stay_idle();
             return;
         }
         if ready
-            && STATE
-                .compare_exchange(NEW, STARTING, Ordering::AcqRel, Ordering::Acquire)
+            && START_STATE
+                .compare_exchange(NOT_STARTED, STARTING, Ordering::AcqRel, Ordering::Acquire)
                 .is_ok()
         {
             if begin() && !real::is_libc(caller) {
                 end::register();
             }
-            STATE.store(DONE, Ordering::Release);
+            START_STATE.store(STARTED, Ordering::Release);
         }
     });
 }
 
 /// Does nothing in a program with another libc than glibc, but for a word to `record`.
-fn be_idle() {
+fn stay_idle() {
     let relaxed = Ordering::Relaxed;
-    if STATE
-        .compare_exchange(NEW, DONE, Ordering::AcqRel, relaxed)
+    if START_STATE
+        .compare_exchange(NOT_STARTED, STARTED, Ordering::AcqRel, relaxed)
         .is_ok()
         && !is_secure()
     {
-        environment::say_unrecorded("its C library is not glibc");
+        environment::report_unrecorded("its C library is not glibc");
     }
 }
 
@@ -111,7 +116,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
     imports::bind();
-    if STATE.load(Ordering::Relaxed) == NEW && late::is_loaded_so() {
+    if START_STATE.load(Ordering::Relaxed) == NOT_STARTED && late::is_loaded_so() {
         return;
     }
     begin_early();
@@ -128,7 +133,9 @@ pub fn begin_early() {
         return;
     }
     if is_done() && !is_secure() {
-        ENGINE.lifecycle().with_reentrancy_guard(interpreters::look);
+        ENGINE
+            .lifecycle()
+            .with_reentrancy_guard(interpreters::scan_at_start);
     }
     if !is_secure() {
         end::register();
@@ -153,7 +160,7 @@ fn begin() -> bool {
     signals::prepare();
     mapped::prepare();
     identity::prepare();
-    books::prepare();
+    ledger_hooks::prepare();
     sandbox::prepare();
     allocator::prepare();
     wiretap::prepare();
@@ -165,14 +172,14 @@ fn begin() -> bool {
 /// Records, if the environment asks for it.
 fn record() {
     let asked = environment::python_objects().and_then(|answer| {
-        python::OBJECTS.answer(answer, environment::python_has_malloc());
+        python::PYTHON_OBJECTS.set_answer(answer, environment::python_has_malloc());
         environment::read()
     });
     let asked = match asked {
         Ok(Some(asked)) => asked,
         Ok(None) => return,
         Err(wrong) => {
-            misunderstood(&wrong);
+            report_misunderstood(&wrong);
             return;
         }
     };
@@ -192,12 +199,12 @@ fn record() {
     mapped::enable(asked.mmap);
     perl::PERL.keep_eval_numbers(asked.numbers_evals);
     if asked.start {
-        python::OBJECTS.begin(asked.options.mode);
+        python::PYTHON_OBJECTS.begin(asked.options.mode);
     }
     perl::PERL.want_values(match (asked.values, asked.recorded && asked.is_program) {
-        (false, _) => perl::Wants::Nothing,
-        (true, false) => perl::Wants::Values,
-        (true, true) => perl::Wants::ValuesOrNothing,
+        (false, _) => perl::ValueRequest::Nothing,
+        (true, false) => perl::ValueRequest::Values,
+        (true, true) => perl::ValueRequest::ValuesOrNothing,
     });
     // heapprof_start takes these options, with its own mode and period, and its own output if it
     // has one.
@@ -215,7 +222,7 @@ fn record() {
         say(&[b"heapprof: the program handles the dump signal itself, so heapprof does not"]);
     }
     if asked.recorded {
-        end::be_recorded();
+        end::expect_profile();
         signals::catch_ends();
     }
 }

@@ -11,7 +11,7 @@ use heapprof_wiretap::{self as wiretap, DatagramSender, RouteError, WiretapRoute
 use crate::environment;
 use crate::say::{say, text};
 
-static SENDER: DatagramSender = DatagramSender::new();
+static WIRETAP_SENDER: DatagramSender = DatagramSender::new();
 
 /// Sets the wiretap up, if the environment asks for it.
 pub fn prepare() {
@@ -20,7 +20,7 @@ pub fn prepare() {
     };
     let key_file = key_file.map(|path| Path::new(OsStr::from_bytes(path)));
     match WiretapRoute::new(address, key_file) {
-        Ok(route) => SENDER.set(route),
+        Ok(route) => WIRETAP_SENDER.set(route),
         Err(wrong) => {
             let is_of_key = matches!(wrong, RouteError::Key(_));
             say(&[
@@ -38,20 +38,20 @@ pub fn prepare() {
 /// no such system call.
 pub fn end() {
     if !ENGINE.lifecycle().is_sandboxed() {
-        SENDER.end();
+        WIRETAP_SENDER.end();
     }
 }
 
 /// Counts anew, in a forked child.
-pub fn forked() {
+pub fn restart_in_child() {
     if !ENGINE.lifecycle().is_sandboxed() {
-        SENDER.note_fork();
+        WIRETAP_SENDER.note_fork();
     }
 }
 
 /// Says that a forked child has tried to load something.
 pub fn load(load: &LoadAttempt) {
-    if !SENDER.is_set() || ENGINE.lifecycle().is_sandboxed() {
+    if !WIRETAP_SENDER.is_set() || ENGINE.lifecycle().is_sandboxed() {
         return;
     }
     let outcome = match load.outcome {
@@ -60,7 +60,7 @@ pub fn load(load: &LoadAttempt) {
         LoadOutcome::NotFound => wiretap::ModuleOutcome::Missing,
     };
     let us = u64::try_from(load.micros).unwrap_or(0);
-    SENDER.load(load.name.as_bytes(), load.site.as_bytes(), outcome, us);
+    WIRETAP_SENDER.load(load.name.as_bytes(), load.site.as_bytes(), outcome, us);
 }
 
 /// Says that the code `name` has run. It may be called in any thread, and in a signal handler.
@@ -73,10 +73,10 @@ pub unsafe extern "C" fn heapprof_alive(name: *const c_char) {
 /// Says the same, and where it was called from.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_alive_at(name: *const c_char, site: *const c_char) {
-    if !SENDER.is_set() || ENGINE.lifecycle().is_sandboxed() {
+    if !WIRETAP_SENDER.is_set() || ENGINE.lifecycle().is_sandboxed() {
         return;
     }
     // SAFETY: the caller's contract: each is a string, or null.
     let (name, site) = unsafe { (text(name), text(site)) };
-    SENDER.alive(name.unwrap_or_default(), site.unwrap_or_default());
+    WIRETAP_SENDER.alive(name.unwrap_or_default(), site.unwrap_or_default());
 }

@@ -11,11 +11,11 @@ use procfs_core::process::{MountInfo, MountInfos};
 use procfs_core::{FromRead, MemoryPressure};
 
 /// Above this, a limit is the first version's word for none: a number of pages that no machine has.
-const NO_LIMIT: u64 = 1 << 60;
+const MIN_UNLIMITED: u64 = 1 << 60;
 
 /// Where the files of a control group are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Folder {
+pub struct CgroupFolder {
     /// Which version of control groups it is of.
     pub version: u8,
     /// What it is called below the root of its hierarchy.
@@ -32,7 +32,7 @@ pub struct Folder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
     /// Where it is.
-    pub folder: Folder,
+    pub folder: CgroupFolder,
     /// Bytes that it has, with the kernel's caches of the files that it has read.
     pub usage: Option<u64>,
     /// The most that it ever had.
@@ -54,53 +54,53 @@ pub struct Cgroup {
     /// How many of its processes were killed because memory was short.
     pub oom_kills: Option<u64>,
     /// How much its processes wait.
-    pub pressure: Option<Pressure>,
+    pub pressure: Option<CgroupPressure>,
 }
 
 /// The part of the time, in percent, in which processes waited for memory: over 10, 60 and 300
 /// seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pressure {
+pub struct CgroupPressure {
     /// In which some process waited.
     pub some: [f32; 3],
     /// In which all that had something to do waited.
     pub full: [f32; 3],
 }
 
-impl Eq for Pressure {}
+impl Eq for CgroupPressure {}
 
 /// How much the processes of this machine wait for memory, if its kernel says so.
 #[must_use]
-pub fn machine_pressure() -> Option<Pressure> {
-    pressure(Path::new("/proc/pressure/memory"))
+pub fn machine_pressure() -> Option<CgroupPressure> {
+    read_pressure(Path::new("/proc/pressure/memory"))
 }
 
-fn pressure(path: &Path) -> Option<Pressure> {
+fn read_pressure(path: &Path) -> Option<CgroupPressure> {
     let read = MemoryPressure::from_file(path).ok()?;
     let of = |record: &procfs_core::PressureRecord| [record.avg10, record.avg60, record.avg300];
-    Some(Pressure {
+    Some(CgroupPressure {
         some: of(&read.some),
         full: of(&read.full),
     })
 }
 
-impl Folder {
+impl CgroupFolder {
     /// The control group that limits a process's memory. `None` if its files are not here, as in a
     /// container that has them not mounted.
     #[must_use]
-    pub fn of(pid: u32) -> Option<Self> {
-        Self::named(&Self::text_of(pid)?)
+    pub fn from_pid(pid: u32) -> Option<Self> {
+        Self::from_groups(&Self::read_groups(pid)?)
     }
 
     /// What the kernel says of a process's control groups; `None` if the process is gone.
     #[must_use]
-    pub fn text_of(pid: u32) -> Option<String> {
+    pub fn read_groups(pid: u32) -> Option<String> {
         crate::read(pid, "cgroup").ok()
     }
 
     /// The same, by the text of `/proc/PID/cgroup`. Processes with equal texts have the same.
     #[must_use]
-    pub fn named(groups: &str) -> Option<Self> {
+    pub fn from_groups(groups: &str) -> Option<Self> {
         let mounts = fs::read("/proc/self/mountinfo").ok()?;
         Self::find(Path::new("/"), groups, &mounts)
     }
@@ -156,7 +156,7 @@ impl Folder {
             1 => "memory.oom_control",
             _ => "memory.events",
         };
-        named(&self.text(file)?, "oom_kill")
+        number_in_line(&self.text(file)?, "oom_kill")
     }
 
     /// Its own limit.
@@ -207,7 +207,7 @@ fn limit(path: &Path, version: u8) -> Option<u64> {
         _ => "memory.max",
     };
     let text = fs::read_to_string(path.join(file)).ok()?;
-    number(&text).filter(|bytes| *bytes < NO_LIMIT)
+    number(&text).filter(|bytes| *bytes < MIN_UNLIMITED)
 }
 
 /// A number; `None` for `max`.
@@ -216,7 +216,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// The number in a line that begins with this name.
-fn named(text: &str, name: &str) -> Option<u64> {
+fn number_in_line(text: &str, name: &str) -> Option<u64> {
     let rest = text
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -226,11 +226,11 @@ fn named(text: &str, name: &str) -> Option<u64> {
 impl Cgroup {
     /// What the control group of a process says. `None` if its files are not here.
     #[must_use]
-    pub fn of(pid: u32) -> Option<Self> {
-        Some(Self::read(Folder::of(pid)?))
+    pub fn from_pid(pid: u32) -> Option<Self> {
+        Some(Self::read(CgroupFolder::from_pid(pid)?))
     }
 
-    fn read(folder: Folder) -> Self {
+    fn read(folder: CgroupFolder) -> Self {
         let stat = folder.text("memory.stat").unwrap_or_default();
         let (limit, limit_of) = folder.least_limit().unzip();
         let is_first = folder.version == 1;
@@ -247,8 +247,9 @@ impl Cgroup {
             true => folder.number(first),
             false => folder.number(second),
         };
-        let of_stat =
-            |first: &str, second: &str| named(&stat, if is_first { first } else { second });
+        let of_stat = |first: &str, second: &str| {
+            number_in_line(&stat, if is_first { first } else { second })
+        };
         let events = || folder.text("memory.events");
         Self {
             usage: folder.usage(),
@@ -261,10 +262,10 @@ impl Cgroup {
             file: of_stat("total_cache", "file"),
             failures: match is_first {
                 true => folder.number("memory.failcnt"),
-                false => events().and_then(|text| named(&text, "max")),
+                false => events().and_then(|text| number_in_line(&text, "max")),
             },
             oom_kills: folder.oom_kills(),
-            pressure: pressure(&folder.path.join("memory.pressure")),
+            pressure: read_pressure(&folder.path.join("memory.pressure")),
             folder,
         }
     }
@@ -318,7 +319,7 @@ mod tests {
         ];
         write(root.path(), &format!("{here}/box/app"), &files);
         let groups = "5:cpu:/other\n4:memory:/box/app\n0::/\n";
-        let folder = Folder::find(root.path(), groups, FIRST).unwrap();
+        let folder = CgroupFolder::find(root.path(), groups, FIRST).unwrap();
         let read = Cgroup::read(folder);
         assert_eq!(
             (read.folder.version, read.folder.name.as_str()),
@@ -363,7 +364,7 @@ mod tests {
         write(root.path(), "sys/fs/cgroup/job", &files);
         write(root.path(), "sys/fs/cgroup", &[("memory.max", "8192\n")]);
         // The container sees the folder that it has mounted, and names from the host's root.
-        let folder = Folder::find(root.path(), "0::/host/app/job\n", SECOND).unwrap();
+        let folder = CgroupFolder::find(root.path(), "0::/host/app/job\n", SECOND).unwrap();
         let read = Cgroup::read(folder);
         assert_eq!(
             (read.usage, read.peak, read.swap),
@@ -396,11 +397,15 @@ mod tests {
             "4:memory:/box\n",
             "0::/host/app/gone\n",
         ] {
-            assert_eq!(Folder::find(root.path(), groups, SECOND), None, "{groups}");
+            assert_eq!(
+                CgroupFolder::find(root.path(), groups, SECOND),
+                None,
+                "{groups}"
+            );
         }
-        assert!(Folder::find(root.path(), "0::/host/app\n", SECOND).is_some());
+        assert!(CgroupFolder::find(root.path(), "0::/host/app\n", SECOND).is_some());
         assert_eq!(
-            Folder::find(root.path(), "0::/host/app\n", b"nonsense"),
+            CgroupFolder::find(root.path(), "0::/host/app\n", b"nonsense"),
             None
         );
     }

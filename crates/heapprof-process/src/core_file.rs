@@ -12,14 +12,14 @@ use object::NativeEndian;
 use object::elf::{ET_CORE, FileHeader64, NT_FILE, PF_W, PF_X, PT_LOAD, PT_NOTE};
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use crate::maps::Map;
+use crate::maps::ProcessMapping;
 
 /// The headers of a core file lie in its first bytes. Those of 65,535 segments have 3.7 MB.
-const MOST_HEADERS: u64 = 4 << 20;
+const MAX_HEADER_BYTES: u64 = 4 << 20;
 /// The notes of a program with many threads and files have some hundred KB.
-const MOST_NOTES: u64 = 256 << 20;
+const MAX_NOTE_BYTES: u64 = 256 << 20;
 /// The kernel lets a process map 65,530 pieces, unless root says otherwise.
-const MOST_FILES: usize = 1 << 17;
+const MAX_MAPPED_FILES: usize = 1 << 17;
 
 /// Why a file is no core file.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl From<io::Error> for CoreError {
 
 /// A piece of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct CoreSegment {
     /// Its addresses.
     pub memory: Range<u64>,
     /// Where its first byte should be in the file.
@@ -55,7 +55,7 @@ pub struct Segment {
 #[derive(Debug)]
 pub struct CoreFile {
     /// The memory that it lists, in order of its addresses.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<CoreSegment>,
     /// How many bytes the file has.
     pub length: u64,
     /// The number of the machine that the program ran on (`e_machine`).
@@ -76,7 +76,7 @@ impl CoreFile {
             return Err(CoreError::NotCore("it is no regular file"));
         }
         let length = metadata.len();
-        let mut head = vec![0; length.min(MOST_HEADERS) as usize];
+        let mut head = vec![0; length.min(MAX_HEADER_BYTES) as usize];
         file.read_exact_at(&mut head, 0)?;
         let no_core = |_| CoreError::NotCore("its head is not that of an ELF file of this machine");
         let header = FileHeader64::<NativeEndian>::parse(&head[..]).map_err(no_core)?;
@@ -90,7 +90,7 @@ impl CoreFile {
             let (offset, len) = (segment.p_offset(endian), segment.p_filesz(endian));
             let memory = segment.p_vaddr(endian);
             match segment.p_type(endian) {
-                PT_LOAD => segments.push(Segment {
+                PT_LOAD => segments.push(CoreSegment {
                     memory: memory..memory.saturating_add(segment.p_memsz(endian)),
                     offset,
                     len,
@@ -112,7 +112,7 @@ impl CoreFile {
 
     /// The segment that an address lies in.
     #[must_use]
-    pub fn segment(&self, at: u64) -> Option<&Segment> {
+    pub fn segment(&self, at: u64) -> Option<&CoreSegment> {
         let next = self.segments.partition_point(|one| one.memory.end <= at);
         self.segments
             .get(next)
@@ -147,20 +147,20 @@ impl CoreFile {
     /// Calls `each` with the kind of each note and what is in it. Notes that are not there or are
     /// cut are left out.
     pub fn each_note(&self, file: &File, mut each: impl FnMut(u32, &[u8])) {
-        let mut left = MOST_NOTES;
+        let mut left = MAX_NOTE_BYTES;
         for &(offset, len) in &self.notes {
             let len = len.min(left).min(self.length);
             left -= len;
             let mut notes = vec![0; len as usize];
             if file.read_exact_at(&mut notes, offset).is_ok() {
-                split(&notes, &mut each);
+                each_note_in(&notes, &mut each);
             }
         }
     }
 
     /// Which files were mapped, in order of their addresses.
     #[must_use]
-    pub fn mapped_files(&self, file: &File) -> Vec<Map> {
+    pub fn mapped_files(&self, file: &File) -> Vec<ProcessMapping> {
         let mut all = Vec::new();
         self.each_note(file, |kind, note| {
             if kind == NT_FILE.0 && all.is_empty() {
@@ -179,7 +179,7 @@ impl CoreFile {
 
 /// A note has three numbers: the length of its name, its own, and its kind. Then come the name and
 /// the note, each filled up to four bytes.
-fn split(notes: &[u8], mut each: impl FnMut(u32, &[u8])) {
+fn each_note_in(notes: &[u8], mut each: impl FnMut(u32, &[u8])) {
     let mut at = 0;
     while let Some(head) = notes.get(at..at + 12) {
         let numbers = head.as_chunks::<4>().0;
@@ -195,14 +195,14 @@ fn split(notes: &[u8], mut each: impl FnMut(u32, &[u8])) {
 
 /// The list of mapped files (`NT_FILE`): their number, the size of a page, three numbers for each,
 /// and their names. Whether they are code is not there.
-fn mapped_files(note: &[u8]) -> Option<Vec<Map>> {
+fn mapped_files(note: &[u8]) -> Option<Vec<ProcessMapping>> {
     let word = |at: usize| Some(u64::from_ne_bytes(*note.get(at..)?.first_chunk()?));
     let (count, page) = (word(0)? as usize, word(8)?);
     let names_at = count.checked_mul(24)?.checked_add(16)?;
     let mut names = note.get(names_at..)?.split(|&byte| byte == 0);
     let one = |i: usize| {
         let at = 16 + 24 * i;
-        Some(Map {
+        Some(ProcessMapping {
             start: word(at)?,
             end: word(at + 8)?,
             offset: word(at + 16)?.checked_mul(page)?,
@@ -212,8 +212,8 @@ fn mapped_files(note: &[u8]) -> Option<Vec<Map>> {
             path: names.next()?.to_vec(),
         })
     };
-    let all = (0..count.min(MOST_FILES)).map_while(one);
-    let mut all: Vec<Map> = all.filter(|map| map.start < map.end).collect();
+    let all = (0..count.min(MAX_MAPPED_FILES)).map_while(one);
+    let mut all: Vec<ProcessMapping> = all.filter(|map| map.start < map.end).collect();
     all.sort_by_key(|map| map.start);
     Some(all)
 }
@@ -247,7 +247,7 @@ mod tests {
         notes.extend(note(3, b"cut"));
         let found = |notes: &[u8]| {
             let mut found = Vec::new();
-            split(notes, |kind, note| found.push((kind, note.to_vec())));
+            each_note_in(notes, |kind, note| found.push((kind, note.to_vec())));
             found
         };
         assert_eq!(found(&notes).len(), 3);

@@ -5,7 +5,7 @@ use std::io;
 use crate::lines::bytes_of;
 
 /// A line of `/proc/PID/status` that is about memory.
-pub struct Counter {
+pub struct StatusCounter {
     /// The kernel's name for it.
     pub name: &'static str,
     /// What it is, in a sentence.
@@ -15,7 +15,8 @@ pub struct Counter {
 macro_rules! counters {
     ($($name:literal $meaning:literal;)*) => {
         /// The lines that are read, in the kernel's order.
-        pub const COUNTERS: &[Counter] = &[$(Counter { name: $name, meaning: $meaning }),*];
+        pub const COUNTERS: &[StatusCounter] =
+            &[$(StatusCounter { name: $name, meaning: $meaning }),*];
     };
 }
 
@@ -40,20 +41,20 @@ counters! {
 
 /// The values of [`COUNTERS`], in the same order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counters(Vec<Option<u64>>);
+pub struct StatusCounters(Vec<Option<u64>>);
 
-impl Counters {
+impl StatusCounters {
     /// Reads them of a process.
     ///
     /// # Errors
     /// The process may be gone.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    pub fn from_pid(pid: u32) -> io::Result<Self> {
         Ok(Self::parse(&crate::read(pid, "status")?))
     }
 
     fn parse(text: &str) -> Self {
         let found: Vec<(&str, u64)> = text.lines().filter_map(bytes_of).collect();
-        let value = |counter: &Counter| {
+        let value = |counter: &StatusCounter| {
             let line = found.iter().find(|(name, _)| *name == counter.name);
             line.map(|(_, bytes)| *bytes)
         };
@@ -61,7 +62,7 @@ impl Counters {
     }
 
     /// Each counter with its bytes, which this kernel may not know.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static Counter, Option<u64>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&'static StatusCounter, Option<u64>)> {
         COUNTERS.iter().zip(self.0.iter().copied())
     }
 
@@ -78,13 +79,14 @@ mod tests {
 
     #[test]
     fn counters_are_read_by_their_names() {
-        let read =
-            Counters::parse("Name:\tVmRSS: 9 kB\nVmPeak:\t  12 kB\nVmRSS:\t3 kB\nThreads:\t4\n");
+        let read = StatusCounters::parse(
+            "Name:\tVmRSS: 9 kB\nVmPeak:\t  12 kB\nVmRSS:\t3 kB\nThreads:\t4\n",
+        );
         assert_eq!(read.get("VmPeak"), Some(12 << 10));
         assert_eq!(read.get("VmRSS"), Some(3 << 10));
         assert_eq!((read.get("VmHWM"), read.get("Threads")), (None, None));
         assert_eq!(read.iter().count(), COUNTERS.len());
-        let own = Counters::of(std::process::id()).unwrap();
+        let own = StatusCounters::from_pid(std::process::id()).unwrap();
         assert!(own.get("VmHWM") >= own.get("RssAnon"));
     }
 }

@@ -3,71 +3,71 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use crate::counters::Counters;
-use crate::identity::Identity;
-use crate::kind::{Around, KINDS, Kind, kinds};
+use crate::counters::StatusCounters;
+use crate::identity::ProcessIdentity;
+use crate::kind::{MAPPING_KINDS, MappingHints, MappingKind, kinds};
 use crate::region::regions;
 use crate::smaps::areas;
-use crate::usage::Usage;
+use crate::usage::MemoryUsage;
 
 /// How often the mappings are read until they agree with the kernel's sums.
-const TRIES: usize = 5;
+const MAX_READ_ATTEMPTS: usize = 5;
 
 /// A part of a process's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct MemoryPart {
     /// What it is: the name of a kind, or of a mapping.
     pub name: String,
     /// How many mappings.
     pub mappings: usize,
     /// How much it is.
-    pub usage: Usage,
+    pub usage: MemoryUsage,
 }
 
 /// A process's memory by what it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explained {
+pub struct MemoryBreakdown {
     /// What it is.
-    pub identity: Identity,
-    /// Its memory by kind, in the order of [`KINDS`], without kinds that it has nothing of.
-    pub kinds: Vec<(Kind, Part)>,
+    pub identity: ProcessIdentity,
+    /// Its memory by kind, in the order of [`MAPPING_KINDS`], without kinds that it has nothing of.
+    pub kinds: Vec<(MappingKind, MemoryPart)>,
     /// Its mappings by name, the largest proportional part first.
-    pub mappings: Vec<(Kind, Part)>,
+    pub mappings: Vec<(MappingKind, MemoryPart)>,
     /// What the kernel counts in proportional parts and cuts from each mapping.
-    pub rounding: Usage,
+    pub rounding: MemoryUsage,
     /// All of it. The parts and the rounding add up to this.
-    pub total: Usage,
+    pub total: MemoryUsage,
     /// Whether this is what `smaps_rollup` says. It is not for a process that changed each time
     /// that it was read.
     pub is_as_kernel_sums: bool,
     /// What the kernel counts in `status`.
-    pub counters: Counters,
+    pub counters: StatusCounters,
 }
 
 /// Explains a process's memory.
 ///
 /// # Errors
 /// The process may be gone, or not this user's to read.
-pub fn explain(pid: u32) -> io::Result<Explained> {
+pub fn explain(pid: u32) -> io::Result<MemoryBreakdown> {
     let pid = thread_with_memory(pid)?;
-    let mut left = TRIES;
+    let mut left = MAX_READ_ATTEMPTS;
     loop {
         left -= 1;
-        let identity = Identity::of(pid)?;
+        let identity = ProcessIdentity::from_pid(pid)?;
         let text = crate::read(pid, "smaps")?;
-        let rollup = match Usage::of(pid) {
+        let rollup = match MemoryUsage::from_pid(pid) {
             Ok(rollup) => Some(rollup),
             // Kernels before 4.14 have no such file.
             Err(error) if error.kind() == io::ErrorKind::NotFound && crate::is_there(pid) => None,
             Err(error) => return Err(error),
         };
-        let counters = Counters::of(pid)?;
-        let around = Around {
-            program: program(pid),
+        let counters = StatusCounters::from_pid(pid)?;
+        let around = MappingHints {
+            program: program_file(pid),
             stack_pointers: stack_pointers(pid),
             threads: usize::try_from(identity.threads).unwrap_or(0),
         };
-        let explained = explained(identity, &text, rollup, counters, &around);
+        let explained = break_down(identity, &text, rollup, counters, &around);
         if explained.is_as_kernel_sums || left == 0 {
             return Ok(explained);
         }
@@ -76,7 +76,7 @@ pub fn explain(pid: u32) -> io::Result<Explained> {
 
 /// The thread by which the kernel shows a process's memory: the first one, unless it has ended.
 fn thread_with_memory(pid: u32) -> io::Result<u32> {
-    if !Identity::of(pid)?.has_lost_its_first_thread() {
+    if !ProcessIdentity::from_pid(pid)?.has_lost_its_first_thread() {
         return Ok(pid);
     }
     let threads = std::fs::read_dir(crate::path(pid, "task"))?.flatten();
@@ -84,19 +84,19 @@ fn thread_with_memory(pid: u32) -> io::Result<u32> {
     Ok(threads.find(|&thread| thread != pid).unwrap_or(pid))
 }
 
-fn explained(
-    identity: Identity,
+fn break_down(
+    identity: ProcessIdentity,
     text: &str,
-    rollup: Option<Usage>,
-    counters: Counters,
-    around: &Around,
-) -> Explained {
+    rollup: Option<MemoryUsage>,
+    counters: StatusCounters,
+    around: &MappingHints,
+) -> MemoryBreakdown {
     let areas = areas(text);
     let regions: Vec<_> = regions(&areas).collect();
     let of_each = kinds(&regions, around);
-    let mut total = Usage::default();
-    let mut by_kind: BTreeMap<Kind, Part> = BTreeMap::new();
-    let mut by_name: BTreeMap<(Kind, &str), Part> = BTreeMap::new();
+    let mut total = MemoryUsage::default();
+    let mut by_kind: BTreeMap<MappingKind, MemoryPart> = BTreeMap::new();
+    let mut by_name: BTreeMap<(MappingKind, &str), MemoryPart> = BTreeMap::new();
     for (region, kind) in regions.iter().zip(&of_each) {
         let usage = &region.area.usage;
         total.add(usage);
@@ -104,10 +104,10 @@ fn explained(
             "" => kind.name(),
             name => name,
         };
-        let new = |name: &str| Part {
+        let new = |name: &str| MemoryPart {
             name: name.to_string(),
             mappings: 0,
-            usage: Usage::default(),
+            usage: MemoryUsage::default(),
         };
         let of_kind = by_kind.entry(*kind).or_insert_with(|| new(kind.name()));
         let of_name = by_name.entry((*kind, name)).or_insert_with(|| new(name));
@@ -120,16 +120,16 @@ fn explained(
     let is_as_kernel_sums = rounding.is_some();
     let rounding = rounding.unwrap_or_default();
     total.add(&rounding);
-    let in_order = KINDS
+    let in_order = MAPPING_KINDS
         .iter()
         .filter_map(|(kind, ..)| by_kind.remove_entry(kind));
     let kinds = in_order.collect();
-    let mut mappings: Vec<(Kind, Part)> = by_name
+    let mut mappings: Vec<(MappingKind, MemoryPart)> = by_name
         .into_iter()
         .map(|((kind, _), part)| (kind, part))
         .collect();
     mappings.sort_by_key(|(_, part)| std::cmp::Reverse(part.usage.pss));
-    Explained {
+    MemoryBreakdown {
         identity,
         kinds,
         mappings,
@@ -142,15 +142,15 @@ fn explained(
 
 /// What the kernel's sums have more than those of so many mappings. `None` if that is not rounding:
 /// then something has changed between the two readings.
-fn rounding(rollup: &Usage, total: &Usage, mappings: usize) -> Option<Usage> {
+fn rounding(rollup: &MemoryUsage, total: &MemoryUsage, mappings: usize) -> Option<MemoryUsage> {
     // The kernel cuts proportional parts of each mapping to KiB, and those of the sum once.
     let most = mappings as u64 * 1024;
     let cut = |sum: u64, of_parts: u64| sum.checked_sub(of_parts).filter(|cut| *cut <= most);
-    let rounding = Usage {
+    let rounding = MemoryUsage {
         pss: cut(rollup.pss, total.pss)?,
         swap_pss: cut(rollup.swap_pss, total.swap_pss)?,
         locked: cut(rollup.locked, total.locked)?,
-        ..Usage::default()
+        ..MemoryUsage::default()
     };
     let mut all = *total;
     all.add(&rounding);
@@ -160,7 +160,7 @@ fn rounding(rollup: &Usage, total: &Usage, mappings: usize) -> Option<Usage> {
 }
 
 /// The file that a process runs.
-fn program(pid: u32) -> Option<String> {
+fn program_file(pid: u32) -> Option<String> {
     let path = std::fs::read_link(crate::path(pid, "exe")).ok()?;
     let path = path.to_string_lossy();
     Some(path.strip_suffix(" (deleted)").unwrap_or(&path).to_string())
@@ -202,7 +202,7 @@ Rss: 8 kB
 Pss: 5 kB
 Private_Dirty: 8 kB
 ";
-        let mut rollup = Usage::default();
+        let mut rollup = MemoryUsage::default();
         let of_kernel = [
             "Rss: 12 kB",
             "Pss: 7 kB",
@@ -210,11 +210,11 @@ Private_Dirty: 8 kB
             "Private_Dirty: 8 kB",
         ];
         of_kernel.iter().for_each(|line| rollup.take(line));
-        let around = Around::default();
-        let counters = Counters::of(std::process::id()).unwrap();
+        let around = MappingHints::default();
+        let counters = StatusCounters::from_pid(std::process::id()).unwrap();
         let make = |rollup| {
-            explained(
-                Identity::default(),
+            break_down(
+                ProcessIdentity::default(),
                 text,
                 Some(rollup),
                 counters.clone(),
@@ -228,7 +228,7 @@ Private_Dirty: 8 kB
         assert_eq!(parts.sum::<u64>() + found.rounding.pss, found.total.pss);
         // It changed between the two readings, or the sum is more than rounding can explain.
         for change in [(12 << 10, 1 << 20), (13 << 10, 7 << 10)] {
-            let moved = Usage {
+            let moved = MemoryUsage {
                 rss: change.0,
                 pss: change.1,
                 ..rollup
@@ -242,8 +242,13 @@ Private_Dirty: 8 kB
     #[test]
     fn this_process_is_explained() {
         let found = explain(std::process::id()).unwrap();
-        assert!(found.kinds.iter().any(|(kind, _)| *kind == Kind::Program));
-        let sum = |of: fn(&Usage) -> u64| {
+        assert!(
+            found
+                .kinds
+                .iter()
+                .any(|(kind, _)| *kind == MappingKind::Program)
+        );
+        let sum = |of: fn(&MemoryUsage) -> u64| {
             let parts = found.kinds.iter().map(|(_, part)| of(&part.usage));
             parts.sum::<u64>()
         };

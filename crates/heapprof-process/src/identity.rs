@@ -10,7 +10,7 @@ use crate::read;
 
 /// What the kernel says of a process in one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct ProcessIdentity {
     /// What the kernel calls it: 15 bytes at most.
     pub name: String,
     /// What it does, as the kernel's letter for it.
@@ -32,12 +32,12 @@ pub struct Identity {
     pub worked: u64,
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// Reads it of a process.
     ///
     /// # Errors
     /// The process may be gone.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    pub fn from_pid(pid: u32) -> io::Result<Self> {
         let text = crate::read_bytes(pid, "stat")?;
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
@@ -85,7 +85,7 @@ pub fn status<const N: usize>(pid: u32, fields: [&str; N]) -> [String; N] {
 /// What a process does, as the kernel's letter for it; `None` if there is no such process.
 #[must_use]
 pub fn run_state(pid: u32) -> Option<char> {
-    Identity::of(pid).ok().map(|found| found.state)
+    ProcessIdentity::from_pid(pid).ok().map(|found| found.state)
 }
 
 /// What a thread of a process does, as the kernel's letter for it; `None` if there is none. Asking
@@ -100,15 +100,15 @@ pub fn thread_state(pid: u32, tid: u32) -> Option<char> {
 /// When a process began, in ticks since the machine did; `None` if there is none, or if it has
 /// ended.
 #[must_use]
-pub fn began(pid: u32) -> Option<u64> {
-    let found = Identity::of(pid).ok()?;
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    let found = ProcessIdentity::from_pid(pid).ok()?;
     (!found.has_ended()).then_some(found.began)
 }
 
 /// Whether there is such a process, and it has not ended yet.
 #[must_use]
 pub fn is_there(pid: u32) -> bool {
-    Identity::of(pid).is_ok_and(|found| !found.has_ended())
+    ProcessIdentity::from_pid(pid).is_ok_and(|found| !found.has_ended())
 }
 
 /// What the kernel calls a process.
@@ -143,21 +143,21 @@ mod tests {
         let rest = "S 7 1 1 0 -1 4194304 11 0 12 0 3 4 0 0 20 0 2 0 99 5 6 18446744073709551615 1 2 \
             140 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0";
         for name in ["sh", "a b", "x) R 1 (", ""] {
-            let read = Identity::parse(format!("5 ({name}) {rest}\n").as_bytes()).unwrap();
+            let read = ProcessIdentity::parse(format!("5 ({name}) {rest}\n").as_bytes()).unwrap();
             assert_eq!((read.name.as_str(), read.state), (name, 'S'));
             assert_eq!((read.parent, read.threads, read.began), (7, 2, 99));
             assert_eq!((read.minor_faults, read.major_faults), (11, 12));
             assert_eq!((read.worked, read.stack), (7, 140));
         }
         for wrong in ["", "5", "5 (a", "5 (a) S", "\u{0}"] {
-            assert_eq!(Identity::parse(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(ProcessIdentity::parse(wrong.as_bytes()), None, "{wrong}");
         }
     }
 
     #[test]
     fn this_process_is_there() {
         let pid = std::process::id();
-        assert!(is_there(pid) && began(pid).is_some() && !is_there(0));
+        assert!(is_there(pid) && start_ticks(pid).is_some() && !is_there(0));
         assert_ne!(comm(pid), "unknown");
         assert!(title(pid, 99).is_some() && title(0, 99).is_none());
         let [threads, nothing] = status(pid, ["Threads:", "NoSuchField:"]);

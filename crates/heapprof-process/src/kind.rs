@@ -2,13 +2,13 @@
 //! is known by where they lie: glibc's arenas begin at multiples of 64 MiB, a thread's stack is
 //! where its stack pointer leads, or has a guard page before it.
 
-use crate::region::{Region, file_name};
-use crate::smaps::Area;
+use crate::region::{NamedMapping, file_name};
+use crate::smaps::SmapsMapping;
 
 /// What a mapping is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// See [`KINDS`] for what each is.
+pub enum MappingKind {
+    /// See [`MAPPING_KINDS`] for what each is.
     Heap,
     /// An arena of glibc's malloc.
     Arena,
@@ -35,71 +35,75 @@ pub enum Kind {
 }
 
 /// All kinds in the order of reports, with their names and what they are.
-pub const KINDS: &[(Kind, &str, &str)] = &[
+pub const MAPPING_KINDS: &[(MappingKind, &str, &str)] = &[
     (
-        Kind::Heap,
+        MappingKind::Heap,
         "heap",
         "The first part of malloc's memory, which grows upwards (brk).",
     ),
     (
-        Kind::Arena,
+        MappingKind::Arena,
         "malloc arenas",
         "More of glibc's malloc: each thread may have an arena, of 64 MiB of addresses at a time.",
     ),
     (
-        Kind::Anonymous,
+        MappingKind::Anonymous,
         "anonymous",
         "Private memory of no file: malloc's large blocks, other allocators, interpreters.",
     ),
-    (Kind::Stack, "stack", "The stack of the first thread."),
     (
-        Kind::ThreadStack,
+        MappingKind::Stack,
+        "stack",
+        "The stack of the first thread.",
+    ),
+    (
+        MappingKind::ThreadStack,
         "thread stacks",
         "Stacks of other threads, by their stack pointers or their guard pages.",
     ),
     (
-        Kind::Program,
+        MappingKind::Program,
         "program",
         "The program's file: code, constants and variables.",
     ),
     (
-        Kind::Library,
+        MappingKind::Library,
         "libraries",
         "Files with code: shared libraries and modules, with their variables.",
     ),
     (
-        Kind::File,
+        MappingKind::File,
         "files",
         "Files without code that are mapped: data, fonts, databases, locales.",
     ),
     (
-        Kind::Shared,
+        MappingKind::Shared,
         "shared memory",
         "Memory that several processes may write to: shm, memfd, System V, tmpfs.",
     ),
     (
-        Kind::Huge,
+        MappingKind::Huge,
         "huge pages",
         "Mappings of hugetlbfs. They are not in rss and not in pss.",
     ),
     (
-        Kind::Kernel,
+        MappingKind::Kernel,
         "kernel's",
         "What the kernel has put there, such as vdso.",
     ),
     (
-        Kind::Own,
+        MappingKind::Own,
         "heapprof's own",
         "The tables and the library of heapprof, which would not be there without it.",
     ),
 ];
 
 /// The bytes of glibc's HEAP_MAX_SIZE, to a multiple of which each part of an arena is aligned.
-const ARENA: u64 = 64 << 20;
+const HEAP_MAX_SIZE: u64 = 64 << 20;
 /// The most bytes of a stack's guard.
-const GUARD: u64 = 64 << 10;
+const MAX_GUARD_SIZE: u64 = 64 << 10;
 
-impl Kind {
+impl MappingKind {
     /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -114,13 +118,13 @@ impl Kind {
 
     fn row(self) -> &'static (Self, &'static str, &'static str) {
         // They are in the order of the enum.
-        &KINDS[self as usize]
+        &MAPPING_KINDS[self as usize]
     }
 }
 
 /// What is known of a process besides its mappings.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Around {
+pub(crate) struct MappingHints {
     /// The program's file, if it is known.
     pub(crate) program: Option<String>,
     /// The stack pointers of its threads but the first, as far as they are known.
@@ -130,7 +134,7 @@ pub(crate) struct Around {
 }
 
 /// The kinds of the mappings, in order.
-pub(crate) fn kinds(regions: &[Region<'_>], around: &Around) -> Vec<Kind> {
+pub(crate) fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<MappingKind> {
     let code: std::collections::HashSet<&str> = regions
         .iter()
         .filter(|region| region.area.rights.contains('x') && region.name.starts_with('/'))
@@ -139,12 +143,12 @@ pub(crate) fn kinds(regions: &[Region<'_>], around: &Around) -> Vec<Kind> {
     let one = |i: usize| {
         let region = &regions[i];
         if region.is_own {
-            return Kind::Own;
+            return MappingKind::Own;
         }
         if region.area.has_flag("ht") {
-            return Kind::Huge;
+            return MappingKind::Huge;
         }
-        if let Some(kind) = named(region, around, &code) {
+        if let Some(kind) = kind_by_name(region, around, &code) {
             return kind;
         }
         let is_writable = region.area.rights.starts_with("rw");
@@ -152,95 +156,99 @@ pub(crate) fn kinds(regions: &[Region<'_>], around: &Around) -> Vec<Kind> {
         let pointers = &around.stack_pointers;
         let has_pointer = pointers.iter().any(|pointer| range.contains(pointer));
         if is_writable && (has_pointer || around.threads > 1 && is_behind_guard(regions, i)) {
-            return Kind::ThreadStack;
+            return MappingKind::ThreadStack;
         }
-        Kind::Anonymous
+        MappingKind::Anonymous
     };
-    let mut kinds: Vec<Kind> = (0..regions.len()).map(one).collect();
+    let mut kinds: Vec<MappingKind> = (0..regions.len()).map(one).collect();
     // What was reserved for a kind is of that kind, too.
     for i in 0..regions.len() {
-        if kinds[i] == Kind::Anonymous
-            && let Some(count) = arena(regions, i)
+        if kinds[i] == MappingKind::Anonymous
+            && let Some(count) = count_arena_mappings(regions, i)
         {
-            kinds[i..i + count].fill(Kind::Arena);
+            kinds[i..i + count].fill(MappingKind::Arena);
         }
-        if kinds[i] == Kind::ThreadStack && is_behind_guard(regions, i) {
-            kinds[i - 1] = Kind::ThreadStack;
+        if kinds[i] == MappingKind::ThreadStack && is_behind_guard(regions, i) {
+            kinds[i - 1] = MappingKind::ThreadStack;
         }
     }
     kinds
 }
 
 /// What a name says. `None` for memory of no file.
-fn named(
-    region: &Region<'_>,
-    around: &Around,
+fn kind_by_name(
+    region: &NamedMapping<'_>,
+    around: &MappingHints,
     code: &std::collections::HashSet<&str>,
-) -> Option<Kind> {
-    const SHARED: [&str; 5] = ["/dev/shm/", "/SYSV", "/memfd:", "/dev/zero", "[anon_shmem:"];
+) -> Option<MappingKind> {
+    const SHARED_PREFIXES: [&str; 5] =
+        ["/dev/shm/", "/SYSV", "/memfd:", "/dev/zero", "[anon_shmem:"];
     let name = region.name;
     if name.starts_with("/anon_hugepage") {
-        return Some(Kind::Huge);
+        return Some(MappingKind::Huge);
     }
-    if SHARED.iter().any(|begin| name.starts_with(begin)) {
-        return Some(Kind::Shared);
+    if SHARED_PREFIXES.iter().any(|begin| name.starts_with(begin)) {
+        return Some(MappingKind::Shared);
     }
     if name.starts_with('/') {
         let file = name.strip_suffix(" (deleted)").unwrap_or(name);
         return Some(match () {
-            () if around.program.as_deref() == Some(file) => Kind::Program,
-            () if code.contains(name) => Kind::Library,
-            () => Kind::File,
+            () if around.program.as_deref() == Some(file) => MappingKind::Program,
+            () if code.contains(name) => MappingKind::Library,
+            () => MappingKind::File,
         });
     }
     match name {
-        "[heap]" => Some(Kind::Heap),
-        "[stack]" => Some(Kind::Stack),
+        "[heap]" => Some(MappingKind::Heap),
+        "[stack]" => Some(MappingKind::Stack),
         // glibc's own names (its tunable decorate_maps).
-        _ if name.starts_with("[anon: glibc: malloc arena") => Some(Kind::Arena),
-        _ if name.starts_with("[anon: glibc: pthread stack") => Some(Kind::ThreadStack),
-        _ if name.starts_with("[stack:") => Some(Kind::ThreadStack),
+        _ if name.starts_with("[anon: glibc: malloc arena") => Some(MappingKind::Arena),
+        _ if name.starts_with("[anon: glibc: pthread stack") => Some(MappingKind::ThreadStack),
+        _ if name.starts_with("[stack:") => Some(MappingKind::ThreadStack),
         _ if name.is_empty() || name.starts_with("[anon:") => None,
-        _ if name.starts_with('[') => Some(Kind::Kernel),
+        _ if name.starts_with('[') => Some(MappingKind::Kernel),
         // What has a name that says nothing, such as anon_inode:[perf_event].
-        _ => Some(Kind::File),
+        _ => Some(MappingKind::File),
     }
 }
 
-fn is_unnamed(area: &Area<'_>) -> bool {
+fn is_unnamed(area: &SmapsMapping<'_>) -> bool {
     file_name(area).is_empty() && area.rights.ends_with('p')
 }
 
 /// How many mappings an arena has that begins with this one: 64 MiB of addresses without a name, as
 /// glibc reserves them. `None` if none begins here.
-fn arena(regions: &[Region<'_>], i: usize) -> Option<usize> {
+fn count_arena_mappings(regions: &[NamedMapping<'_>], i: usize) -> Option<usize> {
     let first = regions[i].area;
     let start = first.start;
-    if !start.is_multiple_of(ARENA) || !first.rights.starts_with("rw") {
+    if !start.is_multiple_of(HEAP_MAX_SIZE) || !first.rights.starts_with("rw") {
         return None;
     }
     let mut end = start;
     for (count, region) in regions[i..].iter().enumerate() {
-        if end == start + ARENA {
+        if end == start + HEAP_MAX_SIZE {
             return Some(count);
         }
-        if region.area.start != end || !is_unnamed(region.area) || region.area.end > start + ARENA {
+        if region.area.start != end
+            || !is_unnamed(region.area)
+            || region.area.end > start + HEAP_MAX_SIZE
+        {
             return None;
         }
         end = region.area.end;
     }
-    (end == start + ARENA).then_some(regions.len() - i)
+    (end == start + HEAP_MAX_SIZE).then_some(regions.len() - i)
 }
 
 /// Whether a small mapping that nobody may touch lies just before, as before a thread's stack.
-fn is_behind_guard(regions: &[Region<'_>], i: usize) -> bool {
+fn is_behind_guard(regions: &[NamedMapping<'_>], i: usize) -> bool {
     let Some(guard) = i.checked_sub(1).map(|i| regions[i].area) else {
         return false;
     };
     guard.end == regions[i].area.start
         && guard.rights.starts_with("---")
         && is_unnamed(guard)
-        && guard.end - guard.start <= GUARD
+        && guard.end - guard.start <= MAX_GUARD_SIZE
 }
 
 #[cfg(test)]
@@ -277,46 +285,46 @@ VmFlags: rd wr mr mw me ht
     fn mappings_have_kinds() {
         let areas = crate::areas(SMAPS);
         let regions: Vec<_> = regions(&areas).collect();
-        let mut around = Around {
+        let mut around = MappingHints {
             program: Some("/bin/program".to_string()),
             stack_pointers: vec![0x0900_1000],
             threads: 3,
         };
         let expected = [
-            Kind::Program,
-            Kind::Program,
-            Kind::Program,
-            Kind::Heap,
-            Kind::Arena,
-            Kind::Arena,
+            MappingKind::Program,
+            MappingKind::Program,
+            MappingKind::Program,
+            MappingKind::Heap,
+            MappingKind::Arena,
+            MappingKind::Arena,
             // It does not reach to the next multiple of 64 MiB.
-            Kind::Anonymous,
-            Kind::ThreadStack,
-            Kind::ThreadStack,
-            Kind::ThreadStack,
-            Kind::Anonymous,
-            Kind::Library,
-            Kind::Library,
-            Kind::File,
-            Kind::Shared,
-            Kind::Shared,
-            Kind::Own,
-            Kind::Huge,
-            Kind::Anonymous,
-            Kind::Stack,
-            Kind::Kernel,
+            MappingKind::Anonymous,
+            MappingKind::ThreadStack,
+            MappingKind::ThreadStack,
+            MappingKind::ThreadStack,
+            MappingKind::Anonymous,
+            MappingKind::Library,
+            MappingKind::Library,
+            MappingKind::File,
+            MappingKind::Shared,
+            MappingKind::Shared,
+            MappingKind::Own,
+            MappingKind::Huge,
+            MappingKind::Anonymous,
+            MappingKind::Stack,
+            MappingKind::Kernel,
         ];
         assert_eq!(kinds(&regions, &around), expected);
         // One thread has one stack, whatever a guard page is for.
         around.threads = 1;
-        assert_eq!(kinds(&regions, &around)[8], Kind::Anonymous);
+        assert_eq!(kinds(&regions, &around)[8], MappingKind::Anonymous);
     }
 
     #[test]
     fn each_kind_has_a_row() {
-        for (kind, name, meaning) in KINDS {
+        for (kind, name, meaning) in MAPPING_KINDS {
             assert_eq!((kind.name(), kind.meaning()), (*name, *meaning));
         }
-        assert_eq!(KINDS.len(), Kind::Own as usize + 1);
+        assert_eq!(MAPPING_KINDS.len(), MappingKind::Own as usize + 1);
     }
 }

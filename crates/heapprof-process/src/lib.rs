@@ -24,19 +24,21 @@ mod usage;
 
 use std::sync::OnceLock;
 
-pub use self::cgroup::{Cgroup, Folder, Pressure, machine_pressure};
-pub use self::core_file::{CoreError, CoreFile, Segment};
-pub use self::counters::{COUNTERS, Counter, Counters};
-pub use self::explained::{Explained, Part, explain};
-pub use self::identity::{Identity, began, comm, is_there, run_state, status, thread_state, title};
-pub use self::kind::{KINDS, Kind};
-pub use self::pages::{PAGE, Page, PageMap, PageSet};
-pub use self::region::{Region, file_name, is_ours, regions};
-pub use self::run::{AtEnd, Ran, run};
-pub use self::smaps::{Area, areas, is_swapped, own_memory};
-pub use self::statm::Statm;
+pub use self::cgroup::{Cgroup, CgroupFolder, CgroupPressure, machine_pressure};
+pub use self::core_file::{CoreError, CoreFile, CoreSegment};
+pub use self::counters::{COUNTERS, StatusCounter, StatusCounters};
+pub use self::explained::{MemoryBreakdown, MemoryPart, explain};
+pub use self::identity::{
+    ProcessIdentity, comm, is_there, run_state, start_ticks, status, thread_state, title,
+};
+pub use self::kind::{MAPPING_KINDS, MappingKind};
+pub use self::pages::{PAGE_SIZE, PageMap, PageSet, PagemapEntry};
+pub use self::region::{NamedMapping, file_name, is_ours, regions};
+pub use self::run::{MemoryAtEnd, RunUsage, run};
+pub use self::smaps::{SmapsMapping, areas, is_shared_ledger_swapped, own_memory};
+pub use self::statm::StatmSizes;
 pub use self::tree::{all_processes, children, descendants};
-pub use self::usage::{FIELDS, Field, Usage};
+pub use self::usage::{MemoryUsage, USAGE_FIELDS, UsageField};
 
 /// Whether the numbers of processes in /proc are those that this process knows. They are not where
 /// somebody has made a namespace of such numbers and kept the /proc of another one; then it shows
@@ -74,14 +76,14 @@ fn path(pid: u32, file: &str) -> std::path::PathBuf {
 /// anew for each process, so they are read in few steps.
 fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
-    const USUAL: usize = 4096;
+    const INITIAL_CAPACITY: usize = 4096;
     if !is_proc_ours() {
         return Err(std::io::Error::other(
             "/proc shows the processes of another namespace; mount one here (mount -t proc proc \
              /proc)",
         ));
     }
-    let mut bytes = Vec::with_capacity(USUAL);
+    let mut bytes = Vec::with_capacity(INITIAL_CAPACITY);
     let opened = std::fs::File::open(path(pid, file))?;
     opened.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// A mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Map {
+pub struct ProcessMapping {
     /// Where it begins.
     pub start: u64,
     /// Where it ends.
@@ -21,7 +21,7 @@ pub struct Map {
     pub path: Vec<u8>,
 }
 
-impl Map {
+impl ProcessMapping {
     /// Its addresses.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
@@ -31,11 +31,11 @@ impl Map {
 
 /// Reads the text of the file. Lines that are none are left out.
 #[must_use]
-pub fn parse(text: &[u8]) -> Vec<Map> {
+pub fn parse(text: &[u8]) -> Vec<ProcessMapping> {
     text.split(|&byte| byte == b'\n').filter_map(line).collect()
 }
 
-fn line(line: &[u8]) -> Option<Map> {
+fn line(line: &[u8]) -> Option<ProcessMapping> {
     // range perms offset dev inode path
     let mut rest = line;
     let mut field = || {
@@ -50,7 +50,7 @@ fn line(line: &[u8]) -> Option<Map> {
     let (start, end) = range.split_once('-')?;
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let (start, end) = (hex(start)?, hex(end)?);
-    (start < end).then_some(Map {
+    (start < end).then_some(ProcessMapping {
         start,
         end,
         offset: hex(offset)?,

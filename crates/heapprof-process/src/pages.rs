@@ -14,16 +14,16 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// The bytes of a page.
-pub const PAGE: u64 = 4096;
+pub const PAGE_SIZE: u64 = 4096;
 
 /// So many pages are asked about at once.
-const AT_ONCE: u64 = 1 << 14;
+const MAX_PAGES_PER_READ: u64 = 1 << 14;
 
 /// What the kernel says of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page(u64);
+pub struct PagemapEntry(u64);
 
-impl Page {
+impl PagemapEntry {
     /// Whether it is in memory.
     #[must_use]
     pub fn is_present(self) -> bool {
@@ -80,12 +80,16 @@ impl PageMap {
     ///
     /// # Errors
     /// The process may have ended.
-    pub fn each(&self, range: Range<u64>, mut each: impl FnMut(u64, Page)) -> io::Result<()> {
-        let mut next = range.start / PAGE;
-        let end = range.end.div_ceil(PAGE);
+    pub fn each(
+        &self,
+        range: Range<u64>,
+        mut each: impl FnMut(u64, PagemapEntry),
+    ) -> io::Result<()> {
+        let mut next = range.start / PAGE_SIZE;
+        let end = range.end.div_ceil(PAGE_SIZE);
         let mut words = Vec::new();
         while next < end {
-            let count = (end - next).min(AT_ONCE);
+            let count = (end - next).min(MAX_PAGES_PER_READ);
             words.resize(count as usize * 8, 0);
             let read = self.0.read_at(&mut words, next * 8)?;
             let known = words[..read].as_chunks::<8>().0;
@@ -94,9 +98,9 @@ impl PageMap {
                 return Ok(());
             }
             for (i, word) in (0..).zip(known) {
-                let page = Page(u64::from_ne_bytes(*word));
+                let page = PagemapEntry(u64::from_ne_bytes(*word));
                 if (page.is_present() || page.is_swapped()) && !page.is_guard() {
-                    each((next + i) * PAGE, page);
+                    each((next + i) * PAGE_SIZE, page);
                 }
             }
             next += known.len() as u64;
@@ -115,11 +119,11 @@ impl PageMap {
     pub fn each_run(&self, range: Range<u64>, mut each: impl FnMut(Range<u64>)) -> io::Result<()> {
         let mut next = range.start;
         while next < range.end {
-            match scan::there(&self.0, next..range.end, &mut each) {
+            match scan::each_present_run(&self.0, next..range.end, &mut each) {
                 Ok(end) if end > next => next = end,
                 Ok(_) => break,
                 Err(error) if scan::is_unknown(&error) => {
-                    return self.each(next..range.end, |at, _| each(at..at + PAGE));
+                    return self.each(next..range.end, |at, _| each(at..at + PAGE_SIZE));
                 }
                 Err(error) => return Err(error),
             }
@@ -139,7 +143,7 @@ pub struct PageSet {
 impl PageSet {
     /// Adds the page that an address lies in.
     pub fn insert(&mut self, address: u64) {
-        let (piece, word, bit) = place(address);
+        let (piece, word, bit) = bit_position(address);
         let piece = self
             .pieces
             .entry(piece)
@@ -151,7 +155,7 @@ impl PageSet {
     /// Whether it has the page that an address lies in.
     #[must_use]
     pub fn contains(&self, address: u64) -> bool {
-        let (piece, word, bit) = place(address);
+        let (piece, word, bit) = bit_position(address);
         let piece = self.pieces.get(&piece);
         piece.is_some_and(|piece| piece[word] & bit != 0)
     }
@@ -161,7 +165,7 @@ impl PageSet {
     pub fn bytes_in(&self, range: Range<u64>) -> u64 {
         let (mut at, mut bytes) = (range.start, 0);
         while at < range.end {
-            let end = (at / PAGE * PAGE + PAGE).min(range.end);
+            let end = (at / PAGE_SIZE * PAGE_SIZE + PAGE_SIZE).min(range.end);
             if self.contains(at) {
                 bytes += end - at;
             }
@@ -186,14 +190,14 @@ impl PageSet {
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         self.pieces.iter().flat_map(|(piece, words)| {
             let bits = (0..64u64 * 64).filter(|i| words[(i / 64) as usize] >> (i % 64) & 1 == 1);
-            bits.map(move |i| (piece * 4096 + i) * PAGE)
+            bits.map(move |i| (piece * 4096 + i) * PAGE_SIZE)
         })
     }
 }
 
 /// Where the page of an address is: the piece, the word in it, and the bit in that.
-fn place(address: u64) -> (u64, usize, u64) {
-    let page = address / PAGE;
+fn bit_position(address: u64) -> (u64, usize, u64) {
+    let page = address / PAGE_SIZE;
     (page >> 12, (page >> 6 & 63) as usize, 1 << (page & 63))
 }
 
@@ -205,16 +209,16 @@ mod tests {
     fn bytes_are_counted_page_by_page() {
         let mut set = PageSet::default();
         for page in [1, 2, 4, 4, 1 << 20] {
-            set.insert(page * PAGE + 17);
+            set.insert(page * PAGE_SIZE + 17);
         }
         assert_eq!(set.len(), 4);
-        let pages: Vec<u64> = set.iter().map(|at| at / PAGE).collect();
+        let pages: Vec<u64> = set.iter().map(|at| at / PAGE_SIZE).collect();
         assert_eq!(pages, [1, 2, 4, 1 << 20]);
         for (range, bytes) in [
-            (0..PAGE, 0),
-            (PAGE - 10..PAGE + 10, 10),
-            (2 * PAGE + 5..5 * PAGE + 5, 2 * PAGE - 5),
-            (3 * PAGE..4 * PAGE, 0),
+            (0..PAGE_SIZE, 0),
+            (PAGE_SIZE - 10..PAGE_SIZE + 10, 10),
+            (2 * PAGE_SIZE + 5..5 * PAGE_SIZE + 5, 2 * PAGE_SIZE - 5),
+            (3 * PAGE_SIZE..4 * PAGE_SIZE, 0),
             (7..7, 0),
         ] {
             assert_eq!(set.bytes_in(range.clone()), bytes, "{range:?}");
@@ -225,18 +229,18 @@ mod tests {
     #[test]
     fn pages_that_were_written_are_there() {
         const COUNT: usize = 64;
-        let mut room = vec![0u8; (COUNT + 2) * PAGE as usize];
-        let first = (room.as_ptr() as u64).next_multiple_of(PAGE);
+        let mut room = vec![0u8; (COUNT + 2) * PAGE_SIZE as usize];
+        let first = (room.as_ptr() as u64).next_multiple_of(PAGE_SIZE);
         let offset = (first - room.as_ptr() as u64) as usize;
         let written: Vec<usize> = (0..10).map(|i| i * 6).collect();
         for &page in &written {
-            room[offset + page * PAGE as usize] = 1;
+            room[offset + page * PAGE_SIZE as usize] = 1;
         }
         let map = PageMap::open(std::process::id()).unwrap();
         let mut found = Vec::new();
-        map.each(first..first + COUNT as u64 * PAGE, |at, page| {
+        map.each(first..first + COUNT as u64 * PAGE_SIZE, |at, page| {
             if page.is_private() && page.is_exclusive() {
-                found.push(((at - first) / PAGE) as usize);
+                found.push(((at - first) / PAGE_SIZE) as usize);
             }
         })
         .unwrap();

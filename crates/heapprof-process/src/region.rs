@@ -1,12 +1,12 @@
 //! What a mapping is called, and whether it is heapprof's, by the mapping before it, too.
 
-use crate::smaps::Area;
+use crate::smaps::SmapsMapping;
 
 /// A mapping with its neighbour considered.
 #[derive(Clone, Copy, Debug)]
-pub struct Region<'a> {
+pub struct NamedMapping<'a> {
     /// The mapping.
-    pub area: &'a Area<'a>,
+    pub area: &'a SmapsMapping<'a>,
     /// What it is called. What stands behind private pages of a file without a name is the file's
     /// memory, too: its variables that begin as zeros.
     pub name: &'a str,
@@ -15,11 +15,11 @@ pub struct Region<'a> {
 }
 
 /// The variables of heapprof's library have at most so many bytes.
-const VARIABLES: u64 = 1 << 20;
+const MAX_VARIABLE_BYTES: u64 = 1 << 20;
 
 /// The mappings, in order.
-pub fn regions<'a>(areas: &'a [Area<'a>]) -> impl Iterator<Item = Region<'a>> {
-    let mut before: Option<&Area<'_>> = None;
+pub fn regions<'a>(areas: &'a [SmapsMapping<'a>]) -> impl Iterator<Item = NamedMapping<'a>> {
+    let mut before: Option<&SmapsMapping<'_>> = None;
     areas.iter().map(move |area| {
         let of_file = before.filter(|file| {
             area.name.is_empty()
@@ -29,8 +29,8 @@ pub fn regions<'a>(areas: &'a [Area<'a>]) -> impl Iterator<Item = Region<'a>> {
         });
         before = of_file.or(Some(area));
         // The program's memory may have come to lie there, too, in one piece with ours.
-        let is_small = area.end - area.start <= VARIABLES;
-        Region {
+        let is_small = area.end - area.start <= MAX_VARIABLE_BYTES;
+        NamedMapping {
             area,
             name: of_file.unwrap_or(area).name,
             is_own: is_ours(area) || is_small && of_file.is_some_and(is_ours),
@@ -40,15 +40,15 @@ pub fn regions<'a>(areas: &'a [Area<'a>]) -> impl Iterator<Item = Region<'a>> {
 
 /// The name of a mapping, without the kernel's word for a file that is not there any more.
 #[must_use]
-pub fn file_name<'a>(area: &Area<'a>) -> &'a str {
+pub fn file_name<'a>(area: &SmapsMapping<'a>) -> &'a str {
     area.name.strip_suffix(" (deleted)").unwrap_or(area.name)
 }
 
 /// Whether a mapping is heapprof's: what it has for itself, or its library.
 #[must_use]
-pub fn is_ours(area: &Area<'_>) -> bool {
-    const FILES: [&str; 2] = ["/libheapprof.so", "/auto/Devel/HeapProf/HeapProf.so"];
-    area.is_ours() || FILES.iter().any(|file| area.name.ends_with(file))
+pub fn is_ours(area: &SmapsMapping<'_>) -> bool {
+    const OWN_FILES: [&str; 2] = ["/libheapprof.so", "/auto/Devel/HeapProf/HeapProf.so"];
+    area.is_ours() || OWN_FILES.iter().any(|file| area.name.ends_with(file))
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use crate::counters::Counters;
+use crate::counters::StatusCounters;
 
 /// What a program has used up.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct RunUsage {
     /// How it ended.
     pub status: ExitStatus,
     /// From its beginning to its end.
@@ -37,12 +37,12 @@ pub struct Ran {
     /// How often one was taken away.
     pub involuntary: u64,
     /// What the program itself had when it was about to end, if that could be read.
-    pub at_end: Option<AtEnd>,
+    pub at_end: Option<MemoryAtEnd>,
 }
 
 /// What a program had in memory when it was about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AtEnd {
+pub struct MemoryAtEnd {
     /// What was in memory then (VmRSS).
     pub rss: u64,
     /// The most that ever was (VmHWM).
@@ -57,7 +57,7 @@ pub fn run(
     command: &mut Command,
     began: impl FnOnce(u32),
     mut look: impl FnMut(u32),
-) -> io::Result<Ran> {
+) -> io::Result<RunUsage> {
     // std shares our memory with a child that does nothing before it executes the program, and the
     // kernel then begins the program's peak with ours. What we have not written is not in a copy.
     // SAFETY: the closure runs between fork and exec, where little may be called. It calls nothing.
@@ -74,12 +74,17 @@ pub fn run(
         let (status, used) = wait(number)?;
         if !libc::WIFSTOPPED(status) {
             let wall = start.elapsed();
-            return Ok(ran(ExitStatus::from_raw(status), wall, &used, at_end));
+            return Ok(to_run_usage(
+                ExitStatus::from_raw(status),
+                wall,
+                &used,
+                at_end,
+            ));
         }
         let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
         let is_stop = event == libc::PTRACE_EVENT_STOP && signal != libc::SIGTRAP;
         if event == libc::PTRACE_EVENT_EXIT {
-            at_end = self::at_end(pid);
+            at_end = self::read_memory_at_end(pid);
             look(pid);
         }
         // A stop of the whole program stays one. Otherwise it goes on, with the signal that it was
@@ -92,9 +97,9 @@ pub fn run(
     }
 }
 
-fn at_end(pid: u32) -> Option<AtEnd> {
-    let counters = Counters::of(pid).ok()?;
-    Some(AtEnd {
+fn read_memory_at_end(pid: u32) -> Option<MemoryAtEnd> {
+    let counters = StatusCounters::from_pid(pid).ok()?;
+    Some(MemoryAtEnd {
         rss: counters.get("VmRSS")?,
         peak: counters.get("VmHWM")?,
     })
@@ -102,11 +107,11 @@ fn at_end(pid: u32) -> Option<AtEnd> {
 
 /// The type of a request to ptrace.
 #[cfg(target_env = "gnu")]
-type Request = libc::c_uint;
+type TraceRequest = libc::c_uint;
 #[cfg(not(target_env = "gnu"))]
-type Request = libc::c_int;
+type TraceRequest = libc::c_int;
 
-fn ptrace(request: Request, pid: libc::pid_t, data: libc::c_int) -> io::Result<()> {
+fn ptrace(request: TraceRequest, pid: libc::pid_t, data: libc::c_int) -> io::Result<()> {
     // SAFETY: none of the requests above reads or writes memory of ours.
     let done = unsafe { libc::ptrace(request, pid, 0usize, data as usize) };
     match done {
@@ -134,13 +139,18 @@ fn wait(pid: libc::pid_t) -> io::Result<(libc::c_int, libc::rusage)> {
     }
 }
 
-fn ran(status: ExitStatus, wall: Duration, used: &libc::rusage, at_end: Option<AtEnd>) -> Ran {
+fn to_run_usage(
+    status: ExitStatus,
+    wall: Duration,
+    used: &libc::rusage,
+    at_end: Option<MemoryAtEnd>,
+) -> RunUsage {
     let unsigned = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
     let time = |time: libc::timeval| {
         let micros = u64::try_from(time.tv_usec).unwrap_or(0);
         Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Duration::from_micros(micros)
     };
-    Ran {
+    RunUsage {
         status,
         wall,
         user: time(used.ru_utime),
@@ -158,7 +168,7 @@ fn ran(status: ExitStatus, wall: Duration, used: &libc::rusage, at_end: Option<A
 mod tests {
     use super::*;
 
-    fn shell(script: &str) -> Ran {
+    fn shell(script: &str) -> RunUsage {
         run(Command::new("sh").args(["-c", script]), |_| {}, |_| {}).unwrap()
     }
 

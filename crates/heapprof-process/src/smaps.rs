@@ -3,16 +3,16 @@
 
 use std::fs;
 
-use crate::usage::Usage;
+use crate::usage::MemoryUsage;
 
 /// What the mapping of kept books is called.
-const KEPT: &str = "/memfd:heapprof";
+const SHARED_LEDGER_NAME: &str = "/memfd:heapprof";
 /// What heapprof's other mappings are called, if the kernel can name them.
-const NAMED: &str = "[anon:heapprof]";
+const OWN_MEMORY_NAME: &str = "[anon:heapprof]";
 
 /// A mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Area<'a> {
+pub struct SmapsMapping<'a> {
     /// Where it begins.
     pub start: u64,
     /// Where it ends.
@@ -22,18 +22,18 @@ pub struct Area<'a> {
     /// The file's name, or what the kernel calls it; empty for memory of no file.
     pub name: &'a str,
     /// How much of it is there.
-    pub usage: Usage,
+    pub usage: MemoryUsage,
     /// What the kernel has noted of it, as letters in pairs: `VmFlags`.
     pub flags: &'a str,
 }
 
-impl Area<'_> {
+impl SmapsMapping<'_> {
     /// Whether it is memory that heapprof has in the process for itself.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         // heapprof says of its mappings that they are read at random.
         let is_unnamed = self.name.is_empty() && self.has_flag("rr");
-        self.name == NAMED || self.name.starts_with(KEPT) || is_unnamed
+        self.name == OWN_MEMORY_NAME || self.name.starts_with(SHARED_LEDGER_NAME) || is_unnamed
     }
 
     /// Whether nothing of it is there.
@@ -53,24 +53,24 @@ impl Area<'_> {
 #[must_use]
 pub fn own_memory(pid: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/smaps")).ok()?;
-    own(&areas(&String::from_utf8_lossy(&text)))
+    sum_own_memory(&areas(&String::from_utf8_lossy(&text)))
 }
 
 /// Whether a part of a process's kept books is swapped out. Such pages are in no page table, so
 /// `/proc/PID/pagemap` does not tell them from pages that were never touched.
 #[must_use]
-pub fn is_swapped(pid: u32) -> bool {
+pub fn is_shared_ledger_swapped(pid: u32) -> bool {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     // To ask about each mapping takes the kernel as long as the process is large.
     uses_swap(&memory) && {
         let text = fs::read(format!("/proc/{pid}/smaps")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let mut areas = areas(&text).into_iter();
-        areas.any(|area| area.name.starts_with(KEPT) && area.usage.swap > 0)
+        areas.any(|area| area.name.starts_with(SHARED_LEDGER_NAME) && area.usage.swap > 0)
     }
 }
 
-fn own(areas: &[Area<'_>]) -> Option<u64> {
+fn sum_own_memory(areas: &[SmapsMapping<'_>]) -> Option<u64> {
     let ours = areas.iter().filter(|area| area.is_ours());
     let bytes = ours.map(|area| area.usage.rss).fold(0, u64::saturating_add);
     (bytes > 0).then_some(bytes)
@@ -87,8 +87,8 @@ fn uses_swap(text: &str) -> bool {
 
 /// The mappings that the text of `/proc/PID/smaps` tells of.
 #[must_use]
-pub fn areas(text: &str) -> Vec<Area<'_>> {
-    let mut all: Vec<Area<'_>> = Vec::new();
+pub fn areas(text: &str) -> Vec<SmapsMapping<'_>> {
+    let mut all: Vec<SmapsMapping<'_>> = Vec::new();
     for line in text.lines() {
         let (first, mut rest) = line.split_once(' ').unwrap_or((line, ""));
         let Some(field) = first.strip_suffix(':') else {
@@ -103,12 +103,12 @@ pub fn areas(text: &str) -> Vec<Area<'_>> {
             for _ in 0..3 {
                 next();
             }
-            all.push(Area {
+            all.push(SmapsMapping {
                 start,
                 end,
                 rights,
                 name: rest.trim(),
-                ..Area::default()
+                ..SmapsMapping::default()
             });
             continue;
         };
@@ -147,13 +147,19 @@ mod tests {
     fn only_our_own_mappings_count() {
         let areas = areas(SMAPS);
         let names: Vec<&str> = areas.iter().map(|area| area.name).collect();
-        let expected = ["", "/memfd:heapprof (deleted)", NAMED, "/lib/a b.so", ""];
+        let expected = [
+            "",
+            "/memfd:heapprof (deleted)",
+            OWN_MEMORY_NAME,
+            "/lib/a b.so",
+            "",
+        ];
         assert_eq!(names, expected);
         assert_eq!(areas[1].usage.swap, 4 << 10);
         let first = (areas[0].start, areas[0].end, areas[0].rights);
         assert_eq!(first, (0x7f00, 0x7f10, "rw-p"));
-        assert_eq!(own(&areas), Some((5 + 8 + 16) << 10));
-        assert_eq!(own(&areas[3..]), None);
+        assert_eq!(sum_own_memory(&areas), Some((5 + 8 + 16) << 10));
+        assert_eq!(sum_own_memory(&areas[3..]), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io;
 
 /// Bytes of a process. Of what it has in memory, `shared` is of files and shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statm {
+pub struct StatmSizes {
     /// Its addresses (VmSize).
     pub size: u64,
     /// What is in memory (VmRSS).
@@ -17,12 +17,12 @@ pub struct Statm {
     pub data: u64,
 }
 
-impl Statm {
+impl StatmSizes {
     /// Reads it of a process.
     ///
     /// # Errors
     /// The process may be gone.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    pub fn from_pid(pid: u32) -> io::Result<Self> {
         Self::parse(&crate::read(pid, "statm")?).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
@@ -52,12 +52,12 @@ mod tests {
     #[test]
     fn pages_become_bytes() {
         let page = rustix::param::page_size() as u64;
-        let read = Statm::parse("9 5 3 2 0 4 0\n").unwrap();
+        let read = StatmSizes::parse("9 5 3 2 0 4 0\n").unwrap();
         let found = [read.size, read.rss, read.shared, read.text, read.data];
         assert_eq!(found, [9, 5, 3, 2, 4].map(|pages| pages * page));
         for wrong in ["", "1 2 3", "a b c d e f g"] {
-            assert_eq!(Statm::parse(wrong), None, "{wrong}");
+            assert_eq!(StatmSizes::parse(wrong), None, "{wrong}");
         }
-        assert!(Statm::of(std::process::id()).unwrap().rss > 0);
+        assert!(StatmSizes::from_pid(std::process::id()).unwrap().rss > 0);
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use crate::path;
 
 /// The most processes that are followed from one.
-const MOST: usize = 1000;
+const MAX_DESCENDANTS: usize = 1000;
 
 /// The processes of this machine that this user can see, in order of their numbers.
 ///
@@ -41,7 +41,7 @@ pub fn descendants(pid: u32) -> BTreeSet<u32> {
     let mut left = vec![pid];
     while let Some(process) = left.pop() {
         for child in children(process) {
-            if found.len() < MOST && found.insert(child) {
+            if found.len() < MAX_DESCENDANTS && found.insert(child) {
                 left.push(child);
             }
         }

@@ -8,7 +8,7 @@ use crate::lines::bytes_of;
 /// Bytes of a process or of a mapping. All but `size`, `swap`, `swap_pss` and `hugetlb` are in
 /// memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct MemoryUsage {
     /// Its addresses. `smaps_rollup` does not have them.
     pub size: u64,
     /// All of it that is in memory.
@@ -41,31 +41,31 @@ pub struct Usage {
     pub hugetlb: u64,
 }
 
-/// A field of [`Usage`].
-pub struct Field {
+/// A field of [`MemoryUsage`].
+pub struct UsageField {
     /// What it is called in reports: the kernel's word in small letters, except for `uss`.
     pub name: &'static str,
     /// What it is, in a sentence.
     pub meaning: &'static str,
     /// Its bytes.
-    pub of: fn(&Usage) -> u64,
+    pub get: fn(&MemoryUsage) -> u64,
     /// Sets its bytes. It does nothing for a field that is computed from others.
-    pub put: fn(&mut Usage, u64),
+    pub set: fn(&mut MemoryUsage, u64),
 }
 
 macro_rules! field {
     ($name:ident, $meaning:literal) => {
-        Field {
+        UsageField {
             name: stringify!($name),
             meaning: $meaning,
-            of: |usage| usage.$name,
-            put: |usage, bytes| usage.$name = bytes,
+            get: |usage| usage.$name,
+            set: |usage, bytes| usage.$name = bytes,
         }
     };
 }
 
 /// The fields, in the order of reports.
-pub const FIELDS: &[Field] = &[
+pub const USAGE_FIELDS: &[UsageField] = &[
     field!(
         size,
         "Addresses that are mapped. They cost nothing until they are touched."
@@ -79,11 +79,11 @@ pub const FIELDS: &[Field] = &[
         "Its proportional part: of a page that three processes have, each has a third. Over all \
          processes it adds up to what they use together."
     ),
-    Field {
+    UsageField {
         name: "uss",
         meaning: "What it has alone (private_clean and private_dirty): this is free when it ends.",
-        of: Usage::uss,
-        put: |_, _| {},
+        get: MemoryUsage::uss,
+        set: |_, _| {},
     },
     field!(
         private_clean,
@@ -126,12 +126,12 @@ pub const FIELDS: &[Field] = &[
     ),
 ];
 
-impl Usage {
+impl MemoryUsage {
     /// Reads a process's sums.
     ///
     /// # Errors
     /// The process may be gone, or not this user's to read.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    pub fn from_pid(pid: u32) -> io::Result<Self> {
         let text = crate::read(pid, "smaps_rollup")?;
         let mut all = Self::default();
         text.lines().for_each(|line| all.take(line));
@@ -212,7 +212,7 @@ mod tests {
             Pss_Dirty:  4 kB\nShared_Clean: 7 kB\nShared_Dirty: 2 kB\nPrivate_Clean: 1 kB\n\
             Private_Dirty:  2 kB\nAnonHugePages: 2048 kB\nSwap: 3 kB\nnonsense\nSwap: x kB\n\
             Private_Hugetlb: 1 kB\nShared_Hugetlb: 2 kB\n";
-        let mut read = Usage::default();
+        let mut read = MemoryUsage::default();
         text.lines().for_each(|line| read.take(line));
         let kib = |n: u64| n * 1024;
         assert_eq!((read.rss, read.pss), (kib(12), kib(5)));
@@ -231,7 +231,7 @@ mod tests {
     /// Its own sums can be read, and its parts are all there is.
     #[test]
     fn the_parts_are_the_whole() {
-        let own = Usage::of(std::process::id()).unwrap();
+        let own = MemoryUsage::from_pid(std::process::id()).unwrap();
         let parts = [
             own.private_dirty,
             own.private_clean,
@@ -239,14 +239,14 @@ mod tests {
             own.shared_clean,
         ];
         assert_eq!(parts.iter().sum::<u64>(), own.rss);
-        assert!(own.rss > 0 && Usage::of(0).is_err());
+        assert!(own.rss > 0 && MemoryUsage::from_pid(0).is_err());
     }
 
     #[test]
     fn names_are_told_apart() {
-        let mut names: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
+        let mut names: Vec<&str> = USAGE_FIELDS.iter().map(|field| field.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), FIELDS.len());
+        assert_eq!(names.len(), USAGE_FIELDS.len());
     }
 }

@@ -6,8 +6,8 @@
 
 use heapprof_memory::Memory;
 
-use crate::interpreter::Python;
-use crate::layout::LENGTH;
+use crate::interpreter::PythonRuntime;
+use crate::layout::LENGTH_OFFSET;
 
 /// So many lines are looked at for one that is not blank.
 const MAX_LINES: u64 = 16;
@@ -15,11 +15,11 @@ const MAX_LINES: u64 = 16;
 const MAX_COLUMNS: usize = 60;
 
 /// Where a module has its dictionary, and a list its elements' place.
-const OF_MODULE: u64 = 16;
-const OF_LIST: u64 = 24;
+const MODULE_DICTIONARY_OFFSET: u64 = 16;
+const LIST_ITEMS_OFFSET: u64 = 24;
 /// Which element of the tuple has the lines, and how many there are.
-const LINES: u64 = 2;
-const ELEMENTS: u64 = 4;
+const LINES_ELEMENT: u64 = 2;
+const ELEMENT_COUNT: u64 = 4;
 
 /// Whether a frame of this name and file is the body of a notebook's cell.
 pub fn is_cell(name: &[u8], file: &[u8]) -> bool {
@@ -30,7 +30,7 @@ pub fn is_cell(name: &[u8], file: &[u8]) -> bool {
     is_body && (file.starts_with(b"<ipython-input-") || is_of_kernel())
 }
 
-impl Python {
+impl PythonRuntime {
     /// Puts `cell: ` and the first line of a cell's text into `to`, if the cell has this file name.
     /// Returns how many bytes that is. The thread with this state, which asks, must hold the GIL.
     pub fn cell<M: Memory>(
@@ -43,15 +43,15 @@ impl Python {
         let header = self.layout.header;
         let modules = self.modules(memory, state)?;
         let module = self.value(memory, modules, b"linecache")?;
-        let names = memory.u64(module + header + OF_MODULE)?;
+        let names = memory.u64(module + header + MODULE_DICTIONARY_OFFSET)?;
         let texts = self.value(memory, names, b"cache")?;
         let tuple = self.value(memory, texts, file)? + header;
-        if memory.u64(tuple + LENGTH)? != ELEMENTS {
+        if memory.u64(tuple + LENGTH_OFFSET)? != ELEMENT_COUNT {
             return None;
         }
-        let lines = memory.u64(tuple + self.layout.elements + 8 * LINES)? + header;
-        let count = memory.u64(lines + LENGTH)?.min(MAX_LINES);
-        let first = memory.u64(lines + OF_LIST)?;
+        let lines = memory.u64(tuple + self.layout.elements + 8 * LINES_ELEMENT)? + header;
+        let count = memory.u64(lines + LENGTH_OFFSET)?.min(MAX_LINES);
+        let first = memory.u64(lines + LIST_ITEMS_OFFSET)?;
         for i in 0..count {
             let mut room = [0; 4 * (MAX_COLUMNS + 1)];
             let len = self.text(memory, memory.u64(first + 8 * i)?, &mut room)?;
@@ -62,7 +62,7 @@ impl Python {
             };
             let line = line.trim();
             if !line.is_empty() {
-                return put(line, to);
+                return put_line(line, to);
             }
         }
         None
@@ -76,7 +76,7 @@ fn magic(line: &str) -> Option<&str> {
 }
 
 /// Puts a line's beginning into `to`, and says if there is more.
-fn put(line: &str, to: &mut [u8]) -> Option<usize> {
+fn put_line(line: &str, to: &mut [u8]) -> Option<usize> {
     if let Some(name) = magic(line) {
         return put_all(["cell: ", "%%", name], to);
     }
@@ -113,14 +113,14 @@ mod tests {
     #[test]
     fn a_long_line_is_cut() {
         let mut to = [0; 300];
-        let len = put("x = 1", &mut to).unwrap();
+        let len = put_line("x = 1", &mut to).unwrap();
         assert_eq!(&to[..len], b"cell: x = 1");
         let long = "\u{e4}".repeat(61);
-        let len = put(&long, &mut to).unwrap();
+        let len = put_line(&long, &mut to).unwrap();
         let expected = std::format!("cell: {}...", "\u{e4}".repeat(60));
         assert_eq!(&to[..len], expected.as_bytes());
-        assert_eq!(put("x = 1", &mut to[..8]), None);
-        let len = put("get_ipython().run_cell_magic('time', '', 'a = [", &mut to).unwrap();
+        assert_eq!(put_line("x = 1", &mut to[..8]), None);
+        let len = put_line("get_ipython().run_cell_magic('time', '', 'a = [", &mut to).unwrap();
         assert_eq!(&to[..len], b"cell: %%time");
     }
 }

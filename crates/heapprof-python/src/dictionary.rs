@@ -2,17 +2,17 @@
 
 use heapprof_memory::Memory;
 
-use crate::interpreter::Python;
-use crate::layout::LENGTH;
+use crate::interpreter::PythonRuntime;
+use crate::layout::LENGTH_OFFSET;
 
 /// More entries are no dictionary's of modules or source texts.
 const MAX_ENTRIES: u64 = 1 << 16;
 /// The longest key that is looked up, in bytes.
-const MAX_KEY: usize = 256;
+const MAX_KEY_LEN: usize = 256;
 
 /// Of a dictionary: its keys, and values that are apart from them.
-const KEYS: u64 = 32;
-const VALUES: u64 = 40;
+const KEYS_OFFSET: u64 = 32;
+const VALUES_OFFSET: u64 = 40;
 
 /// The entries of a dictionary.
 struct DictionaryEntries {
@@ -24,18 +24,18 @@ struct DictionaryEntries {
     key: u64,
 }
 
-impl Python {
+impl PythonRuntime {
     /// The value under a key that is a text; `None` if there is none, or something can't be read.
     pub(crate) fn value<M: Memory>(&self, memory: M, dictionary: u64, key: &[u8]) -> Option<u64> {
         let entries = self.entries(memory, dictionary)?;
         let is_ascii = key.is_ascii();
         let is_it = |at: u64| {
             // One that is not ASCII has fewer characters than bytes.
-            let len = memory.u64(at + self.layout.header + LENGTH)?;
+            let len = memory.u64(at + self.layout.header + LENGTH_OFFSET)?;
             if len > key.len() as u64 || is_ascii && len != key.len() as u64 {
                 return None;
             }
-            let mut text = [0; MAX_KEY];
+            let mut text = [0; MAX_KEY_LEN];
             let len = self.text(memory, at, &mut text)?;
             (text.get(..len) == Some(key)).then_some(())
         };
@@ -52,10 +52,10 @@ impl Python {
 
     fn entries<M: Memory>(&self, memory: M, dictionary: u64) -> Option<DictionaryEntries> {
         let dictionary = dictionary.checked_add(self.layout.header)?;
-        if memory.u64(dictionary + VALUES)? != 0 {
+        if memory.u64(dictionary + VALUES_OFFSET)? != 0 {
             return None;
         }
-        let keys = memory.u64(dictionary + KEYS)?;
+        let keys = memory.u64(dictionary + KEYS_OFFSET)?;
         let (begin, count, indices, has_hash) = match self.layout.minor {
             ..=10 => {
                 let [size, count] = memory.fields(keys, [8, 32])?;

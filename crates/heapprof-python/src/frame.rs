@@ -2,11 +2,11 @@
 
 use heapprof_memory::Memory;
 
-use crate::layout::{HASH, Layout};
+use crate::layout::{HASH_OFFSET, PythonLayout};
 
 /// A frame as numbers. Equal frames are the same place in the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Frame {
+pub struct PythonFrame {
     /// The code object.
     pub code: u64,
     /// The instruction in it.
@@ -20,33 +20,47 @@ pub struct Frame {
 
 /// A frame, and where it lies.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct LocatedPythonFrame {
     pub(crate) at: u64,
-    pub(crate) frame: Frame,
+    pub(crate) frame: PythonFrame,
 }
 
 /// Low bits of a pointer to code are a mark from 3.14 on.
-pub(crate) const MARK: u64 = 3;
+pub(crate) const POINTER_MARK_MASK: u64 = 3;
 
 /// What tells a code object up to 3.11 from others that lie at the same address before or after it:
 /// its table of lines, its name, its first line, and where its file's name is. Bodies of modules
 /// have one name, and cells of a notebook one first line too.
 #[inline(always)]
-pub(crate) fn version_of<M: Memory>(memory: M, layout: &Layout, code: u64) -> Option<u32> {
+pub(crate) fn version_of<M: Memory>(memory: M, layout: &PythonLayout, code: u64) -> Option<u32> {
     let [table, name, first, file] = memory.fields(code, telling_fields(layout))?;
-    Some(mixed(table, file, first, memory.u64(name + HASH)?))
+    Some(mix_fields(
+        table,
+        file,
+        first,
+        memory.u64(name + HASH_OFFSET)?,
+    ))
 }
 
 /// As [`version_of`], of code that was seen before.
 #[inline(always)]
-pub(crate) fn known_version_of<M: Memory>(memory: M, layout: &Layout, code: u64) -> Option<u32> {
+pub(crate) fn known_version_of<M: Memory>(
+    memory: M,
+    layout: &PythonLayout,
+    code: u64,
+) -> Option<u32> {
     let [table, name, first, file] = memory.known_fields(code, telling_fields(layout))?;
-    Some(mixed(table, file, first, memory.u64(name + HASH)?))
+    Some(mix_fields(
+        table,
+        file,
+        first,
+        memory.u64(name + HASH_OFFSET)?,
+    ))
 }
 
 /// Where a code object has what tells it from others.
 #[inline(always)]
-fn telling_fields(layout: &Layout) -> [u32; 4] {
+fn telling_fields(layout: &PythonLayout) -> [u32; 4] {
     [
         layout.line_table,
         layout.name,
@@ -56,17 +70,17 @@ fn telling_fields(layout: &Layout) -> [u32; 4] {
 }
 
 #[inline(always)]
-fn mixed(table: u64, file: u64, first: u64, hash: u64) -> u32 {
+fn mix_fields(table: u64, file: u64, first: u64, hash: u64) -> u32 {
     // They fit an instruction, and spread what differs over the upper half, each in another way.
-    const TABLE: u64 = 0x7f4a_7c15;
-    const FILE: u64 = 0x5851_f42d;
-    const FIRST: u64 = 0x45d9_f3b3;
+    const TABLE_FACTOR: u64 = 0x7f4a_7c15;
+    const FILE_FACTOR: u64 = 0x5851_f42d;
+    const FIRST_LINE_FACTOR: u64 = 0x45d9_f3b3;
     let texts = table
-        .wrapping_mul(TABLE)
-        .wrapping_add(file.wrapping_mul(FILE));
+        .wrapping_mul(TABLE_FACTOR)
+        .wrapping_add(file.wrapping_mul(FILE_FACTOR));
     let mixed = texts
         .wrapping_add(hash)
-        .wrapping_add(first.wrapping_mul(FIRST) << 32);
+        .wrapping_add(first.wrapping_mul(FIRST_LINE_FACTOR) << 32);
     (mixed >> 32) as u32
 }
 
@@ -78,7 +92,7 @@ mod tests {
     /// has another version, also if both do.
     #[test]
     fn tables_and_lines_do_not_make_up_for_each_other() {
-        let version = |table: u64, first: u64| mixed(0x7f12_3456_7890 + table, 77, first, 5);
+        let version = |table: u64, first: u64| mix_fields(0x7f12_3456_7890 + table, 77, first, 5);
         let all: std::collections::BTreeSet<u32> = (0..400)
             .flat_map(|table| (0..400).map(move |first| version(16 * table, first)))
             .collect();

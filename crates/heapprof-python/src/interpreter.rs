@@ -1,13 +1,13 @@
 //! A CPython in a process: which one it is, and how to know which of its threads runs.
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::Object;
+use heapprof_memory::loaded::LoadedObject;
 
-use crate::layout::{LAYOUTS, Layout, ModulesOffset};
+use crate::layout::{LAYOUTS, ModulesOffset, PythonLayout};
 
 /// A version, such as 3.11.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
+pub struct PythonVersion {
     /// The first number.
     pub major: u8,
     /// The second one, which decides about structures.
@@ -16,7 +16,7 @@ pub struct Version {
     pub micro: Option<u8>,
 }
 
-impl core::fmt::Display for Version {
+impl core::fmt::Display for PythonVersion {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)?;
         match self.micro {
@@ -43,7 +43,7 @@ pub enum ThreadLocal {
 
 /// How to know the state of the thread that runs Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Current {
+pub enum CurrentThreadState {
     /// A variable of the process points to the state of the thread that holds the GIL.
     Holder(u64),
     /// Each thread has a variable, which is null while it does not hold the GIL.
@@ -54,11 +54,11 @@ pub enum Current {
 
 /// A CPython that was found in a process.
 #[derive(Clone, Copy, Debug)]
-pub struct Python {
+pub struct PythonRuntime {
     /// Its version.
-    pub version: Version,
+    pub version: PythonVersion,
     /// How to know the thread that runs it.
-    pub current: Current,
+    pub current: CurrentThreadState,
     /// Where the evaluator's code is, from its begin to its end; empty if it is not known.
     pub evaluator: (u64, u64),
     /// The variable with all state of the process.
@@ -69,25 +69,25 @@ pub struct Python {
     initialized: u64,
     /// The type of code objects.
     pub(crate) code_type: u64,
-    pub(crate) layout: &'static Layout,
+    pub(crate) layout: &'static PythonLayout,
 }
 
 /// Why a Python's stacks can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreadable {
+pub enum UnreadablePython {
     /// The structures of this version are not known.
-    Version(Version),
+    Version(PythonVersion),
     /// It says no version, and its state has a size that no known version has.
     Size(u64),
     /// It is a debug build.
-    Debug(Version),
+    Debug(PythonVersion),
     /// It says that its structures are others than those of its version.
-    Offsets(Version),
+    Offsets(PythonVersion),
     /// A variable is not exported.
-    Variable(Version),
+    Variable(PythonVersion),
 }
 
-impl core::fmt::Display for Unreadable {
+impl core::fmt::Display for UnreadablePython {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Version(version) => {
@@ -112,46 +112,49 @@ impl core::fmt::Display for Unreadable {
 
 /// The least number of a release candidate in the last byte of a version's number. Alphas and betas
 /// still change structures.
-const CANDIDATE: u64 = 0xc0;
+const MIN_RELEASE_CANDIDATE: u64 = 0xc0;
 /// The word of `_Py_DebugOffsets` that says whether there is no GIL.
-const FREE_THREADED: u64 = 2;
+const FREE_THREADED_WORD: u64 = 2;
 /// What debug builds export, and others do not.
-const OF_DEBUG_BUILDS: [&str; 3] = ["_Py_RefTotal", "_Py_GetRefTotal", "_Py_NegativeRefcount"];
+const DEBUG_BUILD_SYMBOLS: [&str; 3] = ["_Py_RefTotal", "_Py_GetRefTotal", "_Py_NegativeRefcount"];
 
-impl Python {
+impl PythonRuntime {
     /// The Python that is in `object`; `None` if there is none.
-    pub fn find<M: Memory>(memory: M, object: Object) -> Option<Result<Self, Unreadable>> {
+    pub fn find<M: Memory>(
+        memory: M,
+        object: LoadedObject,
+    ) -> Option<Result<Self, UnreadablePython>> {
         let symbol = |name: &str| object.symbol(memory, name);
         let runtime = symbol("_PyRuntime")?;
         let number = symbol("Py_Version").and_then(|symbol| memory.u64(symbol.address));
         let (version, layout) = match number {
             Some(number) => {
                 let byte = |shift: u32| (number >> shift) as u8;
-                let version = Version {
+                let version = PythonVersion {
                     major: byte(24),
                     minor: byte(16),
                     micro: Some(byte(8)),
                 };
                 // Versions that may have none say so in the runtime's beginning.
-                let says_none = || memory.u64(runtime.address + 8 * FREE_THREADED) == Some(1);
+                let says_none = || memory.u64(runtime.address + 8 * FREE_THREADED_WORD) == Some(1);
                 let has_gil = version.minor < 13 || !says_none();
-                let is_known = |layout: &&Layout| {
-                    let is_final = number & 0xff >= CANDIDATE;
+                let is_known = |layout: &&PythonLayout| {
+                    let is_final = number & 0xff >= MIN_RELEASE_CANDIDATE;
                     let is_it = (layout.minor, layout.has_gil) == (version.minor, has_gil);
                     version.major == 3 && is_it && is_final
                 };
                 let Some(layout) = LAYOUTS.iter().find(is_known) else {
-                    return Some(Err(Unreadable::Version(version)));
+                    return Some(Err(UnreadablePython::Version(version)));
                 };
                 (version, layout)
             }
             // 3.8, 3.9 and 3.10 differ in size.
             None => {
-                let is_known = |layout: &&Layout| layout.runtime_size == Some(runtime.size);
+                let is_known = |layout: &&PythonLayout| layout.runtime_size == Some(runtime.size);
                 let Some(layout) = LAYOUTS.iter().find(is_known) else {
-                    return Some(Err(Unreadable::Size(runtime.size)));
+                    return Some(Err(UnreadablePython::Size(runtime.size)));
                 };
-                let version = Version {
+                let version = PythonVersion {
                     major: 3,
                     minor: layout.minor,
                     micro: None,
@@ -159,22 +162,25 @@ impl Python {
                 (version, layout)
             }
         };
-        if OF_DEBUG_BUILDS.iter().any(|name| symbol(name).is_some()) {
-            return Some(Err(Unreadable::Debug(version)));
+        if DEBUG_BUILD_SYMBOLS
+            .iter()
+            .any(|name| symbol(name).is_some())
+        {
+            return Some(Err(UnreadablePython::Debug(version)));
         }
         let Some(code_type) = symbol("PyCode_Type") else {
-            return Some(Err(Unreadable::Variable(version)));
+            return Some(Err(UnreadablePython::Variable(version)));
         };
         let evaluator = symbol("_PyEval_EvalFrameDefault").map_or((0, 0), |symbol| {
             (symbol.address, symbol.address + symbol.size)
         });
         let current = match layout.holder {
-            Some(holder) => Current::Holder(runtime.address + holder),
+            Some(holder) => CurrentThreadState::Holder(runtime.address + holder),
             None => {
                 let names = ["PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet"];
                 let getter = names.iter().find_map(|name| symbol(name));
                 let found = getter.and_then(|getter| variable_of(memory, getter.address));
-                found.map_or(Current::Unknown, Current::Own)
+                found.map_or(CurrentThreadState::Unknown, CurrentThreadState::Own)
             }
         };
         let python = Self {
@@ -187,19 +193,19 @@ impl Python {
             code_type: code_type.address,
             layout,
         };
-        Some(python.checked(memory))
+        Some(python.check_debug_offsets(memory))
     }
 
     /// A Python of which nothing is known but its layout.
     #[cfg(test)]
-    pub(crate) fn with_layout(layout: &'static Layout) -> Self {
+    pub(crate) fn with_layout(layout: &'static PythonLayout) -> Self {
         Self {
-            version: Version {
+            version: PythonVersion {
                 major: 3,
                 minor: layout.minor,
                 micro: None,
             },
-            current: Current::Unknown,
+            current: CurrentThreadState::Unknown,
             evaluator: (0, 0),
             runtime: 0,
             key_is_made: 0,
@@ -210,22 +216,22 @@ impl Python {
     }
 
     /// Refuses a Python that says itself that it is another one.
-    fn checked<M: Memory>(self, memory: M) -> Result<Self, Unreadable> {
+    fn check_debug_offsets<M: Memory>(self, memory: M) -> Result<Self, UnreadablePython> {
         const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
         if self.layout.minor < 13 {
             return Ok(self);
         }
         let word = |number: u64| memory.u64(self.runtime + 8 * number);
         if word(0) != Some(COOKIE) {
-            return Err(Unreadable::Offsets(self.version));
+            return Err(UnreadablePython::Offsets(self.version));
         }
-        if word(FREE_THREADED) != Some(u64::from(!self.layout.has_gil)) {
-            return Err(Unreadable::Offsets(self.version));
+        if word(FREE_THREADED_WORD) != Some(u64::from(!self.layout.has_gil)) {
+            return Err(UnreadablePython::Offsets(self.version));
         }
         let is_so = |&(number, told): &(u64, u64)| word(number) == Some(told);
-        match self.layout.told().iter().all(is_so) {
+        match self.layout.expected_debug_offsets().iter().all(is_so) {
             true => Ok(self),
-            false => Err(Unreadable::Offsets(self.version)),
+            false => Err(UnreadablePython::Offsets(self.version)),
         }
     }
 
@@ -252,16 +258,20 @@ impl Python {
     /// The dictionary of modules of the interpreter that runs with a thread's state.
     pub(crate) fn modules<M: Memory>(&self, memory: M, state: u64) -> Option<u64> {
         /// Of a thread's state: its interpreter, in all versions.
-        const INTERPRETER: u64 = 16;
+        const INTERPRETER_OFFSET: u64 = 16;
         let offset = match self.layout.modules {
-            ModulesOffset::At(offset) => offset,
-            ModulesOffset::Told(word) => memory.u64(self.runtime + 8 * word)?,
+            ModulesOffset::Fixed(offset) => offset,
+            ModulesOffset::RuntimeWord(word) => memory.u64(self.runtime + 8 * word)?,
         };
-        memory.u64(memory.u64(state + INTERPRETER)?.checked_add(offset)?)
+        memory.u64(
+            memory
+                .u64(state + INTERPRETER_OFFSET)?
+                .checked_add(offset)?,
+        )
     }
 
     /// Whether a state is that of `thread`, a value of `pthread_self`.
-    pub fn is_of<M: Memory>(&self, memory: M, state: u64, thread: u64) -> bool {
+    pub fn is_state_of<M: Memory>(&self, memory: M, state: u64, thread: u64) -> bool {
         memory.u64(state + self.layout.thread_id) == Some(thread)
     }
 }
@@ -307,7 +317,7 @@ fn variable_of<M: Memory>(memory: M, code: u64) -> Option<ThreadLocal> {
 
 /// Thread-local memory that the loader has given every thread from its beginning lies so close
 /// before the thread pointer.
-const STATIC: u64 = 64 << 10;
+const MAX_STATIC_TLS: u64 = 64 << 10;
 
 impl ThreadLocal {
     /// How far from the thread pointer the variable is, in every thread; `None` if it is elsewhere
@@ -322,16 +332,16 @@ impl ThreadLocal {
             Self::Offset(offset) => return Some(offset),
             Self::Index { at, offset } => (at, offset),
         };
-        const MOST_MODULES: u64 = 100_000;
+        const MAX_MODULES: u64 = 100_000;
         let (module, place) = (memory.u64(at)?, memory.u64(at + 8)?);
         let modules = memory.u64(thread + 8)?;
-        if module == 0 || module > MOST_MODULES {
+        if module == 0 || module > MAX_MODULES {
             return None;
         }
         let block = memory.u64(modules + 16 * module)?;
         let address = block.wrapping_add(place).wrapping_add_signed(offset);
         let before = thread.wrapping_sub(address);
-        (0..=STATIC)
+        (0..=MAX_STATIC_TLS)
             .contains(&before)
             .then(|| -(before as i64))
             .filter(|_| block != u64::MAX)
@@ -343,9 +353,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Copy)]
-    struct Bytes(&'static [u8]);
+    struct ByteMemory(&'static [u8]);
 
-    impl Memory for Bytes {
+    impl Memory for ByteMemory {
         fn read(self, at: u64, to: &mut [u8]) -> bool {
             let Some(from) = at.checked_sub(0x1000) else {
                 return false;
@@ -361,7 +371,7 @@ mod tests {
     fn a_getter_says_where_its_variable_is() {
         let executable: &[u8] = &[0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff, 0xc3];
         assert_eq!(
-            variable_of(Bytes(executable), 0x1000),
+            variable_of(ByteMemory(executable), 0x1000),
             Some(ThreadLocal::Offset(-8))
         );
         // Those of 3.12.1.
@@ -370,12 +380,12 @@ mod tests {
             0x48, 0xe8, 0xdc, 0x10, 0xe3, 0xff, 0x48, 0x8b, 0x00, 0x48, 0x83, 0xc4, 0x08, 0xc3,
         ];
         assert_eq!(
-            variable_of(Bytes(library), 0x1000),
+            variable_of(ByteMemory(library), 0x1000),
             Some(ThreadLocal::Index {
                 at: 0x1000 + 12 + 0x26_c9f4,
                 offset: 0
             })
         );
-        assert_eq!(variable_of(Bytes(&[0xc3]), 0x1000), None);
+        assert_eq!(variable_of(ByteMemory(&[0xc3]), 0x1000), None);
     }
 }

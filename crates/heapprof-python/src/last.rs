@@ -6,37 +6,37 @@
 
 use heapprof_memory::Memory;
 
-use crate::frame::{Frame, Seen};
-use crate::interpreter::Python;
+use crate::frame::{LocatedPythonFrame, PythonFrame};
+use crate::interpreter::PythonRuntime;
 use crate::unchanged;
-use crate::walk::{EACH_END, Frames, Walked, place_of};
+use crate::walk::{MAX_FRAMES_PER_END, PythonFrameSink, PythonWalkSummary, place_of};
 
 /// How many frames a stack may have that is remembered.
-const MOST: usize = 200;
+const MAX_REMEMBERED_FRAMES: usize = 200;
 /// So many of the last stack's newest frames are looked at for one that may be the same.
-const AHEAD: usize = 4;
+const MAX_SKIPPED_FRAMES: usize = 4;
 
 /// The last stack of a thread. All zero is none.
 #[cfg_attr(test, derive(Clone))]
-pub struct Last {
+pub struct LastPythonStack {
     /// How many frames it has, 0 if it is not remembered.
     len: usize,
     /// Its frames, the outermost one first.
-    seen: [Seen; MOST],
+    seen: [LocatedPythonFrame; MAX_REMEMBERED_FRAMES],
     /// Those of a new stack that are not the last one's, the innermost one first.
-    new: [Seen; MOST],
+    new: [LocatedPythonFrame; MAX_REMEMBERED_FRAMES],
 }
 
 /// Where frames are written.
-pub trait Write {
+pub trait FramePlaceWriter {
     /// Takes the frame in a place: the newest frames are at their number, and the oldest ones of a
     /// deep stack take each other's places, in turns.
-    fn write(&mut self, place: usize, frame: Frame);
+    fn write(&mut self, place: usize, frame: PythonFrame);
 }
 
 /// A new stack, as it is compared with the last one.
-pub struct Compared<'a, W> {
-    last: &'a mut Last,
+pub struct StackComparison<'a, W> {
+    last: &'a mut LastPythonStack,
     to: W,
     /// Of the last stack's frames so many may still be found.
     left: usize,
@@ -44,19 +44,19 @@ pub struct Compared<'a, W> {
     run: Option<usize>,
 }
 
-impl Last {
+impl LastPythonStack {
     #[cfg(test)]
     pub(crate) fn new() -> Self {
         Self {
             len: 0,
-            seen: [Seen::default(); MOST],
-            new: [Seen::default(); MOST],
+            seen: [LocatedPythonFrame::default(); MAX_REMEMBERED_FRAMES],
+            new: [LocatedPythonFrame::default(); MAX_REMEMBERED_FRAMES],
         }
     }
 
     /// The frames, the outermost one first; none if no stack is remembered.
     #[inline(always)]
-    pub(crate) fn seen(&self) -> &[Seen] {
+    pub(crate) fn frames(&self) -> &[LocatedPythonFrame] {
         self.seen.get(..self.len).unwrap_or_default()
     }
 
@@ -67,8 +67,8 @@ impl Last {
 
     /// Compares a stack with this one, and writes the frames that are new.
     #[inline(always)]
-    pub fn compare<W: Write>(&mut self, to: W) -> Compared<'_, W> {
-        Compared {
+    pub fn compare<W: FramePlaceWriter>(&mut self, to: W) -> StackComparison<'_, W> {
+        StackComparison {
             left: self.len,
             last: self,
             to,
@@ -77,23 +77,23 @@ impl Last {
     }
 }
 
-impl Python {
+impl PythonRuntime {
     /// Whether a walk of the thread with this state would give the stack that was remembered. False
     /// if something can't be read, or if no stack was remembered.
     #[inline(always)]
-    pub fn is_unchanged<M: Memory>(&self, memory: M, state: u64, last: &Last) -> bool {
+    pub fn is_unchanged<M: Memory>(&self, memory: M, state: u64, last: &LastPythonStack) -> bool {
         let same = self.layout.as_constant(
             #[inline(always)]
-            |layout| unchanged::compare(memory, layout, state, last.seen()),
+            |layout| unchanged::compare(memory, layout, state, last.frames()),
         );
         same.is_some()
     }
 }
 
-impl<W: Write> Frames for Compared<'_, W> {
+impl<W: FramePlaceWriter> PythonFrameSink for StackComparison<'_, W> {
     #[inline(always)]
-    fn put(&mut self, n: usize, at: u64, frame: Frame) -> bool {
-        let seen = Seen { at, frame };
+    fn put(&mut self, n: usize, at: u64, frame: PythonFrame) -> bool {
+        let seen = LocatedPythonFrame { at, frame };
         let newest = |left: usize| left.checked_sub(1).and_then(|i| self.last.seen.get(i));
         if self.run.is_some() {
             if newest(self.left) == Some(&seen) {
@@ -107,7 +107,7 @@ impl<W: Write> Frames for Compared<'_, W> {
     }
 
     #[inline(always)]
-    fn expected(&self) -> &[Seen] {
+    fn expected(&self) -> &[LocatedPythonFrame] {
         self.last.seen.get(..self.left).unwrap_or_default()
     }
 
@@ -117,12 +117,12 @@ impl<W: Write> Frames for Compared<'_, W> {
     }
 }
 
-impl<W: Write> Compared<'_, W> {
+impl<W: FramePlaceWriter> StackComparison<'_, W> {
     /// Looks for a frame among the newest ones that are left of the last stack. Writes it if it is
     /// another one.
     #[inline(always)]
-    fn search(&mut self, n: usize, seen: Seen) {
-        for left in (self.left.saturating_sub(AHEAD)..self.left).rev() {
+    fn search(&mut self, n: usize, seen: LocatedPythonFrame) {
+        for left in (self.left.saturating_sub(MAX_SKIPPED_FRAMES)..self.left).rev() {
             let Some(known) = self.last.seen.get(left) else {
                 break;
             };
@@ -139,7 +139,7 @@ impl<W: Write> Compared<'_, W> {
     }
 
     #[inline(always)]
-    fn write(&mut self, n: usize, seen: Seen) {
+    fn write(&mut self, n: usize, seen: LocatedPythonFrame) {
         self.to.write(place_of(n), seen.frame);
         if let Some(new) = self.last.new.get_mut(n) {
             *new = seen;
@@ -162,22 +162,22 @@ impl<W: Write> Compared<'_, W> {
     /// Remembers the stack. Returns how many of its oldest frames are those of the last one, and
     /// were not written.
     #[inline(always)]
-    pub fn finish(mut self, walked: Option<Walked>) -> usize {
-        let Some(Walked { frames, .. }) = walked else {
+    pub fn finish(mut self, walked: Option<PythonWalkSummary>) -> usize {
+        let Some(PythonWalkSummary { frames, .. }) = walked else {
             self.last.forget();
             return 0;
         };
         // A deep stack's oldest frames are put in order, so they must be there.
-        if self.left > 0 || frames > 2 * EACH_END {
+        if self.left > 0 || frames > 2 * MAX_FRAMES_PER_END {
             self.end_run(frames);
         }
         let new = self.run.unwrap_or(frames);
         let shared = frames - new;
-        if frames > MOST {
+        if frames > MAX_REMEMBERED_FRAMES {
             self.last.forget();
             return shared;
         }
-        let Last {
+        let LastPythonStack {
             seen, new: fresh, ..
         } = &mut *self.last;
         for (to, from) in seen[shared..frames].iter_mut().rev().zip(&fresh[..new]) {
@@ -194,12 +194,12 @@ mod tests {
 
     use super::*;
 
-    struct Written<'a>(&'a mut Vec<Frame>);
+    struct FrameList<'a>(&'a mut Vec<PythonFrame>);
 
-    impl Write for Written<'_> {
-        fn write(&mut self, place: usize, frame: Frame) {
+    impl FramePlaceWriter for FrameList<'_> {
+        fn write(&mut self, place: usize, frame: PythonFrame) {
             if self.0.len() <= place {
-                self.0.resize(place + 1, Frame::default());
+                self.0.resize(place + 1, PythonFrame::default());
             }
             self.0[place] = frame;
         }
@@ -208,22 +208,22 @@ mod tests {
     /// What comes of stacks, each given by its frames' addresses and codes, outermost first: all of
     /// them as whoever reads them has them.
     fn check(stacks: &[Vec<(u64, u64)>]) -> usize {
-        let mut last = Last::new();
+        let mut last = LastPythonStack::new();
         // What the reader has, outermost first.
-        let mut known: Vec<Frame> = Vec::new();
+        let mut known: Vec<PythonFrame> = Vec::new();
         let mut all_shared = 0;
         for stack in stacks {
-            let frame = |code: u64| Frame {
+            let frame = |code: u64| PythonFrame {
                 code,
-                ..Frame::default()
+                ..PythonFrame::default()
             };
             // Frames that are not written are those of an earlier stack.
             let mut written = std::vec![frame(u64::MAX); stack.len()];
-            let mut to = last.compare(Written(&mut written));
+            let mut to = last.compare(FrameList(&mut written));
             for (n, &(at, code)) in stack.iter().rev().enumerate() {
                 to.put(n, at, frame(code));
             }
-            let walked = Walked {
+            let walked = PythonWalkSummary {
                 frames: stack.len(),
                 is_whole: true,
             };
@@ -233,7 +233,7 @@ mod tests {
             let new = written[..stack.len() - shared].iter().rev();
             known.truncate(shared);
             known.extend(new);
-            let expected: Vec<Frame> = stack.iter().map(|&(_, code)| frame(code)).collect();
+            let expected: Vec<PythonFrame> = stack.iter().map(|&(_, code)| frame(code)).collect();
             assert_eq!(known, expected, "{stack:?}");
         }
         all_shared

@@ -6,7 +6,7 @@
 
 /// How a thread's frames hang together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chain {
+pub(crate) enum FrameChain {
     /// Frames are objects, and each is run by one call of the evaluator (up to 3.10).
     Objects,
     /// A structure on the native stack points to the frame; frames know whether native code entered
@@ -21,7 +21,7 @@ pub(crate) enum Chain {
 
 /// How the lines of a code object are written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lines {
+pub(crate) enum LineTableFormat {
     /// Pairs of bytes and lines (3.8, 3.9).
     Pairs,
     /// Such pairs, where -128 is no line (3.10).
@@ -34,21 +34,21 @@ pub(crate) enum Lines {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModulesOffset {
     /// So far from its begin.
-    At(u64),
+    Fixed(u64),
     /// As far as this word of the runtime says (from 3.13 on).
-    Told(u64),
+    RuntimeWord(u64),
 }
 
 /// Offsets, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct PythonLayout {
     pub(crate) minor: u8,
     /// Whether one thread at a time runs Python's code.
     pub(crate) has_gil: bool,
     /// How many bytes more than 16 the header of every object has.
     pub(crate) header: u64,
-    pub(crate) chain: Chain,
-    pub(crate) lines: Lines,
+    pub(crate) chain: FrameChain,
+    pub(crate) lines: LineTableFormat,
     /// Of the runtime: the thread that holds the GIL; `None` if each thread has a variable instead.
     pub(crate) holder: Option<u64>,
     /// Of the runtime: whether there is a key for the thread's own state, in 32 bits, and the key
@@ -96,23 +96,23 @@ pub(crate) struct Layout {
 }
 
 /// Of 3.11's structure on the native stack: the one of the caller.
-pub(crate) const OUTER: u64 = 16;
+pub(crate) const OUTER_OFFSET: u64 = 16;
 /// Of every object: its type. Like those below, it lies further behind a longer header.
-pub(crate) const TYPE: u64 = 8;
+pub(crate) const TYPE_OFFSET: u64 = 8;
 /// Of texts, bytes and code objects: how long they are.
-pub(crate) const LENGTH: u64 = 16;
+pub(crate) const LENGTH_OFFSET: u64 = 16;
 /// Of a text: its hash, and its form.
-pub(crate) const HASH: u64 = 24;
-pub(crate) const FORM: u64 = 32;
+pub(crate) const HASH_OFFSET: u64 = 24;
+pub(crate) const FORM_OFFSET: u64 = 32;
 /// Where bytes begin.
-pub(crate) const BYTES: u64 = 32;
+pub(crate) const BYTES_OFFSET: u64 = 32;
 
-const LAYOUT_3_8: Layout = Layout {
+const LAYOUT_3_8: PythonLayout = PythonLayout {
     minor: 8,
     has_gil: true,
     header: 0,
-    chain: Chain::Objects,
-    lines: Lines::Pairs,
+    chain: FrameChain::Objects,
+    lines: LineTableFormat::Pairs,
     holder: Some(1368),
     key_is_made: 1392,
     initialized: 12,
@@ -136,31 +136,31 @@ const LAYOUT_3_8: Layout = Layout {
     form: 2,
     ascii: 48,
     other: 72,
-    modules: ModulesOffset::At(56),
+    modules: ModulesOffset::Fixed(56),
     elements: 24,
 };
 
-const LAYOUT_3_9: Layout = Layout {
+const LAYOUT_3_9: PythonLayout = PythonLayout {
     minor: 9,
-    modules: ModulesOffset::At(856),
+    modules: ModulesOffset::Fixed(856),
     holder: Some(568),
     key_is_made: 584,
     runtime_size: Some(656),
     ..LAYOUT_3_8
 };
 
-const LAYOUT_3_10: Layout = Layout {
+const LAYOUT_3_10: PythonLayout = PythonLayout {
     minor: 10,
-    lines: Lines::Ends,
+    lines: LineTableFormat::Ends,
     runtime_size: Some(672),
     instruction: 96,
     ..LAYOUT_3_9
 };
 
-const LAYOUT_3_11: Layout = Layout {
+const LAYOUT_3_11: PythonLayout = PythonLayout {
     minor: 11,
-    chain: Chain::Entries,
-    lines: Lines::Entries,
+    chain: FrameChain::Entries,
+    lines: LineTableFormat::Entries,
     holder: Some(576),
     key_is_made: 592,
     initialized: 16,
@@ -184,13 +184,13 @@ const LAYOUT_3_11: Layout = Layout {
     form: 2,
     ascii: 48,
     other: 72,
-    modules: ModulesOffset::At(888),
+    modules: ModulesOffset::Fixed(888),
     ..LAYOUT_3_10
 };
 
-const LAYOUT_3_12: Layout = Layout {
+const LAYOUT_3_12: PythonLayout = PythonLayout {
     minor: 12,
-    chain: Chain::Shims,
+    chain: FrameChain::Shims,
     holder: None,
     key_is_made: 1544,
     thread_id: 136,
@@ -205,35 +205,35 @@ const LAYOUT_3_12: Layout = Layout {
     version: Some(92),
     ascii: 40,
     other: 56,
-    modules: ModulesOffset::At(944),
+    modules: ModulesOffset::Fixed(944),
     ..LAYOUT_3_11
 };
 
-const LAYOUT_3_13: Layout = Layout {
+const LAYOUT_3_13: PythonLayout = PythonLayout {
     minor: 13,
-    chain: Chain::Direct,
+    chain: FrameChain::Direct,
     key_is_made: 2160,
     initialized: 600,
     thread_id: 152,
     newest: 72,
     instructions: 200,
-    modules: ModulesOffset::Told(11),
+    modules: ModulesOffset::RuntimeWord(11),
     ..LAYOUT_3_12
 };
 
-const LAYOUT_3_14: Layout = Layout {
+const LAYOUT_3_14: PythonLayout = PythonLayout {
     minor: 14,
     key_is_made: 2336,
     initialized: 776,
     owner: 74,
     instructions: 208,
-    modules: ModulesOffset::Told(12),
+    modules: ModulesOffset::RuntimeWord(12),
     elements: 32,
     ..LAYOUT_3_13
 };
 
 /// 3.13 without the GIL.
-const LAYOUT_3_13T: Layout = Layout {
+const LAYOUT_3_13T: PythonLayout = PythonLayout {
     has_gil: false,
     header: 16,
     filename: 128,
@@ -249,7 +249,7 @@ const LAYOUT_3_13T: Layout = Layout {
 };
 
 /// 3.14 without the GIL.
-const LAYOUT_3_14T: Layout = Layout {
+const LAYOUT_3_14T: PythonLayout = PythonLayout {
     minor: 14,
     key_is_made: LAYOUT_3_14.key_is_made,
     initialized: LAYOUT_3_14.initialized,
@@ -263,7 +263,7 @@ const LAYOUT_3_14T: Layout = Layout {
 };
 
 /// Every version that is known.
-pub(crate) static LAYOUTS: [Layout; 9] = [
+pub(crate) static LAYOUTS: [PythonLayout; 9] = [
     LAYOUT_3_8,
     LAYOUT_3_9,
     LAYOUT_3_10,
@@ -275,7 +275,7 @@ pub(crate) static LAYOUTS: [Layout; 9] = [
     LAYOUT_3_14T,
 ];
 
-impl Layout {
+impl PythonLayout {
     /// The owner of a frame, in the word of the frame that has it, which is at
     /// [`owner_word`](Self::owner_word).
     #[inline(always)]
@@ -308,7 +308,7 @@ impl Layout {
 
     /// What `_Py_DebugOffsets` must say where it has a word: the word's number, and the word. The
     /// structure is the first thing of the runtime since 3.13.
-    pub(crate) fn told(&self) -> &'static [(u64, u64)] {
+    pub(crate) fn expected_debug_offsets(&self) -> &'static [(u64, u64)] {
         match (self.minor, self.has_gil) {
             // Of threads: current_frame, thread_id. Of frames: previous, executable, instr_ptr,
             // owner. Of code: filename, name, qualname, linetable, firstlineno, co_code_adaptive.

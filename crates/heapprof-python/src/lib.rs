@@ -1,13 +1,13 @@
 //! Python's stack, read without asking Python: which function, which file, which line.
 //!
-//! A [`Python`] is a CPython as it was found in a process, with the layout of its structures by its
-//! minor version, 3.8 to 3.14. [`Python::walk`] gives the frames of a thread as numbers, so it can
-//! run inside malloc: it allocates nothing, calls nothing of Python's, and takes no lock.
-//! [`Python::name`] makes names of such frames while the code is still there.
+//! A [`PythonRuntime`] is a CPython as it was found in a process, with the layout of its structures
+//! by its minor version, 3.8 to 3.14. [`PythonRuntime::walk`] gives the frames of a thread as
+//! numbers, so it can run inside malloc: it allocates nothing, calls nothing of Python's, and takes
+//! no lock. [`PythonRuntime::name`] makes names of such frames while the code is still there.
 //!
 //! Both are generic over [`Memory`](heapprof_memory::Memory). All offsets are those of release
 //! builds with the GIL, on processors with 64 bits. Builds without the GIL and debug builds have
-//! others, so [`Python::find`] refuses them.
+//! others, so [`PythonRuntime::find`] refuses them.
 //!
 //! It must never know malloc, profiles or SQLite.
 //!
@@ -39,9 +39,11 @@ mod unchanged;
 mod walk;
 
 pub use cell::is_cell;
-pub use frame::{Frame, Seen};
-pub use interpreter::{Current, Python, ThreadLocal, Unreadable, Version};
-pub use last::{Compared, Last, Write};
-pub use line::Reached;
-pub use name::Named;
-pub use walk::{EACH_END, Frames, MOST_FRAMES, Walked};
+pub use frame::{LocatedPythonFrame, PythonFrame};
+pub use interpreter::{
+    CurrentThreadState, PythonRuntime, PythonVersion, ThreadLocal, UnreadablePython,
+};
+pub use last::{FramePlaceWriter, LastPythonStack, StackComparison};
+pub use line::LineTableProgress;
+pub use name::NamedPythonFrame;
+pub use walk::{MAX_FRAMES_PER_END, MAX_WALKED_FRAMES, PythonFrameSink, PythonWalkSummary};

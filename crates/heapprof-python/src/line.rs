@@ -5,10 +5,10 @@
 
 use heapprof_memory::Memory;
 
-use crate::layout::Lines;
+use crate::layout::LineTableFormat;
 
 /// Reads a table byte by byte, in parts.
-struct Table<M> {
+struct LineTableReader<M> {
     memory: M,
     at: u64,
     left: u64,
@@ -17,7 +17,7 @@ struct Table<M> {
     len: usize,
 }
 
-impl<M: Memory> Table<M> {
+impl<M: Memory> LineTableReader<M> {
     fn new(memory: M, at: u64, left: u64) -> Self {
         Self {
             memory,
@@ -44,7 +44,7 @@ impl<M: Memory> Table<M> {
     }
 
     /// How many bytes are left.
-    fn left(&self) -> u64 {
+    fn bytes_left(&self) -> u64 {
         self.left + (self.len - self.next) as u64
     }
 
@@ -65,7 +65,7 @@ impl<M: Memory> Table<M> {
 /// The code whose lines are looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct Owner {
+pub(crate) struct LineTableOwner {
     pub(crate) code: u64,
     /// Another one if other code came to the same address. Its table may have come, too: as with
     /// a frame's texts, code that has this in common with other code is taken for it.
@@ -77,11 +77,11 @@ pub(crate) struct Owner {
 /// can only be read from its begin. All zero is no table.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Reached {
+pub struct LineTableProgress {
     /// The table, and whose it is.
     table: u64,
     len: u64,
-    owner: Owner,
+    owner: LineTableOwner,
     /// How many bytes were left, and the line and the end of the part before.
     left: u64,
     line: i64,
@@ -92,24 +92,24 @@ pub struct Reached {
 /// bytes at `at`. `None` if it has none. A number below 0 is that of the function's line.
 pub(crate) fn line_of<M: Memory>(
     memory: M,
-    form: Lines,
+    form: LineTableFormat,
     (at, len): (u64, u64),
-    owner: Owner,
+    owner: LineTableOwner,
     unit: i64,
-    reached: &mut Reached,
+    reached: &mut LineTableProgress,
 ) -> Option<u32> {
     if unit < 0 {
         return Some(owner.first_line);
     }
     let wanted = match form {
-        Lines::Entries => unit,
-        Lines::Pairs | Lines::Ends => 2 * unit,
+        LineTableFormat::Entries => unit,
+        LineTableFormat::Pairs | LineTableFormat::Ends => 2 * unit,
     };
     let is_of_table = (reached.table, reached.len, reached.owner) == (at, len, owner)
         && (0..=wanted).contains(&reached.end)
         && reached.left <= len;
     if !is_of_table {
-        *reached = Reached {
+        *reached = LineTableProgress {
             table: at,
             len,
             owner,
@@ -118,28 +118,28 @@ pub(crate) fn line_of<M: Memory>(
             end: 0,
         };
     }
-    let Reached {
+    let LineTableProgress {
         left,
         mut line,
         mut end,
         ..
     } = *reached;
-    let mut table = Table::new(memory, at + (len - left), left);
+    let mut table = LineTableReader::new(memory, at + (len - left), left);
     loop {
-        (reached.left, reached.line, reached.end) = (table.left(), line, end);
+        (reached.left, reached.line, reached.end) = (table.bytes_left(), line, end);
         let part = match form {
-            Lines::Pairs => pair(&mut table),
-            Lines::Ends => ended(&mut table),
-            Lines::Entries => entry(&mut table),
+            LineTableFormat::Pairs => read_pair(&mut table),
+            LineTableFormat::Ends => read_range(&mut table),
+            LineTableFormat::Entries => read_entry(&mut table),
         };
         let (units, lines, has_line) = match (part, form) {
             (Some(part), _) => part,
             // The last line that begins at or before the instruction goes on to the end.
-            (None, Lines::Pairs) => return u32::try_from(line).ok(),
+            (None, LineTableFormat::Pairs) => return u32::try_from(line).ok(),
             (None, _) => return None,
         };
         end += units;
-        if form == Lines::Pairs {
+        if form == LineTableFormat::Pairs {
             if end > wanted {
                 return u32::try_from(line).ok();
             }
@@ -154,16 +154,16 @@ pub(crate) fn line_of<M: Memory>(
 }
 
 /// How many units a part of a table has, how many lines on it is, and whether it has a line.
-type Part = (i64, i64, bool);
+type LineTablePart = (i64, i64, bool);
 
 #[inline(always)]
-fn pair<M: Memory>(table: &mut Table<M>) -> Option<Part> {
+fn read_pair<M: Memory>(table: &mut LineTableReader<M>) -> Option<LineTablePart> {
     let (bytes, lines) = (table.byte()?, table.byte()? as i8);
     Some((bytes.into(), lines.into(), true))
 }
 
 #[inline(always)]
-fn ended<M: Memory>(table: &mut Table<M>) -> Option<Part> {
+fn read_range<M: Memory>(table: &mut LineTableReader<M>) -> Option<LineTablePart> {
     let (bytes, lines) = (table.byte()?, table.byte()? as i8);
     let has_line = lines != i8::MIN;
     Some((
@@ -174,7 +174,7 @@ fn ended<M: Memory>(table: &mut Table<M>) -> Option<Part> {
 }
 
 #[inline(always)]
-fn entry<M: Memory>(table: &mut Table<M>) -> Option<Part> {
+fn read_entry<M: Memory>(table: &mut LineTableReader<M>) -> Option<LineTablePart> {
     let byte = table.byte()?;
     let units = i64::from(byte & 7) + 1;
     let lines = match byte >> 3 & 15 {

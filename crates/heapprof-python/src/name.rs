@@ -2,14 +2,14 @@
 
 use heapprof_memory::Memory;
 
-use crate::frame::Frame;
-use crate::interpreter::Python;
-use crate::layout::{BYTES, FORM, LENGTH, Lines};
-use crate::line::{Owner, Reached, line_of};
+use crate::frame::PythonFrame;
+use crate::interpreter::PythonRuntime;
+use crate::layout::{BYTES_OFFSET, FORM_OFFSET, LENGTH_OFFSET, LineTableFormat};
+use crate::line::{LineTableOwner, LineTableProgress, line_of};
 
 /// The texts of a frame, in memory of the caller's, and its lines.
 #[derive(Debug)]
-pub struct Named<'a> {
+pub struct NamedPythonFrame<'a> {
     /// Where the function's name goes.
     pub name: &'a mut [u8],
     /// How many bytes it has.
@@ -24,16 +24,16 @@ pub struct Named<'a> {
     pub line: u32,
 }
 
-impl Python {
+impl PythonRuntime {
     /// Puts the texts and lines of a frame into `to`, while its code is still there. Names are
     /// qualified from 3.11 on. `None` if something can't be read. `reached` is how far the tables
     /// of codes were read before.
     pub fn name<M: Memory>(
         &self,
         memory: M,
-        frame: &Frame,
-        reached: &mut [Reached],
-        to: &mut Named<'_>,
+        frame: &PythonFrame,
+        reached: &mut [LineTableProgress],
+        to: &mut NamedPythonFrame<'_>,
     ) -> Option<()> {
         let layout = self.layout;
         let code = frame.code;
@@ -43,22 +43,22 @@ impl Python {
         to.file_len = self.text(memory, field(layout.filename)?, to.file)?;
         let first = memory.u32(code + u64::from(layout.first_line))?;
         let unit = match layout.lines {
-            Lines::Pairs => i64::from(frame.place as i32).div_euclid(2),
-            Lines::Ends => i64::from(frame.place as i32),
-            Lines::Entries => {
+            LineTableFormat::Pairs => i64::from(frame.place as i32).div_euclid(2),
+            LineTableFormat::Ends => i64::from(frame.place as i32),
+            LineTableFormat::Entries => {
                 let begin = self.instructions(memory, frame)?;
                 (frame.place.wrapping_sub(begin) as i64).div_euclid(2)
             }
         };
         let table = field(layout.line_table)?;
         let table = table + layout.header;
-        let table = (table + BYTES, memory.u64(table + LENGTH)?);
+        let table = (table + BYTES_OFFSET, memory.u64(table + LENGTH_OFFSET)?);
         to.start_line = first;
-        let mut none = Reached::default();
+        let mut none = LineTableProgress::default();
         // Codes lie at least so far apart.
         let place = (code >> 6) as usize % reached.len().max(1);
         let reached = reached.get_mut(place).unwrap_or(&mut none);
-        let owner = Owner {
+        let owner = LineTableOwner {
             code,
             version: frame.version,
             first_line: first,
@@ -69,7 +69,7 @@ impl Python {
 
     /// Where the instructions begin among which a frame's is. They are behind the code object, or a
     /// copy of them that a thread has: 3.14 without the GIL gives each thread one.
-    fn instructions<M: Memory>(&self, memory: M, frame: &Frame) -> Option<u64> {
+    fn instructions<M: Memory>(&self, memory: M, frame: &PythonFrame) -> Option<u64> {
         /// More threads than this may have copies only if memory is overwritten.
         const MAX_COPIES: u64 = 1 << 20;
         let layout = self.layout;
@@ -77,7 +77,7 @@ impl Python {
         let Some(copies) = layout.copies else {
             return Some(own);
         };
-        let len = 2 * memory.u64(frame.code + layout.header + LENGTH)?;
+        let len = 2 * memory.u64(frame.code + layout.header + LENGTH_OFFSET)?;
         let is_in = |begin: u64| frame.place.wrapping_sub(begin) < len;
         if is_in(own) {
             return Some(own);
@@ -94,7 +94,10 @@ impl Python {
     /// long is cut behind a character.
     pub(crate) fn text<M: Memory>(&self, memory: M, at: u64, to: &mut [u8]) -> Option<usize> {
         let behind = at + self.layout.header;
-        let (len, form) = (memory.u64(behind + LENGTH)?, memory.u32(behind + FORM)?);
+        let (len, form) = (
+            memory.u64(behind + LENGTH_OFFSET)?,
+            memory.u32(behind + FORM_OFFSET)?,
+        );
         let form = form >> self.layout.form;
         let (width, is_compact, is_ascii) = (form & 7, form >> 3 & 1 == 1, form >> 4 & 1 == 1);
         let from = match (is_compact, is_ascii) {

@@ -6,26 +6,26 @@
 
 use heapprof_memory::Memory;
 
-use crate::frame::{MARK, Seen, known_version_of};
-use crate::layout::{Chain, Layout, OUTER};
+use crate::frame::{LocatedPythonFrame, POINTER_MARK_MASK, known_version_of};
+use crate::layout::{FrameChain, OUTER_OFFSET, PythonLayout};
 
 /// Whether the thread with this state has these frames, the outermost one first, and no others.
 #[inline(always)]
 pub(crate) fn compare<M: Memory>(
     memory: M,
-    layout: &Layout,
+    layout: &PythonLayout,
     state: u64,
-    last: &[Seen],
+    last: &[LocatedPythonFrame],
 ) -> Option<()> {
     let newest = memory.u64(state + layout.newest)?;
     match layout.chain {
-        Chain::Objects => objects(memory, layout, newest, last),
-        Chain::Entries => {
+        FrameChain::Objects => objects(memory, layout, newest, last),
+        FrameChain::Entries => {
             let at = memory.u64(newest + layout.newest_in)?;
             entries(memory, layout, at, newest, last)
         }
-        Chain::Shims => shims(memory, layout, memory.u64(newest + layout.newest_in)?, last),
-        Chain::Direct => shims(memory, layout, newest, last),
+        FrameChain::Shims => shims(memory, layout, memory.u64(newest + layout.newest_in)?, last),
+        FrameChain::Direct => shims(memory, layout, newest, last),
     }
 }
 
@@ -33,9 +33,9 @@ pub(crate) fn compare<M: Memory>(
 #[inline(always)]
 pub(crate) fn objects<M: Memory>(
     memory: M,
-    layout: &Layout,
+    layout: &PythonLayout,
     mut at: u64,
-    last: &[Seen],
+    last: &[LocatedPythonFrame],
 ) -> Option<()> {
     for seen in last.iter().rev() {
         (at == seen.at).then_some(())?;
@@ -53,10 +53,10 @@ pub(crate) fn objects<M: Memory>(
 #[inline(always)]
 pub(crate) fn entries<M: Memory>(
     memory: M,
-    layout: &Layout,
+    layout: &PythonLayout,
     mut at: u64,
     mut outer: u64,
-    last: &[Seen],
+    last: &[LocatedPythonFrame],
 ) -> Option<()> {
     for seen in last.iter().rev() {
         (at == seen.at).then_some(())?;
@@ -71,7 +71,7 @@ pub(crate) fn entries<M: Memory>(
         (known_version_of(memory, layout, code)? == seen.frame.version).then_some(())?;
         let mut entry = 0;
         if layout.owner_of(owner) != 0 {
-            let next = memory.u64(outer + OUTER)?;
+            let next = memory.u64(outer + OUTER_OFFSET)?;
             (entry, outer) = if next == 0 { (1, outer) } else { (outer, next) };
         }
         (entry == seen.frame.entry).then_some(())?;
@@ -84,9 +84,9 @@ pub(crate) fn entries<M: Memory>(
 #[inline(always)]
 pub(crate) fn shims<M: Memory>(
     memory: M,
-    layout: &Layout,
+    layout: &PythonLayout,
     mut at: u64,
-    last: &[Seen],
+    last: &[LocatedPythonFrame],
 ) -> Option<()> {
     let mut left = last.iter().rev();
     let mut expected = left.next();
@@ -111,7 +111,7 @@ pub(crate) fn shims<M: Memory>(
                 entry = at;
             }
         } else {
-            let code = code & !MARK;
+            let code = code & !POINTER_MARK_MASK;
             let version = || {
                 layout
                     .version

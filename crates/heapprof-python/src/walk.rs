@@ -2,25 +2,25 @@
 
 use heapprof_memory::Memory;
 
-use crate::frame::{Frame, MARK, Seen, version_of};
-use crate::interpreter::Python;
-use crate::layout::{Chain, Layout, OUTER, TYPE};
+use crate::frame::{LocatedPythonFrame, POINTER_MARK_MASK, PythonFrame, version_of};
+use crate::interpreter::PythonRuntime;
+use crate::layout::{FrameChain, OUTER_OFFSET, PythonLayout, TYPE_OFFSET};
 use crate::unchanged;
 
 /// How many frames of each end of a deep stack are kept.
-pub const EACH_END: usize = 256;
+pub const MAX_FRAMES_PER_END: usize = 256;
 /// How many frames are walked. An allocation would take as long as its stack is deep, and a deep
 /// recursion as long as the square of its depth.
-pub const MOST_FRAMES: usize = 4096;
+pub const MAX_WALKED_FRAMES: usize = 4096;
 
 /// Where frames go.
-pub trait Frames {
+pub trait PythonFrameSink {
     /// Takes the `n`th frame from the innermost one, which lies at an address. Returns whether all
     /// that come after it may be [`expected`](Self::expected) from here on.
-    fn put(&mut self, n: usize, at: u64, frame: Frame) -> bool;
+    fn put(&mut self, n: usize, at: u64, frame: PythonFrame) -> bool;
     /// The frames that come after the last one if these are known, the outermost one first.
     #[inline(always)]
-    fn expected(&self) -> &[Seen] {
+    fn expected(&self) -> &[LocatedPythonFrame] {
         &[]
     }
     /// Takes all that are expected. Returns how many there are.
@@ -32,14 +32,14 @@ pub trait Frames {
 
 /// What a walk found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Walked {
+pub struct PythonWalkSummary {
     /// How many frames there are, or how many were walked.
     pub frames: usize,
     /// Whether the outermost frame was reached.
     pub is_whole: bool,
 }
 
-impl Walked {
+impl PythonWalkSummary {
     /// A stack without frames.
     const NOTHING: Self = Self {
         frames: 0,
@@ -49,12 +49,12 @@ impl Walked {
     /// How many frames were kept of a deep stack's oldest end, and in which of their places the
     /// first of them is; `None` if all frames lie in order.
     pub fn cut(&self) -> Option<usize> {
-        let oldest = self.frames.checked_sub(EACH_END)?;
-        (oldest > EACH_END).then_some(oldest % EACH_END)
+        let oldest = self.frames.checked_sub(MAX_FRAMES_PER_END)?;
+        (oldest > MAX_FRAMES_PER_END).then_some(oldest % MAX_FRAMES_PER_END)
     }
 }
 
-impl Python {
+impl PythonRuntime {
     /// Gives the frames of the thread with this state. `None` if something can't be read, or, where
     /// `carefully` says so, if a frame's code is no code object.
     #[inline(always)]
@@ -63,23 +63,25 @@ impl Python {
         memory: M,
         state: u64,
         carefully: bool,
-        to: &mut impl Frames,
-    ) -> Option<Walked> {
+        to: &mut impl PythonFrameSink,
+    ) -> Option<PythonWalkSummary> {
         self.layout.as_constant(
             #[inline(always)]
             |layout| {
                 let newest = memory.u64(state + layout.newest)?;
-                let walk = Walk {
+                let walk = PythonStackWalk {
                     memory,
                     layout,
                     code_type: carefully.then_some(self.code_type),
                 };
                 match layout.chain {
-                    Chain::Objects => walk.objects(newest, to),
-                    Chain::Direct => walk.shims(newest, to),
-                    Chain::Entries | Chain::Shims if newest == 0 => Some(Walked::NOTHING),
-                    Chain::Entries => walk.entries(newest, to),
-                    Chain::Shims => walk.shims(memory.u64(newest + layout.newest_in)?, to),
+                    FrameChain::Objects => walk.objects(newest, to),
+                    FrameChain::Direct => walk.shims(newest, to),
+                    FrameChain::Entries | FrameChain::Shims if newest == 0 => {
+                        Some(PythonWalkSummary::NOTHING)
+                    }
+                    FrameChain::Entries => walk.entries(newest, to),
+                    FrameChain::Shims => walk.shims(memory.u64(newest + layout.newest_in)?, to),
                 }
             },
         )
@@ -87,48 +89,48 @@ impl Python {
 }
 
 /// A walk along the frames of one version.
-struct Walk<M> {
+struct PythonStackWalk<M> {
     memory: M,
-    layout: &'static Layout,
+    layout: &'static PythonLayout,
     /// What code objects' type must be, if it is looked at.
     code_type: Option<u64>,
 }
 
-impl<M: Memory> Walk<M> {
+impl<M: Memory> PythonStackWalk<M> {
     #[inline(always)]
-    fn objects(&self, mut at: u64, to: &mut impl Frames) -> Option<Walked> {
+    fn objects(&self, mut at: u64, to: &mut impl PythonFrameSink) -> Option<PythonWalkSummary> {
         let Self { memory, layout, .. } = *self;
         let mut n = 0;
-        while at != 0 && n < MOST_FRAMES {
+        while at != 0 && n < MAX_WALKED_FRAMES {
             let fields = [layout.previous, layout.code, layout.instruction];
             let [previous, code, instruction] = memory.fields(at, fields)?;
             // It is a number of 32 bits.
             let place = u64::from(instruction as u32);
             let frame = self.frame(code, place)?;
-            let may_be_known = self.put(to, n, at, Frame { entry: 1, ..frame });
+            let may_be_known = self.put(to, n, at, PythonFrame { entry: 1, ..frame });
             (n, at) = (n + 1, previous);
             if may_be_known && unchanged::objects(memory, layout, at, to.expected()).is_some() {
                 (n, at) = (n + to.take_expected(), 0);
             }
         }
-        Some(Walked {
+        Some(PythonWalkSummary {
             frames: n,
             is_whole: at == 0,
         })
     }
 
     #[inline(always)]
-    fn entries(&self, mut outer: u64, to: &mut impl Frames) -> Option<Walked> {
+    fn entries(&self, mut outer: u64, to: &mut impl PythonFrameSink) -> Option<PythonWalkSummary> {
         let Self { memory, layout, .. } = *self;
         let mut at = memory.u64(outer + layout.newest_in)?;
         let mut n = 0;
-        while at != 0 && n < MOST_FRAMES {
+        while at != 0 && n < MAX_WALKED_FRAMES {
             let fields = [layout.previous, layout.code, layout.instruction];
             let [previous, code, place] = memory.fields(at, fields)?;
             let is_entry = memory.u8(at + u64::from(layout.owner))? != 0;
             let mut frame = self.frame(code, place)?;
             if is_entry {
-                let next = memory.u64(outer + OUTER)?;
+                let next = memory.u64(outer + OUTER_OFFSET)?;
                 // The outermost one is the thread's own, and not on the native stack.
                 frame.entry = if next == 0 { 1 } else { outer };
                 outer = if next == 0 { outer } else { next };
@@ -141,18 +143,18 @@ impl<M: Memory> Walk<M> {
                 (n, at) = (n + to.take_expected(), 0);
             }
         }
-        Some(Walked {
+        Some(PythonWalkSummary {
             frames: n,
             is_whole: at == 0,
         })
     }
 
     #[inline(always)]
-    fn shims(&self, mut at: u64, to: &mut impl Frames) -> Option<Walked> {
+    fn shims(&self, mut at: u64, to: &mut impl PythonFrameSink) -> Option<PythonWalkSummary> {
         let Self { memory, layout, .. } = *self;
         let (mut n, mut links) = (0, 0);
-        let mut pending: Option<(u64, Frame)> = None;
-        while at != 0 && n < MOST_FRAMES && links < 4 * MOST_FRAMES {
+        let mut pending: Option<(u64, PythonFrame)> = None;
+        while at != 0 && n < MAX_WALKED_FRAMES && links < 4 * MAX_WALKED_FRAMES {
             let fields = [layout.previous, layout.code, layout.instruction];
             let [previous, code, place] = memory.fields(at, fields)?;
             let owner = memory.u8(at + u64::from(layout.owner))?;
@@ -167,7 +169,7 @@ impl<M: Memory> Walk<M> {
                 }
                 continue;
             }
-            let Some(frame) = self.shown(code & !MARK, place)? else {
+            let Some(frame) = self.visible_frame(code & !POINTER_MARK_MASK, place)? else {
                 continue;
             };
             if let Some((before_at, before)) = pending.replace((frame_at, frame)) {
@@ -185,7 +187,7 @@ impl<M: Memory> Walk<M> {
             to.put(n, at, last);
             n += 1;
         }
-        Some(Walked {
+        Some(PythonWalkSummary {
             frames: n,
             is_whole: at == 0,
         })
@@ -194,13 +196,13 @@ impl<M: Memory> Walk<M> {
     /// A frame of 3.12 or later; `Some(None)` if it stands for a call only: between a class and its
     /// `__init__` there is code without lines, whose name is its file's.
     #[inline(always)]
-    fn shown(&self, code: u64, place: u64) -> Option<Option<Frame>> {
+    fn visible_frame(&self, code: u64, place: u64) -> Option<Option<PythonFrame>> {
         let Self { memory, layout, .. } = *self;
         let version = layout.version.unwrap_or(layout.first_line);
         let fields = [version, layout.filename, layout.name];
         let [version, filename, name] = memory.fields(code, fields)?;
         self.is_code(code).then_some(())?;
-        let frame = Frame {
+        let frame = PythonFrame {
             code,
             place,
             version: version as u32,
@@ -212,10 +214,10 @@ impl<M: Memory> Walk<M> {
     /// A frame up to 3.11. Another code object at the same address has another table of lines,
     /// another name, or another first line.
     #[inline(always)]
-    fn frame(&self, code: u64, place: u64) -> Option<Frame> {
+    fn frame(&self, code: u64, place: u64) -> Option<PythonFrame> {
         self.is_code(code).then_some(())?;
         let version = version_of(self.memory, self.layout, code)?;
-        Some(Frame {
+        Some(PythonFrame {
             code,
             place,
             version,
@@ -226,25 +228,26 @@ impl<M: Memory> Walk<M> {
     /// Gives a frame. Returns whether all that come after it may be expected; if their code is
     /// looked at, they are walked.
     #[inline(always)]
-    fn put(&self, to: &mut impl Frames, n: usize, at: u64, frame: Frame) -> bool {
+    fn put(&self, to: &mut impl PythonFrameSink, n: usize, at: u64, frame: PythonFrame) -> bool {
         to.put(n, at, frame) && self.code_type.is_none()
     }
 
     /// Whether this is a code object, if that is looked at.
     #[inline(always)]
     fn is_code(&self, code: u64) -> bool {
-        let is_it = |of_code| self.memory.u64(code + self.layout.header + TYPE) == Some(of_code);
+        let is_it =
+            |of_code| self.memory.u64(code + self.layout.header + TYPE_OFFSET) == Some(of_code);
         self.code_type.is_none_or(is_it)
     }
 }
 
-/// The place of the `n`th frame from the innermost one, below `2 * EACH_END`: the newest ones by
-/// their number, the oldest ones of a deep stack in the place of older ones, in turns.
+/// The place of the `n`th frame from the innermost one, below `2 * MAX_FRAMES_PER_END`: the newest
+/// ones by their number, the oldest ones of a deep stack in the place of older ones, in turns.
 #[inline(always)]
 pub(crate) fn place_of(n: usize) -> usize {
-    match n < EACH_END {
+    match n < MAX_FRAMES_PER_END {
         true => n,
-        false => EACH_END + (n - EACH_END) % EACH_END,
+        false => MAX_FRAMES_PER_END + (n - MAX_FRAMES_PER_END) % MAX_FRAMES_PER_END,
     }
 }
 
@@ -256,12 +259,15 @@ mod tests {
     fn deep_stacks_keep_both_ends() {
         let walked = |frames| {
             let is_whole = true;
-            Walked { frames, is_whole }.cut()
+            PythonWalkSummary { frames, is_whole }.cut()
         };
-        assert_eq!(walked(2 * EACH_END), None);
-        assert_eq!(walked(2 * EACH_END + 1), Some(1));
-        assert_eq!(walked(3 * EACH_END), Some(0));
-        assert_eq!(place_of(2 * EACH_END), EACH_END);
-        assert_eq!(place_of(2 * EACH_END - 1), 2 * EACH_END - 1);
+        assert_eq!(walked(2 * MAX_FRAMES_PER_END), None);
+        assert_eq!(walked(2 * MAX_FRAMES_PER_END + 1), Some(1));
+        assert_eq!(walked(3 * MAX_FRAMES_PER_END), Some(0));
+        assert_eq!(place_of(2 * MAX_FRAMES_PER_END), MAX_FRAMES_PER_END);
+        assert_eq!(
+            place_of(2 * MAX_FRAMES_PER_END - 1),
+            2 * MAX_FRAMES_PER_END - 1
+        );
     }
 }

@@ -5,7 +5,9 @@ mod difference;
 mod list;
 mod snapshot;
 
-use heapprof_process::{Cgroup, FIELDS, Field, KINDS, Pressure, Usage};
+use heapprof_process::{
+    Cgroup, CgroupPressure, MAPPING_KINDS, MemoryUsage, USAGE_FIELDS, UsageField,
+};
 use serde_json::{Value, json};
 
 use crate::error::ReportError;
@@ -33,8 +35,8 @@ const TEXT_FIELDS: [&str; 9] = [
 /// What a row is called that has what the kernel rounds away.
 pub(super) const ROUNDING_NAME: &str = "(rounding)";
 
-fn text_fields() -> impl Iterator<Item = &'static Field> {
-    FIELDS
+fn text_fields() -> impl Iterator<Item = &'static UsageField> {
+    USAGE_FIELDS
         .iter()
         .filter(|field| TEXT_FIELDS.contains(&field.name))
 }
@@ -64,8 +66,8 @@ pub fn process(
     }
     let raw = style.format == ReportFormat::Csv;
     let measure = UnitFormatter::bytes(style)?;
-    let fields: Vec<&Field> = match raw {
-        true => FIELDS.iter().collect(),
+    let fields: Vec<&UsageField> = match raw {
+        true => USAGE_FIELDS.iter().collect(),
         false => text_fields().collect(),
     };
     let seen = snapshot.parts.as_ref();
@@ -97,17 +99,17 @@ pub fn process(
             table.row(vec![name.to_string(), meaning.to_string()]);
         };
         let is_there = |name: &&str| seen.kinds.iter().any(|row| row.kind == **name);
-        for (_, name, meaning) in KINDS.iter().filter(|(_, name, _)| is_there(name)) {
+        for (_, name, meaning) in MAPPING_KINDS.iter().filter(|(_, name, _)| is_there(name)) {
             row(name, meaning);
         }
-        if seen.rounding != Usage::default() {
+        if seen.rounding != MemoryUsage::default() {
             row(
                 ROUNDING_NAME,
                 "The kernel cuts proportional parts of each mapping to whole KiB.",
             );
         }
         row("maps", "How many mappings.");
-        for field in FIELDS
+        for field in USAGE_FIELDS
             .iter()
             .filter(|field| TEXT_FIELDS.contains(&field.name) || field.name == "uss")
         {
@@ -154,7 +156,7 @@ fn head(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
 fn parts(
     seen: &ProcessParts,
     options: ProcessOptions,
-    fields: &[&Field],
+    fields: &[&UsageField],
     measure: &UnitFormatter,
     is_for_programs: bool,
 ) -> ReportTable {
@@ -176,23 +178,24 @@ fn parts(
         true => options.limit.unwrap_or(usize::MAX).min(rows.len()),
         false => rows.len(),
     };
-    let mut add = |what: &str, maps: usize, value: &dyn Fn(&Field) -> Option<u64>, name: &str| {
-        let mut cells = vec![what.to_string(), maps.to_string()];
-        cells.extend(fields.iter().map(|field| match value(field) {
-            Some(0) if !is_for_programs => "-".to_string(),
-            Some(bytes) => measure.show(bytes),
-            None => String::new(),
-        }));
-        if options.by_mapping {
-            cells.push(name.to_string());
-        }
-        table.row(cells);
-    };
+    let mut add =
+        |what: &str, maps: usize, value: &dyn Fn(&UsageField) -> Option<u64>, name: &str| {
+            let mut cells = vec![what.to_string(), maps.to_string()];
+            cells.extend(fields.iter().map(|field| match value(field) {
+                Some(0) if !is_for_programs => "-".to_string(),
+                Some(bytes) => measure.show(bytes),
+                None => String::new(),
+            }));
+            if options.by_mapping {
+                cells.push(name.to_string());
+            }
+            table.row(cells);
+        };
     for row in &rows[..shown] {
         add(
             &row.kind,
             row.mappings,
-            &|field| Some((field.of)(&row.usage)),
+            &|field| Some((field.get)(&row.usage)),
             &row.name,
         );
     }
@@ -202,19 +205,19 @@ fn parts(
         add(
             "",
             rest.mappings,
-            &|field| Some((field.of)(&rest.usage)),
+            &|field| Some((field.get)(&rest.usage)),
             &name,
         );
     }
-    if seen.rounding != Usage::default() {
-        let of = |field: &Field| Some((field.of)(&seen.rounding)).filter(|bytes| *bytes > 0);
+    if seen.rounding != MemoryUsage::default() {
+        let of = |field: &UsageField| Some((field.get)(&seen.rounding)).filter(|bytes| *bytes > 0);
         add(ROUNDING_NAME, 0, &of, "");
     }
     let mappings = rows.iter().map(|row| row.mappings).sum();
     add(
         "total",
         mappings,
-        &|field| Some((field.of)(&seen.total)),
+        &|field| Some((field.get)(&seen.total)),
         "",
     );
     table
@@ -308,7 +311,7 @@ fn group_line(group: &Cgroup, measure: &UnitFormatter) -> String {
     text
 }
 
-fn pressure_words(pressure: &Pressure) -> String {
+fn pressure_words(pressure: &CgroupPressure) -> String {
     let of = |three: &[f32; 3]| format!("{:.2}, {:.2} and {:.2} %", three[0], three[1], three[2]);
     format!(
         "{} of the last 10, 60 and 300 s (all of them at once {})",
@@ -329,7 +332,7 @@ pub(super) fn group_document(group: &Cgroup) -> Value {
 }
 
 /// Pressure, for programs.
-pub(super) fn pressure_document(pressure: &Pressure) -> Value {
+pub(super) fn pressure_document(pressure: &CgroupPressure) -> Value {
     let of = |three: &[f32; 3]| json!({"avg10": three[0], "avg60": three[1], "avg300": three[2]});
     json!({"some": of(&pressure.some), "full": of(&pressure.full)})
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use heapprof_attach::{Attached, Target, Wish};
-use heapprof_live::{Kept, Logged, Process};
+use heapprof_attach::{AttachOptions, AttachOutcome, AttachTarget};
+use heapprof_live::{LiveProcess, LogSource, SharedLedger};
 use heapprof_process::{is_there, status};
 use heapprof_profile::{EarlyEnds, Profile, recorded};
 use heapprof_report::{early_ends, unseen_frees};
@@ -55,10 +55,10 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     let output = args.output.as_deref();
     refuse_terminal(output)?;
     check_place(output)?;
-    let target = Target::open(pid, library).with_context(of_process)?;
+    let target = AttachTarget::open(pid, library).with_context(of_process)?;
     let rights = RightsLedger::default();
     rights.open(pid, Owner::us());
-    let wish = Wish {
+    let wish = AttachOptions {
         period: (!args.is_exact()).then_some(args.period),
         frames: args.frames.number(),
         by_thread: args.threads,
@@ -139,13 +139,13 @@ pub(super) fn detach(args: &DetachArgs) -> Result<()> {
 }
 
 /// Leaves a program.
-fn leave(pid: u32) -> Result<(u32, Duration), heapprof_attach::Error> {
+fn leave(pid: u32) -> Result<(u32, Duration), heapprof_attach::AttachError> {
     let library = preload::bytes().unwrap_or_default();
     let mut tried = 0;
     loop {
         tried += 1;
-        match Target::open(pid, library)?.detach() {
-            Err(heapprof_attach::Error::NoSafeThread(_)) if tried < TRIES => {}
+        match AttachTarget::open(pid, library)?.detach() {
+            Err(heapprof_attach::AttachError::NoSafeThread(_)) if tried < TRIES => {}
             done => return done,
         }
     }
@@ -154,7 +154,7 @@ fn leave(pid: u32) -> Result<(u32, Duration), heapprof_attach::Error> {
 /// A program that is recorded.
 struct Recording {
     pid: u32,
-    attached: Attached,
+    attached: AttachOutcome,
     kept: Option<Watched>,
     began: Instant,
     /// What was read last, if the program keeps no books in a file.
@@ -168,9 +168,12 @@ struct Recording {
 }
 
 impl Recording {
-    fn new(pid: u32, rights: RightsLedger, mut attached: Attached) -> Self {
-        let kept = attached.kept.take().and_then(|file| Kept::new(file).ok());
-        let kept = kept.filter(Kept::is_sealed);
+    fn new(pid: u32, rights: RightsLedger, mut attached: AttachOutcome) -> Self {
+        let kept = attached
+            .shared_ledger
+            .take()
+            .and_then(|file| SharedLedger::new(file).ok());
+        let kept = kept.filter(SharedLedger::is_sealed);
         Self {
             pid,
             attached,
@@ -190,9 +193,11 @@ impl Recording {
             return Ok(());
         };
         let logged = match self.kept.as_ref().and_then(Watched::kept) {
-            Some(kept) => kept.again().map(Logged::Kept),
+            Some(kept) => kept.try_clone().map(LogSource::SharedLedger),
             // It was attached to before, or can have no file.
-            None => Process::open(self.pid).map(|process| Logged::Process(Box::new(process))),
+            None => {
+                LiveProcess::open(self.pid).map(|process| LogSource::Process(Box::new(process)))
+            }
         };
         let logged = logged.map_err(anyhow::Error::from);
         let begun = logged.and_then(|logged| log.begin(logged, self.pid, self.rights.clone()));
@@ -222,7 +227,7 @@ impl Recording {
             Some(time) => format!("for {} s", time.as_secs_f64()),
             None => "until Ctrl-C".to_string(),
         };
-        let held = self.attached.held.as_secs_f64() * 1e3;
+        let held = self.attached.suspended_for.as_secs_f64() * 1e3;
         messages::note(&format!(
             "{} ({}): recording {how} {until}; one thread was held for {held:.1} ms; ask \
              about pid:{}",
@@ -235,7 +240,7 @@ impl Recording {
     /// Waits until it is over.
     fn wait(&mut self, time: Option<Duration>, signals: &mut Signals) -> Over {
         let mut read = Instant::now();
-        let books = Process::open(self.pid);
+        let books = LiveProcess::open(self.pid);
         loop {
             if signals.pending().next().is_some() {
                 return Over::Asked;
@@ -246,10 +251,10 @@ impl Recording {
             if !is_there(self.pid) {
                 return Over::Ended;
             }
-            match books.as_ref().map(Process::summary) {
+            match books.as_ref().map(LiveProcess::summary) {
                 Ok(Ok(found)) if !found.is_running => return Over::Left,
                 // Its memory is another one.
-                Ok(Err(_)) | Err(heapprof_live::Error::NotRecorded) => {
+                Ok(Err(_)) | Err(heapprof_live::LiveError::NotRecorded) => {
                     // One that ends has no executable any more.
                     let executable = format!("/proc/{}/exe", self.pid);
                     let is_there = std::fs::read_link(executable).is_ok();

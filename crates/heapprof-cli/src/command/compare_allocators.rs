@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::RunFigures;
-use heapprof_process::{Counters, Ran, comm, descendants, maps, run as run_measured};
+use heapprof_process::{RunUsage, StatusCounters, comm, descendants, maps, run as run_measured};
 use heapprof_report::{AllocatorCandidate, AllocatorComparison, HeapInUse};
 use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
@@ -187,7 +187,7 @@ fn one(
         );
     }
     // What we have written is in the copy of us that becomes the program.
-    let own = Counters::of(std::process::id()).ok();
+    let own = StatusCounters::from_pid(std::process::id()).ok();
     let own = own
         .and_then(|counters| counters.get("RssAnon"))
         .unwrap_or(0);
@@ -228,7 +228,7 @@ fn file_name(path: &[u8]) -> String {
 }
 
 /// The figures of a run, if heapprof itself had `own` when it began.
-fn figures(ran: &Ran, own: u64) -> RunFigures {
+fn figures(ran: &RunUsage, own: u64) -> RunFigures {
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
     // The kernel begins the peak with what the copy of heapprof had.

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_process::{
-    Cgroup, Counters, Explained, Identity, Usage, all_processes, explain, machine_pressure, title,
+    Cgroup, MemoryBreakdown, MemoryUsage, ProcessIdentity, StatusCounters, all_processes, explain,
+    machine_pressure, title,
 };
 use heapprof_report::{
     ListedProcess, ProcessOptions, ProcessParts, ProcessSnapshot, ReportFormat, ReportStyle,
@@ -93,8 +94,8 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
                 );
             }
             // The kernel says the same of its own threads as of a process that is gone.
-            let identity = Identity::of(pid).map_err(|_| gone(error))?;
-            (identity, Counters::of(pid).map_err(gone)?, None)
+            let identity = ProcessIdentity::from_pid(pid).map_err(|_| gone(error))?;
+            (identity, StatusCounters::from_pid(pid).map_err(gone)?, None)
         }
     };
     if identity.has_ended() {
@@ -103,7 +104,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
         notes.push("it is a thread of the kernel's, which has no memory of its own".to_string());
     }
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let cgroup = Cgroup::of(pid);
+    let cgroup = Cgroup::from_pid(pid);
     if cgroup.is_none() {
         notes.push(
             "its limit is not known: the files of its control group are not here (in a container \
@@ -128,7 +129,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
     })
 }
 
-fn changed(explained: &Explained) -> String {
+fn changed(explained: &MemoryBreakdown) -> String {
     match explained.mappings.is_empty() {
         true => "it has no mappings".to_string(),
         false => "it changed each time it was read, so the total is that of its mappings, and not \
@@ -140,13 +141,13 @@ fn changed(explained: &Explained) -> String {
 /// All processes with memory of their own, the one with the largest part first.
 fn list() -> std::io::Result<Vec<ListedProcess>> {
     let one = |pid: u32| {
-        let rss = Counters::of(pid).ok()?.get("VmRSS")?;
+        let rss = StatusCounters::from_pid(pid).ok()?.get("VmRSS")?;
         Some(ListedProcess {
             pid,
             name: heapprof_process::comm(pid),
             title: title(pid, LONGEST_TITLE),
             rss,
-            usage: Usage::of(pid).ok(),
+            usage: MemoryUsage::from_pid(pid).ok(),
         })
     };
     let mut all: Vec<ListedProcess> = all_processes()?.into_iter().filter_map(one).collect();

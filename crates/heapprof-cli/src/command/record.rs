@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-use heapprof_environment::{self as variable, Setter, Variable};
+use heapprof_environment::{self as variable, EnvironmentVariable, VariableSetter};
 use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -433,10 +433,10 @@ fn environment(
         preload.push(others);
     }
     // Variables that an earlier setup left would mix with the options of this recording.
-    let ours = |variable: &&Variable| {
+    let ours = |variable: &&EnvironmentVariable| {
         !matches!(
             variable.setter,
-            Setter::Gperftools | Setter::Kept | Setter::Watch
+            VariableSetter::Gperftools | VariableSetter::UserPassthrough | VariableSetter::Watch
         )
     };
     for variable in variable::ALL.iter().filter(ours) {

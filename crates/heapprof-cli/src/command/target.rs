@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_heapwalk::{
     CoreMemory, HeapWalkError, LiveMemory, ProcessImage, capture, object_class, release,
 };
-use heapprof_process::maps::Map;
+use heapprof_process::maps::ProcessMapping;
 use heapprof_profile::Profile;
 use heapprof_report::UnitFormatter;
 use heapprof_symbolize::{FileSymbols, SymbolizeOptions, class_name, demangle};
@@ -189,7 +189,11 @@ impl Target {
     }
 
     /// Asks the symbols of a mapped file, which is read once.
-    fn with_labels<T>(&self, map: &Map, ask: impl FnOnce(&FileSymbols) -> Option<T>) -> Option<T> {
+    fn with_labels<T>(
+        &self,
+        map: &ProcessMapping,
+        ask: impl FnOnce(&FileSymbols) -> Option<T>,
+    ) -> Option<T> {
         let mut labels = self.labels.lock().ok()?;
         if !labels.contains_key(&map.path) {
             let options = SymbolizeOptions {

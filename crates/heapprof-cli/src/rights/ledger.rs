@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use heapprof_process::Identity;
+use heapprof_process::ProcessIdentity;
 
 use super::ProcessRights;
 use crate::place::Owner;
@@ -77,7 +77,7 @@ impl Entry {
 
 /// When a process began, also one that has ended and was not reaped yet.
 fn began(pid: u32) -> Option<u64> {
-    Identity::of(pid).ok().map(|found| found.began)
+    ProcessIdentity::from_pid(pid).ok().map(|found| found.began)
 }
 
 /// Whether processes that this one has started may have become other users unseen. Whoever is not
@@ -136,7 +136,8 @@ impl RightsLedger {
 
     /// Closes the books of all processes that have ended and were not reaped yet.
     pub(crate) fn close_ended(&self) {
-        let has_ended = |pid: u32| Identity::of(pid).is_ok_and(|found| found.has_ended());
+        let has_ended =
+            |pid: u32| ProcessIdentity::from_pid(pid).is_ok_and(|found| found.has_ended());
         let open: Vec<u32> = {
             let entries = self.locked();
             let open = entries

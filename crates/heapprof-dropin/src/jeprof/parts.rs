@@ -12,8 +12,8 @@ use heapprof_profile::{
 
 use super::stacks::thread_place;
 
-/// The samples of each thread that [`threads`](super::stacks::Stacks::threads) found, in their
-/// order.
+/// The samples of each thread that [`threads`](super::stacks::JeprofStacks::threads) found, in
+/// their order.
 pub(super) struct ThreadProfiles<'a> {
     profile: &'a Profile,
     /// The samples of each thread. If there is one thread, it is the whole profile, and nothing is

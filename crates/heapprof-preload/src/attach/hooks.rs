@@ -3,11 +3,11 @@
 use std::ffi::CStr;
 
 use crate::hook::{announce, name};
-use crate::real::{self, Behind, go_on_to};
+use crate::real::{self, HookedFunction, go_on_to};
 use crate::{end, sandbox};
 
 use super::opened;
-use super::slots::Hook;
+use super::slots::SlotHook;
 
 /// Declares the hooks that are exported by these names, and all hooks' table.
 macro_rules! hooks {
@@ -25,7 +25,7 @@ macro_rules! hooks {
         }
 
         /// The hooks.
-        pub static HOOKS: [Hook; [
+        pub static HOOKS: [SlotHook; [
             $(stringify!($frees),)* $(stringify!($makes),)* $(stringify!($deletes),)*
             $(stringify!($news),)* $(stringify!($other),)*
         ].len()] = [
@@ -43,8 +43,8 @@ const fn hook(
     ours: unsafe extern "C" fn(),
     frees: bool,
     is_operator: bool,
-) -> Hook {
-    Hook {
+) -> SlotHook {
+    SlotHook {
         name,
         ours,
         frees,
@@ -76,19 +76,19 @@ hooks! {
     other dlvsym "heapprof_opens_dlvsym";
 }
 
-static DLOPEN: Behind = Behind::new(c"dlopen");
-static DLMOPEN: Behind = Behind::new(c"dlmopen");
-static DLSYM: Behind = Behind::new(c"dlsym");
-static DLVSYM: Behind = Behind::new(c"dlvsym");
+static DLOPEN: HookedFunction = HookedFunction::new(c"dlopen");
+static DLMOPEN: HookedFunction = HookedFunction::new(c"dlmopen");
+static DLSYM: HookedFunction = HookedFunction::new(c"dlsym");
+static DLVSYM: HookedFunction = HookedFunction::new(c"dlvsym");
 
 /// Looks up what is behind the hooks that are not malloc's: `find` gives the function that slots of
 /// this name lead to.
 pub fn prepare(find: impl Fn(&CStr) -> *const std::ffi::c_void) {
     for behind in [&DLOPEN, &DLMOPEN, &DLSYM, &DLVSYM] {
-        behind.be(find(behind.name()));
+        behind.set_function(find(behind.name()));
     }
-    end::be_behind(&find);
-    sandbox::be_behind(&find);
+    end::set_real_functions(&find);
+    sandbox::set_real_functions(&find);
     real::ALIGNED_ALLOC.find();
 }
 
@@ -116,5 +116,9 @@ macro_rules! opens {
 }
 opens!("heapprof_opens_dlopen", opened::before_open, DLOPEN);
 opens!("heapprof_opens_dlmopen", opened::before_open, DLMOPEN);
-opens!("heapprof_opens_dlsym", opened::before_look, DLSYM);
-opens!("heapprof_opens_dlvsym", opened::before_look, DLVSYM);
+opens!("heapprof_opens_dlsym", opened::before_symbol_lookup, DLSYM);
+opens!(
+    "heapprof_opens_dlvsym",
+    opened::before_symbol_lookup,
+    DLVSYM
+);

@@ -6,52 +6,52 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::ATTACHED;
-use super::slots::have_come;
+use super::ATTACH_STATE;
+use super::slots::has_new_objects;
 use crate::start;
 
 /// How often it is still to be looked.
-static LOOKS: AtomicU32 = AtomicU32::new(0);
+static SCANS_LEFT: AtomicU32 = AtomicU32::new(0);
 /// An object is there when the loader has mapped it, which may be some allocations later.
-const MOST: u32 = 10_000;
+const MAX_SCANS: u32 = 10_000;
 /// When so many looks are left, all objects are looked at in any case.
-const LATE: u32 = MOST - 1000;
+const LATE_SCAN: u32 = MAX_SCANS - 1000;
 
 /// Says that an object may come.
 pub fn expect() {
-    LOOKS.store(MOST, Ordering::Relaxed);
-    start::look_at_next(true);
+    SCANS_LEFT.store(MAX_SCANS, Ordering::Relaxed);
+    start::scan_at_next_allocation(true);
 }
 
 /// Called before dlopen.
 pub(super) unsafe extern "C" fn before_open() {
-    if ATTACHED.is_there() {
+    if ATTACH_STATE.is_there() {
         expect();
     }
 }
 
 /// Called before dlsym.
-pub(super) unsafe extern "C" fn before_look() {
-    look();
+pub(super) unsafe extern "C" fn before_symbol_lookup() {
+    scan();
 }
 
 /// Called when the program allocates, after it called dlopen.
 pub fn at_allocation() {
-    let left = LOOKS.fetch_sub(1, Ordering::Relaxed);
+    let left = SCANS_LEFT.fetch_sub(1, Ordering::Relaxed);
     if left <= 1 {
-        LOOKS.store(0, Ordering::Relaxed);
-        start::look_at_next(false);
+        SCANS_LEFT.store(0, Ordering::Relaxed);
+        start::scan_at_next_allocation(false);
     }
     // One that has no read-only part may have been shown before it was filled.
     match left {
-        1 | LATE => ATTACHED.lead_new(),
-        _ => look(),
+        1 | LATE_SCAN => ATTACH_STATE.lead_new(),
+        _ => scan(),
     }
 }
 
 /// Looks whether an object has come, and leads its slots to us.
-pub fn look() {
-    if ATTACHED.is_there() && have_come() {
-        ATTACHED.lead_new();
+pub fn scan() {
+    if ATTACH_STATE.is_there() && has_new_objects() {
+        ATTACH_STATE.lead_new();
     }
 }

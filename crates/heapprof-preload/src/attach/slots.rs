@@ -11,11 +11,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_collect::sys;
-use heapprof_memory::loaded::Object;
-use heapprof_memory::{Memory, Own};
+use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::{Memory, OwnMemory};
 
 /// A function of the program's that slots are led away from.
-pub struct Hook {
+pub struct SlotHook {
     /// What it is called.
     pub name: &'static CStr,
     /// Ours.
@@ -28,8 +28,8 @@ pub struct Hook {
 
 /// An object that the loader shows us, for as long as it does.
 #[derive(Clone, Copy)]
-pub struct Shown<'a> {
-    object: Object,
+pub struct LoaderObject<'a> {
+    object: LoadedObject,
     headers: &'a [libc::Elf64_Phdr],
     base: u64,
     /// Whether it is the program's executable.
@@ -38,9 +38,9 @@ pub struct Shown<'a> {
 
 /// A slot of an object.
 #[derive(Clone, Copy)]
-pub struct Slot {
+pub struct ImportSlot {
     /// The hook that has its name.
-    pub hook: &'static Hook,
+    pub hook: &'static SlotHook,
     /// Where it leads now.
     pub leads_to: u64,
     /// Whether it is for calls alone. The loader fills such a slot when it is first used, unless it
@@ -49,11 +49,11 @@ pub struct Slot {
 }
 
 /// How many objects were loaded so far, as of the last look at which none was being loaded.
-static LOADED: AtomicU64 = AtomicU64::new(0);
+static LAST_LOADED_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Which objects the loader is done with. It shows others, too, which it still fills, and whose
 /// parts it makes read-only afterwards: nobody else may touch these.
-pub struct Settled {
+pub struct SettledObjects {
     /// The mappings that can't be written, in order of their addresses.
     read_only: Vec<Range<u64>>,
     /// Whether one was not settled.
@@ -62,21 +62,21 @@ pub struct Settled {
     loaded: u64,
 }
 
-impl Settled {
+impl SettledObjects {
     /// Looks at the rights of this moment.
     pub fn now() -> Self {
-        let loaded = loaded();
+        let loaded = count_loaded();
         let maps = sys::read_file(c"/proc/self/maps");
         let lines = maps.split(|&byte| byte == b'\n');
         Self {
-            read_only: lines.filter_map(read_only).collect(),
+            read_only: lines.filter_map(parse_read_only).collect(),
             is_waited_for: Cell::new(false),
             loaded,
         }
     }
 
     /// Whether the loader is done with an object.
-    pub fn has(&self, shown: Shown<'_>) -> bool {
+    pub fn has(&self, shown: LoaderObject<'_>) -> bool {
         let is_settled = match shown.read_only() {
             Some((from, _)) => self.is_read_only(from as u64),
             None => true,
@@ -90,7 +90,7 @@ impl Settled {
     /// Remembers what was loaded, unless an object is still waited for.
     pub fn end(self) {
         if !self.is_waited_for.get() {
-            LOADED.store(self.loaded, Ordering::Relaxed);
+            LAST_LOADED_COUNT.store(self.loaded, Ordering::Relaxed);
         }
     }
 
@@ -103,7 +103,7 @@ impl Settled {
 }
 
 /// A mapping that can't be written, of a line of `/proc/PID/maps`: `from-end rights …`.
-fn read_only(line: &[u8]) -> Option<Range<u64>> {
+fn parse_read_only(line: &[u8]) -> Option<Range<u64>> {
     let mut parts = line.splitn(3, |&byte| byte == b'-' || byte == b' ');
     let mut number = || {
         let text = std::str::from_utf8(parts.next()?).ok()?;
@@ -114,7 +114,7 @@ fn read_only(line: &[u8]) -> Option<Range<u64>> {
 }
 
 /// How many objects were loaded so far.
-fn loaded() -> u64 {
+fn count_loaded() -> u64 {
     let mut count = 0;
     each_until(&mut |_, loaded| {
         count = loaded;
@@ -124,7 +124,7 @@ fn loaded() -> u64 {
 }
 
 /// Calls `look` for each object that is loaded, in the order in which they are searched.
-pub fn each(mut look: impl FnMut(Shown<'_>)) {
+pub fn each_object(mut look: impl FnMut(LoaderObject<'_>)) {
     let mut first = true;
     each_until(&mut |shown, _| {
         shown.is_executable = first;
@@ -135,15 +135,15 @@ pub fn each(mut look: impl FnMut(Shown<'_>)) {
 }
 
 /// Whether an object was loaded since the last look at all of them.
-pub fn have_come() -> bool {
-    loaded() != LOADED.load(Ordering::Relaxed)
+pub fn has_new_objects() -> bool {
+    count_loaded() != LAST_LOADED_COUNT.load(Ordering::Relaxed)
 }
 
 /// A function that looks at objects. It gets one, and how many were loaded so far. It returns
 /// whether it needs no more.
-type Look<'a> = &'a mut dyn FnMut(&mut Shown<'_>, u64) -> bool;
+type LoaderObjectVisitor<'a> = &'a mut dyn FnMut(&mut LoaderObject<'_>, u64) -> bool;
 
-fn each_until(mut look: Look<'_>) {
+fn each_until(mut look: LoaderObjectVisitor<'_>) {
     unsafe extern "C" fn show(
         info: *mut libc::dl_phdr_info,
         size: usize,
@@ -153,7 +153,7 @@ fn each_until(mut look: Look<'_>) {
             return 1;
         }
         // SAFETY: the loader gives an object, and what `dl_iterate_phdr` was called with.
-        let (info, look) = unsafe { (&*info, &mut *look.cast::<Look<'_>>()) };
+        let (info, look) = unsafe { (&*info, &mut *look.cast::<LoaderObjectVisitor<'_>>()) };
         let count = usize::from(info.dlpi_phnum);
         let headers = match info.dlpi_phdr.is_null() {
             true => &[],
@@ -163,8 +163,8 @@ fn each_until(mut look: Look<'_>) {
         let base = info.dlpi_addr;
         let dynamic = headers.iter().find(|of| of.p_type == libc::PT_DYNAMIC);
         let dynamic = dynamic.map_or(0, |of| base.wrapping_add(of.p_vaddr));
-        let mut shown = Shown {
-            object: Object::at(base, dynamic),
+        let mut shown = LoaderObject {
+            object: LoadedObject::at(base, dynamic),
             headers,
             base,
             is_executable: false,
@@ -175,16 +175,16 @@ fn each_until(mut look: Look<'_>) {
     unsafe { libc::dl_iterate_phdr(Some(show), (&raw mut look).cast()) };
 }
 
-impl Shown<'_> {
+impl LoaderObject<'_> {
     /// Its memory, and this process's.
-    fn memory(self) -> Own {
+    fn memory(self) -> OwnMemory {
         // SAFETY: what is read is where the loader has put the object's tables, and the object
         // stays for as long as it is shown.
-        unsafe { Own::new() }
+        unsafe { OwnMemory::new() }
     }
 
     /// Whether an address lies in it.
-    pub fn holds(self, address: u64) -> bool {
+    pub fn contains(self, address: u64) -> bool {
         self.headers.iter().any(|of| {
             let from = self.base.wrapping_add(of.p_vaddr);
             of.p_type == libc::PT_LOAD && address.wrapping_sub(from) < of.p_memsz
@@ -206,14 +206,18 @@ impl Shown<'_> {
     /// The function that it defines by this name.
     pub fn function(self, name: &CStr) -> Option<u64> {
         let found = self.object.symbol(self.memory(), name.to_str().ok()?)?;
-        self.holds(found.address).then_some(found.address)
+        self.contains(found.address).then_some(found.address)
     }
 
     /// Leads slots to where `leads` says: it is told of a slot, and returns where that is to lead,
     /// or `None` if it stays as it is. Returns how many were changed.
-    pub fn lead(self, hooks: &'static [Hook], leads: &mut dyn FnMut(Slot) -> Option<u64>) -> u32 {
-        let mut room = Room {
-            of: self,
+    pub fn lead(
+        self,
+        hooks: &'static [SlotHook],
+        leads: &mut dyn FnMut(ImportSlot) -> Option<u64>,
+    ) -> u32 {
+        let mut room = WritableRelro {
+            object: self,
             is_open: false,
         };
         let mut changed = 0;
@@ -221,7 +225,7 @@ impl Shown<'_> {
             // SAFETY: a slot of the object, which is there and is aligned.
             let slot = unsafe { &*(at as *const AtomicU64) };
             let leads_to = slot.load(Ordering::Relaxed);
-            let told = Slot {
+            let told = ImportSlot {
                 hook,
                 leads_to,
                 is_called,
@@ -239,7 +243,11 @@ impl Shown<'_> {
 
     /// Calls `found` for each slot that names one of our hooks: it is told of the hook, where the
     /// slot is, and whether it is one for calls alone.
-    fn slots(self, hooks: &'static [Hook], found: &mut dyn FnMut(&'static Hook, u64, bool)) {
+    fn slots(
+        self,
+        hooks: &'static [SlotHook],
+        found: &mut dyn FnMut(&'static SlotHook, u64, bool),
+    ) {
         const DT_PLTRELSZ: u64 = 2;
         const DT_RELA: u64 = 7;
         const DT_RELASZ: u64 = 8;
@@ -256,36 +264,36 @@ impl Shown<'_> {
     /// The slots of one table of relocations, which lies there.
     fn slots_in(
         self,
-        hooks: &'static [Hook],
+        hooks: &'static [SlotHook],
         table: Range<u64>,
-        found: &mut dyn FnMut(&'static Hook, u64, bool),
+        found: &mut dyn FnMut(&'static SlotHook, u64, bool),
     ) {
         const DT_STRTAB: u64 = 5;
         const DT_SYMTAB: u64 = 6;
         const R_64: u64 = 1;
         const R_GLOB_DAT: u64 = 6;
         const R_JUMP_SLOT: u64 = 7;
-        const LEN: u64 = 24;
+        const TABLE_ENTRY_LEN: u64 = 24;
         let memory = self.memory();
         let tables = [DT_SYMTAB, DT_STRTAB].map(|tag| self.object.section(memory, tag));
         let [Some(symbols), Some(texts)] = tables else {
             return;
         };
-        if table.is_empty() || !self.holds(table.start) || !self.holds(table.end - 1) {
+        if table.is_empty() || !self.contains(table.start) || !self.contains(table.end - 1) {
             return;
         }
-        for i in 0..(table.end - table.start) / LEN {
-            let entry = memory.fields(table.start + LEN * i, [0, 8, 16]);
+        for i in 0..(table.end - table.start) / TABLE_ENTRY_LEN {
+            let entry = memory.fields(table.start + TABLE_ENTRY_LEN * i, [0, 8, 16]);
             let Some([place, info, added]) = entry else {
                 return;
             };
             if !matches!(info & 0xffff_ffff, R_64 | R_GLOB_DAT | R_JUMP_SLOT) || added != 0 {
                 continue;
             }
-            let symbol = symbols + LEN * (info >> 32);
+            let symbol = symbols + TABLE_ENTRY_LEN * (info >> 32);
             let at = self.base.wrapping_add(place);
             let name = memory.u32(symbol).map(|name| texts + u64::from(name));
-            let Some(name) = name.filter(|_| at % 8 == 0 && self.holds(at)) else {
+            let Some(name) = name.filter(|_| at % 8 == 0 && self.contains(at)) else {
                 continue;
             };
             // SAFETY: the loader has read the name, which ends with a zero.
@@ -299,15 +307,15 @@ impl Shown<'_> {
 
 /// The part of an object that the loader has made read-only once it had filled it, opened for as
 /// long as this lives.
-struct Room<'a> {
-    of: Shown<'a>,
+struct WritableRelro<'a> {
+    object: LoaderObject<'a>,
     is_open: bool,
 }
 
-impl Room<'_> {
+impl WritableRelro<'_> {
     /// Makes a slot writable. Returns whether it is.
     fn open(&mut self, at: u64) -> bool {
-        let Some((from, len)) = self.of.read_only() else {
+        let Some((from, len)) = self.object.read_only() else {
             return true;
         };
         let is_inside = (at as usize).wrapping_sub(from) < len;
@@ -319,7 +327,7 @@ impl Room<'_> {
     }
 
     fn protect(&self, rights: c_int) -> bool {
-        let Some((from, len)) = self.of.read_only() else {
+        let Some((from, len)) = self.object.read_only() else {
             return true;
         };
         // SAFETY: the object's own pages, which hold no code. Whoever reads them still may.
@@ -327,7 +335,7 @@ impl Room<'_> {
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for WritableRelro<'_> {
     fn drop(&mut self) {
         if self.is_open {
             self.protect(libc::PROT_READ);

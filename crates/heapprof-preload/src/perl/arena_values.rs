@@ -3,25 +3,25 @@
 //! Other threads may change them meanwhile. What can't be read stays zero: the value has gone.
 
 use heapprof_collect::sys;
-use heapprof_perl::{BODY, Body, HEAD, Head, sharers_of};
+use heapprof_perl::{BODY_WORDS, HEAD_BYTES, SvBody, SvHead, sharers_of};
 
 /// A value with what was read of it.
 #[derive(Clone, Copy)]
-pub(super) struct Value {
+pub(super) struct ArenaValue {
     /// Which head of the arena it has.
     pub(super) place: usize,
-    pub(super) head: Head,
-    pub(super) body: Body,
+    pub(super) head: SvHead,
+    pub(super) body: SvBody,
     /// How many others have the same text.
     pub(super) others: u8,
 }
 
 /// The most heads of an arena.
-const MOST: usize = 170;
+const MAX_HEADS: usize = 170;
 
 /// The values of an arena.
 pub(super) struct ArenaValues {
-    values: [Option<Value>; MOST],
+    values: [Option<ArenaValue>; MAX_HEADS],
     len: usize,
 }
 
@@ -31,24 +31,24 @@ impl ArenaValues {
     pub(super) fn read(
         first: u64,
         count: usize,
-        is_wanted: impl Fn(usize, &Head) -> bool,
+        is_wanted: impl Fn(usize, &SvHead) -> bool,
     ) -> Option<Self> {
-        let mut read = [0; MOST * HEAD];
-        let bytes = read.get_mut(..count * HEAD)?;
+        let mut read = [0; MAX_HEADS * HEAD_BYTES];
+        let bytes = read.get_mut(..count * HEAD_BYTES)?;
         if sys::read_memory(first as usize, bytes) != bytes.len() {
             return None;
         }
         let mut all = Self {
-            values: [None; MOST],
+            values: [None; MAX_HEADS],
             len: 0,
         };
         for (place, head) in bytes.as_chunks().0.iter().enumerate() {
-            let head = Head::new(head);
+            let head = SvHead::new(head);
             if !head.is_free() && is_wanted(place, &head) {
-                all.values[all.len] = Some(Value {
+                all.values[all.len] = Some(ArenaValue {
                     place,
                     head,
-                    body: [0; BODY],
+                    body: [0; BODY_WORDS],
                     others: 0,
                 });
                 all.len += 1;
@@ -59,14 +59,14 @@ impl ArenaValues {
         Some(all)
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &Value> {
+    pub(super) fn values(&self) -> impl Iterator<Item = &ArenaValue> {
         self.values[..self.len].iter().flatten()
     }
 
     fn read_bodies(&mut self) {
         self.read_of(
             |value| value.head.body(),
-            |value, body: &[u8; BODY * 8]| {
+            |value, body: &[u8; BODY_WORDS * 8]| {
                 for (to, word) in value.body.iter_mut().zip(body.as_chunks().0) {
                     *to = u64::from_ne_bytes(*word);
                 }
@@ -75,24 +75,24 @@ impl ArenaValues {
     }
 
     fn read_sharers(&mut self) {
-        let sharers = |value: &Value| sharers_of(&value.head, &value.body);
+        let sharers = |value: &ArenaValue| sharers_of(&value.head, &value.body);
         self.read_of(sharers, |value, &[others]: &[u8; 1]| value.others = others);
     }
 
     /// Reads `N` bytes of each value that has them somewhere, and puts them in.
     fn read_of<const N: usize>(
         &mut self,
-        at: impl Fn(&Value) -> Option<u64>,
-        put: impl Fn(&mut Value, &[u8; N]),
+        at: impl Fn(&ArenaValue) -> Option<u64>,
+        put: impl Fn(&mut ArenaValue, &[u8; N]),
     ) {
-        let (mut from, mut of, mut count) = ([0; MOST], [0; MOST], 0);
+        let (mut from, mut of, mut count) = ([0; MAX_HEADS], [0; MAX_HEADS], 0);
         for (i, value) in self.values().enumerate() {
             if let Some(at) = at(value) {
                 (from[count], of[count]) = (at, i);
                 count += 1;
             }
         }
-        let mut read = [[0; N]; MOST];
+        let mut read = [[0; N]; MAX_HEADS];
         read_each(&from[..count], &mut read[..count]);
         for (read, &of) in read[..count].iter().zip(&of) {
             if let Some(value) = &mut self.values[of] {

@@ -5,28 +5,28 @@ use std::cell::{Cell, UnsafeCell};
 
 use heapprof_collect::{ENGINE, sys};
 use heapprof_memory::Memory;
-use heapprof_perl::{Arenas, FreeLists, Perl, buffer_of};
+use heapprof_perl::{ArenaUsage, FreeLists, PerlRuntime, buffer_of};
 
 use super::arena_values::ArenaValues;
-use super::turn::Turn;
-use crate::kernel_memory::Kernel;
+use super::turn::TurnLock;
+use crate::kernel_memory::KernelMemory;
 
 /// The arenas that freed interpreters left.
 pub(super) struct LeftArenas {
-    turn: Turn,
-    held: UnsafeCell<Held>,
+    turn: TurnLock,
+    holdings: UnsafeCell<ArenaHoldings>,
 }
 
 /// What the arenas of some interpreters hold, and how many values they say that they have.
 #[derive(Clone, Copy)]
-pub(super) struct Held {
-    pub(super) arenas: Arenas,
+pub(super) struct ArenaHoldings {
+    pub(super) arenas: ArenaUsage,
     pub(super) interpreters: u64,
     /// How many others could not be read.
     pub(super) unread: u64,
     pub(super) values: u64,
-    /// What was allocated for the content of values, by [`Buffer`](heapprof_perl::Buffer), if it
-    /// was asked for.
+    /// What was allocated for the content of values, by
+    /// [`SvBufferKind`](heapprof_perl::SvBufferKind), if it was asked for.
     pub(super) buffers: [u64; 3],
 }
 
@@ -36,21 +36,23 @@ unsafe impl Sync for LeftArenas {}
 impl LeftArenas {
     pub(super) const fn new() -> Self {
         Self {
-            turn: Turn::new(),
-            held: UnsafeCell::new(Held::NONE),
+            turn: TurnLock::new(),
+            holdings: UnsafeCell::new(ArenaHoldings::NONE),
         }
     }
 
     /// Does `work` with them, unless another thread keeps them.
-    pub(super) fn with(&self, work: impl FnOnce(&mut Held)) {
+    pub(super) fn with(&self, work: impl FnOnce(&mut ArenaHoldings)) {
         // SAFETY: one thread has them at a time.
-        let _ = self.turn.with(|| work(unsafe { &mut *self.held.get() }));
+        let _ = self
+            .turn
+            .with(|| work(unsafe { &mut *self.holdings.get() }));
     }
 }
 
-impl Held {
+impl ArenaHoldings {
     pub(super) const NONE: Self = Self {
-        arenas: Arenas::NONE,
+        arenas: ArenaUsage::NONE,
         interpreters: 0,
         unread: 0,
         values: 0,
@@ -73,11 +75,11 @@ impl Held {
 ///
 /// If every allocation is recorded, this also adds up what values have outside of arenas, so that
 /// memory can be accounted for.
-pub(super) fn held_by(perl: &Perl, at: u64) -> Option<Held> {
+pub(super) fn read_holdings(perl: &PerlRuntime, at: u64) -> Option<ArenaHoldings> {
     let address = perl.base_of(at);
     let failed = Cell::new(false);
-    let memory = Kernel { failed: &failed };
-    let lists = &mut Copied::new(memory);
+    let memory = KernelMemory { failed: &failed };
+    let lists = &mut FreeListCopy::new(memory);
     let arenas = perl.arenas(memory, address, lists)?;
     let values = perl.value_count(memory, address)?;
     let mut buffers = [0; 3];
@@ -91,7 +93,7 @@ pub(super) fn held_by(perl: &Perl, at: u64) -> Option<Held> {
             Some(())
         })?;
     }
-    Some(Held {
+    Some(ArenaHoldings {
         arenas,
         // One that has freed its arenas left none.
         interpreters: u64::from(arenas.types().next().is_some()),
@@ -104,9 +106,9 @@ pub(super) fn held_by(perl: &Perl, at: u64) -> Option<Held> {
 /// Free lists, followed in a copy of what lies at the beginning of each thing. The kernel reads an
 /// arena at once, where it would have to read thing by thing along a list. The copy lies in memory
 /// of its own, so that what is set aside for the profile is not used up.
-struct Copied<M> {
+struct FreeListCopy<M> {
     memory: M,
-    mapped: Mapped,
+    mapped: MappedWords,
     /// How many arenas there may be, how many there are, and how many words are filled behind them.
     most: usize,
     arenas: usize,
@@ -116,18 +118,18 @@ struct Copied<M> {
 }
 
 /// An arena: its address, its length, and where its copy begins.
-type Copy = [u64; 3];
+type ArenaCopy = [u64; 3];
 
 /// More than this is not copied.
-const MOST_WORDS: usize = 32 << 20;
+const MAX_COPIED_WORDS: usize = 32 << 20;
 
 /// Memory from the kernel, given back at the end.
-struct Mapped {
+struct MappedWords {
     at: *mut u64,
     words: usize,
 }
 
-impl Mapped {
+impl MappedWords {
     const NONE: Self = Self {
         at: std::ptr::null_mut(),
         words: 0,
@@ -154,7 +156,7 @@ impl Mapped {
     }
 }
 
-impl Drop for Mapped {
+impl Drop for MappedWords {
     fn drop(&mut self) {
         if !self.at.is_null() {
             let arguments = [self.at as usize, self.words * 8, 0, 0, 0, 0];
@@ -164,11 +166,11 @@ impl Drop for Mapped {
     }
 }
 
-impl<M: Memory> Copied<M> {
+impl<M: Memory> FreeListCopy<M> {
     fn new(memory: M) -> Self {
         Self {
             memory,
-            mapped: Mapped::NONE,
+            mapped: MappedWords::NONE,
             most: 0,
             arenas: 0,
             words: 0,
@@ -178,7 +180,7 @@ impl<M: Memory> Copied<M> {
     }
 
     /// The arenas, and the first word of each of their things.
-    fn parts(&mut self) -> (&mut [Copy], &mut [u64]) {
+    fn parts(&mut self) -> (&mut [ArenaCopy], &mut [u64]) {
         let (most, arenas) = (self.most, self.arenas);
         let (table, next) = self.mapped.words().split_at_mut(3 * most);
         (&mut table.as_chunks_mut().0[..arenas], next)
@@ -186,9 +188,16 @@ impl<M: Memory> Copied<M> {
 }
 
 /// What follows the thing at `at`.
-fn after(arenas: &[Copy], next: &[u64], size: u64, at: u64, last: &mut usize) -> Option<u64> {
-    let holds =
-        |&[address, length, _]: &Copy| at.checked_sub(address).is_some_and(|from| from < length);
+fn next_free(
+    arenas: &[ArenaCopy],
+    next: &[u64],
+    size: u64,
+    at: u64,
+    last: &mut usize,
+) -> Option<u64> {
+    let holds = |&[address, length, _]: &ArenaCopy| {
+        at.checked_sub(address).is_some_and(|from| from < length)
+    };
     if !arenas.get(*last).is_some_and(holds) {
         let after = arenas.partition_point(|arena| arena[0] <= at);
         *last = after.checked_sub(1)?;
@@ -198,15 +207,15 @@ fn after(arenas: &[Copy], next: &[u64], size: u64, at: u64, last: &mut usize) ->
     next.get((arena[2] + thing) as usize).copied()
 }
 
-impl<M: Memory> FreeLists for Copied<M> {
+impl<M: Memory> FreeLists for FreeListCopy<M> {
     fn begin(&mut self, arenas: u64, things: u64) -> bool {
         let words = 3 * arenas as usize + things as usize;
         (self.most, self.arenas, self.words) = (0, 0, 0);
-        self.mapped = Mapped::NONE;
-        if words > MOST_WORDS {
+        self.mapped = MappedWords::NONE;
+        if words > MAX_COPIED_WORDS {
             return false;
         }
-        let Some(mapped) = Mapped::new(words.max(1)) else {
+        let Some(mapped) = MappedWords::new(words.max(1)) else {
             return false;
         };
         (self.mapped, self.most, self.is_whole) = (mapped, arenas as usize, true);
@@ -246,7 +255,7 @@ impl<M: Memory> FreeLists for Copied<M> {
             if free > most {
                 return None;
             }
-            at = after(arenas, next, size, at, &mut last)?;
+            at = next_free(arenas, next, size, at, &mut last)?;
         }
         is_whole.then_some(free)
     }

@@ -6,25 +6,28 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_collect::{RawFrame, StackCapture};
-use heapprof_memory::{Memory, Own};
+use heapprof_memory::{Memory, OwnMemory};
 use heapprof_perl::{
-    ARENA_SIZES, Call, Context, EACH_END, Frame, Kind, LastWalk, Leaf, Perl, Sink, may_be_slab,
+    ARENA_SIZE_RANGE, InterpreterLocator, LastWalk, MAX_FRAMES_PER_END, PerlFrame, PerlFrameKind,
+    PerlFrameSink, PerlRuntime, PerlWalkSummary, XsubCall, may_be_slab,
 };
 
-use super::state::{COMPARED, DIFFERS, Interpreter, ON, PATIENCE, PROBATION, PerlStacks};
-use crate::kernel_memory::Kernel;
+use super::state::{
+    COMPARE_INTERVAL, DIFFERS, InterpreterSlot, MAX_FAILURES, ON, PROBATION_STACKS, PerlStacks,
+};
+use crate::kernel_memory::KernelMemory;
 
 /// How many frames of a stack are compared.
-const FRAMES: usize = 32;
+const MAX_COMPARED_FRAMES: usize = 32;
 
 /// The contexts of the newest frames.
-struct Contexts {
-    at: [u64; FRAMES],
+struct NewestContexts {
+    at: [u64; MAX_COMPARED_FRAMES],
     len: usize,
 }
 
 /// Writes frames as the engine wants them.
-struct Writer {
+struct PerlRawFrameWriter {
     to: *mut RawFrame,
     most: usize,
     len: usize,
@@ -33,12 +36,12 @@ struct Writer {
 }
 
 /// Writes frames, and keeps their contexts.
-struct Careful {
-    writer: Writer,
-    contexts: Contexts,
+struct ContextKeepingWriter {
+    writer: PerlRawFrameWriter,
+    contexts: NewestContexts,
 }
 
-impl Writer {
+impl PerlRawFrameWriter {
     #[inline(always)]
     fn new(to: &StackCapture, number: u32) -> Self {
         Self {
@@ -50,7 +53,7 @@ impl Writer {
     }
 
     #[inline(always)]
-    fn put(&mut self, i: usize, frame: Frame) {
+    fn put(&mut self, i: usize, frame: PerlFrame) {
         let raw = RawFrame {
             code: frame.code,
             place: frame.cop,
@@ -65,32 +68,32 @@ impl Writer {
     }
 }
 
-impl Sink for Writer {
+impl PerlFrameSink for PerlRawFrameWriter {
     fn restart(&mut self) {
         self.len = 0;
     }
 
     #[inline(always)]
-    fn newest(&mut self, frame: Frame) {
+    fn newest(&mut self, frame: PerlFrame) {
         self.put(self.len, frame);
         self.len += 1;
     }
 
-    fn oldest(&mut self, callers: usize, frame: Frame) {
+    fn oldest(&mut self, callers: usize, frame: PerlFrame) {
         // They come from the root, and are moved to their place at the end.
         self.put(self.most - 1 - callers, frame);
     }
 }
 
-impl Sink for Careful {
+impl PerlFrameSink for ContextKeepingWriter {
     fn restart(&mut self) {
         self.writer.restart();
         self.contexts.len = 0;
     }
 
-    fn newest(&mut self, frame: Frame) {
+    fn newest(&mut self, frame: PerlFrame) {
         self.writer.newest(frame);
-        let Contexts { at, len } = &mut self.contexts;
+        let NewestContexts { at, len } = &mut self.contexts;
         if frame.context != 0 {
             if let Some(at) = at.get_mut(*len) {
                 *at = frame.context;
@@ -99,18 +102,18 @@ impl Sink for Careful {
         }
     }
 
-    fn oldest(&mut self, callers: usize, frame: Frame) {
+    fn oldest(&mut self, callers: usize, frame: PerlFrame) {
         self.writer.oldest(callers, frame);
     }
 }
 
 /// The interpreter that this thread runs; 0 if its parts are variables by themselves.
 #[inline(always)]
-fn current(perl: &Perl) -> Option<u64> {
+fn current_interpreter(perl: &PerlRuntime) -> Option<u64> {
     // SAFETY: these are variables of a perl that is not unloaded while it runs.
-    let memory = unsafe { Own::new() };
-    match perl.context {
-        Context::Key { key, first } => {
+    let memory = unsafe { OwnMemory::new() };
+    match perl.locator {
+        InterpreterLocator::Key { key, first } => {
             if memory.u64(first)? == 0 {
                 return None;
             }
@@ -119,21 +122,21 @@ fn current(perl: &Perl) -> Option<u64> {
             let found = unsafe { libc::pthread_getspecific(key) };
             Some(found as u64).filter(|&found| found != 0)
         }
-        Context::Pointer(first) => memory.u64(first).filter(|&found| found != 0),
-        Context::Variables => Some(0),
+        InterpreterLocator::Pointer(first) => memory.u64(first).filter(|&found| found != 0),
+        InterpreterLocator::Variables => Some(0),
     }
 }
 
 /// Where the place on the stack is that an interpreter's code would jump to if it died; `None` if
 /// it runs nothing that could.
-fn place_of(perl: &Perl, interpreter: &Interpreter, at: u64) -> Option<u64> {
+fn place_of(perl: &PerlRuntime, interpreter: &InterpreterSlot, at: u64) -> Option<u64> {
     let address = perl.base_of(at);
-    if interpreter.stacks.load(Ordering::Relaxed) < PROBATION {
+    if interpreter.stacks.load(Ordering::Relaxed) < PROBATION_STACKS {
         let failed = Cell::new(false);
-        return perl.place_on_stack(Kernel { failed: &failed }, address);
+        return perl.place_on_stack(KernelMemory { failed: &failed }, address);
     }
     // SAFETY: an interpreter that was read and that nobody has freed.
-    perl.place_on_stack(unsafe { Own::new() }, address)
+    perl.place_on_stack(unsafe { OwnMemory::new() }, address)
 }
 
 /// Whether a place is on this thread's own stack.
@@ -162,7 +165,9 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     // SAFETY: as above.
     let last = unsafe { &mut *to.memory.cast::<LastWalk>() };
     let Some(perl) = this.perl() else { return 0 };
-    let Some(at) = current(perl) else { return 0 };
+    let Some(at) = current_interpreter(perl) else {
+        return 0;
+    };
     let frames = this.capture_frames(perl, at, last, to);
     if last.calls != 0 && last.runs == at.max(1) && frames != 0 {
         return add_call(perl, last, to, frames);
@@ -173,14 +178,14 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
 /// Puts the sub that is written in C before the frames, if the newest of them calls one.
 #[cold]
 #[inline(never)]
-fn add_call(perl: &Perl, last: &LastWalk, to: &mut StackCapture, frames: usize) -> usize {
+fn add_call(perl: &PerlRuntime, last: &LastWalk, to: &mut StackCapture, frames: usize) -> usize {
     // SAFETY: the place that is noted for an interpreter is a static one.
     let noted = unsafe { &*(last.calls as *const [AtomicU64; 4]) };
     let [sub, op, info, ix] = [0, 1, 2, 3].map(|i: usize| noted[i].load(Ordering::Relaxed));
     let ix = ix as u32;
-    let call = Call { sub, op, info, ix };
+    let call = XsubCall { sub, op, info, ix };
     // SAFETY: this thread runs the interpreter, and has just read its stack.
-    let memory = unsafe { Own::new() };
+    let memory = unsafe { OwnMemory::new() };
     let is_made = perl.is_in_call(memory, perl.base_of(last.runs), &call);
     if !is_made || frames >= to.most || to.pool != 0 {
         return frames;
@@ -193,7 +198,7 @@ fn add_call(perl: &Perl, last: &LastWalk, to: &mut StackCapture, frames: usize) 
         }
         std::ptr::copy(to.frames, to.frames.add(1), written);
         to.frames.write(RawFrame {
-            code: Frame::code_of_sub(sub),
+            code: PerlFrame::code_of_sub(sub),
             entry: 0,
             ..to.frames.read()
         });
@@ -206,13 +211,13 @@ impl PerlStacks {
     #[inline(always)]
     fn capture_frames(
         &self,
-        perl: &Perl,
+        perl: &PerlRuntime,
         at: u64,
         last: &mut LastWalk,
         to: &mut StackCapture,
     ) -> usize {
-        if ARENA_SIZES.contains(&to.size) && self.is_arena(perl, at, to) {
-            return arena(last, to);
+        if ARENA_SIZE_RANGE.contains(&to.size) && self.is_arena(perl, at, to) {
+            return capture_arena(last, to);
         }
         let holds = match may_be_slab(to.size) && is_slab(perl, to) {
             true => HOLDS_OPS,
@@ -226,7 +231,7 @@ impl PerlStacks {
     #[inline(always)]
     fn capture_stack(
         &self,
-        perl: &Perl,
+        perl: &PerlRuntime,
         at: u64,
         last: &mut LastWalk,
         to: &mut StackCapture,
@@ -235,10 +240,10 @@ impl PerlStacks {
         let moment = self.moment();
         if last.left > 0 && (last.quick, last.moment) == (at, moment)
         // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
-        && let Some((frame, leaf)) = perl.walk_unchanged(unsafe { Own::new() }, at, last)
+        && let Some((frame, leaf)) = perl.walk_unchanged(unsafe { OwnMemory::new() }, at, last)
         {
             last.left -= 1;
-            let mut writer = Writer::new(to, last.number);
+            let mut writer = PerlRawFrameWriter::new(to, last.number);
             writer.newest(frame);
             to.label = label_of(leaf.op, leaf.phase, last.number);
             to.shared = leaf.shared;
@@ -249,9 +254,12 @@ impl PerlStacks {
 }
 
 /// The words on the thread's stack from the return address of the allocation on.
-fn above<'a>(to: &'a StackCapture, kernel: Kernel<'a>) -> impl Iterator<Item = u64> + 'a {
+fn stack_words<'a>(
+    to: &'a StackCapture,
+    kernel: KernelMemory<'a>,
+) -> impl Iterator<Item = u64> + 'a {
     // SAFETY: these words are on this thread's own stack, which goes on to its end.
-    let own = unsafe { Own::new() };
+    let own = unsafe { OwnMemory::new() };
     let is_own = is_own(to, to.caller as u64);
     (to.caller as u64..)
         .step_by(8)
@@ -266,29 +274,29 @@ fn above<'a>(to: &'a StackCapture, kernel: Kernel<'a>) -> impl Iterator<Item = u
 /// Whether an allocation is memory that Perl takes ops from.
 #[cold]
 #[inline(never)]
-fn is_slab(perl: &Perl, to: &StackCapture) -> bool {
+fn is_slab(perl: &PerlRuntime, to: &StackCapture) -> bool {
     let failed = Cell::new(false);
-    perl.is_slab(above(to, Kernel { failed: &failed }))
+    perl.is_slab(stack_words(to, KernelMemory { failed: &failed }))
 }
 
 /// The stack of an arena. Nobody knows yet whose values will lie in it.
 #[cold]
-fn arena(last: &mut LastWalk, to: &mut StackCapture) -> usize {
+fn capture_arena(last: &mut LastWalk, to: &mut StackCapture) -> usize {
     last.forget();
-    Writer::new(to, 0).newest(Frame::of(Kind::Arenas));
+    PerlRawFrameWriter::new(to, 0).newest(PerlFrame::from_kind(PerlFrameKind::Arenas));
     to.pool = 1;
     1
 }
 
 /// So many stacks in a row are taken for those of the interpreter that the thread ran before, once
 /// one was: perl_clone makes thousands of allocations in the other one's name.
-const PASSING: u32 = 15;
+const MAX_PASSING_STACKS: u32 = 15;
 
 /// Whether this thread runs an interpreter's code that the code has called which it ran before.
 fn is_within(
-    perl: &Perl,
-    (inner, inner_at): (&Interpreter, u64),
-    outer: &Interpreter,
+    perl: &PerlRuntime,
+    (inner, inner_at): (&InterpreterSlot, u64),
+    outer: &InterpreterSlot,
     last: &mut LastWalk,
     to: &StackCapture,
 ) -> bool {
@@ -297,15 +305,15 @@ fn is_within(
         return false;
     }
     let is_within = runs_within(perl, (inner, inner_at), (outer, last.runs), to);
-    last.passing = (if is_within { 0 } else { inner_at }, PASSING);
+    last.passing = (if is_within { 0 } else { inner_at }, MAX_PASSING_STACKS);
     is_within
 }
 
 /// Whether this thread runs one interpreter's code that another one's code has called.
 fn runs_within(
-    perl: &Perl,
-    (inner, inner_at): (&Interpreter, u64),
-    (outer, outer_at): (&Interpreter, u64),
+    perl: &PerlRuntime,
+    (inner, inner_at): (&InterpreterSlot, u64),
+    (outer, outer_at): (&InterpreterSlot, u64),
     to: &StackCapture,
 ) -> bool {
     let inner = place_of(perl, inner, inner_at);
@@ -316,17 +324,17 @@ fn runs_within(
 
 impl PerlStacks {
     #[cold]
-    fn is_arena(&self, perl: &Perl, at: u64, to: &StackCapture) -> bool {
+    fn is_arena(&self, perl: &PerlRuntime, at: u64, to: &StackCapture) -> bool {
         let failed = Cell::new(false);
-        let kernel = Kernel { failed: &failed };
-        perl.is_arena(above(to, kernel), kernel, perl.base_of(at), to.size)
+        let kernel = KernelMemory { failed: &failed };
+        perl.is_arena(stack_words(to, kernel), kernel, perl.base_of(at), to.size)
     }
 
     /// Captures a stack of which something changed, or that is to be compared.
     #[inline(never)]
     fn capture_whole(
         &self,
-        perl: &Perl,
+        perl: &PerlRuntime,
         at: u64,
         moment: u32,
         last: &mut LastWalk,
@@ -371,7 +379,13 @@ impl PerlStacks {
     ///
     /// A thread may have an interpreter as its own that another one runs: whoever made it and gave
     /// it away, or whoever had one that is gone, where there is a new one now.
-    fn may_read(&self, perl: &Perl, interpreter: &Interpreter, at: u64, to: &StackCapture) -> bool {
+    fn may_read(
+        &self,
+        perl: &PerlRuntime,
+        interpreter: &InterpreterSlot,
+        at: u64,
+        to: &StackCapture,
+    ) -> bool {
         // SAFETY: it only says which thread this is.
         let this_thread = unsafe { libc::pthread_self() } as u64;
         let thread = interpreter.thread.load(Ordering::Relaxed);
@@ -405,29 +419,29 @@ impl PerlStacks {
     /// Captures the stack of an interpreter; `None` if it runs nothing.
     fn capture_of(
         &self,
-        perl: &Perl,
-        interpreter: &Interpreter,
+        perl: &PerlRuntime,
+        interpreter: &InterpreterSlot,
         at: u64,
         last: &mut LastWalk,
         to: &mut StackCapture,
     ) -> Option<usize> {
         let stacks = interpreter.stacks.load(Ordering::Relaxed);
-        let carefully = stacks < PROBATION;
+        let carefully = stacks < PROBATION_STACKS;
         if !self.may_read(perl, interpreter, at, to) {
             return None;
         }
         let address = perl.base_of(at);
         last.number = interpreter.number.load(Ordering::Relaxed);
-        let writer = Writer::new(to, last.number);
+        let writer = PerlRawFrameWriter::new(to, last.number);
         let leaf = if carefully || last.left == 0 {
             last.forget();
-            last.left = if carefully { 0 } else { COMPARED };
+            last.left = if carefully { 0 } else { COMPARE_INTERVAL };
             self.walk_and_compare(perl, interpreter, address, carefully, writer)?
         } else {
             last.left -= 1;
             let mut writer = writer;
             // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
-            perl.walk(unsafe { Own::new() }, address, last, &mut writer)?
+            perl.walk(unsafe { OwnMemory::new() }, address, last, &mut writer)?
         };
         let stacks = match leaf.phase {
             // After Perl's last phase the interpreter may be gone.
@@ -437,7 +451,7 @@ impl PerlStacks {
             _ => stacks.saturating_add(1),
         };
         interpreter.stacks.store(stacks, Ordering::Relaxed);
-        if stacks == PROBATION {
+        if stacks == PROBATION_STACKS {
             self.is_believed.store(true, Ordering::Relaxed);
         }
         let op = if leaf.compiles { 0 } else { leaf.op };
@@ -464,28 +478,28 @@ impl PerlStacks {
     #[inline(never)]
     fn walk_and_compare(
         &self,
-        perl: &Perl,
-        interpreter: &Interpreter,
+        perl: &PerlRuntime,
+        interpreter: &InterpreterSlot,
         at: u64,
         carefully: bool,
-        writer: Writer,
-    ) -> Option<Leaf> {
-        let contexts = Contexts {
-            at: [0; FRAMES],
+        writer: PerlRawFrameWriter,
+    ) -> Option<PerlWalkSummary> {
+        let contexts = NewestContexts {
+            at: [0; MAX_COMPARED_FRAMES],
             len: 0,
         };
-        let mut careful = Careful { writer, contexts };
+        let mut careful = ContextKeepingWriter { writer, contexts };
         let mut last = LastWalk::NEW;
         let failed = Cell::new(false);
-        if interpreter.failures.load(Ordering::Relaxed) >= PATIENCE {
+        if interpreter.failures.load(Ordering::Relaxed) >= MAX_FAILURES {
             return None;
         }
         let walked = if carefully {
-            let memory = Kernel { failed: &failed };
+            let memory = KernelMemory { failed: &failed };
             perl.walk(memory, at, &mut last, &mut careful)
         } else {
             // SAFETY: as in `capture`.
-            perl.walk(unsafe { Own::new() }, at, &mut last, &mut careful)
+            perl.walk(unsafe { OwnMemory::new() }, at, &mut last, &mut careful)
         };
         if failed.get() {
             // Only this interpreter may be gone, perhaps from the beginning.
@@ -501,25 +515,33 @@ impl PerlStacks {
 
     /// Compares frames with what Perl says. `contexts` are those of the newest ones.
     #[cold]
-    fn compare(&self, perl: &Perl, interpreter: u64, contexts: &Contexts, leaf_is_cut: bool) {
+    fn compare(
+        &self,
+        perl: &PerlRuntime,
+        interpreter: u64,
+        contexts: &NewestContexts,
+        leaf_is_cut: bool,
+    ) {
         if perl.caller_cx == 0 {
             return;
         }
         let ask = |level: usize| -> u64 {
-            type WithThreads = unsafe extern "C" fn(u64, c_int, *mut u64) -> u64;
-            type Without = unsafe extern "C" fn(c_int, *mut u64) -> u64;
+            type ThreadedCallerCxFn = unsafe extern "C" fn(u64, c_int, *mut u64) -> u64;
+            type UnthreadedCallerCxFn = unsafe extern "C" fn(c_int, *mut u64) -> u64;
             // Under a debugger, what it returns is the context of the debugger's own sub.
             let (level, mut frame) = (level as c_int, 0);
             let function = perl.caller_cx as *const c_void;
             // SAFETY: the function is Perl's, of a version that declares it so. It reads the stack
             // of the interpreter that this thread runs, and nothing else.
             let found = unsafe {
-                match perl.context {
-                    Context::Variables => std::mem::transmute::<*const c_void, Without>(function)(
-                        level,
-                        &raw mut frame,
-                    ),
-                    _ => std::mem::transmute::<*const c_void, WithThreads>(function)(
+                match perl.locator {
+                    InterpreterLocator::Variables => {
+                        std::mem::transmute::<*const c_void, UnthreadedCallerCxFn>(function)(
+                            level,
+                            &raw mut frame,
+                        )
+                    }
+                    _ => std::mem::transmute::<*const c_void, ThreadedCallerCxFn>(function)(
                         interpreter,
                         level,
                         &raw mut frame,
@@ -529,20 +551,20 @@ impl PerlStacks {
             if found == 0 { 0 } else { frame }
         };
         let mut fake = 0;
-        let known = &contexts.at[..contexts.len.min(FRAMES)];
+        let known = &contexts.at[..contexts.len.min(MAX_COMPARED_FRAMES)];
         // SAFETY: what Perl gives are its contexts.
-        let memory = unsafe { Own::new() };
+        let memory = unsafe { OwnMemory::new() };
         let first = ask(0);
         if known.first() != Some(&first) && perl.is_fake(memory, first) {
             // Perl counts the code of a regular expression at the top.
             fake = 1;
         }
         let differs = known.iter().enumerate().any(|(i, &at)| ask(i + fake) != at);
-        let all = contexts.len <= FRAMES && !leaf_is_cut;
+        let all = contexts.len <= MAX_COMPARED_FRAMES && !leaf_is_cut;
         if differs || all && ask(known.len() + fake) != 0 {
             self.switch_off(DIFFERS);
         }
     }
 }
 
-const _: () = assert!(2 * EACH_END < 513);
+const _: () = assert!(2 * MAX_FRAMES_PER_END < 513);

@@ -8,23 +8,23 @@ use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering;
 
 use heapprof_collect::{ENGINE, PoolPart, ReportSink};
-use heapprof_perl::Perl;
+use heapprof_perl::PerlRuntime;
 
-use super::arenas::{Held, held_by};
-use super::state::{GONE, PerlStacks};
+use super::arenas::{ArenaHoldings, read_holdings};
+use super::state::{GONE_INTERPRETER, PerlStacks};
 
 impl PerlStacks {
     /// What the arenas of all interpreters hold. Those that cannot be read are left out, because
     /// other threads may change them meanwhile.
-    fn held(&self, perl: &Perl) -> Held {
-        let mut all = Held::NONE;
+    fn sum_holdings(&self, perl: &PerlRuntime) -> ArenaHoldings {
+        let mut all = ArenaHoldings::NONE;
         self.left.with(|left| all = *left);
         for known in &self.interpreters {
             let at = known.at.load(Ordering::Acquire);
-            if at == 0 || at == GONE {
+            if at == 0 || at == GONE_INTERPRETER {
                 continue;
             }
-            match held_by(perl, at) {
+            match read_holdings(perl, at) {
                 Some(of_one) => all.add(&of_one),
                 None => all.unread += 1,
             }
@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, report) = unsafe { (&*context.cast::<PerlStacks>(), &*report) };
     let Some(perl) = this.perl() else { return };
-    let held = this.held(perl);
+    let held = this.sum_holdings(perl);
     let remark = |said: String| {
         if let Ok(said) = CString::new(said) {
             // SAFETY: the engine gave both.
@@ -95,7 +95,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
 }
 
 /// Says what of the memory in use arenas and the content of values have.
-fn account(report: &ReportSink, held: &Held) {
+fn account(report: &ReportSink, held: &ArenaHoldings) {
     if !ENGINE.stack_providers().is_exact() {
         return;
     }

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use heapprof_collect::{ENGINE, FrameChoice};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::Object;
-use heapprof_perl::{Layout, Perl, Unreadable};
+use heapprof_memory::loaded::LoadedObject;
+use heapprof_perl::{PerlLayout, PerlRuntime, UnreadablePerl};
 
-use super::arenas::{Held, LeftArenas, held_by};
-use super::turn::Turn;
-use super::values::Values;
-use crate::kernel_memory::Kernel;
+use super::arenas::{ArenaHoldings, LeftArenas, read_holdings};
+use super::turn::TurnLock;
+use super::values::PerlValueTracker;
+use crate::kernel_memory::KernelMemory;
 use crate::objects;
 
 /// The perl of this process.
@@ -21,14 +21,15 @@ pub static PERL: PerlStacks = PerlStacks::new();
 /// What is known of the perl in this process.
 pub struct PerlStacks {
     pub(super) state: AtomicU8,
-    pub(super) known: UnsafeCell<Option<Result<Perl, Unreadable>>>,
-    /// The same perl by the layout that Devel::HeapProf told, once `is_told` is [`TOLD`].
-    by_module: UnsafeCell<Option<Perl>>,
-    is_told: AtomicU8,
+    pub(super) known: UnsafeCell<Option<Result<PerlRuntime, UnreadablePerl>>>,
+    /// The same perl by the layout that Devel::HeapProf told, once `layout_report` is
+    /// [`LAYOUT_REPORTED`].
+    by_module: UnsafeCell<Option<PerlRuntime>>,
+    layout_report: AtomicU8,
     /// Where it was found.
-    pub(super) object: UnsafeCell<Option<Object>>,
+    pub(super) object: UnsafeCell<Option<LoadedObject>>,
     pub(super) op_names: UnsafeCell<OpNames>,
-    pub(super) interpreters: [Interpreter; 64],
+    pub(super) interpreters: [InterpreterSlot; 64],
     /// How many interpreters there were.
     pub(super) count: AtomicU32,
     /// How many of them are gone, and how often the library was closed.
@@ -37,24 +38,24 @@ pub struct PerlStacks {
     /// Whether enough stacks were read and found right.
     pub(super) is_believed: AtomicBool,
     pub(super) left: LeftArenas,
-    pub(super) values: Values,
-    noting: Turn,
+    pub(super) values: PerlValueTracker,
+    noting: TurnLock,
     /// Whether more interpreters lived at once than there are places.
     pub(super) has_too_many: AtomicBool,
 }
 
 /// Nobody has told a layout; somebody does; somebody has.
-const UNTOLD: u8 = 0;
-const TELLING: u8 = 1;
-const TOLD: u8 = 2;
+const LAYOUT_ABSENT: u8 = 0;
+const LAYOUT_ARRIVING: u8 = 1;
+const LAYOUT_REPORTED: u8 = 2;
 
 /// The names of ops, each up to a zero.
 pub(super) struct OpNames(pub(super) [[u8; 24]; 512]);
 
 /// Nobody has found a perl.
-pub(super) const NONE: u8 = 0;
+pub(super) const NOT_FOUND: u8 = 0;
 /// Somebody has, and notes it.
-pub(super) const FOUND: u8 = 1;
+pub(super) const BEING_NOTED: u8 = 1;
 /// It may be closed at this moment.
 pub(super) const PAUSED: u8 = 6;
 /// Its stacks are read.
@@ -71,8 +72,8 @@ unsafe impl Sync for PerlStacks {}
 
 /// An interpreter that runs or ran.
 #[repr(align(64))]
-pub(super) struct Interpreter {
-    /// Where it is; 0 if this place was never taken, and [`GONE`] if it was.
+pub(super) struct InterpreterSlot {
+    /// Where it is; 0 if this place was never taken, and [`GONE_INTERPRETER`] if it was.
     pub(super) at: AtomicU64,
     /// How many came before it.
     pub(super) number: AtomicU32,
@@ -94,27 +95,27 @@ pub(super) struct Interpreter {
 }
 
 /// An interpreter was in this place.
-pub(super) const GONE: u64 = u64::MAX;
+pub(super) const GONE_INTERPRETER: u64 = u64::MAX;
 /// So many stacks of an interpreter may lead to an address that is none. Then it is not read any
 /// more.
-pub(super) const PATIENCE: u32 = 64;
+pub(super) const MAX_FAILURES: u32 = 64;
 /// So many stacks of an interpreter are read by the kernel first.
-pub(super) const PROBATION: u32 = 64;
+pub(super) const PROBATION_STACKS: u32 = 64;
 /// One in so many of a thread's stacks is compared with what Perl says. In a debug build that is
 /// every second one.
-pub(super) const COMPARED: u32 = if cfg!(debug_assertions) { 1 } else { 4096 };
+pub(super) const COMPARE_INTERVAL: u32 = if cfg!(debug_assertions) { 1 } else { 4096 };
 
 impl PerlStacks {
     const fn new() -> Self {
         Self {
-            state: AtomicU8::new(NONE),
+            state: AtomicU8::new(NOT_FOUND),
             known: UnsafeCell::new(None),
             by_module: UnsafeCell::new(None),
-            is_told: AtomicU8::new(UNTOLD),
+            layout_report: AtomicU8::new(LAYOUT_ABSENT),
             object: UnsafeCell::new(None),
             op_names: UnsafeCell::new(OpNames([[0; 24]; 512])),
             interpreters: [const {
-                Interpreter {
+                InterpreterSlot {
                     at: AtomicU64::new(0),
                     number: AtomicU32::new(0),
                     stacks: AtomicU32::new(0),
@@ -130,8 +131,8 @@ impl PerlStacks {
             keeps_eval_numbers: AtomicBool::new(false),
             is_believed: AtomicBool::new(false),
             left: LeftArenas::new(),
-            values: Values::new(),
-            noting: Turn::new(),
+            values: PerlValueTracker::new(),
+            noting: TurnLock::new(),
             has_too_many: AtomicBool::new(false),
         }
     }
@@ -143,15 +144,18 @@ impl PerlStacks {
 
     /// Notes a perl, if it is the first one. Returns where its run loop is, and how many bytes it
     /// has.
-    pub(super) fn found<M: Memory>(
+    pub(super) fn note_perl<M: Memory>(
         &'static self,
         memory: M,
-        object: Object,
-        found: Result<Perl, Unreadable>,
+        object: LoadedObject,
+        found: Result<PerlRuntime, UnreadablePerl>,
     ) -> Option<(u64, u64)> {
-        let first = self
-            .state
-            .compare_exchange(NONE, FOUND, Ordering::AcqRel, Ordering::Relaxed);
+        let first = self.state.compare_exchange(
+            NOT_FOUND,
+            BEING_NOTED,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
         if first.is_err() {
             return None;
         }
@@ -159,12 +163,12 @@ impl PerlStacks {
         let (run_loop, size) = match &found {
             Ok(perl) => (perl.run_loop.0, perl.run_loop.1 - perl.run_loop.0),
             Err(_) => {
-                let (begin, end) = Perl::run_loop_of(memory, object);
+                let (begin, end) = PerlRuntime::run_loop_of(memory, object);
                 (begin, end - begin)
             }
         };
-        // SAFETY: this thread alone changed the state from `NONE`, and nobody reads either before
-        // the next change.
+        // SAFETY: this thread alone changed the state from `NOT_FOUND`, and nobody reads either
+        // before the next change.
         unsafe {
             if let Ok(perl) = &found {
                 self.name_ops(memory, perl);
@@ -178,7 +182,7 @@ impl PerlStacks {
 
     /// The perl, if its stacks are read.
     #[inline(always)]
-    pub(super) fn perl(&self) -> Option<&Perl> {
+    pub(super) fn perl(&self) -> Option<&PerlRuntime> {
         if self.state.load(Ordering::Acquire) != ON {
             return None;
         }
@@ -186,11 +190,11 @@ impl PerlStacks {
     }
 
     /// The perl, whether its stacks are read or not any more.
-    pub(super) fn known_perl(&self) -> Option<&Perl> {
+    pub(super) fn known_perl(&self) -> Option<&PerlRuntime> {
         if self.state.load(Ordering::Acquire) < ON {
             return None;
         }
-        if self.is_told.load(Ordering::Acquire) == TOLD {
+        if self.layout_report.load(Ordering::Acquire) == LAYOUT_REPORTED {
             // SAFETY: it is not written any more.
             return unsafe { (*self.by_module.get()).as_ref() };
         }
@@ -200,9 +204,9 @@ impl PerlStacks {
 
     /// Takes the layout of the perl's structures from somebody who was compiled with its headers.
     /// Returns an errno if there is no perl, or if the layout can't be its.
-    pub fn told(&self, layout: Layout) -> Result<(), c_int> {
+    pub fn report_layout(&self, layout: PerlLayout) -> Result<(), c_int> {
         let state = self.state.load(Ordering::Acquire);
-        if matches!(state, NONE | FOUND | PAUSED) {
+        if matches!(state, NOT_FOUND | BEING_NOTED | PAUSED) {
             return Err(libc::ENOENT);
         }
         // SAFETY: it is not written any more, because the state says that a perl was found.
@@ -211,17 +215,25 @@ impl PerlStacks {
             return Err(libc::ENOENT);
         };
         let failed = Cell::new(false);
-        let memory = Kernel { failed: &failed };
-        let executable = objects::loaded(memory).next();
-        let Some(Ok(perl)) = Perl::find_with(memory, object, executable, Some(layout)) else {
+        let memory = KernelMemory { failed: &failed };
+        let executable = objects::loaded_objects(memory).next();
+        let Some(Ok(perl)) = PerlRuntime::find_with(memory, object, executable, Some(layout))
+        else {
             return Err(libc::EINVAL);
         };
-        if self.known_perl().is_some_and(|known| known.is_as(&perl)) && state == ON {
+        if self
+            .known_perl()
+            .is_some_and(|known| known.reads_same_places(&perl))
+            && state == ON
+        {
             return Ok(());
         }
-        let first =
-            self.is_told
-                .compare_exchange(UNTOLD, TELLING, Ordering::AcqRel, Ordering::Relaxed);
+        let first = self.layout_report.compare_exchange(
+            LAYOUT_ABSENT,
+            LAYOUT_ARRIVING,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
         if first.is_err() {
             return Ok(());
         }
@@ -238,7 +250,7 @@ impl PerlStacks {
             known.stacks.store(0, Ordering::Relaxed);
             known.failures.store(0, Ordering::Relaxed);
         }
-        self.is_told.store(TOLD, Ordering::Release);
+        self.layout_report.store(LAYOUT_REPORTED, Ordering::Release);
         self.changes.fetch_add(1, Ordering::AcqRel);
         // Another thread may be closing the library, and says itself what comes then.
         let _ = self
@@ -261,7 +273,7 @@ impl PerlStacks {
     ///
     /// # Safety
     /// Nobody reads or writes them meanwhile.
-    unsafe fn name_ops<M: Memory>(&self, memory: M, perl: &Perl) {
+    unsafe fn name_ops<M: Memory>(&self, memory: M, perl: &PerlRuntime) {
         // SAFETY: the caller's promise.
         let names = unsafe { &mut (*self.op_names.get()).0 };
         for (op, name) in names.iter_mut().enumerate().take(perl.ops().into()) {
@@ -280,26 +292,27 @@ impl PerlStacks {
 
     /// Whether no stack of any interpreter was right, and one has been given up.
     pub(super) fn is_broken(&self) -> bool {
-        let is_given_up = |of: &Interpreter| of.failures.load(Ordering::Relaxed) >= PATIENCE;
+        let is_given_up =
+            |of: &InterpreterSlot| of.failures.load(Ordering::Relaxed) >= MAX_FAILURES;
         !self.is_believed.load(Ordering::Relaxed) && self.interpreters.iter().any(is_given_up)
     }
 
     /// Where the search for an interpreter begins.
-    pub(super) fn places(&self, at: u64) -> impl Iterator<Item = &Interpreter> {
+    pub(super) fn probe_slots(&self, at: u64) -> impl Iterator<Item = &InterpreterSlot> {
         let first = (at >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
         (0..self.interpreters.len()).map(move |i| &self.interpreters[(first as usize + i) & 63])
     }
 
     /// What is known of the interpreter at `at`.
-    pub(super) fn known_interpreter(&self, at: u64) -> Option<&Interpreter> {
-        let is_it = |found: &&Interpreter| found.at.load(Ordering::Relaxed) == at;
-        let was_taken = |found: &&Interpreter| found.at.load(Ordering::Relaxed) != 0;
-        self.places(at).take_while(was_taken).find(is_it)
+    pub(super) fn known_interpreter(&self, at: u64) -> Option<&InterpreterSlot> {
+        let is_it = |found: &&InterpreterSlot| found.at.load(Ordering::Relaxed) == at;
+        let was_taken = |found: &&InterpreterSlot| found.at.load(Ordering::Relaxed) != 0;
+        self.probe_slots(at).take_while(was_taken).find(is_it)
     }
 
     /// What is known of the interpreter at `at`, which is noted if it is new; `None` if there are
     /// too many.
-    pub(super) fn interpreter(&self, at: u64) -> Option<&Interpreter> {
+    pub(super) fn interpreter(&self, at: u64) -> Option<&InterpreterSlot> {
         if let Some(known) = self.known_interpreter(at) {
             return Some(known);
         }
@@ -307,11 +320,11 @@ impl PerlStacks {
         self.noting.with(|| self.note(at)).flatten()
     }
 
-    fn note(&self, at: u64) -> Option<&Interpreter> {
+    fn note(&self, at: u64) -> Option<&InterpreterSlot> {
         if let Some(known) = self.known_interpreter(at) {
             return Some(known);
         }
-        let take = |found: &&Interpreter| {
+        let take = |found: &&InterpreterSlot| {
             let free = found.at.load(Ordering::Relaxed);
             let took = |free: u64| {
                 found
@@ -319,14 +332,17 @@ impl PerlStacks {
                     .compare_exchange(free, at, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
             };
-            (free == 0 || free == GONE) && took(free)
+            (free == 0 || free == GONE_INTERPRETER) && took(free)
         };
-        let Some(new) = self.places(at).find(take) else {
+        let Some(new) = self.probe_slots(at).find(take) else {
             self.has_too_many.store(true, Ordering::Relaxed);
             return None;
         };
-        if !ENGINE.stack_providers().watch(at as usize, gone) {
-            new.at.store(GONE, Ordering::Release);
+        if !ENGINE
+            .stack_providers()
+            .watch(at as usize, forget_interpreter)
+        {
+            new.at.store(GONE_INTERPRETER, Ordering::Release);
             return None;
         }
         let number = self.count.fetch_add(1, Ordering::Relaxed);
@@ -346,8 +362,8 @@ impl PerlStacks {
             return;
         }
         let Some(perl) = self.perl() else { return };
-        let held = held_by(perl, at);
-        let mut unread = Held::NONE;
+        let held = read_holdings(perl, at);
+        let mut unread = ArenaHoldings::NONE;
         unread.unread = 1;
         self.left.with(|left| left.add(&held.unwrap_or(unread)));
     }
@@ -370,9 +386,9 @@ impl PerlStacks {
             // SAFETY: it is not written while the state is what it is.
             let object = unsafe { *self.object.get() };
             let is_there = object.is_some_and(objects::is_loaded);
-            let next = if is_there { ON } else { NONE };
+            let next = if is_there { ON } else { NOT_FOUND };
             if !is_there {
-                self.is_told.store(UNTOLD, Ordering::Release);
+                self.layout_report.store(LAYOUT_ABSENT, Ordering::Release);
             }
             self.state.store(next, Ordering::Release);
             if !is_there {
@@ -384,11 +400,11 @@ impl PerlStacks {
 }
 
 /// Called before an interpreter is freed.
-pub(super) fn gone(at: usize) {
+pub(super) fn forget_interpreter(at: usize) {
     PERL.keep_arenas(at as u64);
-    PERL.values_gone(at as u64);
+    PERL.forget_values(at as u64);
     PERL.changes.fetch_add(1, Ordering::AcqRel);
     if let Some(known) = PERL.known_interpreter(at as u64) {
-        known.at.store(GONE, Ordering::Release);
+        known.at.store(GONE_INTERPRETER, Ordering::Release);
     }
 }

@@ -5,12 +5,12 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use heapprof_collect::{NamedFrame, RawFrame};
-use heapprof_memory::Own;
-use heapprof_perl::{Frame, Named, Text};
+use heapprof_memory::OwnMemory;
+use heapprof_perl::{BoundedText, NamedPerlFrame, PerlFrame};
 
 use super::capture::HOLDS_OPS;
 use super::state::{BROKEN, DIFFERS, ON, PAUSED, PerlStacks, UNREADABLE};
-use crate::kernel_memory::Kernel;
+use crate::kernel_memory::KernelMemory;
 use crate::text_out::give;
 
 const PHASES: [&str; 7] = [
@@ -31,7 +31,7 @@ pub(super) unsafe extern "C" fn resolve(
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, raw, to) = unsafe { (&*context.cast::<PerlStacks>(), *frame, &mut *named) };
     let Some(perl) = this.perl() else { return 1 };
-    let frame = Frame {
+    let frame = PerlFrame {
         code: raw.code,
         cop: raw.place,
         version: raw.version,
@@ -46,17 +46,17 @@ pub(super) unsafe extern "C" fn resolve(
             std::slice::from_raw_parts_mut(to.file.cast::<u8>(), to.file_size),
         )
     };
-    let mut texts = Named {
-        name: Text::new(name),
-        file: Text::new(file),
+    let mut texts = NamedPerlFrame {
+        name: BoundedText::new(name),
+        file: BoundedText::new(file),
         start_line: 0,
     };
     let failed = Cell::new(false);
     if this.is_believed.load(Ordering::Relaxed) {
         // SAFETY: what was read so far was right, and the frame is one of this thread's stack.
-        perl.name(unsafe { Own::new() }, &frame, &mut texts);
+        perl.name(unsafe { OwnMemory::new() }, &frame, &mut texts);
     } else {
-        perl.name(Kernel { failed: &failed }, &frame, &mut texts);
+        perl.name(KernelMemory { failed: &failed }, &frame, &mut texts);
     }
     if failed.get() {
         this.switch_off(BROKEN);

@@ -8,22 +8,23 @@ use heapprof_collect::{ENGINE, TracedValues};
 
 use super::state::PerlStacks;
 use super::values::{
-    ENDED, FIRST_MOMENT, IS_VALUE, Left, NO_MEMORY, NOT_A_LIST, Row, Rows, TRACING, Traced, Wanted,
-    Wants, kind_of, parts, stack_of, text_of, unseen,
+    BROKEN_LIST, FIRST_MOMENT, IS_VALUE, LeftoverValues, NO_MEMORY, PROGRAM_ENDED, PerlValueFilter,
+    PerlValueRow, PerlValueRows, TRACING, TracedInterpreter, ValueRequest, kind_of, split_label,
+    stack_of, text_of, unseen_stack_text,
 };
 
 impl PerlStacks {
     /// Says whether values are wanted.
-    pub fn want_values(&self, wants: Wants) {
+    pub fn want_values(&self, wants: ValueRequest) {
         self.values.wanted.store(wants as u8, Ordering::Relaxed);
     }
 
     /// Whether values are wanted.
-    pub fn wants_values(&self) -> Wants {
+    pub fn wants_values(&self) -> ValueRequest {
         match self.values.wanted.load(Ordering::Relaxed) {
-            0 => Wants::Nothing,
-            1 => Wants::Values,
-            _ => Wants::ValuesOrNothing,
+            0 => ValueRequest::Nothing,
+            1 => ValueRequest::Values,
+            _ => ValueRequest::ValuesOrNothing,
         }
     }
 
@@ -38,15 +39,15 @@ impl PerlStacks {
         at: u64,
         of_stale: u32,
         is_copy: bool,
-    ) -> Option<&'static Traced> {
-        if self.wants_values() == Wants::Nothing {
+    ) -> Option<&'static TracedInterpreter> {
+        if self.wants_values() == ValueRequest::Nothing {
             return None;
         }
         let perl = self.known_perl()?;
         let roots = perl.value_roots(perl.base_of(at))?;
         self.interpreter(at.max(1))?;
-        let new = Traced::new(at.max(1), roots, of_stale, is_copy.into())?;
-        let take = |place: &&AtomicPtr<Traced>| {
+        let new = TracedInterpreter::new(at.max(1), roots, of_stale, is_copy.into())?;
+        let take = |place: &&AtomicPtr<TracedInterpreter>| {
             let (old, new) = (std::ptr::null_mut(), (&raw const *new).cast_mut());
             place
                 .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
@@ -55,7 +56,7 @@ impl PerlStacks {
         self.values.traced.iter().find(take)?;
         // SAFETY: the caller's promise.
         unsafe { new.follow() };
-        new.made_before();
+        new.note_made_before();
         // SAFETY: as above.
         unsafe { new.remember() };
         Some(new)
@@ -65,34 +66,34 @@ impl PerlStacks {
     ///
     /// # Safety
     /// This thread runs the interpreter.
-    pub unsafe fn follow_values(&self, traced: &Traced) -> usize {
+    pub unsafe fn follow_values(&self, traced: &TracedInterpreter) -> usize {
         // SAFETY: the caller's promise.
         unsafe { traced.follow() }
     }
 
     /// Says that this thread's stack made the values that were found.
-    pub fn values_made(&self, traced: &Traced) {
-        traced.made(self.values.moment.load(Ordering::Relaxed));
+    pub fn note_values_made(&self, traced: &TracedInterpreter) {
+        traced.note_made(self.values.moment.load(Ordering::Relaxed));
     }
 
     /// Says that all of the program is compiled, and begins to run.
     ///
     /// # Safety
     /// This thread runs the interpreter.
-    pub unsafe fn values_compiled(&self, traced: &Traced) {
+    pub unsafe fn note_values_compiled(&self, traced: &TracedInterpreter) {
         // SAFETY: the caller's promise.
-        unsafe { traced.compiled() };
+        unsafe { traced.note_compiled() };
     }
 
     /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
-    pub fn ran_my(&self, traced: &Traced, variables: &[u64]) {
+    pub fn note_my_run(&self, traced: &TracedInterpreter, variables: &[u64]) {
         let moment = self.values.moment.load(Ordering::Relaxed);
-        traced.ran_my(variables, moment, (moment > FIRST_MOMENT).then_some(moment));
+        traced.note_my_run(variables, moment, (moment > FIRST_MOMENT).then_some(moment));
     }
 
     /// Keeps an interpreter's values as they are: the program has ended, and what follows frees
     /// them. `is_replaced` says that another module's run loop ran it.
-    pub fn end_values(&self, traced: &Traced, is_replaced: bool) {
+    pub fn end_values(&self, traced: &TracedInterpreter, is_replaced: bool) {
         let kept = ENGINE.events().trace(|_| {
             let Some(perl) = self.known_perl() else {
                 return;
@@ -105,7 +106,7 @@ impl PerlStacks {
                 if added != Some(true) {
                     self.values.has_lost.store(true, Ordering::Relaxed);
                 }
-                traced.end(ENDED);
+                traced.end(PROGRAM_ENDED);
             }
         });
         if kept.is_none() {
@@ -134,22 +135,26 @@ impl PerlStacks {
 
     /// What was made since a mark and is alive, except variables that wait for the next run of
     /// their `my`. `None` if it can't be told, as after the recording.
-    pub fn values_since(&self, traced: &Traced, since: u32) -> Option<Vec<Left>> {
+    pub fn values_since(
+        &self,
+        traced: &TracedInterpreter,
+        since: u32,
+    ) -> Option<Vec<LeftoverValues>> {
         let perl = self.known_perl()?;
         if traced.state() != TRACING || !ENGINE.lifecycle().is_running() {
             return None;
         }
-        let wanted = Wanted {
+        let wanted = PerlValueFilter {
             since,
             stale: false,
         };
         self.values.with(|shared| {
-            let mut rows = Rows::new();
+            let mut rows = PerlValueRows::new();
             let is_whole = rows.add_values(perl, traced, &mut shared.names, wanted, |_| 0);
-            let left = |row: &Row| Left {
+            let left = |row: &PerlValueRow| LeftoverValues {
                 stack: stack_of(row),
                 kind: kind_of(row.label),
-                class: text_of(&shared.names, parts(row.label).1),
+                class: text_of(&shared.names, split_label(row.label).1),
                 objects: row.objects,
                 bytes: row.bytes,
             };
@@ -158,25 +163,25 @@ impl PerlStacks {
     }
 
     /// Forgets an interpreter that is about to be freed. What its stacks made stays counted.
-    pub(super) fn values_gone(&self, at: u64) {
+    pub(super) fn forget_values(&self, at: u64) {
         for place in &self.values.traced {
             // SAFETY: they stay for good.
             let traced = unsafe { place.load(Ordering::Acquire).as_ref() };
             let Some(traced) = traced.filter(|traced| traced.at == at) else {
                 continue;
             };
-            if traced.state() != ENDED {
-                traced.end(ENDED);
+            if traced.state() != PROGRAM_ENDED {
+                traced.end(PROGRAM_ENDED);
                 let kept = self.values.with(|shared| {
                     traced
                         .with(|heads| {
                             for (stack, &made) in heads.counts().iter().enumerate() {
                                 let stack = stack as u32;
                                 if made != 0 {
-                                    shared.left.add(Row {
+                                    shared.left.add(PerlValueRow {
                                         stack,
                                         made,
-                                        ..Row::default()
+                                        ..PerlValueRow::default()
                                     });
                                 }
                             }
@@ -195,7 +200,7 @@ impl PerlStacks {
     /// What a profile should say of values, besides their rows.
     pub(super) fn value_remarks(&self) -> Vec<&'static str> {
         let mut remarks = Vec::new();
-        if self.wants_values() == Wants::Nothing {
+        if self.wants_values() == ValueRequest::Nothing {
             return remarks;
         }
         let values = &self.values;
@@ -210,7 +215,7 @@ impl PerlStacks {
         for traced in values.all() {
             match traced.state() {
                 NO_MEMORY => remarks.push("values missing: there was no memory to go on tracing"),
-                NOT_A_LIST => remarks
+                BROKEN_LIST => remarks
                     .push("values missing: Perl's list of free heads was not as Perl keeps it"),
                 _ => {}
             }
@@ -241,7 +246,7 @@ pub(super) fn labels(this: &PerlStacks, label: u64) -> Option<Vec<(&'static str,
     if label & IS_VALUE == 0 {
         return None;
     }
-    let (_, class, mark) = parts(label);
+    let (_, class, mark) = split_label(label);
     let texts = this.values.with(|shared| {
         let mark = (mark as usize).checked_sub(1);
         let name = mark.and_then(|mark| shared.marks.all().get(2 * mark + 1));
@@ -268,7 +273,7 @@ pub(super) unsafe extern "C" fn values(
 ) -> c_int {
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, to) = unsafe { (&*context.cast::<PerlStacks>(), &mut *to) };
-    if this.wants_values() == Wants::Nothing {
+    if this.wants_values() == ValueRequest::Nothing {
         return 1;
     }
     let Some(perl) = this.known_perl() else {
@@ -276,9 +281,13 @@ pub(super) unsafe extern "C" fn values(
     };
     let given = this.values.with(|shared| {
         if i == 0 {
-            shared.shown = Rows::new();
+            shared.shown = PerlValueRows::new();
             let mut is_whole = shared.left.all().iter().all(|&row| shared.shown.add(row));
-            for traced in this.values.all().filter(|traced| traced.state() != ENDED) {
+            for traced in this
+                .values
+                .all()
+                .filter(|traced| traced.state() != PROGRAM_ENDED)
+            {
                 is_whole &= shared.add(perl, traced, false);
             }
             shared.shown.merge();
@@ -286,7 +295,7 @@ pub(super) unsafe extern "C" fn values(
         }
         let row = shared.shown.all().get(i).copied();
         if row.is_none() {
-            shared.shown = Rows::new();
+            shared.shown = PerlValueRows::new();
         }
         row
     });
@@ -298,7 +307,7 @@ pub(super) unsafe extern "C" fn values(
     let Some(row) = given else { return 1 };
     *to = TracedValues {
         stack: row.stack,
-        frame: unseen(row.stack, row.origin).as_ptr(),
+        frame: unseen_stack_text(row.stack, row.origin).as_ptr(),
         label: row.label,
         made: row.made,
         objects: row.objects,

@@ -6,15 +6,15 @@ use heapprof_collect::sys;
 
 /// A turn. A child that was forked while another thread had it takes it over, because there it has
 /// no such thread.
-pub(super) struct Turn {
+pub(super) struct TurnLock {
     /// The process that has a thread that has it; 0 if nobody has.
     holder: AtomicI32,
 }
 
 /// So often a thread tries. A turn is short.
-const TRIES: u32 = 10_000;
+const MAX_ATTEMPTS: u32 = 10_000;
 
-impl Turn {
+impl TurnLock {
     pub(super) const fn new() -> Self {
         Self {
             holder: AtomicI32::new(0),
@@ -24,7 +24,7 @@ impl Turn {
     /// Does `work` in this thread's turn. Returns `None` if another thread keeps it.
     pub(super) fn with<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
         let us = sys::process_id();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let holder = self.holder.load(Ordering::Relaxed);
             if holder == us {
                 std::hint::spin_loop();

@@ -19,24 +19,24 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use heapprof_collect::{ENGINE, TracedValues};
-use heapprof_perl::{NAMES, Perl};
+use heapprof_perl::{PerlRuntime, TYPE_NAMES};
 
-use self::grown::Grown;
-use self::heads::{COMPILED, NEWER, RESTING, UNKNOWN, UNSEEN};
-use self::rows::Names;
-pub(super) use self::rows::{IS_VALUE, Row, Rows, Wanted, parts};
-pub use self::traced::Traced;
-pub(super) use self::traced::{ENDED, NO_MEMORY, NOT_A_LIST, TRACING};
-use super::turn::Turn;
+use self::grown::MappedVec;
+use self::heads::{COMPILED_STACK, NEWER_STACK, RESTING_STACK, UNKNOWN_STACK, UNSEEN_STACK};
+use self::rows::PerlLabelTexts;
+pub(super) use self::rows::{IS_VALUE, PerlValueFilter, PerlValueRow, PerlValueRows, split_label};
+pub use self::traced::TracedInterpreter;
+pub(super) use self::traced::{BROKEN_LIST, NO_MEMORY, PROGRAM_ENDED, TRACING};
+use super::turn::TurnLock;
 
 /// The values of all interpreters.
-pub struct Values {
+pub struct PerlValueTracker {
     pub(super) wanted: AtomicU8,
-    pub(super) traced: [AtomicPtr<Traced>; 64],
+    pub(super) traced: [AtomicPtr<TracedInterpreter>; 64],
     /// It counts up with each mark, and tells values that were made before one from later ones.
     pub(super) moment: AtomicU32,
-    turn: Turn,
-    shared: UnsafeCell<Shared>,
+    turn: TurnLock,
+    shared: UnsafeCell<SharedValueState>,
     /// Why a profile may have less than there is.
     pub(super) lacks_some: AtomicBool,
     /// Why all later ones have less, too: what an interpreter that has ended held was not kept.
@@ -51,25 +51,25 @@ pub struct Values {
 pub(super) const FIRST_MOMENT: u32 = 1;
 
 /// What belongs to the thread whose turn it is.
-pub(super) struct Shared {
-    pub(super) names: Names,
+pub(super) struct SharedValueState {
+    pub(super) names: PerlLabelTexts,
     /// Each mark: its moment, and the number of its text.
-    pub(super) marks: Grown<u64>,
+    pub(super) marks: MappedVec<u64>,
     /// The values of interpreters that have ended.
-    pub(super) left: Rows,
+    pub(super) left: PerlValueRows,
     /// The recording in which stacks have the numbers that are there.
     pub(super) recording: u64,
     /// What a profile that is being written gets.
-    pub(super) shown: Rows,
+    pub(super) shown: PerlValueRows,
 }
 
 // SAFETY: what is shared belongs to the thread whose turn it is.
-unsafe impl Sync for Values {}
+unsafe impl Sync for PerlValueTracker {}
 
 /// Whether values are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Wants {
+pub enum ValueRequest {
     /// They are not.
     Nothing = 0,
     /// They are, wherever the module is.
@@ -79,7 +79,7 @@ pub enum Wants {
 }
 
 /// What a block of Perl code has left, of one stack and kind.
-pub struct Left {
+pub struct LeftoverValues {
     /// Each frame on a line, the newest first.
     pub stack: String,
     pub kind: &'static str,
@@ -89,30 +89,30 @@ pub struct Left {
 }
 
 /// What stands for the stack of values that nobody saw being made: those of a thread, or others.
-pub(super) fn unseen(stack: u32, origin: u32) -> &'static CStr {
+pub(super) fn unseen_stack_text(stack: u32, origin: u32) -> &'static CStr {
     match (stack, origin) {
-        (NEWER, _) => c"(made just now)",
-        (UNKNOWN, _) => c"(stack not known)",
-        (COMPILED, _) => c"(compiled before the run)",
-        (RESTING, _) => c"(variables of subs at rest)",
+        (NEWER_STACK, _) => c"(made just now)",
+        (UNKNOWN_STACK, _) => c"(stack not known)",
+        (COMPILED_STACK, _) => c"(compiled before the run)",
+        (RESTING_STACK, _) => c"(variables of subs at rest)",
         (_, 0) => c"(before the recording)",
         _ => c"(copied for a thread)",
     }
 }
 
-impl Values {
+impl PerlValueTracker {
     pub(super) const fn new() -> Self {
         Self {
             wanted: AtomicU8::new(0),
             traced: [const { AtomicPtr::new(std::ptr::null_mut()) }; 64],
             moment: AtomicU32::new(FIRST_MOMENT),
-            turn: Turn::new(),
-            shared: UnsafeCell::new(Shared {
-                names: Names::new(),
-                marks: Grown::new(),
-                left: Rows::new(),
+            turn: TurnLock::new(),
+            shared: UnsafeCell::new(SharedValueState {
+                names: PerlLabelTexts::new(),
+                marks: MappedVec::new(),
+                left: PerlValueRows::new(),
                 recording: 0,
-                shown: Rows::new(),
+                shown: PerlValueRows::new(),
             }),
             lacks_some: AtomicBool::new(false),
             has_lost: AtomicBool::new(false),
@@ -121,29 +121,36 @@ impl Values {
         }
     }
 
-    pub(super) fn with<R>(&self, work: impl FnOnce(&mut Shared) -> R) -> Option<R> {
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut SharedValueState) -> R) -> Option<R> {
         self.turn.with(|| {
             // SAFETY: one thread has it at a time.
             let shared = unsafe { &mut *self.shared.get() };
             let recording = ENGINE.stack_providers().recording_number();
             if shared.recording != recording {
-                (shared.recording, shared.left) = (recording, Rows::new());
+                (shared.recording, shared.left) = (recording, PerlValueRows::new());
             }
             work(shared)
         })
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &'static Traced> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &'static TracedInterpreter> {
         // SAFETY: they stay for good.
-        let of = |place: &AtomicPtr<Traced>| unsafe { place.load(Ordering::Acquire).as_ref() };
+        let of = |place: &AtomicPtr<TracedInterpreter>| unsafe {
+            place.load(Ordering::Acquire).as_ref()
+        };
         self.traced.iter().filter_map(of)
     }
 }
 
-impl Shared {
+impl SharedValueState {
     /// Adds the values of an interpreter to what is shown, or to what is left.
-    pub(super) fn add(&mut self, perl: &Perl, traced: &Traced, is_left: bool) -> bool {
-        let wanted = Wanted {
+    pub(super) fn add(
+        &mut self,
+        perl: &PerlRuntime,
+        traced: &TracedInterpreter,
+        is_left: bool,
+    ) -> bool {
+        let wanted = PerlValueFilter {
             since: 0,
             stale: true,
         };
@@ -159,15 +166,17 @@ impl Shared {
 }
 
 /// The number of the mark that came last before a moment; 0 if there was none.
-fn mark_at(marks: &Grown<u64>, moment: u32) -> u32 {
+fn mark_at(marks: &MappedVec<u64>, moment: u32) -> u32 {
     let marks: &[[u64; 2]] = marks.all().as_chunks().0;
     marks.partition_point(|&[at, _]| at <= u64::from(moment)) as u32
 }
 
 /// The frames of a row's stack, each on a line.
-pub(super) fn stack_of(row: &Row) -> String {
-    if row.stack >= UNKNOWN {
-        return unseen(row.stack, row.origin).to_string_lossy().into_owned();
+pub(super) fn stack_of(row: &PerlValueRow) -> String {
+    if row.stack >= UNKNOWN_STACK {
+        return unseen_stack_text(row.stack, row.origin)
+            .to_string_lossy()
+            .into_owned();
     }
     let frames = ENGINE.stack_providers().script_frames(row.stack);
     let line = |(name, file, line): &(String, String, u32)| match file.is_empty() {
@@ -178,14 +187,16 @@ pub(super) fn stack_of(row: &Row) -> String {
 }
 
 pub(super) fn kind_of(label: u64) -> &'static str {
-    let (kind, ..) = parts(label);
+    let (kind, ..) = split_label(label);
     let name = usize::from(kind).checked_sub(1);
-    name.and_then(|name| NAMES.get(name)).copied().unwrap_or("")
+    name.and_then(|name| TYPE_NAMES.get(name))
+        .copied()
+        .unwrap_or("")
 }
 
-pub(super) fn text_of(names: &Names, number: u32) -> String {
+pub(super) fn text_of(names: &PerlLabelTexts, number: u32) -> String {
     let text = names.text(number).unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }
 
-const _: () = assert!(UNSEEN == TracedValues::NO_STACK);
+const _: () = assert!(UNSEEN_STACK == TracedValues::NO_STACK);

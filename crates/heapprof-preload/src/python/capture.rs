@@ -5,37 +5,40 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use heapprof_collect::{RawFrame, StackCapture};
-use heapprof_memory::Own;
-use heapprof_python::{Compared, EACH_END, Frame, Last, Python, Reached, Walked, Write};
+use heapprof_memory::OwnMemory;
+use heapprof_python::{
+    FramePlaceWriter, LastPythonStack, LineTableProgress, MAX_FRAMES_PER_END, PythonFrame,
+    PythonRuntime, PythonWalkSummary, StackComparison,
+};
 
-use super::cell::KnownCell;
-use super::objects::OBJECTS;
-use super::state::{PROBATION, PythonStacks};
+use super::cell::CachedCell;
+use super::objects::PYTHON_OBJECTS;
+use super::state::{PROBATION_FRAMES, PythonStacks};
 
-use crate::kernel_memory::Kernel;
+use crate::kernel_memory::KernelMemory;
 
 /// One in so many of a thread's stacks is read carefully. In a debug build that is every second
 /// one.
-const CAREFUL: u64 = if cfg!(debug_assertions) { 2 } else { 4096 };
+const CHECK_INTERVAL: u64 = if cfg!(debug_assertions) { 2 } else { 4096 };
 
 /// What a thread knows of the stacks that it gave. All zero is nothing.
 #[repr(C)]
-pub(super) struct Known {
+pub(super) struct PythonStackMemory {
     /// How many there were.
     stacks: u64,
-    last: Last,
+    last: LastPythonStack,
     /// How far the tables of lines were read.
-    pub(super) reached: [Reached; 32],
+    pub(super) reached: [LineTableProgress; 32],
     /// The cell that was named last.
-    pub(super) cell: KnownCell,
+    pub(super) cell: CachedCell,
 }
 
 /// Writes frames as the engine wants them.
-struct Writer(*mut RawFrame);
+struct PythonRawFrameWriter(*mut RawFrame);
 
-impl Write for Writer {
+impl FramePlaceWriter for PythonRawFrameWriter {
     #[inline(always)]
-    fn write(&mut self, place: usize, frame: Frame) {
+    fn write(&mut self, place: usize, frame: PythonFrame) {
         let raw = RawFrame {
             code: frame.code,
             place: frame.place,
@@ -54,27 +57,27 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     let Some(python) = this.python() else {
         return 0;
     };
-    if to.most <= 2 * EACH_END || to.memory_size < size_of::<Known>() {
+    if to.most <= 2 * MAX_FRAMES_PER_END || to.memory_size < size_of::<PythonStackMemory>() {
         return 0;
     }
     let Some(state) = this.thread_state(python) else {
         return 0;
     };
     // SAFETY: this thread's memory, which is zero at first.
-    let known = unsafe { &mut *to.memory.cast::<Known>() };
+    let known = unsafe { &mut *to.memory.cast::<PythonStackMemory>() };
     known.stacks += 1;
-    let is_due = known.stacks.is_multiple_of(CAREFUL);
-    if is_due || !OBJECTS.is_settled() {
-        look(this, python, state);
+    let is_due = known.stacks.is_multiple_of(CHECK_INTERVAL);
+    if is_due || !PYTHON_OBJECTS.is_settled() {
+        check_wrappers(this, python, state);
     }
-    let mut compared = known.last.compare(Writer(to.frames));
-    let is_new = this.frames.load(Ordering::Relaxed) < PROBATION;
+    let mut compared = known.last.compare(PythonRawFrameWriter(to.frames));
+    let is_new = this.frames.load(Ordering::Relaxed) < PROBATION_FRAMES;
     let walked = if is_new || is_due {
-        carefully(this, python, state, is_new, &mut compared)
+        walk_carefully(this, python, state, is_new, &mut compared)
     } else {
         // SAFETY: what was read so far was right, it is this thread's own, and this thread changes
         // nothing meanwhile.
-        python.walk(unsafe { Own::new() }, state, false, &mut compared)
+        python.walk(unsafe { OwnMemory::new() }, state, false, &mut compared)
     };
     to.shared = compared.finish(walked);
     let Some(walked) = walked else {
@@ -83,15 +86,15 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     match walked.cut() {
         None => walked.frames,
         Some(_) if !walked.is_whole => {
-            this.is_too_deep();
+            this.note_too_deep();
             // SAFETY: the newest frames are written.
-            unsafe { to.frames.add(EACH_END).write(RawFrame::default()) };
-            EACH_END + 1
+            unsafe { to.frames.add(MAX_FRAMES_PER_END).write(RawFrame::default()) };
+            MAX_FRAMES_PER_END + 1
         }
         Some(first) => {
             // SAFETY: both ends are written, and there is room for one frame more.
             unsafe { put_in_order(to.frames, first) };
-            2 * EACH_END + 1
+            2 * MAX_FRAMES_PER_END + 1
         }
     }
 }
@@ -105,15 +108,15 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
 unsafe fn put_in_order(frames: *mut RawFrame, first: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        let oldest = frames.add(EACH_END);
-        std::slice::from_raw_parts_mut(oldest, EACH_END).rotate_left(first);
-        std::ptr::copy(oldest, oldest.add(1), EACH_END);
+        let oldest = frames.add(MAX_FRAMES_PER_END);
+        std::slice::from_raw_parts_mut(oldest, MAX_FRAMES_PER_END).rotate_left(first);
+        std::ptr::copy(oldest, oldest.add(1), MAX_FRAMES_PER_END);
         oldest.write(RawFrame::default());
     }
 }
 
 /// Whether the thread's stack is the one that was captured last.
-pub(super) unsafe extern "C" fn unchanged(
+pub(super) unsafe extern "C" fn is_unchanged(
     context: *mut c_void,
     memory: *mut c_void,
     memory_size: usize,
@@ -123,21 +126,21 @@ pub(super) unsafe extern "C" fn unchanged(
     let Some(python) = this.python() else {
         return 0;
     };
-    if memory_size < size_of::<Known>() {
+    if memory_size < size_of::<PythonStackMemory>() {
         return 0;
     }
     // SAFETY: this thread's memory, which is zero at first.
-    let known = unsafe { &mut *memory.cast::<Known>() };
+    let known = unsafe { &mut *memory.cast::<PythonStackMemory>() };
     let stacks = known.stacks + 1;
-    let is_new = this.frames.load(Ordering::Relaxed) < PROBATION;
-    if is_new || stacks.is_multiple_of(CAREFUL) || !OBJECTS.is_settled() {
+    let is_new = this.frames.load(Ordering::Relaxed) < PROBATION_FRAMES;
+    if is_new || stacks.is_multiple_of(CHECK_INTERVAL) || !PYTHON_OBJECTS.is_settled() {
         return 0;
     }
     let Some(state) = this.thread_state(python) else {
         return 0;
     };
     // SAFETY: as in `capture`.
-    let memory = unsafe { Own::new() };
+    let memory = unsafe { OwnMemory::new() };
     if !python.is_unchanged(memory, state, &known.last) {
         return 0;
     }
@@ -147,36 +150,36 @@ pub(super) unsafe extern "C" fn unchanged(
 
 /// Looks after the wrappers of allocators, if this thread may do so.
 #[cold]
-fn look(this: &PythonStacks, python: &Python, state: u64) {
-    let is_done = OBJECTS.has_mimalloc() && OBJECTS.is_settled();
+fn check_wrappers(this: &PythonStacks, python: &PythonRuntime, state: u64) {
+    let is_done = PYTHON_OBJECTS.has_mimalloc() && PYTHON_OBJECTS.is_settled();
     if !is_done && this.holds_gil(python, state) {
         // SAFETY: this thread holds the GIL.
-        unsafe { OBJECTS.look(true) };
+        unsafe { PYTHON_OBJECTS.check_wrappers(true) };
     }
 }
 
 /// Reads a stack and looks whether it can be one. A new Python is read by the kernel, so that
 /// nothing happens if an address is none.
 #[cold]
-fn carefully(
+fn walk_carefully(
     this: &PythonStacks,
-    python: &Python,
+    python: &PythonRuntime,
     state: u64,
     is_new: bool,
-    to: &mut Compared<'_, Writer>,
-) -> Option<Walked> {
+    to: &mut StackComparison<'_, PythonRawFrameWriter>,
+) -> Option<PythonWalkSummary> {
     let walked = if is_new {
         let failed = Cell::new(false);
-        python.walk(Kernel { failed: &failed }, state, true, to)
+        python.walk(KernelMemory { failed: &failed }, state, true, to)
     } else {
         // SAFETY: as in `capture`.
-        python.walk(unsafe { Own::new() }, state, true, to)
+        python.walk(unsafe { OwnMemory::new() }, state, true, to)
     };
     match walked {
-        None => this.failed(),
+        None => this.count_failure(),
         // There was nothing to look at.
-        Some(Walked { frames: 0, .. }) => {}
-        Some(Walked { frames, .. }) => this.succeeded(frames),
+        Some(PythonWalkSummary { frames: 0, .. }) => {}
+        Some(PythonWalkSummary { frames, .. }) => this.count_frames(frames),
     }
     walked
 }

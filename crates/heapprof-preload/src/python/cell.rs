@@ -2,40 +2,40 @@
 
 use std::cell::Cell;
 
-use heapprof_python::Python;
+use heapprof_python::PythonRuntime;
 
 use super::state::PythonStacks;
-use crate::kernel_memory::Kernel;
+use crate::kernel_memory::KernelMemory;
 
 /// What a thread knows of the cell that it named last. All zero is nothing.
 #[repr(C)]
-pub(super) struct KnownCell {
+pub(super) struct CachedCell {
     /// A hash of the cell's file.
     file: u64,
     /// How many bytes of the name there are.
     len: usize,
-    name: [u8; MAX_CELL],
+    name: [u8; MAX_CELL_NAME_LEN],
 }
 
 /// The longest name of a cell, in bytes.
-const MAX_CELL: usize = 256;
+const MAX_CELL_NAME_LEN: usize = 256;
 
 /// Gives a notebook's cell its text's first line as its name, if that is to be had. Returns the
 /// name's length.
 #[cold]
 pub(super) fn name_cell(
     this: &PythonStacks,
-    python: &Python,
-    known: Option<&mut KnownCell>,
+    python: &PythonRuntime,
+    known: Option<&mut CachedCell>,
     file: &[u8],
     name: &mut [u8],
 ) -> Option<usize> {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     let file_hash = file.iter().fold(0xcbf2_9ce4_8422_2325, hash);
-    let mut none = KnownCell {
+    let mut none = CachedCell {
         file: 0,
         len: 0,
-        name: [0; MAX_CELL],
+        name: [0; MAX_CELL_NAME_LEN],
     };
     let known = known.unwrap_or(&mut none);
     if known.file != file_hash || known.len == 0 {
@@ -45,7 +45,7 @@ pub(super) fn name_cell(
             return None;
         }
         let failed = Cell::new(false);
-        let memory = Kernel { failed: &failed };
+        let memory = KernelMemory { failed: &failed };
         known.len = 0;
         known.len = python.cell(memory, state, file, &mut known.name)?;
         known.file = file_hash;

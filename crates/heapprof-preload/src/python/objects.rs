@@ -25,15 +25,15 @@ use std::sync::atomic::{
 
 use heapprof_collect::RecordingMode;
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::Object;
+use heapprof_memory::loaded::LoadedObject;
 
-use crate::kernel_memory::Kernel;
+use crate::kernel_memory::KernelMemory;
 use wrappers::{CALLOC, FREE, MALLOC, REALLOC, arena_alloc, arena_free};
 
 /// Python's `PyMemAllocatorEx`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Allocator {
+struct PythonAllocator {
     context: *mut c_void,
     malloc: Option<unsafe extern "C" fn(*mut c_void, usize) -> *mut u8>,
     calloc: Option<unsafe extern "C" fn(*mut c_void, usize, usize) -> *mut u8>,
@@ -52,7 +52,7 @@ struct ArenaAllocator {
 
 /// Python's functions, by their addresses.
 #[derive(Clone, Copy)]
-struct Functions {
+struct PythonFunctions {
     get: u64,
     set: u64,
     /// It names what stands in the tables; there need not be one.
@@ -77,16 +77,16 @@ pub struct PythonObjects {
     /// Whether this Python has no GIL, and all objects in a mimalloc of its own.
     has_mimalloc: AtomicBool,
     /// Whether a thread looks at the tables at this moment.
-    is_looked_at: AtomicBool,
+    is_checked: AtomicBool,
     /// Whether somebody should look at once: nobody has since Python chose its allocators, or they
     /// were none that we know.
     is_unsettled: AtomicBool,
     /// How often somebody looked while Python's allocators were none that we know.
-    strange_looks: AtomicU32,
+    unknown_checks: AtomicU32,
     /// What was found of Python is written once, before its stacks are read.
-    functions: UnsafeCell<Functions>,
+    functions: UnsafeCell<PythonFunctions>,
     /// What is wrapped, by domain. It is written before `main`, or by whoever holds the GIL.
-    wrapped: [UnsafeCell<Allocator>; 2],
+    wrapped: [UnsafeCell<PythonAllocator>; 2],
     wrapped_arenas: UnsafeCell<ArenaAllocator>,
     /// The largest request that is small; 0 if none is.
     most: AtomicUsize,
@@ -102,16 +102,16 @@ pub struct PythonObjects {
 unsafe impl Sync for PythonObjects {}
 
 /// The small objects of this process's Python.
-pub static OBJECTS: PythonObjects = PythonObjects {
+pub static PYTHON_OBJECTS: PythonObjects = PythonObjects {
     answer: AtomicI8::new(0),
     has_malloc: AtomicBool::new(false),
     are_wanted: AtomicBool::new(false),
     has_mimalloc: AtomicBool::new(false),
-    is_looked_at: AtomicBool::new(false),
+    is_checked: AtomicBool::new(false),
     is_unsettled: AtomicBool::new(false),
-    strange_looks: AtomicU32::new(0),
-    functions: UnsafeCell::new(Functions::NONE),
-    wrapped: [const { UnsafeCell::new(Allocator::NONE) }; 2],
+    unknown_checks: AtomicU32::new(0),
+    functions: UnsafeCell::new(PythonFunctions::NONE),
+    wrapped: [const { UnsafeCell::new(PythonAllocator::NONE) }; 2],
     wrapped_arenas: UnsafeCell::new(ArenaAllocator::NONE),
     most: AtomicUsize::new(0),
     state: AtomicU8::new(UNDECIDED),
@@ -120,15 +120,15 @@ pub static OBJECTS: PythonObjects = PythonObjects {
 };
 
 /// What became of Python's small objects in a recording.
-pub(super) enum Small {
+pub(super) enum SmallObjectOutcome {
     /// They are recorded, from arenas of so many bytes that were made since.
     Recorded { arenas: u64 },
     /// They are malloc's, and recorded as such.
-    OfMalloc,
+    FromMalloc,
     /// They are missing, because nobody wants them, and with them whatever Python allocates.
-    NotWanted,
+    NotRequested,
     /// They are missing, because the allocators are none that we know.
-    Strange,
+    UnknownAllocator,
     /// They are missing, because nobody could look.
     Undecided,
 }
@@ -140,20 +140,20 @@ const WRAPPED: u8 = 1;
 /// All of their memory is malloc's.
 const NOT_NEEDED: u8 = 2;
 /// They are none that we know.
-const STRANGE: u8 = 3;
+const UNKNOWN_ALLOCATOR: u8 = 3;
 
 /// So often somebody looks again at once whether they have become some that we know. While Python
 /// notes its configuration, it takes the domain `raw` from malloc for a few allocations.
-const STRANGE_LOOKS: u32 = 100;
+const MAX_UNKNOWN_CHECKS: u32 = 100;
 
 /// The domain `raw`, as Python numbers it.
-const RAW: c_int = 0;
+const RAW_DOMAIN: c_int = 0;
 /// The domains `mem` and `obj`.
-const DOMAINS: [c_int; 2] = [1, 2];
+const OBJECT_DOMAINS: [c_int; 2] = [1, 2];
 /// The longest request that Python takes from its arenas.
-const SMALL: usize = 512;
+const MAX_SMALL_REQUEST: usize = 512;
 /// The smallest arena. What is smaller is memory for frames, which Python takes from there, too.
-const ARENA: usize = 256 << 10;
+const MIN_ARENA_SIZE: usize = 256 << 10;
 
 impl ArenaAllocator {
     const NONE: Self = Self {
@@ -163,7 +163,7 @@ impl ArenaAllocator {
     };
 }
 
-impl Allocator {
+impl PythonAllocator {
     const NONE: Self = Self {
         context: std::ptr::null_mut(),
         malloc: None,
@@ -180,41 +180,41 @@ impl Allocator {
 
 thread_local! {
     /// Which block this thread gave to realloc last.
-    static REALLOCATED: Cell<usize> = const { Cell::new(0) };
+    static LAST_REALLOCATED_BLOCK: Cell<usize> = const { Cell::new(0) };
     /// Which block this thread frees at this moment, after a wrapper has recorded its end.
-    static RELEASED: Cell<usize> = const { Cell::new(0) };
+    static RELEASED_BLOCK: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Whether a block that goes to free is one whose end a wrapper has recorded.
 #[inline(always)]
 pub fn is_released(block: *mut u8) -> bool {
-    OBJECTS.were_found() && RELEASED.get() == block as usize
+    PYTHON_OBJECTS.were_found() && RELEASED_BLOCK.get() == block as usize
 }
 
 /// Notes that the program calls realloc for a block.
 #[inline(always)]
 pub fn note_realloc(old: *mut u8) {
-    if OBJECTS.were_found() {
-        REALLOCATED.set(old as usize);
+    if PYTHON_OBJECTS.were_found() {
+        LAST_REALLOCATED_BLOCK.set(old as usize);
     }
 }
 
 impl PythonObjects {
     /// Says whether small objects are to be recorded in every recording; `None` if they are in a
     /// sample only. `has_malloc` says whether Python is told to take them from malloc.
-    pub fn answer(&self, answer: Option<bool>, has_malloc: bool) {
+    pub fn set_answer(&self, answer: Option<bool>, has_malloc: bool) {
         self.has_malloc.store(has_malloc, Ordering::Relaxed);
         let answer = answer.map_or(0, |answer| if answer { 1 } else { -1 });
         self.answer.store(answer, Ordering::Relaxed);
         if answer > 0 {
             // Whenever a recording begins, the wrappers are there from the first object on.
-            self.want(true);
+            self.set_wanted(true);
         }
     }
 
     /// Says that a recording begins.
     pub fn begin(&self, mode: RecordingMode) {
-        self.want(match self.answer.load(Ordering::Relaxed) {
+        self.set_wanted(match self.answer.load(Ordering::Relaxed) {
             0 => mode == RecordingMode::Sampled || self.has_mimalloc(),
             answer => answer > 0,
         });
@@ -222,16 +222,16 @@ impl PythonObjects {
 
     /// Makes the wrappers record, unless a recording has ended meanwhile.
     fn record_small(&self) {
-        self.become_of(WRAPPED);
+        self.set_state(WRAPPED);
         if !self.are_wanted.load(Ordering::SeqCst) {
             self.most.store(0, Ordering::SeqCst);
         }
     }
 
-    fn want(&self, are_wanted: bool) {
+    fn set_wanted(&self, are_wanted: bool) {
         self.are_wanted.store(are_wanted, Ordering::SeqCst);
         self.is_unsettled.store(are_wanted, Ordering::Relaxed);
-        self.strange_looks.store(0, Ordering::Relaxed);
+        self.unknown_checks.store(0, Ordering::Relaxed);
         if are_wanted {
             self.are_to_go.store(false, Ordering::Relaxed);
         } else {
@@ -242,7 +242,7 @@ impl PythonObjects {
     /// Says that the recording ends, and that the program goes on without us. The next request to a
     /// wrapper takes it away, because that needs the GIL.
     pub fn give_back(&self) {
-        self.want(false);
+        self.set_wanted(false);
         self.are_to_go.store(true, Ordering::Relaxed);
     }
 
@@ -264,8 +264,8 @@ impl PythonObjects {
             return;
         };
         let mut are_back = true;
-        for (domain, wrapped) in DOMAINS.iter().zip(&self.wrapped) {
-            let mut found = Allocator::NONE;
+        for (domain, wrapped) in OBJECT_DOMAINS.iter().zip(&self.wrapped) {
+            let mut found = PythonAllocator::NONE;
             // SAFETY: as they are declared. What is behind a wrapper stays where it finds it.
             unsafe {
                 get(*domain, &raw mut found);
@@ -278,7 +278,7 @@ impl PythonObjects {
         }
         if are_back {
             self.are_to_go.store(false, Ordering::Relaxed);
-            self.become_of(UNDECIDED);
+            self.set_state(UNDECIDED);
         }
     }
 
@@ -289,21 +289,21 @@ impl PythonObjects {
     }
 
     /// What became of small objects. `None` if they are not wanted.
-    pub(super) fn small(&self) -> Option<Small> {
+    pub(super) fn small_object_outcome(&self) -> Option<SmallObjectOutcome> {
         if !self.are_wanted.load(Ordering::Relaxed) {
             if self.has_mimalloc() {
-                return Some(Small::NotWanted);
+                return Some(SmallObjectOutcome::NotRequested);
             }
             let has_malloc = self.has_malloc.load(Ordering::Relaxed);
-            return has_malloc.then_some(Small::OfMalloc);
+            return has_malloc.then_some(SmallObjectOutcome::FromMalloc);
         }
         match self.state.load(Ordering::Relaxed) {
-            NOT_NEEDED => Some(Small::OfMalloc),
-            WRAPPED => Some(Small::Recorded {
+            NOT_NEEDED => Some(SmallObjectOutcome::FromMalloc),
+            WRAPPED => Some(SmallObjectOutcome::Recorded {
                 arenas: self.arenas.load(Ordering::Relaxed),
             }),
-            STRANGE => Some(Small::Strange),
-            _ => Some(Small::Undecided),
+            UNKNOWN_ALLOCATOR => Some(SmallObjectOutcome::UnknownAllocator),
+            _ => Some(SmallObjectOutcome::Undecided),
         }
     }
 
@@ -313,9 +313,9 @@ impl PythonObjects {
         self.state.load(Ordering::Relaxed) != UNDECIDED
     }
 
-    fn become_of(&self, state: u8) {
+    fn set_state(&self, state: u8) {
         let most = match (state, self.has_mimalloc()) {
-            (WRAPPED, false) => SMALL,
+            (WRAPPED, false) => MAX_SMALL_REQUEST,
             (WRAPPED, true) => usize::MAX,
             _ => 0,
         };
@@ -330,11 +330,11 @@ impl PythonObjects {
     }
 
     /// Notes a Python's functions. It is called once, before its stacks are read.
-    pub(super) fn found<M: Memory>(&self, memory: M, object: Object, has_gil: bool) {
+    pub(super) fn note_functions<M: Memory>(&self, memory: M, object: LoadedObject, has_gil: bool) {
         self.has_mimalloc.store(!has_gil, Ordering::Relaxed);
         let is_open = self.answer.load(Ordering::Relaxed) == 0;
         if !has_gil && is_open {
-            self.want(true);
+            self.set_wanted(true);
         }
         let address = |name: &str| {
             object
@@ -343,7 +343,7 @@ impl PythonObjects {
         };
         let has_own_gils = address("Py_NewInterpreterFromConfig") != 0;
         let if_own_gils = |name: &str| if has_own_gils { address(name) } else { 0 };
-        let functions = Functions {
+        let functions = PythonFunctions {
             get: address("PyMem_GetAllocator"),
             set: address("PyMem_SetAllocator"),
             name: address("_PyMem_GetCurrentAllocatorName"),
@@ -356,7 +356,7 @@ impl PythonObjects {
         // SAFETY: nobody reads them yet.
         unsafe { *self.functions.get() = functions };
         // An earlier Python may be gone, with its wrappers.
-        self.become_of(UNDECIDED);
+        self.set_state(UNDECIDED);
         let are_wanted = self.are_wanted.load(Ordering::Relaxed);
         self.is_unsettled.store(are_wanted, Ordering::Relaxed);
     }
@@ -366,23 +366,23 @@ impl PythonObjects {
     ///
     /// # Safety
     /// This thread holds the GIL, or there are no other threads yet, or there is no GIL.
-    pub(super) unsafe fn look(&'static self, is_configured: bool) {
+    pub(super) unsafe fn check_wrappers(&'static self, is_configured: bool) {
         if !self.are_wanted.load(Ordering::Relaxed) {
             return;
         }
-        if self.has_mimalloc() && self.is_looked_at.swap(true, Ordering::Acquire) {
+        if self.has_mimalloc() && self.is_checked.swap(true, Ordering::Acquire) {
             return;
         }
         // SAFETY: the caller's promise; without a GIL this is the one thread that looks.
-        unsafe { self.look_alone(is_configured) };
-        self.is_looked_at.store(false, Ordering::Release);
+        unsafe { self.check_wrappers_alone(is_configured) };
+        self.is_checked.store(false, Ordering::Release);
     }
 
-    /// As [`look`](Self::look).
+    /// As [`check_wrappers`](Self::check_wrappers).
     ///
     /// # Safety
     /// As there, and no other thread is here.
-    unsafe fn look_alone(&'static self, is_configured: bool) {
+    unsafe fn check_wrappers_alone(&'static self, is_configured: bool) {
         if is_configured {
             self.is_unsettled.store(false, Ordering::Relaxed);
         }
@@ -391,17 +391,17 @@ impl PythonObjects {
         let Some((get, set)) = functions_of(functions) else {
             return;
         };
-        type Name = unsafe extern "C" fn() -> *const c_char;
-        let mut found = [Allocator::NONE; 2];
-        for (domain, found) in DOMAINS.iter().zip(&mut found) {
+        type AllocatorNameFn = unsafe extern "C" fn() -> *const c_char;
+        let mut found = [PythonAllocator::NONE; 2];
+        for (domain, found) in OBJECT_DOMAINS.iter().zip(&mut found) {
             // SAFETY: as it is declared.
             unsafe { get(*domain, found) };
         }
-        let is_below = |found: &Allocator| found.is_ours() || is_on_ours(found);
+        let is_below = |found: &PythonAllocator| found.is_ours() || is_on_ours(found);
         if found.iter().all(is_below) {
             // They may have slept since a recording ended.
             let state = self.state.load(Ordering::Relaxed);
-            if !matches!(state, STRANGE | NOT_NEEDED) {
+            if !matches!(state, UNKNOWN_ALLOCATOR | NOT_NEEDED) {
                 self.record_small();
             }
             return;
@@ -411,7 +411,7 @@ impl PythonObjects {
             0 => None,
             // SAFETY: as it is declared. What it returns is a text that stays, or null.
             name => unsafe {
-                let name = std::mem::transmute::<u64, Name>(name)();
+                let name = std::mem::transmute::<u64, AllocatorNameFn>(name)();
                 (!name.is_null()).then(|| CStr::from_ptr(name))
             },
         };
@@ -420,45 +420,45 @@ impl PythonObjects {
             Some(b"mimalloc") if self.has_mimalloc() => false,
             Some(b"pymalloc_debug") if functions.hook != 0 => true,
             Some(b"malloc" | b"malloc_debug") => {
-                self.become_of(NOT_NEEDED);
+                self.set_state(NOT_NEEDED);
                 return;
             }
             // Somebody's allocators, or hooks that are not on top of ours.
             _ => {
-                self.become_of(STRANGE);
-                let looks = self.strange_looks.fetch_add(1, Ordering::Relaxed);
-                let may_change = looks < STRANGE_LOOKS;
+                self.set_state(UNKNOWN_ALLOCATOR);
+                let looks = self.unknown_checks.fetch_add(1, Ordering::Relaxed);
+                let may_change = looks < MAX_UNKNOWN_CHECKS;
                 self.is_unsettled.store(may_change, Ordering::Relaxed);
                 return;
             }
         };
         if has_hooks && functions.has_other_interpreters() {
             // They may be calling these hooks, with a GIL of their own.
-            self.become_of(STRANGE);
+            self.set_state(UNKNOWN_ALLOCATOR);
             return;
         }
         if has_hooks {
             // What debug hooks stand on comes behind a letter in what they are given.
             for found in &mut found {
                 // SAFETY: these are Python's own hooks, of a version that declares them so.
-                *found = unsafe { found.context.byte_add(8).cast::<Allocator>().read() };
+                *found = unsafe { found.context.byte_add(8).cast::<PythonAllocator>().read() };
             }
         }
-        let mut raw = Allocator::NONE;
+        let mut raw = PythonAllocator::NONE;
         // SAFETY: as it is declared.
-        unsafe { get(RAW, &raw mut raw) };
-        let malloc_of = |of: &Allocator| of.malloc.map(|f| f as usize);
+        unsafe { get(RAW_DOMAIN, &raw mut raw) };
+        let malloc_of = |of: &PythonAllocator| of.malloc.map(|f| f as usize);
         if found
             .iter()
             .any(|found| malloc_of(found) == malloc_of(&raw))
         {
             // A Python that was built without arenas.
-            self.become_of(NOT_NEEDED);
+            self.set_state(NOT_NEEDED);
             return;
         }
-        for (i, (domain, found)) in DOMAINS.iter().zip(found).enumerate() {
+        for (i, (domain, found)) in OBJECT_DOMAINS.iter().zip(found).enumerate() {
             let wrapped = &self.wrapped[i];
-            let ours = Allocator {
+            let ours = PythonAllocator {
                 context: wrapped.get().cast(),
                 malloc: Some(MALLOC[i]),
                 calloc: Some(CALLOC[i]),
@@ -476,9 +476,9 @@ impl PythonObjects {
             }
         }
         if has_hooks {
-            type Hook = unsafe extern "C" fn();
+            type SetupDebugHooksFn = unsafe extern "C" fn();
             // SAFETY: as it is declared.
-            unsafe { std::mem::transmute::<u64, Hook>(functions.hook)() };
+            unsafe { std::mem::transmute::<u64, SetupDebugHooksFn>(functions.hook)() };
         }
         self.record_small();
         // What mimalloc maps comes from nowhere else.
@@ -491,17 +491,17 @@ impl PythonObjects {
     /// Wraps what arenas come from, which is taken out of what else the program maps.
     ///
     /// # Safety
-    /// See [`look`](Self::look).
-    unsafe fn wrap_arenas(&'static self, functions: Functions) {
-        type Get = unsafe extern "C" fn(*mut ArenaAllocator);
-        type Set = unsafe extern "C" fn(*const ArenaAllocator);
+    /// See [`check_wrappers`](Self::check_wrappers).
+    unsafe fn wrap_arenas(&'static self, functions: PythonFunctions) {
+        type GetArenaAllocatorFn = unsafe extern "C" fn(*mut ArenaAllocator);
+        type SetArenaAllocatorFn = unsafe extern "C" fn(*const ArenaAllocator);
         if functions.get_arenas == 0 || functions.set_arenas == 0 {
             return;
         }
         let mut found = ArenaAllocator::NONE;
         // SAFETY: they are Python's functions, as it declares them.
         unsafe {
-            std::mem::transmute::<u64, Get>(functions.get_arenas)(&raw mut found);
+            std::mem::transmute::<u64, GetArenaAllocatorFn>(functions.get_arenas)(&raw mut found);
             if found.alloc.map(|f| f as usize) == Some(arena_alloc as *const () as usize) {
                 return;
             }
@@ -511,12 +511,12 @@ impl PythonObjects {
                 alloc: Some(arena_alloc),
                 free: Some(arena_free),
             };
-            std::mem::transmute::<u64, Set>(functions.set_arenas)(&raw const ours);
+            std::mem::transmute::<u64, SetArenaAllocatorFn>(functions.set_arenas)(&raw const ours);
         }
     }
 }
 
-impl Functions {
+impl PythonFunctions {
     const NONE: Self = Self {
         get: 0,
         set: 0,
@@ -530,49 +530,49 @@ impl Functions {
 
     /// Whether there are interpreters besides the first one, each with a GIL of its own.
     fn has_other_interpreters(&self) -> bool {
-        type First = unsafe extern "C" fn() -> *mut c_void;
-        type Next = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+        type FirstInterpreterFn = unsafe extern "C" fn() -> *mut c_void;
+        type NextInterpreterFn = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
         if self.first_interpreter == 0 || self.next_interpreter == 0 {
             return false;
         }
         // SAFETY: they are Python's functions, as it declares them.
         unsafe {
-            let first = std::mem::transmute::<u64, First>(self.first_interpreter)();
-            let next = std::mem::transmute::<u64, Next>(self.next_interpreter);
+            let first = std::mem::transmute::<u64, FirstInterpreterFn>(self.first_interpreter)();
+            let next = std::mem::transmute::<u64, NextInterpreterFn>(self.next_interpreter);
             !first.is_null() && !next(first).is_null()
         }
     }
 }
 
-type Get = unsafe extern "C" fn(c_int, *mut Allocator);
-type Set = unsafe extern "C" fn(c_int, *const Allocator);
+type GetAllocatorFn = unsafe extern "C" fn(c_int, *mut PythonAllocator);
+type SetAllocatorFn = unsafe extern "C" fn(c_int, *const PythonAllocator);
 
 /// What reads and what writes the tables of allocators, if there is both.
-fn functions_of(functions: Functions) -> Option<(Get, Set)> {
+fn functions_of(functions: PythonFunctions) -> Option<(GetAllocatorFn, SetAllocatorFn)> {
     if functions.get == 0 || functions.set == 0 {
         return None;
     }
     // SAFETY: they are Python's functions, as it declares them.
     unsafe {
         Some((
-            std::mem::transmute::<u64, Get>(functions.get),
-            std::mem::transmute::<u64, Set>(functions.set),
+            std::mem::transmute::<u64, GetAllocatorFn>(functions.get),
+            std::mem::transmute::<u64, SetAllocatorFn>(functions.set),
         ))
     }
 }
 
 /// Whether hooks call our wrappers: what they are given has the allocator underneath in its first
 /// words, as tracemalloc's and those of debug builds have. That may be another hook.
-fn is_on_ours(found: &Allocator) -> bool {
+fn is_on_ours(found: &PythonAllocator) -> bool {
     /// What hooks are given begins with the allocator, or with a letter and the allocator.
-    const BEGINS: [u64; 2] = [0, 1];
-    const WORDS: u64 = 8;
+    const ALLOCATOR_OFFSETS: [u64; 2] = [0, 1];
+    const MAX_CONTEXT_WORDS: u64 = 8;
     let failed = Cell::new(false);
-    let memory = Kernel { failed: &failed };
+    let memory = KernelMemory { failed: &failed };
     let word = |of: u64, at: u64| memory.u64(of.wrapping_add(8 * at));
     let is_ours = |word: u64| MALLOC.iter().any(|ours| *ours as usize as u64 == word);
-    let calls_us = |of: u64| (0..WORDS).any(|at| word(of, at).is_some_and(is_ours));
+    let calls_us = |of: u64| (0..MAX_CONTEXT_WORDS).any(|at| word(of, at).is_some_and(is_ours));
     let context = found.context as u64;
-    let below = || BEGINS.iter().filter_map(|at| word(context, *at));
+    let below = || ALLOCATOR_OFFSETS.iter().filter_map(|at| word(context, *at));
     calls_us(context) || below().any(calls_us)
 }

@@ -3,9 +3,9 @@
 use std::ffi::{CString, c_void};
 
 use heapprof_collect::ReportSink;
-use heapprof_python::{EACH_END, MOST_FRAMES};
+use heapprof_python::{MAX_FRAMES_PER_END, MAX_WALKED_FRAMES};
 
-use super::objects::{OBJECTS, Small};
+use super::objects::{PYTHON_OBJECTS, SmallObjectOutcome};
 use super::state::PythonStacks;
 
 pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const ReportSink) {
@@ -17,34 +17,40 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
             unsafe { (report.remark)(report.to, text.as_ptr()) };
         }
     };
-    match (OBJECTS.small(), this.why_not()) {
-        (Some(Small::Undecided), Some(why)) => {
+    match (PYTHON_OBJECTS.small_object_outcome(), this.why_not()) {
+        (Some(SmallObjectOutcome::Undecided), Some(why)) => {
             say(format!("small objects: missing, because {why}"))
         }
-        (Some(small), _) => say(format!("small objects: {}", of_small(small))),
+        (Some(small), _) => say(format!("small objects: {}", describe_small_objects(small))),
         (None, _) => {}
     }
     if this.was_too_deep() {
         say(format!(
-            "of stacks with more than {MOST_FRAMES} frames, the newest {EACH_END} were kept"
+            "of stacks with more than {MAX_WALKED_FRAMES} frames, the newest {MAX_FRAMES_PER_END} were kept"
         ));
     }
 }
 
-fn of_small(small: Small) -> String {
+fn describe_small_objects(small: SmallObjectOutcome) -> String {
     match small {
-        Small::OfMalloc => "recorded, from malloc".to_string(),
-        Small::Recorded { arenas: 0 } => "recorded".to_string(),
-        Small::Recorded { arenas } => format!("recorded, from arenas of {arenas} bytes"),
-        Small::NotWanted => "missing, and all other objects with them, because a Python without \
+        SmallObjectOutcome::FromMalloc => "recorded, from malloc".to_string(),
+        SmallObjectOutcome::Recorded { arenas: 0 } => "recorded".to_string(),
+        SmallObjectOutcome::Recorded { arenas } => {
+            format!("recorded, from arenas of {arenas} bytes")
+        }
+        SmallObjectOutcome::NotRequested => {
+            "missing, and all other objects with them, because a Python without \
                              the GIL has them in an allocator of its own, and \
                              --python-objects=no leaves that out"
-            .to_string(),
-        Small::Strange => {
+                .to_string()
+        }
+        SmallObjectOutcome::UnknownAllocator => {
             "missing, because Python's allocators are none that heapprof knows".to_string()
         }
-        Small::Undecided => "missing, because no thread was seen that may wrap Python's \
+        SmallObjectOutcome::Undecided => {
+            "missing, because no thread was seen that may wrap Python's \
                              allocators"
-            .to_string(),
+                .to_string()
+        }
     }
 }

@@ -3,12 +3,12 @@
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, Ordering};
 
-use heapprof_memory::loaded::Object;
-use heapprof_memory::{Memory, Own};
-use heapprof_python::{Current, Python, Unreadable};
+use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::{Memory, OwnMemory};
+use heapprof_python::{CurrentThreadState, PythonRuntime, UnreadablePython};
 
-use super::objects::OBJECTS;
-use crate::kernel_memory::Kernel;
+use super::objects::PYTHON_OBJECTS;
+use crate::kernel_memory::KernelMemory;
 use crate::objects;
 
 /// The Python of this process.
@@ -17,9 +17,9 @@ pub static PYTHON: PythonStacks = PythonStacks::new();
 /// What is known of the Python in this process.
 pub struct PythonStacks {
     state: AtomicU8,
-    known: UnsafeCell<Option<Result<Python, Unreadable>>>,
+    known: UnsafeCell<Option<Result<PythonRuntime, UnreadablePython>>>,
     /// Where it was found.
-    object: UnsafeCell<Option<Object>>,
+    object: UnsafeCell<Option<LoadedObject>>,
     /// How far from the thread pointer a thread has the state that it runs with; 0 if that is not
     /// known.
     variable: AtomicI64,
@@ -33,9 +33,9 @@ pub struct PythonStacks {
 }
 
 /// Nobody has found a Python.
-const NONE: u8 = 0;
+const NOT_FOUND: u8 = 0;
 /// Somebody has, and notes it.
-const FOUND: u8 = 1;
+const BEING_NOTED: u8 = 1;
 /// It may be closed at this moment.
 const PAUSED: u8 = 2;
 /// Its stacks are read.
@@ -46,9 +46,9 @@ const UNREADABLE: u8 = 4;
 const BROKEN: u8 = 5;
 
 /// So many frames are read carefully first.
-pub(super) const PROBATION: u32 = 512;
+pub(super) const PROBATION_FRAMES: u32 = 512;
 /// So many stacks may be wrong, one after the other. Then no more are read.
-const PATIENCE: u32 = 16;
+const MAX_FAILURES: u32 = 16;
 
 // SAFETY: what was found is written once, before the state says so.
 unsafe impl Sync for PythonStacks {}
@@ -62,7 +62,7 @@ fn thread_pointer() -> u64 {
 impl PythonStacks {
     const fn new() -> Self {
         Self {
-            state: AtomicU8::new(NONE),
+            state: AtomicU8::new(NOT_FOUND),
             known: UnsafeCell::new(None),
             object: UnsafeCell::new(None),
             variable: AtomicI64::new(0),
@@ -73,20 +73,23 @@ impl PythonStacks {
     }
 
     /// Notes a Python, if it is the first one. Returns where its evaluator begins and ends.
-    pub(super) fn found<M: Memory>(
+    pub(super) fn note_python<M: Memory>(
         &'static self,
         memory: M,
-        object: Object,
-        found: Result<Python, Unreadable>,
+        object: LoadedObject,
+        found: Result<PythonRuntime, UnreadablePython>,
     ) -> Option<(u64, u64)> {
-        let first = self
-            .state
-            .compare_exchange(NONE, FOUND, Ordering::AcqRel, Ordering::Relaxed);
+        let first = self.state.compare_exchange(
+            NOT_FOUND,
+            BEING_NOTED,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
         first.ok()?;
         let mut variable = None;
         let (state, evaluator) = match &found {
             Ok(python) => {
-                if let Current::Own(local) = python.current {
+                if let CurrentThreadState::Own(local) = python.current {
                     variable = local.offset(memory, thread_pointer());
                 }
                 (ON, python.evaluator)
@@ -98,10 +101,10 @@ impl PythonStacks {
         self.frames.store(0, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
         if let Ok(python) = &found {
-            OBJECTS.found(memory, object, python.has_gil());
+            PYTHON_OBJECTS.note_functions(memory, object, python.has_gil());
         }
-        // SAFETY: this thread alone changed the state from `NONE`, and nobody reads either before
-        // the next change.
+        // SAFETY: this thread alone changed the state from `NOT_FOUND`, and nobody reads either
+        // before the next change.
         unsafe {
             *self.known.get() = Some(found);
             *self.object.get() = Some(object);
@@ -112,7 +115,7 @@ impl PythonStacks {
 
     /// The Python, if its stacks are read.
     #[inline(always)]
-    pub(super) fn python(&self) -> Option<&Python> {
+    pub(super) fn python(&self) -> Option<&PythonRuntime> {
         if self.state.load(Ordering::Acquire) != ON {
             return None;
         }
@@ -138,8 +141,8 @@ impl PythonStacks {
 
     /// Counts a stack that was wrong.
     #[cold]
-    pub(super) fn failed(&self) {
-        if self.failures.fetch_add(1, Ordering::Relaxed) >= PATIENCE {
+    pub(super) fn count_failure(&self) {
+        if self.failures.fetch_add(1, Ordering::Relaxed) >= MAX_FAILURES {
             let _ = self
                 .state
                 .compare_exchange(ON, BROKEN, Ordering::AcqRel, Ordering::Relaxed);
@@ -148,7 +151,7 @@ impl PythonStacks {
 
     /// Counts the frames of a stack that was read carefully and is right.
     #[cold]
-    pub(super) fn succeeded(&self, frames: usize) {
+    pub(super) fn count_frames(&self, frames: usize) {
         self.failures.store(0, Ordering::Relaxed);
         let before = self.frames.load(Ordering::Relaxed);
         self.frames
@@ -157,7 +160,7 @@ impl PythonStacks {
 
     /// Notes that a stack is deeper than is walked.
     #[cold]
-    pub(super) fn is_too_deep(&self) {
+    pub(super) fn note_too_deep(&self) {
         self.was_too_deep.store(true, Ordering::Relaxed);
     }
 
@@ -169,9 +172,9 @@ impl PythonStacks {
     /// The state that this thread runs Python's code with, or, while it has released the GIL, the
     /// state in which its frames rest.
     #[inline(always)]
-    pub(super) fn thread_state(&self, python: &Python) -> Option<u64> {
+    pub(super) fn thread_state(&self, python: &PythonRuntime) -> Option<u64> {
         // SAFETY: these are variables of a Python that is not unloaded while it runs.
-        let memory = unsafe { Own::new() };
+        let memory = unsafe { OwnMemory::new() };
         // While Python ends, it frees the states of other threads.
         let own = || {
             let key = python
@@ -181,7 +184,7 @@ impl PythonStacks {
             let found = unsafe { libc::pthread_getspecific(key) } as u64;
             Some(found).filter(|&found| found != 0)
         };
-        let Current::Holder(at) = python.current else {
+        let CurrentThreadState::Holder(at) = python.current else {
             let current = match self.variable.load(Ordering::Relaxed) {
                 0 => 0,
                 offset => read_local(offset),
@@ -198,11 +201,11 @@ impl PythonStacks {
 
     /// Whether the thread with this state, which is this one, holds the GIL of a Python that is
     /// initialized.
-    pub(super) fn holds_gil(&self, python: &Python, state: u64) -> bool {
+    pub(super) fn holds_gil(&self, python: &PythonRuntime, state: u64) -> bool {
         // SAFETY: these are variables of a Python that is not unloaded while it runs.
-        let memory = unsafe { Own::new() };
+        let memory = unsafe { OwnMemory::new() };
         let current = match (python.current, self.variable.load(Ordering::Relaxed)) {
-            (Current::Holder(at), _) => memory.u64(at),
+            (CurrentThreadState::Holder(at), _) => memory.u64(at),
             (_, 0) => None,
             (_, offset) => Some(read_local(offset)),
         };
@@ -219,7 +222,7 @@ impl PythonStacks {
             // SAFETY: it is not written while the state is what it is.
             let object = unsafe { *self.object.get() };
             let is_there = object.is_some_and(objects::is_loaded);
-            let next = if is_there { ON } else { NONE };
+            let next = if is_there { ON } else { NOT_FOUND };
             self.state.store(next, Ordering::Release);
             if !is_there {
                 objects::forget();
@@ -232,9 +235,9 @@ impl PythonStacks {
 /// Whether the state of whoever holds the GIL is one of this thread's. If it is another thread's,
 /// it may be freed at any moment, so the kernel reads it.
 #[cold]
-fn is_of_this_thread(python: &Python, state: u64) -> bool {
+fn is_of_this_thread(python: &PythonRuntime, state: u64) -> bool {
     let failed = Cell::new(false);
-    python.is_of(Kernel { failed: &failed }, state, thread_pointer())
+    python.is_state_of(KernelMemory { failed: &failed }, state, thread_pointer())
 }
 
 /// The word so far from the thread pointer.

@@ -5,13 +5,13 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use heapprof_collect::{NamedFrame, RawFrame};
-use heapprof_memory::Own;
-use heapprof_python::{Frame, Named, Reached, is_cell};
+use heapprof_memory::OwnMemory;
+use heapprof_python::{LineTableProgress, NamedPythonFrame, PythonFrame, is_cell};
 
-use super::capture::Known;
+use super::capture::PythonStackMemory;
 use super::cell::name_cell;
-use super::state::{PROBATION, PythonStacks};
-use crate::kernel_memory::Kernel;
+use super::state::{PROBATION_FRAMES, PythonStacks};
+use crate::kernel_memory::KernelMemory;
 use crate::text_out::give;
 
 pub(super) unsafe extern "C" fn resolve(
@@ -24,7 +24,7 @@ pub(super) unsafe extern "C" fn resolve(
     let Some(python) = this.python() else {
         return 1;
     };
-    let frame = Frame {
+    let frame = PythonFrame {
         code: raw.code,
         place: raw.place,
         version: raw.version,
@@ -37,7 +37,7 @@ pub(super) unsafe extern "C" fn resolve(
             std::slice::from_raw_parts_mut(to.file.cast::<u8>(), to.file_size),
         )
     };
-    let mut texts = Named {
+    let mut texts = NamedPythonFrame {
         name,
         name_len: 0,
         file,
@@ -45,24 +45,30 @@ pub(super) unsafe extern "C" fn resolve(
         start_line: 0,
         line: 0,
     };
-    let (reached, cell): (&mut [Reached], _) = if to.memory_size < size_of::<Known>() {
-        (&mut [], None)
-    } else {
-        // SAFETY: this thread's memory, which is zero at first.
-        let known = unsafe { &mut *to.memory.cast::<Known>() };
-        (&mut known.reached, Some(&mut known.cell))
-    };
-    let done = if this.frames.load(Ordering::Relaxed) < PROBATION {
+    let (reached, cell): (&mut [LineTableProgress], _) =
+        if to.memory_size < size_of::<PythonStackMemory>() {
+            (&mut [], None)
+        } else {
+            // SAFETY: this thread's memory, which is zero at first.
+            let known = unsafe { &mut *to.memory.cast::<PythonStackMemory>() };
+            (&mut known.reached, Some(&mut known.cell))
+        };
+    let done = if this.frames.load(Ordering::Relaxed) < PROBATION_FRAMES {
         let failed = Cell::new(false);
-        python.name(Kernel { failed: &failed }, &frame, reached, &mut texts)
+        python.name(
+            KernelMemory { failed: &failed },
+            &frame,
+            reached,
+            &mut texts,
+        )
     } else {
         // SAFETY: what was read so far was right, and the frame is one of this thread's stack.
-        python.name(unsafe { Own::new() }, &frame, reached, &mut texts)
+        python.name(unsafe { OwnMemory::new() }, &frame, reached, &mut texts)
     };
     if done.is_none() {
         return 1;
     }
-    let Named {
+    let NamedPythonFrame {
         name,
         mut name_len,
         file,

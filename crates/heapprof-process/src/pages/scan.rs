@@ -13,12 +13,12 @@ const IS_SWAPPED: u64 = 1 << 4;
 /// Nobody may touch it. Since 6.15; older kernels do not know the word.
 const IS_GUARD: u64 = 1 << 8;
 /// So many runs come at once.
-const RUNS: usize = 512;
+const MAX_RUNS: usize = 512;
 
 /// `struct pm_scan_arg`.
 #[repr(C)]
 #[derive(Default)]
-struct Request {
+struct PageScanRequest {
     size: u64,
     flags: u64,
     start: u64,
@@ -36,43 +36,45 @@ struct Request {
 /// `struct page_region`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Run {
+struct PageRun {
     start: u64,
     end: u64,
     categories: u64,
 }
 
 /// Calls `each` with runs of pages that are there. Returns up to where it looked.
-pub(super) fn there(
+pub(super) fn each_present_run(
     pages: &File,
     range: Range<u64>,
     each: &mut impl FnMut(Range<u64>),
 ) -> io::Result<u64> {
-    match ask(pages, range.clone(), IS_GUARD, each) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => ask(pages, range, 0, each),
+    match scan_pages(pages, range.clone(), IS_GUARD, each) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            scan_pages(pages, range, 0, each)
+        }
         done => done,
     }
 }
 
 /// Asks for pages that are there, except for those of a kind.
-fn ask(
+fn scan_pages(
     pages: &File,
     range: Range<u64>,
     except: u64,
     each: &mut impl FnMut(Range<u64>),
 ) -> io::Result<u64> {
-    let mut runs = [Run::default(); RUNS];
-    let mut request = Request {
-        size: size_of::<Request>() as u64,
+    let mut runs = [PageRun::default(); MAX_RUNS];
+    let mut request = PageScanRequest {
+        size: size_of::<PageScanRequest>() as u64,
         start: range.start,
         end: range.end,
         runs: runs.as_mut_ptr() as u64,
-        runs_len: RUNS as u64,
+        runs_len: MAX_RUNS as u64,
         inverted: except,
         all_of: except,
         any_of: IS_PRESENT | IS_SWAPPED,
         wanted: IS_PRESENT | IS_SWAPPED,
-        ..Request::default()
+        ..PageScanRequest::default()
     };
     // SAFETY: the kernel reads and writes the request, and as many runs as it says there is room
     // for. Both live through the call.

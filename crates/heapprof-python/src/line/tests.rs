@@ -22,20 +22,20 @@ impl Memory for Bytes<'_> {
     }
 }
 
-fn owner(first_line: u32) -> Owner {
-    Owner {
+fn owner(first_line: u32) -> LineTableOwner {
+    LineTableOwner {
         first_line,
-        ..Owner::default()
+        ..LineTableOwner::default()
     }
 }
 
 #[test]
 fn tables_of_all_forms() {
-    let reached = std::cell::Cell::new(Reached::default());
+    let reached = std::cell::Cell::new(LineTableProgress::default());
     let line = |form, table: &[u8], unit| {
         let place = (0, table.len() as u64);
         let owner = owner(10);
-        let mut fresh = Reached::default();
+        let mut fresh = LineTableProgress::default();
         let found = line_of(Bytes(table), form, place, owner, unit, &mut fresh);
         // From where the one before was found, it is the same.
         let mut again = reached.get();
@@ -46,13 +46,13 @@ fn tables_of_all_forms() {
     };
     // def at 10; 4 bytes of line 11, 2 of line 13, and back to 12.
     let pairs = [0, 1, 4, 2, 2, 0xff];
-    let of_pairs = |unit| line(Lines::Pairs, &pairs, unit);
+    let of_pairs = |unit| line(LineTableFormat::Pairs, &pairs, unit);
     assert_eq!(
         [-1, 0, 1, 2, 3, 0, 2].map(of_pairs),
         [10, 11, 11, 13, 12, 11, 13].map(Some)
     );
     let ends = [4, 1, 2, 0x80, 2, 2];
-    let of_ends = |unit| line(Lines::Ends, &ends, unit);
+    let of_ends = |unit| line(LineTableFormat::Ends, &ends, unit);
     assert_eq!(
         [0, 1, 2, 3, 4].map(of_ends),
         [Some(11), Some(11), None, Some(13), None]
@@ -72,25 +72,35 @@ fn tables_of_all_forms() {
         0x80 | 13 << 3,
         3,
     ];
-    let of_entries = |unit| line(Lines::Entries, &entries, unit);
+    let of_entries = |unit| line(LineTableFormat::Entries, &entries, unit);
     assert_eq!(
         [0, 1, 2, 3, 4, 5].map(of_entries),
         [Some(11), None, None, Some(81), Some(80), None]
     );
-    assert_eq!(line(Lines::Entries, &[0x80 | 14 << 3, 0x7f], 0), None);
+    assert_eq!(
+        line(LineTableFormat::Entries, &[0x80 | 14 << 3, 0x7f], 0),
+        None
+    );
 }
 
 /// Another function's table may lie where one lay before.
 #[test]
 fn a_table_at_the_place_of_another_is_read_from_its_begin() {
-    let mut reached = Reached::default();
+    let mut reached = LineTableProgress::default();
     let tables = [[4, 5, 2, 2, 2, 1], [4, 1, 2, 2, 2, 1]];
     let lines = tables.iter().zip(0..).map(|(table, version)| {
-        let owner = Owner {
+        let owner = LineTableOwner {
             version,
             ..owner(10)
         };
-        line_of(Bytes(table), Lines::Ends, (0, 6), owner, 3, &mut reached)
+        line_of(
+            Bytes(table),
+            LineTableFormat::Ends,
+            (0, 6),
+            owner,
+            3,
+            &mut reached,
+        )
     });
     assert_eq!(lines.collect::<Vec<_>>(), [Some(18), Some(14)]);
 }
@@ -133,13 +143,13 @@ fn compare(python: &str, files: usize) -> usize {
         let hex = words.next().unwrap().trim_start_matches('-');
         let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap();
         let table: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
-        let (mut unit, mut reached) = (0, Reached::default());
+        let (mut unit, mut reached) = (0, LineTableProgress::default());
         for run in words.next().unwrap().split(',') {
             let (times, line) = run.split_once('x').unwrap();
             let expected = line.parse::<i64>().ok().filter(|&line| line >= 0);
             for _ in 0..times.parse().unwrap() {
                 let table = (Bytes(&table), (0, table.len() as u64));
-                let mut fresh = Reached::default();
+                let mut fresh = LineTableProgress::default();
                 for reached in [&mut fresh, &mut reached] {
                     let found = line_of(table.0, form, table.1, owner(first), unit, reached);
                     assert_eq!(found.map(i64::from), expected, "{python}: {code}: {unit}");

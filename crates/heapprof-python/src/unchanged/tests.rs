@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use super::*;
-use crate::frame::Frame;
-use crate::interpreter::Python;
-use crate::last::{Last, Write};
-use crate::layout::{HASH, LAYOUTS};
-use crate::walk::{EACH_END, Frames};
+use crate::frame::PythonFrame;
+use crate::interpreter::PythonRuntime;
+use crate::last::{FramePlaceWriter, LastPythonStack};
+use crate::layout::{HASH_OFFSET, LAYOUTS};
+use crate::walk::{MAX_FRAMES_PER_END, PythonFrameSink};
 
 /// Words at addresses. Others can't be read.
 #[derive(Clone, Copy)]
@@ -25,11 +25,12 @@ impl Memory for Words<'_> {
 }
 
 /// Frames that were written, the innermost one first.
-struct Written<'a>(&'a mut Vec<Frame>);
+struct Written<'a>(&'a mut Vec<PythonFrame>);
 
-impl Write for Written<'_> {
-    fn write(&mut self, place: usize, frame: Frame) {
-        self.0.resize(self.0.len().max(place + 1), Frame::default());
+impl FramePlaceWriter for Written<'_> {
+    fn write(&mut self, place: usize, frame: PythonFrame) {
+        self.0
+            .resize(self.0.len().max(place + 1), PythonFrame::default());
         self.0[place] = frame;
     }
 }
@@ -37,27 +38,27 @@ impl Write for Written<'_> {
 /// The stack as it is compared with the last one, of which the frames are known that are not
 /// written again.
 fn compared(
-    python: &Python,
+    python: &PythonRuntime,
     words: &BTreeMap<u64, u64>,
-    last: &mut Last,
-    known: &[Frame],
-) -> Option<Vec<Frame>> {
+    last: &mut LastPythonStack,
+    known: &[PythonFrame],
+) -> Option<Vec<PythonFrame>> {
     let mut written = Vec::new();
     let mut to = last.compare(Written(&mut written));
     let walked = python.walk(Words(words), STATE, false, &mut to);
     let shared = to.finish(walked);
     // Of a deeper one both ends are written, not in order.
-    let walked = walked.filter(|walked| walked.frames <= 2 * EACH_END);
+    let walked = walked.filter(|walked| walked.frames <= 2 * MAX_FRAMES_PER_END);
     written.truncate(walked?.frames - shared);
     written.extend_from_slice(&known[known.len() - shared..]);
     assert_eq!(written.len(), walked?.frames);
     Some(written)
 }
 
-struct All(Vec<(u64, Frame)>);
+struct All(Vec<(u64, PythonFrame)>);
 
-impl Frames for All {
-    fn put(&mut self, _: usize, at: u64, frame: Frame) -> bool {
+impl PythonFrameSink for All {
+    fn put(&mut self, _: usize, at: u64, frame: PythonFrame) -> bool {
         self.0.push((at, frame));
         false
     }
@@ -75,7 +76,7 @@ fn put<const N: usize>(words: &mut BTreeMap<u64, u64>, at: u64, bytes: [u8; N]) 
 }
 
 /// A thread with such frames, each given by its code and its owner, the innermost one first.
-fn thread(layout: &Layout, frames: &[(u64, u8)]) -> BTreeMap<u64, u64> {
+fn thread(layout: &PythonLayout, frames: &[(u64, u8)]) -> BTreeMap<u64, u64> {
     let mut words = BTreeMap::new();
     let all = &mut words;
     let place = |i: usize| 0x20_0000 + 0x200 * i as u64;
@@ -103,7 +104,11 @@ fn thread(layout: &Layout, frames: &[(u64, u8)]) -> BTreeMap<u64, u64> {
                 (code as u32 + 9).to_ne_bytes(),
             );
         }
-        put(all, name + HASH, (code * 0x1_2345_6789).to_ne_bytes());
+        put(
+            all,
+            name + HASH_OFFSET,
+            (code * 0x1_2345_6789).to_ne_bytes(),
+        );
     }
     let mut entries = 0;
     for (i, &(code, owner)) in frames.iter().enumerate() {
@@ -124,22 +129,22 @@ fn thread(layout: &Layout, frames: &[(u64, u8)]) -> BTreeMap<u64, u64> {
             place(i) + u64::from(layout.instruction),
             (code + i as u64).to_ne_bytes(),
         );
-        if layout.chain != Chain::Objects {
+        if layout.chain != FrameChain::Objects {
             put(all, place(i) + u64::from(layout.owner), [owner]);
         }
         if owner != 0 {
             put(
                 all,
-                outer(entries) + OUTER,
+                outer(entries) + OUTER_OFFSET,
                 outer(entries + 1).to_ne_bytes(),
             );
             entries += 1;
         }
     }
-    put(all, outer(entries) + OUTER, [0; 8]);
+    put(all, outer(entries) + OUTER_OFFSET, [0; 8]);
     let newest = match layout.chain {
-        Chain::Objects | Chain::Direct => place(0),
-        Chain::Entries | Chain::Shims => outer(0),
+        FrameChain::Objects | FrameChain::Direct => place(0),
+        FrameChain::Entries | FrameChain::Shims => outer(0),
     };
     put(all, STATE + layout.newest, newest.to_ne_bytes());
     put(all, outer(0) + layout.newest_in, place(0).to_ne_bytes());
@@ -161,7 +166,7 @@ fn every_word_counts() {
         .flat_map(|l| stacks.iter().map(move |s| (l, s)))
     {
         let what = (layout.minor, stack);
-        let (python, words) = (Python::with_layout(layout), thread(layout, stack));
+        let (python, words) = (PythonRuntime::with_layout(layout), thread(layout, stack));
         let walk = |words: &BTreeMap<u64, u64>| {
             let mut all = All(Vec::new());
             python
@@ -169,7 +174,7 @@ fn every_word_counts() {
                 .map(|walked| (walked, all.0))
         };
         let before = walk(&words);
-        let mut last = Last::new();
+        let mut last = LastPythonStack::new();
         let known = compared(&python, &words, &mut last, &[]).unwrap();
         assert!(python.is_unchanged(Words(&words), STATE, &last), "{what:?}");
         let (mut same, mut changed) = (0, 0);
@@ -180,7 +185,8 @@ fn every_word_counts() {
                 let is_same = walk(&words) == before;
                 let said = python.is_unchanged(Words(&words), STATE, &last);
                 assert_eq!(said, is_same, "{what:?}: {at:x} {word:x} {other:x}");
-                let whole = walk(&words).filter(|(walked, _)| walked.frames <= 2 * EACH_END);
+                let whole =
+                    walk(&words).filter(|(walked, _)| walked.frames <= 2 * MAX_FRAMES_PER_END);
                 let whole = whole.map(|(_, all)| all.iter().map(|f| f.1).collect());
                 let by_parts = compared(&python, &words, &mut last.clone(), &known);
                 assert_eq!(by_parts, whole, "{what:?}: {at:x} {word:x} {other:x}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heapprof_process::{FIELDS, Field, Usage};
+use heapprof_process::{MemoryUsage, USAGE_FIELDS, UsageField};
 use serde_json::{Map, Value, json};
 
 use super::snapshot::kind_order;
@@ -18,13 +18,13 @@ const TEXT_FIELDS: [&str; 6] = ["size", "pss", "uss", "shared_clean", "shared_di
 /// What a part was and is.
 struct ProcessPartChange {
     name: String,
-    before: Usage,
-    now: Usage,
+    before: MemoryUsage,
+    now: MemoryUsage,
 }
 
 impl ProcessPartChange {
-    fn change(&self, field: &Field) -> i128 {
-        i128::from((field.of)(&self.now)) - i128::from((field.of)(&self.before))
+    fn change(&self, field: &UsageField) -> i128 {
+        i128::from((field.get)(&self.now)) - i128::from((field.get)(&self.before))
     }
 }
 
@@ -47,8 +47,9 @@ pub fn process_difference(
     }
     let raw = style.format == ReportFormat::Csv;
     let measure = UnitFormatter::bytes(style)?;
-    let shown = |field: &&Field| raw && field.name != "rss" || TEXT_FIELDS.contains(&field.name);
-    let fields: Vec<&Field> = FIELDS.iter().filter(shown).collect();
+    let shown =
+        |field: &&UsageField| raw && field.name != "rss" || TEXT_FIELDS.contains(&field.name);
+    let fields: Vec<&UsageField> = USAGE_FIELDS.iter().filter(shown).collect();
     let mut table = ReportTable::new(&[
         ("what", ColumnAlign::Left),
         ("rss before", ColumnAlign::Right),
@@ -58,9 +59,9 @@ pub fn process_difference(
     for field in &fields {
         table.column(field.name, ColumnAlign::Right);
     }
-    let rss = FIELDS.iter().find(|field| field.name == "rss");
+    let rss = USAGE_FIELDS.iter().find(|field| field.name == "rss");
     for row in &rows {
-        let signed = |field: &Field| match row.change(field) {
+        let signed = |field: &UsageField| match row.change(field) {
             0 if !raw => "-".to_string(),
             change => measure.show_signed(change),
         };
@@ -90,14 +91,14 @@ pub fn process_difference(
 
 /// The parts in the order of reports, then the rounding and the total.
 fn rows(old: &ProcessParts, new: &ProcessParts) -> Vec<ProcessPartChange> {
-    let mut all: BTreeMap<(usize, &str), [Usage; 2]> = BTreeMap::new();
+    let mut all: BTreeMap<(usize, &str), [MemoryUsage; 2]> = BTreeMap::new();
     for (i, seen) in [old, new].into_iter().enumerate() {
         for row in &seen.kinds {
             let key = (kind_order(&row.kind), row.kind.as_str());
             all.entry(key).or_default()[i].add(&row.usage);
         }
     }
-    let row = |name: &str, [before, now]: [Usage; 2]| ProcessPartChange {
+    let row = |name: &str, [before, now]: [MemoryUsage; 2]| ProcessPartChange {
         name: name.to_string(),
         before,
         now,
@@ -106,7 +107,7 @@ fn rows(old: &ProcessParts, new: &ProcessParts) -> Vec<ProcessPartChange> {
         .into_iter()
         .map(|((_, name), both)| row(name, both))
         .collect();
-    if [old.rounding, new.rounding] != [Usage::default(); 2] {
+    if [old.rounding, new.rounding] != [MemoryUsage::default(); 2] {
         rows.push(row(ROUNDING_NAME, [old.rounding, new.rounding]));
     }
     rows.push(row("total", [old.total, new.total]));
@@ -178,8 +179,8 @@ fn is_as_kernel_sums(of: &ProcessSnapshot) -> bool {
 }
 
 fn document(before: &ProcessSnapshot, now: &ProcessSnapshot, rows: &[ProcessPartChange]) -> Value {
-    let usage = |of: &dyn Fn(&Field) -> Value| -> Map<String, Value> {
-        let fields = FIELDS.iter();
+    let usage = |of: &dyn Fn(&UsageField) -> Value| -> Map<String, Value> {
+        let fields = USAGE_FIELDS.iter();
         fields
             .map(|field| (field.name.to_string(), of(field)))
             .collect()
@@ -187,8 +188,8 @@ fn document(before: &ProcessSnapshot, now: &ProcessSnapshot, rows: &[ProcessPart
     let rows = rows.iter().map(|row| {
         json!({
             "what": row.name,
-            "before": usage(&|field| json!((field.of)(&row.before))),
-            "now": usage(&|field| json!((field.of)(&row.now))),
+            "before": usage(&|field| json!((field.get)(&row.before))),
+            "now": usage(&|field| json!((field.get)(&row.now))),
             "change": usage(&|field| json!(row.change(field) as i64)),
         })
     });
@@ -217,11 +218,11 @@ mod tests {
             kind: (*kind).to_string(),
             name: (*kind).to_string(),
             mappings: 1,
-            usage: Usage {
+            usage: MemoryUsage {
                 rss: *rss,
                 pss: *rss,
                 private_dirty: *rss,
-                ..Usage::default()
+                ..MemoryUsage::default()
             },
         };
         let kinds: Vec<ProcessRow> = kinds.iter().map(row).collect();
@@ -234,9 +235,9 @@ mod tests {
             counters: vec![("VmRSS".to_string(), Some(total.rss))],
             parts: Some(ProcessParts {
                 kinds,
-                rounding: Usage {
+                rounding: MemoryUsage {
                     pss: rounding,
-                    ..Usage::default()
+                    ..MemoryUsage::default()
                 },
                 total,
                 ..ProcessParts::default()
@@ -260,7 +261,7 @@ mod tests {
             names,
             ["heap", "malloc arenas", "stack", ROUNDING_NAME, "total"]
         );
-        for field in FIELDS {
+        for field in USAGE_FIELDS {
             let parts = rows[..4].iter().map(|row| row.change(field));
             assert_eq!(parts.sum::<i128>(), rows[4].change(field), "{}", field.name);
         }

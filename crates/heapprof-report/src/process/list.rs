@@ -1,6 +1,6 @@
 //! `proc` without a process: all of them, by their part of the memory.
 
-use heapprof_process::Usage;
+use heapprof_process::MemoryUsage;
 use serde_json::json;
 
 use crate::error::ReportError;
@@ -20,7 +20,7 @@ pub struct ListedProcess {
     /// What is in memory.
     pub rss: u64,
     /// The kernel's sums, if this user may read them.
-    pub usage: Option<Usage>,
+    pub usage: Option<MemoryUsage>,
 }
 
 /// Writes the list, up to `limit` rows.
@@ -32,14 +32,14 @@ pub fn processes(
     limit: Option<usize>,
     style: &ReportStyle,
 ) -> Result<String, ReportError> {
-    let mut total = Usage::default();
+    let mut total = MemoryUsage::default();
     for usage in all.iter().filter_map(|one| one.usage.as_ref()) {
         total.add(usage);
     }
     let unread = all.iter().filter(|one| one.usage.is_none()).count();
     let shown = limit.unwrap_or(usize::MAX).min(all.len());
     if style.format == ReportFormat::Json {
-        let usage = |usage: &Usage| {
+        let usage = |usage: &MemoryUsage| {
             json!({"pss": usage.pss, "uss": usage.uss(), "swap": usage.swap,
                    "swap_pss": usage.swap_pss})
         };
@@ -65,14 +65,15 @@ pub fn processes(
         ("name", ColumnAlign::Left),
         ("command", ColumnAlign::Left),
     ]);
-    let mut add = |pid: String, usage: Option<&Usage>, rss: String, name: &str, title: &str| {
-        let of = |bytes: fn(&Usage) -> u64| {
-            usage.map_or_else(String::new, |usage| measure.show(bytes(usage)))
+    let mut add =
+        |pid: String, usage: Option<&MemoryUsage>, rss: String, name: &str, title: &str| {
+            let of = |bytes: fn(&MemoryUsage) -> u64| {
+                usage.map_or_else(String::new, |usage| measure.show(bytes(usage)))
+            };
+            let (pss, uss, swap) = (of(|u| u.pss), of(MemoryUsage::uss), of(|u| u.swap_pss));
+            let (name, title) = (name.to_string(), title.to_string());
+            table.row(vec![pid, pss, uss, rss, swap, name, title]);
         };
-        let (pss, uss, swap) = (of(|u| u.pss), of(Usage::uss), of(|u| u.swap_pss));
-        let (name, title) = (name.to_string(), title.to_string());
-        table.row(vec![pid, pss, uss, rss, swap, name, title]);
-    };
     for one in &all[..shown] {
         let title = one.title.as_deref().unwrap_or_default();
         let rss = measure.show(one.rss);
@@ -85,7 +86,7 @@ pub fn processes(
         );
     }
     if shown < all.len() {
-        let mut rest = Usage::default();
+        let mut rest = MemoryUsage::default();
         let others = &all[shown..];
         for usage in others.iter().filter_map(|one| one.usage.as_ref()) {
             rest.add(usage);
@@ -122,10 +123,10 @@ mod tests {
             name: "a".to_string(),
             title: Some("a -b".to_string()),
             rss: 4 * pss,
-            usage: (pss > 0).then(|| Usage {
+            usage: (pss > 0).then(|| MemoryUsage {
                 pss,
                 private_dirty: pss / 2,
-                ..Usage::default()
+                ..MemoryUsage::default()
             }),
         };
         let all = [one(1, 4096), one(2, 2048), one(3, 1024), one(4, 0)];

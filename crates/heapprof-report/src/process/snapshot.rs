@@ -1,6 +1,8 @@
 //! A process's memory at a moment, as `proc` shows it, writes it as JSON and reads it again.
 
-use heapprof_process::{Cgroup, Explained, FIELDS, KINDS, Pressure, Usage};
+use heapprof_process::{
+    Cgroup, CgroupPressure, MAPPING_KINDS, MemoryBreakdown, MemoryUsage, USAGE_FIELDS,
+};
 use serde_json::{Map, Value, json};
 
 use super::{group_document, pressure_document};
@@ -26,7 +28,7 @@ pub struct ProcessSnapshot {
     /// Its control group, if its files are here.
     pub cgroup: Option<Cgroup>,
     /// How much the processes of the machine wait for memory, if that is known.
-    pub pressure: Option<Pressure>,
+    pub pressure: Option<CgroupPressure>,
     /// What is missing, and why.
     pub notes: Vec<String>,
 }
@@ -39,9 +41,9 @@ pub struct ProcessParts {
     /// By mapping, the largest first.
     pub mappings: Vec<ProcessRow>,
     /// What the kernel counts in proportional parts beyond what it says of each mapping.
-    pub rounding: Usage,
+    pub rounding: MemoryUsage,
     /// All of it.
-    pub total: Usage,
+    pub total: MemoryUsage,
     /// Whether the total is that of `smaps_rollup`.
     pub is_as_kernel_sums: bool,
 }
@@ -56,7 +58,7 @@ pub struct ProcessRow {
     /// How many mappings.
     pub mappings: usize,
     /// How much it is.
-    pub usage: Usage,
+    pub usage: MemoryUsage,
 }
 
 impl ProcessRow {
@@ -71,15 +73,17 @@ impl ProcessRow {
     }
 }
 
-impl From<&Explained> for ProcessParts {
-    fn from(explained: &Explained) -> Self {
-        let rows = |parts: &[(heapprof_process::Kind, heapprof_process::Part)]| {
+impl From<&MemoryBreakdown> for ProcessParts {
+    fn from(explained: &MemoryBreakdown) -> Self {
+        let rows = |parts: &[(heapprof_process::MappingKind, heapprof_process::MemoryPart)]| {
             let row =
-                |(kind, part): &(heapprof_process::Kind, heapprof_process::Part)| ProcessRow {
-                    kind: kind.name().to_string(),
-                    name: part.name.clone(),
-                    mappings: part.mappings,
-                    usage: part.usage,
+                |(kind, part): &(heapprof_process::MappingKind, heapprof_process::MemoryPart)| {
+                    ProcessRow {
+                        kind: kind.name().to_string(),
+                        name: part.name.clone(),
+                        mappings: part.mappings,
+                        usage: part.usage,
+                    }
                 };
             parts.iter().map(row).collect()
         };
@@ -151,9 +155,9 @@ impl ProcessSnapshot {
                 .ok_or_else(|| format!("it has no text {name:?}"))
         };
         let usage = |value: &Value| {
-            let mut usage = Usage::default();
-            for field in FIELDS {
-                (field.put)(&mut usage, number(value, field.name)?);
+            let mut usage = MemoryUsage::default();
+            for field in USAGE_FIELDS {
+                (field.set)(&mut usage, number(value, field.name)?);
             }
             Ok::<_, String>(usage)
         };
@@ -211,10 +215,10 @@ fn row(row: &ProcessRow) -> Value {
     Value::Object(object)
 }
 
-fn usage(usage: &Usage) -> Map<String, Value> {
-    let fields = FIELDS.iter();
+fn usage(usage: &MemoryUsage) -> Map<String, Value> {
+    let fields = USAGE_FIELDS.iter();
     fields
-        .map(|field| (field.name.to_string(), json!((field.of)(usage))))
+        .map(|field| (field.name.to_string(), json!((field.get)(usage))))
         .collect()
 }
 
@@ -229,8 +233,8 @@ fn short_title(title: &str) -> String {
 
 /// The order of a kind in reports.
 pub(super) fn kind_order(kind: &str) -> usize {
-    let place = KINDS.iter().position(|(_, name, _)| *name == kind);
-    place.unwrap_or(KINDS.len())
+    let place = MAPPING_KINDS.iter().position(|(_, name, _)| *name == kind);
+    place.unwrap_or(MAPPING_KINDS.len())
 }
 
 #[cfg(test)]
@@ -243,10 +247,10 @@ mod tests {
             kind: "heap".to_string(),
             name: name.to_string(),
             mappings: 2,
-            usage: Usage {
+            usage: MemoryUsage {
                 rss,
                 private_dirty: rss,
-                ..Usage::default()
+                ..MemoryUsage::default()
             },
         };
         let snapshot = ProcessSnapshot {
@@ -258,9 +262,9 @@ mod tests {
             parts: Some(ProcessParts {
                 kinds: vec![part("heap", 9)],
                 mappings: vec![part("[heap]", 4), part("x", 5)],
-                rounding: Usage {
+                rounding: MemoryUsage {
                     pss: 1,
-                    ..Usage::default()
+                    ..MemoryUsage::default()
                 },
                 total: part("", 9).usage,
                 is_as_kernel_sums: true,

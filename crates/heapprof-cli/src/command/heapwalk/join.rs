@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use heapprof_heapwalk::{ChunkState, ImageRegion, ProcessImage};
-use heapprof_live::{Blocks, Frozen, Process, Row};
+use heapprof_live::{BlocksInUse, LedgerSnapshot, LiveProcess, LiveProfileRow};
 use heapprof_profile::{Profile, ProfileBuilder};
 
 use super::words::Words;
@@ -39,8 +39,8 @@ struct Place {
 
 /// The books of a recording, as they were when the memory was copied.
 enum Recorded<'a> {
-    Process(Frozen<&'a ProcessImage>, u32),
-    Core(heapprof_live::Core),
+    Process(LedgerSnapshot<&'a ProcessImage>, u32),
+    Core(heapprof_live::CoreLedger),
 }
 
 impl<'a> Recorded<'a> {
@@ -48,7 +48,7 @@ impl<'a> Recorded<'a> {
     fn of(target: &Target, image: &'a ProcessImage) -> Option<Self> {
         match Self::find(target, image) {
             Ok(found) => Some(found),
-            Err(heapprof_live::Error::NotRecorded) => None,
+            Err(heapprof_live::LiveError::NotRecorded) => None,
             Err(error) => {
                 // The blocks are there without their stacks.
                 messages::note(&format!("no stacks: {error}"));
@@ -57,24 +57,24 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    fn find(target: &Target, image: &'a ProcessImage) -> Result<Self, heapprof_live::Error> {
+    fn find(target: &Target, image: &'a ProcessImage) -> Result<Self, heapprof_live::LiveError> {
         match &target.what {
             What::Process(pid, memory) => {
                 // Only the process itself says whether the books are its own, and not a parent's.
-                Process::open(*pid)?;
+                LiveProcess::open(*pid)?;
                 let own = image.regions().iter().filter(|region| region.is_own);
                 let pieces = own.map(ImageRegion::range);
-                let books = Frozen::new(image, pieces, memory, &image.files)?;
+                let books = LedgerSnapshot::new(image, pieces, memory, &image.files)?;
                 Ok(Self::Process(books, *pid))
             }
             What::Core(path, _) => {
                 let (file, _) = open_core(path)?;
-                heapprof_live::Core::open(file).map(Self::Core)
+                heapprof_live::CoreLedger::open(file).map(Self::Core)
             }
         }
     }
 
-    fn blocks(&self) -> Result<Blocks, heapprof_live::Error> {
+    fn blocks(&self) -> Result<BlocksInUse, heapprof_live::LiveError> {
         match self {
             Self::Process(books, _) => books.blocks(),
             Self::Core(core) => core.frozen().blocks(),
@@ -87,13 +87,13 @@ impl<'a> Recorded<'a> {
         let places = rows.iter().map(|(place, _)| place.frames.last().cloned());
         let places: Vec<String> = places.map(Option::unwrap_or_default).collect();
         let rows = rows.iter().zip(&places);
-        let rows = rows.map(|((place, values), frames)| Row {
+        let rows = rows.map(|((place, values), frames)| LiveProfileRow {
             stack: place.stack,
             place: frames,
             kind: place.state,
             values: values.to_vec(),
         });
-        let rows: Vec<Row<'_>> = rows.collect();
+        let rows: Vec<LiveProfileRow<'_>> = rows.collect();
         let profile = match self {
             Self::Process(books, _) => books.profile_of(&TYPES, KEY, &rows),
             Self::Core(core) => core.frozen().profile_of(&TYPES, KEY, &rows),

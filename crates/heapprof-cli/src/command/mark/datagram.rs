@@ -1,6 +1,6 @@
 //! The datagram of a mark, as it is sent and read, and its answer.
 
-use heapprof_process::Statm;
+use heapprof_process::StatmSizes;
 
 use crate::now;
 
@@ -33,7 +33,7 @@ pub(in crate::command) struct Mark {
     /// When it was set, in milliseconds since 1970 UTC.
     pub(in crate::command) time_ms: i64,
     /// What the process had in memory then.
-    pub(in crate::command) statm: Option<Statm>,
+    pub(in crate::command) statm: Option<StatmSizes>,
     /// What begins.
     pub(in crate::command) text: String,
 }
@@ -68,7 +68,7 @@ impl Mark {
             of_all_but,
             lost: lost.parse().ok()?,
             time_ms: time.parse().ok()?,
-            statm: Statm::parse(statm),
+            statm: StatmSizes::parse(statm),
             text,
         })
     }

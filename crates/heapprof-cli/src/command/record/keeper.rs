@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use heapprof_live::{Kept, State};
+use heapprof_live::{LedgerProcessState, SharedLedger};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -448,7 +448,7 @@ impl Keeping {
     fn take(&mut self, caller: &Caller, file: File, executable: Option<File>) {
         let pid = caller.pid;
         let mut line = command_line(number_of(pid));
-        let Ok(kept) = Kept::new(file) else {
+        let Ok(kept) = SharedLedger::new(file) else {
             return;
         };
         let is_first = number_of(pid) == self.main && !self.has_begun;
@@ -502,8 +502,8 @@ impl Keeping {
             self.rights.close(process.number());
         }
         let has_said_all = match process.kept.state() {
-            Ok(State::GoesOn) => false,
-            Ok(State::BeforeExec) => !process.stays,
+            Ok(LedgerProcessState::GoesOn) => false,
+            Ok(LedgerProcessState::BeforeExec) => !process.stays,
             _ => true,
         };
         if has_said_all {

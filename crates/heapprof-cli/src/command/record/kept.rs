@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_live::Kept;
+use heapprof_live::SharedLedger;
 use heapprof_profile::{HeapHistory, Profile, encode};
 
 use rustix::fs::FileType;
@@ -88,7 +88,7 @@ pub(super) struct EndedProcess<'a> {
 /// The books can't be read, or the profile can't be written: [`NoPlace`] if that is because the
 /// user may not, and `record` has no place for a file of its own.
 pub(super) fn write(
-    kept: &Kept,
+    kept: &SharedLedger,
     ended: EndedProcess<'_>,
     end: End,
     wanted: &Wanted,

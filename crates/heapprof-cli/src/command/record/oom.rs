@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use heapprof_process::Folder;
+use heapprof_process::CgroupFolder;
 use rustix::process::Pid;
 
 /// How often the counts are read. A large process takes a while to end.
@@ -28,8 +28,8 @@ pub(super) struct Oom {
 pub(super) struct Counts {
     /// The cgroups of processes, by what the kernel says of them. Most are in the same one, and
     /// finding it takes reading what is mounted.
-    named: HashMap<String, Option<Folder>>,
-    known: HashMap<Folder, Known>,
+    named: HashMap<String, Option<CgroupFolder>>,
+    known: HashMap<CgroupFolder, Known>,
     next: Instant,
 }
 
@@ -50,14 +50,14 @@ impl Counts {
     }
 
     /// The cgroup of a process, from now on.
-    pub(super) fn group_of(&mut self, process: Pid) -> Option<Folder> {
-        let text = Folder::text_of(process.as_raw_nonzero().get().unsigned_abs())?;
+    pub(super) fn group_of(&mut self, process: Pid) -> Option<CgroupFolder> {
+        let text = CgroupFolder::read_groups(process.as_raw_nonzero().get().unsigned_abs())?;
         if self.named.len() >= MOST_NAMED {
             self.named.clear();
         }
         let group = self.named.entry(text);
         let group = group
-            .or_insert_with_key(|text| Folder::named(text))
+            .or_insert_with_key(|text| CgroupFolder::from_groups(text))
             .clone()?;
         if !self.known.contains_key(&group) {
             let count = group.oom_kills()?;
@@ -82,7 +82,7 @@ impl Counts {
     }
 
     /// Whether a process that has ended just now was a victim.
-    pub(super) fn victim(&mut self, group: &Folder) -> Option<Oom> {
+    pub(super) fn victim(&mut self, group: &CgroupFolder) -> Option<Oom> {
         let known = self.known.get_mut(group)?;
         let limit = group.limit();
         known.take(group.oom_kills()?).then_some(Oom { limit })

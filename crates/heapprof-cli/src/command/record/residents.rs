@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use heapprof_process::{Statm, descendants};
+use heapprof_process::{StatmSizes, descendants};
 use heapprof_profile::{HeapHistory, Profile, ResidentMoment, recorded};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -89,7 +89,7 @@ fn read_until(program: u32, ends: &AtomicBool) -> Residents {
 
 /// Bytes of a process that are in memory; `None` if it has ended.
 pub(in crate::command) fn resident(process: u32) -> Option<i64> {
-    let rss = Statm::of(process).ok()?.rss;
+    let rss = StatmSizes::from_pid(process).ok()?.rss;
     // A process that has ended has no pages.
     i64::try_from(rss).ok().filter(|&rss| rss > 0)
 }

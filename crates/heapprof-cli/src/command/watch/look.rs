@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use heapprof_analysis::{WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess};
-use heapprof_process::{Counters, Identity, Statm, Usage, children};
+use heapprof_process::{MemoryUsage, ProcessIdentity, StatmSizes, StatusCounters, children};
 
 use super::rule::{Now, Rule};
 use crate::command::mark::datagram::{Mark, TAKEN};
@@ -27,8 +27,8 @@ struct Watched {
     stack: u64,
     /// The file that it runs, if that is known.
     executable: Option<PathBuf>,
-    statm: Statm,
-    usage: Option<Usage>,
+    statm: StatmSizes,
+    usage: Option<MemoryUsage>,
     threads: i64,
     /// Whether no look was full so far.
     is_new: bool,
@@ -71,7 +71,7 @@ impl Watcher {
 
     /// Begins to watch a process. It may be gone already.
     pub(super) fn begin(&mut self, pid: u32, now_ms: i64) -> io::Result<()> {
-        let identity = Identity::of(pid)?;
+        let identity = ProcessIdentity::from_pid(pid)?;
         self.add(pid, identity, now_ms, "began");
         Ok(())
     }
@@ -139,7 +139,10 @@ impl Watcher {
         let (found, statm) = match (mark.pid, mark.of_all_but) {
             (Some(pid), _) => (self.find(pid), mark.statm),
             (None, Some(sender)) => (None, Some(self.sum_without(sender))),
-            (None, None) => (first(), first().and_then(|one| Statm::of(one.pid).ok())),
+            (None, None) => (
+                first(),
+                first().and_then(|one| StatmSizes::from_pid(one.pid).ok()),
+            ),
         };
         let figures = statm.map(|statm| WatchFigures {
             size: signed(statm.size),
@@ -160,10 +163,10 @@ impl Watcher {
     }
 
     /// What all have now that are watched, without one that is about to end.
-    fn sum_without(&self, pid: u32) -> Statm {
+    fn sum_without(&self, pid: u32) -> StatmSizes {
         let others = self.alive.iter().filter(|one| one.pid != pid);
-        let all = others.filter_map(|one| Statm::of(one.pid).ok());
-        all.fold(Statm::default(), |sum, one| Statm {
+        let all = others.filter_map(|one| StatmSizes::from_pid(one.pid).ok());
+        all.fold(StatmSizes::default(), |sum, one| StatmSizes {
             size: sum.size.saturating_add(one.size),
             rss: sum.rss.saturating_add(one.rss),
             shared: sum.shared.saturating_add(one.shared),
@@ -210,7 +213,7 @@ impl Watcher {
         batch
     }
 
-    fn add(&mut self, pid: u32, identity: Identity, now_ms: i64, kind: &str) {
+    fn add(&mut self, pid: u32, identity: ProcessIdentity, now_ms: i64, kind: &str) {
         self.count += 1;
         let about = WatchProcess {
             process: self.count,
@@ -234,7 +237,7 @@ impl Watcher {
             began: identity.began,
             stack: identity.stack,
             executable: executable(pid),
-            statm: Statm::default(),
+            statm: StatmSizes::default(),
             usage: None,
             threads: identity.threads,
             is_new: true,
@@ -251,7 +254,7 @@ impl Watcher {
                 if !known.insert(child) {
                     continue;
                 }
-                let Ok(identity) = Identity::of(child) else {
+                let Ok(identity) = ProcessIdentity::from_pid(child) else {
                     continue;
                 };
                 if identity.has_ended() {
@@ -275,13 +278,13 @@ impl Watcher {
     /// Looks at one. Returns false if it has ended.
     fn look_at(&mut self, i: usize, now_ms: i64) -> bool {
         let one = &mut self.alive[i];
-        let Ok(identity) = Identity::of(one.pid) else {
+        let Ok(identity) = ProcessIdentity::from_pid(one.pid) else {
             return false;
         };
         if identity.has_ended() || identity.began != one.began {
             return false;
         }
-        let Ok(statm) = Statm::of(one.pid) else {
+        let Ok(statm) = StatmSizes::from_pid(one.pid) else {
             return false;
         };
         let is_renamed = identity.name != one.about.name;
@@ -317,13 +320,13 @@ impl Watcher {
         one.threads = identity.threads;
         if is_full {
             one.is_new = false;
-            one.usage = Usage::of(one.pid).ok();
+            one.usage = MemoryUsage::from_pid(one.pid).ok();
             if let Some(usage) = &one.usage {
                 moment.pss = Some(signed(usage.pss));
                 moment.uss = Some(signed(usage.uss()));
                 moment.swap = Some(signed(usage.swap));
             }
-            let counters = Counters::of(one.pid).ok();
+            let counters = StatusCounters::from_pid(one.pid).ok();
             moment.peak = counters
                 .and_then(|counters| counters.get("VmHWM"))
                 .map(signed);

@@ -1,6 +1,6 @@
 //! `--until`: a number of a process, or of all together, and a limit.
 
-use heapprof_process::{Statm, Usage};
+use heapprof_process::{MemoryUsage, StatmSizes};
 
 use crate::args::size::size;
 
@@ -30,8 +30,8 @@ const NUMBERS: [(&str, Number); 7] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now<'a> {
     pub(super) pid: u32,
-    pub(super) statm: &'a Statm,
-    pub(super) usage: Option<&'a Usage>,
+    pub(super) statm: &'a StatmSizes,
+    pub(super) usage: Option<&'a MemoryUsage>,
     pub(super) threads: i64,
 }
 
@@ -138,16 +138,16 @@ mod tests {
 
     #[test]
     fn rules_hold_for_processes_and_for_all() {
-        let statm = [(1, 100), (2, 300)].map(|(size, rss)| Statm {
+        let statm = [(1, 100), (2, 300)].map(|(size, rss)| StatmSizes {
             size,
             rss,
-            ..Statm::default()
+            ..StatmSizes::default()
         });
-        let usage = Usage {
+        let usage = MemoryUsage {
             pss: 50,
             private_clean: 7,
             swap: 9,
-            ..Usage::default()
+            ..MemoryUsage::default()
         };
         let now = |pid, i: usize| Now {
             pid,

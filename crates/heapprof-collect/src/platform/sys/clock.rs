@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_memory::loaded::Object;
-use heapprof_memory::{Memory, Own};
+use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::{Memory, OwnMemory};
 
 use super::call;
 
@@ -69,7 +69,7 @@ fn symbol(header: u64) -> Option<u64> {
     const PT_DYNAMIC: u32 = 2;
     // SAFETY: the object is the kernel's, and whole: its header leads to its tables, which are all
     // mapped.
-    let memory = unsafe { Own::new() };
+    let memory = unsafe { OwnMemory::new() };
     let headers = header + memory.u64(header + 32)?;
     let count = u64::from(memory.u16(header + 56)?);
     let (mut base, mut dynamic) = (None, None);
@@ -85,7 +85,7 @@ fn symbol(header: u64) -> Option<u64> {
         }
     }
     let base = base?;
-    let object = Object::at(base, base.wrapping_add(dynamic?));
+    let object = LoadedObject::at(base, base.wrapping_add(dynamic?));
     object.symbol(memory, NAME).map(|found| found.address)
 }
 

@@ -4,7 +4,7 @@
 use heapprof_collect::sys;
 
 /// A list of plain numbers and structures of numbers. All zero is a value of `T`.
-pub(in crate::perl) struct Grown<T: Plain> {
+pub(in crate::perl) struct MappedVec<T: PlainNumbers> {
     at: *mut T,
     len: usize,
     room: usize,
@@ -14,19 +14,19 @@ pub(in crate::perl) struct Grown<T: Plain> {
 ///
 /// # Safety
 /// Both hold.
-pub(in crate::perl) unsafe trait Plain: Copy {}
+pub(in crate::perl) unsafe trait PlainNumbers: Copy {}
 
 // SAFETY: they are numbers.
-unsafe impl Plain for u8 {}
+unsafe impl PlainNumbers for u8 {}
 // SAFETY: as above.
-unsafe impl Plain for u32 {}
+unsafe impl PlainNumbers for u32 {}
 // SAFETY: as above.
-unsafe impl Plain for u64 {}
+unsafe impl PlainNumbers for u64 {}
 
 /// A list takes so many bytes at first.
-const FIRST: usize = 64 << 10;
+const INITIAL_BYTES: usize = 64 << 10;
 
-impl<T: Plain> Grown<T> {
+impl<T: PlainNumbers> MappedVec<T> {
     pub(in crate::perl) const fn new() -> Self {
         Self {
             at: std::ptr::null_mut(),
@@ -41,7 +41,7 @@ impl<T: Plain> Grown<T> {
             return true;
         }
         let bytes = |room: usize| room.checked_mul(size_of::<T>());
-        let first = FIRST / size_of::<T>();
+        let first = INITIAL_BYTES / size_of::<T>();
         let room = wanted.max(self.room.saturating_mul(2)).max(first);
         let Some(new) = bytes(room).and_then(|bytes| bytes.checked_next_multiple_of(4096)) else {
             return false;
@@ -108,7 +108,7 @@ impl<T: Plain> Grown<T> {
     }
 }
 
-impl<T: Plain> Drop for Grown<T> {
+impl<T: PlainNumbers> Drop for MappedVec<T> {
     fn drop(&mut self) {
         if !self.at.is_null() {
             // SAFETY: it is this list's own memory, and nobody has a part of it.
@@ -118,21 +118,21 @@ impl<T: Plain> Drop for Grown<T> {
 }
 
 /// A table from numbers to numbers. A number may have several.
-pub(in crate::perl) struct Table {
+pub(in crate::perl) struct NumberMultimap {
     /// Pairs of a number, plus one, and what belongs to it. There is a power of two of places.
-    places: Grown<u64>,
+    places: MappedVec<u64>,
     len: usize,
 }
 
-impl Table {
+impl NumberMultimap {
     pub(in crate::perl) const fn new() -> Self {
         Self {
-            places: Grown::new(),
+            places: MappedVec::new(),
             len: 0,
         }
     }
 
-    fn first(&self, key: u64) -> usize {
+    fn first_place(&self, key: u64) -> usize {
         let places = self.places.all().len() / 2;
         let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         mixed as usize & places.wrapping_sub(1)
@@ -140,9 +140,9 @@ impl Table {
 
     /// What belongs to a number.
     #[inline]
-    pub(in crate::perl) fn of(&self, key: u64) -> impl Iterator<Item = u64> {
+    pub(in crate::perl) fn get_all(&self, key: u64) -> impl Iterator<Item = u64> {
         let all = self.places.all();
-        let (first, count) = (self.first(key), all.len() / 2);
+        let (first, count) = (self.first_place(key), all.len() / 2);
         (0..count)
             .map(move |i| {
                 let place = 2 * ((first + i) & (count - 1));
@@ -156,7 +156,7 @@ impl Table {
     pub(in crate::perl) fn add(&mut self, key: u64, of: u64) -> bool {
         let places = self.places.all().len() / 2;
         if 2 * (self.len + 1) > places {
-            let old = std::mem::replace(&mut self.places, Grown::new());
+            let old = std::mem::replace(&mut self.places, MappedVec::new());
             let wanted = 2 * (2 * places).max(1024);
             if !self.places.grow(wanted) {
                 self.places = old;
@@ -174,7 +174,7 @@ impl Table {
     }
 
     fn put(&mut self, key: u64, of: u64) {
-        let first = self.first(key.wrapping_sub(1));
+        let first = self.first_place(key.wrapping_sub(1));
         let all = self.places.all_mut();
         let count = all.len() / 2;
         for i in 0..count {

@@ -6,29 +6,29 @@
 //! value would have its content. So the first head of the list that has kept its place tells where
 //! the copy still holds.
 
-use heapprof_perl::HEAD;
+use heapprof_perl::HEAD_BYTES;
 
-use super::grown::{Grown, Table};
+use super::grown::{MappedVec, NumberMultimap};
 
 /// The heads of an interpreter.
-pub(in crate::perl) struct Heads {
+pub(in crate::perl) struct HeadTable {
     /// Where each arena begins, and how many heads it has, without its first one.
-    arenas: Grown<u64>,
+    arenas: MappedVec<u64>,
     /// The arena that begins in a page.
-    by_page: Table,
+    by_page: NumberMultimap,
     /// The newest arena that is known.
     newest: u64,
     /// The list of free heads, the first one last: their numbers.
-    free: Grown<u32>,
+    free: MappedVec<u32>,
     /// The heads that were made into values whose stack is still to come.
-    made: Grown<u32>,
-    /// The stack that made the value of each head, and when, with [`INTRODUCED`].
-    stack: Grown<u32>,
-    moment: Grown<u32>,
+    made: MappedVec<u32>,
+    /// The stack that made the value of each head, and when, with [`INTRODUCED_BIT`].
+    stack: MappedVec<u32>,
+    moment: MappedVec<u32>,
     /// The type and the body of each value that nobody saw being made, to tell it from a later one.
-    before: Grown<u64>,
+    before: MappedVec<u64>,
     /// How many values each stack made.
-    count: Grown<u64>,
+    count: MappedVec<u64>,
     /// How many values nobody saw being made.
     pub(in crate::perl) unseen: u64,
     /// How many values Perl counts more than there are heads with one.
@@ -37,51 +37,51 @@ pub(in crate::perl) struct Heads {
     /// How many heads there are.
     heads: u64,
     /// What came into the list since the copy was made, the first one first.
-    new: Grown<u32>,
+    new: MappedVec<u32>,
 }
 
 /// The most heads of an arena.
-const MOST: u64 = 170;
+const MAX_ARENA_HEADS: u64 = 170;
 /// A head whose stack nobody saw.
-pub(in crate::perl) const UNSEEN: u32 = u32::MAX;
+pub(in crate::perl) const UNSEEN_STACK: u32 = u32::MAX;
 /// A head whose value, if it has one by now, is newer than the last look.
-pub(in crate::perl) const NEWER: u32 = u32::MAX - 1;
+pub(in crate::perl) const NEWER_STACK: u32 = u32::MAX - 1;
 /// A variable that a pad keeps for the next run of its `my`, whoever made it.
-pub(in crate::perl) const RESTING: u32 = u32::MAX - 2;
+pub(in crate::perl) const RESTING_STACK: u32 = u32::MAX - 2;
 /// A head that had another value when the recording began. The compiler has freed that and made
 /// this one before the program ran.
-pub(in crate::perl) const COMPILED: u32 = u32::MAX - 3;
+pub(in crate::perl) const COMPILED_STACK: u32 = u32::MAX - 3;
 /// A head whose value was seen being made, but by a stack that could not be read.
-pub(in crate::perl) const UNKNOWN: u32 = u32::MAX - 4;
+pub(in crate::perl) const UNKNOWN_STACK: u32 = u32::MAX - 4;
 /// A bit of a moment: the value is a variable whose `my` has run.
-const INTRODUCED: u32 = 1 << 31;
+const INTRODUCED_BIT: u32 = 1 << 31;
 /// Where heads have what they need.
-const ANY: u64 = 0;
-const COUNT: u64 = 8;
-const FLAGS: u64 = 12;
-const CONTENT: u64 = 16;
-const FREE: u8 = 0xff;
+const ANY_OFFSET: u64 = 0;
+const COUNT_OFFSET: u64 = 8;
+const FLAGS_OFFSET: u64 = 12;
+const CONTENT_OFFSET: u64 = 16;
+const FREE_TYPE: u8 = 0xff;
 /// So many more heads are looked at for a place at which the copy holds and Perl's count fits.
-const PATIENCE: usize = 4096;
+const MAX_EXTRA_HEADS: usize = 4096;
 /// More arenas than this have no numbers.
-const MOST_ARENAS: usize = (u32::MAX as u64 / MOST) as usize - 1;
+const MAX_ARENAS: usize = (u32::MAX as u64 / MAX_ARENA_HEADS) as usize - 1;
 /// So many heads below the place where the copy holds must be as the copy says.
-const CERTAIN: usize = 4;
+const MIN_MATCHING_HEADS: usize = 4;
 /// What is written into a head that is free, besides its place.
-const MARK: u64 = 0x7ea9_5f8e_0000_0000;
+const FREE_HEAD_MARK: u64 = 0x7ea9_5f8e_0000_0000;
 
 /// What is wrong with heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::perl) enum Wrong {
+pub(in crate::perl) enum HeadTableError {
     /// There is no memory to keep them.
     NoMemory,
     /// The list is not as Perl keeps it.
-    List,
+    BrokenList,
 }
 
 /// Where an interpreter keeps its heads.
 #[derive(Clone, Copy)]
-pub(in crate::perl) struct Roots {
+pub(in crate::perl) struct HeadTableRoots {
     /// The first free head.
     pub(in crate::perl) first: u64,
     /// The newest arena.
@@ -99,23 +99,23 @@ unsafe fn word(at: u64) -> u64 {
     unsafe { (at as *const u64).read() }
 }
 
-impl Heads {
+impl HeadTable {
     pub(in crate::perl) const fn new() -> Self {
         Self {
-            arenas: Grown::new(),
-            by_page: Table::new(),
+            arenas: MappedVec::new(),
+            by_page: NumberMultimap::new(),
             newest: 0,
-            free: Grown::new(),
-            made: Grown::new(),
-            stack: Grown::new(),
-            moment: Grown::new(),
-            before: Grown::new(),
-            count: Grown::new(),
+            free: MappedVec::new(),
+            made: MappedVec::new(),
+            stack: MappedVec::new(),
+            moment: MappedVec::new(),
+            before: MappedVec::new(),
+            count: MappedVec::new(),
             unseen: 0,
             surplus: 0,
             last_arena: 0,
             heads: 0,
-            new: Grown::new(),
+            new: MappedVec::new(),
         }
     }
 
@@ -130,11 +130,11 @@ impl Heads {
 
     /// The stack that made the value of a head, and when.
     pub(in crate::perl) fn maker(&self, arena: usize, head: usize) -> (u32, u32) {
-        let number = arena * MOST as usize + head;
-        let of = |list: &Grown<u32>| list.all().get(number).copied();
+        let number = arena * MAX_ARENA_HEADS as usize + head;
+        let of = |list: &MappedVec<u32>| list.all().get(number).copied();
         (
-            of(&self.stack).unwrap_or(UNSEEN),
-            of(&self.moment).unwrap_or(0) & !INTRODUCED,
+            of(&self.stack).unwrap_or(UNSEEN_STACK),
+            of(&self.moment).unwrap_or(0) & !INTRODUCED_BIT,
         )
     }
 
@@ -145,18 +145,21 @@ impl Heads {
 
     /// Forgets who made values, because the numbers of stacks mean nothing any more.
     pub(in crate::perl) fn forget(&mut self) {
-        self.stack.all_mut().fill(UNSEEN);
+        self.stack.all_mut().fill(UNSEEN_STACK);
         self.moment.all_mut().fill(0);
-        self.unseen = self.alive(self.free.all().len(), 0).max(0) as u64;
+        self.unseen = self.count_alive(self.free.all().len(), 0).max(0) as u64;
         self.count.truncate(0);
     }
 
     fn address(&self, number: u32) -> u64 {
-        let (arena, head) = (u64::from(number) / MOST, u64::from(number) % MOST);
+        let (arena, head) = (
+            u64::from(number) / MAX_ARENA_HEADS,
+            u64::from(number) % MAX_ARENA_HEADS,
+        );
         let arenas = self.arenas.all();
         arenas
             .get(2 * arena as usize)
-            .map_or(0, |at| at + (head + 1) * HEAD as u64)
+            .map_or(0, |at| at + (head + 1) * HEAD_BYTES as u64)
     }
 
     /// The number of the head at `at`.
@@ -164,9 +167,10 @@ impl Heads {
         let arenas = self.arenas.all();
         let holds = |arena: u64| -> Option<u32> {
             let &[begin, heads] = arenas.get(2 * arena as usize..)?.first_chunk()?;
-            let head = at.checked_sub(begin)? / HEAD as u64;
-            let is_head = (at - begin).is_multiple_of(HEAD as u64) && (1..=heads).contains(&head);
-            is_head.then(|| (arena * MOST + head - 1) as u32)
+            let head = at.checked_sub(begin)? / HEAD_BYTES as u64;
+            let is_head =
+                (at - begin).is_multiple_of(HEAD_BYTES as u64) && (1..=heads).contains(&head);
+            is_head.then(|| (arena * MAX_ARENA_HEADS + head - 1) as u32)
         };
         if let Some(number) = holds(self.last_arena) {
             return Some(number);
@@ -174,19 +178,22 @@ impl Heads {
         let page = at >> 12;
         let mut candidates = self
             .by_page
-            .of(page)
-            .chain(self.by_page.of(page.wrapping_sub(1)));
+            .get_all(page)
+            .chain(self.by_page.get_all(page.wrapping_sub(1)));
         let (arena, number) = candidates.find_map(|arena| Some((arena, holds(arena)?)))?;
         self.last_arena = arena;
         Some(number)
     }
 
     /// Follows what has changed. Returns how many values were made whose stack is to be told by
-    /// [`made_by`](Self::made_by).
+    /// [`note_made_by`](Self::note_made_by).
     ///
     /// # Safety
     /// The roots are of an interpreter that this thread runs, and that does not run now.
-    pub(in crate::perl) unsafe fn follow(&mut self, roots: Roots) -> Result<usize, Wrong> {
+    pub(in crate::perl) unsafe fn follow(
+        &mut self,
+        roots: HeadTableRoots,
+    ) -> Result<usize, HeadTableError> {
         let known = self.arenas.all().len() / 2;
         // SAFETY: the caller's promise.
         let kept = unsafe {
@@ -195,7 +202,7 @@ impl Heads {
             }
             self.compare(roots)?
         };
-        let alive = self.alive(kept, self.new.all().len());
+        let alive = self.count_alive(kept, self.new.all().len());
         self.surplus = roots.count - alive;
         // What was in the list and is no more. The heads of a new arena never were in it.
         for place in kept..self.free.all().len() {
@@ -207,7 +214,7 @@ impl Heads {
             let heads = self.arenas.all()[2 * arena + 1];
             for head in 0..heads {
                 // SAFETY: the caller's promise.
-                unsafe { self.note_if_made((arena as u64 * MOST + head) as u32)? };
+                unsafe { self.note_if_made((arena as u64 * MAX_ARENA_HEADS + head) as u32)? };
             }
         }
         self.free.truncate(kept);
@@ -216,10 +223,12 @@ impl Heads {
             self.forget_one(number as usize);
             let place = self.free.all().len() as u64;
             if !self.free.push(number) {
-                return Err(Wrong::NoMemory);
+                return Err(HeadTableError::NoMemory);
             }
             // SAFETY: the head is free, so what it had as content is nobody's.
-            unsafe { ((self.address(number) + CONTENT) as *mut u64).write(MARK | place) };
+            unsafe {
+                ((self.address(number) + CONTENT_OFFSET) as *mut u64).write(FREE_HEAD_MARK | place)
+            };
         }
         Ok(self.made.all().len())
     }
@@ -227,11 +236,11 @@ impl Heads {
     /// Forgets who made the value of a head that is free now.
     fn forget_one(&mut self, number: usize) {
         self.moment.all_mut()[number] = 0;
-        self.stack.all_mut()[number] = NEWER;
+        self.stack.all_mut()[number] = NEWER_STACK;
     }
 
     /// Says which stack made the values that [`follow`](Self::follow) found.
-    pub(in crate::perl) fn made_by(&mut self, stack: u32, moment: u32) -> bool {
+    pub(in crate::perl) fn note_made_by(&mut self, stack: u32, moment: u32) -> bool {
         let made = self.made.all().len();
         if !self.count_made(stack, made as u64) {
             return false;
@@ -270,8 +279,8 @@ impl Heads {
         for number in 0..self.before.all().len() {
             // SAFETY: the caller's promise.
             let is_other = unsafe { self.likeness(number as u32) } != self.before.all()[number];
-            if is_other && self.stack.all()[number] == UNSEEN {
-                self.stack.all_mut()[number] = COMPILED;
+            if is_other && self.stack.all()[number] == UNSEEN_STACK {
+                self.stack.all_mut()[number] = COMPILED_STACK;
             }
         }
     }
@@ -283,36 +292,38 @@ impl Heads {
             return 0;
         }
         // SAFETY: the caller's promise: it is a head of an arena.
-        unsafe { word(at + ANY) ^ u64::from(((at + FLAGS) as *const u8).read()) << 56 }
+        unsafe {
+            word(at + ANY_OFFSET) ^ u64::from(((at + FLAGS_OFFSET) as *const u8).read()) << 56
+        }
     }
 
     /// The number of the head of a variable whose `my` has run, if that makes it another value: one
     /// whose `my` had not run before, or one that is older than the last `mark`.
-    pub(in crate::perl) fn became_new(&mut self, at: u64, mark: Option<u32>) -> Option<u32> {
+    pub(in crate::perl) fn renew_value(&mut self, at: u64, mark: Option<u32>) -> Option<u32> {
         let number = self.number(at)?;
         let made = *self.moment.all().get(number as usize)?;
-        let is_older = mark.is_some_and(|mark| made & !INTRODUCED < mark);
-        (made & INTRODUCED == 0 || is_older).then_some(number)
+        let is_older = mark.is_some_and(|mark| made & !INTRODUCED_BIT < mark);
+        (made & INTRODUCED_BIT == 0 || is_older).then_some(number)
     }
 
     /// Says which stack has run the `my` of a variable.
-    pub(in crate::perl) fn remade_by(&mut self, number: u32, stack: u32, moment: u32) -> bool {
+    pub(in crate::perl) fn note_remade_by(&mut self, number: u32, stack: u32, moment: u32) -> bool {
         let before = self.stack.all()[number as usize];
         if !self.count_made(stack, 1) {
             return false;
         }
         match before {
-            NEWER => {}
-            UNKNOWN.. => self.unseen = self.unseen.saturating_sub(1),
+            NEWER_STACK => {}
+            UNKNOWN_STACK.. => self.unseen = self.unseen.saturating_sub(1),
             before => self.count.all_mut()[before as usize] -= 1,
         }
         self.stack.all_mut()[number as usize] = stack;
-        self.moment.all_mut()[number as usize] = moment | INTRODUCED;
+        self.moment.all_mut()[number as usize] = moment | INTRODUCED_BIT;
         true
     }
 
     fn count_made(&mut self, stack: u32, made: u64) -> bool {
-        if stack >= UNKNOWN {
+        if stack >= UNKNOWN_STACK {
             self.unseen += made;
             return true;
         }
@@ -325,58 +336,58 @@ impl Heads {
     }
 
     /// How many values there are if so much of the copy is kept and so many heads are new in it.
-    fn alive(&self, kept: usize, new: usize) -> i64 {
+    fn count_alive(&self, kept: usize, new: usize) -> i64 {
         self.heads as i64 - (kept + new) as i64
     }
 
     /// Notes a head whose stack is to be told, if it has a value.
-    unsafe fn note_if_made(&mut self, number: u32) -> Result<(), Wrong> {
-        let at = self.address(number) + FLAGS;
+    unsafe fn note_if_made(&mut self, number: u32) -> Result<(), HeadTableError> {
+        let at = self.address(number) + FLAGS_OFFSET;
         // SAFETY: the caller's promise.
-        let is_free = unsafe { (at as *const u8).read() } == FREE;
+        let is_free = unsafe { (at as *const u8).read() } == FREE_TYPE;
         match is_free || self.made.push(number) {
             true => Ok(()),
-            false => Err(Wrong::NoMemory),
+            false => Err(HeadTableError::NoMemory),
         }
     }
 
     /// Compares Perl's list with the copy. Returns how much of the copy holds, and leaves in `new`
     /// what comes before it.
-    unsafe fn compare(&mut self, roots: Roots) -> Result<usize, Wrong> {
+    unsafe fn compare(&mut self, roots: HeadTableRoots) -> Result<usize, HeadTableError> {
         self.new.truncate(0);
         let (mut at, mut likely) = (roots.first, None);
         while at != 0 {
             let new = self.new.all().len();
             if new as u64 > self.heads {
-                return Err(Wrong::List);
+                return Err(HeadTableError::BrokenList);
             }
-            let number = self.number(at).ok_or(Wrong::List)?;
+            let number = self.number(at).ok_or(HeadTableError::BrokenList)?;
             // SAFETY: it is a head of an arena.
             if let Some(place) = unsafe { self.place_of(at) } {
-                if roots.count - self.alive(place + 1, new) == self.surplus {
+                if roots.count - self.count_alive(place + 1, new) == self.surplus {
                     return Ok(place + 1);
                 }
                 likely = likely.or(Some((place + 1, new)));
             }
             if let Some((kept, length)) = likely
-                && new > length + PATIENCE
+                && new > length + MAX_EXTRA_HEADS
             {
                 // Perl counts in another way now: a head that it has left out of its list.
                 self.new.truncate(length);
                 return Ok(kept);
             }
             // SAFETY: it is a head of an arena.
-            let is_free = unsafe { ((at + FLAGS) as *const u8).read() } == FREE;
+            let is_free = unsafe { ((at + FLAGS_OFFSET) as *const u8).read() } == FREE_TYPE;
             if !is_free {
-                return Err(Wrong::List);
+                return Err(HeadTableError::BrokenList);
             }
             if !self.new.push(number) {
-                return Err(Wrong::NoMemory);
+                return Err(HeadTableError::NoMemory);
             }
             // SAFETY: as above.
-            at = unsafe { word(at + ANY) };
+            at = unsafe { word(at + ANY_OFFSET) };
         }
-        let is_whole = roots.count - self.alive(0, self.new.all().len()) == self.surplus;
+        let is_whole = roots.count - self.count_alive(0, self.new.all().len()) == self.surplus;
         match likely {
             Some((kept, length)) if !is_whole => {
                 self.new.truncate(length);
@@ -389,17 +400,17 @@ impl Heads {
     /// The place of a free head in the copy, if it and those below it are as the copy says.
     unsafe fn place_of(&self, at: u64) -> Option<usize> {
         // SAFETY: the caller's promise.
-        let content = unsafe { word(at + CONTENT) };
-        let place = (content ^ MARK) as usize;
+        let content = unsafe { word(at + CONTENT_OFFSET) };
+        let place = (content ^ FREE_HEAD_MARK) as usize;
         let free = self.free.all();
         if self.address(*free.get(place)?) != at {
             return None;
         }
         let (mut at, mut below) = (at, free[..place].iter().rev());
-        for _ in 0..CERTAIN {
+        for _ in 0..MIN_MATCHING_HEADS {
             let expected = below.next().map_or(0, |&number| self.address(number));
             // SAFETY: as above; what lies below in the copy is a head, too.
-            at = unsafe { word(at + ANY) };
+            at = unsafe { word(at + ANY_OFFSET) };
             if at != expected {
                 return None;
             }
@@ -411,29 +422,29 @@ impl Heads {
     }
 
     /// Adds the arenas from the newest one on.
-    unsafe fn add_arenas(&mut self, newest: u64) -> Result<(), Wrong> {
+    unsafe fn add_arenas(&mut self, newest: u64) -> Result<(), HeadTableError> {
         let mut at = newest;
         while at != 0 && at != self.newest {
             // SAFETY: the caller's promise: the first head of an arena says how many it has.
-            let heads = unsafe { ((at + COUNT) as *const u32).read() };
+            let heads = unsafe { ((at + COUNT_OFFSET) as *const u32).read() };
             let heads = u64::from(heads).wrapping_sub(1);
             let arena = self.arenas.all().len() / 2;
-            if heads >= MOST || arena > MOST_ARENAS {
-                return Err(Wrong::List);
+            if heads >= MAX_ARENA_HEADS || arena > MAX_ARENAS {
+                return Err(HeadTableError::BrokenList);
             }
-            let heads_before = (arena + 1) * MOST as usize;
+            let heads_before = (arena + 1) * MAX_ARENA_HEADS as usize;
             let has_room = self.arenas.push(at)
                 && self.arenas.push(heads)
                 && self.by_page.add(at >> 12, arena as u64)
                 && self.stack.grow(heads_before)
                 && self.moment.grow(heads_before);
             if !has_room {
-                return Err(Wrong::NoMemory);
+                return Err(HeadTableError::NoMemory);
             }
-            self.stack.all_mut()[heads_before - MOST as usize..].fill(NEWER);
+            self.stack.all_mut()[heads_before - MAX_ARENA_HEADS as usize..].fill(NEWER_STACK);
             self.heads += heads;
             // SAFETY: as above.
-            at = unsafe { word(at + ANY) };
+            at = unsafe { word(at + ANY_OFFSET) };
         }
         self.newest = newest;
         Ok(())

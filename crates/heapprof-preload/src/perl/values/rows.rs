@@ -3,22 +3,22 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use heapprof_perl::{HEAD, Head, Perl, Text, class_of};
+use heapprof_perl::{BoundedText, HEAD_BYTES, PerlRuntime, SvHead, class_of};
 
-use super::grown::{Grown, Plain, Table};
-use super::heads::{RESTING, UNSEEN};
-use super::traced::Traced;
-use crate::kernel_memory::Kernel;
+use super::grown::{MappedVec, NumberMultimap, PlainNumbers};
+use super::heads::{RESTING_STACK, UNSEEN_STACK};
+use super::traced::TracedInterpreter;
+use crate::kernel_memory::KernelMemory;
 use crate::perl::arena_values::ArenaValues;
 
 /// Values of a stack that are alike.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
-pub(in crate::perl) struct Row {
+pub(in crate::perl) struct PerlValueRow {
     pub(in crate::perl) stack: u32,
     /// Which interpreter's way stands for a stack that nobody saw.
     pub(in crate::perl) origin: u32,
-    /// The type, the class and the mark: see [`Names`].
+    /// The type, the class and the mark: see [`PerlLabelTexts`].
     pub(in crate::perl) label: u64,
     pub(in crate::perl) made: u64,
     pub(in crate::perl) objects: u64,
@@ -26,24 +26,24 @@ pub(in crate::perl) struct Row {
 }
 
 // SAFETY: it is made of numbers.
-unsafe impl Plain for Row {}
+unsafe impl PlainNumbers for PerlValueRow {}
 
 /// The texts that labels stand for.
-pub(in crate::perl) struct Names {
+pub(in crate::perl) struct PerlLabelTexts {
     /// The classes: their texts behind each other, and where each ends.
-    texts: Grown<u8>,
-    ends: Grown<u64>,
-    by_hash: Table,
+    texts: MappedVec<u8>,
+    ends: MappedVec<u64>,
+    by_hash: NumberMultimap,
 }
 
 /// Rows, and how many of the first are sorted and different.
-pub(in crate::perl) struct Rows {
-    all: Grown<Row>,
+pub(in crate::perl) struct PerlValueRows {
+    all: MappedVec<PerlValueRow>,
     merged: usize,
 }
 
 /// So many rows are merged at a time, at least.
-const BATCH: usize = 64 << 10;
+const MERGE_BATCH_LEN: usize = 64 << 10;
 /// A class's number has so many bits in a label, and a mark's so many.
 const CLASS_BITS: u32 = 22;
 const MARK_BITS: u32 = 16;
@@ -53,7 +53,7 @@ pub(in crate::perl) const IS_VALUE: u64 = 1 << 47;
 const TYPE_BITS: u32 = 5;
 
 /// The parts of a label: the type plus 1, the class, the mark. 0 is none.
-pub(in crate::perl) fn parts(label: u64) -> (u8, u32, u32) {
+pub(in crate::perl) fn split_label(label: u64) -> (u8, u32, u32) {
     let of = |from: u32, bits: u32| (label >> from) & ((1 << bits) - 1);
     (
         of(0, TYPE_BITS) as u8,
@@ -62,7 +62,7 @@ pub(in crate::perl) fn parts(label: u64) -> (u8, u32, u32) {
     )
 }
 
-fn label(name: u8, class: u32, mark: u32) -> u64 {
+fn make_label(name: u8, class: u32, mark: u32) -> u64 {
     let mark = u64::from(mark.min((1 << MARK_BITS) - 1));
     IS_VALUE
         | (u64::from(name) + 1)
@@ -72,12 +72,12 @@ fn label(name: u8, class: u32, mark: u32) -> u64 {
 
 const _: () = assert!(TYPE_BITS + CLASS_BITS + MARK_BITS < 47);
 
-impl Names {
+impl PerlLabelTexts {
     pub(in crate::perl) const fn new() -> Self {
         Self {
-            texts: Grown::new(),
-            ends: Grown::new(),
-            by_hash: Table::new(),
+            texts: MappedVec::new(),
+            ends: MappedVec::new(),
+            by_hash: NumberMultimap::new(),
         }
     }
 
@@ -94,7 +94,7 @@ impl Names {
         let hash = text.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        let known = self.by_hash.of(hash).map(|number| number as u32);
+        let known = self.by_hash.get_all(hash).map(|number| number as u32);
         let mut known = known.filter(|&number| self.text(number) == Some(text));
         if let Some(number) = known.next() {
             return number;
@@ -119,29 +119,29 @@ impl Names {
 
 /// Which values are wanted.
 #[derive(Clone, Copy)]
-pub(in crate::perl) struct Wanted {
+pub(in crate::perl) struct PerlValueFilter {
     /// Those that were made at this moment or later.
     pub(in crate::perl) since: u32,
     /// Variables that a pad keeps for the next run of their `my`, too.
     pub(in crate::perl) stale: bool,
 }
 
-impl Rows {
+impl PerlValueRows {
     pub(in crate::perl) const fn new() -> Self {
         Self {
-            all: Grown::new(),
+            all: MappedVec::new(),
             merged: 0,
         }
     }
 
     /// The rows, by stack and label, once they are [`merge`](Self::merge)d.
-    pub(in crate::perl) fn all(&self) -> &[Row] {
+    pub(in crate::perl) fn all(&self) -> &[PerlValueRow] {
         self.all.all()
     }
 
     /// Adds a row. Returns false if there is no memory.
-    pub(in crate::perl) fn add(&mut self, row: Row) -> bool {
-        if self.all.all().len() >= (2 * self.merged).max(BATCH) {
+    pub(in crate::perl) fn add(&mut self, row: PerlValueRow) -> bool {
+        if self.all.all().len() >= (2 * self.merged).max(MERGE_BATCH_LEN) {
             self.merge();
         }
         self.all.push(row)
@@ -154,7 +154,7 @@ impl Rows {
         let mut len = 0;
         for i in 0..rows.len() {
             let row = rows[i];
-            let like = |last: &Row| {
+            let like = |last: &PerlValueRow| {
                 (last.stack, last.origin, last.label) == (row.stack, row.origin, row.label)
             };
             match rows[..len].last_mut().filter(|last| like(last)) {
@@ -177,37 +177,37 @@ impl Rows {
     /// Returns false if some could not be read.
     pub(in crate::perl) fn add_values(
         &mut self,
-        perl: &Perl,
-        traced: &Traced,
-        names: &mut Names,
-        wanted: Wanted,
+        perl: &PerlRuntime,
+        traced: &TracedInterpreter,
+        names: &mut PerlLabelTexts,
+        wanted: PerlValueFilter,
         mark: impl Fn(u32) -> u32,
     ) -> bool {
         let origin = traced.origin.load(Ordering::Relaxed).into();
-        let mut classes = Table::new();
+        let mut classes = NumberMultimap::new();
         let added = traced.with(|heads| {
             let mut is_whole = true;
             for (number, at, count) in heads.arenas() {
-                let is_wanted = |i: usize, head: &Head| {
+                let is_wanted = |i: usize, head: &SvHead| {
                     let (_, moment) = heads.maker(number, i);
-                    moment >= wanted.since && (wanted.stale || !head.has(traced.of_stale))
+                    moment >= wanted.since && (wanted.stale || !head.has(traced.stale_flag))
                 };
-                let first = at + HEAD as u64;
+                let first = at + HEAD_BYTES as u64;
                 let Some(arena) = ArenaValues::read(first, count as usize, is_wanted) else {
                     is_whole = false;
                     continue;
                 };
                 for value in arena.values() {
                     let (stack, moment) = heads.maker(number, value.place);
-                    let is_resting = value.head.has(traced.of_stale);
-                    let stack = if is_resting { RESTING } else { stack };
+                    let is_resting = value.head.has(traced.stale_flag);
+                    let stack = if is_resting { RESTING_STACK } else { stack };
                     let class = class_of(&value.head, &value.body)
                         .map_or(0, |stash| number_of_class(perl, names, &mut classes, stash));
                     let bytes = perl.bytes_of(&value.head, &value.body, value.others);
-                    is_whole &= self.add(Row {
+                    is_whole &= self.add(PerlValueRow {
                         stack,
                         origin,
-                        label: label(value.head.name(), class, mark(moment)),
+                        label: make_label(value.head.name(), class, mark(moment)),
                         made: 0,
                         objects: 1,
                         bytes,
@@ -216,22 +216,22 @@ impl Rows {
             }
             for (stack, &made) in heads.counts().iter().enumerate() {
                 if made != 0 && wanted.since == 0 {
-                    is_whole &= self.add(Row {
+                    is_whole &= self.add(PerlValueRow {
                         stack: stack as u32,
                         origin,
                         label: 0,
                         made,
-                        ..Row::default()
+                        ..PerlValueRow::default()
                     });
                 }
             }
             if heads.unseen != 0 && wanted.since == 0 {
-                is_whole &= self.add(Row {
-                    stack: UNSEEN,
+                is_whole &= self.add(PerlValueRow {
+                    stack: UNSEEN_STACK,
                     origin,
                     label: 0,
                     made: heads.unseen,
-                    ..Row::default()
+                    ..PerlValueRow::default()
                 });
             }
             is_whole
@@ -242,13 +242,18 @@ impl Rows {
 }
 
 /// The number of a class's name.
-fn number_of_class(perl: &Perl, names: &mut Names, known: &mut Table, stash: u64) -> u32 {
-    if let Some(number) = known.of(stash).next() {
+fn number_of_class(
+    perl: &PerlRuntime,
+    names: &mut PerlLabelTexts,
+    known: &mut NumberMultimap,
+    stash: u64,
+) -> u32 {
+    if let Some(number) = known.get_all(stash).next() {
         return number as u32;
     }
     let (mut room, failed) = ([0; 256], Cell::new(false));
-    let mut name = Text::new(&mut room);
-    let memory = Kernel { failed: &failed };
+    let mut name = BoundedText::new(&mut room);
+    let memory = KernelMemory { failed: &failed };
     let number = match perl.class_name(memory, stash, &mut name) {
         true => names.number(name.bytes()),
         false => 0,

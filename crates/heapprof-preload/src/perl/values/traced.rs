@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use heapprof_collect::{ENGINE, ValueTracer, sys};
 
-use super::heads::{Heads, Roots, UNKNOWN, UNSEEN, Wrong};
+use super::heads::{HeadTable, HeadTableError, HeadTableRoots, UNKNOWN_STACK, UNSEEN_STACK};
 
 /// An interpreter whose values are traced. The module reads the first two words after each op.
 #[repr(C)]
-pub struct Traced {
+pub struct TracedInterpreter {
     /// The first free head, and how many values there were, when they were looked at last.
     first: AtomicU64,
     count: AtomicI64,
@@ -18,27 +18,28 @@ pub struct Traced {
     /// The interpreter.
     pub(in crate::perl) at: u64,
     /// The flag of variables that a pad keeps for the next run of their `my`.
-    pub(in crate::perl) of_stale: u32,
+    pub(in crate::perl) stale_flag: u32,
     /// The recording in which stacks have their numbers.
     recording: AtomicU64,
     state: AtomicU8,
-    /// What stands for a stack that nobody saw: see [`unseen`](super::unseen).
+    /// What stands for a stack that nobody saw: see
+    /// [`unseen_stack_text`](super::unseen_stack_text).
     pub(in crate::perl) origin: AtomicU8,
     is_taken: AtomicBool,
-    heads: UnsafeCell<Heads>,
+    heads: UnsafeCell<HeadTable>,
 }
 
 // SAFETY: the heads belong to the thread whose turn it is.
-unsafe impl Sync for Traced {}
+unsafe impl Sync for TracedInterpreter {}
 
 /// Values are traced; they are not any more, because there is no memory, or because the list of
 /// heads is not as Perl keeps it; or because the program has ended.
 pub(in crate::perl) const TRACING: u8 = 0;
 pub(in crate::perl) const NO_MEMORY: u8 = 1;
-pub(in crate::perl) const NOT_A_LIST: u8 = 2;
-pub(in crate::perl) const ENDED: u8 = 3;
+pub(in crate::perl) const BROKEN_LIST: u8 = 2;
+pub(in crate::perl) const PROGRAM_ENDED: u8 = 3;
 
-impl Traced {
+impl TracedInterpreter {
     /// A new one, which stays for good; `None` if there is no memory.
     pub(in crate::perl) fn new(
         at: u64,
@@ -57,12 +58,12 @@ impl Traced {
                 count: AtomicI64::new(-1),
                 roots,
                 at,
-                of_stale,
+                stale_flag: of_stale,
                 recording: AtomicU64::new(ENGINE.stack_providers().recording_number()),
                 state: AtomicU8::new(TRACING),
                 origin: AtomicU8::new(origin),
                 is_taken: AtomicBool::new(false),
-                heads: UnsafeCell::new(Heads::new()),
+                heads: UnsafeCell::new(HeadTable::new()),
             });
             Some(&*memory)
         }
@@ -79,10 +80,10 @@ impl Traced {
 
     /// Does `work` with its heads, unless another thread keeps them. In a child, a thread that had
     /// them at the fork keeps them for good. It ran this interpreter, which nobody runs there.
-    pub(in crate::perl) fn with<R>(&self, work: impl FnOnce(&mut Heads) -> R) -> Option<R> {
+    pub(in crate::perl) fn with<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> Option<R> {
         /// The interpreter's own thread has them for less than a microsecond, nearly always.
-        const TRIES: u32 = 100_000;
-        for _ in 0..TRIES {
+        const MAX_ATTEMPTS: u32 = 100_000;
+        for _ in 0..MAX_ATTEMPTS {
             if self.is_taken.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             } else if !self.is_taken.swap(true, Ordering::Acquire) {
@@ -93,12 +94,12 @@ impl Traced {
     }
 
     /// As [`with`](Self::with), for the interpreter's own thread, which does not wait.
-    fn with_now<R>(&self, work: impl FnOnce(&mut Heads) -> R) -> Option<R> {
+    fn with_now<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> Option<R> {
         let is_free = !self.is_taken.swap(true, Ordering::Acquire);
         is_free.then(|| self.with_taken(work))
     }
 
-    fn with_taken<R>(&self, work: impl FnOnce(&mut Heads) -> R) -> R {
+    fn with_taken<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> R {
         // SAFETY: one thread has taken them at a time.
         let heads = unsafe { &mut *self.heads.get() };
         let recording = ENGINE.stack_providers().recording_number();
@@ -113,14 +114,14 @@ impl Traced {
 
     /// Gives back the memory of what is known of its heads.
     pub(in crate::perl) fn clear(&self) {
-        self.with(|heads| *heads = Heads::new());
+        self.with(|heads| *heads = HeadTable::new());
     }
 
-    fn read_roots(&self) -> Roots {
+    fn read_roots(&self) -> HeadTableRoots {
         let [first, arena, count] = self.roots;
         // SAFETY: these are variables of an interpreter that this thread runs.
         unsafe {
-            Roots {
+            HeadTableRoots {
                 first: (first as *const u64).read(),
                 arena: (arena as *const u64).read(),
                 count: (count as *const i64).read(),
@@ -146,8 +147,8 @@ impl Traced {
                 Some(Ok(made)) => made,
                 Some(Err(wrong)) => {
                     self.end(match wrong {
-                        Wrong::NoMemory => NO_MEMORY,
-                        Wrong::List => NOT_A_LIST,
+                        HeadTableError::NoMemory => NO_MEMORY,
+                        HeadTableError::BrokenList => BROKEN_LIST,
                     });
                     0
                 }
@@ -161,25 +162,25 @@ impl Traced {
         traced.unwrap_or(0)
     }
 
-    fn note(&self, roots: Roots) {
+    fn note(&self, roots: HeadTableRoots) {
         self.first.store(roots.first, Ordering::Relaxed);
         self.count.store(roots.count, Ordering::Relaxed);
     }
 
     /// Says that this thread's stack has made the values that [`follow`](Self::follow) found.
-    pub(in crate::perl) fn made(&self, moment: u32) {
-        self.made_by(moment, |tracer| tracer.stack().unwrap_or(UNKNOWN));
+    pub(in crate::perl) fn note_made(&self, moment: u32) {
+        self.note_made_by(moment, |tracer| tracer.stack().unwrap_or(UNKNOWN_STACK));
     }
 
     /// Says that nobody saw who made them.
-    pub(in crate::perl) fn made_before(&self) {
-        self.made_by(0, |_| UNSEEN);
+    pub(in crate::perl) fn note_made_before(&self) {
+        self.note_made_by(0, |_| UNSEEN_STACK);
     }
 
-    fn made_by(&self, moment: u32, stack: impl FnOnce(&mut ValueTracer) -> u32) {
+    fn note_made_by(&self, moment: u32, stack: impl FnOnce(&mut ValueTracer) -> u32) {
         ENGINE.events().trace(|tracer| {
             let stack = stack(tracer);
-            let done = self.with_now(|heads| heads.made_by(stack, moment));
+            let done = self.with_now(|heads| heads.note_made_by(stack, moment));
             if done == Some(false) {
                 self.end(NO_MEMORY);
             }
@@ -199,7 +200,7 @@ impl Traced {
     ///
     /// # Safety
     /// This thread runs the interpreter.
-    pub(in crate::perl) unsafe fn compiled(&self) {
+    pub(in crate::perl) unsafe fn note_compiled(&self) {
         // SAFETY: the caller's promise.
         ENGINE
             .events()
@@ -208,16 +209,16 @@ impl Traced {
 
     /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
     /// Only now are they this call's.
-    pub(in crate::perl) fn ran_my(&self, variables: &[u64], moment: u32, mark: Option<u32>) {
+    pub(in crate::perl) fn note_my_run(&self, variables: &[u64], moment: u32, mark: Option<u32>) {
         if self.state() != TRACING {
             return;
         }
         ENGINE.events().trace(|tracer| {
             for &at in variables {
-                let number = self.with_now(|heads| heads.became_new(at, mark));
+                let number = self.with_now(|heads| heads.renew_value(at, mark));
                 let Some(Some(number)) = number else { continue };
-                let stack = tracer.stack().unwrap_or(UNKNOWN);
-                let done = self.with_now(|heads| heads.remade_by(number, stack, moment));
+                let stack = tracer.stack().unwrap_or(UNKNOWN_STACK);
+                let done = self.with_now(|heads| heads.note_remade_by(number, stack, moment));
                 if done == Some(false) {
                     self.end(NO_MEMORY);
                 }

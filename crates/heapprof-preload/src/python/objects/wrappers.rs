@@ -6,12 +6,15 @@ use std::sync::atomic::Ordering;
 
 use heapprof_collect::{CallSite, ENGINE};
 
-use super::{ARENA, Allocator, OBJECTS, PythonObjects, REALLOCATED, RELEASED, STRANGE};
+use super::{
+    LAST_REALLOCATED_BLOCK, MIN_ARENA_SIZE, PYTHON_OBJECTS, PythonAllocator, PythonObjects,
+    RELEASED_BLOCK, UNKNOWN_ALLOCATOR,
+};
 
 /// Records a block, if it is a small one.
 #[inline(always)]
 fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
-    let most = OBJECTS.most.load(Ordering::Relaxed);
+    let most = PYTHON_OBJECTS.most.load(Ordering::Relaxed);
     // pymalloc gives a request for nothing to malloc, for one byte. mimalloc makes a block for it.
     let size = if most == usize::MAX {
         size.max(1)
@@ -25,7 +28,7 @@ fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
             .record_allocation(made, size, CallSite { slot, bp });
     } else if most == 0 {
         // SAFETY: whoever calls a wrapper holds a GIL.
-        unsafe { OBJECTS.unwrap() };
+        unsafe { PYTHON_OBJECTS.unwrap() };
     }
 }
 
@@ -63,10 +66,10 @@ macro_rules! wrapper {
 
 /// What the wrappers of a domain stand before.
 #[inline(always)]
-fn wrapped<const DOMAIN: usize>() -> Allocator {
+fn wrapped_allocator<const DOMAIN: usize>() -> PythonAllocator {
     // SAFETY: it is written before the wrappers are in Python's table, and then only with what it
     // holds already.
-    unsafe { *OBJECTS.wrapped[DOMAIN].get() }
+    unsafe { *PYTHON_OBJECTS.wrapped[DOMAIN].get() }
 }
 
 wrapper!(
@@ -79,7 +82,7 @@ unsafe extern "C" fn made_by_malloc<const DOMAIN: usize>(
     slot: usize,
     bp: usize,
 ) -> *mut u8 {
-    let wrapped = wrapped::<DOMAIN>();
+    let wrapped = wrapped_allocator::<DOMAIN>();
     // SAFETY: as Python calls it.
     let made = wrapped.malloc.map_or(std::ptr::null_mut(), |f| unsafe {
         f(wrapped.context, size)
@@ -99,7 +102,7 @@ unsafe extern "C" fn made_by_calloc<const DOMAIN: usize>(
     slot: usize,
     bp: usize,
 ) -> *mut u8 {
-    let wrapped = wrapped::<DOMAIN>();
+    let wrapped = wrapped_allocator::<DOMAIN>();
     // SAFETY: as Python calls it.
     let made = wrapped.calloc.map_or(std::ptr::null_mut(), |f| unsafe {
         f(wrapped.context, n, each)
@@ -110,7 +113,7 @@ unsafe extern "C" fn made_by_calloc<const DOMAIN: usize>(
 
 /// How many bytes before a block that begins which is realloc's: debug hooks of the domain and of
 /// what is underneath it put 16 before it each.
-const BEFORE: [usize; 3] = [0, 16, 32];
+const HOOK_PREFIX_LENGTHS: [usize; 3] = [0, 16, 32];
 
 wrapper!(
     REALLOC: realloc_of_mem, realloc_of_obj
@@ -123,8 +126,8 @@ unsafe extern "C" fn made_by_realloc<const DOMAIN: usize>(
     slot: usize,
     bp: usize,
 ) -> *mut u8 {
-    let wrapped = wrapped::<DOMAIN>();
-    if OBJECTS.has_mimalloc() && OBJECTS.most.load(Ordering::Relaxed) != 0 {
+    let wrapped = wrapped_allocator::<DOMAIN>();
+    if PYTHON_OBJECTS.has_mimalloc() && PYTHON_OBJECTS.most.load(Ordering::Relaxed) != 0 {
         // Another thread may get the old block before this one has noted its end.
         let real = || {
             wrapped.realloc.map_or(std::ptr::null_mut(), |f| {
@@ -135,14 +138,15 @@ unsafe extern "C" fn made_by_realloc<const DOMAIN: usize>(
         let place = CallSite { slot, bp };
         return ENGINE.events().reallocate(old, size.max(1), place, real);
     }
-    REALLOCATED.set(0);
+    LAST_REALLOCATED_BLOCK.set(0);
     // SAFETY: as Python calls it.
     let made = wrapped.realloc.map_or(std::ptr::null_mut(), |f| unsafe {
         f(wrapped.context, old, size)
     });
     // If the block was malloc's, its hook has recorded the new one, however small.
-    let passed_on = REALLOCATED.get();
-    let is_malloc_s = passed_on != 0 && BEFORE.contains(&(old as usize).wrapping_sub(passed_on));
+    let passed_on = LAST_REALLOCATED_BLOCK.get();
+    let is_malloc_s =
+        passed_on != 0 && HOOK_PREFIX_LENGTHS.contains(&(old as usize).wrapping_sub(passed_on));
     if made.is_null() || is_malloc_s {
         return made;
     }
@@ -173,11 +177,11 @@ macro_rules! free {
                 "jmp rax",
                 "2: jmp {freed}",
                 ".cfi_endproc",
-                objects = sym OBJECTS,
+                objects = sym PYTHON_OBJECTS,
                 at = const std::mem::offset_of!(PythonObjects, wrapped)
-                    + $domain * size_of::<Allocator>(),
-                free = const std::mem::offset_of!(Allocator, free),
-                freed = sym freed::<$domain>,
+                    + $domain * size_of::<PythonAllocator>(),
+                free = const std::mem::offset_of!(PythonAllocator, free),
+                freed = sym release_and_free::<$domain>,
             )
         }
     };
@@ -187,49 +191,51 @@ free!(free_of_mem, 0);
 free!(free_of_obj, 1);
 pub(super) const FREE: [unsafe extern "C" fn(*mut c_void, *mut u8); 2] = [free_of_mem, free_of_obj];
 
-unsafe extern "C" fn freed<const DOMAIN: usize>(_: *mut c_void, block: *mut u8) {
-    let wrapped = wrapped::<DOMAIN>();
+unsafe extern "C" fn release_and_free<const DOMAIN: usize>(_: *mut c_void, block: *mut u8) {
+    let wrapped = wrapped_allocator::<DOMAIN>();
     // Most are small ones. If one is malloc's, its hook must not look for it once more.
     if !block.is_null() && ENGINE.events().release_known(block) {
-        RELEASED.set(block as usize);
+        RELEASED_BLOCK.set(block as usize);
     }
     if let Some(free) = wrapped.free {
         // SAFETY: as Python calls it.
         unsafe { free(wrapped.context, block) };
     }
-    RELEASED.set(0);
+    RELEASED_BLOCK.set(0);
 }
 
 pub(super) unsafe extern "C" fn arena_alloc(_: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: it is not written while Python allocates, which needs the GIL.
-    let wrapped = unsafe { *OBJECTS.wrapped_arenas.get() };
+    let wrapped = unsafe { *PYTHON_OBJECTS.wrapped_arenas.get() };
     let Some(alloc) = wrapped.alloc else {
         return std::ptr::null_mut();
     };
     // SAFETY: as Python calls it.
     let make = || unsafe { alloc(wrapped.context, size) };
-    if size < ARENA {
+    if size < MIN_ARENA_SIZE {
         return make();
     }
     let made = ENGINE.lifecycle().with_reentrancy_guard(make);
     if made.is_null() {
         // From here on small requests may go to malloc.
-        OBJECTS.become_of(STRANGE);
+        PYTHON_OBJECTS.set_state(UNKNOWN_ALLOCATOR);
     } else {
-        OBJECTS.arenas.fetch_add(size as u64, Ordering::Relaxed);
+        PYTHON_OBJECTS
+            .arenas
+            .fetch_add(size as u64, Ordering::Relaxed);
     }
     made
 }
 
 pub(super) unsafe extern "C" fn arena_free(_: *mut c_void, arena: *mut c_void, size: usize) {
     // SAFETY: as above.
-    let wrapped = unsafe { *OBJECTS.wrapped_arenas.get() };
+    let wrapped = unsafe { *PYTHON_OBJECTS.wrapped_arenas.get() };
     let Some(free) = wrapped.free else { return };
     // SAFETY: as Python calls it.
     unsafe { free(wrapped.context, arena, size) };
-    if size >= ARENA {
+    if size >= MIN_ARENA_SIZE {
         // Some may be from before.
-        let _ = OBJECTS
+        let _ = PYTHON_OBJECTS
             .arenas
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
                 Some(bytes.saturating_sub(size as u64))

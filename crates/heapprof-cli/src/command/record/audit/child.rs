@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use heapprof_fork::{Forked, Look, look};
+use heapprof_fork::{ForkBaseline, ForkedChildAudit, audit_child};
 use heapprof_process::comm;
 use heapprof_profile::fork::{
     COW_TYPES, ChildAudit, ChildEnding, ForkedChild, KIND_LABEL, LoadAttempt, LoadOutcome,
@@ -36,15 +36,15 @@ pub(super) struct Child {
     since: Instant,
     /// The least rights that it had at any look.
     rights: ProcessRights,
-    forked: Result<Forked, String>,
+    forked: Result<ForkBaseline, String>,
     /// The last look, and how long after the fork it was.
-    seen: Option<(Look, Duration)>,
+    seen: Option<(ForkedChildAudit, Duration)>,
     /// The last look before the child has said that it ends.
-    before: Option<(Look, Duration)>,
+    before: Option<(ForkedChildAudit, Duration)>,
     /// The look before a signal that may have ended it.
-    signalled: Option<(Look, Duration)>,
+    signalled: Option<(ForkedChildAudit, Duration)>,
     /// The last look that it has asked for.
-    asked: Option<(Look, Duration)>,
+    asked: Option<(ForkedChildAudit, Duration)>,
     /// How it ends, if it has said so.
     pub(super) ending: Option<ChildEnding>,
     /// When it has said so first, after the fork. The look that it waits for then may take long.
@@ -63,7 +63,7 @@ pub(super) struct Child {
 pub(super) struct Ended {
     fork: ForkedChild,
     rights: ProcessRights,
-    look: Option<Look>,
+    look: Option<ForkedChildAudit>,
     loads: Vec<LoadAttempt>,
 }
 
@@ -85,7 +85,7 @@ impl Child {
         ends: Option<OwnedFd>,
     ) -> Self {
         let program = comm(pid);
-        let forked = Forked::of(pid).map_err(|error| error.to_string());
+        let forked = ForkBaseline::from_pid(pid).map_err(|error| error.to_string());
         let at = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             fork: ForkedChild {
@@ -137,7 +137,7 @@ impl Child {
             };
         }
         // What an interpreter writes when it cleans up says nothing of what the child has done.
-        let cleans_up = |(seen, _): &(Look, Duration)| seen.cleans_up;
+        let cleans_up = |(seen, _): &(ForkedChildAudit, Duration)| seen.cleans_up;
         if self.ending.is_none() || !self.seen.as_ref().is_some_and(cleans_up) {
             self.look(has_others);
         }
@@ -196,7 +196,7 @@ impl Child {
         };
         let fork = &mut self.fork;
         let generation = u8::try_from(fork.generation).unwrap_or(u8::MAX);
-        match look(fork.pid, self.parent, forked, generation) {
+        match audit_child(fork.pid, self.parent, forked, generation) {
             Ok(mut seen) => {
                 // What was read is what it was by now.
                 self.rights = self.rights.with(ProcessRights::now(fork.pid));
@@ -205,7 +205,7 @@ impl Child {
                     self.doubts = ALONE.to_string();
                 }
                 let is_worse = seen.blame.is_err();
-                let was_better = |(before, _): &(Look, Duration)| before.blame.is_ok();
+                let was_better = |(before, _): &(ForkedChildAudit, Duration)| before.blame.is_ok();
                 if !is_worse || !self.seen.as_ref().is_some_and(was_better) {
                     self.seen = Some((seen, self.since.elapsed()));
                 }
@@ -247,7 +247,7 @@ impl Child {
             fork.missing = "it was gone before it was looked at".to_string();
         }
         if let Some((
-            Look {
+            ForkedChildAudit {
                 blame: Err(why), ..
             },
             _,

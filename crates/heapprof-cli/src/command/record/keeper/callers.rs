@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heapprof_process::Identity;
+use heapprof_process::ProcessIdentity;
 use rustix::fs::{CWD, Mode, OFlags, fcntl_setfl, openat};
 use rustix::io::Errno;
 use rustix::net::{
@@ -120,7 +120,7 @@ impl Callers {
             if number == own || is_living(number) {
                 return true;
             }
-            match Identity::of(number) {
+            match ProcessIdentity::from_pid(number) {
                 Ok(found) if found.parent > 1 => number = found.parent,
                 _ => return false,
             }

@@ -2,8 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
-use heapprof_live::{Kept, State};
-use heapprof_process::{Folder, is_there, status};
+use heapprof_live::{LedgerProcessState, SharedLedger};
+use heapprof_process::{CgroupFolder, is_there, status};
 use rustix::process::Pid;
 
 use super::super::audit::is_readable;
@@ -12,14 +12,14 @@ use crate::place::Owner;
 
 /// A process that keeps its books in a file.
 pub(super) struct Process {
-    pub(super) kept: Kept,
+    pub(super) kept: SharedLedger,
     pub(super) pid: Pid,
     pub(super) owner: Owner,
     /// What it was started with: nothing is left of that when it has ended.
     pub(super) command_line: Vec<u8>,
     /// Readable once the process has ended; `None` if the kernel gives no such thing.
     pub(super) ends: Option<OwnedFd>,
-    pub(super) group: Option<Folder>,
+    pub(super) group: Option<CgroupFolder>,
     /// Whether it has said that it becomes another program, and is the same one some time later.
     pub(super) stays: bool,
 }
@@ -32,7 +32,7 @@ impl Process {
 
     /// Looks whether it is still the program that has said that it becomes another one.
     pub(super) fn look(&mut self) {
-        if self.stays || !matches!(self.kept.state(), Ok(State::BeforeExec)) {
+        if self.stays || !matches!(self.kept.state(), Ok(LedgerProcessState::BeforeExec)) {
             return;
         }
         let Ok(found) = rustix::fs::fstat(self.kept.file()) else {

@@ -1,6 +1,6 @@
 //! What the keeper of the books does when a recording and its processes begin.
 
-use heapprof_live::{Kept, Logged};
+use heapprof_live::{LogSource, SharedLedger};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::log::Log;
@@ -9,11 +9,15 @@ use crate::rights::RightsLedger;
 /// Begins to write the events of a process.
 pub(super) fn begin(
     log: &mut Log,
-    kept: &Kept,
+    kept: &SharedLedger,
     main: u32,
     rights: &RightsLedger,
 ) -> anyhow::Result<()> {
-    log.begin(Logged::Kept(kept.again()?), main, rights.clone())
+    log.begin(
+        LogSource::SharedLedger(kept.try_clone()?),
+        main,
+        rights.clone(),
+    )
 }
 
 /// Allows as many open files as this process may have: two for each process that is kept. The

@@ -14,23 +14,23 @@ use heapprof_memory::Memory;
 use heapprof_process::is_there;
 use heapprof_profile::Profile;
 
-use crate::books::Books;
-use crate::error::Error;
-use crate::process::{Found, monotonic, summary};
-use crate::profile::{Around, profile};
-use crate::read::{Reader, u32_at, u64_at};
-use crate::ring::Log;
+use crate::error::LiveError;
+use crate::ledger::LiveLedger;
+use crate::process::{LiveProcessSummary, monotonic, summary};
+use crate::profile::{RecordingContext, profile};
+use crate::read::{BoundedMemoryReader, u32_at, u64_at};
+use crate::ring::LiveLogReader;
 use crate::writer::MAX_FRAMES;
 
-const HEAD: usize = size_of::<Header>();
+const HEADER_LEN: usize = size_of::<Header>();
 
 /// The file in which a process keeps its books.
 #[derive(Debug)]
-pub struct Kept(File);
+pub struct SharedLedger(File);
 
 /// What has become of a process, as far as it has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LedgerProcessState {
     /// Nothing: it goes on, or it has ended without a word.
     GoesOn,
     /// It has written its last profile.
@@ -41,7 +41,7 @@ pub enum State {
 
 /// What a file of kept books says besides a profile.
 #[derive(Clone, Debug)]
-pub struct Left {
+pub struct SharedLedgerProfile {
     /// The profile of the last moment.
     pub profile: Profile,
     /// Whether every allocation was counted.
@@ -58,13 +58,13 @@ pub struct Left {
 
 /// The memory that a file has at the places where the process mapped its pieces.
 #[derive(Clone, Copy)]
-pub(crate) struct Mapped<'a> {
+pub(crate) struct SharedLedgerMemory<'a> {
     file: &'a File,
     /// In order of their addresses.
     extents: &'a [LedgerExtent],
 }
 
-impl Memory for Mapped<'_> {
+impl Memory for SharedLedgerMemory<'_> {
     fn read(self, mut at: u64, mut to: &mut [u8]) -> bool {
         // What is read at once may lie in two pieces that are mapped side by side.
         while !to.is_empty() {
@@ -104,17 +104,17 @@ fn extents(head: &[u8]) -> Vec<LedgerExtent> {
     all
 }
 
-impl Kept {
+impl SharedLedger {
     /// Takes a file that somebody handed over. It must be a file in memory, because reading any
     /// other one may take as long as its file system likes.
     ///
     /// # Errors
     /// It may be another file.
-    pub fn new(file: File) -> Result<Self, Error> {
+    pub fn new(file: File) -> Result<Self, LiveError> {
         // Only files in memory have seals.
         match rustix::fs::fcntl_get_seals(&file) {
             Ok(_) => Ok(Self(file)),
-            Err(_) => Err(Error::NotKept("it is no file in memory")),
+            Err(_) => Err(LiveError::NotSharedLedger("it is no file in memory")),
         }
     }
 
@@ -137,7 +137,7 @@ impl Kept {
     ///
     /// # Errors
     /// There may be no number for it.
-    pub fn again(&self) -> Result<Self, Error> {
+    pub fn try_clone(&self) -> Result<Self, LiveError> {
         Ok(Self(self.0.try_clone()?))
     }
 
@@ -145,14 +145,14 @@ impl Kept {
     ///
     /// # Errors
     /// The file may be too short.
-    pub fn state(&self) -> Result<State, Error> {
+    pub fn state(&self) -> Result<LedgerProcessState, LiveError> {
         let mut bytes = [0; size_of::<AtomicU32>()];
         let at = offset_of!(Header, state) as u64;
         self.0.read_exact_at(&mut bytes, at)?;
         Ok(match u32::from_ne_bytes(bytes) {
-            process_state::HAS_ENDED => State::HasEnded,
-            process_state::BEFORE_EXEC => State::BeforeExec,
-            _ => State::GoesOn,
+            process_state::HAS_ENDED => LedgerProcessState::HasEnded,
+            process_state::BEFORE_EXEC => LedgerProcessState::BeforeExec,
+            _ => LedgerProcessState::GoesOn,
         })
     }
 
@@ -162,7 +162,12 @@ impl Kept {
     ///
     /// # Errors
     /// The file may be no file of kept books, or a damaged one.
-    pub fn read(&self, reason: &str, pid: u32, wrappers: &str) -> Result<Left, Error> {
+    pub fn read(
+        &self,
+        reason: &str,
+        pid: u32,
+        wrappers: &str,
+    ) -> Result<SharedLedgerProfile, LiveError> {
         self.read_within(MAX_FRAMES, reason, pid, wrappers)
     }
 
@@ -170,17 +175,17 @@ impl Kept {
     /// its process may say what it likes, and frames take memory.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and [`Error::TooLarge`].
+    /// Those of [`read`](Self::read), and [`LiveError::LedgerTooLarge`].
     pub fn read_within(
         &self,
         max_frames: usize,
         reason: &str,
         pid: u32,
         wrappers: &str,
-    ) -> Result<Left, Error> {
-        const TRIES: usize = 4;
-        let mut last = Err(Error::Restarted);
-        for _ in 0..TRIES {
+    ) -> Result<SharedLedgerProfile, LiveError> {
+        const MAX_READ_ATTEMPTS: usize = 4;
+        let mut last = Err(LiveError::RecordingRestarted);
+        for _ in 0..MAX_READ_ATTEMPTS {
             let before = self.recording()?;
             last = self.read_once(max_frames, reason, pid, wrappers);
             // What was read of two recordings is nothing.
@@ -188,12 +193,12 @@ impl Kept {
                 return last;
             }
         }
-        last.and(Err(Error::Restarted))
+        last.and(Err(LiveError::RecordingRestarted))
     }
 
     /// Which recording the books are of, and its period.
-    fn recording(&self) -> Result<(u64, u64), Error> {
-        self.with_books(|_, reader, books| {
+    fn recording(&self) -> Result<(u64, u64), LiveError> {
+        self.with_ledger(|_, reader, books| {
             Ok((reader.u64(books.epoch)?, reader.u64(books.period)?))
         })
     }
@@ -204,9 +209,9 @@ impl Kept {
         reason: &str,
         pid: u32,
         wrappers: &str,
-    ) -> Result<Left, Error> {
-        self.with_books(|head, reader, books| {
-            let around = Around {
+    ) -> Result<SharedLedgerProfile, LiveError> {
+        self.with_ledger(|head, reader, books| {
+            let around = RecordingContext {
                 reason,
                 program: program(head),
                 pid: pid.into(),
@@ -220,7 +225,7 @@ impl Kept {
             let dropped: [u8; 8 * DROPPED_COUNT] = reader.array(books.dropped)?;
             // No memory, and held up: as the collector counts what is lost.
             let lost = [1, 2].map(|i| u64_at(&dropped, 8 * i));
-            Ok(Left {
+            Ok(SharedLedgerProfile {
                 profile: profile(reader, books, &around)?,
                 is_exact: reader.u64(books.period)? == 1,
                 process: reader.u32(books.process)?,
@@ -233,8 +238,8 @@ impl Kept {
 
     /// Whether the process goes on that has this number and keeps these books.
     #[must_use]
-    pub fn is_of(&self, pid: u32) -> bool {
-        let goes_on = matches!(self.state(), Ok(State::GoesOn));
+    pub fn belongs_to(&self, pid: u32) -> bool {
+        let goes_on = matches!(self.state(), Ok(LedgerProcessState::GoesOn));
         goes_on && is_there(pid)
     }
 
@@ -243,14 +248,14 @@ impl Kept {
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
-    pub fn summary(&self, pid: u32) -> Result<Found, Error> {
-        self.with_books(|head, reader, books| summary(reader, books, pid, program(head)))
+    pub fn summary(&self, pid: u32) -> Result<LiveProcessSummary, LiveError> {
+        self.with_ledger(|head, reader, books| summary(reader, books, pid, program(head)))
     }
 
     /// The log of the recording, from its first event on; `None` if there is none.
-    pub(crate) fn log(&self) -> Result<Option<Log>, Error> {
+    pub(crate) fn log(&self) -> Result<Option<LiveLogReader>, LiveError> {
         let len = size_of::<EventRing>() as u64;
-        let at = self.with_books(|head, _, books| {
+        let at = self.with_ledger(|head, _, books| {
             let all = extents(head);
             let place = all.iter().find_map(|extent| {
                 let from = books.log.checked_sub(extent.address)?;
@@ -260,32 +265,36 @@ impl Kept {
             match (books.log, place) {
                 (0, _) => Ok(None),
                 (_, Some(at)) => Ok(Some(at)),
-                (_, None) => Err(Error::Damaged("its log is not in its file")),
+                (_, None) => Err(LiveError::LedgerDamaged("its log is not in its file")),
             }
         })?;
-        let log = at.map(|at| Log::new(self.0.try_clone()?, at));
+        let log = at.map(|at| LiveLogReader::new(self.0.try_clone()?, at));
         log.transpose()
     }
 
     /// Runs `work` with the header, and with the books that it leads to.
-    pub(crate) fn with_books<R>(
+    pub(crate) fn with_ledger<R>(
         &self,
-        work: impl for<'a> FnOnce(&[u8], &Reader<Mapped<'a>>, &Books) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let mut head = vec![0; HEAD];
+        work: impl for<'a> FnOnce(
+            &[u8],
+            &BoundedMemoryReader<SharedLedgerMemory<'a>>,
+            &LiveLedger,
+        ) -> Result<R, LiveError>,
+    ) -> Result<R, LiveError> {
+        let mut head = vec![0; HEADER_LEN];
         self.0.read_exact_at(&mut head, 0)?;
         if head[..SHARED_LEDGER_MAGIC.len()] != SHARED_LEDGER_MAGIC {
-            return Err(Error::NotKept("it has no header"));
+            return Err(LiveError::NotSharedLedger("it has no header"));
         }
         let short = |at: usize| u32_at(&head, at);
         let version = short(offset_of!(Header, version));
-        if version != LEDGER_VERSION || (short(offset_of!(Header, size)) as usize) < HEAD {
-            return Err(Error::OtherVersion(version, LEDGER_VERSION));
+        if version != LEDGER_VERSION || (short(offset_of!(Header, size)) as usize) < HEADER_LEN {
+            return Err(LiveError::OtherVersion(version, LEDGER_VERSION));
         }
         let (file, extents) = (&self.0, extents(&head));
         let extents = extents.as_slice();
-        let reader = Reader::partial(Mapped { file, extents });
-        let books = Books::of_copy(&head[offset_of!(Header, ledger)..]);
+        let reader = BoundedMemoryReader::partial(SharedLedgerMemory { file, extents });
+        let books = LiveLedger::from_copy(&head[offset_of!(Header, ledger)..]);
         work(&head, &reader, &books)
     }
 }

@@ -8,7 +8,7 @@ use heapprof_collect::ENGINE;
 use crate::hook::announced;
 
 /// Called before each of these functions.
-unsafe extern "C" fn before() {
+unsafe extern "C" fn before_call() {
     ENGINE.lifecycle().move_ledger_to_file();
 }
 
@@ -20,7 +20,7 @@ pub fn prepare() {
 }
 
 announced! {
-    before, BEHIND, Place:
+    before_call, BEHIND, LedgerCall:
     pthread_create, thrd_create, setrlimit, setrlimit64, prlimit, prlimit64, chroot, mount, setsid,
     // libc begins a thread of its own for these.
     timer_create, mq_notify, getaddrinfo_a, aio_read, aio_read64, aio_write, aio_write64, aio_fsync,

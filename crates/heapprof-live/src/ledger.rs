@@ -6,17 +6,17 @@ use std::ops::Range;
 use heapprof_books::{LEDGER_ALIGN, LEDGER_MAGIC, LEDGER_VERSION, LedgerHeader as Layout, thread};
 use heapprof_memory::Memory;
 
-use crate::error::Error;
-use crate::read::{Reader, u32_at, u64_at};
+use crate::error::LiveError;
+use crate::read::{BoundedMemoryReader, u32_at, u64_at};
 
 /// So many bytes are searched at most.
-const MOST: u64 = 512 << 20;
+const MAX_SEARCH_BYTES: u64 = 512 << 20;
 /// How many bytes are read at once.
-const AT_ONCE: usize = 256 << 10;
+const SEARCH_CHUNK_LEN: usize = 256 << 10;
 
 /// Where each table is. The names are those of [`Layout`].
 #[derive(Clone, Debug)]
-pub(crate) struct Books {
+pub(crate) struct LiveLedger {
     pub(crate) process: u64,
     pub(crate) mode: u64,
     pub(crate) period: u64,
@@ -51,15 +51,15 @@ pub(crate) struct Books {
 pub(crate) fn find<M: Memory>(
     memory: M,
     pieces: impl Iterator<Item = Range<u64>>,
-) -> Result<u64, Error> {
-    let (mut other, mut left) = (None, MOST);
-    let mut buffer = vec![0; AT_ONCE];
+) -> Result<u64, LiveError> {
+    let (mut other, mut left) = (None, MAX_SEARCH_BYTES);
+    let mut buffer = vec![0; SEARCH_CHUNK_LEN];
     for piece in pieces {
         let end = piece.end.min(piece.start.saturating_add(left));
         left -= end.saturating_sub(piece.start);
         let mut at = piece.start;
         while at < end {
-            let len = (end - at).min(AT_ONCE as u64) as usize;
+            let len = (end - at).min(SEARCH_CHUNK_LEN as u64) as usize;
             let bytes = &mut buffer[..len];
             if !memory.read(at, bytes) {
                 break;
@@ -80,8 +80,8 @@ pub(crate) fn find<M: Memory>(
         }
     }
     Err(match other {
-        Some(version) => Error::OtherVersion(version, LEDGER_VERSION),
-        None => Error::NotRecorded,
+        Some(version) => LiveError::OtherVersion(version, LEDGER_VERSION),
+        None => LiveError::NotRecorded,
     })
 }
 
@@ -97,27 +97,30 @@ fn check(memory: impl Memory, at: u64) -> Option<Result<(), u32>> {
     (own == at && size as usize >= size_of::<Layout>()).then_some(Ok(()))
 }
 
-impl Books {
+impl LiveLedger {
     /// Reads the books at `at`.
-    pub(crate) fn read<M: Memory>(reader: &Reader<M>, at: u64) -> Result<Self, Error> {
+    pub(crate) fn read<M: Memory>(
+        reader: &BoundedMemoryReader<M>,
+        at: u64,
+    ) -> Result<Self, LiveError> {
         let bytes: [u8; size_of::<Layout>()] = reader.array(at)?;
         if bytes[..LEDGER_MAGIC.len()] != LEDGER_MAGIC
             || u64_at(&bytes, offset_of!(Layout, own)) != at
         {
-            return Err(Error::Ended);
+            return Err(LiveError::ProcessEnded);
         }
-        Ok(Self::of(&bytes))
+        Ok(Self::from_layout_bytes(&bytes))
     }
 
     /// The books of a file of kept books: these bytes of its header.
-    pub(crate) fn of_copy(bytes: &[u8]) -> Self {
+    pub(crate) fn from_copy(bytes: &[u8]) -> Self {
         Self {
             is_copy: true,
-            ..Self::of(bytes)
+            ..Self::from_layout_bytes(bytes)
         }
     }
 
-    fn of(bytes: &[u8]) -> Self {
+    fn from_layout_bytes(bytes: &[u8]) -> Self {
         let place = |offset: usize| u64_at(bytes, offset);
         let part = offset_of!(Layout, part);
         let thread = offset_of!(Layout, thread);

@@ -7,14 +7,16 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
 
-use crate::error::Error;
+use crate::error::AttachError;
 
 /// The longest text of an error.
-const LONGEST: usize = 4096;
+const MAX_ERROR_LEN: usize = 4096;
 
 /// Runs `work` in a process of its own. Returns the two numbers that it gave.
-pub(crate) fn run(work: impl FnOnce() -> Result<[u64; 2], Error>) -> Result<[u64; 2], Error> {
-    let kernel = |what| Error::Kernel(what, std::io::Error::last_os_error());
+pub(crate) fn run(
+    work: impl FnOnce() -> Result<[u64; 2], AttachError>,
+) -> Result<[u64; 2], AttachError> {
+    let kernel = |what| AttachError::KernelError(what, std::io::Error::last_os_error());
     let mut ends = [0; 2];
     // SAFETY: the kernel writes two numbers.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
@@ -45,7 +47,7 @@ pub(crate) fn run(work: impl FnOnce() -> Result<[u64; 2], Error>) -> Result<[u64
                 }
                 Err(error) => {
                     said.push(0);
-                    said.extend(error.to_string().bytes().take(LONGEST));
+                    said.extend(error.to_string().bytes().take(MAX_ERROR_LEN));
                 }
             }
             // Nobody may be there to read it.
@@ -59,14 +61,18 @@ pub(crate) fn run(work: impl FnOnce() -> Result<[u64; 2], Error>) -> Result<[u64
             let read = reads.read_to_end(&mut said);
             // SAFETY: waits for our own child.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-            read.map_err(|error| Error::Kernel("pipe", error))?;
+            read.map_err(|error| AttachError::KernelError("pipe", error))?;
             match said.split_first() {
                 Some((1, words)) if words.len() == 16 => {
                     let word = |i: usize| words[8 * i..].first_chunk().copied().unwrap_or_default();
                     Ok([0, 1].map(|i| u64::from_ne_bytes(word(i))))
                 }
-                Some((0, text)) => Err(Error::Said(String::from_utf8_lossy(text).into_owned())),
-                _ => Err(Error::Said("whoever was to prepare it has ended".into())),
+                Some((0, text)) => Err(AttachError::PreparationFailed(
+                    String::from_utf8_lossy(text).into_owned(),
+                )),
+                _ => Err(AttachError::PreparationFailed(
+                    "whoever was to prepare it has ended".into(),
+                )),
             }
         }
     }
@@ -79,8 +85,10 @@ mod tests {
     #[test]
     fn numbers_and_errors_come_back() {
         assert_eq!(run(|| Ok([7, u64::MAX])).unwrap(), [7, u64::MAX]);
-        let said = run(|| Err(Error::Static)).unwrap_err().to_string();
-        assert_eq!(said, Error::Static.to_string());
+        let said = run(|| Err(AttachError::StaticallyLinked))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(said, AttachError::StaticallyLinked.to_string());
         let nothing = run(|| std::process::abort()).unwrap_err().to_string();
         assert!(nothing.contains("has ended"), "{nothing}");
     }

@@ -6,14 +6,14 @@ use std::os::unix::fs::FileExt;
 
 use heapprof_process::{status, thread_state};
 
-use crate::thread::Stopped;
+use crate::thread::StoppedThread;
 
 /// A thread that is held. When this is dropped, it goes on as if it had not been held: with the
 /// same registers, and in the same system call. All calls come from one thread of ours.
 #[derive(Debug)]
-pub struct Held(Stopped);
+pub struct SuspendedThread(StoppedThread);
 
-impl Held {
+impl SuspendedThread {
     /// Holds a thread of the process whose memory `memory` is (`/proc/PID/mem`). `None` if it can't
     /// be held now, because the kernel works for it.
     ///
@@ -21,7 +21,7 @@ impl Held {
     /// The thread may be gone, or not this user's.
     pub fn new(pid: u32, tid: u32, memory: &File) -> io::Result<Option<Self>> {
         let is_busy = || thread_state(pid, tid) == Some('D');
-        let Some(mut stopped) = Stopped::new(tid, false, is_busy)? else {
+        let Some(mut stopped) = StoppedThread::new(tid, false, is_busy)? else {
             return Ok(None);
         };
         let is_call = |next: u64| {
@@ -29,7 +29,7 @@ impl Held {
             let at = next.wrapping_sub(2);
             at < 1 << 62 && memory.read_exact_at(&mut before, at).is_ok() && before == [0x0f, 0x05]
         };
-        stopped.make_again(is_call, || has_signals(tid));
+        stopped.prepare_restart(is_call, || has_signals(tid));
         Ok(Some(Self(stopped)))
     }
 

@@ -3,19 +3,20 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use heapprof_live::{Error, Process};
+use heapprof_live::{LiveError, LiveProcess};
 use heapprof_process::{
-    Area, PAGE, PageMap, PageSet, Region, Usage, areas, file_name, read, regions,
+    MemoryUsage, NamedMapping, PAGE_SIZE, PageMap, PageSet, SmapsMapping, areas, file_name, read,
+    regions,
 };
 use heapprof_profile::fork::{COW_TYPES, ChildMapping, Figures};
 use heapprof_profile::{Profile, ProfileBuilder};
 
-use crate::blame::{self, Child, Piece};
-use crate::forked::{Forked, file_of, may_be_inherited, signed};
+use crate::blame::{self, BlamedChild, UnsharedMapping};
+use crate::forked::{ForkBaseline, file_of, may_be_inherited, to_signed};
 
 /// What was seen of a child.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct ForkedChildAudit {
     /// Its sums, by the kernel and by its pages.
     pub figures: Figures,
     /// The files that it has mapped since the fork.
@@ -31,7 +32,7 @@ pub struct Look {
     pub blame: Result<Profile, String>,
 }
 
-impl Look {
+impl ForkedChildAudit {
     /// Leaves out what it says of pages that the child has alone: everybody else who had them has
     /// ended, so nobody knows who wrote there.
     pub fn forget_who_wrote(&mut self) {
@@ -48,59 +49,64 @@ impl Look {
 ///
 /// # Errors
 /// It may be gone, or not this user's to read.
-pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Result<Look> {
-    let usage = Usage::of(pid)?;
+pub fn audit_child(
+    pid: u32,
+    parent: u32,
+    forked: &ForkBaseline,
+    generation: u8,
+) -> io::Result<ForkedChildAudit> {
+    let usage = MemoryUsage::from_pid(pid)?;
     let text = read(pid, "smaps")?;
     let map = PageMap::open(pid)?;
     let areas = areas(&text);
-    let mut counts = Counts::default();
+    let mut counts = ChildPageCounts::default();
     let mut pieces = Vec::new();
-    for Region { area, name, is_own } in regions(&areas) {
+    for NamedMapping { area, name, is_own } in regions(&areas) {
         if is_own {
             counts.own += area.usage.rss;
             counts.own_private += area.usage.uss();
         } else if may_be_inherited(area) {
             let unshared = counts.add(area, &map, forked)?;
             if unshared != 0 {
-                pieces.push(Piece::new(area, name, unshared));
+                pieces.push(UnsharedMapping::new(area, name, unshared));
             }
         }
     }
-    let bytes = |pages: u64| signed(pages.saturating_mul(PAGE));
+    let bytes = |pages: u64| to_signed(pages.saturating_mul(PAGE_SIZE));
     let figures = Figures {
-        rss: signed(usage.rss),
-        pss: signed(usage.pss),
-        private_dirty: signed(usage.private_dirty),
-        private_clean: signed(usage.private_clean),
-        shared_dirty: signed(usage.shared_dirty),
-        shared_clean: signed(usage.shared_clean),
-        swap: signed(usage.swap),
-        huge: signed(usage.huge.saturating_add(usage.hugetlb)),
+        rss: to_signed(usage.rss),
+        pss: to_signed(usage.pss),
+        private_dirty: to_signed(usage.private_dirty),
+        private_clean: to_signed(usage.private_clean),
+        shared_dirty: to_signed(usage.shared_dirty),
+        shared_clean: to_signed(usage.shared_clean),
+        swap: to_signed(usage.swap),
+        huge: to_signed(usage.huge.saturating_add(usage.hugetlb)),
         new: bytes(counts.new),
         shared: bytes(counts.shared),
         unshared: bytes(counts.unshared.len()),
-        own: signed(counts.own),
-        own_private: signed(counts.own_private),
-        inherited: signed(forked.bytes()),
+        own: to_signed(counts.own),
+        own_private: to_signed(counts.own_private),
+        inherited: to_signed(forked.bytes()),
     };
-    let child = Child {
-        parent: Process::open(parent).ok(),
+    let child = BlamedChild {
+        parent: LiveProcess::open(parent).ok(),
         stacks: forked.stacks,
         generation,
     };
-    let process = Process::open(pid);
+    let process = LiveProcess::open(pid);
     let program = process
         .as_ref()
-        .map_or_else(|_| String::new(), Process::program);
+        .map_or_else(|_| String::new(), LiveProcess::program);
     let period = process
         .as_ref()
         .map_or(1, |process| process.period().unwrap_or(1));
     let blame = process
         .and_then(|process| blame::blame(&process, &child, &counts.unshared, pieces))
-        .map_err(|error: Error| error.to_string());
-    Ok(Look {
+        .map_err(|error: LiveError| error.to_string());
+    Ok(ForkedChildAudit {
         figures,
-        mapped: mapped(&areas, forked),
+        mapped: newly_mapped_files(&areas, forked),
         program,
         period,
         cleans_up: areas.iter().any(|area| is_interpreter(area.name)),
@@ -110,7 +116,7 @@ pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Resul
 
 /// Pages of private memory that is not heapprof's.
 #[derive(Default)]
-struct Counts {
+struct ChildPageCounts {
     /// Those that were not there at the fork.
     new: u64,
     /// Those that were, and that somebody else has, too.
@@ -122,9 +128,14 @@ struct Counts {
     own_private: u64,
 }
 
-impl Counts {
+impl ChildPageCounts {
     /// Adds the pages of a mapping. Returns how many of them were inherited and are not shared.
-    fn add(&mut self, area: &Area<'_>, map: &PageMap, forked: &Forked) -> io::Result<u64> {
+    fn add(
+        &mut self,
+        area: &SmapsMapping<'_>,
+        map: &PageMap,
+        forked: &ForkBaseline,
+    ) -> io::Result<u64> {
         let before = self.unshared.len();
         map.each(area.start..area.end, |at, page| {
             if !page.is_private() {
@@ -144,26 +155,29 @@ impl Counts {
 
 /// Whether a mapping is of an interpreter of a language.
 fn is_interpreter(name: &str) -> bool {
-    const KNOWN: [&str; 3] = ["perl", "python", "ruby"];
+    const INTERPRETER_NAMES: [&str; 3] = ["perl", "python", "ruby"];
     let file = name.rsplit('/').next().unwrap_or_default();
     let file = file.strip_prefix("lib").unwrap_or(file);
-    name.starts_with('/') && KNOWN.iter().any(|known| file.starts_with(known))
+    name.starts_with('/')
+        && INTERPRETER_NAMES
+            .iter()
+            .any(|known| file.starts_with(known))
 }
 
 /// The files of code that are mapped and were not when the child was forked, by name. All mappings
 /// of such a file count, not only that of its code.
-fn mapped(areas: &[Area<'_>], forked: &Forked) -> Vec<ChildMapping> {
+fn newly_mapped_files(areas: &[SmapsMapping<'_>], forked: &ForkBaseline) -> Vec<ChildMapping> {
     let files = areas.iter().filter_map(file_of);
     let new: BTreeSet<&str> = files.filter(|file| !forked.files.contains(*file)).collect();
     let one = |name: &str| {
-        let of_file = |area: &&Area<'_>| file_name(area) == name;
+        let of_file = |area: &&SmapsMapping<'_>| file_name(area) == name;
         let mut file = ChildMapping {
             name: name.to_string(),
             ..ChildMapping::default()
         };
         for area in areas.iter().filter(of_file) {
-            file.resident = file.resident.saturating_add(signed(area.usage.rss));
-            file.private = file.private.saturating_add(signed(area.usage.uss()));
+            file.resident = file.resident.saturating_add(to_signed(area.usage.rss));
+            file.private = file.private.saturating_add(to_signed(area.usage.uss()));
         }
         file
     };
