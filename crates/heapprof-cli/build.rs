@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADER: &str = "../../include/heapprof.h";
-const MODULE: &str = "../../perl/Devel-HeapProf";
+const HEADER_PATH: &str = "../../include/heapprof.h";
+const PERL_MODULE_PATH: &str = "../../perl/Devel-HeapProf";
 
 // It is a part of the build, which writes where cargo says.
 #[allow(clippy::disallowed_methods)]
@@ -31,8 +31,8 @@ fn main() {
         "../heapprof-environment",
         "../heapprof-profile",
         "../../Cargo.toml",
-        HEADER,
-        MODULE,
+        HEADER_PATH,
+        PERL_MODULE_PATH,
     ] {
         println!("cargo::rerun-if-changed={part}");
     }
@@ -104,9 +104,9 @@ fn name_folder(library: &Path) {
         "lib/Devel/HeapProf.pm",
         "lib/Devel/HeapProf/Loader.pm",
     ]
-    .map(|file| Path::new(MODULE).join(file));
+    .map(|file| Path::new(PERL_MODULE_PATH).join(file));
     let carried = carried.iter().map(PathBuf::as_path);
-    let content: Vec<Vec<u8>> = [library, Path::new(HEADER)]
+    let content: Vec<Vec<u8>> = [library, Path::new(HEADER_PATH)]
         .into_iter()
         .chain(carried)
         .map(|path| std::fs::read(path).expect("it is there"))

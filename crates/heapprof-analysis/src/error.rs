@@ -110,7 +110,7 @@ pub enum AnalysisError {
     /// Growth needs several moments one after another.
     #[error("has {0} of the at least 3 moments in time that growth needs")]
     TooFewSteps(usize),
-    /// A [`Rule`](crate::Rule) cannot be read, or not be judged.
+    /// A [`GateRule`](crate::GateRule) cannot be read, or not be judged.
     #[error("rule {rule:?}: {why}")]
     Rule {
         /// The rule.

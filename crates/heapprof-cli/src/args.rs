@@ -37,7 +37,7 @@ use heapprof_analysis::SortKey;
 use heapprof_formats::ValueTypeName;
 use heapprof_report::ReportFormat;
 
-use crate::backend::Backend;
+use crate::backend::StoreBackend;
 use crate::name;
 
 pub(crate) use attach::{AttachArgs, DetachArgs};
@@ -46,7 +46,7 @@ pub(crate) use compare::{BenchArgs, CompareAllocatorsArgs};
 pub(crate) use diff::DiffArgs;
 pub(crate) use drop_in::{DropInArgs, help_of};
 pub(crate) use file_mode::{FileMode, FileModeArgs};
-pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
+pub(crate) use files::{ConvertArgs, ConvertFormat, MergeArgs, SymbolizeArgs};
 pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
 pub(crate) use fork_audit::ForkAuditArgs;
 pub(crate) use gate::GateArgs;
@@ -63,7 +63,7 @@ pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
 pub(crate) use reports::{InfoArgs, MatchArgs, TagsArgs, TopArgs, TracesArgs, TreeArgs};
 pub(crate) use series::{
-    ExportArgs, GrowthArgs, ImportArgs, Keep, OverTime, PruneArgs, SeriesArgs,
+    ExportArgs, GrowthArgs, ImportArgs, OverTimeMode, PruneArgs, RetentionRule, SeriesArgs,
 };
 use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
@@ -74,7 +74,7 @@ pub(crate) use wiretap::{AliveArgs, ListenArgs, WiretapArgs};
 
 /// The heading of the options that every command has. They come after a command's own options, and
 /// only in the long help.
-const EVERYWHERE: &str = "For every command";
+const GLOBAL_OPTIONS_HEADING: &str = "For every command";
 
 /// Reads heap profiles (pprof's format) and says where the memory is
 #[derive(Debug, Parser)]
@@ -98,12 +98,12 @@ pub(crate) struct Cli {
         long,
         global = true,
         value_enum,
-        default_value_t = Color::Auto,
+        default_value_t = ColorMode::Auto,
         value_name = "WHEN",
-        help_heading = EVERYWHERE,
+        help_heading = GLOBAL_OPTIONS_HEADING,
         hide_short_help = true
     )]
-    pub(crate) color: Color,
+    pub(crate) color: ColorMode,
 
     /// The database that load fills, and in which profile names are looked up [env: HEAPPROF_DB]
     /// [default: heapprof.db]
@@ -111,7 +111,7 @@ pub(crate) struct Cli {
         long,
         global = true,
         value_name = "FILE",
-        help_heading = EVERYWHERE,
+        help_heading = GLOBAL_OPTIONS_HEADING,
         hide_short_help = true
     )]
     db: Option<PathBuf>,
@@ -123,7 +123,7 @@ pub(crate) struct Cli {
         value_name = "SIZE",
         default_value = "4GiB",
         value_parser = size,
-        help_heading = EVERYWHERE,
+        help_heading = GLOBAL_OPTIONS_HEADING,
         hide_short_help = true
     )]
     pub(crate) max_inflated: u64,
@@ -134,14 +134,14 @@ pub(crate) struct Cli {
         long,
         global = true,
         value_name = "TYPE/UNIT",
-        help_heading = EVERYWHERE,
+        help_heading = GLOBAL_OPTIONS_HEADING,
         hide_short_help = true
     )]
     pub(crate) values: Option<ValueTypeName>,
 
     /// Add up several moments of one process, although what they have in common counts more than
     /// once
-    #[arg(long, global = true, help_heading = EVERYWHERE, hide_short_help = true)]
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS_HEADING, hide_short_help = true)]
     pub(crate) sum: bool,
 
     /// With a SELECTOR of stored moments: which values in use to show of a time with several
@@ -150,12 +150,12 @@ pub(crate) struct Cli {
         long,
         global = true,
         value_enum,
-        default_value_t = OverTime::Last,
+        default_value_t = OverTimeMode::Last,
         value_name = "WHICH",
-        help_heading = EVERYWHERE,
+        help_heading = GLOBAL_OPTIONS_HEADING,
         hide_short_help = true
     )]
-    pub(crate) over_time: OverTime,
+    pub(crate) over_time: OverTimeMode,
 
     /// Look selectors and names up in what export --parquet wrote, instead of the database: a
     /// folder, s3://BUCKET/PREFIX or http(s)://HOST/FOLDER
@@ -164,7 +164,7 @@ pub(crate) struct Cli {
         global = true,
         value_name = "DIR|URL",
         conflicts_with = "store",
-        help_heading = EVERYWHERE,
+        help_heading = GLOBAL_OPTIONS_HEADING,
         hide_short_help = true
     )]
     from: Option<PathBuf>,
@@ -175,22 +175,22 @@ pub(crate) struct Cli {
         long,
         global = true,
         value_name = "URL",
-        help_heading = EVERYWHERE,
+        help_heading = GLOBAL_OPTIONS_HEADING,
         hide_short_help = true
     )]
     store: Option<String>,
 
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 impl Cli {
     /// Where stored moments are looked up.
-    pub(crate) fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> StoreBackend {
         match (&self.from, &self.store) {
-            (Some(place), _) => Backend::Batches(place.clone()),
-            (None, Some(address)) => Backend::ClickHouse(address.clone()),
-            (None, None) => Backend::Database(self.db()),
+            (Some(place), _) => StoreBackend::Batches(place.clone()),
+            (None, Some(address)) => StoreBackend::ClickHouse(address.clone()),
+            (None, None) => StoreBackend::Database(self.db()),
         }
     }
 
@@ -209,14 +209,14 @@ impl Cli {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
+pub(crate) enum ColorMode {
     Auto,
     Always,
     Never,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Run a program and record its heap
     #[command(
         after_help = "An OUT that ends in .pb.gz or holds % is a file pattern: %p is the process, \
@@ -536,7 +536,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
 
 /// Where profiles come from.
 #[derive(Debug, Args)]
-pub(crate) struct Profiles {
+pub(crate) struct ProfileArgs {
     /// A file, - for stdin, a URL, pid:PROCESS, core:FILE, or a name in the database; several are
     /// added up
     #[arg(value_name = "PROFILE", value_parser = name::parser())]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Where stored moments are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Backend {
+pub(crate) enum StoreBackend {
     /// A database.
     Database(PathBuf),
     /// What `export --parquet` wrote: a folder, or an address.
@@ -13,7 +13,7 @@ pub(crate) enum Backend {
     ClickHouse(String),
 }
 
-impl Backend {
+impl StoreBackend {
     /// Its name, for errors and notes.
     pub(crate) fn name(&self) -> String {
         match self {

@@ -15,34 +15,36 @@ use crate::args::FileModeArgs;
 use crate::messages;
 
 /// Where batches are.
-pub(crate) enum Batches {
+pub(crate) enum BatchStore {
     /// A folder, with a folder in it for each batch.
     Folder(PathBuf),
     /// An object store.
     #[cfg(feature = "object-store")]
-    Objects(objects::Objects),
+    Objects(objects::ObjectBatchStore),
 }
 
-const FORM: &str = "write a folder, s3://BUCKET/PREFIX, or http(s)://HOST/FOLDER";
+const PLACE_HINT: &str = "write a folder, s3://BUCKET/PREFIX, or http(s)://HOST/FOLDER";
 
-impl Batches {
+impl BatchStore {
     /// The batches at a place: a folder, or an address. From here on a panic is an error, because
     /// the library that reads Parquet panics at some damaged files.
-    pub(crate) fn at(place: &Path) -> Result<Self> {
-        end_at_panics(place);
+    pub(crate) fn at_place(place: &Path) -> Result<Self> {
+        exit_on_panic(place);
         let Some((scheme, rest)) = place.to_str().and_then(|text| text.split_once("://")) else {
             return Ok(Self::Folder(place.to_path_buf()));
         };
         match scheme {
             "file" if rest.starts_with('/') => Ok(Self::Folder(rest.into())),
             #[cfg(feature = "object-store")]
-            "s3" | "http" | "https" => Ok(Self::Objects(objects::Objects::open(scheme, rest)?)),
+            "s3" | "http" | "https" => Ok(Self::Objects(objects::ObjectBatchStore::open(
+                scheme, rest,
+            )?)),
             #[cfg(not(feature = "object-store"))]
             "s3" | "http" | "https" => bail!(
                 "this heapprof was built without object stores; build one by cargo install \
                  --features object-store"
             ),
-            _ => bail!("{scheme}: is no place that heapprof knows; {FORM}"),
+            _ => bail!("{scheme}: is no place that heapprof knows; {PLACE_HINT}"),
         }
     }
 
@@ -110,7 +112,7 @@ impl Batches {
 
     /// Gets ready for writing: makes a folder that is missing. A mode of files means something in
     /// folders only.
-    pub(crate) fn writer(self, mode: &FileModeArgs) -> Result<Writer> {
+    pub(crate) fn writer(self, mode: &FileModeArgs) -> Result<BatchWriter> {
         let mode = match &self {
             Self::Folder(_) => mode.mode()?,
             #[cfg(feature = "object-store")]
@@ -123,7 +125,7 @@ impl Batches {
         if let Self::Folder(path) = &self {
             folder::make(path)?;
         }
-        Ok(Writer { to: self, mode })
+        Ok(BatchWriter { to: self, mode })
     }
 
     /// The address of a table of a batch, for an engine that asks the files itself. The path of a
@@ -140,7 +142,7 @@ impl Batches {
 
     /// The object store, if it is one.
     #[cfg(all(feature = "datafusion", feature = "object-store"))]
-    pub(crate) fn objects(&self) -> Option<&objects::Objects> {
+    pub(crate) fn objects(&self) -> Option<&objects::ObjectBatchStore> {
         match self {
             Self::Folder(_) => None,
             Self::Objects(objects) => Some(objects),
@@ -149,19 +151,19 @@ impl Batches {
 }
 
 /// Batches that may be added to.
-pub(crate) struct Writer {
-    pub(crate) to: Batches,
+pub(crate) struct BatchWriter {
+    pub(crate) to: BatchStore,
     mode: crate::args::FileMode,
 }
 
-impl Writer {
+impl BatchWriter {
     /// Writes a batch, unless it is there.
     pub(crate) fn write(&self, batch: &PortableBatch) -> Result<()> {
         let name = format!("batch-{}", batch.name());
         match &self.to {
-            Batches::Folder(path) => folder::write(path, self.mode, &name, batch),
+            BatchStore::Folder(path) => folder::write(path, self.mode, &name, batch),
             #[cfg(feature = "object-store")]
-            Batches::Objects(objects) => objects.write(&name, batch),
+            BatchStore::Objects(objects) => objects.write(&name, batch),
         }
     }
 }
@@ -171,7 +173,7 @@ impl Writer {
     clippy::disallowed_methods,
     reason = "a panic never gets back to main, which decides exit codes otherwise"
 )]
-fn end_at_panics(place: &Path) {
+fn exit_on_panic(place: &Path) {
     let shown = place.display().to_string();
     std::panic::set_hook(Box::new(move |panic| {
         let why = panic.payload_as_str().unwrap_or("it panics");
@@ -207,7 +209,8 @@ mod tests {
 
     #[test]
     fn places_are_told_apart() {
-        let name = |place: &str| Batches::at(Path::new(place)).map(|batches| batches.name());
+        let name =
+            |place: &str| BatchStore::at_place(Path::new(place)).map(|batches| batches.name());
         assert_eq!(name("fleet").unwrap(), "fleet");
         assert_eq!(name("file:///srv/fleet").unwrap(), "/srv/fleet");
         for place in ["file://fleet", "gs://bucket/fleet", "ftp://host/x"] {

@@ -14,29 +14,29 @@ pub(crate) fn open(address: &str) -> Result<Box<dyn SeriesStore>> {
 }
 
 #[cfg(not(feature = "clickhouse"))]
-const WITHOUT: &str = "this heapprof was built without ClickHouse; build one by cargo install \
+const WITHOUT_CLICKHOUSE: &str = "this heapprof was built without ClickHouse; build one by cargo install \
                        --features clickhouse";
 
 /// Opens a store by its address.
 #[cfg(not(feature = "clickhouse"))]
 pub(crate) fn open(_: &str) -> Result<Box<dyn SeriesStore>> {
-    anyhow::bail!(WITHOUT)
+    anyhow::bail!(WITHOUT_CLICKHOUSE)
 }
 
 /// Stores profiles with their names and labels.
 #[cfg(not(feature = "clickhouse"))]
-pub(crate) fn load(_: &str, _: impl Iterator<Item = Result<Labelled>>) -> Result<()> {
-    anyhow::bail!(WITHOUT)
+pub(crate) fn load(_: &str, _: impl Iterator<Item = Result<LabelledProfile>>) -> Result<()> {
+    anyhow::bail!(WITHOUT_CLICKHOUSE)
 }
 
 /// Runs a statement of the user's.
 #[cfg(not(feature = "clickhouse"))]
 pub(crate) fn sql(_: &str, _: &str) -> Result<heapprof_analysis::ResultTable> {
-    anyhow::bail!(WITHOUT)
+    anyhow::bail!(WITHOUT_CLICKHOUSE)
 }
 
 /// A profile with its name and its labels.
-pub(crate) type Labelled = heapprof_analysis::NamedProfile;
+pub(crate) type LabelledProfile = heapprof_analysis::NamedProfile;
 
 #[cfg(feature = "clickhouse")]
 mod with {
@@ -49,34 +49,34 @@ mod with {
         SeriesStore, SqlEngine, SqlStore, UrlParameter,
     };
 
-    use super::Labelled;
+    use super::LabelledProfile;
     use crate::{messages, store_user};
 
     /// So many samples are written together.
-    const BATCH: usize = 200_000;
-    const FORM: &str = "write it as clickhouse://HOST:PORT/DB, or for a cluster \
+    const MAX_BATCH_SAMPLES: usize = 200_000;
+    const ADDRESS_HINT: &str = "write it as clickhouse://HOST:PORT/DB, or for a cluster \
                         clickhouse://HOST:PORT,HOST:PORT/DB?cluster=NAME";
 
     /// How long a server may take for an answer.
-    const PATIENCE: Duration = Duration::from_secs(600);
+    const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
     /// The largest answer, in bytes.
-    const LARGEST: u64 = 4 << 30;
+    const MAX_ANSWER_BYTES: u64 = 4 << 30;
 
     /// HTTP, with who asks.
-    pub(super) struct Http {
+    pub(super) struct HttpTransport {
         agent: ureq::Agent,
         user: String,
         password: String,
     }
 
-    impl Http {
+    impl HttpTransport {
         /// Asks as the environment says.
         fn new() -> Self {
             let (user, password) = store_user::from_environment();
             let agent = ureq::Agent::config_builder()
                 .timeout_connect(Some(Duration::from_secs(10)))
-                .timeout_recv_response(Some(PATIENCE))
-                .timeout_recv_body(Some(PATIENCE))
+                .timeout_recv_response(Some(REQUEST_TIMEOUT))
+                .timeout_recv_body(Some(REQUEST_TIMEOUT))
                 .http_status_as_error(false)
                 // The password goes to this server alone.
                 .max_redirects(0)
@@ -90,7 +90,7 @@ mod with {
         }
     }
 
-    impl ClickHouseTransport for Http {
+    impl ClickHouseTransport for HttpTransport {
         fn post(
             &self,
             server: &str,
@@ -108,7 +108,7 @@ mod with {
             let text = answer
                 .into_body()
                 .into_with_config()
-                .limit(LARGEST)
+                .limit(MAX_ANSWER_BYTES)
                 .read_to_string();
             let text = text.map_err(|error| error.to_string())?;
             match status.is_success() {
@@ -122,11 +122,11 @@ mod with {
     }
 
     /// The servers of an address.
-    pub(super) fn servers(text: &str) -> Result<ClickHouse<Http>> {
-        Ok(ClickHouse::new(parsed(text)?, Http::new()))
+    pub(super) fn servers(text: &str) -> Result<ClickHouse<HttpTransport>> {
+        Ok(ClickHouse::new(parse_address(text)?, HttpTransport::new()))
     }
 
-    fn parsed(text: &str) -> Result<ClickHouseAddress> {
+    fn parse_address(text: &str) -> Result<ClickHouseAddress> {
         // The text may have a password in it, so such a text is not shown.
         if text.contains('@') {
             bail!(
@@ -138,7 +138,7 @@ mod with {
         let (scheme, rest) = match split {
             Some(("clickhouse", rest)) => ("http", rest),
             Some(("clickhouses", rest)) => ("https", rest),
-            _ => bail!("{text}: is no address of a store; {FORM}"),
+            _ => bail!("{text}: is no address of a store; {ADDRESS_HINT}"),
         };
         let (place, query) = match rest.split_once('?') {
             Some((place, query)) => (place, Some(query)),
@@ -149,13 +149,15 @@ mod with {
             !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
         };
         if hosts.is_empty() || !is_word(database) {
-            bail!("{text}: names no database; {FORM}");
+            bail!("{text}: names no database; {ADDRESS_HINT}");
         }
         let cluster = match query.map(|query| query.strip_prefix("cluster=")) {
             None => None,
             Some(Some(cluster)) if is_word(cluster) => Some(cluster.to_string()),
             // It may be a password.
-            Some(_) => bail!("{place}: only ?cluster=NAME may stand behind the database; {FORM}"),
+            Some(_) => {
+                bail!("{place}: only ?cluster=NAME may stand behind the database; {ADDRESS_HINT}")
+            }
         };
         let servers: Vec<String> = hosts
             .split(',')
@@ -168,7 +170,7 @@ mod with {
             })
             .collect();
         if servers.len() > 1 && cluster.is_none() {
-            bail!("{text}: several servers need the name of their cluster; {FORM}");
+            bail!("{text}: several servers need the name of their cluster; {ADDRESS_HINT}");
         }
         Ok(ClickHouseAddress {
             servers,
@@ -180,7 +182,7 @@ mod with {
     /// Stores profiles with their names and labels. What is there already is said and left.
     pub(crate) fn load(
         address: &str,
-        profiles: impl Iterator<Item = Result<Labelled>>,
+        profiles: impl Iterator<Item = Result<LabelledProfile>>,
     ) -> Result<()> {
         let named = || address.to_string();
         let store = servers(address)?;
@@ -218,12 +220,12 @@ mod with {
                 .or_default()
                 .extend(batch.profiles().last());
             loaded += 1;
-            if batch.samples() >= BATCH {
+            if batch.samples() >= MAX_BATCH_SAMPLES {
                 write(&mut batch)?;
             }
         }
         write(&mut batch)?;
-        let there = messages::and_there(there);
+        let there = messages::already_stored_suffix(there);
         messages::note(&format!("loaded {loaded} profiles into {address}{there}"));
         Ok(())
     }
@@ -241,12 +243,12 @@ mod with {
 
         #[test]
         fn addresses_are_read() {
-            let one = parsed("clickhouse://db1/heap").unwrap();
+            let one = parse_address("clickhouse://db1/heap").unwrap();
             assert_eq!(
                 (&one.servers[..], &*one.database),
                 (&["http://db1:8123".to_string()][..], "heap")
             );
-            let two = parsed("clickhouses://a:1,b/heap?cluster=all").unwrap();
+            let two = parse_address("clickhouses://a:1,b/heap?cluster=all").unwrap();
             assert_eq!(two.servers, ["https://a:1", "https://b:8443"]);
             assert_eq!(two.cluster.as_deref(), Some("all"));
             for (text, expected) in [
@@ -256,10 +258,10 @@ mod with {
                 ("clickhouse://a,b/heap", "need the name"),
                 ("clickhouse://a/heap?x=1", "only ?cluster"),
             ] {
-                let error = parsed(text).unwrap_err().to_string();
+                let error = parse_address(text).unwrap_err().to_string();
                 assert!(error.contains(expected), "{error}");
             }
-            let secret = parsed("clickhouse://me:geheim@a/heap")
+            let secret = parse_address("clickhouse://me:geheim@a/heap")
                 .unwrap_err()
                 .to_string();
             assert!(

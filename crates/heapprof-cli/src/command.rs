@@ -67,112 +67,118 @@ use heapprof_report::ReportStyle;
 use heapprof_text::printable_lines;
 use regex::Regex;
 
-use crate::args::{Cli, Color, Command, LimitArg, ReportArgs, SourceArgs};
-use crate::backend::Backend;
-use crate::drop_in::Desk;
-use crate::source::Sources;
+use crate::args::{Cli, CliCommand, ColorMode, LimitArg, ReportArgs, SourceArgs};
+use crate::backend::StoreBackend;
+use crate::drop_in::CommandLineHost;
+use crate::source::ProfileSources;
 use crate::source_file::SourceFiles;
 use crate::{messages, name, output};
 
 /// Runs the command and says how it ended.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
-    let context = Shared {
-        sources: Sources::new(&cli),
+    let context = CommandContext {
+        sources: ProfileSources::new(&cli),
         color: cli.color,
-        kept: None,
+        captured: None,
         portable: RefCell::default(),
     };
-    must_use_options(&context, &cli.command)?;
-    if let Some(code) = reported(&context, &cli.command)? {
+    reject_unused_options(&context, &cli.command)?;
+    if let Some(code) = run_reporting_command(&context, &cli.command)? {
         return Ok(code);
     }
     match cli.command {
-        Command::Record(args) => return record::run(&args, cli.color),
-        Command::PreloadPath { header } => preload_path::run(header)?,
-        Command::PerlInstall { perl } => perl_install::run(perl)?,
-        Command::ForkAudit(args) => return fork_audit::run(&context, &args),
-        Command::Flame(args) => flame::run(&context, &args)?,
-        Command::Report(args) => report::run(&context, &args)?,
-        Command::Web(args) => web::run(context, &args)?,
-        Command::Tui(args) => tui::run(&context, &args)?,
-        Command::Dump(args) => dump::run(&args)?,
-        Command::Attach(args) => attach::run(&args)?,
-        Command::Detach(args) => attach::detach(&args)?,
-        Command::Ps(args) => ps::run(&args)?,
-        Command::Follow(args) => follow::run(&args)?,
-        Command::Live(args) => live::run(&context, &args)?,
-        Command::Heapwalk(args) => heapwalk::run(&context, &args)?,
-        Command::PerlHeap(args) => perl_heap::run(&context, &args)?,
-        Command::Proc(args) => proc::run(&context, &args)?,
-        Command::Watch(args) => return watch::run(&context, &args),
-        Command::Mark(args) => mark::run(&args)?,
-        Command::CompareAllocators(args) => compare_allocators::run(&context, &args)?,
-        Command::Bench(args) => bench::run(&context, &args)?,
-        Command::Listen(args) => listen::run(&context, &args)?,
-        Command::Alive(args) => alive::run(&args)?,
-        Command::Wiretap(args) => return wiretap::run(&context, &args),
-        Command::Load(args) => load::run(&context, &args)?,
-        Command::Ls(args) => ls::run(&context, &args)?,
-        Command::Series(args) => series::run(&context, &args)?,
-        Command::Growth(args) => growth::run(&context, &args)?,
-        Command::Export(args) => export::run(&context, &args)?,
-        Command::Import(args) => export::import(&context, &args)?,
-        Command::Prune(args) => prune::run(&context, &args)?,
-        Command::Rm(args) => rm::run(&context, &args)?,
-        Command::Sql(args) => sql::run(&context, &args)?,
-        Command::Merge(args) => merge::run(&context, &args)?,
-        Command::Convert(args) => convert::run(&context, &args)?,
-        Command::Symbolize(args) => symbolize::run(&context, &args)?,
-        Command::Pprof(args) => heapprof_dropin::pprof(&context.desk("pprof"), &args.words)?,
-        Command::Jeprof(args) => heapprof_dropin::jeprof(&context.desk("jeprof"), &args.words)?,
-        Command::Completions { shell } => completions::run(shell)?,
-        Command::Man { command, out } => man::run(command.as_deref(), out.as_deref())?,
-        // `reported` has run them.
-        Command::Top(_)
-        | Command::Tree(_)
-        | Command::Peek(_)
-        | Command::List(_)
-        | Command::Traces(_)
-        | Command::Tags(_)
-        | Command::Stats(_)
-        | Command::Timeline(_)
-        | Command::Info(_)
-        | Command::Leaks(_)
-        | Command::Diff(_)
-        | Command::Schema(_) => {}
+        CliCommand::Record(args) => return record::run(&args, cli.color),
+        CliCommand::PreloadPath { header } => preload_path::run(header)?,
+        CliCommand::PerlInstall { perl } => perl_install::run(perl)?,
+        CliCommand::ForkAudit(args) => return fork_audit::run(&context, &args),
+        CliCommand::Flame(args) => flame::run(&context, &args)?,
+        CliCommand::Report(args) => report::run(&context, &args)?,
+        CliCommand::Web(args) => web::run(context, &args)?,
+        CliCommand::Tui(args) => tui::run(&context, &args)?,
+        CliCommand::Dump(args) => dump::run(&args)?,
+        CliCommand::Attach(args) => attach::run(&args)?,
+        CliCommand::Detach(args) => attach::detach(&args)?,
+        CliCommand::Ps(args) => ps::run(&args)?,
+        CliCommand::Follow(args) => follow::run(&args)?,
+        CliCommand::Live(args) => live::run(&context, &args)?,
+        CliCommand::Heapwalk(args) => heapwalk::run(&context, &args)?,
+        CliCommand::PerlHeap(args) => perl_heap::run(&context, &args)?,
+        CliCommand::Proc(args) => proc::run(&context, &args)?,
+        CliCommand::Watch(args) => return watch::run(&context, &args),
+        CliCommand::Mark(args) => mark::run(&args)?,
+        CliCommand::CompareAllocators(args) => compare_allocators::run(&context, &args)?,
+        CliCommand::Bench(args) => bench::run(&context, &args)?,
+        CliCommand::Listen(args) => listen::run(&context, &args)?,
+        CliCommand::Alive(args) => alive::run(&args)?,
+        CliCommand::Wiretap(args) => return wiretap::run(&context, &args),
+        CliCommand::Load(args) => load::run(&context, &args)?,
+        CliCommand::Ls(args) => ls::run(&context, &args)?,
+        CliCommand::Series(args) => series::run(&context, &args)?,
+        CliCommand::Growth(args) => growth::run(&context, &args)?,
+        CliCommand::Export(args) => export::run(&context, &args)?,
+        CliCommand::Import(args) => export::import(&context, &args)?,
+        CliCommand::Prune(args) => prune::run(&context, &args)?,
+        CliCommand::Rm(args) => rm::run(&context, &args)?,
+        CliCommand::Sql(args) => sql::run(&context, &args)?,
+        CliCommand::Merge(args) => merge::run(&context, &args)?,
+        CliCommand::Convert(args) => convert::run(&context, &args)?,
+        CliCommand::Symbolize(args) => symbolize::run(&context, &args)?,
+        CliCommand::Pprof(args) => {
+            heapprof_dropin::pprof(&context.drop_in_host("pprof"), &args.words)?
+        }
+        CliCommand::Jeprof(args) => {
+            heapprof_dropin::jeprof(&context.drop_in_host("jeprof"), &args.words)?
+        }
+        CliCommand::Completions { shell } => completions::run(shell)?,
+        CliCommand::Man { command, out } => man::run(command.as_deref(), out.as_deref())?,
+        // `run_reporting_command` has run them.
+        CliCommand::Top(_)
+        | CliCommand::Tree(_)
+        | CliCommand::Peek(_)
+        | CliCommand::List(_)
+        | CliCommand::Traces(_)
+        | CliCommand::Tags(_)
+        | CliCommand::Stats(_)
+        | CliCommand::Timeline(_)
+        | CliCommand::Info(_)
+        | CliCommand::Leaks(_)
+        | CliCommand::Diff(_)
+        | CliCommand::Schema(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Fails for `--from`, `--store` and `--over-time` with a command that has no use for them.
-fn must_use_options(context: &Shared, command: &Command) -> Result<()> {
+fn reject_unused_options(context: &CommandContext, command: &CliCommand) -> Result<()> {
     let is_question = matches!(
         command,
-        Command::Top(_)
-            | Command::Tree(_)
-            | Command::Peek(_)
-            | Command::List(_)
-            | Command::Traces(_)
-            | Command::Tags(_)
-            | Command::Info(_)
-            | Command::Leaks(_)
-            | Command::Diff(_)
-            | Command::Flame(_)
-            | Command::Report(_)
-            | Command::Convert(_)
-            | Command::Merge(_)
+        CliCommand::Top(_)
+            | CliCommand::Tree(_)
+            | CliCommand::Peek(_)
+            | CliCommand::List(_)
+            | CliCommand::Traces(_)
+            | CliCommand::Tags(_)
+            | CliCommand::Info(_)
+            | CliCommand::Leaks(_)
+            | CliCommand::Diff(_)
+            | CliCommand::Flame(_)
+            | CliCommand::Report(_)
+            | CliCommand::Convert(_)
+            | CliCommand::Merge(_)
     );
     let is_list = matches!(
         command,
-        Command::Series(_) | Command::Growth(_) | Command::Ls(_)
+        CliCommand::Series(_) | CliCommand::Growth(_) | CliCommand::Ls(_)
     );
     let (option, is_used) = match (context.sources.backend(), command) {
-        (Backend::Database(_), _) => ("", true),
-        (Backend::Batches(_), Command::Sql(args)) => ("--from", args.profile.is_empty()),
-        (Backend::Batches(_), _) => ("--from", is_question || is_list),
-        (Backend::ClickHouse(_), Command::Load(_)) => ("--store", true),
-        (Backend::ClickHouse(_), Command::Sql(args)) => ("--store", args.profile.is_empty()),
-        (Backend::ClickHouse(_), _) => ("--store", is_question || is_list),
+        (StoreBackend::Database(_), _) => ("", true),
+        (StoreBackend::Batches(_), CliCommand::Sql(args)) => ("--from", args.profile.is_empty()),
+        (StoreBackend::Batches(_), _) => ("--from", is_question || is_list),
+        (StoreBackend::ClickHouse(_), CliCommand::Load(_)) => ("--store", true),
+        (StoreBackend::ClickHouse(_), CliCommand::Sql(args)) => {
+            ("--store", args.profile.is_empty())
+        }
+        (StoreBackend::ClickHouse(_), _) => ("--store", is_question || is_list),
     };
     if !is_used {
         bail!("{option} has no effect on this command");
@@ -185,38 +191,41 @@ fn must_use_options(context: &Shared, command: &Command) -> Result<()> {
 
 /// Runs the commands that answer a question about profiles and change nothing, which `web` answers
 /// as well. Returns `None` for other commands.
-fn reported(context: &Shared, command: &Command) -> Result<Option<ExitCode>> {
+fn run_reporting_command(
+    context: &CommandContext,
+    command: &CliCommand,
+) -> Result<Option<ExitCode>> {
     match command {
-        Command::Top(args) => return top::run(context, args).map(Some),
-        Command::Info(args) => return info::run(context, args).map(Some),
-        Command::Leaks(args) => return leaks::run(context, args).map(Some),
-        Command::Diff(args) => return diff::run(context, args).map(Some),
-        Command::Tree(args) => tree::run(context, args)?,
-        Command::Peek(args) => peek::run(context, args)?,
-        Command::List(args) => list::run(context, args)?,
-        Command::Traces(args) => traces::run(context, args)?,
-        Command::Tags(args) => tags::run(context, args)?,
-        Command::Stats(args) => stats::run(context, args)?,
-        Command::Timeline(args) => timeline::run(context, args)?,
-        Command::Schema(args) => schema::run(context, args)?,
+        CliCommand::Top(args) => return top::run(context, args).map(Some),
+        CliCommand::Info(args) => return info::run(context, args).map(Some),
+        CliCommand::Leaks(args) => return leaks::run(context, args).map(Some),
+        CliCommand::Diff(args) => return diff::run(context, args).map(Some),
+        CliCommand::Tree(args) => tree::run(context, args)?,
+        CliCommand::Peek(args) => peek::run(context, args)?,
+        CliCommand::List(args) => list::run(context, args)?,
+        CliCommand::Traces(args) => traces::run(context, args)?,
+        CliCommand::Tags(args) => tags::run(context, args)?,
+        CliCommand::Stats(args) => stats::run(context, args)?,
+        CliCommand::Timeline(args) => timeline::run(context, args)?,
+        CliCommand::Schema(args) => schema::run(context, args)?,
         _ => return Ok(None),
     }
     Ok(Some(ExitCode::SUCCESS))
 }
 
 /// What every command gets.
-pub(crate) struct Shared {
-    pub(crate) sources: Sources,
-    color: Color,
+pub(crate) struct CommandContext {
+    pub(crate) sources: ProfileSources,
+    color: ColorMode,
     /// What is answered is kept here instead of written, if somebody else sends it.
-    kept: Option<RefCell<Kept>>,
+    captured: Option<RefCell<CapturedOutput>>,
     /// The one statement that asks the same of stored profiles.
     portable: RefCell<Option<String>>,
 }
 
 /// An answer that is kept.
 #[derive(Default)]
-struct Kept {
+struct CapturedOutput {
     text: Vec<u8>,
     notes: Vec<String>,
     /// Whether lines of source files may be in it.
@@ -224,16 +233,16 @@ struct Kept {
 }
 
 /// Rows on a terminal if `-n` is not given.
-const SCREENFUL: usize = 40;
+const DEFAULT_TERMINAL_ROWS: usize = 40;
 
-impl Shared {
+impl CommandContext {
     /// This program as the host of the drop-in `command`.
-    fn desk(&self, command: &'static str) -> Desk<'_> {
+    fn drop_in_host(&self, command: &'static str) -> CommandLineHost<'_> {
         let sources = &self.sources;
-        Desk {
+        CommandLineHost {
             command,
             sources,
-            serve: web::of_pprof,
+            serve: web::serve_for_pprof,
         }
     }
 
@@ -274,9 +283,9 @@ impl Shared {
 
     fn is_coloured(&self, file: Option<&Path>) -> bool {
         match self.color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => {
+            ColorMode::Always => true,
+            ColorMode::Never => false,
+            ColorMode::Auto => {
                 let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
                 let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
                 self.is_terminal(file) && !no_color && !dumb
@@ -294,7 +303,7 @@ impl Shared {
         match limit.limit {
             Some(0) => None,
             Some(limit) => Some(limit),
-            None => self.is_terminal(file).then_some(SCREENFUL),
+            None => self.is_terminal(file).then_some(DEFAULT_TERMINAL_ROWS),
         }
     }
 
@@ -341,8 +350,8 @@ impl Shared {
         file: Option<&Path>,
         body: impl FnOnce(&mut dyn Write) -> Result<()>,
     ) -> Result<()> {
-        if let Some(kept) = &self.kept {
-            return body(&mut Room(kept));
+        if let Some(kept) = &self.captured {
+            return body(&mut CaptureWriter(kept));
         }
         if output::is_terminal(file) {
             let mut text = Vec::new();
@@ -359,7 +368,7 @@ impl Shared {
 
     /// Notes the one statement that asks the same of stored profiles, if there is one: for rows of
     /// functions, without filters, of values in use.
-    pub(crate) fn ask_anywhere(
+    pub(crate) fn note_portable_query(
         &self,
         query: &Query,
         sample_type: &SampleType,
@@ -379,7 +388,7 @@ impl Shared {
 
     /// Says something beside the report.
     pub(crate) fn note(&self, text: &str) {
-        match &self.kept {
+        match &self.captured {
             Some(kept) => kept.borrow_mut().notes.push(text.to_string()),
             None => messages::note(text),
         }
@@ -387,12 +396,12 @@ impl Shared {
 
     /// Whether a report is read on a terminal.
     pub(crate) fn is_terminal(&self, file: Option<&Path>) -> bool {
-        self.kept.is_none() && output::is_terminal(file)
+        self.captured.is_none() && output::is_terminal(file)
     }
 
     /// The source files that reports show lines of.
     pub(crate) fn source_files<'a>(&self, args: &'a SourceArgs) -> SourceFiles<'a> {
-        match &self.kept {
+        match &self.captured {
             Some(kept) if !kept.borrow().with_source => SourceFiles::none(args),
             _ => SourceFiles::new(args),
         }
@@ -400,18 +409,18 @@ impl Shared {
 }
 
 /// The most bytes of an answer that is kept.
-const ROOM: usize = 64 << 20;
+const MAX_CAPTURED_BYTES: usize = 64 << 20;
 
 /// Writes into what is kept.
-struct Room<'a>(&'a RefCell<Kept>);
+struct CaptureWriter<'a>(&'a RefCell<CapturedOutput>);
 
-impl Write for Room<'_> {
+impl Write for CaptureWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = &mut self.0.borrow_mut().text;
-        if text.len() + bytes.len() > ROOM {
+        if text.len() + bytes.len() > MAX_CAPTURED_BYTES {
             return Err(io::Error::other(format!(
                 "the answer is larger than {} MiB; ask for fewer rows",
-                ROOM >> 20
+                MAX_CAPTURED_BYTES >> 20
             )));
         }
         text.extend_from_slice(bytes);

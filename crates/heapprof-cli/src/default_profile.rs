@@ -12,23 +12,24 @@ use heapprof_profile::InflateReader;
 use crate::name;
 
 /// How many files are looked into at most.
-const FILES: usize = 100;
+const MAX_FILES: usize = 100;
 /// How far a file is looked into, in inflated bytes.
-const FAR: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 /// How many inflated bytes of all files together are looked at.
-const ALL: u64 = 1 << 30;
+const MAX_TOTAL_BYTES: u64 = 1 << 30;
 /// How a comment of our collector begins.
-const OURS: &[u8] = b"collector: heapprof ";
+const COLLECTOR_COMMENT_PREFIX: &[u8] = b"collector: heapprof ";
 
 /// The first byte of a sample type, and the first byte of a text of the string table. The second
 /// byte of a text is its length.
-const SAMPLE_TYPE: u8 = 1 << 3 | 2;
-const TEXT: u8 = 6 << 3 | 2;
+const SAMPLE_TYPE_TAG: u8 = 1 << 3 | 2;
+const STRING_TABLE_TAG: u8 = 6 << 3 | 2;
 
 /// Whether these two bytes come before a short text of the string table. The comment is such a
 /// text.
 fn is_text(before: &[u8]) -> bool {
-    before[0] == TEXT && (OURS.len()..128).contains(&usize::from(before[1]))
+    before[0] == STRING_TABLE_TAG
+        && (COLLECTOR_COMMENT_PREFIX.len()..128).contains(&usize::from(before[1]))
 }
 
 /// The path of the newest recording in this folder. A recording is a file of the user's own that
@@ -44,7 +45,7 @@ pub(crate) fn newest() -> Result<String> {
                 .metadata()
                 .ok()
                 .filter(|m| m.is_file() && m.uid() == user)?;
-            let name = name::held(&entry.file_name());
+            let name = name::encode_name(&entry.file_name());
             // A profile that is being written has a hidden name.
             let is_hidden = name.starts_with('.');
             (!is_hidden).then_some((metadata.modified().ok()?, name))
@@ -53,7 +54,7 @@ pub(crate) fn newest() -> Result<String> {
     // Among equally old files the last name comes first, so that the result does not depend on the
     // order in the folder.
     found.sort_unstable_by(|a, b| b.cmp(a));
-    let mut left = ALL;
+    let mut left = MAX_TOTAL_BYTES;
     let mut looked_into = 0;
     for (_, name) in found.iter().filter(|(_, name)| is_gzip(&name::path(name))) {
         // Files with our own kind of name need not be looked into.
@@ -62,7 +63,7 @@ pub(crate) fn newest() -> Result<String> {
             looked_into += 1;
         }
         if has_our_name
-            || looked_into <= FILES && is_ours(&name::path(name), &mut left).unwrap_or(false)
+            || looked_into <= MAX_FILES && is_ours(&name::path(name), &mut left).unwrap_or(false)
         {
             // This name would mean standard input.
             return Ok(if name == "-" {
@@ -93,7 +94,7 @@ fn is_gzip(path: &Path) -> bool {
 /// so much of it has to be inflated.
 fn is_ours(path: &Path, left: &mut u64) -> io::Result<bool> {
     let file = open(path)?;
-    let far = FAR.min(*left);
+    let far = MAX_FILE_BYTES.min(*left);
     let mut reader = InflateReader::new(file)
         .map_err(io::Error::other)?
         .take(far);
@@ -107,16 +108,18 @@ fn is_ours(path: &Path, left: &mut u64) -> io::Result<bool> {
         *left = left.saturating_sub(read as u64);
         let held = kept + read;
         // A profile begins with its sample types or its texts; an archive that holds one does not.
-        if std::mem::take(&mut is_first) && ![SAMPLE_TYPE, TEXT].contains(&buffer[0]) {
+        if std::mem::take(&mut is_first)
+            && ![SAMPLE_TYPE_TAG, STRING_TABLE_TAG].contains(&buffer[0])
+        {
             return Ok(false);
         }
-        if memchr::memmem::find_iter(&buffer[..held], OURS)
+        if memchr::memmem::find_iter(&buffer[..held], COLLECTOR_COMMENT_PREFIX)
             .any(|at| at >= 2 && is_text(&buffer[at - 2..at]))
         {
             return Ok(true);
         }
         // The comment may go on in what comes next.
-        kept = held.min(OURS.len() + 1);
+        kept = held.min(COLLECTOR_COMMENT_PREFIX.len() + 1);
         buffer.copy_within(held - kept..held, 0);
     }
 }

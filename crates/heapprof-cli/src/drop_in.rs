@@ -8,19 +8,19 @@ use heapprof_dropin::{DropinHost, FetchOptions, ReportBody, ToolReadOptions, Web
 use heapprof_profile::Profile;
 
 use crate::args::help_of;
-use crate::source::Sources;
+use crate::source::ProfileSources;
 use crate::{messages, name, output};
 
 /// Reads, writes and says things for a drop-in.
-pub(crate) struct Desk<'a> {
+pub(crate) struct CommandLineHost<'a> {
     /// The name of the command that runs.
     pub(crate) command: &'static str,
-    pub(crate) sources: &'a Sources,
+    pub(crate) sources: &'a ProfileSources,
     /// Serves a page.
-    pub(crate) serve: fn(&Sources, &WebPageRequest) -> Result<()>,
+    pub(crate) serve: fn(&ProfileSources, &WebPageRequest) -> Result<()>,
 }
 
-impl DropinHost for Desk<'_> {
+impl DropinHost for CommandLineHost<'_> {
     fn note(&self, text: &str) {
         messages::note(text);
     }
@@ -38,11 +38,11 @@ impl DropinHost for Desk<'_> {
     }
 
     fn read(&self, name: &str, how: ToolReadOptions) -> Result<Profile> {
-        self.sources.seen(name, how)
+        self.sources.read_as_tool(name, how)
     }
 
     fn fetch(&self, url: &str, transfer: &FetchOptions, how: ToolReadOptions) -> Result<Profile> {
-        self.sources.fetched(url, transfer, how)
+        self.sources.fetch_as_tool(url, transfer, how)
     }
 
     fn is_terminal(&self) -> bool {

@@ -35,26 +35,26 @@ pub(crate) fn fetch(url: &str, transfer: &FetchOptions) -> Result<Box<dyn Read>>
         .timeout_per_read(Some(read_timeout))
         .build()
         .into();
-    let response = match SecretUrl::of(url).get(&agent) {
+    let response = match SecretUrl::from_shown(url).get(&agent) {
         Ok(response) => response,
         Err(ureq::Error::StatusCode(code)) => {
             bail!("the server answers {code}; is that the address of a profile?")
         }
         Err(error) => return Err(anyhow!("{error}")).context("cannot be fetched"),
     };
-    Ok(Box::new(Arriving {
+    Ok(Box::new(BodyReader {
         body: response.into_body().into_reader(),
         read_timeout,
     }))
 }
 
 /// A body that is being sent. It says so if nothing comes any more.
-struct Arriving<R> {
+struct BodyReader<R> {
     body: R,
     read_timeout: Duration,
 }
 
-impl<R: Read> Read for Arriving<R> {
+impl<R: Read> Read for BodyReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.body.read(buffer).map_err(|error| {
             let of_ureq = error

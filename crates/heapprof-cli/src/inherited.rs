@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Signals that std or we need in another state: if SIGCHLD is ignored, nobody is told of a child's
 /// end, and it can't be waited for.
-const CHANGED: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGCHLD];
+const CHANGED_SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGCHLD];
 /// Whether these signals were ignored when this process began.
-static IGNORED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+static IGNORED_AT_START: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 /// Which of the three standard streams were closed when this process began.
-static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+static CLOSED_AT_START: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 // SAFETY: the loader calls what stands in this section before main, and std is not needed for it.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static BEFORE_MAIN: extern "C" fn() = look;
+static BEFORE_MAIN: extern "C" fn() = note_inherited_state;
 
-extern "C" fn look() {
-    for (signal, ignored) in CHANGED.into_iter().zip(&IGNORED) {
+extern "C" fn note_inherited_state() {
+    for (signal, ignored) in CHANGED_SIGNALS.into_iter().zip(&IGNORED_AT_START) {
         ignored.store(is_ignored_now(signal), Ordering::Relaxed);
     }
-    for (fd, closed) in (0..).zip(&CLOSED) {
+    for (fd, closed) in (0..).zip(&CLOSED_AT_START) {
         // SAFETY: the call asks for flags, and changes nothing.
         let is_closed = unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1;
         closed.store(is_closed, Ordering::Relaxed);
@@ -35,8 +35,11 @@ extern "C" fn look() {
 /// Whether a signal was ignored when this process began. It must be asked before we handle any
 /// signal.
 pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
-    match CHANGED.iter().position(|&changed| changed == signal) {
-        Some(i) => IGNORED[i].load(Ordering::Relaxed),
+    match CHANGED_SIGNALS
+        .iter()
+        .position(|&changed| changed == signal)
+    {
+        Some(i) => IGNORED_AT_START[i].load(Ordering::Relaxed),
         None => is_ignored_now(signal),
     }
 }
@@ -52,13 +55,13 @@ fn is_ignored_now(signal: libc::c_int) -> bool {
 
 /// Whether there was a standard output when this process began.
 pub(crate) fn has_stdout() -> bool {
-    !CLOSED[1].load(Ordering::Relaxed)
+    !CLOSED_AT_START[1].load(Ordering::Relaxed)
 }
 
 /// Makes the program begin as this process did: with the same signals ignored or blocked, and the
 /// same streams closed.
 pub(crate) fn pass_on(command: &mut Command) {
-    let ignored = CHANGED.map(is_ignored);
+    let ignored = CHANGED_SIGNALS.map(is_ignored);
     if ignored[1] {
         // SAFETY: the call sets the default action and installs no handler.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
@@ -79,7 +82,7 @@ pub(crate) fn pass_on(command: &mut Command) {
         libc::sigaddset(&raw mut child, libc::SIGCHLD);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const child, std::ptr::null_mut());
     }
-    let closed: [bool; 3] = std::array::from_fn(|fd| CLOSED[fd].load(Ordering::Relaxed));
+    let closed: [bool; 3] = std::array::from_fn(|fd| CLOSED_AT_START[fd].load(Ordering::Relaxed));
     if ignored == [false; 2] && none_blocked && closed == [false; 3] {
         // std starts the program in the same state, and in a quicker way.
         return;
@@ -89,7 +92,11 @@ pub(crate) fn pass_on(command: &mut Command) {
     // /dev/null.
     unsafe {
         command.pre_exec(move || {
-            for (signal, _) in CHANGED.into_iter().zip(ignored).filter(|(_, is)| *is) {
+            for (signal, _) in CHANGED_SIGNALS
+                .into_iter()
+                .zip(ignored)
+                .filter(|(_, is)| *is)
+            {
                 libc::signal(signal, libc::SIG_IGN);
             }
             for fd in (0..)

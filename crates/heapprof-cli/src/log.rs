@@ -19,7 +19,7 @@ use heapprof_profile::{Location, Profile};
 
 mod progress;
 
-use progress::Progress;
+use progress::WriteProgress;
 
 use crate::args::{FileMode, LogArgs};
 use crate::outside;
@@ -27,42 +27,42 @@ use crate::rights::{ProcessNamer, RightsLedger};
 use crate::{messages, output};
 
 /// So many events are handed over at once, and so many times they may wait.
-const AT_ONCE: usize = 32_768;
-const WAITING: usize = 48;
+const EVENT_BATCH_LIMIT: usize = 32_768;
+const MAX_WAITING_BATCHES: usize = 48;
 /// How often it is looked whether there are new ones.
-const PAUSE: Duration = Duration::from_millis(2);
+const RING_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// So long a write at the end may take before the rest is given up. Somebody may not read a pipe.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much text is written at once.
-const PIECE: usize = 256 << 10;
+const WRITE_CHUNK_BYTES: usize = 256 << 10;
 
 /// The frames of a stack that cannot be read.
-const UNKNOWN: &str = "\t[unknown]";
+const UNKNOWN_FRAME: &str = "\t[unknown]";
 /// The longest text of a stack, and of all stacks that wait to be written.
-const LONGEST: usize = 64 << 10;
-const MOST: usize = 256 << 20;
+const MAX_STACK_TEXT_BYTES: usize = 64 << 10;
+const MAX_WAITING_TEXT_BYTES: usize = 256 << 20;
 /// Room for an event's line with its longest numbers, and for the last line.
-const EVENT_ROOM: usize = 384;
+const MAX_EVENT_LINE_BYTES: usize = 384;
 
 /// The first line.
-const HEAD: &str = "heapprof log 1\n";
+const HEADER_LINE: &str = "heapprof log 1\n";
 
 /// A log that is written.
-pub(crate) struct Log {
+pub(crate) struct EventLogWriter {
     path: PathBuf,
-    to: SyncSender<Message>,
-    end: Receiver<Summary>,
-    progress: Arc<Progress>,
-    reading: Option<Reading>,
+    to: SyncSender<LogMessage>,
+    end: Receiver<LogSummary>,
+    progress: Arc<WriteProgress>,
+    reading: Option<RingReaderThread>,
 }
 
 /// A thread that reads a program's ring.
-struct Reading {
+struct RingReaderThread {
     has_ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
-impl Reading {
+impl RingReaderThread {
     /// Reads the rest of a program's events, after which there are no more.
     fn end(self) {
         self.has_ended.store(true, Ordering::Relaxed);
@@ -70,9 +70,9 @@ impl Reading {
     }
 }
 
-enum Message {
+enum LogMessage {
     /// Another program's events follow.
-    Program(Box<Program>),
+    Program(Box<LoggedProgram>),
     Events(Vec<BlockEvent>, u64),
     /// The program has ended before its last events could be read.
     Cut,
@@ -81,7 +81,7 @@ enum Message {
 }
 
 /// Whose events are written.
-struct Program {
+struct LoggedProgram {
     pid: u32,
     logged: LogSource,
     rights: RightsLedger,
@@ -91,7 +91,7 @@ struct Program {
 
 /// What became of a log.
 #[derive(Clone, Debug, Default)]
-struct Summary {
+struct LogSummary {
     written: u64,
     /// Events that were not read in time.
     missed: u64,
@@ -104,7 +104,7 @@ struct Summary {
     failed: Option<String>,
 }
 
-impl Log {
+impl EventLogWriter {
     /// Makes the file that the options name, if they name one. The profile goes to `output`.
     pub(crate) fn open(
         args: &LogArgs,
@@ -121,13 +121,13 @@ impl Log {
             bail!("--log and -o both name {}", path.display());
         }
         let file = output::open(mode, path)?;
-        let (to, messages) = sync_channel(WAITING);
+        let (to, messages) = sync_channel(MAX_WAITING_BATCHES);
         let (done, end) = channel();
         let limit = args.log_limit;
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(WriteProgress::default());
         let counted = progress.clone();
         std::thread::Builder::new()
-            .spawn(move || Text::new(file, limit, counted).run(&messages, &done))
+            .spawn(move || LogText::new(file, limit, counted).run(&messages, &done))
             .context("no thread can be made")?;
         Ok(Some(Self {
             path: path.clone(),
@@ -147,7 +147,7 @@ impl Log {
     ) -> Result<()> {
         let ring = logged.log()?;
         let ring = ring.context("there is no memory for a log in it")?;
-        let program = Program {
+        let program = LoggedProgram {
             pid,
             logged,
             rights,
@@ -162,13 +162,13 @@ impl Log {
             if let Some(before) = before {
                 before.end();
             }
-            if to.send(Message::Program(Box::new(program))).is_ok() {
+            if to.send(LogMessage::Program(Box::new(program))).is_ok() {
                 read(ring, &is_over, &to);
             }
         };
         let thread = std::thread::Builder::new().spawn(work);
         let thread = thread.context("no thread can be made")?;
-        self.reading = Some(Reading { has_ended, thread });
+        self.reading = Some(RingReaderThread { has_ended, thread });
         Ok(())
     }
 
@@ -184,10 +184,10 @@ impl Log {
             if let Some(reading) = self.reading.take() {
                 reading.end();
             }
-            let _ = self.to.send(Message::End(has_exited, now));
+            let _ = self.to.send(LogMessage::End(has_exited, now));
             let _ = self.end.recv().map(|summary| done.send(summary));
         });
-        let found = progress.wait(&summary, PATIENCE);
+        let found = progress.wait(&summary, FINAL_WRITE_TIMEOUT);
         match found {
             Some(summary) => summary.say(&path),
             None => messages::note(&format!(
@@ -197,7 +197,7 @@ impl Log {
     }
 }
 
-impl Summary {
+impl LogSummary {
     fn dropped(&self) -> u64 {
         self.missed.saturating_add(self.beyond)
     }
@@ -231,14 +231,14 @@ impl Summary {
 }
 
 /// Reads a ring until its program has ended, or until nobody takes the events.
-fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
+fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<LogMessage>) {
     let (mut told, mut is_cut) = (0, false);
     let mut events = Vec::new();
     loop {
         // What is looked at first is over before the last events are read.
         let is_over = has_ended.load(Ordering::Relaxed);
         let mut may_be_more = true;
-        while may_be_more && !is_cut && events.len() < AT_ONCE {
+        while may_be_more && !is_cut && events.len() < EVENT_BATCH_LIMIT {
             let read = ring.read(is_over, &mut events);
             is_cut = read.is_err();
             may_be_more = read.unwrap_or(false);
@@ -246,8 +246,8 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
         let missed = ring.missed_count() - told;
         if !events.is_empty() || missed > 0 {
             // Those who write may be behind. Then events wait here, as long as there are few.
-            let must_go = is_over || is_cut || events.len() >= AT_ONCE;
-            let message = Message::Events(std::mem::take(&mut events), missed);
+            let must_go = is_over || is_cut || events.len() >= EVENT_BATCH_LIMIT;
+            let message = LogMessage::Events(std::mem::take(&mut events), missed);
             let sent = match must_go {
                 true => to
                     .send(message)
@@ -256,31 +256,31 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
             };
             match sent {
                 Ok(()) => told = ring.missed_count(),
-                Err(TrySendError::Full(Message::Events(back, _))) => events = back,
+                Err(TrySendError::Full(LogMessage::Events(back, _))) => events = back,
                 Err(_) => return,
             }
         }
         if is_cut {
-            let _ = to.send(Message::Cut);
+            let _ = to.send(LogMessage::Cut);
             return;
         }
         if !may_be_more {
             if is_over {
                 return;
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RING_POLL_INTERVAL);
         }
     }
 }
 
 /// The text, as far as it is written.
-struct Text {
+struct LogText {
     file: File,
-    progress: Arc<Progress>,
+    progress: Arc<WriteProgress>,
     limit: u64,
     len: u64,
     line: Vec<u8>,
-    program: Option<Program>,
+    program: Option<LoggedProgram>,
     /// The frames of each stack of the program, and whether they were written.
     stacks: Vec<(String, bool)>,
     /// The same for what is no stack of the program. Its number is 0.
@@ -295,35 +295,35 @@ struct Text {
     /// When the program's recording began, and the time of its last event.
     began: Instant,
     last: u64,
-    summary: Summary,
+    summary: LogSummary,
 }
 
-impl Text {
-    fn new(file: File, limit: u64, progress: Arc<Progress>) -> Self {
+impl LogText {
+    fn new(file: File, limit: u64, progress: Arc<WriteProgress>) -> Self {
         Self {
             file,
             progress,
             limit,
             len: 0,
-            line: HEAD.as_bytes().to_vec(),
+            line: HEADER_LINE.as_bytes().to_vec(),
             program: None,
             stacks: Vec::new(),
-            unknown: (UNKNOWN.to_string(), false),
+            unknown: (UNKNOWN_FRAME.to_string(), false),
             base: 0,
             threads: Vec::new(),
             may_learn: [false; 2],
             began: Instant::now(),
             last: 0,
-            summary: Summary::default(),
+            summary: LogSummary::default(),
         }
     }
 
-    fn run(mut self, messages: &Receiver<Message>, done: &Sender<Summary>) {
+    fn run(mut self, messages: &Receiver<LogMessage>, done: &Sender<LogSummary>) {
         let mut has_exited = false;
         for message in messages {
             match message {
-                Message::Program(program) => self.begin(*program),
-                Message::Events(events, missed) => {
+                LogMessage::Program(program) => self.begin(*program),
+                LogMessage::Events(events, missed) => {
                     self.summary.missed = self.summary.missed.saturating_add(missed);
                     self.may_learn = [true; 2];
                     for event in events {
@@ -331,8 +331,8 @@ impl Text {
                     }
                     self.flush();
                 }
-                Message::Cut => self.summary.is_cut = true,
-                Message::End(exited, now) => {
+                LogMessage::Cut => self.summary.is_cut = true,
+                LogMessage::End(exited, now) => {
                     has_exited = exited;
                     let since = now.saturating_duration_since(self.began).as_nanos();
                     self.last = self.last.max(u64::try_from(since).unwrap_or_default());
@@ -344,7 +344,7 @@ impl Text {
         let _ = done.send(self.summary);
     }
 
-    fn begin(&mut self, program: Program) {
+    fn begin(&mut self, program: LoggedProgram) {
         let name = program.logged.program().unwrap_or_default();
         let line = format!("program {} {}\n", program.pid, clean(&name));
         self.line.extend_from_slice(line.as_bytes());
@@ -368,7 +368,7 @@ impl Text {
             Some((frames, is_written)) => ((self.base + stack + 1) as u64, frames, is_written),
             None => (0, &mut self.unknown.0, &mut self.unknown.1),
         };
-        let len = EVENT_ROOM + if *is_written { 0 } else { frames.len() };
+        let len = MAX_EVENT_LINE_BYTES + if *is_written { 0 } else { frames.len() };
         let room = self.limit.saturating_sub(self.len);
         if room < (self.line.len() + len) as u64 || self.summary.failed.is_some() {
             self.summary.beyond += 1;
@@ -396,7 +396,7 @@ impl Text {
         push_number(line, number);
         line.push(b'\n');
         self.summary.written += 1;
-        if self.line.len() >= PIECE {
+        if self.line.len() >= WRITE_CHUNK_BYTES {
             self.flush();
         }
     }
@@ -428,13 +428,15 @@ impl Text {
         // Files that cannot be read give no names.
         let rights = program.rights.least(program.pid);
         let _ = outside::give_names(&mut profile, &mut program.namer, rights);
-        self.stacks
-            .resize((next as usize).max(first), (UNKNOWN.to_string(), false));
+        self.stacks.resize(
+            (next as usize).max(first),
+            (UNKNOWN_FRAME.to_string(), false),
+        );
         let mut len = 0;
         for sample in 0..profile.samples.len() {
             let number = profile.samples.values(sample)[1] as usize;
             if let Some((frames, _)) = self.stacks.get_mut(number)
-                && len < MOST
+                && len < MAX_WAITING_TEXT_BYTES
             {
                 *frames = frames_of(&profile, sample);
                 len += frames.len();
@@ -456,7 +458,7 @@ impl Text {
     fn end(&mut self, has_exited: bool) {
         let mut line = b"end ".to_vec();
         push_time(&mut line, self.last);
-        let Summary {
+        let LogSummary {
             written,
             missed,
             beyond,
@@ -495,7 +497,7 @@ fn error_text(error: &io::Error) -> String {
 fn frames_of(profile: &Profile, sample: usize) -> String {
     let mut text = String::new();
     for index in profile.samples.stack(sample) {
-        if text.len() > LONGEST {
+        if text.len() > MAX_STACK_TEXT_BYTES {
             text.push_str("\t[truncated]");
             break;
         }
@@ -503,7 +505,7 @@ fn frames_of(profile: &Profile, sample: usize) -> String {
         let lines = profile.lines(location);
         if lines.is_empty() {
             text.push('\t');
-            text += &nameless(profile, location);
+            text += &unnamed_place_text(profile, location);
         }
         for line in lines {
             let function = &profile.function[line.function.index()];
@@ -519,7 +521,7 @@ fn frames_of(profile: &Profile, sample: usize) -> String {
 }
 
 /// A place without a name: its file and where it is in there, or its address.
-fn nameless(profile: &Profile, location: &Location) -> String {
+fn unnamed_place_text(profile: &Profile, location: &Location) -> String {
     let mapping = location
         .mapping
         .map(|index| &profile.mapping[index.index()]);
@@ -555,9 +557,9 @@ fn push_time(line: &mut Vec<u8>, nanoseconds: u64) {
 }
 
 fn push_digits(line: &mut Vec<u8>, mut number: u64, base: u64, least: usize) {
-    const MOST: usize = 20;
-    let (mut digits, mut from) = ([b'0'; MOST], MOST);
-    while number > 0 || MOST - from < least {
+    const MAX_DIGITS: usize = 20;
+    let (mut digits, mut from) = ([b'0'; MAX_DIGITS], MAX_DIGITS);
+    while number > 0 || MAX_DIGITS - from < least {
         from -= 1;
         digits[from] = b"0123456789abcdef"[(number % base) as usize];
         number /= base;

@@ -47,7 +47,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, CliCommand};
 
 /// What was typed. If the program is called `pprof` or `jeprof`, that name is the command.
 fn command_line() -> Vec<OsString> {
@@ -66,30 +66,30 @@ fn command_line() -> Vec<OsString> {
 /// on stdin. Both are left alone for `record`, whose arguments are the program's, for what other
 /// commands run, and for the texts of `mark`.
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
-    let args = for_us(typed, typed.len());
+    let args = prepare_own_words(typed, typed.len());
     let cli = Cli::try_parse_from(&args)?;
     let own = match &cli.command {
-        Command::Record(_) | Command::Mark(_) => 0,
+        CliCommand::Record(_) | CliCommand::Mark(_) => 0,
         // They run what stands behind it.
-        Command::ForkAudit(_) | Command::Watch(_) | Command::CompareAllocators(_) => {
+        CliCommand::ForkAudit(_) | CliCommand::Watch(_) | CliCommand::CompareAllocators(_) => {
             typed.iter().take_while(|arg| *arg != "--").count()
         }
         _ => return Ok(cli),
     };
-    match for_us(typed, own) {
+    match prepare_own_words(typed, own) {
         own if own == args => Ok(cli),
         own => Cli::try_parse_from(own),
     }
 }
 
 /// The words of a command line, of which the first `own` are for us.
-fn for_us(typed: &[OsString], own: usize) -> Vec<OsString> {
+fn prepare_own_words(typed: &[OsString], own: usize) -> Vec<OsString> {
     let mut args = typed.to_vec();
     // pprof takes HOST:PORT for an address.
     let needs_scheme = !args.iter().skip(1).any(|arg| arg == "pprof");
     for arg in args.iter_mut().take(own).skip(1) {
         if let Some(part) = arg.to_str().and_then(source::part_of_stdin) {
-            *arg = format!("{}#{part}", source::STDIN).into();
+            *arg = format!("{}#{part}", source::STDIN_PATH).into();
         } else if let Some(shown) =
             source_url::without_secrets(&arg.to_string_lossy(), needs_scheme)
         {

@@ -52,7 +52,7 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
 }
 
 /// Makes the error of a rule, under the name of the option that gives it.
-pub(crate) fn of_rule(error: heapprof_analysis::AnalysisError) -> anyhow::Error {
+pub(crate) fn rule_error(error: heapprof_analysis::AnalysisError) -> anyhow::Error {
     use heapprof_analysis::AnalysisError;
     match error {
         AnalysisError::Rule { rule, why } => anyhow::anyhow!("--fail-if {rule:?}: {why}"),
@@ -62,7 +62,7 @@ pub(crate) fn of_rule(error: heapprof_analysis::AnalysisError) -> anyhow::Error 
 
 /// Makes the error of reading a file. If a limit ended the reading, the error also names the option
 /// that raises the limit. The readers do not name it, because only the program has options.
-pub(crate) fn of_reading(error: heapprof_formats::FormatError) -> anyhow::Error {
+pub(crate) fn reading_error(error: heapprof_formats::FormatError) -> anyhow::Error {
     use heapprof_formats::FormatError;
     let limit = match &error {
         FormatError::Profile(error) if error.is_limit() => String::new(),
@@ -88,7 +88,7 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
     let wrong = error
         .get(ContextKind::InvalidArg)
         .map(|arg| arg.to_string());
-    let elsewhere = wrong.and_then(|option| elsewhere(&option, &ours));
+    let elsewhere = wrong.and_then(|option| find_own_option(&option, &ours));
     let known = elsewhere.is_some() || wrong_command.is_some();
     let text = error.to_string();
     let kept = text
@@ -111,7 +111,9 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
     }
     // After `record`, an argument with one dash may belong to the program that is recorded.
     let dashed = !ours.contains(&"record") && ours.iter().any(|arg| is_of_pprof(arg));
-    if let Some(meant) = wrong_command.and_then(|typed| suggestion::meant(&typed.to_string())) {
+    if let Some(meant) =
+        wrong_command.and_then(|typed| suggestion::suggest_command(&typed.to_string()))
+    {
         return say(&format!("{words}; {meant}; --help says more"));
     }
     match elsewhere {
@@ -124,7 +126,7 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
 }
 
 /// What an option of another tool is called here, in a command that has the same option.
-fn elsewhere(option: &str, typed: &[&str]) -> Option<&'static str> {
+fn find_own_option(option: &str, typed: &[&str]) -> Option<&'static str> {
     let of = |commands: &[&str]| typed.iter().any(|word| commands.contains(word));
     let by_row = of(&["top", "tree", "peek", "traces", "diff", "flame"]);
     let ours = match option {
@@ -179,13 +181,15 @@ fn say(text: &str) {
 }
 
 /// What is to be printed once the view has given the terminal back; `None` if there is no view.
-static HELD: Mutex<Option<String>> = Mutex::new(None);
+static DEFERRED_MESSAGES: Mutex<Option<String>> = Mutex::new(None);
 /// The most bytes that are held.
-const MOST_HELD: usize = 1 << 20;
+const MAX_DEFERRED_BYTES: usize = 1 << 20;
 
 /// Holds messages back from now on, or prints those that were held.
-pub(crate) fn hold(is_held: bool) {
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+pub(crate) fn defer_messages(is_held: bool) {
+    let mut held = DEFERRED_MESSAGES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if is_held {
         held.get_or_insert_default();
     } else if let Some(text) = held.take() {
@@ -195,9 +199,11 @@ pub(crate) fn hold(is_held: bool) {
 
 /// Prints a whole line at once, because the program that is recorded may print there, too.
 fn print(line: &str) {
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = DEFERRED_MESSAGES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if let Some(text) = &mut *held {
-        if text.len() + line.len() <= MOST_HELD {
+        if text.len() + line.len() <= MAX_DEFERRED_BYTES {
             text.push_str(line);
         }
         return;
@@ -207,7 +213,7 @@ fn print(line: &str) {
 }
 
 /// What a note says behind how much was stored: how many profiles were there already.
-pub(crate) fn and_there(there: usize) -> String {
+pub(crate) fn already_stored_suffix(there: usize) -> String {
     match there {
         0 => String::new(),
         n => format!("; {n} were there already"),
@@ -249,7 +255,7 @@ mod tests {
             ),
         ];
         for (error, expected) in table {
-            assert_eq!(format!("{:#}", of_reading(error).context("a")), expected);
+            assert_eq!(format!("{:#}", reading_error(error).context("a")), expected);
         }
     }
 }

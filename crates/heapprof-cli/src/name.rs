@@ -13,25 +13,25 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use heapprof_text::printable;
 
-const FIRST: u32 = 0x10_ff00;
+const FIRST_BYTE_CHARACTER: u32 = 0x10_ff00;
 
 fn character(byte: u8) -> char {
-    char::from_u32(FIRST + u32::from(byte)).unwrap_or(char::REPLACEMENT_CHARACTER)
+    char::from_u32(FIRST_BYTE_CHARACTER + u32::from(byte)).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
 fn byte(c: char) -> Option<u8> {
     u32::from(c)
-        .checked_sub(FIRST)
+        .checked_sub(FIRST_BYTE_CHARACTER)
         .and_then(|byte| u8::try_from(byte).ok())
 }
 
 /// The parser of an argument that may be a file's name.
 pub(crate) fn parser() -> impl TypedValueParser<Value = String> {
-    OsStringValueParser::new().map(|name| held(&name))
+    OsStringValueParser::new().map(|name| encode_name(&name))
 }
 
 /// A name as text, whatever bytes it has.
-pub(crate) fn held(name: &OsStr) -> String {
+pub(crate) fn encode_name(name: &OsStr) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.as_bytes().utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -140,8 +140,8 @@ mod tests {
         ];
         for (name, seen) in table {
             let name = OsStr::from_bytes(name);
-            assert_eq!(path(&held(name)), name);
-            assert_eq!(shown(&held(name)), *seen);
+            assert_eq!(path(&encode_name(name)), name);
+            assert_eq!(shown(&encode_name(name)), *seen);
         }
     }
 }

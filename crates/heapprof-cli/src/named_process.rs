@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_process::{all_processes, comm, is_there, status, title};
 
 /// How many processes of a name are listed.
-const LISTED: usize = 10;
+const MAX_LISTED_PROCESSES: usize = 10;
 
 /// The number of the process.
 pub(crate) fn find(argument: &str) -> Result<u32> {
@@ -29,8 +29,12 @@ pub(crate) fn find(argument: &str) -> Result<u32> {
         [pid] => Ok(*pid),
         [] => bail!("{word}: no process has this name; heapprof proc lists them"),
         several => {
-            let pids: Vec<String> = several.iter().take(LISTED).map(u32::to_string).collect();
-            let more = match several.len().saturating_sub(LISTED) {
+            let pids: Vec<String> = several
+                .iter()
+                .take(MAX_LISTED_PROCESSES)
+                .map(u32::to_string)
+                .collect();
+            let more = match several.len().saturating_sub(MAX_LISTED_PROCESSES) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };

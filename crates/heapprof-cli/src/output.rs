@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::args::FileMode;
 use crate::inherited;
-use crate::place::{Access, Owner, Place, Trust, Typed, typed};
+use crate::place::{FileAccess, FileOwner, FilePlace, PathTrust, TypedPath, resolve_typed};
 
 /// Whether rows should be limited and colours used: stdout is a terminal and no file was asked for.
 pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
@@ -19,7 +19,7 @@ pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
 
 /// Writes a report's text. On a terminal a pager shows what is longer than the screen.
 pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
-    if is_terminal(file) && paged(text)? {
+    if is_terminal(file) && show_in_pager(text)? {
         return Ok(());
     }
     write(file, |writer| Ok(writer.write_all(text.as_bytes())?))
@@ -31,7 +31,7 @@ pub(crate) fn write(
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
-    write_for(Access::Umask, file, body)
+    write_for(FileAccess::Umask, file, body)
 }
 
 /// Does the same as [`write()`], for a profile. A profile shows what a program did, so others read
@@ -41,11 +41,11 @@ pub(crate) fn profile(
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
-    write_for(Access::Exactly(mode.0), file, body)
+    write_for(FileAccess::Exactly(mode.0), file, body)
 }
 
 fn write_for(
-    access: Access,
+    access: FileAccess,
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
@@ -56,13 +56,14 @@ fn write_for(
         return into("standard output", io::stdout().lock(), body);
     };
     let shown = path.display().to_string();
-    match typed(path, Trust::Any)? {
-        Typed::Open(file) => into(&shown, file, body),
-        Typed::Place(place, found) => {
+    match resolve_typed(path, PathTrust::Any)? {
+        TypedPath::Open(file) => into(&shown, file, body),
+        TypedPath::Place(place, found) => {
             // A report that is written over keeps its rights, unless the old file is another
             // user's.
-            let kept = found.filter(|found| access == Access::Umask && Owner::of(found).is_us());
-            let access = kept.map_or(access, |found| Access::Exactly(found.st_mode & 0o777));
+            let kept = found
+                .filter(|found| access == FileAccess::Umask && FileOwner::from_stat(found).is_us());
+            let access = kept.map_or(access, |found| FileAccess::Exactly(found.st_mode & 0o777));
             replace(&place, &shown, access, body)
         }
     }
@@ -72,10 +73,12 @@ fn write_for(
 /// pipe or device that is there.
 pub(crate) fn open(mode: FileMode, path: &Path) -> Result<File> {
     let named = || format!("{}: cannot be written", path.display());
-    match typed(path, Trust::Any)? {
-        Typed::Open(file) => Ok(file),
-        Typed::Place(place, _) => {
-            let mut draft = place.draft(Access::Exactly(mode.0)).with_context(named)?;
+    match resolve_typed(path, PathTrust::Any)? {
+        TypedPath::Open(file) => Ok(file),
+        TypedPath::Place(place, _) => {
+            let mut draft = place
+                .draft(FileAccess::Exactly(mode.0))
+                .with_context(named)?;
             let file = draft.file().try_clone().with_context(named)?;
             draft.finish().with_context(named)?;
             Ok(file)
@@ -88,7 +91,7 @@ pub(crate) fn must_be_writable(path: &Path) -> Result<()> {
     // Whoever waits at a pipe must not see it opened and closed.
     match path.exists() && !path.is_file() {
         true => Ok(()),
-        false => typed(path, Trust::Any).map(drop),
+        false => resolve_typed(path, PathTrust::Any).map(drop),
     }
 }
 
@@ -97,8 +100,8 @@ pub(crate) fn make_for_own(path: &Path, mode: FileMode) -> Result<()> {
     if path.exists() {
         return Ok(());
     }
-    match typed(path, Trust::Any)? {
-        Typed::Place(place, None) => place
+    match resolve_typed(path, PathTrust::Any)? {
+        TypedPath::Place(place, None) => place
             .make(mode.0)
             .with_context(|| format!("{}: cannot be written", path.display())),
         _ => Ok(()),
@@ -107,9 +110,9 @@ pub(crate) fn make_for_own(path: &Path, mode: FileMode) -> Result<()> {
 
 /// Writes whatever `body` writes to a place. The place gets the new file only when it is whole.
 pub(crate) fn replace(
-    place: &Place,
+    place: &FilePlace,
     shown: &str,
-    access: Access,
+    access: FileAccess,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
     let named = || format!("{shown}: cannot be written");
@@ -124,7 +127,7 @@ pub(crate) fn into(
     writer: impl Write,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
-    let watched = Watched {
+    let watched = ErrorKeepingWriter {
         writer,
         failure: None,
     };
@@ -134,37 +137,37 @@ pub(crate) fn into(
     let result = body(&mut writer).and_then(|()| Ok(writer.flush()?));
     match &writer.get_ref().failure {
         // This is the reason, whatever `body` made of it.
-        Some(why) => Err(again(why)).with_context(|| format!("{name}: cannot be written")),
+        Some(why) => Err(copy_error(why)).with_context(|| format!("{name}: cannot be written")),
         None => result,
     }
 }
 
 /// A writer that keeps why it could not write.
-struct Watched<W> {
+struct ErrorKeepingWriter<W> {
     writer: W,
     failure: Option<io::Error>,
 }
 
 /// An error of the same kind with the same text.
-fn again(error: &io::Error) -> io::Error {
+fn copy_error(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(errno) => io::Error::from_raw_os_error(errno),
         None => io::Error::new(error.kind(), error.to_string()),
     }
 }
 
-impl<W> Watched<W> {
+impl<W> ErrorKeepingWriter<W> {
     fn keep<R>(&mut self, result: io::Result<R>) -> io::Result<R> {
         if let Err(error) = &result
             && error.kind() != io::ErrorKind::Interrupted
         {
-            self.failure = Some(again(error));
+            self.failure = Some(copy_error(error));
         }
         result
     }
 }
 
-impl<W: Write> Write for Watched<W> {
+impl<W: Write> Write for ErrorKeepingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let result = self.writer.write(bytes);
         self.keep(result)
@@ -178,7 +181,7 @@ impl<W: Write> Write for Watched<W> {
 
 /// Shows `text` in a pager if it is longer than the screen. Returns false if it is not longer, or
 /// if no pager can be started.
-fn paged(text: &str) -> Result<bool> {
+fn show_in_pager(text: &str) -> Result<bool> {
     let rows = console_rows();
     if text.lines().count() < rows {
         return Ok(false);

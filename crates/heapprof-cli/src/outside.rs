@@ -17,30 +17,30 @@ use heapprof_symbolize::SymbolizeOptions;
 use rustix::fs::fstat;
 use rustix::process::geteuid;
 
-use crate::place::Owner;
+use crate::place::FileOwner;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use crate::{messages, name, records, rights};
 
 /// A process by its number or its name.
-const PID: &str = "pid:";
+const PID_PREFIX: &str = "pid:";
 /// A core file by its path.
-const CORE: &str = "core:";
+const CORE_PREFIX: &str = "core:";
 
 /// So long the files are read that a process of another user names.
-const FILES: Duration = Duration::from_secs(10);
+const FILE_READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the books of a process are read.
-enum Books {
+enum LedgerSource {
     /// In its memory.
     Process(LiveProcess),
     /// In the file that it keeps them in, which `record` has given: the kernel does not let this
     /// user read the process.
-    Kept(SharedLedger, u32),
+    File(SharedLedger, u32),
 }
 
 /// A process that can be read again and again.
-pub(crate) struct Watched {
-    books: Books,
+pub(crate) struct OutsideProcess {
+    ledger: LedgerSource,
     rights: RightsLedger,
     namer: ProcessNamer,
     /// The file that it runs, which names its code also after its end.
@@ -48,7 +48,7 @@ pub(crate) struct Watched {
 }
 
 /// What an argument names.
-enum Named<'a> {
+enum OutsideTarget<'a> {
     /// A process, by its number or its name.
     Process(&'a str),
     /// A core file, by its path.
@@ -56,50 +56,52 @@ enum Named<'a> {
 }
 
 /// What an argument names, if that is a process or a core file. A file of that name comes first.
-fn named(argument: &str) -> Option<Named<'_>> {
-    let process = argument.strip_prefix(PID).map(Named::Process);
-    let named = process.or_else(|| argument.strip_prefix(CORE).map(Named::Core))?;
+fn parse_target(argument: &str) -> Option<OutsideTarget<'_>> {
+    let process = argument
+        .strip_prefix(PID_PREFIX)
+        .map(OutsideTarget::Process);
+    let named = process.or_else(|| argument.strip_prefix(CORE_PREFIX).map(OutsideTarget::Core))?;
     (!name::path(argument).exists()).then_some(named)
 }
 
 /// Whether an argument names a process.
 pub(crate) fn is_process(argument: &str) -> bool {
-    matches!(named(argument), Some(Named::Process(_)))
+    matches!(parse_target(argument), Some(OutsideTarget::Process(_)))
 }
 
 /// Whether an argument names a process or a core file.
 pub(crate) fn is_outside(argument: &str) -> bool {
-    named(argument).is_some()
+    parse_target(argument).is_some()
 }
 
 /// The profile that an argument names; `None` if it names no process and no core file.
 pub(crate) fn read(argument: &str) -> Result<Option<QuestionSource>> {
     let shown = name::shown(argument);
-    let profile = match named(argument) {
+    let profile = match parse_target(argument) {
         None => return Ok(None),
         // What cannot be found names itself.
-        Some(Named::Process(which)) => Watched::find_for_reader(which)?.read(),
-        Some(Named::Core(path)) => of_core(path),
+        Some(OutsideTarget::Process(which)) => OutsideProcess::find_for_reader(which)?.read(),
+        Some(OutsideTarget::Core(path)) => read_core(path),
     };
     let profile = profile.with_context(|| shown.clone().into_owned())?;
     Ok(Some(QuestionSource::new(shown, profile)))
 }
 
 /// Opens a core file. It may name any files, so root reads them with the rights of whoever has it.
-pub(crate) fn open_core(path: &Path) -> io::Result<(File, Owner)> {
+pub(crate) fn open_core(path: &Path) -> io::Result<(File, FileOwner)> {
     // Opening a pipe would wait for whoever writes into it.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("is no core file: it is no regular file"));
     }
     let file = File::open(path)?;
     let owner = match geteuid().is_root() {
-        true => Owner::of(&fstat(&file)?),
-        false => Owner::us(),
+        true => FileOwner::from_stat(&fstat(&file)?),
+        false => FileOwner::us(),
     };
     Ok((file, owner))
 }
 
-fn of_core(path: &str) -> Result<Profile> {
+fn read_core(path: &str) -> Result<Profile> {
     let (file, owner) = open_core(&name::path(path)).context("cannot be read")?;
     let mut profile = CoreLedger::open(file)?.snapshot()?;
     namer(None)
@@ -137,16 +139,16 @@ pub(crate) fn executable_of(pid: u32) -> PathBuf {
     format!("/proc/{pid}/exe").into()
 }
 
-impl Watched {
+impl OutsideProcess {
     /// The process that a number or a name means, with or without `pid:`.
     pub(crate) fn find(which: &str) -> Result<Self> {
-        let which = which.strip_prefix(PID).unwrap_or(which);
+        let which = which.strip_prefix(PID_PREFIX).unwrap_or(which);
         let books = match which.parse::<u32>() {
-            Ok(pid) => Books::open(pid).map_err(|error| advised(&error, which))?,
-            Err(_) => only(which)?,
+            Ok(pid) => LedgerSource::open(pid).map_err(|error| with_advice(&error, which))?,
+            Err(_) => find_by_program(which)?,
         };
         let rights = RightsLedger::default();
-        rights.open(books.pid(), Owner::us());
+        rights.open(books.pid(), FileOwner::us());
         Ok(Self::new(books, rights))
     }
 
@@ -154,7 +156,7 @@ impl Watched {
     /// standard error if that has ended already.
     pub(crate) fn find_for_reader(which: &str) -> Result<Self> {
         let found = Self::find(which)?;
-        if found.books.summary().is_ok_and(|found| !found.is_running) {
+        if found.ledger.summary().is_ok_and(|found| !found.is_running) {
             messages::note(&format!(
                 "process {}: its recording has ended; this is what it had recorded by then",
                 found.pid()
@@ -164,11 +166,11 @@ impl Watched {
     }
 
     /// The books that a process keeps in a file, with what is known of its rights.
-    pub(crate) fn of_kept(kept: SharedLedger, pid: u32, rights: RightsLedger) -> Self {
-        Self::new(Books::Kept(kept, pid), rights)
+    pub(crate) fn from_ledger_file(kept: SharedLedger, pid: u32, rights: RightsLedger) -> Self {
+        Self::new(LedgerSource::File(kept, pid), rights)
     }
 
-    fn new(books: Books, rights: RightsLedger) -> Self {
+    fn new(books: LedgerSource, rights: RightsLedger) -> Self {
         let mut namer = namer_of(books.pid());
         let path = executable_of(books.pid());
         let executable = match rights.least(books.pid()) {
@@ -181,7 +183,7 @@ impl Watched {
             namer.set_opened(vec![format!("/proc/self/fd/{number}").into()]);
         }
         Self {
-            books,
+            ledger: books,
             rights,
             namer,
             _executable: executable,
@@ -189,37 +191,39 @@ impl Watched {
     }
 
     /// The file that its books are read in, if they are.
-    pub(crate) fn kept(&self) -> Option<&SharedLedger> {
-        match &self.books {
-            Books::Process(_) => None,
-            Books::Kept(kept, _) => Some(kept),
+    pub(crate) fn ledger_file(&self) -> Option<&SharedLedger> {
+        match &self.ledger {
+            LedgerSource::Process(_) => None,
+            LedgerSource::File(kept, _) => Some(kept),
         }
     }
 
     /// The number of the process.
     pub(crate) fn pid(&self) -> u32 {
-        self.books.pid()
+        self.ledger.pid()
     }
 
     /// Whether it is still there, and the same program.
     pub(crate) fn is_there(&self) -> bool {
-        match &self.books {
-            Books::Process(process) => process.is_there(),
-            Books::Kept(kept, pid) => kept.belongs_to(*pid),
+        match &self.ledger {
+            LedgerSource::Process(process) => process.is_there(),
+            LedgerSource::File(kept, pid) => kept.belongs_to(*pid),
         }
     }
 
     /// A profile of this moment, with names.
     pub(crate) fn read(&mut self) -> Result<Profile> {
-        let mut profile = match &self.books {
-            Books::Process(process) => match process.snapshot() {
-                Err(LiveError::LedgerSwapped) => of_file(process.pid())?,
+        let mut profile = match &self.ledger {
+            LedgerSource::Process(process) => match process.snapshot() {
+                Err(LiveError::LedgerSwapped) => read_ledger_file(process.pid())?,
                 made => made?,
             },
-            Books::Kept(kept, pid) => kept.read("read from record's file", *pid, "")?.profile,
+            LedgerSource::File(kept, pid) => {
+                kept.read("read from record's file", *pid, "")?.profile
+            }
         };
         if self.is_there() {
-            say_called(&mut profile, &command_line(self.pid()));
+            add_title_comments(&mut profile, &command_line(self.pid()));
         }
         // Of what it says of itself by now.
         let rights = self.rights.least(self.pid());
@@ -242,43 +246,43 @@ pub(crate) fn command_line(pid: u32) -> Vec<u8> {
 }
 
 /// A command line as the kernel would show it: each word with a zero at its end.
-pub(crate) fn typed(words: &[OsString]) -> Vec<u8> {
+pub(crate) fn join_command_line(words: &[OsString]) -> Vec<u8> {
     let words = words.iter().flat_map(|word| [word.as_bytes(), b"\0"]);
     words.collect::<Vec<_>>().concat()
 }
 
 /// What tells a process from others of its program: the script that it runs, or the title that it
 /// has set.
-pub(crate) fn called(program: &str, pid: u32) -> Option<String> {
-    called_in(program, &command_line(pid))
+pub(crate) fn process_title(program: &str, pid: u32) -> Option<String> {
+    title_from_command_line(program, &command_line(pid))
 }
 
-/// As [`process_name_comments`], of a command line with a zero between its words.
-pub(crate) fn called_in(program: &str, command_line: &[u8]) -> Option<String> {
+/// As [`process_title`], of a command line with a zero between its words.
+pub(crate) fn title_from_command_line(program: &str, command_line: &[u8]) -> Option<String> {
     let comment = recorded::process_name_comments(program, command_line).next()?;
     Some(comment.split_once(": ")?.1.to_string())
 }
 
 /// Says in comments what tells the process from others of its program, as the library does.
-pub(crate) fn say_called(profile: &mut Profile, command_line: &[u8]) {
+pub(crate) fn add_title_comments(profile: &mut Profile, command_line: &[u8]) {
     let called: Vec<String> =
         recorded::process_name_comments(&program(profile), command_line).collect();
-    say(profile, called);
+    add_comments(profile, called);
 }
 
 /// Says in a comment which script a process was started with. A title that it had then may be its
 /// parent's.
-pub(crate) fn say_script(profile: &mut Profile, command_line: &[u8]) {
+pub(crate) fn add_script_comment(profile: &mut Profile, command_line: &[u8]) {
     let program = program(profile);
     let mut called = recorded::process_name_comments(&program, command_line);
     let script = called.find(|text| text.starts_with("script: "));
-    say(profile, script);
+    add_comments(profile, script);
 }
 
 /// Says a process's whole command line in a comment, as the library does.
-pub(crate) fn say_command_line(profile: &mut Profile, command_line: &[u8]) {
+pub(crate) fn add_command_line_comment(profile: &mut Profile, command_line: &[u8]) {
     let whole = recorded::command_line(&program(profile), command_line);
-    say(profile, whole);
+    add_comments(profile, whole);
 }
 
 /// The program that a profile is of, as its comments say.
@@ -288,7 +292,7 @@ fn program(profile: &Profile) -> String {
     program.unwrap_or_default().to_string()
 }
 
-fn say(profile: &mut Profile, comments: impl IntoIterator<Item = String>) {
+fn add_comments(profile: &mut Profile, comments: impl IntoIterator<Item = String>) {
     for comment in comments {
         let comment = profile.strings.intern(&comment);
         profile.comment.push(comment);
@@ -302,17 +306,17 @@ pub(crate) fn give_names(
     namer: &mut ProcessNamer,
     rights: ProcessRights,
 ) -> Result<()> {
-    let named = namer.symbolize_within(profile, rights, FILES);
+    let named = namer.symbolize_within(profile, rights, FILE_READ_TIMEOUT);
     named.map(drop).context("its files cannot be read")
 }
 
-impl Books {
+impl LedgerSource {
     /// The books of a process, from whoever has them.
     fn open(pid: u32) -> Result<Self, LiveError> {
         match LiveProcess::open(pid) {
             Ok(process) => Ok(Self::Process(process)),
             Err(LiveError::NotAllowed) => match records::file_of(pid) {
-                Some(kept) => Ok(Self::Kept(kept, pid)),
+                Some(kept) => Ok(Self::File(kept, pid)),
                 None => Err(LiveError::NotAllowed),
             },
             Err(error) => Err(error),
@@ -322,50 +326,50 @@ impl Books {
     fn pid(&self) -> u32 {
         match self {
             Self::Process(process) => process.pid(),
-            Self::Kept(_, pid) => *pid,
+            Self::File(_, pid) => *pid,
         }
     }
 
     fn summary(&self) -> Result<LiveProcessSummary, LiveError> {
         match self {
             Self::Process(process) => process.summary(),
-            Self::Kept(kept, pid) => kept.summary(*pid),
+            Self::File(kept, pid) => kept.summary(*pid),
         }
     }
 }
 
 /// The recorded processes: those that this user may read, and those whose `record` lets this user
 /// read them. They are in order of their numbers.
-fn all() -> io::Result<Vec<Books>> {
+fn find_recorded() -> io::Result<Vec<LedgerSource>> {
     let read = heapprof_live::recorded_processes()?;
     let has = |pid: u32| read.iter().any(|process| process.pid() == pid);
     let asked = records::processes().into_iter().filter(|&pid| !has(pid));
-    let asked: Vec<Books> = asked
-        .filter_map(|pid| Some(Books::Kept(records::file_of(pid)?, pid)))
+    let asked: Vec<LedgerSource> = asked
+        .filter_map(|pid| Some(LedgerSource::File(records::file_of(pid)?, pid)))
         .collect();
-    let mut all: Vec<Books> = read.into_iter().map(Books::Process).collect();
+    let mut all: Vec<LedgerSource> = read.into_iter().map(LedgerSource::Process).collect();
     all.extend(asked);
-    all.sort_by_key(Books::pid);
+    all.sort_by_key(LedgerSource::pid);
     Ok(all)
 }
 
 /// A profile of a process whose memory does not show its books, from the file that they are in.
-fn of_file(pid: u32) -> Result<Profile> {
+fn read_ledger_file(pid: u32) -> Result<Profile> {
     let kept = records::file_of(pid).ok_or(LiveError::LedgerSwapped)?;
     Ok(kept.read("read from record's file", pid, "")?.profile)
 }
 
 /// The one recorded process of this name.
-fn only(program: &str) -> Result<Books> {
+fn find_by_program(program: &str) -> Result<LedgerSource> {
     if program.is_empty() {
         bail!("pid: names no process; say its number or its name, as in pid:1234");
     }
-    let all = all().context("/proc")?;
-    let is_named = |books: &Books| {
+    let all = find_recorded().context("/proc")?;
+    let is_named = |books: &LedgerSource| {
         let summary = books.summary();
         summary.is_ok_and(|found| found.program == program)
     };
-    let mut all: Vec<Books> = all.into_iter().filter(is_named).collect();
+    let mut all: Vec<LedgerSource> = all.into_iter().filter(is_named).collect();
     match all.len() {
         0 => bail!(
             "{program}: no process of this name is recorded, or this user may not read it; \
@@ -384,7 +388,7 @@ fn only(program: &str) -> Result<Books> {
 }
 
 /// An error with what to do about it.
-fn advised(error: &LiveError, which: &str) -> anyhow::Error {
+fn with_advice(error: &LiveError, which: &str) -> anyhow::Error {
     let advice = match error {
         LiveError::NotRecorded => {
             "; start it with heapprof record, or with libheapprof.so preloaded"
@@ -402,7 +406,7 @@ fn advised(error: &LiveError, which: &str) -> anyhow::Error {
 
 /// What a list of recorded processes shows.
 pub(crate) fn list() -> io::Result<Vec<LiveProcessSummary>> {
-    let all = all()?;
+    let all = find_recorded()?;
     Ok(all
         .iter()
         .filter_map(|books| books.summary().ok())

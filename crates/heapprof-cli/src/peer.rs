@@ -6,19 +6,19 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::process::Pid;
 
-use crate::place::Owner;
+use crate::place::FileOwner;
 
 /// A process that called, when it did.
-pub(crate) struct Peer {
+pub(crate) struct SocketPeer {
     /// `None` if it is in a namespace whose processes have no number here.
     pub(crate) pid: Option<Pid>,
-    pub(crate) owner: Owner,
+    pub(crate) owner: FileOwner,
 }
 
-impl Peer {
+impl SocketPeer {
     /// Whoever is at the other end.
     #[expect(unsafe_code, reason = "the kernel fills in a structure of C")]
-    pub(crate) fn of(socket: &OwnedFd) -> Option<Self> {
+    pub(crate) fn from_socket(socket: &OwnedFd) -> Option<Self> {
         let mut found = libc::ucred {
             pid: 0,
             uid: 0,
@@ -38,7 +38,7 @@ impl Peer {
         };
         (result == 0 && len as usize == size_of::<libc::ucred>()).then_some(Self {
             pid: Pid::from_raw(found.pid),
-            owner: Owner {
+            owner: FileOwner {
                 user: found.uid,
                 group: found.gid,
             },
@@ -55,10 +55,10 @@ mod tests {
     #[test]
     fn this_process_is_at_both_ends() {
         let (one, _other) = UnixStream::pair().unwrap();
-        let peer = Peer::of(&one.into()).unwrap();
+        let peer = SocketPeer::from_socket(&one.into()).unwrap();
         assert_eq!(peer.pid, Some(rustix::process::getpid()));
         assert!(peer.owner.is_us());
         let file = std::fs::File::open("/proc/self/exe").unwrap();
-        assert!(Peer::of(&file.into()).is_none());
+        assert!(SocketPeer::from_socket(&file.into()).is_none());
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use heapprof_symbolize::program::object_file;
 
-use crate::preload::{Carried, carried, existing};
+use crate::preload::{CarriedFile, existing, unpack_beside_library};
 
 /// A file of the module: its name, and what is in it.
 type SourceFile = (&'static str, &'static [u8]);
@@ -19,7 +19,7 @@ macro_rules! sources {
     };
 }
 
-static SOURCES: &[SourceFile] = sources! {
+static MODULE_SOURCES: &[SourceFile] = sources! {
     "Makefile.PL"
     "MANIFEST"
     "HeapProf.xs"
@@ -35,11 +35,11 @@ static SOURCES: &[SourceFile] = sources! {
 };
 
 /// Where the loader is among what was installed.
-const LOADER: &str = "perl/loader";
+const LOADER_PATH: &str = "perl/loader";
 const LOADER_FILE: &str = "Devel/HeapProf/Loader.pm";
 
 /// A module that was built.
-pub(crate) struct Installed {
+pub(crate) struct InstalledModule {
     /// The perl: its version and what it was built for.
     pub(crate) perl: String,
     /// The folder that `@INC` needs to have.
@@ -58,7 +58,7 @@ pub(crate) enum ModuleState {
 }
 
 /// What a perl says of itself.
-struct Perl {
+struct PerlInstallation {
     program: PathBuf,
     version: String,
     name: String,
@@ -74,7 +74,9 @@ struct Perl {
 /// Whether a perl has its module, and if not, whether it can be built.
 pub(crate) fn module_state(program: &Path) -> Result<ModuleState> {
     let perl = ask(program)?;
-    if existing(LOADER, LOADER_FILE).is_some() && existing(&perl.folder(), "identity").is_some() {
+    if existing(LOADER_PATH, LOADER_FILE).is_some()
+        && existing(&perl.folder(), "identity").is_some()
+    {
         return Ok(ModuleState::Built);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -89,7 +91,7 @@ pub(crate) fn module_state(program: &Path) -> Result<ModuleState> {
 }
 
 /// Builds the module for a perl, and puts it where `record` looks.
-pub(crate) fn install(program: &Path) -> Result<Installed> {
+pub(crate) fn install(program: &Path) -> Result<InstalledModule> {
     let perl = ask(program)?;
     let shown = program.display();
     if !perl.has_headers {
@@ -102,7 +104,7 @@ pub(crate) fn install(program: &Path) -> Result<Installed> {
         .prefix("heapprof-perl.")
         .tempdir()
         .context("no temporary folder can be made")?;
-    for (name, content) in SOURCES {
+    for (name, content) in MODULE_SOURCES {
         let path = build.path().join(name);
         let folder = path.parent().unwrap_or(build.path());
         std::fs::create_dir_all(folder)?;
@@ -134,20 +136,22 @@ pub(crate) fn install(program: &Path) -> Result<Installed> {
         if name == library {
             identity = format!("{identity}\n{}", content.len());
         }
-        folder = carried(&Carried {
+        folder = unpack_beside_library(&CarriedFile {
             folder: &root,
             name,
             content: &content,
         })?;
     }
-    carried(&Carried {
+    unpack_beside_library(&CarriedFile {
         folder: &of_perl,
         name: "identity",
         content: identity.as_bytes(),
     })?;
-    let loader = SOURCES.iter().find(|(name, _)| name.ends_with(LOADER_FILE));
-    carried(&Carried {
-        folder: LOADER,
+    let loader = MODULE_SOURCES
+        .iter()
+        .find(|(name, _)| name.ends_with(LOADER_FILE));
+    unpack_beside_library(&CarriedFile {
+        folder: LOADER_PATH,
         name: LOADER_FILE,
         content: loader.map_or(&[][..], |(_, content)| content),
     })?;
@@ -156,7 +160,7 @@ pub(crate) fn install(program: &Path) -> Result<Installed> {
     check.args(["-MDevel::HeapProf", "-e", "1"]);
     run(&mut check, build.path())
         .with_context(|| format!("{shown}: what was built can't be loaded"))?;
-    Ok(Installed {
+    Ok(InstalledModule {
         perl: format!("perl {} ({})", perl.version, perl.name),
         folder,
     })
@@ -165,7 +169,7 @@ pub(crate) fn install(program: &Path) -> Result<Installed> {
 /// What makes a perl load the module, if one was installed for it: an option for `PERL5OPT`. It
 /// does nothing in a perl that can't read the loader, such as one that runs as another user.
 pub(crate) fn options() -> Option<String> {
-    let file = existing(LOADER, LOADER_FILE)?.join(LOADER_FILE);
+    let file = existing(LOADER_PATH, LOADER_FILE)?.join(LOADER_FILE);
     let file = file.to_str()?;
     let is_plain = |c: char| !c.is_whitespace() && !"{}\\".contains(c);
     let load = format!("require(q{{{file}}});Devel::HeapProf::Loader->import");
@@ -174,7 +178,7 @@ pub(crate) fn options() -> Option<String> {
         .then(|| format!("-M5;BEGIN{{local($@,$!);eval{{{load}}}}}"))
 }
 
-impl Perl {
+impl PerlInstallation {
     /// The folder of its module.
     fn folder(&self) -> String {
         let id = object_file(&self.file).and_then(|file| file.build_id);
@@ -183,8 +187,8 @@ impl Perl {
     }
 }
 
-fn ask(program: &Path) -> Result<Perl> {
-    const QUESTION: &str = r#"use Config;
+fn ask(program: &Path) -> Result<PerlInstallation> {
+    const PERL_QUERY: &str = r#"use Config;
         my $shared = "$Config{archlibexp}/CORE/$Config{libperl}";
         print join "\0", $Config{version}, $Config{archname}, $Config{make}, $Config{cc},
             (-e "$Config{archlibexp}/CORE/perl.h" ? 1 : 0),
@@ -196,7 +200,7 @@ fn ask(program: &Path) -> Result<Perl> {
         1 => program.to_path_buf(),
         _ => std::path::absolute(program)?,
     };
-    let asked = clean(Command::new(&program).args(["-e", QUESTION]))
+    let asked = clean(Command::new(&program).args(["-e", PERL_QUERY]))
         .stdin(Stdio::null())
         .output();
     let asked = asked.with_context(|| format!("{shown}: cannot be run"))?;
@@ -213,7 +217,7 @@ fn ask(program: &Path) -> Result<Perl> {
     if !is_plain(version) || !is_plain(name) {
         bail!("{shown}: is no perl whose version is understood");
     }
-    Ok(Perl {
+    Ok(PerlInstallation {
         program,
         version: version.to_string(),
         name: name.to_string(),

@@ -19,19 +19,19 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-pub(crate) use draft::{Access, Draft};
-pub(crate) use owner::{Owner, acting};
-pub(crate) use typed::{Typed, typed};
-pub(crate) use walk::{Trust, make_folder, open_folder};
+pub(crate) use draft::{FileAccess, FileDraft};
+pub(crate) use owner::{FileOwner, acting};
+pub(crate) use typed::{TypedPath, resolve_typed};
+pub(crate) use walk::{PathTrust, make_folder, open_folder};
 
 /// A name in a folder.
-pub(crate) struct Place {
+pub(crate) struct FilePlace {
     folder: OwnedFd,
     name: OsString,
 }
 
 /// A file that exists, and who it belongs to.
-pub(crate) struct Opened {
+pub(crate) struct OpenedFile {
     pub(crate) file: File,
     pub(crate) stat: Stat,
 }
@@ -51,10 +51,10 @@ pub(crate) fn rename_folder(
     }
 }
 
-impl Place {
+impl FilePlace {
     /// The place of `path`. If `trust` says so, no links of other users are followed on the way to
     /// its folder.
-    pub(crate) fn of(path: &Path, trust: Trust) -> io::Result<Self> {
+    pub(crate) fn resolve(path: &Path, trust: PathTrust) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
         let folder = open_folder(folder.unwrap_or(Path::new(".")), trust)?;
@@ -84,7 +84,7 @@ impl Place {
     }
 
     /// Opens a plain file for reading. Fails for a link, a pipe, and a file that has a second name.
-    pub(crate) fn open(&self) -> io::Result<Opened> {
+    pub(crate) fn open(&self) -> io::Result<OpenedFile> {
         // Without `NONBLOCK`, opening a pipe would wait for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&self.folder, &self.name, flags, Mode::empty()) {
@@ -103,12 +103,12 @@ impl Place {
             _ => return Err(io::Error::other("is no plain file")),
         }
         let file = File::from(file);
-        Ok(Opened { file, stat })
+        Ok(OpenedFile { file, stat })
     }
 
     /// Makes a new file beside the place. It takes the place when it is whole.
-    pub(crate) fn draft(&self, access: Access) -> io::Result<Draft<'_>> {
-        Draft::new(self.folder.as_fd(), &self.name, access)
+    pub(crate) fn draft(&self, access: FileAccess) -> io::Result<FileDraft<'_>> {
+        FileDraft::new(self.folder.as_fd(), &self.name, access)
     }
 
     /// Makes an empty file with the rights `mode`, unless there is a file.

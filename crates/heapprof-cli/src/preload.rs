@@ -8,38 +8,40 @@ use std::time::SystemTime;
 use anyhow::{Result, bail};
 use rustix::fs::StatVfsMountFlags;
 
-use crate::place::{Access, Opened, Owner, Place, Trust, make_folder, open_folder};
+use crate::place::{
+    FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, make_folder, open_folder,
+};
 
-static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
-static HEADER: &[u8] = include_bytes!("../../../include/heapprof.h");
+static LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
+static HEADER_BYTES: &[u8] = include_bytes!("../../../include/heapprof.h");
 
-const NOT_SUPPORTED: &str = "this heapprof was built for a machine that libheapprof.so does not \
+const UNSUPPORTED_MACHINE_TEXT: &str = "this heapprof was built for a machine that libheapprof.so does not \
                              support (it supports x86-64 Linux with glibc)";
 
 /// The folder of this version's files.
-const CARRIED: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
+const CARRIED_FOLDER: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
 
 /// The library's name there.
 const LIBRARY_FILE: &str = "libheapprof.so";
 
 /// The library itself.
 pub(crate) fn bytes() -> Result<&'static [u8]> {
-    match LIBRARY {
-        [] => bail!(NOT_SUPPORTED),
+    match LIBRARY_BYTES {
+        [] => bail!(UNSUPPORTED_MACHINE_TEXT),
         library => Ok(library),
     }
 }
 
 /// The library's path. The library is unpacked at the first call of this version.
 pub(crate) fn library() -> Result<PathBuf> {
-    if LIBRARY.is_empty() {
-        bail!(NOT_SUPPORTED);
+    if LIBRARY_BYTES.is_empty() {
+        bail!(UNSUPPORTED_MACHINE_TEXT);
     }
-    unpack(LIBRARY_FILE, LIBRARY)
+    unpack(LIBRARY_FILE, LIBRARY_BYTES)
 }
 
 /// A file that is put where the library is.
-pub(crate) struct Carried<'a> {
+pub(crate) struct CarriedFile<'a> {
     /// In which folder there, and under which name in that.
     pub(crate) folder: &'a str,
     pub(crate) name: &'a str,
@@ -47,7 +49,7 @@ pub(crate) struct Carried<'a> {
 }
 
 /// Puts a file where the library is. Returns the folder in which it has its name.
-pub(crate) fn carried(file: &Carried<'_>) -> Result<PathBuf> {
+pub(crate) fn unpack_beside_library(file: &CarriedFile<'_>) -> Result<PathBuf> {
     let folder = format!("{}/{}", file.folder, parent(file.name));
     let (_, last) = file.name.rsplit_once('/').unwrap_or(("", file.name));
     let mut path = unpack_into(&folder, last, file.content)?;
@@ -63,13 +65,13 @@ pub(crate) fn carried(file: &Carried<'_>) -> Result<PathBuf> {
 pub(crate) fn existing(folder: &str, name: &str) -> Option<PathBuf> {
     let is_there = |folder: &Path, name: &str| {
         let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
-        let opened = open_folder(&folder.join(parent(name)), Trust::Own).ok()?;
-        let there = Place::in_folder(opened, last).open().ok()?;
-        let owner = Owner::of(&there.stat);
+        let opened = open_folder(&folder.join(parent(name)), PathTrust::Own).ok()?;
+        let there = FilePlace::in_folder(opened, last).open().ok()?;
+        let owner = FileOwner::from_stat(&there.stat);
         let is_ours = (owner.is_us() || owner.user == 0) && there.stat.st_mode & 0o022 == 0;
         is_ours.then_some(())
     };
-    let caches = caches().into_iter().map(|cache| cache.join(CARRIED));
+    let caches = caches().into_iter().map(|cache| cache.join(CARRIED_FOLDER));
     let mut used = caches.filter(|cache| is_there(cache, LIBRARY_FILE).is_some());
     let folder = used.next()?.join(folder);
     is_there(&folder, name).map(|()| folder)
@@ -81,7 +83,7 @@ fn parent(name: &str) -> &str {
 
 /// The header's path.
 pub(crate) fn header() -> Result<PathBuf> {
-    unpack("heapprof.h", HEADER)
+    unpack("heapprof.h", HEADER_BYTES)
 }
 
 /// Writes `content` to the folder for the files that this binary carries, unless it is there
@@ -93,7 +95,7 @@ fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
 fn unpack_into(inner: &str, name: &str, content: &[u8]) -> Result<PathBuf> {
     let mut failed = None;
     for folder in caches() {
-        let mut folder = folder.join(CARRIED);
+        let mut folder = folder.join(CARRIED_FOLDER);
         if !inner.is_empty() {
             folder.push(inner);
         }
@@ -125,14 +127,14 @@ fn unpack_into(inner: &str, name: &str, content: &[u8]) -> Result<PathBuf> {
 fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
     // What lies there is loaded into programs. So nobody else may put a file there, or put another
     // folder in the folder's place.
-    let folder = make_folder(folder, Trust::Own)?;
+    let folder = make_folder(folder, PathTrust::Own)?;
     if rustix::fs::fstatvfs(&folder)?
         .f_flag
         .contains(StatVfsMountFlags::NOEXEC)
     {
         return Ok(false);
     }
-    let place = Place::in_folder(folder, name);
+    let place = FilePlace::in_folder(folder, name);
     if place
         .open()
         .and_then(|there| holds(there, content))
@@ -140,7 +142,7 @@ fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
     {
         return Ok(true);
     }
-    let mut draft = place.draft(Access::Exactly(0o755))?;
+    let mut draft = place.draft(FileAccess::Exactly(0o755))?;
     draft.file().write_all(content)?;
     draft.finish()?;
     Ok(true)
@@ -172,8 +174,8 @@ fn caches() -> Vec<PathBuf> {
 
 /// Whether a file is exactly `content` and nobody else can write to it. The file is read in pieces,
 /// because `record` asks at each start.
-fn holds(mut there: Opened, content: &[u8]) -> io::Result<bool> {
-    let (mode, owner) = (there.stat.st_mode, Owner::of(&there.stat));
+fn holds(mut there: OpenedFile, content: &[u8]) -> io::Result<bool> {
+    let (mode, owner) = (there.stat.st_mode, FileOwner::from_stat(&there.stat));
     let is_ours = (owner.is_us() || owner.user == 0) && mode & 0o022 == 0 && mode & 0o555 == 0o555;
     if !is_ours || there.stat.st_size as u64 != content.len() as u64 {
         return Ok(false);

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar that appears when the work has taken a while.
-pub(crate) struct Bar {
+pub(crate) struct WorkBar {
     started: Instant,
     bar: Option<ProgressBar>,
     wanted: bool,
     template: &'static str,
 }
 
-impl Bar {
+impl WorkBar {
     fn new(template: &'static str) -> Self {
         Self {
             started: Instant::now(),
@@ -56,7 +56,7 @@ impl Bar {
     }
 }
 
-impl Drop for Bar {
+impl Drop for WorkBar {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -65,20 +65,20 @@ impl Drop for Bar {
 }
 
 /// Passes a stream through and shows how far it is.
-pub(crate) struct Progress<R> {
+pub(crate) struct ProgressReader<R> {
     inner: R,
     read: u64,
     length: Option<u64>,
-    bar: Bar,
+    bar: WorkBar,
 }
 
-impl<R: Read> Progress<R> {
+impl<R: Read> ProgressReader<R> {
     pub(crate) fn new(inner: R, length: Option<u64>) -> Self {
         Self {
             inner,
             read: 0,
             length,
-            bar: Bar::new(match length {
+            bar: WorkBar::new(match length {
                 Some(_) => "reading {bar:30} {bytes} of {total_bytes}, {eta} left",
                 None => "reading {spinner} {bytes}",
             }),
@@ -86,7 +86,7 @@ impl<R: Read> Progress<R> {
     }
 }
 
-impl<R: Read> Read for Progress<R> {
+impl<R: Read> Read for ProgressReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
         self.read += n as u64;

@@ -16,39 +16,41 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, connect, recvmsg, sendmsg, sockopt,
 };
 
-use crate::sockets::{Kind, address, folders};
+use crate::sockets::{SocketKind, address, folders};
 
 /// A question: which processes there are. The answer is their numbers.
-const WHICH: &str = "heapprof: processes\n";
+const PROCESSES_QUESTION: &str = "heapprof: processes\n";
 /// A question: the file of one, whose number follows. It comes with the answer.
-const FILE: &str = "heapprof: file of ";
+const FILE_QUESTION_PREFIX: &str = "heapprof: file of ";
 /// The longest answer, in bytes.
-const LONGEST: usize = 64 << 10;
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// So long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What somebody asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    Which,
+pub(crate) enum RecordQuestion {
+    Processes,
     File(u32),
 }
 
-impl Question {
+impl RecordQuestion {
     /// The question that a text asks; `None` if it asks none.
-    pub(crate) fn of(text: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
-        if text == WHICH {
-            return Some(Self::Which);
+        if text == PROCESSES_QUESTION {
+            return Some(Self::Processes);
         }
-        let pid = text.strip_prefix(FILE)?.strip_suffix('\n')?;
+        let pid = text
+            .strip_prefix(FILE_QUESTION_PREFIX)?
+            .strip_suffix('\n')?;
         pid.parse().ok().map(Self::File)
     }
 
     fn text(self) -> String {
         match self {
-            Self::Which => WHICH.to_string(),
-            Self::File(pid) => format!("{FILE}{pid}\n"),
+            Self::Processes => PROCESSES_QUESTION.to_string(),
+            Self::File(pid) => format!("{FILE_QUESTION_PREFIX}{pid}\n"),
         }
     }
 }
@@ -86,23 +88,27 @@ pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, [O
 }
 
 /// Asks one `record`.
-fn ask(folder: &OwnedFd, name: &str, question: Question) -> io::Result<(Vec<u8>, Option<File>)> {
-    let socket = Kind::RECORD.socket(SocketFlags::empty())?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
+fn ask(
+    folder: &OwnedFd,
+    name: &str,
+    question: RecordQuestion,
+) -> io::Result<(Vec<u8>, Option<File>)> {
+    let socket = SocketKind::RECORD.socket(SocketFlags::empty())?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIMEOUT))?;
     connect(&socket, &address(folder, name)?)?;
     answer(&socket, &question.text(), None)?;
-    let (text, [file, _]) = receive(&socket, LONGEST)?;
+    let (text, [file, _]) = receive(&socket, MAX_ANSWER_BYTES)?;
     Ok((text, file))
 }
 
 /// Asks each `record` of this user, until `done` has what it wants of an answer.
 fn ask_all<T>(
-    question: Question,
+    question: RecordQuestion,
     mut done: impl FnMut(Vec<u8>, Option<File>) -> Option<T>,
 ) -> Option<T> {
     for folder in folders() {
-        for name in Kind::RECORD.names(&folder) {
+        for name in SocketKind::RECORD.names(&folder) {
             if let Ok((text, file)) = ask(&folder, &name, question)
                 && let Some(found) = done(text, file)
             {
@@ -128,7 +134,7 @@ fn words(text: &[u8]) -> Option<Vec<String>> {
 
 /// The file in which a process keeps its books, if a `record` of this user has it.
 pub(crate) fn file_of(pid: u32) -> Option<SharedLedger> {
-    ask_all(Question::File(pid), |text, file| {
+    ask_all(RecordQuestion::File(pid), |text, file| {
         words(&text)?;
         SharedLedger::new(file?).ok()
     })
@@ -137,7 +143,7 @@ pub(crate) fn file_of(pid: u32) -> Option<SharedLedger> {
 /// The processes of all records of this user.
 pub(crate) fn processes() -> Vec<u32> {
     let mut all = Vec::new();
-    ask_all(Question::Which, |text, _| {
+    ask_all(RecordQuestion::Processes, |text, _| {
         let pids = words(&text).unwrap_or_default();
         all.extend(pids.iter().filter_map(|pid| pid.parse::<u32>().ok()));
         None::<()>
@@ -153,11 +159,18 @@ mod tests {
 
     #[test]
     fn a_question_is_what_its_text_asks() {
-        for question in [Question::Which, Question::File(0), Question::File(u32::MAX)] {
-            assert_eq!(Question::of(question.text().as_bytes()), Some(question));
+        for question in [
+            RecordQuestion::Processes,
+            RecordQuestion::File(0),
+            RecordQuestion::File(u32::MAX),
+        ] {
+            assert_eq!(
+                RecordQuestion::parse(question.text().as_bytes()),
+                Some(question)
+            );
         }
         for text in ["", "heapprof: file of x\n", "heapprof: file of 7", "\u{ff}"] {
-            assert_eq!(Question::of(text.as_bytes()), None);
+            assert_eq!(RecordQuestion::parse(text.as_bytes()), None);
         }
     }
 }

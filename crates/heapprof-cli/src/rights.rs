@@ -19,20 +19,20 @@ use heapprof_process::status;
 pub(crate) use ledger::RightsLedger;
 pub(crate) use namer::ProcessNamer;
 
-use crate::place::{Owner, acting};
+use crate::place::{FileOwner, acting};
 
 /// The rights with which files are opened for a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ProcessRights {
     /// Those of a user. If it is the user of this process, those of this process.
-    User(Owner),
+    User(FileOwner),
     /// Those that everybody has.
     Public,
 }
 
 /// What the kernel says of a process now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Observed {
+pub(crate) struct ObservedRights {
     pub(crate) rights: ProcessRights,
     /// Whether the process can become nobody else.
     pub(crate) is_final: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Observed {
 impl ProcessRights {
     /// The rights of this process.
     pub(crate) fn us() -> Self {
-        Self::User(Owner::us())
+        Self::User(FileOwner::us())
     }
 
     /// The rights of a process now. If it is gone, or another process has its number, nobody knows
@@ -59,7 +59,7 @@ impl ProcessRights {
         let (Self::User(one), Self::User(two)) = (self, other) else {
             return Self::Public;
         };
-        let us = Owner::us();
+        let us = FileOwner::us();
         match (one.user == two.user, one.is_us(), two.is_us()) {
             (true, true, _) => Self::us(),
             // The group that this process has is the one that was given up.
@@ -74,10 +74,10 @@ impl ProcessRights {
     }
 
     /// Whose files are written for the process. What nobody else may be trusted with is ours.
-    pub(crate) fn owner(self) -> Owner {
+    pub(crate) fn owner(self) -> FileOwner {
         match self {
             Self::User(owner) => owner,
-            Self::Public => Owner::us(),
+            Self::Public => FileOwner::us(),
         }
     }
 
@@ -94,7 +94,7 @@ impl ProcessRights {
 
     /// What the kernel says of a process now, or of one that was not reaped yet; `None` if it is
     /// gone.
-    pub(crate) fn observe(pid: u32) -> Option<Observed> {
+    pub(crate) fn observe(pid: u32) -> Option<ObservedRights> {
         let [users, groups, permitted, effective] =
             status(pid, ["Uid:", "Gid:", "CapPrm:", "CapEff:"]);
         // The real one, the effective one, the saved one, and that for files.
@@ -105,11 +105,11 @@ impl ProcessRights {
         let (users, groups) = (numbers(&users)?, numbers(&groups)?);
         let of = |i: usize| {
             let (user, group) = (users[i], groups[i]);
-            Self::User(Owner { user, group })
+            Self::User(FileOwner { user, group })
         };
         let mut rights = of(1).with(of(3));
         if !is_root() {
-            return Some(Observed {
+            return Some(ObservedRights {
                 rights,
                 is_final: false,
             });
@@ -120,7 +120,7 @@ impl ProcessRights {
         }
         let is_one = users == [users[0]; 4] && groups == [groups[0]; 4];
         let has_none = u64::from_str_radix(&permitted, 16) == Ok(0);
-        Some(Observed {
+        Some(ObservedRights {
             rights,
             is_final: is_one && has_none && users[0] != 0,
         })
@@ -129,15 +129,15 @@ impl ProcessRights {
 
 /// Whether this process is root, also in a thread that acts for another user.
 pub(crate) fn is_root() -> bool {
-    Owner::us().user == 0
+    FileOwner::us().user == 0
 }
 
 /// Whether capabilities, as the kernel writes them, are at least those of this process.
 fn has_our_capabilities(effective: &str) -> bool {
     // This process as a whole keeps its capabilities. Only single threads act for others.
-    static OWN: OnceLock<Option<u64>> = OnceLock::new();
+    static OWN_CAPABILITIES: OnceLock<Option<u64>> = OnceLock::new();
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    let own = OWN.get_or_init(|| {
+    let own = OWN_CAPABILITIES.get_or_init(|| {
         let [own] = status(std::process::id(), ["CapEff:"]);
         number(&own)
     });
@@ -149,9 +149,9 @@ fn has_our_capabilities(effective: &str) -> bool {
 
 /// Whether a process is in our namespace of users.
 fn is_among_our_users(pid: u32) -> bool {
-    static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
+    static OWN_NAMESPACE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/user")).ok();
-    let own = OWN.get_or_init(|| namespace("self"));
+    let own = OWN_NAMESPACE.get_or_init(|| namespace("self"));
     match (own, &namespace(&pid.to_string())) {
         (Some(own), Some(its)) => own == its,
         // The kernel was built without them.
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn both_may_do_no_more_than_either() {
-        let us = Owner::us();
-        let user = |user: u32, group: u32| ProcessRights::User(Owner { user, group });
+        let us = FileOwner::us();
+        let user = |user: u32, group: u32| ProcessRights::User(FileOwner { user, group });
         let (ours, other) = (ProcessRights::us(), us.user + 1);
         let third = us.user + 2;
         let group = us.group + 1;

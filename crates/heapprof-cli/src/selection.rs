@@ -9,7 +9,7 @@ use heapprof_analysis::{
 };
 use heapprof_report::time_utc;
 
-use crate::backend::Backend;
+use crate::backend::StoreBackend;
 use crate::{now, stores};
 
 /// The moments that a selector chooses; all of them if it is empty.
@@ -22,7 +22,7 @@ pub(crate) fn choose(text: &str, moments: &[StoredMoment]) -> Result<MomentSelec
 }
 
 /// What the moments of a selector held together.
-pub(crate) struct Selected {
+pub(crate) struct SelectedProfile {
     /// As one profile.
     pub(crate) source: QuestionSource,
     /// What they are, in a sentence.
@@ -32,7 +32,11 @@ pub(crate) struct Selected {
 }
 
 /// Reads what the moments of a selector held together.
-pub(crate) fn read(backend: &Backend, text: &str, over: MomentAggregation) -> Result<Selected> {
+pub(crate) fn read(
+    backend: &StoreBackend,
+    text: &str,
+    over: MomentAggregation,
+) -> Result<SelectedProfile> {
     let (store, moments) = stores::open(backend)?;
     let of_name: Vec<&StoredMoment> = moments.iter().filter(|m| m.name == text).collect();
     let chosen = match &of_name[..] {
@@ -46,7 +50,7 @@ pub(crate) fn read(backend: &Backend, text: &str, over: MomentAggregation) -> Re
     };
     let source = chosen.profile(&*store, over);
     let source = source.with_context(|| backend.name())?;
-    Ok(Selected {
+    Ok(SelectedProfile {
         source,
         about: about(&chosen, over),
         names: chosen

@@ -14,13 +14,13 @@ use rustix::process::geteuid;
 
 /// What a socket is for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kind {
+pub(crate) struct SocketKind {
     /// What its name begins with. The number of the process follows.
     prefix: &'static str,
     socket: SocketType,
 }
 
-impl Kind {
+impl SocketKind {
     /// A `record` that answers questions, in order.
     pub(crate) const RECORD: Self = Self {
         prefix: "",
@@ -104,7 +104,7 @@ pub(crate) fn address(folder: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix
 }
 
 /// A socket at which this process listens. Its name goes when it does.
-pub(crate) struct Listening {
+pub(crate) struct ListeningSocket {
     pub(crate) socket: OwnedFd,
     /// Where it is, for those who do not know the folder.
     pub(crate) path: PathBuf,
@@ -112,9 +112,9 @@ pub(crate) struct Listening {
     name: String,
 }
 
-impl Listening {
+impl ListeningSocket {
     /// Listens in the first folder that can be had.
-    pub(crate) fn start(kind: Kind) -> io::Result<Self> {
+    pub(crate) fn start(kind: SocketKind) -> io::Result<Self> {
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for folder in paths() {
             match Self::start_in(&folder, kind) {
@@ -125,7 +125,7 @@ impl Listening {
         Err(refused)
     }
 
-    fn start_in(path: &Path, kind: Kind) -> io::Result<Self> {
+    fn start_in(path: &Path, kind: SocketKind) -> io::Result<Self> {
         match mkdirat(CWD, path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -149,7 +149,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ListeningSocket {
     fn drop(&mut self) {
         let _ = unlinkat(&self.folder, &self.name, AtFlags::empty());
     }

@@ -14,14 +14,14 @@ use heapprof_dropin::{FetchOptions, ToolReadOptions};
 use heapprof_formats::{FormatReadOptions, MprofCall, PartSelector, ProfileFormat, ProfileReading};
 use heapprof_profile::{Profile, merge_all};
 
-use crate::args::{self, Cli, Command};
-use crate::backend::Backend;
-use crate::progress::Progress;
+use crate::args::{self, Cli, CliCommand};
+use crate::backend::StoreBackend;
+use crate::progress::ProgressReader;
 use crate::{default_profile, fetch, messages, name, outside, selection};
 
 /// Reads profiles as the command line's options say.
 #[derive(Clone)]
-pub(crate) struct Sources {
+pub(crate) struct ProfileSources {
     db: PathBuf,
     /// Whether it was named on the command line.
     is_typed: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Sources {
     /// jeprof does not tell the two apart.
     names_in_use: bool,
     /// Where selectors are asked, and names if it is not the database.
-    backend: Backend,
+    backend: StoreBackend,
     /// The profiles that each selector added up, by name, if each counts once.
     selected: RefCell<HashMap<String, Option<Vec<String>>>>,
     /// Whether what is read is stored there, so that no name can be one of the store.
@@ -46,9 +46,9 @@ pub(crate) struct Sources {
 
 /// What the `-` of `-#12` becomes, because an argument that begins with a dash is taken for an
 /// option.
-pub(crate) const STDIN: &str = "/dev/stdin";
+pub(crate) const STDIN_PATH: &str = "/dev/stdin";
 
-impl Sources {
+impl ProfileSources {
     pub(crate) fn new(cli: &Cli) -> Self {
         Self {
             db: cli.db(),
@@ -56,16 +56,16 @@ impl Sources {
             options: FormatReadOptions::default()
                 .max_inflated(cli.max_inflated)
                 .values(cli.values.clone())
-                .as_pprof(matches!(cli.command, Command::Pprof(_))),
-            names_in_use: matches!(cli.command, Command::Jeprof(_)),
+                .as_pprof(matches!(cli.command, CliCommand::Pprof(_))),
+            names_in_use: matches!(cli.command, CliCommand::Jeprof(_)),
             backend: cli.backend(),
             selected: RefCell::default(),
-            is_loading: matches!(cli.command, Command::Load(_)),
+            is_loading: matches!(cli.command, CliCommand::Load(_)),
             sum: cli.sum,
             over_time: match cli.over_time {
-                args::OverTime::Last => MomentAggregation::Last,
-                args::OverTime::Mean => MomentAggregation::Mean,
-                args::OverTime::Max => MomentAggregation::Max,
+                args::OverTimeMode::Last => MomentAggregation::Last,
+                args::OverTimeMode::Mean => MomentAggregation::Mean,
+                args::OverTimeMode::Max => MomentAggregation::Max,
             },
             stdin_read: Cell::new(false),
             known: None,
@@ -87,7 +87,7 @@ impl Sources {
     }
 
     /// These profiles and no others, which were read already.
-    pub(crate) fn of_known(&self, known: HashMap<String, QuestionSource>) -> Self {
+    pub(crate) fn with_known(&self, known: HashMap<String, QuestionSource>) -> Self {
         Self {
             known: Some(known),
             ..self.clone()
@@ -101,7 +101,7 @@ impl Sources {
 
     /// Looks names up in another database.
     pub(crate) fn set_db(&mut self, db: PathBuf) {
-        self.backend = Backend::Database(db.clone());
+        self.backend = StoreBackend::Database(db.clone());
         self.db = db;
     }
 
@@ -121,7 +121,7 @@ impl Sources {
     }
 
     /// Where selectors are asked.
-    pub(crate) fn backend(&self) -> &Backend {
+    pub(crate) fn backend(&self) -> &StoreBackend {
         &self.backend
     }
 
@@ -130,7 +130,7 @@ impl Sources {
         if !names.is_empty() {
             return Ok(names.to_vec());
         }
-        if !matches!(self.backend, Backend::Database(_)) {
+        if !matches!(self.backend, StoreBackend::Database(_)) {
             bail!(
                 "{}: say which profiles of it, by a name or a selector such as service=shop",
                 self.backend.name()
@@ -147,18 +147,19 @@ impl Sources {
             [] => bail!("no profile is named"),
             [one] => self.one(one)?,
             several => {
-                let mut moments = Moments::default();
+                let mut moments = SummedProcesses::default();
                 let parts = several.iter().map(|name| {
                     let source = self.one(name)?;
                     if !self.sum {
                         moments.add(&source)?;
                     }
-                    Ok(unshared(source))
+                    Ok(to_owned_profile(source))
                 });
-                let merged = merge_all(parts.map(|r: Result<Profile>| r.map_err(Failed::Reading)));
+                let merged =
+                    merge_all(parts.map(|r: Result<Profile>| r.map_err(MergeFailure::Reading)));
                 let merged = merged.map_err(|failed| match failed {
-                    Failed::Reading(error) => error,
-                    Failed::Merging(error) => {
+                    MergeFailure::Reading(error) => error,
+                    MergeFailure::Merging(error) => {
                         anyhow::Error::from(error).context(several.join(" + "))
                     }
                 })?;
@@ -172,7 +173,7 @@ impl Sources {
     }
 
     /// Reads a profile from each of these arguments.
-    pub(crate) fn each(&self, names: &[String]) -> Result<Vec<QuestionSource>> {
+    pub(crate) fn read_each(&self, names: &[String]) -> Result<Vec<QuestionSource>> {
         let one = |name: &String| self.read(std::slice::from_ref(name));
         names.iter().map(one).collect()
     }
@@ -212,13 +213,13 @@ impl Sources {
     }
 
     /// The profile behind one argument as a tool sees it.
-    pub(crate) fn seen(&self, name: &str, how: ToolReadOptions) -> Result<Profile> {
+    pub(crate) fn read_as_tool(&self, name: &str, how: ToolReadOptions) -> Result<Profile> {
         let source = self.read_one_as(name, &self.read_as(how), how.convert)?;
-        Ok(self.named(unshared(source)))
+        Ok(self.name_in_use(to_owned_profile(source)))
     }
 
-    /// The profile at a URL, as [`convert`](Self::convert).
-    pub(crate) fn fetched(
+    /// The profile at a URL, as [`read_as_tool`](Self::read_as_tool).
+    pub(crate) fn fetch_as_tool(
         &self,
         url: &str,
         transfer: &FetchOptions,
@@ -226,10 +227,10 @@ impl Sources {
     ) -> Result<Profile> {
         let body = fetch::fetch(url, transfer).with_context(|| url.to_string())?;
         let reading = decode(url, body, None, self.read_as(how))?;
-        Ok(self.named((how.convert)(reading)))
+        Ok(self.name_in_use((how.convert)(reading)))
     }
 
-    fn named(&self, mut profile: Profile) -> Profile {
+    fn name_in_use(&self, mut profile: Profile) -> Profile {
         if self.names_in_use {
             profile.name_in_use();
         }
@@ -261,11 +262,11 @@ impl Sources {
         if name.is_empty() {
             bail!("an empty PROFILE is named; leave it out for the newest recording here");
         }
-        let (whole, part) = parted(name);
+        let (whole, part) = split_part(name);
         if let Some(source) = outside::read(name)? {
             return Ok(source);
         }
-        if whole == "-" || whole == STDIN {
+        if whole == "-" || whole == STDIN_PATH {
             if self.stdin_read.replace(true) {
                 bail!("- (stdin) can be read only once");
             }
@@ -287,7 +288,7 @@ impl Sources {
             let reading = file(name, &path, options.clone().part(part))?;
             return Ok(QuestionSource::new(name::shown(name), keep(reading)));
         }
-        let is_elsewhere = !matches!(self.backend, Backend::Database(_)) && !self.is_loading;
+        let is_elsewhere = !matches!(self.backend, StoreBackend::Database(_)) && !self.is_loading;
         if is_elsewhere || is_selector(name) && !self.is_stored_name(name) {
             let selected = selection::read(&self.backend, name, self.over_time)?;
             messages::note(&selected.about);
@@ -298,7 +299,7 @@ impl Sources {
             self.selected.borrow_mut().insert(name.to_string(), names);
             return Ok(selected.source);
         }
-        match self.stored(name)? {
+        match self.find_database(name)? {
             Some(store) => store
                 .restore(name)
                 .with_context(|| self.db.display().to_string()),
@@ -315,13 +316,13 @@ impl Sources {
     }
 
     /// The profile in bytes that somebody sent.
-    pub(crate) fn sent(&self, name: &str, bytes: &[u8]) -> Result<Profile> {
+    pub(crate) fn read_sent(&self, name: &str, bytes: &[u8]) -> Result<Profile> {
         let length = bytes.len() as u64;
         decode(name, bytes, Some(length), self.options.clone()).map(ProfileReading::commented)
     }
 
     /// The profile that the database has under this name.
-    pub(crate) fn restored(&self, name: &str) -> Result<QuestionSource> {
+    pub(crate) fn read_restored(&self, name: &str) -> Result<QuestionSource> {
         let store = ProfileStore::open(&self.db).and_then(|store| store.restore(name));
         store.with_context(|| self.db.display().to_string())
     }
@@ -332,8 +333,8 @@ impl Sources {
     }
 
     /// The database, if the argument can only be a name in it.
-    fn stored(&self, name: &str) -> Result<Option<ProfileStore>> {
-        let (whole, _) = parted(name);
+    fn find_database(&self, name: &str) -> Result<Option<ProfileStore>> {
+        let (whole, _) = split_part(name);
         let is_name = whole != "-"
             && !fetch::is_url(whole)
             && !outside::is_outside(whole)
@@ -374,9 +375,9 @@ fn decode(
     length: Option<u64>,
     options: FormatReadOptions,
 ) -> Result<ProfileReading> {
-    let reader = Progress::new(reader, length);
+    let reader = ProgressReader::new(reader, length);
     heapprof_formats::read(reader, &options)
-        .map_err(messages::of_reading)
+        .map_err(messages::reading_error)
         .with_context(|| name.to_string())
 }
 
@@ -388,7 +389,7 @@ pub(crate) fn part_of_stdin(arg: &str) -> Option<&str> {
 
 /// Splits an argument into a source and the part of it that `SOURCE#12`, `#peak` or `#last` asks
 /// for. A file whose own name ends like that comes first.
-pub(crate) fn parted(name: &str) -> (&str, Option<PartSelector>) {
+pub(crate) fn split_part(name: &str) -> (&str, Option<PartSelector>) {
     let split = || {
         let (whole, part) = name.rsplit_once('#')?;
         let part = PartSelector::parse(part)?;
@@ -412,15 +413,15 @@ pub(crate) fn say_warnings(name: &str, profile: &Profile) {
 }
 
 /// Returns the profile to be changed. It is copied if it is shared.
-pub(crate) fn unshared(source: QuestionSource) -> Profile {
+pub(crate) fn to_owned_profile(source: QuestionSource) -> Profile {
     std::sync::Arc::try_unwrap(source.profile).unwrap_or_else(|shared| (*shared).clone())
 }
 
 /// The processes of the profiles that are added up.
 #[derive(Default)]
-struct Moments(Vec<(String, ProfiledProcess)>);
+struct SummedProcesses(Vec<(String, ProfiledProcess)>);
 
-impl Moments {
+impl SummedProcesses {
     /// Fails for a second moment of a process, because what both have in use would count twice.
     fn add(&mut self, source: &QuestionSource) -> Result<()> {
         let Some(process) = ProfiledProcess::from_profile(&source.profile) else {
@@ -443,13 +444,13 @@ impl Moments {
 }
 
 /// Lets `merge_all` carry our errors beside its own.
-enum Failed {
+enum MergeFailure {
     Reading(anyhow::Error),
     Merging(heapprof_profile::Error),
 }
 
-impl From<heapprof_profile::Error> for Failed {
+impl From<heapprof_profile::Error> for MergeFailure {
     fn from(error: heapprof_profile::Error) -> Self {
-        Failed::Merging(error)
+        MergeFailure::Merging(error)
     }
 }

@@ -13,11 +13,11 @@ pub(crate) struct SourceFiles<'a> {
     args: &'a SourceArgs,
     /// Why none is read.
     closed: Option<&'static str>,
-    known: RefCell<HashMap<String, Lines>>,
+    known: RefCell<HashMap<String, SourceLines>>,
 }
 
 /// A larger file is not read.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 impl<'a> SourceFiles<'a> {
     /// No file was read yet.
@@ -38,7 +38,7 @@ impl<'a> SourceFiles<'a> {
     }
 
     /// The lines of a file that a profile names.
-    pub(crate) fn lines(&self, file: &str) -> Lines {
+    pub(crate) fn lines(&self, file: &str) -> SourceLines {
         if let Some(why) = self.closed {
             return Err(why.to_string());
         }
@@ -56,7 +56,7 @@ impl<'a> SourceFiles<'a> {
 }
 
 /// A source file's lines, or why there are none.
-pub(crate) type Lines = Result<Rc<[String]>, String>;
+pub(crate) type SourceLines = Result<Rc<[String]>, String>;
 
 /// The lines of a source file that a profile names.
 ///
@@ -66,7 +66,7 @@ pub(crate) type Lines = Result<Rc<[String]>, String>;
 /// each one has one part less than the one before. In this way a file that was built elsewhere is
 /// found in a checkout. The bare file name is not tried in this step. If `folders`
 /// is empty, the current folder and all folders above it are searched.
-fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Lines {
+fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> SourceLines {
     if file.is_empty() {
         return Err("the profile names no file".to_string());
     }
@@ -102,10 +102,10 @@ fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Lines {
     let file = std::fs::File::open(found).map_err(failed)?;
     // Files of the kernel's say that they are empty. Reading one may take something away, or wait.
     let len = file.metadata().map_err(failed)?.len();
-    file.take(len.min(LARGEST + 1))
+    file.take(len.min(MAX_FILE_BYTES + 1))
         .read_to_end(&mut bytes)
         .map_err(failed)?;
-    if bytes.len() as u64 > LARGEST {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(format!(
             "{}: is larger than a source file is (64MiB)",
             found.display()

@@ -18,7 +18,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body};
 
 /// What stands in the place of a secret. Behind it is the secret's number, unless that is 1.
-const HIDDEN: char = '…';
+const HIDDEN_MARK: char = '…';
 
 /// Parameters that Go's handlers of profiles know. Their numbers are no secrets.
 const PLAIN_PARAMETERS: [&str; 3] = ["debug", "gc", "seconds"];
@@ -39,23 +39,25 @@ fn hide(secret: &str) -> String {
         secrets.len() - 1
     });
     match at {
-        0 => HIDDEN.to_string(),
-        at => format!("{HIDDEN}{}", at + 1),
+        0 => HIDDEN_MARK.to_string(),
+        at => format!("{HIDDEN_MARK}{}", at + 1),
     }
 }
 
 /// The secret that stands behind a text, or the text itself if it stands for none.
 fn reveal(text: &str) -> Cow<'_, str> {
-    let number = text.strip_prefix(HIDDEN).and_then(|number| match number {
-        "" => Some(1),
-        number => number.parse::<usize>().ok(),
-    });
+    let number = text
+        .strip_prefix(HIDDEN_MARK)
+        .and_then(|number| match number {
+            "" => Some(1),
+            number => number.parse::<usize>().ok(),
+        });
     let secret = number.and_then(|number| secrets().get(number.checked_sub(1)?).cloned());
     secret.map_or(text.into(), Cow::Owned)
 }
 
 /// The parts of an address.
-struct Parts<'a> {
+struct UrlParts<'a> {
     /// With its colon and slashes, and blanks before it; empty if the address has none.
     scheme: &'a str,
     /// A user and a password.
@@ -67,8 +69,8 @@ struct Parts<'a> {
     fragment: &'a str,
 }
 
-impl<'a> Parts<'a> {
-    fn of(text: &'a str, needs_scheme: bool) -> Option<Self> {
+impl<'a> UrlParts<'a> {
+    fn parse(text: &'a str, needs_scheme: bool) -> Option<Self> {
         let is_scheme = |text: &str| {
             text.starts_with(|c: char| c.is_ascii_alphabetic())
                 && text
@@ -154,7 +156,7 @@ fn value_at(argument: &str) -> Option<usize> {
 pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
     let (option, text) = argument.split_at(value_at(argument)?);
     let needs_scheme = needs_scheme || !option.is_empty() && !SOURCE_OPTIONS.contains(&option);
-    let parts = Parts::of(text, needs_scheme)?;
+    let parts = UrlParts::parse(text, needs_scheme)?;
     if parts.scheme.is_empty() && (parts.user.is_none() || Path::new(text).exists()) {
         return None;
     }
@@ -178,7 +180,7 @@ pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<Stri
         true => value.to_string(),
         false => hide(value),
     });
-    let Parts { scheme, place, .. } = parts;
+    let UrlParts { scheme, place, .. } = parts;
     let place = match place.split_once(';') {
         Some((path, parameters)) if !scheme.is_empty() => format!("{path};{}", hide(parameters)),
         _ => place.to_string(),
@@ -202,8 +204,8 @@ pub(crate) struct SecretUrl {
 
 impl SecretUrl {
     /// The address that a shown one stands for.
-    pub(crate) fn of(shown: &str) -> Self {
-        let Some(parts) = Parts::of(shown, true) else {
+    pub(crate) fn from_shown(shown: &str) -> Self {
+        let Some(parts) = UrlParts::parse(shown, true) else {
             return Self {
                 url: shown.to_string(),
                 authorization: None,
@@ -322,7 +324,7 @@ mod tests {
             ),
         ] {
             let shown = without_secrets(argument, true).unwrap();
-            let request = SecretUrl::of(&shown);
+            let request = SecretUrl::from_shown(&shown);
             assert_eq!(request.url, url);
             assert_eq!(request.authorization, authorization, "{argument}");
         }

@@ -5,12 +5,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{ProfileStore, ResultTable, SeriesStore, StoredMoment};
 
-use crate::backend::Backend;
+use crate::backend::StoreBackend;
 #[cfg(feature = "parquet")]
-use crate::batches::Batches;
+use crate::batches::BatchStore;
 
 /// A store with all its moments.
-pub(crate) type Opened = (Box<dyn SeriesStore>, Vec<StoredMoment>);
+pub(crate) type OpenedStore = (Box<dyn SeriesStore>, Vec<StoredMoment>);
 
 /// Opens a database, which must be there.
 pub(crate) fn database(path: &Path) -> Result<ProfileStore> {
@@ -24,12 +24,12 @@ pub(crate) fn database(path: &Path) -> Result<ProfileStore> {
 }
 
 /// Opens a store, and reads what moments it has.
-pub(crate) fn open(backend: &Backend) -> Result<Opened> {
+pub(crate) fn open(backend: &StoreBackend) -> Result<OpenedStore> {
     let named = || backend.name();
     let store: Box<dyn SeriesStore> = match backend {
-        Backend::Database(path) => Box::new(database(path)?),
-        Backend::Batches(place) => of_batches(place)?,
-        Backend::ClickHouse(address) => crate::clickhouse::open(address)?,
+        StoreBackend::Database(path) => Box::new(database(path)?),
+        StoreBackend::Batches(place) => open_batches(place)?,
+        StoreBackend::ClickHouse(address) => crate::clickhouse::open(address)?,
     };
     let moments = store.moments().with_context(named)?;
     Ok((store, moments))
@@ -37,7 +37,7 @@ pub(crate) fn open(backend: &Backend) -> Result<Opened> {
 
 #[cfg(feature = "datafusion")]
 fn engine(place: &Path) -> Result<heapprof_analysis::DataFusion> {
-    let batches = Batches::at(place)?;
+    let batches = BatchStore::at_place(place)?;
     let names = batches.some_names()?;
     let of_table = |form: &heapprof_analysis::TableForm| {
         let places = names.iter().map(|name| batches.address(name, form));
@@ -56,7 +56,7 @@ fn engine(place: &Path) -> Result<heapprof_analysis::DataFusion> {
 
 #[cfg(all(feature = "parquet", not(feature = "datafusion")))]
 fn engine(place: &Path) -> Result<heapprof_analysis::SqliteTables> {
-    let batches = Batches::at(place)?;
+    let batches = BatchStore::at_place(place)?;
     let tables = heapprof_analysis::SqliteTables::new()?;
     for batch in batches.some_names()? {
         batches.read(&batch, &tables)?;
@@ -65,7 +65,7 @@ fn engine(place: &Path) -> Result<heapprof_analysis::SqliteTables> {
 }
 
 #[cfg(feature = "parquet")]
-fn of_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
+fn open_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
     Ok(Box::new(heapprof_analysis::SqlStore(engine(place)?)))
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn sql(place: &Path, statement: &str) -> Result<ResultTable> {
 }
 
 #[cfg(not(feature = "parquet"))]
-fn of_batches(_: &Path) -> Result<Box<dyn SeriesStore>> {
+fn open_batches(_: &Path) -> Result<Box<dyn SeriesStore>> {
     bail!("{}", WITHOUT_PARQUET)
 }
 

@@ -9,7 +9,7 @@ use crate::args::Cli;
 use crate::name;
 
 /// What pprof, heaptrack, massif, perf and others call a command, and what it is called here.
-const WORDS: &[(&str, &str)] = &[
+const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     ("addr2line", "symbolize"),
     ("analyze", "top"),
     ("annotate", "list"),
@@ -51,9 +51,9 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// What to say about a word that is not a command.
-pub(crate) fn meant(typed: &str) -> Option<String> {
+pub(crate) fn suggest_command(typed: &str) -> Option<String> {
     let plain: String = typed.to_lowercase().replace(['-', '_'], "");
-    if let Some((_, ours)) = WORDS.iter().find(|(word, _)| *word == plain) {
+    if let Some((_, ours)) = FOREIGN_COMMANDS.iter().find(|(word, _)| *word == plain) {
         return Some(format!("here that is heapprof {ours}"));
     }
     if Path::new(typed).is_file() {
@@ -64,7 +64,7 @@ pub(crate) fn meant(typed: &str) -> Option<String> {
     let commands = cli.get_subcommands().map(|command| command.get_name());
     let near = commands
         .map(|name| (name, name))
-        .chain(WORDS.iter().copied())
+        .chain(FOREIGN_COMMANDS.iter().copied())
         .map(|(word, ours)| (strsim::damerau_levenshtein(word, &plain), word, ours))
         .filter(|&(slips, word, _)| slips <= if word.len() < 5 { 1 } else { 2 })
         // Among equally near words our own comes first.
@@ -91,15 +91,15 @@ mod tests {
             ("symbolise", "perhaps heapprof symbolize"),
             ("LS", "perhaps heapprof ls"),
         ] {
-            assert_eq!(meant(typed).as_deref(), Some(expected), "{typed}");
+            assert_eq!(suggest_command(typed).as_deref(), Some(expected), "{typed}");
         }
-        assert_eq!(meant("bananas"), None);
+        assert_eq!(suggest_command("bananas"), None);
     }
 
     #[test]
     fn each_word_leads_to_a_command() {
         let cli = Cli::command();
-        for (word, ours) in WORDS {
+        for (word, ours) in FOREIGN_COMMANDS {
             let command = ours.split(' ').next().unwrap_or_default();
             assert!(cli.find_subcommand(command).is_some(), "{word}: {ours}");
             assert!(cli.find_subcommand(word).is_none(), "{word} is one");

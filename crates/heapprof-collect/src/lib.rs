@@ -58,7 +58,7 @@
 //!
 //! A dump (`dumps.rs`) takes the dump lock, blocks signals and changes to a stack of its own,
 //! because the program's stack may be a signal's. It adds up the counters of all threads while
-//! nobody opens the books (`Shared::at_rest`): threads wait in their next event, for about a
+//! nobody opens the books (`LedgerAccess::at_rest`): threads wait in their next event, for about a
 //! millisecond. So all sums are of one moment. It writes pprof or text to a `.tmp` file and renames
 //! that. The program's other threads go on meanwhile.
 //!
@@ -79,10 +79,10 @@
 //!
 //! An [`Engine`] is a value of parts, and a part owns its state (`engine.rs`). Beside it there is a
 //! thread's own slot (`tls.rs`), which serves one engine at a time, and the filter's memory, which
-//! the hooks read. What all parts need is in the `Process`: what is recorded, what was dropped, who
-//! forks, where tables get memory. Restarting, going on with inherited tables and listing the locks
-//! for fork are one function each. It takes the engine apart without leaving a part out, so the
-//! compiler asks whoever adds one.
+//! the hooks read. What all parts need is in the `EngineProcess`: what is recorded, what was
+//! dropped, who forks, where tables get memory. Restarting, going on with inherited tables and
+//! listing the locks for fork are one function each. It takes the engine apart without leaving a
+//! part out, so the compiler asks whoever adds one.
 //!
 //! # Folders
 //!

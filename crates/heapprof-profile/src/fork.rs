@@ -190,7 +190,7 @@ impl LoadOutcome {
 /// An attempt of a child to load something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadAttempt {
-    /// What was asked for, such as `Text/Balanced.pm`.
+    /// What was asked for, such as `TextLookup/Balanced.pm`.
     pub name: String,
     /// How it was asked for: `require`, `do`, `XS`.
     pub kind: String,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::record::{Frames, period, time};
+use super::record::{FrameSelection, period, time};
 use super::{FileModeArgs, LogArgs};
 use crate::name;
 
@@ -24,8 +24,8 @@ pub(crate) struct AttachArgs {
     #[arg(long)]
     pub(crate) threads: bool,
     /// Which frames are kept of a stack that leads through an interpreter such as Perl
-    #[arg(long, value_enum, default_value_t = Frames::Script, value_name = "WHICH")]
-    pub(crate) frames: Frames,
+    #[arg(long, value_enum, default_value_t = FrameSelection::Script, value_name = "WHICH")]
+    pub(crate) frames: FrameSelection,
     /// Put the program's whole command line into the profile, with the passwords that it may hold
     #[arg(long)]
     pub(crate) command_line: bool,

@@ -8,7 +8,7 @@ use clap::Args;
 pub(crate) struct FileMode(pub(crate) u32);
 
 /// A profile shows what a program did, so only its user reads it, unless they say otherwise.
-const OWN: FileMode = FileMode(0o600);
+const OWNER_ONLY_MODE: FileMode = FileMode(0o600);
 
 #[derive(Debug, Args)]
 pub(crate) struct FileModeArgs {
@@ -30,25 +30,30 @@ impl FileModeArgs {
         if let Some(mode) = self.file_mode {
             return Ok(mode);
         }
-        let set = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
-        let Some(text) = set else { return Ok(OWN) };
+        let set = std::env::var_os(FILE_MODE_VARIABLE).filter(|text| !text.is_empty());
+        let Some(text) = set else {
+            return Ok(OWNER_ONLY_MODE);
+        };
         match text.to_str().map(file_mode) {
             Some(Ok(mode)) => Ok(mode),
-            _ => bail!("{VARIABLE}: {}: {EXPECTED}", text.display()),
+            _ => bail!(
+                "{FILE_MODE_VARIABLE}: {}: {INVALID_MODE_TEXT}",
+                text.display()
+            ),
         }
     }
 }
 
 /// The variable, which the collector obeys too.
-const VARIABLE: &str = heapprof_environment::FILE_MODE.name;
-const EXPECTED: &str = "is no mode of a file; 600, 640 and 644 are some, up to 666";
+const FILE_MODE_VARIABLE: &str = heapprof_environment::FILE_MODE.name;
+const INVALID_MODE_TEXT: &str = "is no mode of a file; 600, 640 and 644 are some, up to 666";
 
 fn file_mode(text: &str) -> Result<FileMode, String> {
     let mode = u32::from_str_radix(text, 8).ok();
     // Its user must be able to read and replace it, and nobody can run it.
     mode.filter(|mode| mode & 0o600 == 0o600 && mode & !0o666 == 0)
         .map(FileMode)
-        .ok_or_else(|| EXPECTED.to_string())
+        .ok_or_else(|| INVALID_MODE_TEXT.to_string())
 }
 
 #[cfg(test)]

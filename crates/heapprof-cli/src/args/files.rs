@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use heapprof_analysis::Granularity;
 
-use super::{FileModeArgs, OutputArgs, Profiles};
+use super::{FileModeArgs, OutputArgs, ProfileArgs};
 use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
     #[command(flatten)]
@@ -19,7 +19,7 @@ pub(crate) struct MergeArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ConvertTo {
+pub(crate) enum ConvertFormat {
     /// pprof's format, gzipped
     Pprof,
     /// Folded stacks of one sample type
@@ -43,10 +43,10 @@ pub(crate) enum ConvertTo {
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     /// The form to write
     #[arg(long, value_enum)]
-    pub(crate) to: ConvertTo,
+    pub(crate) to: ConvertFormat,
     /// For folded: which values
     #[arg(short = 't', long, value_name = "TYPE")]
     pub(crate) sample_type: Option<String>,

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{OutputArgs, Profiles, QuestionArgs, percent};
+use super::{OutputArgs, ProfileArgs, QuestionArgs, percent};
 use crate::name;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -26,7 +26,7 @@ pub(crate) enum FlameRoot {
 #[derive(Debug, Args)]
 pub(crate) struct FlameArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     /// Show the difference to this profile; may be repeated
     #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) base: Vec<String>,

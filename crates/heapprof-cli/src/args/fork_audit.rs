@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::record::Answer;
+use super::record::YesOrNo;
 use super::{FileModeArgs, LimitArg, ReportArgs};
 
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub(crate) struct ForkAuditArgs {
     /// With CMD: whether Python's small objects are recorded, which are most of what its children
     /// copy [default: yes with --period]
     #[arg(long, value_enum, value_name = "WHETHER", requires = "command")]
-    pub(crate) python_objects: Option<Answer>,
+    pub(crate) python_objects: Option<YesOrNo>,
     /// With CMD: build Devel::HeapProf for the perl that runs, if it is missing
     #[arg(long, requires = "command")]
     pub(crate) perl_install: bool,

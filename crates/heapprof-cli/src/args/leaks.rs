@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{GateArgs, LimitArg, Profiles, QuestionArgs, ReportArgs};
+use super::{GateArgs, LimitArg, ProfileArgs, QuestionArgs, ReportArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct LeaksArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     /// Match the allocations and frees of this log, which attach --log or record --log wrote
     #[arg(long, value_name = "FILE", conflicts_with = "profiles")]
     pub(crate) log: Option<PathBuf>,

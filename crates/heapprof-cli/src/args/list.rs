@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{LimitArg, Profiles, QuestionArgs, ReportArgs};
+use super::{LimitArg, ProfileArgs, QuestionArgs, ReportArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
@@ -12,7 +12,7 @@ pub(crate) struct ListArgs {
     #[arg(value_name = "REGEX")]
     pub(crate) regex: String,
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     #[command(flatten)]
     pub(crate) source: SourceArgs,
     #[command(flatten)]

@@ -32,8 +32,8 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     pub(crate) on_signal: Option<i32>,
     /// Whether children of the program are recorded too
-    #[arg(long, value_enum, default_value_t = Answer::Yes, value_name = "WHETHER")]
-    pub(crate) follow_children: Answer,
+    #[arg(long, value_enum, default_value_t = YesOrNo::Yes, value_name = "WHETHER")]
+    pub(crate) follow_children: YesOrNo,
     /// Count what the program maps itself (mmap) as allocations
     #[arg(long)]
     pub(crate) mmap: bool,
@@ -50,11 +50,11 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) keep_small: bool,
     /// Which frames are kept of a stack that leads through an interpreter such as Perl
-    #[arg(long, value_enum, default_value_t = Frames::Script, value_name = "WHICH")]
-    pub(crate) frames: Frames,
+    #[arg(long, value_enum, default_value_t = FrameSelection::Script, value_name = "WHICH")]
+    pub(crate) frames: FrameSelection,
     /// Whether Perl's evals of text keep their numbers, as in (eval 12)
-    #[arg(long, value_enum, default_value_t = Evals::Merged, value_name = "HOW")]
-    pub(crate) perl_evals: Evals,
+    #[arg(long, value_enum, default_value_t = EvalNaming::Merged, value_name = "HOW")]
+    pub(crate) perl_evals: EvalNaming,
     /// Also trace who made each value of Perl (needs perl-install)
     #[arg(long)]
     pub(crate) perl_values: bool,
@@ -65,7 +65,7 @@ pub(crate) struct RecordArgs {
     /// Whether Python's small objects are recorded, which never reach malloc [default: yes for a
     /// sample, no with --exact]
     #[arg(long, value_enum, value_name = "WHETHER", hide_short_help = true)]
-    pub(crate) python_objects: Option<Answer>,
+    pub(crate) python_objects: Option<YesOrNo>,
     /// Show the program in the terminal while it runs
     #[arg(long)]
     pub(crate) live: bool,
@@ -109,15 +109,15 @@ impl RecordArgs {
 
     /// Average bytes between samples.
     pub(crate) fn period(&self) -> u64 {
-        self.period.unwrap_or(PERIOD)
+        self.period.unwrap_or(DEFAULT_PERIOD)
     }
 }
 
 /// Average bytes between samples, unless something else is asked for.
-const PERIOD: u64 = 512 << 10;
+const DEFAULT_PERIOD: u64 = 512 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Answer {
+pub(crate) enum YesOrNo {
     Yes,
     No,
 }
@@ -131,7 +131,7 @@ pub(crate) enum LineFormat {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Frames {
+pub(crate) enum FrameSelection {
     /// The interpreter's alone, with what it does as a label
     Script,
     /// The native ones alone
@@ -140,7 +140,7 @@ pub(crate) enum Frames {
     Both,
 }
 
-impl Frames {
+impl FrameSelection {
     /// Its number in the letter of whoever attaches.
     pub(crate) fn number(self) -> u32 {
         match self {
@@ -161,14 +161,14 @@ impl Frames {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Evals {
+pub(crate) enum EvalNaming {
     /// Equal code is one place
     Merged,
     /// Each evaluation has its number
     Numbered,
 }
 
-impl Evals {
+impl EvalNaming {
     /// Its name in the environment.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::list::SourceArgs;
-use super::{OutputArgs, Profiles, QuestionArgs};
+use super::{OutputArgs, ProfileArgs, QuestionArgs};
 use crate::name;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -19,7 +19,7 @@ pub(crate) enum PathNames {
 #[derive(Debug, Args)]
 pub(crate) struct PageArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     /// Compare with this profile; may be repeated
     #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) base: Vec<String>,

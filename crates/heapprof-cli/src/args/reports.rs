@@ -3,13 +3,14 @@
 use clap::Args;
 
 use super::{
-    GateArgs, LabelArgs, LimitArg, Profiles, QuestionArgs, ReportArgs, SortArg, SourceArgs, percent,
+    GateArgs, LabelArgs, LimitArg, ProfileArgs, QuestionArgs, ReportArgs, SortArg, SourceArgs,
+    percent,
 };
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     /// Show every sample type side by side, with the mean size of objects
     #[arg(short, long)]
     pub(crate) wide: bool,
@@ -34,7 +35,7 @@ pub(crate) struct TopArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TreeArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     /// Build the tree from the leaves up
     #[arg(short, long)]
     pub(crate) reverse: bool,
@@ -57,7 +58,7 @@ pub(crate) struct MatchArgs {
     #[arg(value_name = "REGEX")]
     pub(crate) regex: String,
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     #[command(flatten)]
     pub(crate) sort: SortArg,
     #[command(flatten)]
@@ -71,7 +72,7 @@ pub(crate) struct MatchArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TracesArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     /// Show the largest stack last, where a terminal ends
     #[arg(long)]
     pub(crate) ascending: bool,
@@ -88,7 +89,7 @@ pub(crate) struct TracesArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TagsArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     #[command(flatten)]
     pub(crate) labels: LabelArgs,
     #[command(flatten)]
@@ -100,7 +101,7 @@ pub(crate) struct TagsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     #[command(flatten)]
     pub(crate) gate: GateArgs,
     #[command(flatten)]

@@ -50,7 +50,7 @@ pub(crate) struct PruneArgs {
     /// Keep what is younger than AGE (7d), or one moment of each process in each STEP until AGE
     /// (1h=30d); may be repeated
     #[arg(long, value_name = "AGE|STEP=AGE", required = true, value_parser = keep)]
-    pub(crate) keep: Vec<Keep>,
+    pub(crate) keep: Vec<RetentionRule>,
     /// Where one moment of a process is kept in a step, put those of all hosts of a service
     /// together into one profile
     #[arg(long)]
@@ -87,7 +87,7 @@ pub(crate) struct ImportArgs {
 
 /// Which values in use are shown of several moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OverTime {
+pub(crate) enum OverTimeMode {
     /// Those at the end
     Last,
     /// The mean
@@ -98,14 +98,14 @@ pub(crate) enum OverTime {
 
 /// A rule of what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Keep {
+pub(crate) struct RetentionRule {
     /// One moment in each such time; `None` keeps all.
     pub(crate) step: Option<Duration>,
     /// Until moments are so old.
     pub(crate) age: Duration,
 }
 
-fn keep(text: &str) -> Result<Keep, String> {
+fn keep(text: &str) -> Result<RetentionRule, String> {
     let wrong = |why: String| format!("{why}; write for example 7d, or 1h=30d");
     let (step, age) = match text.split_once('=') {
         Some((step, age)) => (Some(since(step).map_err(wrong)?), age),
@@ -117,7 +117,7 @@ fn keep(text: &str) -> Result<Keep, String> {
             "a step is longer than the age that it is kept to".to_string(),
         ));
     }
-    Ok(Keep { step, age })
+    Ok(RetentionRule { step, age })
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn rules_are_read() {
         let hours = |n: u64| Duration::from_secs(3600 * n);
-        let rule = |step, age| Ok(Keep { step, age });
+        let rule = |step, age| Ok(RetentionRule { step, age });
         assert_eq!(keep("7d"), rule(None, hours(168)));
         assert_eq!(keep("1h=30d"), rule(Some(hours(1)), hours(720)));
         assert!(keep("soon").is_err() && keep("1h=").is_err() && keep("=1h").is_err());

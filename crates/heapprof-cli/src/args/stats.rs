@@ -2,12 +2,12 @@
 
 use clap::Args;
 
-use super::{Profiles, QuestionArgs, ReportArgs};
+use super::{ProfileArgs, QuestionArgs, ReportArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     #[command(flatten)]
     pub(crate) question: QuestionArgs,
     #[command(flatten)]
@@ -17,7 +17,7 @@ pub(crate) struct StatsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }

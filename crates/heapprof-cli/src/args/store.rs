@@ -25,7 +25,7 @@ pub(crate) struct LoadArgs {
 }
 
 /// The words that mean something else in a selector.
-const TAKEN: [&str; 6] = ["since", "until", "last", "name", "pid", "rolled_up"];
+const RESERVED_LABEL_KEYS: [&str; 6] = ["since", "until", "last", "name", "pid", "rolled_up"];
 
 fn label(text: &str) -> Result<(String, String), String> {
     let split = text.split_once('=').filter(|(key, _)| !key.is_empty());
@@ -34,7 +34,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     if key.contains(is_odd) {
         return Err(format!("the key {key:?} could not be asked for later"));
     }
-    if TAKEN.contains(&key) {
+    if RESERVED_LABEL_KEYS.contains(&key) {
         return Err(format!("{key} means something else in a selector"));
     }
     Ok((key.to_string(), value.to_string()))

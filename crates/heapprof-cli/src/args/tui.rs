@@ -2,10 +2,10 @@
 
 use clap::Args;
 
-use super::Profiles;
+use super::ProfileArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct TuiArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
 }

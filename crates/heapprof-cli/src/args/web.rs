@@ -2,17 +2,17 @@
 
 use clap::Args;
 
-use super::Profiles;
+use super::ProfileArgs;
 use super::list::SourceArgs;
 use crate::name;
 
 /// The most nodes that are sent at once, unless it is said otherwise.
-pub(crate) const MOST_NODES: usize = 100_000;
+pub(crate) const MAX_NODES: usize = 100_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct WebArgs {
     #[command(flatten)]
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: ProfileArgs,
     /// Compare with this profile; may be repeated
     #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) base: Vec<String>,
@@ -27,7 +27,7 @@ pub(crate) struct WebArgs {
     pub(crate) upload: bool,
     /// The most nodes of the call tree that are sent at once; the page asks for more where it is
     /// opened
-    #[arg(long, value_name = "N", default_value_t = MOST_NODES)]
+    #[arg(long, value_name = "N", default_value_t = MAX_NODES)]
     pub(crate) max_nodes: usize,
     /// Show the text of source lines
     #[arg(long)]

@@ -37,18 +37,18 @@ pub(crate) struct AliveArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
+pub(crate) enum WiretapGroupByArg {
     Code,
     Host,
     Pid,
 }
 
-impl From<By> for WiretapRowKind {
-    fn from(by: By) -> Self {
+impl From<WiretapGroupByArg> for WiretapRowKind {
+    fn from(by: WiretapGroupByArg) -> Self {
         match by {
-            By::Code => Self::Code,
-            By::Host => Self::Host,
-            By::Pid => Self::Pid,
+            WiretapGroupByArg::Code => Self::Code,
+            WiretapGroupByArg::Host => Self::Host,
+            WiretapGroupByArg::Pid => Self::Pid,
         }
     }
 }
@@ -62,8 +62,8 @@ pub(crate) struct WiretapArgs {
     #[arg(long, requires = "expect")]
     pub(crate) fail_if_unseen: bool,
     /// What a row is
-    #[arg(long, value_enum, default_value_t = By::Code, value_name = "WHAT")]
-    pub(crate) by: By,
+    #[arg(long, value_enum, default_value_t = WiretapGroupByArg::Code, value_name = "WHAT")]
+    pub(crate) by: WiretapGroupByArg,
     /// Only what was seen in the last time, e.g. 12h or 30d
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub(crate) since: Option<Duration>,
@@ -81,12 +81,12 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// A time as [`time`] reads it, or in days.
 pub(super) fn since(text: &str) -> Result<Duration, String> {
-    const MOST_DAYS: f64 = 100_000.0;
+    const MAX_DAYS: f64 = 100_000.0;
     let Some(days) = text.strip_suffix('d') else {
         return time(text).map_err(|why| why.replace("s, m and h are", "s, m, h and d are"));
     };
     let number = days.trim().parse::<f64>().ok();
-    let number = number.filter(|days| (0.0..=MOST_DAYS).contains(days));
+    let number = number.filter(|days| (0.0..=MAX_DAYS).contains(days));
     let number = number.ok_or_else(|| format!("{days:?} is no number of days"))?;
     Ok(Duration::from_secs_f64(number * 86_400.0))
 }

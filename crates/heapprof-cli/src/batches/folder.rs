@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::{file_of, is_batch, last_table};
 use crate::args::FileMode;
 use crate::output;
-use crate::place::{self, Access, Place, Trust, make_folder, open_folder};
+use crate::place::{self, FileAccess, FilePlace, PathTrust, make_folder, open_folder};
 
 pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     let named = || format!("{}: cannot be read", folder.display());
@@ -55,7 +55,7 @@ pub(super) fn address(file: &Path) -> String {
 }
 
 pub(super) fn make(folder: &Path) -> Result<()> {
-    make_folder(folder, Trust::Any)
+    make_folder(folder, PathTrust::Any)
         .with_context(|| format!("{}: cannot be made", folder.display()))?;
     Ok(())
 }
@@ -67,7 +67,7 @@ pub(super) fn write(
     batch: &PortableBatch,
 ) -> Result<()> {
     let named = || format!("{}: cannot be written", folder.display());
-    let at = open_folder(folder, Trust::Any).with_context(named)?;
+    let at = open_folder(folder, PathTrust::Any).with_context(named)?;
     if statat(&at, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
         return Ok(());
     }
@@ -108,9 +108,9 @@ fn write_into(
         let file = file_of(form);
         let mut bytes = Vec::new();
         write_parquet(form, &columns, &mut bytes)?;
-        let place = Place::in_folder(inside.try_clone()?, &file);
+        let place = FilePlace::in_folder(inside.try_clone()?, &file);
         let shown = format!("{shown}/{file}");
-        output::replace(&place, &shown, Access::Exactly(mode.0), |out| {
+        output::replace(&place, &shown, FileAccess::Exactly(mode.0), |out| {
             Ok(std::io::Write::write_all(out, &bytes)?)
         })
     })

@@ -21,18 +21,18 @@ use object_store::{
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::{FORM, file_of, is_batch, last_table};
+use super::{PLACE_HINT, file_of, is_batch, last_table};
 use crate::store_user;
 
 /// How long one request may take.
-const PATIENCE: Duration = Duration::from_secs(600);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// The largest object that is read, in bytes.
-const LARGEST: u64 = 4 << 30;
+const MAX_OBJECT_BYTES: u64 = 4 << 30;
 /// So many requests are under way at once.
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT_REQUESTS: usize = 32;
 
 /// The batches below an address.
-pub(crate) struct Objects {
+pub(crate) struct ObjectBatchStore {
     address: String,
     prefix: Path,
     store: Arc<dyn ObjectStore>,
@@ -40,7 +40,7 @@ pub(crate) struct Objects {
 }
 
 /// What went wrong, and what to do about it.
-fn failed(error: impl std::fmt::Display) -> anyhow::Error {
+fn to_store_error(error: impl std::fmt::Display) -> anyhow::Error {
     let text = error.to_string();
     // A server may have answered a whole page. Only the code of S3's pages says something.
     let code = text
@@ -59,7 +59,7 @@ fn failed(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("{text}{code}{hint}")
 }
 
-impl Objects {
+impl ObjectBatchStore {
     /// Opens an address, in the two parts around `://`. Nothing is asked yet.
     pub(super) fn open(scheme: &str, rest: &str) -> Result<Self> {
         let address = format!("{scheme}://{rest}");
@@ -74,7 +74,7 @@ impl Objects {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~=+,/:[]".contains(c);
         if host.is_empty() || !rest.chars().all(is_plain) {
             bail!(
-                "{address}: is no address of a store; {FORM}, with letters, digits and -_.~=+, \
+                "{address}: is no address of a store; {PLACE_HINT}, with letters, digits and -_.~=+, \
                  alone"
             );
         }
@@ -100,14 +100,20 @@ impl Objects {
 
     /// The batches below the address that are whole.
     pub(super) fn names(&self) -> Result<Vec<String>> {
-        let named = |error| anyhow!("{}: cannot be read: {}", self.address, failed(error));
+        let named = |error| {
+            anyhow!(
+                "{}: cannot be read: {}",
+                self.address,
+                to_store_error(error)
+            )
+        };
         self.runtime.block_on(async {
             let listed = self.store.list_with_delimiter(Some(&self.prefix)).await;
             let folders = listed.map_err(named)?.common_prefixes;
             let folders = folders.iter().filter_map(|folder| folder.filename());
             let folders: Vec<&str> = folders.filter(|name| is_batch(name)).collect();
             let mut whole = Vec::new();
-            for folders in folders.chunks(AT_ONCE) {
+            for folders in folders.chunks(MAX_CONCURRENT_REQUESTS) {
                 let mut asked = JoinSet::new();
                 for &name in folders {
                     let (store, name) = (Arc::clone(&self.store), name.to_string());
@@ -129,20 +135,26 @@ impl Objects {
     pub(super) fn table(&self, batch: &str, form: &TableForm) -> Result<Vec<ColumnValues>> {
         let path = self.path(batch, form);
         let bytes = self.runtime.block_on(async {
-            let found = self.store.get(&path).await.map_err(failed)?;
-            if found.meta.size > LARGEST {
+            let found = self.store.get(&path).await.map_err(to_store_error)?;
+            if found.meta.size > MAX_OBJECT_BYTES {
                 bail!(
                     "has {} bytes, which is more than heapprof reads",
                     found.meta.size
                 );
             }
-            found.bytes().await.map_err(failed)
+            found.bytes().await.map_err(to_store_error)
         })?;
         Ok(read_parquet(form, bytes)?)
     }
 
     pub(super) fn write(&self, name: &str, batch: &PortableBatch) -> Result<()> {
-        let named = |error| anyhow!("{}: cannot be written: {}", self.address, failed(error));
+        let named = |error| {
+            anyhow!(
+                "{}: cannot be written: {}",
+                self.address,
+                to_store_error(error)
+            )
+        };
         let mark = self.path(name, last_table());
         match self.runtime.block_on(self.store.head(&mark)) {
             Ok(_) => return Ok(()),
@@ -179,14 +191,14 @@ fn client(scheme: &str, host: &str) -> object_store::Result<Arc<dyn ObjectStore>
     if scheme == "s3" {
         let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
         let store = AmazonS3Builder::from_env()
-            .with_config(timeout, format!("{} seconds", PATIENCE.as_secs()))
+            .with_config(timeout, format!("{} seconds", REQUEST_TIMEOUT.as_secs()))
             .with_bucket_name(host)
             .with_retry(retry)
             .build()?;
         return Ok(Arc::new(store));
     }
     let mut options = ClientOptions::new()
-        .with_timeout(PATIENCE)
+        .with_timeout(REQUEST_TIMEOUT)
         .with_allow_http(true);
     let (user, password) = store_user::from_environment();
     if !password.is_empty() {

@@ -17,37 +17,37 @@ use signal_hook::iterator::Signals;
 use super::dump::{refuse_terminal, write};
 use super::record::bytes;
 use crate::args::{AttachArgs, DetachArgs};
-use crate::log::Log;
-use crate::outside::{Watched, command_line, say_command_line, say_script};
-use crate::place::Owner;
+use crate::log::EventLogWriter;
+use crate::outside::{OutsideProcess, add_command_line_comment, add_script_comment, command_line};
+use crate::place::FileOwner;
 use crate::rights::RightsLedger;
 use crate::{messages, named_process, preload};
 
 /// How often it is looked whether it is over.
-const TICK: Duration = Duration::from_millis(50);
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// How often a program is read that keeps no books in a file, so that something of it is known when
 /// it ends.
-const PAUSE: Duration = Duration::from_secs(1);
+const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// How often leaving is tried, if no thread of the program is at a safe place.
-const TRIES: u32 = 3;
+const MAX_DETACH_ATTEMPTS: u32 = 3;
 
 /// Why a recording is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
+enum AttachEndReason {
     /// The time is up.
-    Time,
+    TimeLimit,
     /// Somebody pressed Ctrl-C, or asked otherwise.
-    Asked,
+    Interrupted,
     /// The program has ended.
-    Ended,
+    ProgramEnded,
     /// It has become another program.
-    Replaced,
+    ProgramReplaced,
     /// Somebody else has left the program.
-    Left,
+    DetachedElsewhere,
 }
 
 pub(super) fn run(args: &AttachArgs) -> Result<()> {
-    let pid = the_one(&args.processes, "attach")?;
+    let pid = find_only_process(&args.processes, "attach")?;
     let of_process = || format!("process {pid}");
     let library = preload::bytes()?;
     // What can't be written is said before anything is done.
@@ -57,7 +57,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     check_place(output)?;
     let target = AttachTarget::open(pid, library).with_context(of_process)?;
     let rights = RightsLedger::default();
-    rights.open(pid, Owner::us());
+    rights.open(pid, FileOwner::us());
     let wish = AttachOptions {
         period: (!args.is_exact()).then_some(args.period),
         frames: args.frames.number(),
@@ -67,21 +67,24 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     // A file that may not be so long is an error then, and does not end heapprof, which would leave
     // the program attached.
     signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).context("signals")?;
-    let log = Log::open(&args.log, mode, output)?;
+    let log = EventLogWriter::open(&args.log, mode, output)?;
     let attached = target.attach(library, wish).with_context(of_process)?;
     // Until here they end heapprof, which leaves the program whole.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
-    let mut recording = Recording::new(pid, rights, attached);
+    let mut recording = AttachedRecording::new(pid, rights, attached);
     recording.tells_command_line = args.command_line;
     recording.begin(log)?;
-    recording.greet(args);
+    recording.report_start(args);
     let over = recording.wait(args.time, &mut signals);
     let profile = recording.end(over)?;
-    let lacking = lacking(&profile, args.is_exact());
+    let lacking = describe_missing_parts(&profile, args.is_exact());
     let written = write(&profile, pid, output, mode);
     // Somebody may not read it, for which the profile does not wait.
     if let Some(log) = recording.log.take() {
-        log.end(matches!(over, Over::Ended | Over::Replaced));
+        log.end(matches!(
+            over,
+            AttachEndReason::ProgramEnded | AttachEndReason::ProgramReplaced
+        ));
     }
     recording.say(over, written?);
     for text in lacking {
@@ -91,7 +94,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
 }
 
 /// The process that is named. `attach $(pgrep x)` may name several.
-fn the_one(processes: &[String], command: &str) -> Result<u32> {
+fn find_only_process(processes: &[String], command: &str) -> Result<u32> {
     match processes {
         [one] => named_process::find(one),
         several => bail!(
@@ -129,7 +132,7 @@ fn check_place(output: Option<&Path>) -> Result<()> {
 }
 
 pub(super) fn detach(args: &DetachArgs) -> Result<()> {
-    let pid = the_one(&args.processes, "detach")?;
+    let pid = find_only_process(&args.processes, "detach")?;
     let (slots, _) = leave(pid).with_context(|| format!("process {pid}"))?;
     messages::note(&format!(
         "process {pid} is not recorded any more; its {slots} calls of malloc and its family lead \
@@ -145,21 +148,21 @@ fn leave(pid: u32) -> Result<(u32, Duration), heapprof_attach::AttachError> {
     loop {
         tried += 1;
         match AttachTarget::open(pid, library)?.detach() {
-            Err(heapprof_attach::AttachError::NoSafeThread(_)) if tried < TRIES => {}
+            Err(heapprof_attach::AttachError::NoSafeThread(_)) if tried < MAX_DETACH_ATTEMPTS => {}
             done => return done,
         }
     }
 }
 
 /// A program that is recorded.
-struct Recording {
+struct AttachedRecording {
     pid: u32,
     attached: AttachOutcome,
-    kept: Option<Watched>,
+    ledger_process: Option<OutsideProcess>,
     began: Instant,
     /// What was read last, if the program keeps no books in a file.
     last: Option<Profile>,
-    log: Option<Log>,
+    log: Option<EventLogWriter>,
     rights: RightsLedger,
     /// The command line that it had at first: nothing is left of that when it has ended.
     command_line: Vec<u8>,
@@ -167,7 +170,7 @@ struct Recording {
     tells_command_line: bool,
 }
 
-impl Recording {
+impl AttachedRecording {
     fn new(pid: u32, rights: RightsLedger, mut attached: AttachOutcome) -> Self {
         let kept = attached
             .shared_ledger
@@ -177,7 +180,8 @@ impl Recording {
         Self {
             pid,
             attached,
-            kept: kept.map(|kept| Watched::of_kept(kept, pid, rights.clone())),
+            ledger_process: kept
+                .map(|kept| OutsideProcess::from_ledger_file(kept, pid, rights.clone())),
             began: Instant::now(),
             last: None,
             log: None,
@@ -188,11 +192,15 @@ impl Recording {
     }
 
     /// Begins to write the log, if there is to be one. Leaves the program if that can't be.
-    fn begin(&mut self, log: Option<Log>) -> Result<()> {
+    fn begin(&mut self, log: Option<EventLogWriter>) -> Result<()> {
         let Some(mut log) = log else {
             return Ok(());
         };
-        let logged = match self.kept.as_ref().and_then(Watched::kept) {
+        let logged = match self
+            .ledger_process
+            .as_ref()
+            .and_then(OutsideProcess::ledger_file)
+        {
             Some(kept) => kept.try_clone().map(LogSource::SharedLedger),
             // It was attached to before, or can have no file.
             None => {
@@ -211,7 +219,7 @@ impl Recording {
     }
 
     /// Says that it has begun.
-    fn greet(&self, args: &AttachArgs) {
+    fn report_start(&self, args: &AttachArgs) {
         let [name] = status(self.pid, ["Name:"]);
         if let Some(owner) = self.attached.left_by {
             messages::note(&format!(
@@ -238,58 +246,66 @@ impl Recording {
     }
 
     /// Waits until it is over.
-    fn wait(&mut self, time: Option<Duration>, signals: &mut Signals) -> Over {
+    fn wait(&mut self, time: Option<Duration>, signals: &mut Signals) -> AttachEndReason {
         let mut read = Instant::now();
         let books = LiveProcess::open(self.pid);
         loop {
             if signals.pending().next().is_some() {
-                return Over::Asked;
+                return AttachEndReason::Interrupted;
             }
             if time.is_some_and(|time| self.began.elapsed() >= time) {
-                return Over::Time;
+                return AttachEndReason::TimeLimit;
             }
             if !is_there(self.pid) {
-                return Over::Ended;
+                return AttachEndReason::ProgramEnded;
             }
             match books.as_ref().map(LiveProcess::summary) {
-                Ok(Ok(found)) if !found.is_running => return Over::Left,
+                Ok(Ok(found)) if !found.is_running => return AttachEndReason::DetachedElsewhere,
                 // Its memory is another one.
                 Ok(Err(_)) | Err(heapprof_live::LiveError::NotRecorded) => {
                     // One that ends has no executable any more.
                     let executable = format!("/proc/{}/exe", self.pid);
                     let is_there = std::fs::read_link(executable).is_ok();
                     return if is_there {
-                        Over::Replaced
+                        AttachEndReason::ProgramReplaced
                     } else {
-                        Over::Ended
+                        AttachEndReason::ProgramEnded
                     };
                 }
                 // It is not known, or all is well.
                 _ => {}
             }
-            if self.kept.is_none() && (self.last.is_none() || read.elapsed() >= PAUSE) {
+            if self.ledger_process.is_none()
+                && (self.last.is_none() || read.elapsed() >= READ_INTERVAL)
+            {
                 let found = self.read().ok();
                 self.last = found.or(self.last.take());
                 read = Instant::now();
             }
-            std::thread::sleep(TICK);
+            std::thread::sleep(END_CHECK_INTERVAL);
         }
     }
 
     /// A profile of this moment.
     fn read(&self) -> Result<Profile> {
-        Watched::find(&self.pid.to_string())?.read()
+        OutsideProcess::find(&self.pid.to_string())?.read()
     }
 
     /// The profile at the end. Leaves the program, if it goes on and nobody else has left it.
-    fn end(&mut self, over: Over) -> Result<Profile> {
+    fn end(&mut self, over: AttachEndReason) -> Result<Profile> {
         let of_process = || format!("process {}", self.pid);
         let read = match over {
-            Over::Time | Over::Asked | Over::Left => self.read(),
-            Over::Ended | Over::Replaced => Err(anyhow::anyhow!("it has ended")),
+            AttachEndReason::TimeLimit
+            | AttachEndReason::Interrupted
+            | AttachEndReason::DetachedElsewhere => self.read(),
+            AttachEndReason::ProgramEnded | AttachEndReason::ProgramReplaced => {
+                Err(anyhow::anyhow!("it has ended"))
+            }
         };
-        if matches!(over, Over::Time | Over::Asked)
-            && let Err(error) = leave(self.pid)
+        if matches!(
+            over,
+            AttachEndReason::TimeLimit | AttachEndReason::Interrupted
+        ) && let Err(error) = leave(self.pid)
             && is_there(self.pid)
         {
             messages::note(&format!(
@@ -297,17 +313,21 @@ impl Recording {
                 self.pid, self.pid
             ));
         }
-        let read = match (read, &mut self.kept) {
+        let read = match (read, &mut self.ledger_process) {
             (Ok(profile), _) => Ok(profile),
             (Err(_), Some(kept)) => kept.read(),
             (Err(error), None) => self.last.take().ok_or(error),
         };
         let mut profile = read.with_context(of_process)?;
-        if matches!(over, Over::Ended | Over::Replaced) && self.kept.is_some() {
-            say_script(&mut profile, &self.command_line);
+        if matches!(
+            over,
+            AttachEndReason::ProgramEnded | AttachEndReason::ProgramReplaced
+        ) && self.ledger_process.is_some()
+        {
+            add_script_comment(&mut profile, &self.command_line);
         }
         if self.tells_command_line {
-            say_command_line(&mut profile, &self.command_line);
+            add_command_line_comment(&mut profile, &self.command_line);
         }
         let since = format!("{:.1} s", self.began.elapsed().as_secs_f64());
         for comment in [
@@ -321,15 +341,15 @@ impl Recording {
     }
 
     /// Says what became of it.
-    fn say(&self, over: Over, written: Option<String>) {
+    fn say(&self, over: AttachEndReason, written: Option<String>) {
         let why = match over {
-            Over::Time | Over::Asked => "left",
-            Over::Ended => "it has ended",
-            Over::Replaced => "it has become another program",
-            Over::Left => "somebody else has left it",
+            AttachEndReason::TimeLimit | AttachEndReason::Interrupted => "left",
+            AttachEndReason::ProgramEnded => "it has ended",
+            AttachEndReason::ProgramReplaced => "it has become another program",
+            AttachEndReason::DetachedElsewhere => "somebody else has left it",
         };
-        let before = match (over, &self.kept) {
-            (Over::Ended | Over::Replaced, None) => {
+        let before = match (over, &self.ledger_process) {
+            (AttachEndReason::ProgramEnded | AttachEndReason::ProgramReplaced, None) => {
                 "; the profile is of up to a second before that"
             }
             _ => "",
@@ -340,7 +360,7 @@ impl Recording {
 }
 
 /// What the profile says that it lacks, in lines.
-fn lacking(profile: &Profile, is_exact: bool) -> Vec<String> {
+fn describe_missing_parts(profile: &Profile, is_exact: bool) -> Vec<String> {
     let comments = || profile.comment.iter().map(|&text| profile.text(text));
     let column = profile.find_sample_type("alloc_space").ok();
     let allocated = column.map(|column| {

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use anyhow::Result;
 use heapprof_report::{CandidatePeaks, PeakComparison};
 
-use super::heap_run::{HowToRun, heap_of, split};
-use super::{Shared, proc};
+use super::heap_run::{RunSetup, record_heap, split_words};
+use super::{CommandContext, proc};
 use crate::args::BenchArgs;
 use crate::output;
 
@@ -18,9 +18,9 @@ const BALLAST: &str =
 /// The function that has it.
 const BALLAST_FUNCTION: &str = "heapprof::INIT";
 /// Gives the code's first line its own number.
-const FIRST_LINE: &str = "#line 1 \"-e\"";
+const FIRST_LINE_DIRECTIVE: &str = "#line 1 \"-e\"";
 
-pub(super) fn run(shared: &Shared, args: &BenchArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &BenchArgs) -> Result<()> {
     let empty = match (&args.empty, args.perl) {
         (Some(empty), _) => Some(empty.as_str()),
         (None, true) => Some(""),
@@ -33,7 +33,7 @@ pub(super) fn run(shared: &Shared, args: &BenchArgs) -> Result<()> {
         .copied()
         .chain(args.candidates.iter().map(String::as_str))
     {
-        all.push((candidate, words(args, candidate)?));
+        all.push((candidate, command_words(args, candidate)?));
     }
     let mut found = PeakComparison::default();
     for (i, (candidate, words)) in all.iter().enumerate() {
@@ -42,14 +42,14 @@ pub(super) fn run(shared: &Shared, args: &BenchArgs) -> Result<()> {
             ..CandidatePeaks::default()
         };
         for _ in 0..args.runs {
-            let how = HowToRun {
+            let how = RunSetup {
                 command: words,
                 shows_output: args.runs_of.show_output,
                 ignores_failure: args.runs_of.ignore_failure,
                 name: format!("{candidate:?}"),
                 uncounted: args.perl.then_some(BALLAST_FUNCTION),
             };
-            let run = heap_of(shared, &how)?;
+            let run = record_heap(shared, &how)?;
             if peak.peaks.iter().all(|&before| run.peak > before) {
                 peak.most = run.most;
                 // A process that is no perl of ours has nothing of the empty candidate.
@@ -75,19 +75,19 @@ pub(super) fn run(shared: &Shared, args: &BenchArgs) -> Result<()> {
 }
 
 /// The command of a candidate.
-fn words(args: &BenchArgs, candidate: &str) -> Result<Vec<OsString>> {
+fn command_words(args: &BenchArgs, candidate: &str) -> Result<Vec<OsString>> {
     if args.perl {
         let words = [
             args.perl_path.as_str(),
             "-e",
             BALLAST,
             "-e",
-            FIRST_LINE,
+            FIRST_LINE_DIRECTIVE,
             "-e",
             candidate,
         ];
         return Ok(words.map(OsString::from).to_vec());
     }
-    let words = split(candidate)?;
+    let words = split_words(candidate)?;
     Ok(words.into_iter().map(OsString::from).collect())
 }

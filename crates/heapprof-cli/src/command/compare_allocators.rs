@@ -15,16 +15,16 @@ use heapprof_process::{RunUsage, StatusCounters, comm, descendants, maps, run as
 use heapprof_report::{AllocatorCandidate, AllocatorComparison, HeapInUse};
 use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
-use self::allocator::{Allocator, chosen, is_known};
-use super::heap_run::{HowToRun, heap_of, joined};
+use self::allocator::{AllocatorSetup, is_known, select_allocators};
+use super::heap_run::{RunSetup, join_words, record_heap};
 use super::record::find_program;
-use super::{Shared, proc};
+use super::{CommandContext, proc};
 use crate::args::CompareAllocatorsArgs;
-use crate::progress::Bar;
+use crate::progress::WorkBar;
 use crate::{messages, output};
 
-pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
-    let (allocators, missing) = chosen(&args.allocators)?;
+pub(super) fn run(shared: &CommandContext, args: &CompareAllocatorsArgs) -> Result<()> {
+    let (allocators, missing) = select_allocators(&args.allocators)?;
     for (name, looked) in &missing {
         messages::note(&format!(
             "{name}: is not installed ({looked}); it is left out"
@@ -33,21 +33,21 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
     if allocators.len() < 2 {
         bail!("there is nothing to compare: name two allocators that are installed");
     }
-    let how = HowToRun {
+    let how = RunSetup {
         command: &args.command,
         shows_output: args.runs_of.show_output,
         ignores_failure: args.runs_of.ignore_failure,
-        name: joined(&args.command),
+        name: join_words(&args.command),
         uncounted: None,
     };
-    must_take_a_preload(&args.command[0])?;
-    let candidate = |allocator: &Allocator| AllocatorCandidate {
+    check_preloadable(&args.command[0])?;
+    let candidate = |allocator: &AllocatorSetup| AllocatorCandidate {
         name: allocator.name.clone(),
-        what: allocator.what(),
+        what: allocator.describe_settings(),
         ..AllocatorCandidate::default()
     };
     let mut candidates: Vec<AllocatorCandidate> = allocators.iter().map(candidate).collect();
-    let mut bar = Bar::running();
+    let mut bar = WorkBar::running();
     let all = u64::from(args.runs + args.warmup) * allocators.len() as u64;
     let mut done = 0;
     for _ in 0..args.warmup {
@@ -61,7 +61,7 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
     for round in 0..args.runs as usize {
         for i in 0..allocators.len() {
             let i = (i + round) % allocators.len();
-            let (figures, found) = one(&how, &allocators[i], |_| {})?;
+            let (figures, found) = run_once(&how, &allocators[i], |_| {})?;
             let candidate = &mut candidates[i];
             candidate.runs.push(figures);
             if let Some(found) = found {
@@ -76,7 +76,7 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
     let heap = match args.no_heap {
         true => None,
         false => {
-            let run = heap_of(shared, &how)?;
+            let run = record_heap(shared, &how)?;
             Some(HeapInUse {
                 peak: run.peak,
                 is_main: run.is_main,
@@ -96,10 +96,10 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
 }
 
 /// The kernel's counts of the same memory may differ by so much.
-const NEAR: u64 = 1 << 20;
+const MAX_COUNT_DIFFERENCE: u64 = 1 << 20;
 
 /// Fails for a program into which nothing can be preloaded.
-fn must_take_a_preload(program: &OsStr) -> Result<()> {
+fn check_preloadable(program: &OsStr) -> Result<()> {
     let name = program.display();
     let Some(path) = find_program(program) else {
         bail!("{name}: there is no such program");
@@ -123,8 +123,8 @@ fn must_take_a_preload(program: &OsStr) -> Result<()> {
 
 /// Runs the program once, without measuring it. Returns the programs that ran, too, and did not
 /// have the library: their environment was another one.
-fn warm_up(how: &HowToRun<'_>, allocator: &Allocator) -> Result<BTreeSet<String>> {
-    const PAUSE: Duration = Duration::from_millis(2);
+fn warm_up(how: &RunSetup<'_>, allocator: &AllocatorSetup) -> Result<BTreeSet<String>> {
+    const SCAN_INTERVAL: Duration = Duration::from_millis(2);
     let pid = AtomicU32::new(0);
     std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
@@ -133,12 +133,15 @@ fn warm_up(how: &HowToRun<'_>, allocator: &Allocator) -> Result<BTreeSet<String>
                 match pid.load(Ordering::Acquire) {
                     u32::MAX => return without,
                     0 => {}
-                    pid => without.extend(lacking(pid, allocator.library.as_deref())),
+                    pid => without.extend(descendants_without_library(
+                        pid,
+                        allocator.library.as_deref(),
+                    )),
                 }
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(SCAN_INTERVAL);
             }
         });
-        let ran = one(how, allocator, |began| pid.store(began, Ordering::Release));
+        let ran = run_once(how, allocator, |began| pid.store(began, Ordering::Release));
         pid.store(u32::MAX, Ordering::Release);
         let without = looking.join().unwrap_or_default();
         ran.map(|_| without)
@@ -146,7 +149,7 @@ fn warm_up(how: &HowToRun<'_>, allocator: &Allocator) -> Result<BTreeSet<String>
 }
 
 /// The names of a program's descendants that have a C library and not this one.
-fn lacking(program: u32, library: Option<&Path>) -> Vec<String> {
+fn descendants_without_library(program: u32, library: Option<&Path>) -> Vec<String> {
     let children = descendants(program)
         .into_iter()
         .filter(|&pid| pid != program);
@@ -156,7 +159,7 @@ fn lacking(program: u32, library: Option<&Path>) -> Vec<String> {
         let has_libc = maps
             .iter()
             .any(|map| file_name(&map.path).starts_with("libc.so"));
-        let is_loaded = look(*pid, library).and_then(|found| found.is_loaded);
+        let is_loaded = find_loaded_allocator(*pid, library).and_then(|found| found.is_loaded);
         has_libc && is_loaded == Some(false)
     };
     children.filter(lacks).map(comm).collect()
@@ -164,18 +167,18 @@ fn lacking(program: u32, library: Option<&Path>) -> Vec<String> {
 
 /// Runs the program once. Returns also which allocator's library was in it at its end, if that
 /// could be seen.
-fn one(
-    how: &HowToRun<'_>,
-    allocator: &Allocator,
+fn run_once(
+    how: &RunSetup<'_>,
+    allocator: &AllocatorSetup,
     began: impl FnOnce(u32),
-) -> Result<(RunFigures, Option<InIt>)> {
+) -> Result<(RunFigures, Option<LoadedAllocator>)> {
     let mut command = Command::new(&how.command[0]);
     command.args(&how.command[1..]);
     how.streams(&mut command);
-    allocator.set(&mut command);
+    allocator.apply_to(&mut command);
     let mut found = None;
     let ran = run_measured(&mut command, began, |pid| {
-        found = look(pid, allocator.library.as_deref());
+        found = find_loaded_allocator(pid, allocator.library.as_deref());
     })
     .with_context(|| how.name.clone())?;
     if !ran.status.success() && !how.ignores_failure {
@@ -191,18 +194,18 @@ fn one(
     let own = own
         .and_then(|counters| counters.get("RssAnon"))
         .unwrap_or(0);
-    Ok((figures(&ran, own + NEAR), found))
+    Ok((figures(&ran, own + MAX_COUNT_DIFFERENCE), found))
 }
 
 /// Which libraries of allocators a process has.
-struct InIt {
+struct LoadedAllocator {
     /// Whether the one that is preloaded is there; `None` if none is.
     is_loaded: Option<bool>,
     /// Another one, which the program has itself.
     other: Option<String>,
 }
 
-fn look(pid: u32, library: Option<&Path>) -> Option<InIt> {
+fn find_loaded_allocator(pid: u32, library: Option<&Path>) -> Option<LoadedAllocator> {
     let text = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
     let maps = maps::parse(&text);
     let library = library.and_then(|library| std::fs::canonicalize(library).ok());
@@ -211,7 +214,7 @@ fn look(pid: u32, library: Option<&Path>) -> Option<InIt> {
         library.is_some_and(|library| library.as_os_str().as_encoded_bytes() == path)
     };
     let others = maps.iter().filter(|map| !is_it(&map.path));
-    Some(InIt {
+    Some(LoadedAllocator {
         is_loaded: library
             .as_ref()
             .map(|_| maps.iter().any(|map| is_it(&map.path))),

@@ -1,4 +1,4 @@
-//! `heapprof completions SHELL`.
+//! `heapprof completions SHELL_PATH`.
 
 use anyhow::Result;
 use clap::CommandFactory;

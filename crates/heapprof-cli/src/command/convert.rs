@@ -9,46 +9,46 @@ use heapprof_profile::encode;
 use heapprof_report::FoldedWriter;
 use heapprof_text::{ControlReplacement, escaping};
 
-use super::Shared;
-use crate::args::{ConvertArgs, ConvertTo};
+use super::CommandContext;
+use crate::args::{ConvertArgs, ConvertFormat};
 use crate::{messages, output};
 
-pub(super) fn run(shared: &Shared, args: &ConvertArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &ConvertArgs) -> Result<()> {
     let file = args.output.file();
-    let lines = lines(args)?;
-    if args.to == ConvertTo::Pprof && output::is_terminal(file) {
+    let lines = splits_lines(args)?;
+    if args.to == ConvertFormat::Pprof && output::is_terminal(file) {
         bail!("a profile is not text for a terminal; write it to a file with -o");
     }
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let source = shared.sources.read(&names)?;
     match args.to {
-        ConvertTo::Pprof => output::profile(args.file_mode.mode()?, file, |writer| {
+        ConvertFormat::Pprof => output::profile(args.file_mode.mode()?, file, |writer| {
             Ok(encode(&source.profile, writer)?)
         }),
-        ConvertTo::Json => output::write(file, |writer| {
+        ConvertFormat::Json => output::write(file, |writer| {
             Ok(heapprof_report::profile_json(&source.profile, writer)?)
         }),
-        ConvertTo::Csv => output::write(file, |writer| {
+        ConvertFormat::Csv => output::write(file, |writer| {
             Ok(heapprof_report::profile_csv(&source.profile, writer)?)
         }),
-        ConvertTo::Speedscope => output::write(file, |writer| {
+        ConvertFormat::Speedscope => output::write(file, |writer| {
             escaping(writer, ControlReplacement::Json, |writer| {
                 let result = write_speedscope(&source.profile, &source.name, lines, writer);
-                fitting(&source, result)
+                with_profile_name(&source, result)
             })
         }),
-        ConvertTo::Firefox => output::write(file, |writer| {
+        ConvertFormat::Firefox => output::write(file, |writer| {
             escaping(writer, ControlReplacement::Json, |writer| {
                 let result = write_firefox(&source.profile, &source.name, writer);
-                fitting(&source, result)
+                with_profile_name(&source, result)
             })
         }),
-        ConvertTo::Gperftools => gperftools(args, &source, GperftoolsForm::Plain),
-        ConvertTo::Symbolized => gperftools(args, &source, GperftoolsForm::Symbolized),
-        ConvertTo::Callgrind => output::write(file, |writer| {
+        ConvertFormat::Gperftools => gperftools(args, &source, GperftoolsForm::Plain),
+        ConvertFormat::Symbolized => gperftools(args, &source, GperftoolsForm::Symbolized),
+        ConvertFormat::Callgrind => output::write(file, |writer| {
             heapprof_dropin::callgrind(&source.profile, writer).with_context(|| source.name.clone())
         }),
-        ConvertTo::Folded => {
+        ConvertFormat::Folded => {
             let query = Query {
                 sample_type: args.sample_type.clone(),
                 granularity: args.granularity.unwrap_or_default(),
@@ -70,7 +70,7 @@ fn gperftools(args: &ConvertArgs, source: &QuestionSource, form: GperftoolsForm)
     let mut note = None;
     output::write(args.output.file(), |writer| {
         escaping(writer, ControlReplacement::Replacement, |writer| {
-            note = fitting(source, write_gperftools(&source.profile, form, writer))?;
+            note = with_profile_name(source, write_gperftools(&source.profile, form, writer))?;
             Ok(())
         })
     })?;
@@ -82,7 +82,7 @@ fn gperftools(args: &ConvertArgs, source: &QuestionSource, form: GperftoolsForm)
 
 /// Names the profile in an error if its content does not fit the form. An error of writing does not
 /// name it.
-fn fitting<T>(source: &QuestionSource, result: Result<T, WriteError>) -> Result<T> {
+fn with_profile_name<T>(source: &QuestionSource, result: Result<T, WriteError>) -> Result<T> {
     result.map_err(|error| match error {
         WriteError::Io(error) => error.into(),
         unfit => anyhow!(unfit).context(source.name.clone()),
@@ -92,8 +92,8 @@ fn fitting<T>(source: &QuestionSource, result: Result<T, WriteError>) -> Result<
 /// Whether each line of a function is a frame of its own in speedscope's form. For folded stacks
 /// this is false, because `run` itself reads their `--granularity`. Fails if an option does not go
 /// with the form, so that no option is silently ignored.
-fn lines(args: &ConvertArgs) -> Result<bool> {
-    if args.to == ConvertTo::Folded {
+fn splits_lines(args: &ConvertArgs) -> Result<bool> {
+    if args.to == ConvertFormat::Folded {
         return Ok(false);
     }
     if args.sample_type.is_some() {
@@ -101,11 +101,11 @@ fn lines(args: &ConvertArgs) -> Result<bool> {
     }
     match (args.to, args.granularity) {
         (_, None) => Ok(false),
-        (ConvertTo::Speedscope, Some(Granularity::Functions | Granularity::FileFunctions)) => {
+        (ConvertFormat::Speedscope, Some(Granularity::Functions | Granularity::FileFunctions)) => {
             Ok(false)
         }
-        (ConvertTo::Speedscope, Some(Granularity::Lines)) => Ok(true),
-        (ConvertTo::Speedscope, Some(_)) => {
+        (ConvertFormat::Speedscope, Some(Granularity::Lines)) => Ok(true),
+        (ConvertFormat::Speedscope, Some(_)) => {
             bail!("--granularity for --to speedscope is functions or lines")
         }
         _ => bail!(

@@ -7,12 +7,12 @@ use heapprof_analysis::{
     AnalysisSession, Query, TypeSelection, agree, diff, diff_sql, incomparable_files,
 };
 
-use super::Shared;
-use super::gate::Gate;
+use super::CommandContext;
+use super::gate::GateRules;
 use crate::args::DiffArgs;
-use crate::source::Sources;
+use crate::source::ProfileSources;
 
-pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
+pub(super) fn run(shared: &CommandContext, args: &DiffArgs) -> Result<ExitCode> {
     if args.question.query().relative_percentages {
         bail!(
             "diff shows growth, not shares of a total; --relative-percentages has no effect \
@@ -20,7 +20,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         );
     }
     // Rules are read first, so that nobody waits for two profiles if a rule can't be read.
-    let mut gate = Gate::new(&args.gate)?;
+    let mut gate = GateRules::new(&args.gate)?;
     let of_total = gate.rules().find(|(rule, _)| rule.sample_type().is_some());
     if let Some((_, rule)) = of_total
         && args.normalize
@@ -39,7 +39,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     };
     let session = session(shared, &before, &after, &query, &gate)?;
     let report = diff(&session, [1, 2], &query, args.normalize)?;
-    shared.ask_anywhere(&query, &report.before.sample_type, |asked| {
+    shared.note_portable_query(&query, &report.before.sample_type, |asked| {
         let ([before], [after], false) = (&before[..], &after[..], args.normalize) else {
             return None;
         };
@@ -100,7 +100,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
 }
 
 /// The profiles of each side. They come from the arguments and from --before and --after.
-fn sides(sources: &Sources, args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
+fn sides(sources: &ProfileSources, args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
     let (mut before, mut after) = (args.before.clone(), args.after.clone());
     match &args.profiles[..] {
         [b, a] => {
@@ -130,11 +130,11 @@ fn sides(sources: &Sources, args: &DiffArgs) -> Result<(Vec<String>, Vec<String>
 }
 
 fn session(
-    shared: &Shared,
+    shared: &CommandContext,
     before: &[String],
     after: &[String],
     query: &Query,
-    gate: &Gate,
+    gate: &GateRules,
 ) -> Result<AnalysisSession> {
     let (mut before, mut after) = (shared.sources.read(before)?, shared.sources.read(after)?);
     agree(&mut before, &mut after)?;

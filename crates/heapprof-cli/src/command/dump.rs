@@ -6,16 +6,16 @@ use anyhow::{Context, Result, bail};
 use heapprof_profile::{Profile, encode};
 
 use crate::args::{DumpArgs, FileMode};
-use crate::outside::Watched;
+use crate::outside::OutsideProcess;
 use crate::{messages, name, output};
 
 /// So many characters of the program's name are in the file's.
-const LONGEST: usize = 40;
+const MAX_PROGRAM_NAME_CHARS: usize = 40;
 /// So many names are tried.
-const MOST: usize = 100_000;
+const MAX_NAME_ATTEMPTS: usize = 100_000;
 
 pub(super) fn run(args: &DumpArgs) -> Result<()> {
-    let mut watched = Watched::find_for_reader(&args.process)?;
+    let mut watched = OutsideProcess::find_for_reader(&args.process)?;
     let profile = watched
         .read()
         .with_context(|| format!("process {}", name::shown(&args.process)))?;
@@ -64,12 +64,12 @@ fn free_name(profile: &Profile, pid: u32) -> Result<PathBuf> {
         .next()
         .unwrap_or("unknown")
         .chars()
-        .take(LONGEST)
+        .take(MAX_PROGRAM_NAME_CHARS)
         .map(|c| if c == '/' || c.is_control() { '_' } else { c })
         .collect();
     let named = |n: usize| PathBuf::from(format!("heapprof.{program}.{pid}.{n}.pb.gz"));
     let is_free = |path: &PathBuf| std::fs::symlink_metadata(Path::new(path)).is_err();
-    let mut names = (1..=MOST).map(named);
+    let mut names = (1..=MAX_NAME_ATTEMPTS).map(named);
     names
         .find(is_free)
         .context("every name for the profile is taken; say one with -o")

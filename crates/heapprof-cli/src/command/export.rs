@@ -2,16 +2,16 @@
 
 use anyhow::Result;
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::ExportArgs;
 
 #[cfg(not(feature = "parquet"))]
-pub(super) fn run(_: &Shared, _: &ExportArgs) -> Result<()> {
+pub(super) fn run(_: &CommandContext, _: &ExportArgs) -> Result<()> {
     anyhow::bail!("{}", crate::stores::WITHOUT_PARQUET)
 }
 
 #[cfg(feature = "parquet")]
-pub(super) fn run(shared: &Shared, args: &ExportArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &ExportArgs) -> Result<()> {
     parquet::run(shared, args)
 }
 
@@ -23,13 +23,13 @@ mod parquet {
     use anyhow::{Context, Result};
     use heapprof_analysis::{ColumnValues, PortableBatch, ProfileStore, SeriesStore, SqliteTables};
 
-    use super::super::Shared;
+    use super::super::CommandContext;
     use crate::args::ExportArgs;
-    use crate::batches::{Batches, last_table};
+    use crate::batches::{BatchStore, last_table};
     use crate::{messages, output, selection, stores};
 
-    pub(super) fn run(shared: &Shared, args: &ExportArgs) -> Result<()> {
-        let to = Batches::at(&args.parquet)?;
+    pub(super) fn run(shared: &CommandContext, args: &ExportArgs) -> Result<()> {
+        let to = BatchStore::at_place(&args.parquet)?;
         let db = shared.sources.db();
         let named = || db.display().to_string();
         let store = stores::database(db)?;
@@ -58,7 +58,7 @@ mod parquet {
             done[1] += 1;
             to.write(&batch)?;
         }
-        let there = messages::and_there(there);
+        let there = messages::already_stored_suffix(there);
         messages::note(&format!(
             "exported {} profiles in {} batches into {}{there}",
             done[0],
@@ -69,7 +69,7 @@ mod parquet {
     }
 
     /// The names and times of the profiles that are there.
-    fn names_in(batches: &Batches) -> Result<HashSet<(String, i64)>> {
+    fn names_in(batches: &BatchStore) -> Result<HashSet<(String, i64)>> {
         let mut known = HashSet::new();
         let form = last_table();
         for batch in batches.names()? {
@@ -83,7 +83,7 @@ mod parquet {
 
     /// Reads batches back into the database.
     pub(in crate::command) fn import(
-        shared: &Shared,
+        shared: &CommandContext,
         args: &crate::args::ImportArgs,
     ) -> Result<()> {
         use heapprof_analysis::{SqlStore, read_profile};
@@ -92,7 +92,7 @@ mod parquet {
         let db = shared.sources.db();
         let named = || db.display().to_string();
         let (mut loaded, mut there) = (0, Vec::new());
-        let batches = Batches::at(&args.place)?;
+        let batches = BatchStore::at_place(&args.place)?;
         for batch in batches.some_names()? {
             let tables = SqliteTables::new()?;
             batches.read(&batch, &tables)?;
@@ -129,11 +129,11 @@ mod parquet {
 }
 
 #[cfg(not(feature = "parquet"))]
-pub(super) fn import(_: &Shared, _: &crate::args::ImportArgs) -> Result<()> {
+pub(super) fn import(_: &CommandContext, _: &crate::args::ImportArgs) -> Result<()> {
     anyhow::bail!("{}", crate::stores::WITHOUT_PARQUET)
 }
 
 #[cfg(feature = "parquet")]
-pub(super) fn import(shared: &Shared, args: &crate::args::ImportArgs) -> Result<()> {
+pub(super) fn import(shared: &CommandContext, args: &crate::args::ImportArgs) -> Result<()> {
     parquet::import(shared, args)
 }

@@ -6,11 +6,11 @@ use heapprof_report::{
     FlameOptions, FlameRootPosition, ReportFormat, ReportStyle, flame_folded, flame_svg,
 };
 
-use super::{Shared, statements};
+use super::{CommandContext, statements};
 use crate::args::{FlameArgs, FlameFormat, FlameRoot};
 use crate::output;
 
-pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &FlameArgs) -> Result<()> {
     let file = args.output.file();
     let svg = args.format == FlameFormat::Svg;
     if svg && output::is_terminal(file) && !args.show_sql {

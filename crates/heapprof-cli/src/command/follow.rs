@@ -12,20 +12,20 @@ use heapprof_report::LineGrowth;
 use crate::args::FollowArgs;
 use crate::args::record::LineFormat;
 use crate::messages;
-use crate::outside::Watched;
+use crate::outside::OutsideProcess;
 
 /// The least time between two readings.
-const PAUSE: Duration = Duration::from_millis(500);
+const MIN_READ_INTERVAL: Duration = Duration::from_millis(500);
 /// Reading takes at most one part in so many of the time.
-const SHARE: u32 = 20;
+const READ_TIME_DIVISOR: u32 = 20;
 /// How often it is looked whether the process has ended.
-const TICK: Duration = Duration::from_millis(100);
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &FollowArgs) -> Result<()> {
-    let mut watched = Watched::find_for_reader(&args.process)?;
+    let mut watched = OutsideProcess::find_for_reader(&args.process)?;
     let pid = watched.pid();
     let least = i64::try_from(args.min).unwrap_or(i64::MAX);
-    let mut said = Said::default();
+    let mut said = ReportedLineSizes::default();
     let mut out = io::stdout().lock();
     let mut is_first = true;
     messages::note(&format!(
@@ -38,7 +38,7 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
             Ok(profile) => {
                 let is_exact = profile.period == 1;
                 let seconds = (profile.duration_nanos as f64 / 1e6).round() / 1e3;
-                for (place, bytes) in said.grown(profile, least)? {
+                for (place, bytes) in said.find_grown_lines(profile, least)? {
                     let growth = LineGrowth {
                         process: pid,
                         user: None,
@@ -64,23 +64,27 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
             Err(error) => return Err(error.context(format!("process {pid}"))),
         }
         // The first reading gives names to all code, which is known from then on.
-        let share = if is_first { 1 } else { SHARE };
+        let share = if is_first { 1 } else { READ_TIME_DIVISOR };
         is_first = false;
-        let next = began + PAUSE.max(began.elapsed() * share);
+        let next = began + MIN_READ_INTERVAL.max(began.elapsed() * share);
         while Instant::now() < next && watched.is_there() {
-            std::thread::sleep(TICK);
+            std::thread::sleep(END_CHECK_INTERVAL);
         }
     }
 }
 
 /// How many bytes of each line were in use when it was said last.
 #[derive(Default)]
-struct Said(Option<HashMap<CodePlace, i64>>);
+struct ReportedLineSizes(Option<HashMap<CodePlace, i64>>);
 
-impl Said {
+impl ReportedLineSizes {
     /// The lines that have grown by `least` bytes since they were said last, or since the first
     /// call, and by how much. What has grown most comes first.
-    fn grown(&mut self, mut profile: Profile, least: i64) -> Result<Vec<(CodePlace, i64)>> {
+    fn find_grown_lines(
+        &mut self,
+        mut profile: Profile,
+        least: i64,
+    ) -> Result<Vec<(CodePlace, i64)>> {
         let in_use = profile.find_sample_type("inuse_space")?;
         let samples = &profile.samples;
         let values = (0..samples.len())
@@ -115,13 +119,13 @@ mod tests {
 
     #[test]
     fn a_line_is_said_once_it_has_grown_enough() {
-        let mut said = Said::default();
+        let mut said = ReportedLineSizes::default();
         let mut step = |bytes: i64| {
             let mut builder =
                 ProfileBuilder::new(&[("alloc_space", "bytes"), ("inuse_space", "bytes")]);
             builder.add_folded("main;keep", &[1 << 40, bytes]);
             builder.add_folded("main;other", &[5, 5]);
-            let grown = said.grown(builder.finish(), 100).unwrap();
+            let grown = said.find_grown_lines(builder.finish(), 100).unwrap();
             grown.into_iter().map(|(_, bytes)| bytes).sum::<i64>()
         };
         let steps = [500, 599, 600, 650, 10, 699, 720];

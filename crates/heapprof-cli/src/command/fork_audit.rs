@@ -9,20 +9,20 @@ use clap::Parser;
 use heapprof_analysis::{AnalysisSession, ForkRule, ProfileStore};
 use heapprof_report::{ReportFormat, ReportStyle};
 
-use super::forks::{ENDING, ask, profiles_of};
-use super::{SCREENFUL, Shared, record};
-use crate::args::record::Answer;
+use super::forks::{PROFILE_SUFFIX, ask, profiles_of};
+use super::{CommandContext, DEFAULT_TERMINAL_ROWS, record};
+use crate::args::record::YesOrNo;
 use crate::args::size::size;
-use crate::args::{Cli, Command, FileMode, ForkAuditArgs, OutputArgs, ReportArgs};
+use crate::args::{Cli, CliCommand, FileMode, ForkAuditArgs, OutputArgs, ReportArgs};
 use crate::{messages, name, output};
 
 /// The most folders of one name that are tried.
-const MOST: u32 = 10_000;
+const MAX_FOLDER_ATTEMPTS: u32 = 10_000;
 
-pub(super) fn run(shared: &Shared, args: &ForkAuditArgs) -> Result<ExitCode> {
+pub(super) fn run(shared: &CommandContext, args: &ForkAuditArgs) -> Result<ExitCode> {
     let read = |text: &String| {
         let size = |text: &str| size(text).ok();
-        ForkRule::parse(text, size).map_err(messages::of_rule)
+        ForkRule::parse(text, size).map_err(messages::rule_error)
     };
     let rules: Vec<ForkRule> = args.fail_if.iter().map(read).collect::<Result<_>>()?;
     if args.command.is_empty() {
@@ -78,8 +78,8 @@ fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
     let mut words = vec!["heapprof", "record", "--fork-audit", &mode];
     words.extend(period.as_deref());
     words.extend(asked.python_objects.map(|objects| match objects {
-        Answer::Yes => "--python-objects=yes",
-        Answer::No => "--python-objects=no",
+        YesOrNo::Yes => "--python-objects=yes",
+        YesOrNo::No => "--python-objects=no",
     }));
     words.extend(asked.perl_install.then_some("--perl-install"));
     words.push("-o");
@@ -89,7 +89,7 @@ fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
     let cli = Cli::try_parse_from(words)?;
     let color = cli.color;
     match cli.command {
-        Command::Record(args) => record::run(&args, color),
+        CliCommand::Record(args) => record::run(&args, color),
         _ => bail!("record was not understood"),
     }
 }
@@ -108,7 +108,7 @@ fn must_be_free(folder: &Path) -> Result<()> {
 fn free_folder(program: &OsStr) -> Result<PathBuf> {
     let own = Path::new(program).file_name().unwrap_or(program);
     let stem = format!("{}.fork-audit", own.to_string_lossy());
-    let numbered = (1..MOST).map(|n| match n {
+    let numbered = (1..MAX_FOLDER_ATTEMPTS).map(|n| match n {
         1 => PathBuf::from(&stem),
         n => PathBuf::from(format!("{stem}.{n}")),
     });
@@ -121,7 +121,7 @@ fn free_folder(program: &OsStr) -> Result<PathBuf> {
 /// Reports what was noted, and judges the rules. A report beside the output of the program goes to
 /// where messages go.
 fn report(
-    shared: &Shared,
+    shared: &CommandContext,
     args: &ForkAuditArgs,
     report: &ReportArgs,
     audited: &[String],
@@ -134,7 +134,7 @@ fn report(
     }
     let limit = match (args.limit.limit, report.format, report.output.file()) {
         // Whoever reads a table through a pipe wants it as short as on the screen.
-        (None, ReportFormat::Text, None) => Some(SCREENFUL),
+        (None, ReportFormat::Text, None) => Some(DEFAULT_TERMINAL_ROWS),
         _ => shared.limit(&args.limit, report),
     };
     let (audit, session) = ask(shared, &names, limit)?;
@@ -183,5 +183,7 @@ fn keep(db: &Path, mode: FileMode, name: &str, session: &AnalysisSession) -> Res
 fn audit_name(audited: &str) -> String {
     let path = Path::new(audited).file_name().unwrap_or(audited.as_ref());
     let name = path.to_string_lossy();
-    name.strip_suffix(ENDING).unwrap_or(&name).to_string()
+    name.strip_suffix(PROFILE_SUFFIX)
+        .unwrap_or(&name)
+        .to_string()
 }

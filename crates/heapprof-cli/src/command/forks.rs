@@ -7,19 +7,19 @@ use heapprof_analysis::{
     AnalysisSession, ForkAudit, Granularity, Query, TypeSelection, fork_audit,
 };
 
-use super::Shared;
+use super::CommandContext;
 use crate::name;
 
 /// What is added to a profile's name to name the folder of its children.
-pub(super) const CHILDREN: &str = ".children";
+pub(super) const CHILDREN_SUFFIX: &str = ".children";
 /// The ending of what was noted of a child.
-pub(super) const NOTED: &str = ".fork.pb.gz";
+pub(super) const AUDIT_SUFFIX: &str = ".fork.pb.gz";
 /// The ending of profiles.
-pub(super) const ENDING: &str = ".pb.gz";
+pub(super) const PROFILE_SUFFIX: &str = ".pb.gz";
 
 /// The report of these profiles, and the session that was asked.
 pub(super) fn ask(
-    shared: &Shared,
+    shared: &CommandContext,
     names: &[String],
     limit: Option<usize>,
 ) -> Result<(ForkAudit, AnalysisSession)> {
@@ -27,7 +27,7 @@ pub(super) fn ask(
         granularity: Granularity::Lines,
         ..Query::default()
     };
-    let sources = shared.sources.each(names)?;
+    let sources = shared.sources.read_each(names)?;
     let session = shared.session(sources, &query, TypeSelection::Requested, |question| {
         question
     })?;
@@ -44,8 +44,8 @@ pub(super) fn profiles_of(name: &str) -> Result<Vec<String>> {
         must_have_some(name, &found)?;
     } else {
         found.push(name.to_string());
-        let children = name.strip_suffix(ENDING);
-        let children = children.map(|stem| format!("{stem}{}", CHILDREN));
+        let children = name.strip_suffix(PROFILE_SUFFIX);
+        let children = children.map(|stem| format!("{stem}{}", CHILDREN_SUFFIX));
         if let Some(children) = children.filter(|children| Path::new(children).is_dir()) {
             add_folder(Path::new(&children), false, &mut found)?;
         }
@@ -56,13 +56,13 @@ pub(super) fn profiles_of(name: &str) -> Result<Vec<String>> {
 /// Fails if a folder has no profiles.
 pub(super) fn must_have_some<T>(folder: &str, found: &[T]) -> Result<()> {
     if found.is_empty() {
-        bail!("{folder}: there is no profile ({ENDING}) in this folder");
+        bail!("{folder}: there is no profile ({PROFILE_SUFFIX}) in this folder");
     }
     Ok(())
 }
 
 /// What is in a folder, by name.
-pub(super) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn list_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let named = || format!("{}: cannot be read", folder.display());
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(named)? {
@@ -74,11 +74,11 @@ pub(super) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Adds the profiles in a folder, by name, and those in the folders of children in it.
 fn add_folder(folder: &Path, with_children: bool, to: &mut Vec<String>) -> Result<()> {
-    for path in in_folder(folder)? {
+    for path in list_folder(folder)? {
         let text = path.to_string_lossy();
-        if text.ends_with(ENDING) && path.is_file() {
+        if text.ends_with(PROFILE_SUFFIX) && path.is_file() {
             to.push(text.into_owned());
-        } else if with_children && text.ends_with(CHILDREN) && path.is_dir() {
+        } else if with_children && text.ends_with(CHILDREN_SUFFIX) && path.is_dir() {
             add_folder(&path, false, to)?;
         }
     }

@@ -10,17 +10,17 @@ use crate::args::{GateArgs, ReportArgs};
 use crate::{messages, output};
 
 /// The rules of a command line, and the verdict of those that were judged.
-pub(super) struct Gate {
+pub(super) struct GateRules {
     rules: Vec<(GateRule, String)>,
     verdict: RuleVerdict,
 }
 
-impl Gate {
+impl GateRules {
     /// Reads the rules. Callers do this first, so that one that can't be read does not cost the
     /// reading of a profile.
     pub(super) fn new(args: &GateArgs) -> Result<Self> {
         let read = |text: &String| {
-            let rule = GateRule::parse(text).map_err(messages::of_rule)?;
+            let rule = GateRule::parse(text).map_err(messages::rule_error)?;
             let rule = rule.ignoring_spread(args.ignore_spread);
             Ok((rule, text.clone()))
         };
@@ -34,10 +34,10 @@ impl Gate {
     }
 
     /// Does the same as [`new`](Self::new). Fails for a rule that one profile can't break.
-    pub(super) fn of_one_profile(args: &GateArgs) -> Result<Self> {
+    pub(super) fn for_one_profile(args: &GateArgs) -> Result<Self> {
         let gate = Self::new(args)?;
         for (rule, _) in &gate.rules {
-            rule.refuse_comparison().map_err(messages::of_rule)?;
+            rule.refuse_comparison().map_err(messages::rule_error)?;
         }
         Ok(gate)
     }
@@ -60,7 +60,7 @@ impl Gate {
     ) -> Result<()> {
         for (rule, text) in &self.rules {
             let judged = judge(rule).map_err(|error| match error.downcast() {
-                Ok(error) => messages::of_rule(error),
+                Ok(error) => messages::rule_error(error),
                 Err(error) => error,
             });
             match judged? {

@@ -3,11 +3,11 @@
 use anyhow::{Context, Result};
 use heapprof_analysis::{Query, growth_sql, series_growth};
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::GrowthArgs;
 use crate::{selection, stores};
 
-pub(super) fn run(shared: &Shared, args: &GrowthArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &GrowthArgs) -> Result<()> {
     let query = Query {
         sort: args.sort.sort,
         limit: shared.limit(&args.limit, &args.report),
@@ -19,7 +19,7 @@ pub(super) fn run(shared: &Shared, args: &GrowthArgs) -> Result<()> {
     let (report, session) = report.with_context(|| chosen.name.clone())?;
     let names = || chosen.moments.iter().map(|moment| &*moment.name);
     if !args.stacks && selection::are_unique(names(), &moments) {
-        shared.ask_anywhere(&query, &report.sample_type, |asked| {
+        shared.note_portable_query(&query, &report.sample_type, |asked| {
             Some(growth_sql(asked, &names().collect::<Vec<&str>>()))
         });
     }

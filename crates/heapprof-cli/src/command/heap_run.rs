@@ -10,7 +10,7 @@ use heapprof_analysis::{
 };
 use heapprof_profile::{HeapHistory, Profile};
 
-use super::Shared;
+use super::CommandContext;
 use super::forks::profiles_of;
 
 /// What a recorded run says.
@@ -29,7 +29,7 @@ pub(super) struct HeapRun {
 }
 
 /// How a program is run.
-pub(super) struct HowToRun<'a> {
+pub(super) struct RunSetup<'a> {
     pub(super) command: &'a [OsString],
     pub(super) shows_output: bool,
     pub(super) ignores_failure: bool,
@@ -39,7 +39,7 @@ pub(super) struct HowToRun<'a> {
     pub(super) uncounted: Option<&'a str>,
 }
 
-impl HowToRun<'_> {
+impl RunSetup<'_> {
     /// The command, with what it prints thrown away unless it is to be shown.
     pub(super) fn streams(&self, command: &mut Command) {
         command.stdin(Stdio::null());
@@ -50,13 +50,13 @@ impl HowToRun<'_> {
 }
 
 /// Words as a person reads them.
-pub(super) fn joined(words: &[OsString]) -> String {
+pub(super) fn join_words(words: &[OsString]) -> String {
     let words = words.iter().map(|word| word.to_string_lossy());
     words.collect::<Vec<_>>().join(" ")
 }
 
 /// The words of a command that is one text, split as a shell does it.
-pub(super) fn split(text: &str) -> Result<Vec<String>> {
+pub(super) fn split_words(text: &str) -> Result<Vec<String>> {
     let words = shlex::split(text).with_context(|| format!("{text:?}: a quote is not closed"))?;
     match words.is_empty() {
         true => bail!("{text:?} is no command"),
@@ -65,7 +65,7 @@ pub(super) fn split(text: &str) -> Result<Vec<String>> {
 }
 
 /// Runs a program, and returns what it had allocated.
-pub(super) fn heap_of(shared: &Shared, how: &HowToRun<'_>) -> Result<HeapRun> {
+pub(super) fn record_heap(shared: &CommandContext, how: &RunSetup<'_>) -> Result<HeapRun> {
     let folder = tempfile::tempdir().context("no temporary folder can be made")?;
     let file = folder.path().join("run.pb.gz");
     let own = std::env::current_exe().context("heapprof's own file is not known")?;
@@ -105,19 +105,19 @@ pub(super) fn heap_of(shared: &Shared, how: &HowToRun<'_>) -> Result<HeapRun> {
         bail!(
             "{}: nothing was recorded; heapprof record -- {} says why",
             how.name,
-            joined(how.command)
+            join_words(how.command)
         );
     };
     let uncounted = how
         .uncounted
-        .map_or(0, |function| of_function(&source.profile, function));
+        .map_or(0, |function| function_peak(&source.profile, function));
     let left_out = how.uncounted.filter(|_| uncounted > 0);
     Ok(HeapRun {
         peak: peak - uncounted,
         has_uncounted: uncounted > 0,
         is_main: number == 0,
         end,
-        most: most_of(shared, source, left_out)?,
+        most: find_largest_line(shared, source, left_out)?,
     })
 }
 
@@ -138,7 +138,7 @@ fn total(profile: &Profile, name: &str) -> i64 {
 }
 
 /// What a function and those that it calls had at the peak.
-fn of_function(profile: &Profile, function: &str) -> i64 {
+fn function_peak(profile: &Profile, function: &str) -> i64 {
     let Ok(kind) = profile.find_sample_type("peak_space") else {
         return 0;
     };
@@ -158,8 +158,8 @@ fn of_function(profile: &Profile, function: &str) -> i64 {
 }
 
 /// The line that had most at the peak.
-fn most_of(
-    shared: &Shared,
+fn find_largest_line(
+    shared: &CommandContext,
     source: QuestionSource,
     uncounted: Option<&str>,
 ) -> Result<Option<(String, i64)>> {
@@ -176,11 +176,11 @@ fn most_of(
     let session = shared.ask(source, &query, TypeSelection::Requested)?;
     let top = top(&session, 1, &query, false)?;
     let first = top.rows.first().filter(|row| row.flat > 0);
-    Ok(first.map(|row| (called(&row.place), row.flat)))
+    Ok(first.map(|row| (describe_place(&row.place), row.flat)))
 }
 
 /// A place in a few words: its function, the last part of its file, its line.
-fn called(place: &CodePlace) -> String {
+fn describe_place(place: &CodePlace) -> String {
     let file = place.file.as_deref().unwrap_or_default();
     let file = file.rsplit('/').next().unwrap_or_default();
     match place.line.filter(|_| !file.is_empty()) {

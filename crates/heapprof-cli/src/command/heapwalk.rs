@@ -7,19 +7,19 @@ use anyhow::{Result, bail};
 use heapprof_heapwalk::{BlockKinds, ChunkMarks, HeapSummary, MallocHeap, ProcessImage};
 use heapprof_report::{HeapWalkReport, ReportFormat, ReportStyle, UnitFormatter};
 
-use self::words::Words;
-use super::Shared;
-use super::target::{Target, advised};
+use self::words::HeapDescriber;
+use super::CommandContext;
+use super::target::{WalkTarget, with_advice};
 use crate::args::HeapwalkArgs;
 use crate::{messages, name, output};
 
-pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
     // What can't be had is said before a process is held.
     UnitFormatter::new("bytes", args.unit.as_deref())?;
     if args.bytes.is_some() && args.format != ReportFormat::Text {
         bail!("--bytes: is text only; leave --format out");
     }
-    let (target, image, mut notes) = Target::open(&args.target, args.exe.as_deref())?;
+    let (target, image, mut notes) = WalkTarget::open(&args.target, args.exe.as_deref())?;
     if !target.has_program()? {
         notes.push(
             "the program's file is not where it was, or was changed; --exe FILE says where it is, \
@@ -27,9 +27,9 @@ pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
                 .to_string(),
         );
     }
-    let heap = MallocHeap::walk(&image).map_err(|error| advised(&args.target, error))?;
+    let heap = MallocHeap::walk(&image).map_err(|error| with_advice(&args.target, error))?;
     let marks = ChunkMarks::new(&image, &heap);
-    let mut words = Words {
+    let mut words = HeapDescriber {
         image: &image,
         heap: &heap,
         marks: &marks,
@@ -58,10 +58,10 @@ pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
 }
 
 fn report(
-    shared: &Shared,
+    shared: &CommandContext,
     args: &HeapwalkArgs,
-    target: &Target,
-    words: &mut Words<'_>,
+    target: &WalkTarget,
+    words: &mut HeapDescriber<'_>,
     mut notes: Vec<String>,
     lacks: Vec<String>,
 ) -> Result<String> {
@@ -75,7 +75,7 @@ fn report(
     let name = name::shown(&args.target).into_owned();
     let about = match (args.who, args.bytes, args.retained) {
         (Some(at), ..) => Some(heapprof_report::heapwalk_who(
-            &words.who(at)?,
+            &words.find_pointers_to(at)?,
             limit,
             &style,
         )?),

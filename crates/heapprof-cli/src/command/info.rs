@@ -6,12 +6,12 @@ use anyhow::Result;
 use heapprof_analysis::{Granularity, Query, TypeSelection, info, stats};
 use heapprof_report::ReportFormat;
 
-use super::Shared;
-use super::gate::Gate;
+use super::CommandContext;
+use super::gate::GateRules;
 use crate::args::InfoArgs;
 
-pub(super) fn run(shared: &Shared, args: &InfoArgs) -> Result<ExitCode> {
-    let mut gate = Gate::of_one_profile(&args.gate)?;
+pub(super) fn run(shared: &CommandContext, args: &InfoArgs) -> Result<ExitCode> {
+    let mut gate = GateRules::for_one_profile(&args.gate)?;
     // These are facts, so no frame is cut, no sample is left out, and stacks that differ in
     // anything are two.
     let query = Query {

@@ -11,8 +11,8 @@ use heapprof_analysis::{
 };
 use heapprof_formats::{self as formats, EventLog};
 
-use super::Shared;
-use super::gate::Gate;
+use super::CommandContext;
+use super::gate::GateRules;
 use crate::args::LeaksArgs;
 use crate::messages;
 
@@ -24,9 +24,9 @@ fn is_in_use(sample_type: &str) -> bool {
     kind.ends_with("_inuse") || matches!(kind, "inuse" | "leaked" | "maybe" | "reached")
 }
 
-pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
+pub(super) fn run(shared: &CommandContext, args: &LeaksArgs) -> Result<ExitCode> {
     // The rules come first, so that one that can't be read does not cost the reading of a profile.
-    let mut gate = Gate::of_one_profile(&args.gate)?;
+    let mut gate = GateRules::for_one_profile(&args.gate)?;
     let suppressions = suppressions(args)?;
     let mut query = args.question.query();
     if let Some(asked) = query
@@ -89,18 +89,21 @@ fn read_log(path: &Path) -> Result<QuestionSource> {
     let named = || format!("{name}: cannot be read");
     if path == Path::new("-") {
         let log = formats::read_log(&mut std::io::stdin().lock());
-        return matched("standard input".to_string(), log);
+        return profile_from_log("standard input".to_string(), log);
     }
     // A pipe is read as it is written.
     let file = File::open(path).with_context(named)?;
     if file.metadata().with_context(named)?.is_dir() {
         bail!("{name}: is a folder; --log names a file");
     }
-    matched(name, formats::read_log(&mut BufReader::new(file)))
+    profile_from_log(name, formats::read_log(&mut BufReader::new(file)))
 }
 
 /// A log as a profile. Says so if it is not sure.
-fn matched(name: String, log: Result<EventLog, formats::FormatError>) -> Result<QuestionSource> {
+fn profile_from_log(
+    name: String,
+    log: Result<EventLog, formats::FormatError>,
+) -> Result<QuestionSource> {
     let log = log.with_context(|| name.clone())?;
     if !log.has_program {
         bail!("{name}: has no program's events: none was recorded, or it could keep no file");

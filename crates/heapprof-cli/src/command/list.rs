@@ -4,10 +4,10 @@ use anyhow::{Result, bail};
 use heapprof_analysis::{Granularity, Query, TypeSelection, list};
 use heapprof_text::explain_shown_match;
 
-use super::{Shared, regex, statements};
+use super::{CommandContext, regex, statements};
 use crate::args::ListArgs;
 
-pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &ListArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
     let asked = args.question.query();
     if asked.granularity != Granularity::Functions {

@@ -20,26 +20,26 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_s
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use self::collected::Collected;
-use super::Shared;
+use self::collected::DatagramCounts;
+use super::CommandContext;
 use crate::args::ListenArgs;
 use crate::{inherited, messages, output};
 
 /// What the kernel keeps of datagrams that were not taken yet, if it lets us ask for so much.
-const BUFFER: usize = 16 << 20;
+const SOCKET_BUFFER_BYTES: usize = 16 << 20;
 /// How many datagrams may wait to be counted.
-const QUEUE: usize = 1 << 16;
+const MAX_QUEUED_DATAGRAMS: usize = 1 << 16;
 /// How often it is looked whether it is over.
-const TICK: Duration = Duration::from_millis(50);
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the database is written.
-const PAUSE: Duration = Duration::from_millis(500);
+const STORE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long what is in the socket is taken at the end.
-const LAST: Duration = Duration::from_secs(5);
+const FINAL_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A datagram as it came.
-type Raw = Box<[u8]>;
+type RawDatagram = Box<[u8]>;
 
-pub(super) fn run(shared: &Shared, args: &ListenArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &ListenArgs) -> Result<()> {
     let key = match &args.key_file {
         Some(path) => Some(SigningKey::read(path).with_context(|| path.display().to_string())?),
         None => None,
@@ -53,23 +53,25 @@ pub(super) fn run(shared: &Shared, args: &ListenArgs) -> Result<()> {
     let mode = args.file_mode.mode()?;
     let socket = UdpSocket::bind(args.udp).with_context(|| format!("--udp {}", args.udp))?;
     let address = socket.local_addr().context("the socket")?;
-    socket.set_read_timeout(Some(TICK)).context("the socket")?;
+    socket
+        .set_read_timeout(Some(END_CHECK_INTERVAL))
+        .context("the socket")?;
     // Only root may have more than the system's limit. What can't be had is no error.
-    if set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
-        let _ = set_socket_recv_buffer_size(&socket, BUFFER);
+    if set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER_BYTES).is_err() {
+        let _ = set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
     }
     let db = shared.sources.db();
     let named = || db.display().to_string();
     output::make_for_own(db, mode)?;
     let mut store = ProfileStore::open_or_create(db).with_context(named)?;
-    let mut collected = Collected::new(key);
-    collected.know(&mut store).with_context(named)?;
+    let mut collected = DatagramCounts::new(key);
+    collected.load_senders(&mut store).with_context(named)?;
     let ending = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
         .filter(|&signal| signal != SIGHUP || !inherited::is_ignored(signal));
     let mut signals = Signals::new(ending).context("signals")?;
     let is_over = Arc::new(AtomicBool::new(false));
-    let (sender, receiver) = sync_channel(QUEUE);
+    let (sender, receiver) = sync_channel(MAX_QUEUED_DATAGRAMS);
     let reader = std::thread::spawn({
         let is_over = Arc::clone(&is_over);
         move || read(&socket, &sender, &is_over)
@@ -103,7 +105,11 @@ pub(super) fn run(shared: &Shared, args: &ListenArgs) -> Result<()> {
 }
 
 /// Takes datagrams off the socket, until it is over and the socket is empty.
-fn read(socket: &UdpSocket, sender: &SyncSender<Raw>, is_over: &AtomicBool) -> std::io::Result<()> {
+fn read(
+    socket: &UdpSocket,
+    sender: &SyncSender<RawDatagram>,
+    is_over: &AtomicBool,
+) -> std::io::Result<()> {
     // One byte more tells a datagram that is too long.
     let mut bytes = [0; MAX_DATAGRAM_BYTES + 1];
     let mut last = None;
@@ -112,7 +118,7 @@ fn read(socket: &UdpSocket, sender: &SyncSender<Raw>, is_over: &AtomicBool) -> s
             socket.set_nonblocking(true)?;
             last = Some(Instant::now());
         }
-        if last.is_some_and(|last| last.elapsed() > LAST) {
+        if last.is_some_and(|last| last.elapsed() > FINAL_DRAIN_TIMEOUT) {
             return Ok(());
         }
         match socket.recv(&mut bytes) {
@@ -134,26 +140,26 @@ fn read(socket: &UdpSocket, sender: &SyncSender<Raw>, is_over: &AtomicBool) -> s
 
 /// Counts datagrams until there are no more, and stores what was counted.
 fn count(
-    receiver: &Receiver<Raw>,
-    collected: &mut Collected,
+    receiver: &Receiver<RawDatagram>,
+    collected: &mut DatagramCounts,
     store: &mut ProfileStore,
     is_over: &AtomicBool,
     mut ends: impl FnMut() -> bool,
 ) -> Result<(), heapprof_analysis::AnalysisError> {
     let (mut looked, mut stored) = (Instant::now(), Instant::now());
     loop {
-        match receiver.recv_timeout(TICK) {
+        match receiver.recv_timeout(END_CHECK_INTERVAL) {
             Ok(datagram) => collected.take(&datagram),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if looked.elapsed() >= TICK {
+        if looked.elapsed() >= END_CHECK_INTERVAL {
             looked = Instant::now();
             if !is_over.load(Ordering::Relaxed) && ends() {
                 is_over.store(true, Ordering::Relaxed);
             }
         }
-        if stored.elapsed() >= PAUSE || collected.is_full() {
+        if stored.elapsed() >= STORE_INTERVAL || collected.is_full() {
             collected.store(store)?;
             stored = Instant::now();
         }

@@ -10,53 +10,57 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::record::{Moments, resident};
-use super::{Shared, tui};
+use super::record::{ProcessMoments, resident};
+use super::{CommandContext, tui};
 use crate::args::LiveArgs;
 use crate::output;
-use crate::outside::Watched;
-use crate::place::Owner;
-use crate::terminal::feed::{Feed, News, Wanted};
-use crate::terminal::plain::Plain;
-use crate::terminal::run::Signals;
+use crate::outside::OutsideProcess;
+use crate::place::FileOwner;
+use crate::terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
+use crate::terminal::plain::PlainBlocks;
+use crate::terminal::run::ViewSignals;
 use crate::terminal::screen::tty;
 
 /// How long a reading waits after the one before.
-const PAUSE: Duration = Duration::from_millis(500);
+const READ_INTERVAL: Duration = Duration::from_millis(500);
 /// The same for blocks of lines, where there is no terminal.
-const PLAIN_PAUSE: Duration = Duration::from_secs(10);
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the reader looks whether it is to end.
-const TICK: Duration = Duration::from_millis(50);
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(super) fn run(shared: &Shared, args: &LiveArgs) -> Result<()> {
-    let watched = Watched::find_for_reader(&args.process)?;
+pub(super) fn run(shared: &CommandContext, args: &LiveArgs) -> Result<()> {
+    let watched = OutsideProcess::find_for_reader(&args.process)?;
     match tty() {
-        Some(tty) => tui::view(shared, tty, &mut Reading::begin(watched, PAUSE)?),
+        Some(tty) => tui::view(
+            shared,
+            tty,
+            &mut ProcessFeed::begin(watched, READ_INTERVAL)?,
+        ),
         None if std::io::stdout().is_terminal() => {
             bail!(
                 "live needs a terminal that it may draw on (TERM is set, and the job is in front)"
             )
         }
         None => {
-            let signals = Signals::listen(true).context("signals")?;
+            let signals = ViewSignals::listen(true).context("signals")?;
             let is_over = || signals.ends.load(Ordering::Relaxed);
             let printed = plain(
-                &mut Reading::begin(watched, PLAIN_PAUSE)?,
-                PLAIN_PAUSE,
+                &mut ProcessFeed::begin(watched, PLAIN_INTERVAL)?,
+                PLAIN_INTERVAL,
                 &is_over,
             );
-            tui::end_if_told(signals);
+            tui::exit_if_signalled(signals);
             printed
         }
     }
 }
 
 /// Prints a block of lines each time, until the process has ended.
-fn plain(feed: &mut Reading, pause: Duration, is_over: &dyn Fn() -> bool) -> Result<()> {
-    let mut plain = Plain::default();
+fn plain(feed: &mut ProcessFeed, pause: Duration, is_over: &dyn Fn() -> bool) -> Result<()> {
+    let mut plain = PlainBlocks::default();
     let mut last: Option<Instant> = None;
     loop {
-        let news = feed.next(&Wanted::default());
+        let news = feed.next(&FeedRequest::default());
         let has_ended = news.ended.is_some();
         let is_time = last.is_none_or(|last| last.elapsed() >= pause);
         if (has_ended || is_time)
@@ -68,35 +72,35 @@ fn plain(feed: &mut Reading, pause: Duration, is_over: &dyn Fn() -> bool) -> Res
         if has_ended || is_over() {
             return Ok(());
         }
-        std::thread::sleep(TICK);
+        std::thread::sleep(END_CHECK_INTERVAL);
     }
 }
 
 /// What the reader and the view share.
 #[derive(Default)]
-struct Common {
-    wanted: Wanted,
-    moments: Moments,
+struct ProcessFeedState {
+    wanted: FeedRequest,
+    moments: ProcessMoments,
     ended: Option<String>,
     trouble: Option<String>,
 }
 
 /// A process that is read every now and then, by a thread of its own.
-struct Reading {
-    common: Arc<Mutex<Common>>,
+struct ProcessFeed {
+    common: Arc<Mutex<ProcessFeedState>>,
     has_left: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     pid: u32,
 }
 
-fn locked(common: &Mutex<Common>) -> MutexGuard<'_, Common> {
+fn lock_state(common: &Mutex<ProcessFeedState>) -> MutexGuard<'_, ProcessFeedState> {
     common.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Reading {
-    fn begin(watched: Watched, pause: Duration) -> Result<Self> {
+impl ProcessFeed {
+    fn begin(watched: OutsideProcess, pause: Duration) -> Result<Self> {
         let pid = watched.pid();
-        let mut common = Common::default();
+        let mut common = ProcessFeedState::default();
         common.moments.program = Some(pid);
         let common = Arc::new(Mutex::new(common));
         let has_left = Arc::new(AtomicBool::new(false));
@@ -115,27 +119,32 @@ impl Reading {
 }
 
 /// Reads the process until it ends, or nobody looks any more.
-fn read(mut watched: Watched, pause: Duration, common: &Mutex<Common>, has_left: &AtomicBool) {
+fn read(
+    mut watched: OutsideProcess,
+    pause: Duration,
+    common: &Mutex<ProcessFeedState>,
+    has_left: &AtomicBool,
+) {
     let mut last: Option<Instant> = None;
     let mut looked = Instant::now();
     while !has_left.load(Ordering::Relaxed) {
-        if looked.elapsed() >= PAUSE {
+        if looked.elapsed() >= READ_INTERVAL {
             looked = Instant::now();
             if !watched.is_there() {
-                locked(common).ended = Some("ended, or became another program".to_string());
+                lock_state(common).ended = Some("ended, or became another program".to_string());
                 return;
             }
         }
-        let is_frozen = locked(common).wanted.is_frozen;
+        let is_frozen = lock_state(common).wanted.is_frozen;
         let is_due = last.is_none_or(|last| last.elapsed() >= pause);
         if is_due && !is_frozen {
             let read = watched.read();
-            let mut common = locked(common);
+            let mut common = lock_state(common);
             match read {
                 Ok(profile) => {
                     let began = profile.time_nanos - profile.duration_nanos;
                     let whose = (watched.pid(), began / 1_000_000_000);
-                    let added = common.moments.add(Owner::us(), whose, profile);
+                    let added = common.moments.add(FileOwner::us(), whose, profile);
                     common.trouble = added.err().map(|error| format!("{error:#}"));
                 }
                 // That it has ended is seen at the next look.
@@ -144,17 +153,17 @@ fn read(mut watched: Watched, pause: Duration, common: &Mutex<Common>, has_left:
             }
             last = Some(Instant::now());
         }
-        std::thread::sleep(TICK);
+        std::thread::sleep(END_CHECK_INTERVAL);
     }
 }
 
-impl Feed for Reading {
-    fn next(&mut self, wanted: &Wanted) -> News {
-        let mut common = locked(&self.common);
+impl SnapshotFeed for ProcessFeed {
+    fn next(&mut self, wanted: &FeedRequest) -> FeedNews {
+        let mut common = lock_state(&self.common);
         common.wanted = wanted.clone();
         let mut news = common.moments.news(wanted.which);
         news.is_live = true;
-        news.is_apart = true;
+        news.is_independent = true;
         news.process.get_or_insert(self.pid);
         if news.ended.is_none() {
             news.ended.clone_from(&common.ended);
@@ -167,7 +176,7 @@ impl Feed for Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for ProcessFeed {
     fn drop(&mut self) {
         self.has_left.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

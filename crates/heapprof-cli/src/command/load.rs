@@ -7,14 +7,14 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{AnalysisError, ProfileStore, QuestionSource, labels_of};
 
-use super::{Shared, report};
+use super::{CommandContext, report};
 use crate::args::{FileMode, LoadArgs};
-use crate::backend::Backend;
-use crate::clickhouse::{self, Labelled};
-use crate::progress::Bar;
+use crate::backend::StoreBackend;
+use crate::clickhouse::{self, LabelledProfile};
+use crate::progress::WorkBar;
 use crate::{messages, name, output};
 
-pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &LoadArgs) -> Result<()> {
     let mode = args.file_mode.mode()?;
     let (names, profiles) = match &args.name {
         Some(name) => {
@@ -27,7 +27,7 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
             (vec![name.clone()], vec![args.profiles.clone()])
         }
         None => {
-            let profiles = report::expanded(&shared.sources, &args.profiles)?;
+            let profiles = report::expand_names(&shared.sources, &args.profiles)?;
             let names = profiles.iter().map(|p| stem(p));
             let names = names.collect::<Result<Vec<_>>>()?;
             (names, profiles.into_iter().map(|p| vec![p]).collect())
@@ -39,15 +39,15 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     }
     let each = names.iter().zip(&profiles);
     match shared.sources.backend() {
-        Backend::ClickHouse(address) if args.file_mode.is_typed() => {
+        StoreBackend::ClickHouse(address) if args.file_mode.is_typed() => {
             bail!("{address}: --file-mode has no effect there")
         }
-        Backend::ClickHouse(address) => clickhouse::load(
+        StoreBackend::ClickHouse(address) => clickhouse::load(
             address,
-            each.map(|(name, files)| labelled(name, shared.sources.read(files)?, args)),
+            each.map(|(name, files)| label_profile(name, shared.sources.read(files)?, args)),
         ),
         _ => {
-            let mut database = Database {
+            let mut database = LazyDatabase {
                 path: shared.sources.db(),
                 mode,
                 store: None,
@@ -58,8 +58,8 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
             let count = names.len();
             let mut failed = 0;
             for (name, files) in each {
-                let read = || labelled(name, shared.sources.read(files)?, args);
-                match database.load(name, read, count <= FEW) {
+                let read = || label_profile(name, shared.sources.read(files)?, args);
+                match database.load(name, read, count <= MAX_LISTED_PROFILES) {
                     Err(error) if count > 1 => {
                         messages::note(&format!("{error:#}"));
                         failed += 1;
@@ -77,10 +77,10 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
 }
 
 /// So many profiles are named one by one.
-const FEW: usize = 20;
+const MAX_LISTED_PROFILES: usize = 20;
 
 /// A profile with its labels, and with the time that was typed.
-fn labelled(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<Labelled> {
+fn label_profile(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<LabelledProfile> {
     let mut profile = source.profile;
     if let Some(time) = args.time {
         Arc::make_mut(&mut profile).time_nanos = time;
@@ -91,7 +91,7 @@ fn labelled(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<Label
 }
 
 /// The database, which is opened once, and made when there is something to store.
-struct Database<'a> {
+struct LazyDatabase<'a> {
     path: &'a Path,
     mode: FileMode,
     store: Option<ProfileStore>,
@@ -102,12 +102,12 @@ struct Database<'a> {
     there: usize,
 }
 
-impl Database<'_> {
+impl LazyDatabase<'_> {
     fn name(&self) -> String {
         self.path.display().to_string()
     }
 
-    fn opened(&mut self) -> Result<&mut ProfileStore> {
+    fn open_store(&mut self) -> Result<&mut ProfileStore> {
         if self.store.is_none() {
             let store = ProfileStore::open_or_create(self.path).with_context(|| self.name())?;
             self.store = Some(store);
@@ -119,16 +119,16 @@ impl Database<'_> {
     fn load(
         &mut self,
         name: &str,
-        read: impl FnOnce() -> Result<Labelled>,
+        read: impl FnOnce() -> Result<LabelledProfile>,
         says_so: bool,
     ) -> Result<()> {
-        let is_taken = self.path.exists() && self.opened()?.find(name).is_ok();
+        let is_taken = self.path.exists() && self.open_store()?.find(name).is_ok();
         let labelled = read()?;
         if !is_taken {
             return self.add(labelled, says_so);
         }
         let shown = self.name();
-        let is_same = self.opened()?.has_same(name, &labelled.1);
+        let is_same = self.open_store()?.has_same(name, &labelled.1);
         if !is_same.with_context(|| shown.clone())? {
             return Err(AnalysisError::NameTaken(name.to_string())).with_context(|| shown);
         }
@@ -139,12 +139,12 @@ impl Database<'_> {
         Ok(())
     }
 
-    fn add(&mut self, (name, profile, labels): Labelled, says_so: bool) -> Result<()> {
+    fn add(&mut self, (name, profile, labels): LabelledProfile, says_so: bool) -> Result<()> {
         let shown = self.name();
         let named = || shown.clone();
         output::make_for_own(self.path, self.mode)?;
-        let store = self.opened()?;
-        let mut bar = Bar::storing();
+        let store = self.open_store()?;
+        let mut bar = WorkBar::storing();
         store
             .load_labelled(&name, &profile, &labels, &mut |done, all| {
                 bar.at(done, Some(all))
@@ -163,15 +163,18 @@ impl Database<'_> {
     /// large.
     fn end(&mut self, count: usize) -> Result<()> {
         let shown = self.name();
-        if count > FEW {
-            let (loaded, there) = (self.loaded, messages::and_there(self.there));
+        if count > MAX_LISTED_PROFILES {
+            let (loaded, there) = (self.loaded, messages::already_stored_suffix(self.there));
             messages::note(&format!("loaded {loaded} profiles into {shown}{there}"));
         }
         if self.store.is_none() {
             return Ok(());
         }
         let more = self.more;
-        let samples = self.opened()?.samples().with_context(|| shown.clone())?;
+        let samples = self
+            .open_store()?
+            .samples()
+            .with_context(|| shown.clone())?;
         if let Some(hint) = hint(samples, more) {
             messages::note(&format!("{shown}: {hint}"));
         }
@@ -180,13 +183,13 @@ impl Database<'_> {
 }
 
 /// So many samples are much for one file of SQLite.
-const MANY: i64 = 50_000_000;
+const LARGE_DATABASE_SAMPLES: i64 = 50_000_000;
 
 /// What to do next, when `more` samples have filled the database up to so many. It is said once,
 /// and again for each time as many.
 fn hint(samples: i64, more: i64) -> Option<String> {
     let before = samples.saturating_sub(more);
-    let is_next = samples / MANY > before / MANY;
+    let is_next = samples / LARGE_DATABASE_SAMPLES > before / LARGE_DATABASE_SAMPLES;
     is_next.then(|| {
         format!(
             "has {} million samples, which is much for one file: questions about all of them take \
@@ -220,13 +223,13 @@ fn stem(profile: &str) -> Result<String> {
 mod tests {
     #[test]
     fn a_full_database_is_told_once() {
-        use super::{MANY, hint};
+        use super::{LARGE_DATABASE_SAMPLES, hint};
 
-        assert_eq!(hint(MANY - 1, 1000), None);
-        let told = hint(MANY + 1, 1000).unwrap();
+        assert_eq!(hint(LARGE_DATABASE_SAMPLES - 1, 1000), None);
+        let told = hint(LARGE_DATABASE_SAMPLES + 1, 1000).unwrap();
         assert!(told.starts_with("has 50 million samples") && told.contains("--parquet"));
-        assert_eq!(hint(MANY + 1001, 1000), None);
-        assert!(hint(2 * MANY, 1).is_some());
+        assert_eq!(hint(LARGE_DATABASE_SAMPLES + 1001, 1000), None);
+        assert!(hint(2 * LARGE_DATABASE_SAMPLES, 1).is_some());
     }
 
     #[test]

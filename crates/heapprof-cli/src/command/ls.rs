@@ -6,15 +6,15 @@ use anyhow::{Context, Result};
 use heapprof_analysis::{StoredMoment, StoredProfile};
 use heapprof_report::ReportStyle;
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::LsArgs;
-use crate::backend::Backend;
+use crate::backend::StoreBackend;
 use crate::{output, stores};
 
-pub(super) fn run(shared: &Shared, args: &LsArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &LsArgs) -> Result<()> {
     let profiles = match shared.sources.backend() {
-        Backend::Database(db) => of_database(db)?,
-        backend => of_moments(stores::open(backend)?.1),
+        StoreBackend::Database(db) => list_database(db)?,
+        backend => list_moments(stores::open(backend)?.1),
     };
     let style = ReportStyle {
         format: args.format,
@@ -26,12 +26,12 @@ pub(super) fn run(shared: &Shared, args: &LsArgs) -> Result<()> {
     output::text(args.output.file(), &text)
 }
 
-fn of_database(db: &Path) -> Result<Vec<StoredProfile>> {
+fn list_database(db: &Path) -> Result<Vec<StoredProfile>> {
     let profiles = stores::database(db)?.profiles();
     profiles.with_context(|| db.display().to_string())
 }
 
-fn of_moments(moments: Vec<StoredMoment>) -> Vec<StoredProfile> {
+fn list_moments(moments: Vec<StoredMoment>) -> Vec<StoredProfile> {
     let each = moments.into_iter().map(|moment| {
         let (name, unit) = moment
             .types

@@ -13,15 +13,15 @@ use rustix::net::{
     RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, bind, connect, recv, send, sockopt,
 };
 
-use self::datagram::{Of, TAKEN, datagram};
+use self::datagram::{ACCEPTED_ANSWER, MarkScope, datagram};
 use crate::args::MarkArgs;
 use crate::named_process;
-use crate::sockets::{Kind, address, folders};
+use crate::sockets::{SocketKind, address, folders};
 
 /// So long a watch may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer.
-const LONGEST: usize = 1024;
+const MAX_ANSWER_BYTES: usize = 1024;
 
 pub(super) fn run(args: &MarkArgs) -> Result<()> {
     if args.text.is_empty() {
@@ -31,11 +31,12 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
     let of_process = of_process.transpose()?;
     if let (None, Some(path)) = (of_process, watch_of_program()) {
         // A script calls this, whose memory is mostly that of the programs that it runs.
-        let address = SocketAddrUnix::new(&path).map_err(|error| unheard(&error.into(), &path))?;
-        let said = tell(&address, &datagram(Of::All, &args.text));
+        let address =
+            SocketAddrUnix::new(&path).map_err(|error| unanswered_error(&error.into(), &path))?;
+        let said = send_datagram(&address, &datagram(MarkScope::AllOthers, &args.text));
         return match said {
-            Ok(answer) => taken(&answer),
-            Err(error) => Err(unheard(&error, &path)),
+            Ok(answer) => check_answer(&answer),
+            Err(error) => Err(unanswered_error(&error, &path)),
         };
     }
     let folders: Vec<OwnedFd> = folders().collect();
@@ -49,27 +50,33 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
         _ => {}
     }
     // A watch that does not watch the process says so.
-    let datagram = datagram(of_process.map_or(Of::None, Of::Process), &args.text);
+    let datagram = datagram(
+        of_process.map_or(MarkScope::UnknownProcess, MarkScope::Process),
+        &args.text,
+    );
     let mut last = Ok(String::new());
     for address in &watches {
-        last = tell(address, &datagram);
-        if last.as_ref().is_ok_and(|answer| answer == TAKEN) {
+        last = send_datagram(address, &datagram);
+        if last.as_ref().is_ok_and(|answer| answer == ACCEPTED_ANSWER) {
             return Ok(());
         }
     }
     match last {
-        Ok(answer) => taken(&answer),
-        Err(error) => Err(anyhow!("the watch does not answer: {}", why(&error))),
+        Ok(answer) => check_answer(&answer),
+        Err(error) => Err(anyhow!(
+            "the watch does not answer: {}",
+            explain_failure(&error)
+        )),
     }
 }
 
 /// The watches that listen in a folder.
 fn watches_in(folder: &OwnedFd) -> Vec<SocketAddrUnix> {
     let is_heard = |address: &SocketAddrUnix| {
-        let socket = Kind::WATCH.socket(SocketFlags::empty());
+        let socket = SocketKind::WATCH.socket(SocketFlags::empty());
         socket.is_ok_and(|socket| connect(&socket, address).is_ok())
     };
-    let names = Kind::WATCH.names(folder).into_iter();
+    let names = SocketKind::WATCH.names(folder).into_iter();
     names
         .filter_map(|name| address(folder, &name).ok())
         .filter(is_heard)
@@ -77,10 +84,10 @@ fn watches_in(folder: &OwnedFd) -> Vec<SocketAddrUnix> {
 }
 
 /// Why a watch has not answered.
-fn why(error: &io::Error) -> String {
+fn explain_failure(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("it has not for {} s", PATIENCE.as_secs())
+            format!("it has not for {} s", ANSWER_TIMEOUT.as_secs())
         }
         _ => error.to_string(),
     }
@@ -92,9 +99,9 @@ fn watch_of_program() -> Option<std::path::PathBuf> {
     (!path.is_empty()).then(|| path.into())
 }
 
-fn taken(answer: &str) -> Result<()> {
+fn check_answer(answer: &str) -> Result<()> {
     match answer {
-        TAKEN => Ok(()),
+        ACCEPTED_ANSWER => Ok(()),
         why => Err(anyhow!(
             "the mark was not taken: {}",
             heapprof_text::printable(why)
@@ -102,25 +109,25 @@ fn taken(answer: &str) -> Result<()> {
     }
 }
 
-fn unheard(error: &io::Error, path: &Path) -> anyhow::Error {
+fn unanswered_error(error: &io::Error, path: &Path) -> anyhow::Error {
     anyhow!(
         "{}: {}: the watch that ran this program does not answer: {}",
         variable::WATCH.name,
         path.display(),
-        why(error)
+        explain_failure(error)
     )
 }
 
 /// Sends a datagram, and waits for the answer.
-fn tell(to: &SocketAddrUnix, datagram: &[u8]) -> io::Result<String> {
-    let socket = Kind::WATCH.socket(SocketFlags::empty())?;
+fn send_datagram(to: &SocketAddrUnix, datagram: &[u8]) -> io::Result<String> {
+    let socket = SocketKind::WATCH.socket(SocketFlags::empty())?;
     // An address of the kernel's choice, to which the answer can be sent.
     bind(&socket, &SocketAddrUnix::new_unnamed())?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIMEOUT))?;
     connect(&socket, to)?;
     send(&socket, datagram, SendFlags::NOSIGNAL)?;
-    let mut answer = [0; LONGEST];
+    let mut answer = [0; MAX_ANSWER_BYTES];
     let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
     Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
 }

@@ -3,11 +3,11 @@
 use anyhow::{Result, bail};
 use heapprof_profile::encode;
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::MergeArgs;
 use crate::output;
 
-pub(super) fn run(shared: &Shared, args: &MergeArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &MergeArgs) -> Result<()> {
     let file = args.output.file();
     if output::is_terminal(file) {
         bail!(

@@ -4,10 +4,10 @@ use anyhow::{Result, bail};
 use heapprof_analysis::{Query, TypeSelection, peek};
 use heapprof_text::explain_shown_match;
 
-use super::{Shared, regex};
+use super::{CommandContext, regex};
 use crate::args::MatchArgs;
 
-pub(super) fn run(shared: &Shared, args: &MatchArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &MatchArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
     let query = Query {
         sort: args.sort.sort,

@@ -8,15 +8,15 @@ use anyhow::{Context, Result, bail};
 use heapprof_perl_heap::PerlValueAnalysis;
 use heapprof_report::{PerlHeap, ReportFormat, ReportStyle, UnitFormatter};
 
-use self::origin::Origin;
-use super::Shared;
+use self::origin::PerlHeapOrigin;
+use super::CommandContext;
 use crate::args::PerlHeapArgs;
 use crate::{messages, name, output};
 
 /// So many variables are shown where nobody asked for more.
-const ROWS: usize = 20;
+const DEFAULT_ROWS: usize = 20;
 
-pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     // What can't be had is said before a process is held.
     UnitFormatter::new("bytes", args.unit.as_deref())?;
     let is_of_one = args.size.is_some() || args.identify.is_some() || args.who.is_some();
@@ -33,7 +33,7 @@ pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
     if args.output.as_deref() == Some(Path::new("-")) {
         bail!("-o -: stdout has the report; name a file");
     }
-    let origin = Origin::open(shared, args)?;
+    let origin = PerlHeapOrigin::open(shared, args)?;
     let name = name::shown(&args.target).into_owned();
     // A question that has no answer writes no file.
     let text = report(shared, args, name, &origin)?;
@@ -64,7 +64,12 @@ fn word(format: ReportFormat) -> &'static str {
     }
 }
 
-fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -> Result<String> {
+fn report(
+    shared: &CommandContext,
+    args: &PerlHeapArgs,
+    name: String,
+    origin: &PerlHeapOrigin,
+) -> Result<String> {
     let style = ReportStyle {
         format: args.format,
         color: shared.is_coloured(None),
@@ -139,14 +144,18 @@ fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -
     }
     // There are as many variables as a program has, and most hold nothing.
     let limit = match (args.limit.limit, args.format) {
-        (None, ReportFormat::Text | ReportFormat::Markdown) => Some(limit.unwrap_or(ROWS)),
+        (None, ReportFormat::Text | ReportFormat::Markdown) => Some(limit.unwrap_or(DEFAULT_ROWS)),
         _ => limit,
     };
     Ok(heapprof_report::perl_heap(&heap, limit, &style)?)
 }
 
 /// The value at an address, or the one that has what is there, and its text if that is wanted.
-fn at_address(origin: &Origin, args: &PerlHeapArgs, at: u64) -> Result<(u32, Option<String>)> {
+fn at_address(
+    origin: &PerlHeapOrigin,
+    args: &PerlHeapArgs,
+    at: u64,
+) -> Result<(u32, Option<String>)> {
     let found: &PerlValueAnalysis = &origin.found;
     let number = found.values().number(at);
     // What is free and what is the interpreter's has an odd address.

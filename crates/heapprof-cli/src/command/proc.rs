@@ -13,16 +13,16 @@ use heapprof_report::{
     ListedProcess, ProcessOptions, ProcessParts, ProcessSnapshot, ReportFormat, ReportStyle,
 };
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::{ProcArgs, ProcessReportArgs};
 use crate::{named_process, now, output};
 
 /// The longest command line that is shown.
-const LONGEST_TITLE: usize = 4096;
+const MAX_TITLE_BYTES: usize = 4096;
 /// The most bytes of a file of proc's.
-const MOST: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
-pub(super) fn run(shared: &Shared, args: &ProcArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &ProcArgs) -> Result<()> {
     let style = style(shared, &args.report);
     let file = args.report.output.file();
     let limit = shared.rows(&args.limit, file);
@@ -58,7 +58,7 @@ pub(super) fn run(shared: &Shared, args: &ProcArgs) -> Result<()> {
 }
 
 /// How a report about processes looks.
-pub(super) fn style(shared: &Shared, args: &ProcessReportArgs) -> ReportStyle {
+pub(super) fn style(shared: &CommandContext, args: &ProcessReportArgs) -> ReportStyle {
     ReportStyle {
         format: args.format,
         color: shared.is_coloured(args.output.file()),
@@ -114,7 +114,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
     }
     Ok(ProcessSnapshot {
         pid,
-        title: title(pid, LONGEST_TITLE),
+        title: title(pid, MAX_TITLE_BYTES),
         name: identity.name,
         began: (identity.began, boot_id.trim().to_string()),
         time_nanos,
@@ -145,7 +145,7 @@ fn list() -> std::io::Result<Vec<ListedProcess>> {
         Some(ListedProcess {
             pid,
             name: heapprof_process::comm(pid),
-            title: title(pid, LONGEST_TITLE),
+            title: title(pid, MAX_TITLE_BYTES),
             rss,
             usage: MemoryUsage::from_pid(pid).ok(),
         })
@@ -163,10 +163,10 @@ fn read(path: &Path) -> Result<ProcessSnapshot> {
     let named = || format!("{}: cannot be read", path.display());
     let mut text = String::new();
     let file = File::open(path).with_context(named)?;
-    file.take(MOST + 1)
+    file.take(MAX_FILE_BYTES + 1)
         .read_to_string(&mut text)
         .with_context(named)?;
-    if text.len() as u64 > MOST {
+    if text.len() as u64 > MAX_FILE_BYTES {
         bail!(
             "{}: is too long to be written by heapprof proc",
             path.display()

@@ -8,20 +8,20 @@ use heapprof_analysis::{
     selection_from_moments, service_labels,
 };
 
-use super::{Shared, rm};
-use crate::args::{Keep, PruneArgs};
-use crate::backend::Backend;
+use super::{CommandContext, rm};
+use crate::args::{PruneArgs, RetentionRule};
+use crate::backend::StoreBackend;
 use crate::{messages, now, selection, stores};
 
-pub(super) fn run(shared: &Shared, args: &PruneArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &PruneArgs) -> Result<()> {
     let db = shared.sources.db();
     let named = || db.display().to_string();
-    let (store, all) = stores::open(&Backend::Database(db.to_path_buf()))?;
+    let (store, all) = stores::open(&StoreBackend::Database(db.to_path_buf()))?;
     let moments = selection::choose(&args.selector, &all)?.moments;
     let mut plan = plan(&moments, &args.keep, args.roll_up, now::nanos());
     // What was loaded after its step was put together stays as it is.
     let groups = plan.together.keys();
-    let groups: BTreeMap<String, Group> =
+    let groups: BTreeMap<String, RollupGroup> =
         groups.map(|group| (group.name(), group.clone())).collect();
     for (name, group) in all
         .iter()
@@ -37,14 +37,14 @@ pub(super) fn run(shared: &Shared, args: &PruneArgs) -> Result<()> {
             "{name}: was put together without {they} loaded later; {stay}"
         ));
     }
-    must_be_whole(&plan, &args.selector, &moments, &all)?;
-    let said = said(&plan, &moments);
+    check_whole_service(&plan, &args.selector, &moments, &all)?;
+    let said = describe_plan(&plan, &moments);
     if args.dry_run {
         messages::note(&format!("{}: would {said}", db.display()));
         return Ok(());
     }
     let mut added = Vec::new();
-    for (group, there) in there(&plan, &moments) {
+    for (group, there) in moments_at_step_end(&plan, &moments) {
         let name = group.name();
         added.push(
             roll_up(&*store, &name, &selection_from_moments(&name, there)).with_context(named)?,
@@ -58,19 +58,19 @@ pub(super) fn run(shared: &Shared, args: &PruneArgs) -> Result<()> {
         store.replace(&added, &removed).with_context(named)?;
         rm::give_back(&mut store, db);
     }
-    messages::note(&format!("{}: {}", db.display(), past(&said)));
+    messages::note(&format!("{}: {}", db.display(), to_past_tense(&said)));
     Ok(())
 }
 
 /// What is put together: the hosts of a service in a step of time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Group {
+struct RollupGroup {
     labels: BTreeMap<String, String>,
     begin: i64,
     end: i64,
 }
 
-impl Group {
+impl RollupGroup {
     /// Whether a moment is one of a host of the service, in this step.
     fn has(&self, moment: &StoredMoment) -> bool {
         (self.begin..self.end).contains(&moment.time_nanos) && self.is_of_service(moment)
@@ -104,8 +104,8 @@ impl Group {
 }
 
 /// Fails if the selector leaves out hosts of a service: the sum would not be the service's.
-fn must_be_whole(
-    plan: &Plan,
+fn check_whole_service(
+    plan: &PrunePlan,
     selector: &str,
     chosen: &[StoredMoment],
     all: &[StoredMoment],
@@ -134,7 +134,10 @@ fn must_be_whole(
 
 /// Those moments of each group that stand for the service at the end of the step. A process that
 /// ended or was replaced before is none of them.
-fn there<'a>(plan: &'a Plan, moments: &[StoredMoment]) -> Vec<(&'a Group, Vec<StoredMoment>)> {
+fn moments_at_step_end<'a>(
+    plan: &'a PrunePlan,
+    moments: &[StoredMoment],
+) -> Vec<(&'a RollupGroup, Vec<StoredMoment>)> {
     let mut groups = plan.together.iter().peekable();
     let mut all = Vec::new();
     // The groups of a service come one after the other.
@@ -157,20 +160,20 @@ fn there<'a>(plan: &'a Plan, moments: &[StoredMoment]) -> Vec<(&'a Group, Vec<St
 
 /// What is to be done.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Plan {
+struct PrunePlan {
     /// The moments that go, by position.
     removed: Vec<usize>,
     /// Which of them are put together.
-    together: BTreeMap<Group, Vec<usize>>,
+    together: BTreeMap<RollupGroup, Vec<usize>>,
 }
 
 /// Which moments go, and which are put together. Moments are in the order of their times.
-fn plan(moments: &[StoredMoment], keep: &[Keep], rolls_up: bool, now: i64) -> Plan {
+fn plan(moments: &[StoredMoment], keep: &[RetentionRule], rolls_up: bool, now: i64) -> PrunePlan {
     let nanos = |time: std::time::Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
     let mut rules = keep.to_vec();
     // The finest rule that a moment is young enough for decides.
     rules.sort_by_key(|rule| (rule.age, rule.step));
-    let mut plan = Plan::default();
+    let mut plan = PrunePlan::default();
     let mut kept: BTreeSet<(usize, i64, i64)> = BTreeSet::new();
     for (at, moment) in moments.iter().enumerate().rev() {
         // Nobody knows how old it is.
@@ -208,7 +211,7 @@ fn plan(moments: &[StoredMoment], keep: &[Keep], rolls_up: bool, now: i64) -> Pl
             Some(labels) => {
                 plan.removed.push(at);
                 let begin = end.saturating_sub(step);
-                let group = Group { labels, begin, end };
+                let group = RollupGroup { labels, begin, end };
                 plan.together.entry(group).or_default().push(at);
             }
         }
@@ -219,7 +222,7 @@ fn plan(moments: &[StoredMoment], keep: &[Keep], rolls_up: bool, now: i64) -> Pl
 }
 
 /// What the plan does, in the words of an order.
-fn said(plan: &Plan, moments: &[StoredMoment]) -> String {
+fn describe_plan(plan: &PrunePlan, moments: &[StoredMoment]) -> String {
     let mut said = format!(
         "remove {} of {} profile{}",
         plan.removed.len(),
@@ -237,6 +240,6 @@ fn said(plan: &Plan, moments: &[StoredMoment]) -> String {
 }
 
 /// The same, when it is done.
-fn past(said: &str) -> String {
+fn to_past_tense(said: &str) -> String {
     said.replacen("remove ", "removed ", 1)
 }

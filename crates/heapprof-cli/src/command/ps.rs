@@ -8,7 +8,7 @@ use heapprof_environment as variable;
 use heapprof_process::own_memory;
 use heapprof_report::{RecordedProcess, ReportStyle};
 
-use super::record::{Names, resident};
+use super::record::{ProfileNamePatterns, resident};
 use crate::args::PsArgs;
 use crate::{messages, output, outside};
 
@@ -27,7 +27,7 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
             rss: resident(found.pid),
             own: own_memory(found.pid).and_then(|bytes| i64::try_from(bytes).ok()),
             file: file_of(found.pid, &found.program),
-            script_or_title: outside::called(&found.program, found.pid),
+            script_or_title: outside::process_title(&found.program, found.pid),
             pid: found.pid,
             program: found.program,
             period: found.period,
@@ -61,7 +61,7 @@ fn file_of(pid: u32, program: &str) -> Option<String> {
     let program_s = value(variable::RECORD.name)
         .and_then(|both| both.to_str()?.split_once(':')?.1.parse::<u32>().ok());
     let is_main = program_s == Some(pid);
-    let names = Names::of(output, value(variable::CHILDREN.name));
-    let (path, _) = names.of_last(program_s.unwrap_or(0), is_main, pid, program);
+    let names = ProfileNamePatterns::from_patterns(output, value(variable::CHILDREN.name));
+    let (path, _) = names.last_profile_path(program_s.unwrap_or(0), is_main, pid, program);
     Some(heapprof_text::printable(&path.to_string_lossy()).into_owned())
 }

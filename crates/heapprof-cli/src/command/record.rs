@@ -36,76 +36,78 @@ use heapprof_environment::{self as variable, EnvironmentVariable, VariableSetter
 use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 
-use self::audit::Audit;
-pub(super) use self::child::{Ended, run_unrecorded};
-use self::ending::Ending;
-use self::keeper::{Keeper, Saved};
-use self::kept::Wanted;
-use self::lines::Follower;
-use self::list::List;
-use self::live::Live;
-pub(super) use self::live::moments::Moments;
+use self::audit::ForkAuditor;
+pub(super) use self::child::{ProgramExit, run_unrecorded};
+use self::ending::ProcessEndings;
+use self::keeper::{KeeperHandle, KeeperOutcome};
+use self::kept::ProfileWriteOptions;
+use self::lines::LineFollowThread;
+use self::list::ProfileList;
+use self::live::LiveView;
+pub(super) use self::live::moments::ProcessMoments;
 pub(super) use self::program::find as find_program;
-use self::residents::Reader;
+use self::residents::ResidentReader;
 pub(super) use self::residents::resident;
 pub(super) use self::words::bytes;
-use self::written::{Private, Unrecorded, Written};
-use super::forks::CHILDREN;
-use crate::args::record::{Answer, Frames};
+use self::written::{PrivateLedger, UnrecordedProcess, WrittenProfile};
+use super::forks::CHILDREN_SUFFIX;
+use crate::args::record::{FrameSelection, YesOrNo};
 use crate::args::size::size;
-use crate::args::{Color, FileMode, RecordArgs};
-use crate::log::Log;
-use crate::outside::typed;
+use crate::args::{ColorMode, FileMode, RecordArgs};
+use crate::log::EventLogWriter;
+use crate::outside::join_command_line;
 use crate::perl_offer::{self, ModuleUse};
-use crate::place::Owner;
+use crate::place::FileOwner;
 use crate::rights::RightsLedger;
 use crate::{messages, perl_module, preload};
 
 /// What is said if there can be no folder in which the processes of a recording call.
-const NO_FOLDER: &str =
+const MISSING_FOLDER_TEXT: &str =
     "no temporary folder can be made; TMPDIR may name one that only this user may write to";
 
-pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
+pub(super) fn run(args: &RecordArgs, color: ColorMode) -> Result<ExitCode> {
     let program = &args.command[0];
     let found = program::find(program);
     let mut preloaded = true;
     if let Some(path) = &found {
-        preloaded = program::look_at(program, path)?;
+        preloaded = program::check_preloading(program, path)?;
     }
-    program::look_at_preloads()?;
+    program::check_user_preloads()?;
     let library = preload::library()?;
     let used_for = match (args.perl_values, args.fork_audit) {
         (true, _) => Some(ModuleUse::Values),
         (false, true) => Some(ModuleUse::Audit),
         (false, false) => None,
     };
-    if let (Some(used_for), Some(path), true) = (used_for, &found, args.frames != Frames::Native) {
+    if let (Some(used_for), Some(path), true) =
+        (used_for, &found, args.frames != FrameSelection::Native)
+    {
         perl_offer::offer(path, used_for, args.perl_install)?;
     }
     if args.perl_values {
-        look_at_module(args.frames)?;
+        check_perl_module(args.frames)?;
     }
     let mode = args.file_mode.mode()?;
-    let names = Names::new(args.output.as_deref(), program)?;
+    let names = ProfileNamePatterns::new(args.output.as_deref(), program)?;
     let said = line_output::open(args)?;
-    let mut list = List::new().context(NO_FOLDER)?;
+    let mut list = ProfileList::new().context(MISSING_FOLDER_TEXT)?;
     let rights = RightsLedger::default();
-    let follow = |least| Follower::start(list.path(), least, args, said, rights.clone());
+    let follow = |least| LineFollowThread::start(list.path(), least, args, said, rights.clone());
     let follower = args.follow_lines.map(follow).transpose()?;
-    let wanted = Wanted {
+    let wanted = ProfileWriteOptions {
         names: names.clone(),
         mode,
         wrappers: args.wrappers.clone().unwrap_or_default(),
         command_line: args.command_line,
-        typed: typed(&args.command),
+        typed: join_command_line(&args.command),
         least: small_children::least_of_child(args),
     };
-    let log = Log::open(&args.log, mode, args.output.as_deref())?;
-    let audit = args.fork_audit.then(Audit::default);
-    let mut keeper = Keeper::new(list.path(), wanted, log, audit, rights.clone());
+    let log = EventLogWriter::open(&args.log, mode, args.output.as_deref())?;
+    let audit = args.fork_audit.then(ForkAuditor::default);
+    let mut keeper = KeeperHandle::new(list.path(), wanted, log, audit, rights.clone());
     let live = args
         .live
-        .then(|| Live::new(args, &list, color, rights.clone()));
+        .then(|| LiveView::new(args, &list, color, rights.clone()));
     let mut live = live.transpose()?;
     let mut reader = None;
     let mut start = |words: &[&OsStr], preloaded| {
@@ -128,7 +130,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         }
         child::run(
             &mut command,
-            |process| reader = Some(Reader::start(process)),
+            |process| reader = Some(ResidentReader::start(process)),
             args.on_signal,
             live.as_mut(),
             keeper.as_mut().ok(),
@@ -139,11 +141,11 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     if let (Err(error), Some(script)) = (&ended, &found)
         && program::is_for_shell(error, script)
     {
-        let shell = OsStr::new(program::SHELL);
-        let preloaded = program::look_at(shell, Path::new(shell))?;
+        let shell = OsStr::new(program::SHELL_PATH);
+        let preloaded = program::check_preloading(shell, Path::new(shell))?;
         ended = start(&[shell, script.as_os_str()], preloaded);
     }
-    let residents = reader.map(Reader::end).unwrap_or_default();
+    let residents = reader.map(ResidentReader::end).unwrap_or_default();
     drop(live);
     if let Some(follower) = follower {
         follower.end();
@@ -153,7 +155,8 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => {
-            let (mut text, code) = program::why_not(program, found.as_deref(), &error);
+            let (mut text, code) =
+                program::explain_start_failure(program, found.as_deref(), &error);
             let is_size = |text: &OsStr| text.to_str().is_some_and(|t| size(t).is_ok());
             if args.follow_lines.is_some() && is_size(program) {
                 text += &format!("; --follow-lines={} is one word", program.display());
@@ -168,9 +171,9 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     };
     let mut said = written::read(&list.read().context("the list of profiles")?, is_settled);
     for one in &mut said.written {
-        one.rights = one.rights.with(rights.seen(one.process));
+        one.rights = one.rights.with(rights.least_observed(one.process));
     }
-    let mut ending = ending(&mut said, saved, &ended);
+    let mut ending = add_saved(&mut said, saved, &ended);
     ending.residents = residents;
     if !list.path().exists() {
         messages::note(&format!(
@@ -193,45 +196,49 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
 }
 
 /// Adds what was saved of processes that ended without a word to what the processes said.
-fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended) -> Ending {
+fn add_saved(
+    said: &mut written::ListContents,
+    saved: std::io::Result<KeeperOutcome>,
+    ended: &ProgramExit,
+) -> ProcessEndings {
     let mut unrecorded = std::mem::take(&mut said.unrecorded);
     let mut private = std::mem::take(&mut said.private);
     let saved = saved.unwrap_or_else(|error| {
-        private.push(Private {
+        private.push(PrivateLedger {
             process: ended.process,
             why: format!("nobody could be told of them: {error}"),
-            owner: Owner::us(),
+            owner: FileOwner::us(),
         });
-        Saved::default()
+        KeeperOutcome::default()
     });
     for note in &saved.notes {
         messages::note(note);
     }
     // What was written before under the name is gone.
-    let is_new = |one: &Written| saved.written.iter().all(|new| new.path != one.path);
+    let is_new = |one: &WrittenProfile| saved.written.iter().all(|new| new.path != one.path);
     said.written.retain(is_new);
     // A program may have the library in another way, and be killed.
-    let was_recorded = |one: &Unrecorded| {
+    let was_recorded = |one: &UnrecordedProcess| {
         let mut last = saved.written.iter().filter(|new| new.is_last);
         last.any(|new| new.process == one.process)
     };
     unrecorded.retain(|one| !was_recorded(one));
     said.written.extend(saved.written);
     said.small.extend(saved.small);
-    Ending {
+    ProcessEndings {
         unwritten: saved.unwritten,
         died: saved.died,
         unread: saved.unread,
         private,
         unrecorded,
         executables: saved.executables,
-        ..Ending::default()
+        ..ProcessEndings::default()
     }
 }
 
 /// Checks that Perl's values can be traced, as far as can be seen before the program runs.
-fn look_at_module(frames: Frames) -> Result<()> {
-    if frames == Frames::Native {
+fn check_perl_module(frames: FrameSelection) -> Result<()> {
+    if frames == FrameSelection::Native {
         bail!("--perl-values: values have Perl's frames, which --frames native leaves out");
     }
     if perl_module::options().is_none() {
@@ -246,21 +253,21 @@ fn look_at_module(frames: Frames) -> Result<()> {
 
 /// How the profiles of a recording are named.
 #[derive(Clone)]
-pub(super) struct Names {
+pub(super) struct ProfileNamePatterns {
     /// The pattern of the program's profiles.
     pattern: OsString,
     /// The pattern of its children's profiles, unless they have the program's.
     children: Option<OsString>,
 }
 
-const ENDING: &[u8] = b".pb.gz";
+const PROFILE_SUFFIX: &[u8] = b".pb.gz";
 
-impl Names {
+impl ProfileNamePatterns {
     fn new(output: Option<&Path>, program: &OsStr) -> Result<Self> {
         let pattern = pattern(output)?;
         let own = Path::new(program).file_name().unwrap_or(program);
         let children = stem_of_children(pattern.as_bytes(), own).map(|mut stem| {
-            stem.extend_from_slice(CHILDREN.as_bytes());
+            stem.extend_from_slice(CHILDREN_SUFFIX.as_bytes());
             stem.extend_from_slice(b"/%e.%p.pb.gz");
             OsString::from_vec(stem)
         });
@@ -268,7 +275,7 @@ impl Names {
     }
 
     /// The names that these patterns give.
-    pub(super) fn of(pattern: OsString, children: Option<OsString>) -> Self {
+    pub(super) fn from_patterns(pattern: OsString, children: Option<OsString>) -> Self {
         Self { pattern, children }
     }
 
@@ -276,7 +283,7 @@ impl Names {
     pub(super) fn folder_of_children(&self, process: u32) -> Option<PathBuf> {
         let path = Path::new(self.children.as_ref()?).parent()?;
         let text = path.as_os_str().as_bytes();
-        let made = expanded(text, |letter| match letter {
+        let made = expand_pattern(text, |letter| match letter {
             b'r' => process.to_string().into_bytes(),
             other => vec![other],
         });
@@ -286,7 +293,7 @@ impl Names {
     /// Where a process's last profile is, and whether it takes the place of a file that is there.
     /// `main` is the process that `record` started. What the process says of itself is its number
     /// and its name, which lead to no other folder.
-    pub(super) fn of_last(
+    pub(super) fn last_profile_path(
         &self,
         main: u32,
         is_main: bool,
@@ -302,7 +309,7 @@ impl Names {
             _ => (&self.pattern, false),
         };
         let mut is_named = false;
-        let mut made = expanded(pattern.as_bytes(), |letter| {
+        let mut made = expand_pattern(pattern.as_bytes(), |letter| {
             is_named |= matches!(letter, b'p' | b'e' | b'n');
             match letter {
                 b'p' => own.to_string().into_bytes(),
@@ -314,7 +321,9 @@ impl Names {
             }
         });
         if !is_named && !is_main {
-            let end = made.strip_suffix(ENDING).map_or(made.len(), <[u8]>::len);
+            let end = made
+                .strip_suffix(PROFILE_SUFFIX)
+                .map_or(made.len(), <[u8]>::len);
             made.splice(end..end, format!(".{own}").into_bytes());
         }
         (OsString::from_vec(made).into(), is_main && !is_named)
@@ -322,17 +331,17 @@ impl Names {
 
     /// Where a process's last profile is if it is not to be in the folder of the children: beside
     /// the program's.
-    pub(super) fn beside(&self, main: u32, own: u32, program: &str) -> PathBuf {
+    pub(super) fn path_beside_program(&self, main: u32, own: u32, program: &str) -> PathBuf {
         let all = Self {
             pattern: self.pattern.clone(),
             children: None,
         };
-        all.of_last(main, false, own, program).0
+        all.last_profile_path(main, false, own, program).0
     }
 }
 
-/// A pattern with what `of` makes of the letters behind percent signs.
-fn expanded(pattern: &[u8], mut of: impl FnMut(u8) -> Vec<u8>) -> Vec<u8> {
+/// A pattern with what `from_patterns` makes of the letters behind percent signs.
+fn expand_pattern(pattern: &[u8], mut of: impl FnMut(u8) -> Vec<u8>) -> Vec<u8> {
     let mut made = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.iter();
     while let Some(&byte) = bytes.next() {
@@ -350,9 +359,11 @@ fn expanded(pattern: &[u8], mut of: impl FnMut(u8) -> Vec<u8>) -> Vec<u8> {
 /// A pattern without its ending, after which the folder of the children is named. Returns `None` if
 /// the user's pattern has `%p`, `%e` or `%n`, because it then names the children's profiles too.
 fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
-    let stem = pattern.strip_suffix(ENDING).unwrap_or(pattern);
-    if let Some(folder) = pattern.strip_suffix(DEFAULT.as_bytes()) {
-        let program = escaped(Path::new(program)).into_os_string().into_vec();
+    let stem = pattern.strip_suffix(PROFILE_SUFFIX).unwrap_or(pattern);
+    if let Some(folder) = pattern.strip_suffix(DEFAULT_PATTERN.as_bytes()) {
+        let program = escape_pattern(Path::new(program))
+            .into_os_string()
+            .into_vec();
         return Some([folder, b"heapprof.", &program, b".%r"].concat());
     }
     let mut bytes = stem.iter();
@@ -364,13 +375,13 @@ fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
     Some(stem.to_vec())
 }
 
-const DEFAULT: &str = "heapprof.%e.%p.pb.gz";
+const DEFAULT_PATTERN: &str = "heapprof.%e.%p.pb.gz";
 
 /// The absolute file pattern that OUT stands for. If OUT is a folder, it is made.
 fn pattern(output: Option<&Path>) -> Result<OsString> {
     let here = || std::env::current_dir().context("the current folder cannot be read");
     let Some(output) = output else {
-        return Ok(escaped(&here()?).join(DEFAULT).into());
+        return Ok(escape_pattern(&here()?).join(DEFAULT_PATTERN).into());
     };
     let bytes = output.as_os_str().as_bytes();
     if bytes == b"-" {
@@ -392,12 +403,12 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
             .with_context(|| format!("{}: cannot be made", output.display()))?;
         let folder =
             std::fs::canonicalize(output).with_context(|| format!("{}", output.display()))?;
-        return Ok(escaped(&folder).join(DEFAULT).into());
+        return Ok(escape_pattern(&folder).join(DEFAULT_PATTERN).into());
     }
     let folder = output.parent().filter(|p| !p.as_os_str().is_empty());
     let pattern = match (folder, output.file_name()) {
         // A folder that exists is taken as it is, whatever its name looks like.
-        (Some(folder), Some(name)) if folder.is_dir() => escaped(folder).join(name),
+        (Some(folder), Some(name)) if folder.is_dir() => escape_pattern(folder).join(name),
         (Some(folder), _) if !folder.as_os_str().as_bytes().contains(&b'%') => bail!(
             "{}: there is no such folder; make it first",
             folder.display()
@@ -406,12 +417,12 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
     };
     Ok(match pattern.is_absolute() {
         true => pattern.into(),
-        false => escaped(&here()?).join(pattern).into(),
+        false => escape_pattern(&here()?).join(pattern).into(),
     })
 }
 
 /// A path as a pattern that stands for the path itself.
-fn escaped(path: &Path) -> PathBuf {
+fn escape_pattern(path: &Path) -> PathBuf {
     let doubled = path.as_os_str().as_bytes().iter().flat_map(|&b| {
         let times = if b == b'%' { 2 } else { 1 };
         std::iter::repeat_n(b, times)
@@ -424,7 +435,7 @@ fn environment(
     args: &RecordArgs,
     mode: FileMode,
     library: &Path,
-    names: &Names,
+    names: &ProfileNamePatterns,
     list: &Path,
 ) {
     let mut preload = library.as_os_str().to_os_string();
@@ -461,7 +472,7 @@ fn environment(
         .env(variable::MMAP.name, answer(args.mmap))
         .env(
             variable::FOLLOW.name,
-            answer(args.follow_children == Answer::Yes),
+            answer(args.follow_children == YesOrNo::Yes),
         );
     if let Some(interval) = args.interval {
         command.env(
@@ -475,7 +486,7 @@ fn environment(
     if let Some(pattern) = &names.children {
         command.env(variable::CHILDREN.name, pattern);
     }
-    if args.frames != Frames::Native
+    if args.frames != FrameSelection::Native
         && let Some(options) = perl_module::options()
     {
         let mut all = std::env::var_os("PERL5OPT").unwrap_or_default();
@@ -494,7 +505,7 @@ fn environment(
     if let Some(objects) = args.python_objects {
         command.env(
             variable::PYTHON_OBJECTS.name,
-            answer(objects == Answer::Yes),
+            answer(objects == YesOrNo::Yes),
         );
     }
     if let Some(wrappers) = &args.wrappers {

@@ -15,18 +15,18 @@ use heapprof_analysis::{
 use heapprof_report::UnitFormatter;
 use heapprof_web::{ReportContainer, page};
 
-use self::paths::Paths;
-use super::{Shared, forks};
+use self::paths::PathRule;
+use super::{CommandContext, forks};
 use crate::args::report::PathNames;
 use crate::args::{Cli, PageArgs};
-use crate::source::{Sources, in_order_of_time};
+use crate::source::{ProfileSources, in_order_of_time};
 use crate::source_file::SourceFiles;
 use crate::{messages, name, output};
 
 /// With so many profiles, time is the question.
-const SERIES: usize = 3;
+const MIN_SERIES_PROFILES: usize = 3;
 
-pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &PageArgs) -> Result<()> {
     let file = args.output.file();
     if output::is_terminal(file) {
         bail!(
@@ -42,10 +42,10 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
         ..args.question.query()
     };
     let named = shared.sources.or_newest(&args.profiles.profiles)?;
-    let audit = audited(shared, args, &named)?;
+    let audit = read_audit(shared, args, &named)?;
     let names = match &audit {
         Some(audit) => audit.names.clone(),
-        None => expanded(&shared.sources, &named)?,
+        None => expand_names(&shared.sources, &named)?,
     };
     let sources = match audit.is_some() {
         // What all children copy.
@@ -64,7 +64,7 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
     let sources = SourceFiles::new(&args.source_files);
     let mut rows = page_rows(
         found,
-        &Page {
+        &ReportPage {
             names: &names,
             base: &args.base,
             paths: args.paths,
@@ -75,7 +75,7 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
         rows.default_type.clone_from(asked);
     }
     if let Some(audit) = audit {
-        let paths = Paths::new(args.paths);
+        let paths = PathRule::new(args.paths);
         let path = |path: &str| paths.shown(path);
         let document = heapprof_report::fork_document(&audit.found, &named.join(" + "), &path);
         rows.forks = Some(document.into());
@@ -94,13 +94,13 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
     let page = page(&title, &container);
     output::write(file, |writer| Ok(writer.write_all(page.as_bytes())?))?;
     if let Some(file) = file {
-        messages::note(&said(file, &page, &rows, args)?);
+        messages::note(&describe_page(file, &page, &rows, args)?);
     }
     Ok(())
 }
 
 /// What a folder has of an audit of forked children.
-struct Audit {
+struct FolderAudit {
     /// What the children copied.
     names: Vec<String>,
     found: ForkAudit,
@@ -108,22 +108,26 @@ struct Audit {
 }
 
 /// The most rows of an audit that a page has of places.
-const PLACES: usize = 500;
+const MAX_AUDIT_PLACES: usize = 500;
 
 /// The audit in the one folder that is named; `None` if there is none.
-fn audited(shared: &Shared, args: &PageArgs, named: &[String]) -> Result<Option<Audit>> {
+fn read_audit(
+    shared: &CommandContext,
+    args: &PageArgs,
+    named: &[String],
+) -> Result<Option<FolderAudit>> {
     let [folder] = named else { return Ok(None) };
     if shared.sources.are_known() || !args.base.is_empty() || !Path::new(folder).is_dir() {
         return Ok(None);
     }
     let all = forks::profiles_of(folder)?;
-    let of_forks = |name: &&String| name.ends_with(forks::NOTED);
+    let of_forks = |name: &&String| name.ends_with(forks::AUDIT_SUFFIX);
     let names: Vec<String> = all.iter().filter(of_forks).cloned().collect();
     if names.is_empty() {
         return Ok(None);
     }
-    let (found, session) = forks::ask(shared, &all, Some(PLACES))?;
-    Ok(Some(Audit {
+    let (found, session) = forks::ask(shared, &all, Some(MAX_AUDIT_PLACES))?;
+    Ok(Some(FolderAudit {
         names,
         found,
         sql: super::statements(&session),
@@ -131,7 +135,7 @@ fn audited(shared: &Shared, args: &PageArgs, named: &[String]) -> Result<Option<
 }
 
 /// What a page shows beside the numbers.
-pub(super) struct Page<'a> {
+pub(super) struct ReportPage<'a> {
     /// The names of the profiles, without those that they are compared with.
     pub(super) names: &'a [String],
     /// The names of those. The report has them as one moment, the first.
@@ -145,9 +149,9 @@ pub(super) struct Page<'a> {
 /// The rows of a page.
 pub(super) fn page_rows(
     found: heapprof_analysis::ReportContents,
-    page: &Page<'_>,
+    page: &ReportPage<'_>,
 ) -> heapprof_web::WebReport {
-    let paths = Paths::new(page.paths);
+    let paths = PathRule::new(page.paths);
     let base = (!page.base.is_empty()).then_some(0);
     let mut rows = rows::rows(found, base, &paths, page.sources);
     rows.commands = rows::commands(page.names, page.base, &paths);
@@ -155,14 +159,14 @@ pub(super) fn page_rows(
 }
 
 /// Writes the page of a profile that is a file, as the command without options does.
-pub(super) fn of_file(profile: &str, page: &str) -> Result<()> {
+pub(super) fn write_page_of_file(profile: &str, page: &str) -> Result<()> {
     let words = ["heapprof", "report", "-o", page, "--", profile];
     let cli = Cli::try_parse_from(words).context("the report")?;
     super::run(cli).map(drop)
 }
 
 /// The profiles that are named: those in a folder, each by itself.
-pub(super) fn expanded(sources: &Sources, names: &[String]) -> Result<Vec<String>> {
+pub(super) fn expand_names(sources: &ProfileSources, names: &[String]) -> Result<Vec<String>> {
     if sources.are_known() {
         return Ok(names.to_vec());
     }
@@ -172,8 +176,8 @@ pub(super) fn expanded(sources: &Sources, names: &[String]) -> Result<Vec<String
             all.push(name.clone());
             continue;
         }
-        let mut found = forks::in_folder(Path::new(name))?;
-        found.retain(|path| path.to_string_lossy().ends_with(forks::ENDING));
+        let mut found = forks::list_folder(Path::new(name))?;
+        found.retain(|path| path.to_string_lossy().ends_with(forks::PROFILE_SUFFIX));
         forks::must_have_some(name, &found)?;
         all.extend(found.iter().map(|path| path.display().to_string()));
     }
@@ -182,21 +186,21 @@ pub(super) fn expanded(sources: &Sources, names: &[String]) -> Result<Vec<String
 
 /// Reads the profiles. With a base it comes first, and what is compared with it is one profile.
 /// Otherwise each is a moment, and they are in order of time.
-fn read(shared: &Shared, args: &PageArgs, names: &[String]) -> Result<Vec<QuestionSource>> {
+fn read(shared: &CommandContext, args: &PageArgs, names: &[String]) -> Result<Vec<QuestionSource>> {
     if !args.base.is_empty() {
         let mut base = shared.sources.read(&args.base)?;
         let mut after = shared.sources.read(names)?;
         agree(&mut base, &mut after)?;
         return Ok(vec![base, after]);
     }
-    let mut sources = shared.sources.each(names)?;
+    let mut sources = shared.sources.read_each(names)?;
     in_order_of_time(&mut sources);
     Ok(sources)
 }
 
 /// What is said of a page that was written: how large it is, what is not in it, what is, and what
 /// to do next.
-fn said(
+fn describe_page(
     file: &Path,
     page: &str,
     rows: &heapprof_web::WebReport,
@@ -218,7 +222,7 @@ fn said(
     if args.source {
         said += ", and source lines";
     }
-    if rows.snapshots.len() >= SERIES {
+    if rows.snapshots.len() >= MIN_SERIES_PROFILES {
         said += &format!("; {} moments", rows.snapshots.len());
     }
     Ok(said + "; open it in a browser")

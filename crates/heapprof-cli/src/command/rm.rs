@@ -5,11 +5,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::ProfileStore;
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::RmArgs;
 use crate::messages;
 
-pub(super) fn run(shared: &Shared, args: &RmArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &RmArgs) -> Result<()> {
     let db = shared.sources.db();
     let named = || db.display().to_string();
     if !db.exists() {

@@ -5,11 +5,11 @@ use heapprof_analysis::documented_tables;
 use heapprof_report::ReportStyle;
 use heapprof_text::printable_lines;
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::SchemaArgs;
 use crate::stores;
 
-pub(super) fn run(shared: &Shared, args: &SchemaArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &SchemaArgs) -> Result<()> {
     let file = args.output.file();
     if args.database {
         let db = shared.sources.db();

@@ -4,11 +4,11 @@ use anyhow::Result;
 use heapprof_analysis::list_series;
 use heapprof_report::ReportStyle;
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::SeriesArgs;
 use crate::{selection, stores};
 
-pub(super) fn run(shared: &Shared, args: &SeriesArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &SeriesArgs) -> Result<()> {
     let (_, moments) = stores::open(shared.sources.backend())?;
     let text = args.selector.as_deref().unwrap_or_default();
     let moments = selection::choose(text, &moments)?.moments;

@@ -1,23 +1,23 @@
-//! `heapprof sql STATEMENT`: the user's own question.
+//! `heapprof sql MAX_STATEMENT_BYTES`: the user's own question.
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{MeasuredPerlCall, ProfileStore, TypeSelection, UserStatement};
 use heapprof_report::{ReportStyle, result_table, write_result_table};
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::SqlArgs;
-use crate::backend::Backend;
+use crate::backend::StoreBackend;
 use crate::{clickhouse, stores};
 
-pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
     if args.profile.is_empty() && query != heapprof_analysis::Query::default() {
         bail!("filters and options of the question need a profile: name it with -p");
     }
     let answer = match shared.sources.backend() {
-        Backend::Database(_) => None,
-        Backend::Batches(place) => Some(stores::sql(place, &args.statement)?),
-        Backend::ClickHouse(address) => Some(clickhouse::sql(address, &args.statement)?),
+        StoreBackend::Database(_) => None,
+        StoreBackend::Batches(place) => Some(stores::sql(place, &args.statement)?),
+        StoreBackend::ClickHouse(address) => Some(clickhouse::sql(address, &args.statement)?),
     };
     if let Some(answer) = answer {
         return shared.write(args.output.file(), |out| {

@@ -3,10 +3,10 @@
 use anyhow::Result;
 use heapprof_analysis::{TypeSelection, stats};
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::StatsArgs;
 
-pub(super) fn run(shared: &Shared, args: &StatsArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &StatsArgs) -> Result<()> {
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let source = shared.sources.read(&names)?;
     let session = shared.ask(source, &args.question.query(), TypeSelection::All)?;

@@ -8,14 +8,14 @@ use heapprof_formats::ProfileFormat;
 use heapprof_profile::encode;
 use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeSummary, symbolize};
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::SymbolizeArgs;
-use crate::place::{Access, Place, Trust, Typed, typed};
+use crate::place::{FileAccess, FilePlace, PathTrust, TypedPath, resolve_typed};
 use crate::{messages, name, output, source};
 
-pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
-    let target = Target::of(args)?;
-    if !matches!(target, Target::InPlace(..)) && output::is_terminal(target.path()) {
+pub(super) fn run(shared: &CommandContext, args: &SymbolizeArgs) -> Result<()> {
+    let target = SymbolizeTarget::from_args(args)?;
+    if !matches!(target, SymbolizeTarget::InPlace(..)) && output::is_terminal(target.path()) {
         bail!("a profile is not text for a terminal; write it to a file with -o");
     }
     for folder in args.debug_dir.iter().chain(&args.sysroot) {
@@ -28,7 +28,7 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
         }
     }
     let (source, format) = shared.sources.read_with_format(&args.file)?;
-    if let (Target::InPlace(..), Some(format)) =
+    if let (SymbolizeTarget::InPlace(..), Some(format)) =
         (&target, format.filter(|&f| f != ProfileFormat::Pprof))
     {
         bail!(
@@ -39,7 +39,7 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
         );
     }
     let name = source.name.clone();
-    let mut profile = source::unshared(source);
+    let mut profile = source::to_owned_profile(source);
     let options = SymbolizeOptions {
         debug_dirs: args.debug_dir.clone(),
         adjust: args.adjust,
@@ -55,13 +55,13 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     for warning in summary.files.iter().flat_map(|file| &file.warnings) {
         messages::note(&warning.to_string());
     }
-    messages::note(&format!("{name}: {}", told(&summary)));
+    messages::note(&format!("{name}: {}", summarize(&summary)));
     // A file that nothing was found for stays as it is, byte for byte.
     match &target {
-        Target::InPlace(..) if summary.resolved() + summary.numbered() == 0 => Ok(()),
+        SymbolizeTarget::InPlace(..) if summary.resolved() + summary.numbered() == 0 => Ok(()),
         // The file keeps its rights.
-        Target::InPlace(place, mode) => {
-            output::replace(place, &args.file, Access::Exactly(*mode), |writer| {
+        SymbolizeTarget::InPlace(place, mode) => {
+            output::replace(place, &args.file, FileAccess::Exactly(*mode), |writer| {
                 Ok(encode(&profile, writer)?)
             })
         }
@@ -72,22 +72,22 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
 }
 
 /// Where the profile goes.
-enum Target {
+enum SymbolizeTarget {
     Stdout,
     File(PathBuf),
     /// The file that it is read from, and its rights.
-    InPlace(Place, u32),
+    InPlace(FilePlace, u32),
 }
 
-impl Target {
-    fn of(args: &SymbolizeArgs) -> Result<Self> {
+impl SymbolizeTarget {
+    fn from_args(args: &SymbolizeArgs) -> Result<Self> {
         let file = &args.file;
         match &args.output {
             Some(path) if path == Path::new("-") => return Ok(Self::Stdout),
             Some(path) => return Ok(Self::File(path.clone())),
             None => {}
         }
-        let (whole, part) = source::parted(file);
+        let (whole, part) = source::split_part(file);
         match std::fs::metadata(name::path(whole)) {
             _ if whole == "-" => Ok(Self::Stdout),
             // What comes through a pipe can't be replaced.
@@ -97,8 +97,10 @@ impl Target {
             }
             // This comes before the file is read, because its name may lead to another file
             // afterwards.
-            Ok(_) => match typed(&name::path(file), Trust::OwnLinks)? {
-                Typed::Place(place, Some(found)) => Ok(Self::InPlace(place, found.st_mode & 0o777)),
+            Ok(_) => match resolve_typed(&name::path(file), PathTrust::OwnLinks)? {
+                TypedPath::Place(place, Some(found)) => {
+                    Ok(Self::InPlace(place, found.st_mode & 0o777))
+                }
                 _ => bail!("{file}: was changed meanwhile"),
             },
             Err(_) => bail!(
@@ -117,7 +119,7 @@ impl Target {
 }
 
 /// Says in one line how many addresses have names now, and from where.
-fn told(summary: &SymbolizeSummary) -> String {
+fn summarize(summary: &SymbolizeSummary) -> String {
     let resolved = summary.resolved();
     let lines = summary.files.iter();
     let lines = lines.filter(|file| file.source == Some(SymbolSource::Dwarf));

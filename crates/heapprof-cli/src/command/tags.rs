@@ -3,10 +3,10 @@
 use anyhow::Result;
 use heapprof_analysis::{TypeSelection, tags};
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::TagsArgs;
 
-pub(super) fn run(shared: &Shared, args: &TagsArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &TagsArgs) -> Result<()> {
     let query = args.labels.applied(args.question.query());
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let session = shared.ask(

@@ -19,16 +19,16 @@ use heapprof_report::UnitFormatter;
 use heapprof_symbolize::{FileSymbols, SymbolizeOptions, class_name, demangle};
 
 use crate::outside::{open_core, root_of};
-use crate::place::Owner;
+use crate::place::FileOwner;
 use crate::rights::{ProcessRights, RightsLedger, is_root};
 use crate::{name, named_process};
 
 /// A longer name of a class is cut.
-const LONGEST: usize = 1000;
+const MAX_CLASS_NAME_BYTES: usize = 1000;
 
 /// What is walked.
-pub(in crate::command) struct Target {
-    pub(in crate::command) what: What,
+pub(in crate::command) struct WalkTarget {
+    pub(in crate::command) what: WalkTargetKind,
     /// With whose rights the files are read that it names.
     pub(in crate::command) rights: ProcessRights,
     /// The symbols of each file that was asked about, by its path then.
@@ -36,12 +36,12 @@ pub(in crate::command) struct Target {
 }
 
 /// A process or a core file.
-pub(in crate::command) enum What {
+pub(in crate::command) enum WalkTargetKind {
     Process(u32, LiveMemory),
     Core(PathBuf, CoreMemory),
 }
 
-impl Target {
+impl WalkTarget {
     /// Finds what is walked, and copies or reads its memory. Returns notes about that, too.
     /// `program` is where the program of a core file is now.
     pub(in crate::command) fn open(
@@ -50,39 +50,42 @@ impl Target {
     ) -> Result<(Self, ProcessImage, Vec<String>)> {
         match target.strip_prefix("core:") {
             Some(path) => {
-                let of_core = Self::of_core(&name::path(path), program);
-                let (target, image) = of_core.map_err(|error| advised(target, error))?;
+                let of_core = Self::from_core(&name::path(path), program);
+                let (target, image) = of_core.map_err(|error| with_advice(target, error))?;
                 Ok((target, image, Vec::new()))
             }
             None if program.is_some() => {
                 bail!("--exe: is for core files; a process says itself what it runs")
             }
-            None => Self::of_process(target),
+            None => Self::from_process(target),
         }
     }
 
     /// Whether the program's own file is at hand, as that of a process always is.
     pub(in crate::command) fn has_program(&self) -> Result<bool> {
         match &self.what {
-            What::Process(..) => Ok(true),
-            What::Core(_, core) => Ok(self.rights.acting(|| core.has_program())?),
+            WalkTargetKind::Process(..) => Ok(true),
+            WalkTargetKind::Core(_, core) => Ok(self.rights.acting(|| core.has_program())?),
         }
     }
 
-    fn of_core(path: &Path, program: Option<&Path>) -> Result<(Self, ProcessImage), HeapWalkError> {
+    fn from_core(
+        path: &Path,
+        program: Option<&Path>,
+    ) -> Result<(Self, ProcessImage), HeapWalkError> {
         let (file, owner) = open_core(path)?;
         let core = CoreMemory::open(file, program.map(Path::to_path_buf))?;
         let image = core.image()?;
         Ok((
             Self::new(
-                What::Core(path.to_path_buf(), core),
+                WalkTargetKind::Core(path.to_path_buf(), core),
                 ProcessRights::User(owner),
             ),
             image,
         ))
     }
 
-    fn of_process(target: &str) -> Result<(Self, ProcessImage, Vec<String>)> {
+    fn from_process(target: &str) -> Result<(Self, ProcessImage, Vec<String>)> {
         let path = name::path(target);
         let pid = named_process::find(target).map_err(|error| match path.is_file() {
             true => error.context(format!("to walk the core file, write core:{target}")),
@@ -90,22 +93,22 @@ impl Target {
         })?;
         let of_process = || -> Result<_, HeapWalkError> {
             let rights = RightsLedger::default();
-            rights.open(pid, Owner::us());
+            rights.open(pid, FileOwner::us());
             let captured = capture(pid)?;
             Ok((captured, rights.least(pid)))
         };
-        let (captured, rights) = of_process().map_err(|error| advised(target, error))?;
+        let (captured, rights) = of_process().map_err(|error| with_advice(target, error))?;
         let bytes = UnitFormatter::new("bytes", None)?;
         let note = format!(
             "it was held for {} while {} were copied",
             millis(captured.suspended),
             bytes.show(i128::from(captured.copied))
         );
-        let own = Self::new(What::Process(pid, captured.memory), rights);
+        let own = Self::new(WalkTargetKind::Process(pid, captured.memory), rights);
         Ok((own, captured.image, vec![note]))
     }
 
-    fn new(what: What, rights: ProcessRights) -> Self {
+    fn new(what: WalkTargetKind, rights: ProcessRights) -> Self {
         Self {
             what,
             rights,
@@ -116,14 +119,14 @@ impl Target {
     /// Whether a path leads to the core file that is walked.
     pub(in crate::command) fn is_file(&self, path: &Path) -> bool {
         match &self.what {
-            What::Core(core, _) => is_same(core, path),
-            What::Process(..) => false,
+            WalkTargetKind::Core(core, _) => is_same(core, path),
+            WalkTargetKind::Process(..) => false,
         }
     }
 
     /// Says where the files of a core file's profile are now, if they are elsewhere than they were.
     pub(in crate::command) fn place_files(&self, profile: &mut Profile) {
-        let What::Core(_, core) = &self.what else {
+        let WalkTargetKind::Core(_, core) = &self.what else {
             return;
         };
         for i in 0..profile.mapping.len() {
@@ -140,8 +143,8 @@ impl Target {
     /// The release of glibc that the program has, by libc's own words.
     pub(in crate::command) fn release(&self, image: &ProcessImage) -> Option<String> {
         let found = self.rights.acting(|| match &self.what {
-            What::Process(_, memory) => release(image, memory),
-            What::Core(_, core) => release(image, core),
+            WalkTargetKind::Process(_, memory) => release(image, memory),
+            WalkTargetKind::Core(_, core) => release(image, core),
         });
         found.ok().flatten()
     }
@@ -150,14 +153,16 @@ impl Target {
     /// `&` in front.
     pub(in crate::command) fn name(&self, image: &ProcessImage, address: u64) -> Option<String> {
         let class = self.rights.acting(|| match &self.what {
-            What::Process(_, memory) => object_class(memory, address),
-            What::Core(_, core) => object_class(core, address),
+            WalkTargetKind::Process(_, memory) => object_class(memory, address),
+            WalkTargetKind::Core(_, core) => object_class(core, address),
         });
         let class = class.ok().flatten();
         let class = class.and_then(|mangled| class_name(&mangled));
         let mut name = class.or_else(|| self.label(image, address))?;
-        if name.len() > LONGEST {
-            let end = (0..=LONGEST).rev().find(|&at| name.is_char_boundary(at));
+        if name.len() > MAX_CLASS_NAME_BYTES {
+            let end = (0..=MAX_CLASS_NAME_BYTES)
+                .rev()
+                .find(|&at| name.is_char_boundary(at));
             name.truncate(end.unwrap_or(0));
             name.push('…');
         }
@@ -202,8 +207,8 @@ impl Target {
             };
             let found = self.rights.acting(|| {
                 let path = match &self.what {
-                    What::Process(pid, _) => Some(path_of(*pid, &map.path)),
-                    What::Core(_, core) => core.path_at(map.start).map(Path::to_path_buf),
+                    WalkTargetKind::Process(pid, _) => Some(path_of(*pid, &map.path)),
+                    WalkTargetKind::Core(_, core) => core.path_at(map.start).map(Path::to_path_buf),
                 };
                 path.map_or_else(FileSymbols::default, |path| {
                     FileSymbols::open(&path, &options)
@@ -238,7 +243,7 @@ fn millis(time: Duration) -> String {
 }
 
 /// An error with what to do about it.
-pub(in crate::command) fn advised(target: &str, error: HeapWalkError) -> anyhow::Error {
+pub(in crate::command) fn with_advice(target: &str, error: HeapWalkError) -> anyhow::Error {
     let advice = match error {
         HeapWalkError::NotAllowed if is_root() => heapprof_process::REFUSED_TO_ROOT,
         HeapWalkError::NotAllowed => {

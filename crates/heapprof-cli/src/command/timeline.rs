@@ -3,16 +3,16 @@
 use anyhow::Result;
 use heapprof_analysis::{Granularity, Query, TypeSelection, timeline};
 
-use super::Shared;
-use super::report::expanded;
+use super::CommandContext;
+use super::report::expand_names;
 use crate::args::TimelineArgs;
 
-pub(super) fn run(shared: &Shared, args: &TimelineArgs) -> Result<()> {
-    let names = expanded(
+pub(super) fn run(shared: &CommandContext, args: &TimelineArgs) -> Result<()> {
+    let names = expand_names(
         &shared.sources,
         &shared.sources.or_newest(&args.profiles.profiles)?,
     )?;
-    let sources = shared.sources.each(&names)?;
+    let sources = shared.sources.read_each(&names)?;
     // Whole profiles are asked about, so nothing is left out.
     let query = Query {
         granularity: Granularity::Functions,

@@ -9,13 +9,13 @@ use heapprof_analysis::{
 };
 use heapprof_report::{ReportFormat, ReportStyle};
 
-use super::Shared;
-use super::gate::Gate;
+use super::CommandContext;
+use super::gate::GateRules;
 use crate::args::TopArgs;
 use crate::output;
 
-pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
-    let mut gate = Gate::of_one_profile(&args.gate)?;
+pub(super) fn run(shared: &CommandContext, args: &TopArgs) -> Result<ExitCode> {
+    let mut gate = GateRules::for_one_profile(&args.gate)?;
     let query = Query {
         sort: args.sort.sort,
         limit: shared.limit(&args.limit, &args.report),
@@ -32,7 +32,7 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
         [one] => shared.sources.selected(one),
         _ => None,
     };
-    shared.ask_anywhere(&query, &report.header.sample_type, |asked| {
+    shared.note_portable_query(&query, &report.header.sample_type, |asked| {
         let names = selected?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Some(top_sql(asked, &names))

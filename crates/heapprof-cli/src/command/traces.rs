@@ -4,10 +4,10 @@ use anyhow::Result;
 use heapprof_analysis::{Query, TypeSelection, traces};
 use heapprof_report::TraceOrder;
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::TracesArgs;
 
-pub(super) fn run(shared: &Shared, args: &TracesArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &TracesArgs) -> Result<()> {
     let query = Query {
         limit: shared.limit(&args.limit, &args.report),
         ..args.labels.applied(args.question.query())

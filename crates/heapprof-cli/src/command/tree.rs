@@ -3,10 +3,10 @@
 use anyhow::Result;
 use heapprof_analysis::{TreeOptions, TypeSelection, tree};
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::TreeArgs;
 
-pub(super) fn run(shared: &Shared, args: &TreeArgs) -> Result<()> {
+pub(super) fn run(shared: &CommandContext, args: &TreeArgs) -> Result<()> {
     let query = args.question.query();
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let options = TreeOptions {

@@ -7,19 +7,19 @@ use anyhow::{Context, Result, bail};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::{Shared, report};
+use super::{CommandContext, report};
 use crate::args::TuiArgs;
-use crate::terminal::feed::Feed;
-use crate::terminal::files::Files;
-use crate::terminal::run::{Signals, look, run as show};
-use crate::terminal::screen::{Screen, tty};
+use crate::terminal::feed::SnapshotFeed;
+use crate::terminal::files::FileFeed;
+use crate::terminal::run::{ViewSignals, run as show, screen_style};
+use crate::terminal::screen::{TerminalScreen, tty};
 
-pub(super) fn run(shared: &Shared, args: &TuiArgs) -> Result<()> {
-    let names = report::expanded(
+pub(super) fn run(shared: &CommandContext, args: &TuiArgs) -> Result<()> {
+    let names = report::expand_names(
         &shared.sources,
         &shared.sources.or_newest(&args.profiles.profiles)?,
     )?;
-    let mut files = Files::new(shared.sources.each(&names)?)?;
+    let mut files = FileFeed::new(shared.sources.read_each(&names)?)?;
     let Some(tty) = tty() else {
         bail!(
             "tui needs a terminal that it may draw on (TERM is set, and the job is in front); top \
@@ -30,19 +30,26 @@ pub(super) fn run(shared: &Shared, args: &TuiArgs) -> Result<()> {
 }
 
 /// Shows a feed on a terminal until somebody leaves, or ends us.
-pub(super) fn view(shared: &Shared, tty: File, feed: &mut dyn Feed) -> Result<()> {
-    let signals = Signals::listen(true).context("signals")?;
-    let screen = Screen::take(tty).context("the terminal")?;
+pub(super) fn view(shared: &CommandContext, tty: File, feed: &mut dyn SnapshotFeed) -> Result<()> {
+    let signals = ViewSignals::listen(true).context("signals")?;
+    let screen = TerminalScreen::take(tty).context("the terminal")?;
     let is_over = || signals.ends.load(Ordering::Relaxed);
-    let look = look(shared.color);
-    let shown = show(&screen, feed, look, &signals, &is_over, report::of_file);
+    let look = screen_style(shared.color);
+    let shown = show(
+        &screen,
+        feed,
+        look,
+        &signals,
+        &is_over,
+        report::write_page_of_file,
+    );
     drop(screen);
-    end_if_told(signals);
+    exit_if_signalled(signals);
     shown
 }
 
 /// Ends us as a signal does, if one has come.
-pub(super) fn end_if_told(signals: Signals) {
+pub(super) fn exit_if_signalled(signals: ViewSignals) {
     if signals.ends.load(Ordering::Relaxed) {
         drop(signals);
         // Whoever ended us sees by which way it was.

@@ -1,8 +1,8 @@
 //! `heapprof watch`: what processes have in memory over time, from outside, into the database.
 
-mod look;
 mod marks;
 mod rule;
+mod watcher;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -22,31 +22,31 @@ use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 
-use self::look::Watcher;
-use self::rule::Rule;
-use super::heap_run::split;
-use super::record::{Ended, run_unrecorded};
-use super::{Shared, proc};
+use self::rule::WatchRule;
+use self::watcher::ProcessWatcher;
+use super::heap_run::split_words;
+use super::record::{ProgramExit, run_unrecorded};
+use super::{CommandContext, proc};
 use crate::args::WatchArgs;
-use crate::sockets::{Kind, Listening};
+use crate::sockets::{ListeningSocket, SocketKind};
 use crate::{inherited, messages, named_process, now, output, outside};
 
 /// The longest wait, after which it is looked whether it is over. Whoever ends it wakes the thread,
 /// too.
-const SLICE: Duration = Duration::from_millis(200);
+const MAX_WAIT_INTERVAL: Duration = Duration::from_millis(200);
 /// So long a program may take to begin.
-const START: Duration = Duration::from_millis(2);
+const START_TIMEOUT: Duration = Duration::from_millis(2);
 /// How often the database is written.
-const PAUSE: Duration = Duration::from_secs(1);
+const STORE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What becomes of the program that the watch runs.
-enum News {
+enum ProgramEvent {
     Began(u32),
-    Ended(Ended),
+    Ended(ProgramExit),
 }
 
 /// A watch that is over.
-struct Watched {
+struct WatchOutcome {
     /// What it is called in the database; `None` if the program could not be started.
     name: Option<String>,
     code: ExitCode,
@@ -55,19 +55,19 @@ struct Watched {
 }
 
 /// What the watching thread needs.
-struct Watching<'a> {
+struct WatchTask<'a> {
     args: &'a WatchArgs,
     db: &'a Path,
-    listening: Option<Listening>,
+    listening: Option<ListeningSocket>,
     /// Wakes the watching thread.
     wake: Arc<OwnedFd>,
     /// Tells the end of the process that is watched; `None` for a program that the watch runs.
     process: Option<OwnedFd>,
-    until: Option<(Rule, Vec<String>)>,
+    until: Option<(WatchRule, Vec<String>)>,
     start: WatchStart,
 }
 
-pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
+pub(super) fn run(shared: &CommandContext, args: &WatchArgs) -> Result<ExitCode> {
     let until = until(args)?;
     let style = proc::style(shared, &args.report);
     if let Some(name) = &args.show {
@@ -89,17 +89,17 @@ pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
         .map(named_process::find)
         .transpose()?;
     output::make_for_own(&db, args.file_mode.mode()?)?;
-    let listening = Listening::start(Kind::WATCH);
+    let listening = ListeningSocket::start(SocketKind::WATCH);
     let listening = listening
         .map_err(|error| messages::note(&format!("no marks can be set: {error}")))
         .ok();
     let socket = listening.as_ref().map(|listening| listening.path.clone());
-    let watching = Watching {
+    let watching = WatchTask {
         args,
         db: &db,
         listening,
         wake: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
-        process: pid.and_then(end_of),
+        process: pid.and_then(open_end_fd),
         until,
         start: start(args, pid),
     };
@@ -115,10 +115,10 @@ pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
                 signal_hook::flag::register(signal, Arc::clone(&asked)).context("signals")?;
             }
             let (news, receiver) = channel();
-            let _ = news.send(News::Began(pid));
+            let _ = news.send(ProgramEvent::Began(pid));
             let ready = channel().0;
             let name = watching.watch(&receiver, &ready, &asked)?;
-            Watched {
+            WatchOutcome {
                 name: Some(name),
                 code: ExitCode::SUCCESS,
                 by_key: false,
@@ -126,7 +126,7 @@ pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
         }
         None => watching.run(socket.as_deref(), &is_over)?,
     };
-    let Watched { name, code, by_key } = watched;
+    let WatchOutcome { name, code, by_key } = watched;
     if let Some(name) = name.filter(|_| !args.quiet) {
         match show(shared, args, Some(&name), &style) {
             // What the program said is the first thing to know.
@@ -142,7 +142,12 @@ pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
 }
 
 /// Reports a watch of the database by its name; the last one without a name.
-fn show(shared: &Shared, args: &WatchArgs, name: Option<&str>, style: &ReportStyle) -> Result<()> {
+fn show(
+    shared: &CommandContext,
+    args: &WatchArgs,
+    name: Option<&str>,
+    style: &ReportStyle,
+) -> Result<()> {
     let db = shared.sources.db();
     let named = || db.display().to_string();
     let store = ProfileStore::open(db).with_context(named)?;
@@ -158,18 +163,18 @@ fn show(shared: &Shared, args: &WatchArgs, name: Option<&str>, style: &ReportSty
 }
 
 /// What tells the end of a process, if the kernel has it.
-fn end_of(pid: u32) -> Option<OwnedFd> {
+fn open_end_fd(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(pid.cast_signed())?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 /// The rule and what is run then, checked before anything begins.
-fn until(args: &WatchArgs) -> Result<Option<(Rule, Vec<String>)>> {
+fn until(args: &WatchArgs) -> Result<Option<(WatchRule, Vec<String>)>> {
     let (Some(rule), Some(then)) = (&args.until, &args.then) else {
         return Ok(None);
     };
-    let rule = Rule::parse(rule).map_err(|why| anyhow!(why))?;
-    let words = split(then).context("--then")?;
+    let rule = WatchRule::parse(rule).map_err(|why| anyhow!(why))?;
+    let words = split_words(then).context("--then")?;
     Ok(Some((rule, words)))
 }
 
@@ -178,7 +183,7 @@ fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
     let (own, called) = match pid {
         Some(pid) => {
             let name = heapprof_process::comm(pid);
-            let called = outside::called(&name, pid);
+            let called = outside::process_title(&name, pid);
             (name, called)
         }
         None => {
@@ -188,7 +193,8 @@ fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
                 .map(Path::new)
                 .and_then(Path::file_name);
             let name = program.unwrap_or_default().to_string_lossy().into_owned();
-            let called = outside::called_in(&name, &outside::typed(&args.command));
+            let called =
+                outside::title_from_command_line(&name, &outside::join_command_line(&args.command));
             (name, called)
         }
     };
@@ -206,9 +212,9 @@ fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
     }
 }
 
-impl Watching<'_> {
+impl WatchTask<'_> {
     /// Runs the program, and watches it in another thread to its end.
-    fn run(self, socket: Option<&Path>, is_over: &AtomicBool) -> Result<Watched> {
+    fn run(self, socket: Option<&Path>, is_over: &AtomicBool) -> Result<WatchOutcome> {
         let words = self.args.command.as_slice();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
@@ -232,12 +238,12 @@ impl Watching<'_> {
                 let _ = news.send(one);
                 let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
             };
-            let began = |pid| tell(News::Began(pid));
+            let began = |pid| tell(ProgramEvent::Began(pid));
             let ran = run_unrecorded(&mut command, began);
             let (code, by_key) = match ran {
                 Ok(ended) => {
                     let code = (ended.code, ended.by_key);
-                    tell(News::Ended(ended));
+                    tell(ProgramEvent::Ended(ended));
                     code
                 }
                 Err(error) => {
@@ -249,7 +255,7 @@ impl Watching<'_> {
                     };
                     let name = words[0].display();
                     messages::error(&anyhow!("{name}: {error}"));
-                    return Ok(Watched {
+                    return Ok(WatchOutcome {
                         name: None,
                         code: ExitCode::from(code),
                         by_key: false,
@@ -261,7 +267,7 @@ impl Watching<'_> {
                 Ok(name) => name?,
                 Err(_) => bail!("the watch has ended"),
             };
-            Ok(Watched {
+            Ok(WatchOutcome {
                 name: Some(name),
                 code: ExitCode::from(code),
                 by_key,
@@ -272,7 +278,7 @@ impl Watching<'_> {
     /// Watches until it is over. Returns the name of the watch in the database.
     fn watch(
         mut self,
-        news: &Receiver<News>,
+        news: &Receiver<ProgramEvent>,
         ready: &Sender<()>,
         is_over: &AtomicBool,
     ) -> Result<String> {
@@ -284,7 +290,7 @@ impl Watching<'_> {
             .until
             .as_ref()
             .is_some_and(|(rule, _)| rule.needs_usage());
-        let mut watcher = Watcher::new(!self.args.no_children, needs_usage);
+        let mut watcher = ProcessWatcher::new(!self.args.no_children, needs_usage);
         let mut running: Vec<(Child, String)> = Vec::new();
         let began = Instant::now();
         let (mut next, mut stored) = (began, began);
@@ -296,12 +302,12 @@ impl Watching<'_> {
             let mut end = None;
             while let Ok(one) = news.try_recv() {
                 match one {
-                    News::Began(pid) => {
+                    ProgramEvent::Began(pid) => {
                         // It may still be becoming the program.
                         coming = Some(pid);
-                        next = Instant::now() + START;
+                        next = Instant::now() + START_TIMEOUT;
                     }
-                    News::Ended(ended) => end = Some(ended),
+                    ProgramEvent::Ended(ended) => end = Some(ended),
                 }
             }
             // The program may set one before it was looked at.
@@ -323,9 +329,9 @@ impl Watching<'_> {
                     has_begun = true;
                     self.take_marks(&mut watcher);
                 }
-                watcher.look(now::millis());
+                watcher.scan(now::millis());
                 if let Some(ended) = &end {
-                    watcher.ended(ended.process, now::millis(), &how(ended));
+                    watcher.note_end(ended.process, now::millis(), &describe_end(ended));
                 }
                 self.judge(&mut watcher, &mut running);
                 let interval = self.args.interval;
@@ -342,7 +348,7 @@ impl Watching<'_> {
                     watcher.note(None, now::millis(), "then", format!("{shown}: goes on"));
                 }
             }
-            if is_last || stored.elapsed() >= PAUSE {
+            if is_last || stored.elapsed() >= STORE_INTERVAL {
                 stored = Instant::now();
                 let mut batch = watcher.take();
                 batch.cost_us = cost_us();
@@ -356,13 +362,13 @@ impl Watching<'_> {
             self.wait(if is_near {
                 next
             } else {
-                Instant::now() + SLICE
+                Instant::now() + MAX_WAIT_INTERVAL
             });
         }
     }
 
     /// Takes the marks that have come.
-    fn take_marks(&self, watcher: &mut Watcher) {
+    fn take_marks(&self, watcher: &mut ProcessWatcher) {
         if let Some(listening) = &self.listening {
             marks::receive(&listening.socket, |mark| watcher.mark(mark, now::millis()));
         }
@@ -370,7 +376,9 @@ impl Watching<'_> {
 
     /// Waits for the next look, or for a mark, but not for long.
     fn wait(&self, next: Instant) {
-        let left = next.saturating_duration_since(Instant::now()).min(SLICE);
+        let left = next
+            .saturating_duration_since(Instant::now())
+            .min(MAX_WAIT_INTERVAL);
         let time = Timespec {
             tv_sec: 0,
             tv_nsec: i64::from(left.subsec_nanos()),
@@ -398,7 +406,7 @@ impl Watching<'_> {
     }
 
     /// Runs the command of `--then` when the rule holds for the first time.
-    fn judge(&mut self, watcher: &mut Watcher, running: &mut Vec<(Child, String)>) {
+    fn judge(&mut self, watcher: &mut ProcessWatcher, running: &mut Vec<(Child, String)>) {
         let Some((rule, _)) = &self.until else {
             return;
         };
@@ -448,7 +456,7 @@ impl Watching<'_> {
 }
 
 /// Notes which commands have ended.
-fn reap(running: &mut Vec<(Child, String)>, watcher: &mut Watcher) {
+fn reap(running: &mut Vec<(Child, String)>, watcher: &mut ProcessWatcher) {
     running.retain_mut(|(child, shown)| match child.try_wait() {
         Ok(None) => true,
         Ok(Some(status)) => {
@@ -463,7 +471,7 @@ fn reap(running: &mut Vec<(Child, String)>, watcher: &mut Watcher) {
 }
 
 /// How the program ended, in words.
-fn how(ended: &Ended) -> String {
+fn describe_end(ended: &ProgramExit) -> String {
     match ended.signal {
         Some(signal) => match signal_name(signal) {
             Some(name) => format!("killed by {name}"),

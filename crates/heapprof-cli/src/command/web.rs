@@ -19,39 +19,42 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use self::library::Library;
-use self::pages::Pages;
-use super::Shared;
-use crate::args::web::MOST_NODES;
-use crate::args::{Profiles, SourceArgs, WebArgs};
-use crate::source::Sources;
+use self::library::ProfileLibrary;
+use self::pages::ReportViews;
+use super::CommandContext;
+use crate::args::web::MAX_NODES;
+use crate::args::{ProfileArgs, SourceArgs, WebArgs};
+use crate::source::ProfileSources;
 use crate::{inherited, messages, name, output};
 
 /// The type of bytes without a type.
-const BYTES: &str = "application/octet-stream";
+const BINARY_MEDIA_TYPE: &str = "application/octet-stream";
 /// The most bytes of a statement.
-const STATEMENT: usize = 64 << 10;
+const MAX_STATEMENT_BYTES: usize = 64 << 10;
 /// The most bytes of a profile that is sent.
-const UPLOAD: usize = 256 << 20;
+const MAX_UPLOAD_BYTES: usize = 256 << 20;
 
-pub(super) fn run(shared: Shared, args: &WebArgs) -> Result<()> {
+pub(super) fn run(shared: CommandContext, args: &WebArgs) -> Result<()> {
     serve(shared.sources, args)
 }
 
 /// Serves the page that `pprof -http` asks for.
-pub(super) fn of_pprof(sources: &Sources, page: &heapprof_dropin::WebPageRequest) -> Result<()> {
+pub(super) fn serve_for_pprof(
+    sources: &ProfileSources,
+    page: &heapprof_dropin::WebPageRequest,
+) -> Result<()> {
     let filters = [("focus", &page.focus), ("ignore", &page.ignore)];
     let mut state = form_urlencoded::Serializer::new(String::new());
     state.extend_pairs(filters.iter().filter(|(_, pattern)| !pattern.is_empty()));
     let args = WebArgs {
-        profiles: Profiles {
+        profiles: ProfileArgs {
             profiles: page.sources.clone(),
         },
         base: page.base.iter().cloned().collect(),
         port: page.port,
         no_open: !page.opens_browser,
         upload: false,
-        max_nodes: MOST_NODES,
+        max_nodes: MAX_NODES,
         source: false,
         source_files: SourceArgs::default(),
         added_up: true,
@@ -60,8 +63,8 @@ pub(super) fn of_pprof(sources: &Sources, page: &heapprof_dropin::WebPageRequest
     serve(sources.as_ours(), &args)
 }
 
-fn serve(sources: Sources, args: &WebArgs) -> Result<()> {
-    let library = Library::open(sources, args)?;
+fn serve(sources: ProfileSources, args: &WebArgs) -> Result<()> {
+    let library = ProfileLibrary::open(sources, args)?;
     let title = library.title();
     let server = PageServer::bind(args.port)
         .with_context(|| format!("port {}: cannot be listened on", args.port))?;
@@ -69,8 +72,8 @@ fn serve(sources: Sources, args: &WebArgs) -> Result<()> {
         "" => server.url(),
         state => format!("{}#{state}", server.url()),
     };
-    let desk = Arc::new(Desk {
-        pages: Pages::new(args),
+    let desk = Arc::new(WebDesk {
+        pages: ReportViews::new(args),
         upload: args.upload,
         source: args.source,
         statement: Mutex::default(),
@@ -105,9 +108,9 @@ fn serve(sources: Sources, args: &WebArgs) -> Result<()> {
 }
 
 /// Where the page's questions are answered.
-struct Desk {
-    library: Library,
-    pages: Pages,
+struct WebDesk {
+    library: ProfileLibrary,
+    pages: ReportViews,
     /// Held while a statement runs, so that one worker is left for the page.
     statement: Mutex<()>,
     title: String,
@@ -115,11 +118,14 @@ struct Desk {
     source: bool,
 }
 
-impl ApiHandler for Desk {
+impl ApiHandler for WebDesk {
     fn page(&self) -> ServedPage {
         let server = PageServerInfo {
             api: API_PATH.to_string(),
-            refresh_ms: self.library.is_live().then_some(library::REFRESH),
+            refresh_ms: self
+                .library
+                .is_live()
+                .then_some(library::REFRESH_INTERVAL_MS),
         };
         let title = name::shown(&self.title);
         heapprof_web::served_page(&format!("{} - heapprof", printable(&title)), &server)
@@ -129,14 +135,14 @@ impl ApiHandler for Desk {
         match path {
             "sql" => Ok(Some(AcceptedBody {
                 media: JSON_MEDIA_TYPE,
-                max_bytes: STATEMENT,
+                max_bytes: MAX_STATEMENT_BYTES,
             })),
             "upload" if self.upload => {
                 // Nothing is taken in for which there is no place.
                 self.library.check_sent()?;
                 Ok(Some(AcceptedBody {
-                    media: BYTES,
-                    max_bytes: UPLOAD,
+                    media: BINARY_MEDIA_TYPE,
+                    max_bytes: MAX_UPLOAD_BYTES,
                 }))
             }
             "upload" => Err(ApiRefusal::new(
@@ -162,7 +168,7 @@ impl ApiHandler for Desk {
             }
             "commands" => {
                 allow(asked, &[])?;
-                Ok(ApiAnswer::json(&words::documented(self.upload)))
+                Ok(ApiAnswer::json(&words::describe_api(self.upload)))
             }
             "sql" => match self.statement.try_lock() {
                 Err(TryLockError::WouldBlock) => {
@@ -183,7 +189,7 @@ impl ApiHandler for Desk {
 
 /// Refuses a parameter that is not one of these and does not choose profiles.
 fn allow(asked: &ApiRequest, known: &[&str]) -> Result<(), ApiRefusal> {
-    let is_known = |name: &str| known.contains(&name) || words::CHOICE.contains(&name);
+    let is_known = |name: &str| known.contains(&name) || words::CHOICE_PARAMETERS.contains(&name);
     let unknown = asked.parameters.iter().find(|(name, _)| !is_known(name));
     let Some((name, _)) = unknown else {
         return Ok(());
@@ -191,7 +197,7 @@ fn allow(asked: &ApiRequest, known: &[&str]) -> Result<(), ApiRefusal> {
     Err(unknown_parameter(
         asked,
         name,
-        words::CHOICE.iter().chain(known).copied(),
+        words::CHOICE_PARAMETERS.iter().chain(known).copied(),
     ))
 }
 

@@ -9,14 +9,14 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::ProfileStore;
 use heapprof_report::ReportStyle;
 
-use super::Shared;
+use super::CommandContext;
 use crate::args::WiretapArgs;
 use crate::{now, output};
 
 /// The most bytes of a file of names.
-const MOST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
-pub(super) fn run(shared: &Shared, args: &WiretapArgs) -> Result<ExitCode> {
+pub(super) fn run(shared: &CommandContext, args: &WiretapArgs) -> Result<ExitCode> {
     let db = shared.sources.db();
     let named = || db.display().to_string();
     if !db.exists() {
@@ -53,10 +53,10 @@ fn names(path: &Path) -> Result<Vec<String>> {
     let named = || format!("{}: the names cannot be read", path.display());
     let file = File::open(path).with_context(named)?;
     let mut text = String::new();
-    file.take(MOST + 1)
+    file.take(MAX_FILE_BYTES + 1)
         .read_to_string(&mut text)
         .with_context(named)?;
-    if text.len() as u64 > MOST {
+    if text.len() as u64 > MAX_FILE_BYTES {
         bail!(
             "{}: is longer than 64 MiB; give fewer names",
             path.display()

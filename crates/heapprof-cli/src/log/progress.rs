@@ -8,9 +8,9 @@ use std::time::Duration;
 /// reads a pipe likes. All else comes to an end, if no file system hangs: names of a large program
 /// may take a minute.
 #[derive(Debug, Default)]
-pub(super) struct Progress(AtomicU64);
+pub(super) struct WriteProgress(AtomicU64);
 
-impl Progress {
+impl WriteProgress {
     /// Runs a write.
     pub(super) fn writing<R>(&self, write: impl FnOnce() -> R) -> R {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -45,8 +45,8 @@ mod tests {
     /// A write that takes longer than anybody waits is given up, and other work is not.
     #[test]
     fn only_a_write_is_given_up() {
-        const PATIENCE: Duration = Duration::from_millis(5);
-        let (progress, (done, outcome)) = (Arc::new(Progress::default()), channel());
+        const WRITE_TIMEOUT: Duration = Duration::from_millis(5);
+        let (progress, (done, outcome)) = (Arc::new(WriteProgress::default()), channel());
         let (work, is_slow) = (progress.clone(), Duration::from_millis(100));
         let thread = std::thread::spawn(move || {
             std::thread::sleep(is_slow);
@@ -55,11 +55,11 @@ mod tests {
             std::thread::sleep(is_slow);
             drop(done);
         });
-        assert_eq!(progress.wait(&outcome, PATIENCE), Some(7));
-        assert_eq!(progress.wait(&outcome, PATIENCE), None);
+        assert_eq!(progress.wait(&outcome, WRITE_TIMEOUT), Some(7));
+        assert_eq!(progress.wait(&outcome, WRITE_TIMEOUT), None);
         thread.join().unwrap();
         let (_done, outcome) = channel::<()>();
-        let given_up = progress.writing(|| progress.wait(&outcome, PATIENCE));
+        let given_up = progress.writing(|| progress.wait(&outcome, WRITE_TIMEOUT));
         assert_eq!(given_up, None);
     }
 }

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 /// The rights of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum FileAccess {
     /// The rights of any new file, minus those that the umask takes away.
     Umask,
     /// These rights, whatever the umask is.
@@ -25,7 +25,7 @@ pub(crate) enum Access {
 }
 
 /// A file that nobody else has opened, because it was not there before.
-pub(crate) struct Draft<'a> {
+pub(crate) struct FileDraft<'a> {
     folder: BorrowedFd<'a>,
     place: &'a OsStr,
     name: OsString,
@@ -33,17 +33,17 @@ pub(crate) struct Draft<'a> {
     is_whole: bool,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> FileDraft<'a> {
     pub(super) fn new(
         folder: BorrowedFd<'a>,
         place: &'a OsStr,
-        access: Access,
+        access: FileAccess,
     ) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = match access {
-            Access::Umask => 0o666,
+            FileAccess::Umask => 0o666,
             // The file has no more rights than these at any moment.
-            Access::Exactly(mode) => mode,
+            FileAccess::Exactly(mode) => mode,
         };
         loop {
             let name = beside(place);
@@ -64,7 +64,7 @@ impl<'a> Draft<'a> {
                 file,
                 is_whole: false,
             };
-            if let Access::Exactly(mode) = access {
+            if let FileAccess::Exactly(mode) = access {
                 draft.set_mode(mode)?;
             }
             return Ok(draft);
@@ -108,7 +108,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for FileDraft<'_> {
     fn drop(&mut self) {
         if !self.is_whole {
             let _ = unlinkat(self.folder, &self.name, AtFlags::empty());
@@ -120,14 +120,17 @@ impl Drop for Draft<'_> {
 /// everywhere.
 fn beside(place: &OsStr) -> OsString {
     // The most bytes that a name may have, minus those that are added below.
-    const LONGEST: usize = 255 - 40;
-    static COUNT: AtomicU32 = AtomicU32::new(0);
+    const MAX_NAME_BYTES: usize = 255 - 40;
+    static DRAFT_COUNT: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.map_or(0, |now| now.subsec_nanos());
-    let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let (process, count) = (
+        std::process::id(),
+        DRAFT_COUNT.fetch_add(1, Ordering::Relaxed),
+    );
     let place = place.as_bytes();
     let mut name = b".".to_vec();
-    name.extend_from_slice(&place[..place.len().min(LONGEST)]);
+    name.extend_from_slice(&place[..place.len().min(MAX_NAME_BYTES)]);
     name.extend_from_slice(format!(".{process}-{now:08x}-{count}.tmp").as_bytes());
     OsString::from_vec(name)
 }

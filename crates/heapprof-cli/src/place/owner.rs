@@ -10,14 +10,14 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 /// A user, and the group in which they made a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Owner {
+pub(crate) struct FileOwner {
     pub(crate) user: u32,
     pub(crate) group: u32,
 }
 
-impl Owner {
+impl FileOwner {
     /// The owner of a file.
-    pub(crate) fn of(stat: &Stat) -> Self {
+    pub(crate) fn from_stat(stat: &Stat) -> Self {
         Self {
             user: stat.st_uid,
             group: stat.st_gid,
@@ -26,8 +26,8 @@ impl Owner {
 
     /// The user and the group of this process, also in a thread that acts for another user.
     pub(crate) fn us() -> Self {
-        static US: OnceLock<Owner> = OnceLock::new();
-        *US.get_or_init(|| Self {
+        static THIS_PROCESS: OnceLock<FileOwner> = OnceLock::new();
+        *THIS_PROCESS.get_or_init(|| Self {
             user: geteuid().as_raw(),
             group: getegid().as_raw(),
         })
@@ -46,9 +46,9 @@ impl Owner {
 
 /// Does `work` as `owner`: at once if that is us, otherwise in a thread that gave up every other
 /// right. Only root can act for others.
-pub(crate) fn acting<R: Send>(owner: Owner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
+pub(crate) fn acting<R: Send>(owner: FileOwner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
     // A thread that acts for somebody is not asked who we are.
-    Owner::us();
+    FileOwner::us();
     if owner.is_acting() {
         return Ok(work());
     }
@@ -70,7 +70,7 @@ pub(crate) fn acting<R: Send>(owner: Owner, work: impl FnOnce() -> R + Send) -> 
 
 /// Gives up this thread's rights except those of `owner`. The thread's real user stays, so that
 /// `owner` can't send it signals.
-fn become_user(owner: Owner) -> io::Result<()> {
+fn become_user(owner: FileOwner) -> io::Result<()> {
     let same = "the rights of its owner can't be taken";
     let refused = |error: rustix::io::Errno| io::Error::other(format!("{same}: {error}"));
     let (group, user) = (Gid::from_raw(owner.group), Uid::from_raw(owner.user));

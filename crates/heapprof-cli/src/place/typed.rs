@@ -16,33 +16,35 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::walk::{is_own, open_folder_from};
-use super::{Place, Trust, is_planted};
+use super::{FilePlace, PathTrust, is_planted};
 
 /// What is at the end of a path.
-pub(crate) enum Typed {
+pub(crate) enum TypedPath {
     /// A place for a file, and the file that is there.
-    Place(Place, Option<Stat>),
+    Place(FilePlace, Option<Stat>),
     /// A pipe, a device or an open file, which can't be replaced, only written to.
     Open(File),
 }
 
 /// The most links that a path may lead over, as in the kernel.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
-/// Follows a path to its place. With [`Trust::OwnLinks`] it follows no links of other users.
-pub(crate) fn typed(path: &Path, trust: Trust) -> Result<Typed> {
+/// Follows a path to its place. With [`PathTrust::OwnLinks`] it follows no links of other users.
+pub(crate) fn resolve_typed(path: &Path, trust: PathTrust) -> Result<TypedPath> {
     let named = || format!("{}: cannot be written", path.display());
     let is_folder = || format!("{}: is a folder; name a file in it", path.display());
-    let mut folder = openat(CWD, ".", FOLDER, Mode::empty()).with_context(named)?;
+    let mut folder = openat(CWD, ".", FOLDER_FLAGS, Mode::empty()).with_context(named)?;
     let mut left = path.to_path_buf();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Some(name) = left.file_name() else {
             bail!(is_folder());
         };
         if let Some(parent) = left.parent().filter(|p| !p.as_os_str().is_empty()) {
             let opened = match trust {
                 // The kernel knows the way over its own links too.
-                Trust::Any => openat(&folder, parent, FOLDER, Mode::empty()).map_err(Into::into),
+                PathTrust::Any => {
+                    openat(&folder, parent, FOLDER_FLAGS, Mode::empty()).map_err(Into::into)
+                }
                 _ => open_folder_from(folder, parent, trust),
             };
             folder = match opened {
@@ -55,25 +57,25 @@ pub(crate) fn typed(path: &Path, trust: Trust) -> Result<Typed> {
                 Err(error) => return Err(error).with_context(named),
             };
         }
-        let place = Place::in_folder(folder, name);
+        let place = FilePlace::in_folder(folder, name);
         let Some(found) = place.stat().with_context(named)? else {
-            return Ok(Typed::Place(place, None));
+            return Ok(TypedPath::Place(place, None));
         };
         let around = fstat(&place.folder).with_context(named)?;
         let kind = FileType::from_raw_mode(found.st_mode);
         let is_ours = match (kind, trust) {
-            (FileType::Symlink, Trust::OwnLinks | Trust::Own) => {
+            (FileType::Symlink, PathTrust::OwnLinks | PathTrust::Own) => {
                 is_own(&found).with_context(named)?
             }
             _ => !is_planted(&around, &found),
         };
         match kind {
-            FileType::RegularFile => return Ok(Typed::Place(place, Some(found))),
+            FileType::RegularFile => return Ok(TypedPath::Place(place, Some(found))),
             FileType::Directory => bail!(is_folder()),
             FileType::Symlink if is_of_kernel(&place.folder) => {
                 let file = open_stream(&place).with_context(named)?;
                 return match file {
-                    Some(file) => Ok(Typed::Open(file)),
+                    Some(file) => Ok(TypedPath::Open(file)),
                     None => bail!(is_folder()),
                 };
             }
@@ -113,14 +115,14 @@ pub(crate) fn typed(path: &Path, trust: Trust) -> Result<Typed> {
                 if !is_same(&fstat(&file).with_context(named)?, &found) {
                     bail!("{}: was changed meanwhile", path.display());
                 }
-                return Ok(Typed::Open(file.into()));
+                return Ok(TypedPath::Open(file.into()));
             }
         }
     }
     Err(Errno::LOOP).with_context(named)
 }
 
-const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const FOLDER_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
@@ -134,7 +136,7 @@ fn is_of_kernel(folder: &OwnedFd) -> bool {
 
 /// Opens an open file again. Returns `None` if it is a folder. A standard stream goes on at its
 /// position, even if it is a socket or a file that others write to as well.
-fn open_stream(place: &Place) -> std::io::Result<Option<File>> {
+fn open_stream(place: &FilePlace) -> std::io::Result<Option<File>> {
     let led = statat(&place.folder, &place.name, AtFlags::empty())?;
     let (out, err) = (std::io::stdout(), std::io::stderr());
     if fstat(&out).is_ok_and(|stat| is_same(&stat, &led)) {

@@ -13,11 +13,11 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 /// The most links that a path may lead over, as in the kernel.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// What is asked of each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trust {
+pub(crate) enum PathTrust {
     /// Nothing, because the caller may do no more there than the owner of the folders.
     Any,
     /// Links are this user's or root's.
@@ -33,14 +33,14 @@ pub(crate) enum Trust {
 /// Whether a link may be followed, because this user, root or the owner of `/` made it.
 pub(super) fn is_own(link: &Stat) -> io::Result<bool> {
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(Trusted::new(&fstat(root)?).with(link))
+    Ok(TrustedUsers::new(&fstat(root)?).with(link))
 }
 
 /// The users who may be trusted with a step: this user, root, and the owner of `/`, because
 /// everything is looked for below `/`.
-struct Trusted([u32; 3]);
+struct TrustedUsers([u32; 3]);
 
-impl Trusted {
+impl TrustedUsers {
     fn new(root: &Stat) -> Self {
         Self([0, geteuid().as_raw(), root.st_uid])
     }
@@ -51,31 +51,35 @@ impl Trusted {
 }
 
 /// Opens a folder as a place for files.
-pub(crate) fn open_folder(path: &Path, trust: Trust) -> io::Result<OwnedFd> {
+pub(crate) fn open_folder(path: &Path, trust: PathTrust) -> io::Result<OwnedFd> {
     walk(None, path, trust, false)
 }
 
 /// Does the same as [`open_folder`], starting from another folder.
-pub(super) fn open_folder_from(start: OwnedFd, path: &Path, trust: Trust) -> io::Result<OwnedFd> {
+pub(super) fn open_folder_from(
+    start: OwnedFd,
+    path: &Path,
+    trust: PathTrust,
+) -> io::Result<OwnedFd> {
     walk(Some(start), path, trust, false)
 }
 
 /// Does the same as [`open_folder`], and makes missing folders. This user may write to them, and
 /// all may read them.
-pub(crate) fn make_folder(path: &Path, trust: Trust) -> io::Result<OwnedFd> {
+pub(crate) fn make_folder(path: &Path, trust: PathTrust) -> io::Result<OwnedFd> {
     walk(None, path, trust, true)
 }
 
-fn walk(start: Option<OwnedFd>, path: &Path, trust: Trust, make: bool) -> io::Result<OwnedFd> {
+fn walk(start: Option<OwnedFd>, path: &Path, trust: PathTrust, make: bool) -> io::Result<OwnedFd> {
     let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let root = || open("/", step | OFlags::DIRECTORY, Mode::empty());
-    let trusted = Trusted::new(&fstat(root()?)?);
+    let trusted = TrustedUsers::new(&fstat(root()?)?);
     let mut folder = match start {
         _ if path.is_absolute() => root()?,
         Some(start) => start,
         None => openat(CWD, ".", step | OFlags::DIRECTORY, Mode::empty())?,
     };
-    look_at_folder(&folder, trust, &trusted)?;
+    check_folder(&folder, trust, &trusted)?;
     let mut left: VecDeque<OsString> = steps(path).collect();
     let mut links = 0;
     while let Some(name) = left.pop_front() {
@@ -95,14 +99,14 @@ fn walk(start: Option<OwnedFd>, path: &Path, trust: Trust, make: bool) -> io::Re
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory => {
                 folder = next;
-                look_at_folder(&folder, trust, &trusted)?;
+                check_folder(&folder, trust, &trusted)?;
             }
             FileType::Symlink => {
                 links += 1;
-                if links > MOST_LINKS {
+                if links > MAX_LINKS {
                     return Err(Errno::LOOP.into());
                 }
-                if trust != Trust::Any && !trusted.with(&found) {
+                if trust != PathTrust::Any && !trusted.with(&found) {
                     return Err(io::Error::other(format!(
                         "a folder on the way, {}, is a link of another user",
                         name.display()
@@ -122,7 +126,7 @@ fn walk(start: Option<OwnedFd>, path: &Path, trust: Trust, make: bool) -> io::Re
             _ => return Err(Errno::NOTDIR.into()),
         }
     }
-    if let Trust::NotOf(_) = trust
+    if let PathTrust::NotOf(_) = trust
         && !trusted.with(&fstat(&folder)?)
     {
         return Err(io::Error::other("the folder is another user's"));
@@ -140,13 +144,13 @@ fn steps(path: &Path) -> impl Iterator<Item = OsString> {
 }
 
 /// Refuses a folder in which somebody else can change what lies there.
-fn look_at_folder(folder: &OwnedFd, trust: Trust, trusted: &Trusted) -> io::Result<()> {
-    if !matches!(trust, Trust::Own | Trust::NotOf(_)) {
+fn check_folder(folder: &OwnedFd, trust: PathTrust, trusted: &TrustedUsers) -> io::Result<()> {
+    if !matches!(trust, PathTrust::Own | PathTrust::NotOf(_)) {
         return Ok(());
     }
     let found = fstat(folder)?;
     let is_trusted = match trust {
-        Trust::NotOf(user) => found.st_uid != user,
+        PathTrust::NotOf(user) => found.st_uid != user,
         _ => trusted.with(&found),
     };
     let (is_sticky, is_open) = (found.st_mode & 0o1000 != 0, found.st_mode & 0o022 != 0);

@@ -6,25 +6,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use heapprof_process::ProcessIdentity;
 
 use super::ProcessRights;
-use crate::place::Owner;
+use crate::place::FileOwner;
 
 /// The maximum number of processes of which something is remembered.
 const MAX_PROCESSES: usize = 1 << 16;
 
 /// The rights of processes by their numbers. Its copies are the same ledger.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RightsLedger(Arc<Mutex<Entries>>);
+pub(crate) struct RightsLedger(Arc<Mutex<RightsEntries>>);
 
 #[derive(Debug, Default)]
-struct Entries {
-    of_process: HashMap<u32, Entry>,
+struct RightsEntries {
+    of_process: HashMap<u32, RightsEntry>,
     /// Whether something was not remembered, because there was no room.
     is_full: bool,
 }
 
 /// What is known of a process.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct RightsEntry {
     /// The least rights that it was seen to have.
     seen: ProcessRights,
     /// Whether it can have no other rights any more.
@@ -36,7 +36,7 @@ struct Entry {
     began: Option<u64>,
 }
 
-impl Entry {
+impl RightsEntry {
     /// A process of which nothing was seen.
     fn new() -> Self {
         Self {
@@ -87,13 +87,13 @@ fn can_change() -> bool {
 }
 
 impl RightsLedger {
-    fn locked(&self) -> MutexGuard<'_, Entries> {
+    fn lock_entries(&self) -> MutexGuard<'_, RightsEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A process opens its books, and this owner was at the other end of its socket.
-    pub(crate) fn open(&self, pid: u32, owner: Owner) {
-        let mut entries = self.locked();
+    pub(crate) fn open(&self, pid: u32, owner: FileOwner) {
+        let mut entries = self.lock_entries();
         // Its number may have been that of another process.
         if entries
             .of_process
@@ -112,7 +112,7 @@ impl RightsLedger {
     /// Somebody says that the rights of a process are lowered to these, and whether that is for
     /// good.
     pub(crate) fn lower(&self, pid: u32, rights: ProcessRights, is_final: bool) {
-        self.locked().change(pid, |entry| {
+        self.lock_entries().change(pid, |entry| {
             if !entry.is_closed {
                 entry.began = entry.began.or_else(|| began(pid));
                 entry.lower(rights);
@@ -125,7 +125,7 @@ impl RightsLedger {
     /// A process is seen for the last time, before it is reaped if that can be. Its books are
     /// closed.
     pub(crate) fn close(&self, pid: u32) {
-        self.locked().change(pid, |entry| {
+        self.lock_entries().change(pid, |entry| {
             if entry.is_closed {
                 return;
             }
@@ -139,7 +139,7 @@ impl RightsLedger {
         let has_ended =
             |pid: u32| ProcessIdentity::from_pid(pid).is_ok_and(|found| found.has_ended());
         let open: Vec<u32> = {
-            let entries = self.locked();
+            let entries = self.lock_entries();
             let open = entries
                 .of_process
                 .iter()
@@ -153,9 +153,9 @@ impl RightsLedger {
 
     /// The least rights that a process may have had until now.
     pub(crate) fn least(&self, pid: u32) -> ProcessRights {
-        let mut entries = self.locked();
+        let mut entries = self.lock_entries();
         let Some(entry) = entries.of_process.get_mut(&pid) else {
-            return Entry::new().least_of_gone();
+            return RightsEntry::new().least_of_gone();
         };
         let is_known = match entry.is_closed {
             true => entry.is_known,
@@ -169,8 +169,8 @@ impl RightsLedger {
 
     /// The least rights that a process was seen to have: for what it wrote itself, of which the
     /// kernel says who wrote it.
-    pub(crate) fn seen(&self, pid: u32) -> ProcessRights {
-        let entries = self.locked();
+    pub(crate) fn least_observed(&self, pid: u32) -> ProcessRights {
+        let entries = self.lock_entries();
         match entries.of_process.get(&pid) {
             Some(entry) => entry.seen,
             None if entries.is_full && can_change() => ProcessRights::Public,
@@ -179,8 +179,8 @@ impl RightsLedger {
     }
 }
 
-impl Entries {
-    fn change(&mut self, pid: u32, change: impl FnOnce(&mut Entry)) {
+impl RightsEntries {
+    fn change(&mut self, pid: u32, change: impl FnOnce(&mut RightsEntry)) {
         if !self.of_process.contains_key(&pid) && self.of_process.len() >= MAX_PROCESSES {
             // Of those that are gone, only those that were lowered are of interest.
             self.of_process
@@ -190,6 +190,6 @@ impl Entries {
                 return;
             }
         }
-        change(self.of_process.entry(pid).or_insert_with(Entry::new));
+        change(self.of_process.entry(pid).or_insert_with(RightsEntry::new));
     }
 }

@@ -41,7 +41,7 @@ impl ProcessNamer {
     }
 
     /// What names code with these rights.
-    fn of(&mut self, rights: ProcessRights) -> &mut Symbolizer {
+    fn symbolizer_for(&mut self, rights: ProcessRights) -> &mut Symbolizer {
         match rights {
             ProcessRights::User(_) => &mut self.own,
             ProcessRights::Public => &mut self.public,
@@ -57,7 +57,7 @@ impl ProcessNamer {
         profile: &mut Profile,
         rights: ProcessRights,
     ) -> io::Result<SymbolizeSummary> {
-        let symbolizer = self.of(rights);
+        let symbolizer = self.symbolizer_for(rights);
         rights.acting(|| symbolizer.symbolize(profile))
     }
 
@@ -89,7 +89,7 @@ impl ProcessNamer {
         rights: ProcessRights,
         limit: Duration,
     ) -> io::Result<bool> {
-        let symbolizer = self.of(rights);
+        let symbolizer = self.symbolizer_for(rights);
         let is_ours = rights.are_ours();
         rights.acting(|| match is_ours {
             true => {

@@ -8,15 +8,15 @@ use heapprof_analysis::{
 };
 
 /// The most rows of a table. The rest is in one row.
-const MOST_ROWS: usize = 2000;
+const MAX_ROWS: usize = 2000;
 /// The most nodes of a tree.
-const MOST_NODES: usize = 20_000;
+const MAX_NODES: usize = 20_000;
 /// The least share of the total that a node has.
-const LEAST: f64 = 0.001;
+const MIN_NODE_SHARE: f64 = 0.001;
 
 /// What a snapshot says as a whole.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct ViewFacts {
     /// Bytes in use, and how sure that is; `None` if the profile does not say.
     pub(crate) in_use: Option<i64>,
     pub(crate) estimate: Option<ValueEstimate>,
@@ -33,14 +33,14 @@ pub(crate) struct Facts {
 
 /// A question, as far as the view changes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct ViewQuestion {
     /// The sample type; `None` is the profile's own choice.
     pub(crate) sample_type: Option<String>,
     pub(crate) own_code: bool,
     pub(crate) focus: Option<String>,
 }
 
-impl Ask {
+impl ViewQuestion {
     fn query(&self) -> Query {
         Query {
             sample_type: self.sample_type.clone(),
@@ -56,7 +56,7 @@ impl Ask {
 
 /// A sample type, with the type that counts its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct ViewSampleType {
     pub(crate) name: String,
     pub(crate) unit: String,
     pub(crate) objects: Option<usize>,
@@ -64,14 +64,14 @@ pub(crate) struct Kind {
 
 /// What a function is known by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Function {
+pub(crate) struct ViewFunction {
     pub(crate) name: String,
     /// Its file; empty if it is not known.
     pub(crate) file: String,
 }
 
-impl Function {
-    fn of(place: &CodePlace) -> Self {
+impl ViewFunction {
+    fn from_place(place: &CodePlace) -> Self {
         Self {
             name: place.function.clone(),
             file: place.file.clone().unwrap_or_default(),
@@ -81,8 +81,8 @@ impl Function {
 
 /// The row of a function.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Row {
-    pub(crate) function: Function,
+pub(crate) struct ViewRow {
+    pub(crate) function: ViewFunction,
     /// Its name, with the end of its file if others have the name.
     pub(crate) name: String,
     pub(crate) flat: i64,
@@ -93,13 +93,13 @@ pub(crate) struct Row {
 
 /// The functions of a profile.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
-    pub(crate) kinds: Vec<Kind>,
+pub(crate) struct ViewAnswer {
+    pub(crate) kinds: Vec<ViewSampleType>,
     /// The position of the type that was asked for.
     pub(crate) kind: usize,
     pub(crate) unit: String,
     pub(crate) left_out: i64,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ViewRow>,
     /// What the rows that are left out add up to, and how many they are.
     pub(crate) other: (i64, i64),
 }
@@ -117,17 +117,17 @@ fn session(
 }
 
 /// The functions of a profile, the largest first.
-pub(crate) fn answer(source: &QuestionSource, ask: &Ask) -> Result<Answer> {
+pub(crate) fn answer(source: &QuestionSource, ask: &ViewQuestion) -> Result<ViewAnswer> {
     let query = Query {
-        limit: Some(MOST_ROWS),
+        limit: Some(MAX_ROWS),
         ..ask.query()
     };
     let session = session(source, &query, TypeSelection::All)?;
     let found = top(&session, 1, &query, true)?;
-    let kinds: Vec<Kind> = found
+    let kinds: Vec<ViewSampleType> = found
         .types
         .iter()
-        .map(|(of, objects)| Kind {
+        .map(|(of, objects)| ViewSampleType {
             name: of.r#type.clone(),
             unit: of.unit.clone(),
             objects: *objects,
@@ -139,15 +139,15 @@ pub(crate) fn answer(source: &QuestionSource, ask: &Ask) -> Result<Answer> {
         .position(|kind| kind.name == asked.r#type && kind.unit == asked.unit);
     let kind = kind.unwrap_or_default();
     let objects = kinds.get(kind).and_then(|kind| kind.objects);
-    let rows = found.rows.iter().map(|row| Row {
-        function: Function::of(&row.place),
+    let rows = found.rows.iter().map(|row| ViewRow {
+        function: ViewFunction::from_place(&row.place),
         name: row.place.label(),
         flat: row.flat,
         cum: row.cum,
         objects: objects.and_then(|at| Some(row.values.get(at)?.0)),
         estimate: row.estimates[0],
     });
-    Ok(Answer {
+    Ok(ViewAnswer {
         rows: rows.collect(),
         kind,
         unit: asked.unit.clone(),
@@ -158,13 +158,13 @@ pub(crate) fn answer(source: &QuestionSource, ask: &Ask) -> Result<Answer> {
 }
 
 /// What a profile says as a whole.
-pub(crate) fn facts(source: &QuestionSource) -> Result<Facts> {
+pub(crate) fn facts(source: &QuestionSource) -> Result<ViewFacts> {
     let session = session(source, &Query::default(), TypeSelection::All)?;
     let info = info(&session)?;
     let of = |name: &str| info.types.iter().find(|t| t.sample_type.r#type == name);
     let in_use = of("inuse_space");
     let said = |key| find_single_value(&info.comments, key);
-    Ok(Facts {
+    Ok(ViewFacts {
         in_use: in_use.map(|t| t.net),
         estimate: in_use.and_then(|t| t.estimate),
         peak: peak(&session)?,
@@ -184,7 +184,7 @@ pub(crate) fn history(source: &QuestionSource) -> Result<Vec<TimelineRow>> {
 
 /// What is around a function.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Detail {
+pub(crate) struct ViewDetail {
     pub(crate) name: String,
     pub(crate) cum: i64,
     pub(crate) callers: Vec<(String, i64)>,
@@ -194,17 +194,21 @@ pub(crate) struct Detail {
 }
 
 /// Callers, callees and lines of a function.
-pub(crate) fn detail(source: &QuestionSource, ask: &Ask, function: &Function) -> Result<Detail> {
+pub(crate) fn detail(
+    source: &QuestionSource,
+    ask: &ViewQuestion,
+    function: &ViewFunction,
+) -> Result<ViewDetail> {
     let query = ask.query();
     let question = ProfileQuestion::new(vec![source.clone()], &query, TypeSelection::Requested)?;
     let session_of_peek =
         AnalysisSession::new(question.with_neighbours_of(|of| of == function.name))?;
     let found = peek(&session_of_peek, &query)?;
-    let mut detail = Detail {
+    let mut detail = ViewDetail {
         name: function.name.clone(),
-        ..Detail::default()
+        ..ViewDetail::default()
     };
-    let is_it = |place: &CodePlace| Function::of(place) == *function;
+    let is_it = |place: &CodePlace| ViewFunction::from_place(place) == *function;
     if let Some(row) = found.rows.iter().find(|row| is_it(&row.place)) {
         let around = found.neighbours(row)?;
         let text = |id| found.places.get(id).label();
@@ -250,7 +254,7 @@ pub(crate) fn detail(source: &QuestionSource, ask: &Ask, function: &Function) ->
 
 /// A node of the call tree, in pre-order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Node {
+pub(crate) struct ViewNode {
     pub(crate) name: String,
     pub(crate) depth: usize,
     pub(crate) own: i64,
@@ -258,17 +262,17 @@ pub(crate) struct Node {
 }
 
 /// The call tree from the roots down.
-pub(crate) fn nodes(source: &QuestionSource, ask: &Ask) -> Result<Vec<Node>> {
+pub(crate) fn nodes(source: &QuestionSource, ask: &ViewQuestion) -> Result<Vec<ViewNode>> {
     let query = ask.query();
     let question = ProfileQuestion::new(vec![source.clone()], &query, TypeSelection::Requested)?;
     let session = AnalysisSession::new(question.with_tree(TreeOptions {
         reverse: false,
-        least: LEAST,
-        most: Some(MOST_NODES),
+        least: MIN_NODE_SHARE,
+        most: Some(MAX_NODES),
     }))?;
     let found = tree(&session, &query)?;
     let rows = found.rows()?;
-    let node = |row: &heapprof_analysis::TreeRow| Node {
+    let node = |row: &heapprof_analysis::TreeRow| ViewNode {
         name: found.places.get(row.place).label(),
         depth: row.depth,
         own: row.own[0],
@@ -279,7 +283,7 @@ pub(crate) fn nodes(source: &QuestionSource, ask: &Ask) -> Result<Vec<Node>> {
 
 /// How a function grew.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Grown {
+pub(crate) struct GrownFunction {
     pub(crate) name: String,
     pub(crate) verdict: &'static str,
     pub(crate) values: Vec<i64>,
@@ -290,7 +294,7 @@ pub(crate) struct Grown {
 }
 
 /// How functions grew over these moments, what grows first. It is empty for fewer than three.
-pub(crate) fn grown(sources: &[QuestionSource], ask: &Ask) -> Result<Vec<Grown>> {
+pub(crate) fn grown(sources: &[QuestionSource], ask: &ViewQuestion) -> Result<Vec<GrownFunction>> {
     if sources.len() < 3 {
         return Ok(Vec::new());
     }
@@ -301,8 +305,8 @@ pub(crate) fn grown(sources: &[QuestionSource], ask: &Ask) -> Result<Vec<Grown>>
     let question = ProfileQuestion::new(sources.to_vec(), &query, TypeSelection::All)?;
     let session = AnalysisSession::new(question.with_tree(TreeOptions {
         reverse: false,
-        least: LEAST,
-        most: Some(MOST_NODES),
+        least: MIN_NODE_SHARE,
+        most: Some(MAX_NODES),
     }))?;
     let found = report(&session)?;
     let kind = match &ask.sample_type {
@@ -323,7 +327,7 @@ pub(crate) fn grown(sources: &[QuestionSource], ask: &Ask) -> Result<Vec<Grown>>
             }
         }
     }
-    let grown = rows.iter().map(|row| Grown {
+    let grown = rows.iter().map(|row| GrownFunction {
         name: found.functions[row.function as usize].label.clone(),
         verdict: row.verdict.text(),
         values: std::mem::take(&mut values[row.function as usize]),

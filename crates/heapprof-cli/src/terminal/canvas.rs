@@ -1,5 +1,5 @@
-//! How text gets onto the screen, and how it looks. All text goes through [`Canvas::put`], which
-//! lets no control character through.
+//! How text gets onto the screen, and how it looks. All text goes through [`ScreenCanvas::put`],
+//! which lets no control character through.
 
 use heapprof_report::UnitFormatter;
 use heapprof_text::{printable, shorten_one};
@@ -8,15 +8,15 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
 use super::chart;
-use super::known::Data;
+use super::known::ViewData;
 
 /// How things look. There are 16 colours at most, and none of them says what no character says.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct ScreenStyle {
     pub(crate) is_coloured: bool,
 }
 
-impl Look {
+impl ScreenStyle {
     fn colour(self, colour: Color) -> Style {
         match self.is_coloured {
             true => Style::new().fg(colour),
@@ -54,12 +54,12 @@ impl Look {
 }
 
 /// A buffer, and how things look on it.
-pub(super) struct Canvas<'b> {
+pub(super) struct ScreenCanvas<'b> {
     pub(super) buffer: &'b mut Buffer,
-    pub(super) look: Look,
+    pub(super) style: ScreenStyle,
 }
 
-impl Canvas<'_> {
+impl ScreenCanvas<'_> {
     /// Puts text into so many columns. What does not fit is cut.
     pub(super) fn put(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
         let area = self.buffer.area;
@@ -95,7 +95,7 @@ impl Canvas<'_> {
     }
 
     /// Shows values of the sample type that is shown.
-    pub(super) fn measure(&self, data: &Data) -> UnitFormatter {
+    pub(super) fn measure(&self, data: &ViewData) -> UnitFormatter {
         let unit = data.answer.as_ref().map_or("", |answer| &answer.unit);
         UnitFormatter::new(unit, None).unwrap_or_else(|_| UnitFormatter::raw())
     }

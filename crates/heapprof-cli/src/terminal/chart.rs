@@ -2,7 +2,7 @@
 
 use heapprof_report::DotGrid;
 
-use super::feed::Point;
+use super::feed::CurvePoint;
 
 /// A course of the values, a character each.
 pub(super) fn sparkline(values: &[i64]) -> String {
@@ -20,17 +20,22 @@ pub(super) fn bar(value: i64, most: i64, width: usize) -> String {
 }
 
 /// A chart: its lines, and what its uppermost row stands for.
-pub(super) struct Chart {
+pub(super) struct HeapChart {
     pub(super) lines: Vec<String>,
     pub(super) most: i64,
 }
 
 /// Draws the points in so many columns and rows. The heap is filled, and RSS is a dotted line. With
 /// `with_rss` no, the chart is about the heap alone.
-pub(super) fn chart(points: &[Point], width: usize, height: usize, with_rss: bool) -> Chart {
+pub(super) fn chart(
+    points: &[CurvePoint],
+    width: usize,
+    height: usize,
+    with_rss: bool,
+) -> HeapChart {
     let (columns, rows) = (width * 2, height * 4);
-    let rss = |point: &Point| point.rss.filter(|_| with_rss);
-    let largest = |point: &Point| point.heap.max(rss(point).unwrap_or(0));
+    let rss = |point: &CurvePoint| point.rss.filter(|_| with_rss);
+    let largest = |point: &CurvePoint| point.heap.max(rss(point).unwrap_or(0));
     let most = points.iter().map(largest).max().unwrap_or(0).max(1);
     let mut dots = DotGrid::new(width, height);
     if let (Some(first), Some(last)) = (points.first(), points.last())
@@ -51,7 +56,7 @@ pub(super) fn chart(points: &[Point], width: usize, height: usize, with_rss: boo
             }
         }
     }
-    Chart {
+    HeapChart {
         lines: dots.lines(),
         most,
     }
@@ -68,7 +73,7 @@ mod tests {
         assert_eq!(bar(8, 8, 3), "███");
         assert_eq!(bar(1, 1000, 3), "▏");
         assert_eq!(bar(0, 8, 3), "");
-        let point = |seconds, heap, rss| Point { seconds, heap, rss };
+        let point = |seconds, heap, rss| CurvePoint { seconds, heap, rss };
         let points = [
             point(0.0, 0, Some(8)),
             point(1.0, 4, Some(8)),

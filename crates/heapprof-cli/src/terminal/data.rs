@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::answer::{self, Answer, Ask, Function};
-use super::feed::{News, Snapshot};
-use super::known::{Base, Data};
-use super::state::{State, View};
+use super::answer::{self, ViewAnswer, ViewFunction, ViewQuestion};
+use super::feed::{FeedNews, ViewSnapshot};
+use super::known::{FlatByFunction, ViewData};
+use super::state::{ViewMode, ViewState};
 
 /// How many moments a trend has.
-const TREND: usize = 7;
+const TREND_MOMENTS: usize = 7;
 /// The most moments that Growth asks about.
-const MOST_GROWN: usize = 40;
+const MAX_GROWTH_MOMENTS: usize = 40;
 
-impl Data {
+impl ViewData {
     /// Takes the feed's news, and asks what is to be seen of them.
-    pub(crate) fn refresh(&mut self, news: News, state: &mut State) {
+    pub(crate) fn refresh(&mut self, news: FeedNews, state: &mut ViewState) {
         self.news = news;
         let Some(snapshot) = self.news.snapshot.clone() else {
             return;
@@ -27,7 +27,7 @@ impl Data {
         }
     }
 
-    fn ask(&mut self, snapshot: &Arc<Snapshot>, state: &mut State) -> Result<()> {
+    fn ask(&mut self, snapshot: &Arc<ViewSnapshot>, state: &mut ViewState) -> Result<()> {
         let key = (snapshot.id, state.ask.clone());
         if self.answered.as_ref() != Some(&key) {
             self.answered = Some(key.clone());
@@ -38,31 +38,31 @@ impl Data {
         }
         self.compare(state)?;
         match state.view {
-            View::Table => self.look_at(&key, snapshot, state)?,
-            View::Tree if self.treed.as_ref() != Some(&key) => {
+            ViewMode::Table => self.refresh_detail(&key, snapshot, state)?,
+            ViewMode::Tree if self.treed.as_ref() != Some(&key) => {
                 let is_first = self.treed.replace(key).is_none();
                 self.nodes = answer::nodes(&snapshot.source, &state.ask)?;
                 if is_first {
                     super::outline::unfold_largest(&self.nodes, &mut state.unfolded);
                 }
             }
-            View::Growth if self.grew.as_ref() != Some(&key) => {
+            ViewMode::Growth if self.grew.as_ref() != Some(&key) => {
                 self.grew = Some(key);
                 let series = &self.news.series;
-                let step = series.len().div_ceil(MOST_GROWN).max(1);
+                let step = series.len().div_ceil(MAX_GROWTH_MOMENTS).max(1);
                 // The last one is among them.
                 let some = series.iter().rev().step_by(step);
                 let mut sources: Vec<_> = some.map(|one| one.source.clone()).collect();
                 sources.reverse();
                 self.grown = answer::grown(&sources, &state.ask)?;
             }
-            View::Tree | View::Growth | View::Timeline => {}
+            ViewMode::Tree | ViewMode::Growth | ViewMode::Timeline => {}
         }
         Ok(())
     }
 
     /// Works out what rows are compared with: the mark, or the first moment.
-    fn compare(&mut self, state: &State) -> Result<()> {
+    fn compare(&mut self, state: &ViewState) -> Result<()> {
         let base = self.mark.as_ref().or_else(|| self.news.series.first());
         let Some(base) = base else { return Ok(()) };
         let key = (base.id, state.ask.clone());
@@ -76,12 +76,17 @@ impl Data {
 
     /// Adds the newest moment to the trend. If something else is asked, the moments before are
     /// asked for again.
-    fn trend(&mut self, key: &(u64, Ask), answer: &Answer, state: &State) -> Result<()> {
+    fn trend(
+        &mut self,
+        key: &(u64, ViewQuestion),
+        answer: &ViewAnswer,
+        state: &ViewState,
+    ) -> Result<()> {
         let now = self.news.series.iter().rposition(|one| one.id == key.0);
-        let first = now.map_or(0, |now| (now + 1).saturating_sub(TREND));
+        let first = now.map_or(0, |now| (now + 1).saturating_sub(TREND_MOMENTS));
         let wanted = &self.news.series[first..now.unwrap_or(first)];
-        let mut trend = Vec::with_capacity(TREND);
-        let mut keys = Vec::with_capacity(TREND);
+        let mut trend = Vec::with_capacity(TREND_MOMENTS);
+        let mut keys = Vec::with_capacity(TREND_MOMENTS);
         for one in wanted {
             let key = (one.id, state.ask.clone());
             let known = self.trended.iter().position(|known| *known == key);
@@ -98,12 +103,17 @@ impl Data {
     }
 
     /// Asks what is around the row with the cursor.
-    fn look_at(&mut self, key: &(u64, Ask), snapshot: &Snapshot, state: &mut State) -> Result<()> {
+    fn refresh_detail(
+        &mut self,
+        key: &(u64, ViewQuestion),
+        snapshot: &ViewSnapshot,
+        state: &mut ViewState,
+    ) -> Result<()> {
         let Some(answer) = &self.answer else {
             return Ok(());
         };
         let is_there =
-            |function: &Function| answer.rows.iter().any(|row| row.function == *function);
+            |function: &ViewFunction| answer.rows.iter().any(|row| row.function == *function);
         let function = state.selected.clone().filter(is_there);
         // Without a choice the cursor is on the first row, wherever that row is by size.
         let first = || state.order.iter().find(|of| is_there(of)).cloned();
@@ -122,7 +132,7 @@ impl Data {
     }
 }
 
-fn flats(answer: &Answer) -> Base {
+fn flats(answer: &ViewAnswer) -> FlatByFunction {
     let rows = answer.rows.iter();
     rows.map(|row| (row.function.clone(), row.flat)).collect()
 }

@@ -3,16 +3,16 @@
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::canvas::Canvas;
-use super::known::Data;
-use super::state::State;
+use super::canvas::ScreenCanvas;
+use super::known::ViewData;
+use super::state::ViewState;
 use heapprof_report::{UnitFormatter, percent};
 
 /// A screen with so many columns has lines beside callers.
-const BESIDE: u16 = 70;
+const MIN_SIDE_BY_SIDE_COLUMNS: u16 = 70;
 
 /// How many rows it takes of this many.
-pub(super) fn height(of: u16, state: &State) -> u16 {
+pub(super) fn height(of: u16, state: &ViewState) -> u16 {
     match state.is_open {
         true => of.saturating_sub(5).max(of / 2),
         false if of < 10 => 0,
@@ -21,13 +21,13 @@ pub(super) fn height(of: u16, state: &State) -> u16 {
 }
 
 /// Draws it.
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &State) {
+pub(super) fn draw(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &ViewState) {
     if area.height < 2 {
         return;
     }
     // What the program printed may be why somebody looks here.
     let Some(detail) = &data.detail else { return };
-    let left = match area.width >= BESIDE {
+    let left = match area.width >= MIN_SIDE_BY_SIDE_COLUMNS {
         true => area.width * 11 / 20,
         false => area.width,
     };
@@ -71,7 +71,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &Sta
 }
 
 fn list(
-    canvas: &mut Canvas<'_>,
+    canvas: &mut ScreenCanvas<'_>,
     area: Rect,
     title: &str,
     rows: &[(String, i64)],
@@ -79,8 +79,8 @@ fn list(
     measure: &UnitFormatter,
 ) {
     let rule = "─".repeat(usize::from(area.width));
-    canvas.put(area.x, area.y, area.width, &rule, canvas.look.muted());
-    let style = canvas.look.strong();
+    canvas.put(area.x, area.y, area.width, &rule, canvas.style.muted());
+    let style = canvas.style.strong();
     canvas.put(
         area.x + 1,
         area.y,
@@ -111,7 +111,7 @@ fn list(
             .fold(0, |sum, row| sum.saturating_add(row.1));
         let text = format!("{:>19}  in {} more", measure.show(rest), rows.len() - shown);
         let y = area.y + 1 + shown as u16;
-        canvas.put(area.x + 1, y, area.width - 1, &text, canvas.look.muted());
+        canvas.put(area.x + 1, y, area.width - 1, &text, canvas.style.muted());
     }
     if rows.is_empty() && room > 0 {
         canvas.put(
@@ -119,7 +119,7 @@ fn list(
             area.y + 1,
             area.width - 2,
             "none",
-            canvas.look.muted(),
+            canvas.style.muted(),
         );
     }
 }

@@ -4,26 +4,35 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::canvas::{Canvas, Look};
-use super::keys::HELP;
-use super::known::Data;
-use super::state::{State, View};
+use super::canvas::{ScreenCanvas, ScreenStyle};
+use super::keys::KEY_HELP;
+use super::known::ViewData;
+use super::state::{ViewMode, ViewState};
 use super::{detail, growth, head, table, timeline, tree};
 
 /// The smallest screen that has room for the view.
-pub(super) const SMALLEST: (u16, u16) = (80, 24);
+pub(super) const MIN_SCREEN_SIZE: (u16, u16) = (80, 24);
 /// A screen with so many rows has room for a higher chart.
-const HIGH: u16 = 40;
+const MIN_HIGH_CHART_ROWS: u16 = 40;
 
 /// Draws everything.
-pub(crate) fn draw(buffer: &mut Buffer, data: &Data, state: &mut State, look: Look, now: f64) {
+pub(crate) fn draw(
+    buffer: &mut Buffer,
+    data: &ViewData,
+    state: &mut ViewState,
+    look: ScreenStyle,
+    now: f64,
+) {
     let area = buffer.area;
-    let canvas = &mut Canvas { buffer, look };
-    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
+    let canvas = &mut ScreenCanvas {
+        buffer,
+        style: look,
+    };
+    if area.width < MIN_SCREEN_SIZE.0 || area.height < MIN_SCREEN_SIZE.1 {
         let (width, height) = (area.width, area.height);
         let text = format!("{width}×{height} is too small: the view needs 80×24 (q leaves it)");
         // It is there whatever the size is.
-        for (y, part) in (area.y..).zip(wrapped(&text, usize::from(width.max(1)))) {
+        for (y, part) in (area.y..).zip(wrap_text(&text, usize::from(width.max(1)))) {
             canvas.put(area.x, y, area.width, &part, look.strong());
         }
         return;
@@ -39,9 +48,9 @@ pub(crate) fn draw(buffer: &mut Buffer, data: &Data, state: &mut State, look: Lo
     if state.shows_help {
         return help(canvas, Rect::new(area.x, top, area.width, bottom - top));
     }
-    if state.view != View::Timeline {
+    if state.view != ViewMode::Timeline {
         let high = match area.height {
-            height if height >= HIGH => (height / 5).min(10),
+            height if height >= MIN_HIGH_CHART_ROWS => (height / 5).min(10),
             _ => 3,
         };
         timeline::chart(canvas, Rect::new(area.x, top, area.width, high), data);
@@ -67,15 +76,15 @@ pub(crate) fn draw(buffer: &mut Buffer, data: &Data, state: &mut State, look: Lo
         return;
     }
     match state.view {
-        View::Table => {
+        ViewMode::Table => {
             let below = detail::height(rest.height, state);
             let (above, below) = split(rest, rest.height - below);
             table::draw(canvas, above, data, state, now);
             detail::draw(canvas, below, data, state);
         }
-        View::Tree => tree::draw(canvas, rest, data, state),
-        View::Timeline => timeline::draw(canvas, rest, data),
-        View::Growth => growth::draw(canvas, rest, data, state),
+        ViewMode::Tree => tree::draw(canvas, rest, data, state),
+        ViewMode::Timeline => timeline::draw(canvas, rest, data),
+        ViewMode::Growth => growth::draw(canvas, rest, data, state),
     }
 }
 
@@ -85,7 +94,7 @@ fn split(area: Rect, above: u16) -> (Rect, Rect) {
 }
 
 /// Text in pieces of so many characters.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+fn wrap_text(text: &str, width: usize) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     chars
         .chunks(width)
@@ -94,7 +103,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// The line of what is shown: sample types, own code, focus, order, what it is compared with.
-fn switches(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &State) {
+fn switches(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &ViewState) {
     let own = if state.ask.own_code { "on" } else { "off" };
     let focus = state.ask.focus.as_deref().unwrap_or("–");
     let arrow = if state.is_reversed { "↑" } else { "↓" };
@@ -116,12 +125,12 @@ fn switches(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &State) {
     if let Some((moment, of)) = data.news.moment.filter(|(_, of)| *of > 1) {
         text += &format!(" │ moment {moment} of {of}");
     }
-    canvas.line(area, area.y, &text, canvas.look.strong());
+    canvas.line(area, area.y, &text, canvas.style.strong());
 }
 
 /// The last line: what is asked, was said, or can be typed.
-fn prompt(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &State) {
-    let look = canvas.look;
+fn prompt(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &ViewState) {
+    let look = canvas.style;
     let (text, style) = if let Some(typed) = &state.typed {
         let wrong = state
             .wrong
@@ -144,7 +153,7 @@ fn prompt(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &State) {
 }
 
 /// The keys, as many as fit, the most useful first.
-fn keys(width: u16, data: &Data) -> String {
+fn keys(width: u16, data: &ViewData) -> String {
     let mut all = vec![
         "Enter open",
         "/ filter",
@@ -173,8 +182,8 @@ fn keys(width: u16, data: &Data) -> String {
     text + last
 }
 
-fn help(canvas: &mut Canvas<'_>, area: Rect) {
-    let style = canvas.look.strong();
+fn help(canvas: &mut ScreenCanvas<'_>, area: Rect) {
+    let style = canvas.style.strong();
     canvas.put(
         area.x + 1,
         area.y,
@@ -182,7 +191,7 @@ fn help(canvas: &mut Canvas<'_>, area: Rect) {
         "Keys (any key goes back)",
         style,
     );
-    for (y, (keys, does)) in (area.y + 1..area.bottom()).zip(HELP) {
+    for (y, (keys, does)) in (area.y + 1..area.bottom()).zip(KEY_HELP) {
         canvas.put(area.x + 1, y, 24, keys, style);
         canvas.put(
             area.x + 26,

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use anyhow::Result;
 use heapprof_analysis::{LargestHeap, QuestionSource};
 
-use super::answer::{self, Facts};
+use super::answer::{self, ViewFacts};
 
 /// Whoever brings snapshots.
-pub(crate) trait Feed {
+pub(crate) trait SnapshotFeed {
     /// What is known now, the newest snapshot among it. It does not wait for a newer one. What
     /// `wanted` says holds until the next call.
-    fn next(&mut self, wanted: &Wanted) -> News;
+    fn next(&mut self, wanted: &FeedRequest) -> FeedNews;
 
     /// Interrupts the program, as Ctrl-C would; does nothing if there is none.
     fn interrupt(&mut self) {}
@@ -20,7 +20,7 @@ pub(crate) trait Feed {
 
 /// Which process is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum ProcessChoice {
     /// The program that was started.
     #[default]
     Program,
@@ -32,27 +32,27 @@ pub(crate) enum Which {
 
 /// What the view wants.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct FeedRequest {
     /// Whether no newer snapshots are wanted.
     pub(crate) is_frozen: bool,
-    pub(crate) which: Which,
+    pub(crate) which: ProcessChoice,
     /// By how many moments of a series to go on.
     pub(crate) step: i64,
 }
 
 /// A moment of a process.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct ViewSnapshot {
     /// A number that no other snapshot of the feed has.
     pub(crate) id: u64,
     /// Seconds since the recording began; `None` if the profile does not say.
     pub(crate) seconds: Option<f64>,
     pub(crate) rss: Option<i64>,
     pub(crate) source: QuestionSource,
-    pub(crate) facts: Facts,
+    pub(crate) facts: ViewFacts,
 }
 
-impl Snapshot {
+impl ViewSnapshot {
     /// Reads the facts of a profile.
     pub(crate) fn new(id: u64, source: QuestionSource) -> Result<Self> {
         let facts = answer::facts(&source)?;
@@ -69,7 +69,7 @@ impl Snapshot {
 
 /// The heap and RSS at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Point {
+pub(crate) struct CurvePoint {
     pub(crate) seconds: f64,
     pub(crate) heap: i64,
     pub(crate) rss: Option<i64>,
@@ -77,16 +77,19 @@ pub(crate) struct Point {
 
 /// The largest heap of the moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct SeriesPeak {
+pub(crate) struct SnapshotPeak {
     pub(crate) bytes: i64,
     /// When it was, on the clock of the points; `None` if nothing says when.
     pub(crate) seconds: Option<f64>,
 }
 
-impl SeriesPeak {
+impl SnapshotPeak {
     /// The peak that these moments name, the oldest first: the largest of any of them. The clock
     /// began with the recording of `first`.
-    pub(crate) fn of(moments: &[Arc<Snapshot>], first: &Snapshot) -> Option<Self> {
+    pub(crate) fn from_moments(
+        moments: &[Arc<ViewSnapshot>],
+        first: &ViewSnapshot,
+    ) -> Option<Self> {
         let named = moments.iter().filter_map(|moment| moment.facts.peak);
         let peak = LargestHeap::largest(named)?;
         let profile = &first.source.profile;
@@ -104,25 +107,25 @@ impl SeriesPeak {
 
 /// A process that can be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct ViewProcess {
     pub(crate) number: u32,
     pub(crate) program: String,
 }
 
 /// What a feed knows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct FeedNews {
     /// The snapshot to show.
-    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    pub(crate) snapshot: Option<Arc<ViewSnapshot>>,
     /// The snapshots up to that one, the oldest first. Some between may be left out.
-    pub(crate) series: Vec<Arc<Snapshot>>,
+    pub(crate) series: Vec<Arc<ViewSnapshot>>,
     /// The curve.
-    pub(crate) history: Vec<Point>,
+    pub(crate) history: Vec<CurvePoint>,
     /// The largest heap that any of its moments names. The curve may not have it.
-    pub(crate) peak: Option<SeriesPeak>,
+    pub(crate) peak: Option<SnapshotPeak>,
     /// The processes that can be shown; one if there is no choice.
-    pub(crate) processes: Vec<Process>,
-    pub(crate) which: Which,
+    pub(crate) processes: Vec<ViewProcess>,
+    pub(crate) which: ProcessChoice,
     /// The program's name, for as long as there is no snapshot.
     pub(crate) program: String,
     pub(crate) process: Option<u32>,
@@ -132,7 +135,7 @@ pub(crate) struct News {
     /// Whether a program runs or ran under this view.
     pub(crate) is_live: bool,
     /// Whether it goes on by itself, whatever becomes of the view.
-    pub(crate) is_apart: bool,
+    pub(crate) is_independent: bool,
     /// How the program ended.
     pub(crate) ended: Option<String>,
     /// Which of how many moments is shown, from 1.

@@ -9,24 +9,26 @@ use heapprof_analysis::{QuestionSource, TimelineRow};
 use crate::source::in_order_of_time;
 
 use super::answer;
-use super::feed::{Feed, News, Point, Process, SeriesPeak, Snapshot, Wanted};
+use super::feed::{
+    CurvePoint, FeedNews, FeedRequest, SnapshotFeed, SnapshotPeak, ViewProcess, ViewSnapshot,
+};
 
 /// Profiles, the oldest first, and which of them is shown.
-pub(crate) struct Files {
-    snapshots: Vec<Arc<Snapshot>>,
+pub(crate) struct FileFeed {
+    snapshots: Vec<Arc<ViewSnapshot>>,
     /// The curve that the only profile has of its recording; empty if there are several.
-    curve: Vec<Point>,
+    curve: Vec<CurvePoint>,
     at: usize,
 }
 
-impl Files {
+impl FileFeed {
     /// Shows the last one first.
     pub(crate) fn new(mut sources: Vec<QuestionSource>) -> Result<Self> {
         in_order_of_time(&mut sources);
         let snapshots: Vec<_> = sources
             .into_iter()
             .zip(1..)
-            .map(|(source, id)| Ok(Arc::new(Snapshot::new(id, source)?)))
+            .map(|(source, id)| Ok(Arc::new(ViewSnapshot::new(id, source)?)))
             .collect::<Result<_>>()?;
         if snapshots.is_empty() {
             bail!("no profile is named");
@@ -55,12 +57,12 @@ impl Files {
 }
 
 /// A history as points. Where only RSS was read, the heap is as it was before.
-fn curve(rows: &[TimelineRow]) -> Vec<Point> {
+fn curve(rows: &[TimelineRow]) -> Vec<CurvePoint> {
     let (mut heap, mut rss) = (None, None);
     let points = rows.iter().filter_map(|row| {
         heap = row.inuse_space.or(heap);
         rss = row.rss.or(rss);
-        Some(Point {
+        Some(CurvePoint {
             seconds: row.since_nanos as f64 / 1e9,
             heap: heap?,
             rss,
@@ -69,14 +71,14 @@ fn curve(rows: &[TimelineRow]) -> Vec<Point> {
     points.collect()
 }
 
-impl Feed for Files {
-    fn next(&mut self, wanted: &Wanted) -> News {
+impl SnapshotFeed for FileFeed {
+    fn next(&mut self, wanted: &FeedRequest) -> FeedNews {
         let last = self.snapshots.len() as i64 - 1;
         self.at = (self.at as i64 + wanted.step).clamp(0, last) as usize;
         let snapshot = Arc::clone(&self.snapshots[self.at]);
         let of_moment = |at: usize| {
             let one = &self.snapshots[at];
-            Some(Point {
+            Some(CurvePoint {
                 seconds: self.seconds(at),
                 heap: one.facts.in_use?,
                 rss: one.rss,
@@ -91,11 +93,11 @@ impl Feed for Files {
             "" => snapshot.source.name.clone(),
             program => program.to_string(),
         };
-        News {
+        FeedNews {
             series: self.snapshots[..=self.at].to_vec(),
-            peak: SeriesPeak::of(&self.snapshots, &self.snapshots[0]),
+            peak: SnapshotPeak::from_moments(&self.snapshots, &self.snapshots[0]),
             history,
-            processes: vec![Process {
+            processes: vec![ViewProcess {
                 number: facts.process.unwrap_or_default(),
                 program: program.clone(),
             }],
@@ -106,7 +108,7 @@ impl Feed for Files {
             moment: Some((self.at + 1, self.snapshots.len())),
             stem: PathBuf::from("heapprof.view"),
             snapshot: Some(snapshot),
-            ..News::default()
+            ..FeedNews::default()
         }
     }
 }

@@ -3,17 +3,22 @@
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::canvas::{Canvas, signed};
+use super::canvas::{ScreenCanvas, signed};
 use super::chart::sparkline;
-use super::known::Data;
-use super::state::State;
+use super::known::ViewData;
+use super::state::ViewState;
 
 /// A screen with so many columns has room for in how many steps a function grew.
-const WITH_STEPS: u16 = 100;
+const MIN_STEPS_COLUMNS: u16 = 100;
 
 /// Draws the view.
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut State) {
-    let look = canvas.look;
+pub(super) fn draw(
+    canvas: &mut ScreenCanvas<'_>,
+    area: Rect,
+    data: &ViewData,
+    state: &mut ViewState,
+) {
+    let look = canvas.style;
     if data.grown.is_empty() {
         let text = match data.news.series.len() {
             0..3 => "growth needs three moments or more",
@@ -23,7 +28,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
         return;
     }
     let most = if area.width >= 120 { 40 } else { 12 };
-    let has_steps = area.width >= WITH_STEPS;
+    let has_steps = area.width >= MIN_STEPS_COLUMNS;
     let steps = |text: &str| match has_steps {
         true => format!(" {text:>9}"),
         false => String::new(),

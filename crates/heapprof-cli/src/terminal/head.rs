@@ -3,39 +3,44 @@
 use heapprof_report::{UnitFormatter, give_or_take};
 use ratatui::layout::Rect;
 
-use super::canvas::Canvas;
-use super::feed::Which;
-use super::known::Data;
-use super::state::State;
+use super::canvas::ScreenCanvas;
+use super::feed::ProcessChoice;
+use super::known::ViewData;
+use super::state::ViewState;
 
 /// A screen with so many columns has room for both lines in one.
-const WIDE: u16 = 150;
+const MIN_ONE_LINE_COLUMNS: u16 = 150;
 
 /// The heap, RSS and the peak in so many columns. The first line says that they are estimates, so
 /// the words for that are left out first, then the rate, then the range.
-fn fitting(data: &Data, room: usize) -> String {
+fn fitting(data: &ViewData, room: usize) -> String {
     let fits = |text: &String| text.chars().count() <= room;
-    let whole = what(data, true, true);
+    let whole = heap_text(data, true, true);
     if fits(&whole) {
         return whole;
     }
     let short = |text: String| text.replace("about ", "").replace("   ", "  ");
     let options = [
         short(whole),
-        short(what(data, false, true)),
-        short(what(data, false, false)),
+        short(heap_text(data, false, true)),
+        short(heap_text(data, false, false)),
     ];
     let last = options[2].clone();
     options.into_iter().find(fits).unwrap_or(last)
 }
 
 /// Draws the first lines, and returns the row after them.
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &State) -> u16 {
-    let who = who(data, state);
+pub(super) fn draw(
+    canvas: &mut ScreenCanvas<'_>,
+    area: Rect,
+    data: &ViewData,
+    state: &ViewState,
+) -> u16 {
+    let who = process_text(data, state);
     let room = usize::from(area.width) - 1;
     let what = fitting(data, room);
-    let style = canvas.look.strong();
-    if area.width >= WIDE {
+    let style = canvas.style.strong();
+    if area.width >= MIN_ONE_LINE_COLUMNS {
         canvas.line(area, area.y, &format!("{who}    {what}"), style);
         return area.y + 1;
     }
@@ -45,7 +50,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &Sta
 }
 
 /// The process that is shown, its time, and how it ended.
-pub(super) fn who(data: &Data, state: &State) -> String {
+pub(super) fn process_text(data: &ViewData, state: &ViewState) -> String {
     let news = &data.news;
     let facts = news.snapshot.as_ref().map(|snapshot| &snapshot.facts);
     let program = match facts.map(|facts| facts.program.as_str()) {
@@ -53,14 +58,14 @@ pub(super) fn who(data: &Data, state: &State) -> String {
         _ => &news.program,
     };
     let mut text = match news.which {
-        Which::All => format!("all {} processes", news.processes.len()),
+        ProcessChoice::All => format!("all {} processes", news.processes.len()),
         _ => program.to_string(),
     };
     let process = facts.and_then(|facts| facts.process).or(news.process);
-    if let Some(process) = process.filter(|_| news.which != Which::All) {
+    if let Some(process) = process.filter(|_| news.which != ProcessChoice::All) {
         text += &format!("  pid {process}");
     }
-    if news.processes.len() > 1 && news.which != Which::All {
+    if news.processes.len() > 1 && news.which != ProcessChoice::All {
         text += &format!(" (of {} processes)", news.processes.len());
     }
     if let Some(seconds) = news.clock {
@@ -92,7 +97,7 @@ pub(super) fn who(data: &Data, state: &State) -> String {
 
 /// The heap, RSS and the peak, with the heap's rate, the peak RSS and the heap's range if they are
 /// wanted.
-pub(super) fn what(data: &Data, with_rate: bool, with_range: bool) -> String {
+pub(super) fn heap_text(data: &ViewData, with_rate: bool, with_range: bool) -> String {
     let news = &data.news;
     let Some(facts) = news.snapshot.as_ref().map(|snapshot| &snapshot.facts) else {
         return String::new();
@@ -130,7 +135,7 @@ pub(super) fn what(data: &Data, with_rate: bool, with_range: bool) -> String {
 }
 
 /// Bytes a second by which the heap has grown from the last moment to this one.
-fn rate(data: &Data) -> Option<i64> {
+fn rate(data: &ViewData) -> Option<i64> {
     let [.., before, now] = &data.news.history[..] else {
         return None;
     };

@@ -4,7 +4,7 @@ use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
 /// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum KeyPress {
     Char(char),
     Up,
     Down,
@@ -27,7 +27,7 @@ pub(crate) enum Key {
 }
 
 /// The key of an event; `None` for anything else.
-pub(super) fn of_event(event: &Event) -> Option<Key> {
+pub(super) fn key_from_event(event: &Event) -> Option<KeyPress> {
     let Event::Key(key) = event else {
         return None;
     };
@@ -36,30 +36,30 @@ pub(super) fn of_event(event: &Event) -> Option<Key> {
     }
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     Some(match key.code {
-        KeyCode::Char('c') if is_control => Key::Interrupt,
-        KeyCode::Char('z') if is_control => Key::Suspend,
-        KeyCode::Char('l') if is_control => Key::Redraw,
+        KeyCode::Char('c') if is_control => KeyPress::Interrupt,
+        KeyCode::Char('z') if is_control => KeyPress::Suspend,
+        KeyCode::Char('l') if is_control => KeyPress::Redraw,
         // In raw mode a terminal may send Ctrl-J for Enter.
-        KeyCode::Char('j') if is_control => Key::Enter,
-        KeyCode::Char(c) if !is_control => Key::Char(c),
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        KeyCode::Left => Key::Left,
-        KeyCode::Right => Key::Right,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Esc,
-        KeyCode::Tab | KeyCode::BackTab => Key::Tab,
-        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Char('j') if is_control => KeyPress::Enter,
+        KeyCode::Char(c) if !is_control => KeyPress::Char(c),
+        KeyCode::Up => KeyPress::Up,
+        KeyCode::Down => KeyPress::Down,
+        KeyCode::PageUp => KeyPress::PageUp,
+        KeyCode::PageDown => KeyPress::PageDown,
+        KeyCode::Home => KeyPress::Home,
+        KeyCode::End => KeyPress::End,
+        KeyCode::Left => KeyPress::Left,
+        KeyCode::Right => KeyPress::Right,
+        KeyCode::Enter => KeyPress::Enter,
+        KeyCode::Esc => KeyPress::Esc,
+        KeyCode::Tab | KeyCode::BackTab => KeyPress::Tab,
+        KeyCode::Backspace => KeyPress::Backspace,
         _ => return None,
     })
 }
 
 /// The keys with what they do, as the help shows them.
-pub(super) const HELP: &[(&str, &str)] = &[
+pub(super) const KEY_HELP: &[(&str, &str)] = &[
     ("1 2 3 4", "table, tree, timeline, growth"),
     ("↑ ↓ PgUp PgDn Home End", "another row"),
     ("Enter", "callers, callees and lines; in the tree: unfold"),

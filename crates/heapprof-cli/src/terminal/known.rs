@@ -3,42 +3,42 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::answer::{Answer, Ask, Detail, Function, Grown, Node};
-use super::feed::{News, Snapshot};
+use super::answer::{GrownFunction, ViewAnswer, ViewDetail, ViewFunction, ViewNode, ViewQuestion};
+use super::feed::{FeedNews, ViewSnapshot};
 
 /// What rows are compared with: flat by function.
-pub(crate) type Base = HashMap<Function, i64>;
+pub(crate) type FlatByFunction = HashMap<ViewFunction, i64>;
 
 /// What is known.
 #[derive(Debug, Default)]
-pub(crate) struct Data {
-    pub(crate) news: News,
-    pub(crate) answer: Option<Answer>,
+pub(crate) struct ViewData {
+    pub(crate) news: FeedNews,
+    pub(crate) answer: Option<ViewAnswer>,
     /// What rows are compared with.
-    pub(crate) base: Base,
+    pub(crate) base: FlatByFunction,
     /// When that was: seconds since the program began.
     pub(crate) base_seconds: Option<f64>,
     /// The moment that somebody marked.
-    pub(crate) mark: Option<Arc<Snapshot>>,
+    pub(crate) mark: Option<Arc<ViewSnapshot>>,
     /// Flat by function at the last moments, the oldest first.
-    pub(crate) trend: Vec<Base>,
-    pub(crate) detail: Option<Detail>,
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) grown: Vec<Grown>,
+    pub(crate) trend: Vec<FlatByFunction>,
+    pub(crate) detail: Option<ViewDetail>,
+    pub(crate) nodes: Vec<ViewNode>,
+    pub(crate) grown: Vec<GrownFunction>,
     /// Why there is no answer.
     pub(crate) trouble: Option<String>,
-    pub(super) answered: Option<(u64, Ask)>,
-    pub(super) based: Option<(u64, Ask)>,
-    pub(super) trended: Vec<(u64, Ask)>,
-    pub(super) detailed: Option<(u64, Ask, Function)>,
-    pub(super) treed: Option<(u64, Ask)>,
-    pub(super) grew: Option<(u64, Ask)>,
+    pub(super) answered: Option<(u64, ViewQuestion)>,
+    pub(super) based: Option<(u64, ViewQuestion)>,
+    pub(super) trended: Vec<(u64, ViewQuestion)>,
+    pub(super) detailed: Option<(u64, ViewQuestion, ViewFunction)>,
+    pub(super) treed: Option<(u64, ViewQuestion)>,
+    pub(super) grew: Option<(u64, ViewQuestion)>,
 }
 
-impl Data {
+impl ViewData {
     /// What a function held at the last moments.
-    pub(super) fn trend_of(&self, function: &Function) -> Vec<i64> {
-        let flat = |moment: &Base| moment.get(function).copied().unwrap_or(0);
+    pub(super) fn trend_of(&self, function: &ViewFunction) -> Vec<i64> {
+        let flat = |moment: &FlatByFunction| moment.get(function).copied().unwrap_or(0);
         self.trend.iter().map(flat).collect()
     }
 }

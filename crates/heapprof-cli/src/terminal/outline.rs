@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::answer::Node;
+use super::answer::ViewNode;
 
 /// A node that is shown.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct OutlineLine {
     /// Its position.
     pub(super) node: usize,
     /// What stands for the names from the root to it.
@@ -17,7 +17,7 @@ pub(super) struct Line {
 }
 
 /// The nodes whose parents are unfolded, in order.
-pub(super) fn shown(nodes: &[Node], unfolded: &HashSet<u64>) -> Vec<Line> {
+pub(super) fn visible_lines(nodes: &[ViewNode], unfolded: &HashSet<u64>) -> Vec<OutlineLine> {
     let mut lines = Vec::new();
     // The paths of the nodes from the root to the last one, and whether their children are shown.
     let mut paths: Vec<(u64, bool)> = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn shown(nodes: &[Node], unfolded: &HashSet<u64>) -> Vec<Line> {
             let has_more = nodes
                 .get(at + 1)
                 .is_some_and(|next| next.depth > node.depth);
-            lines.push(Line {
+            lines.push(OutlineLine {
                 node: at,
                 path,
                 has_more,
@@ -45,11 +45,11 @@ pub(super) fn shown(nodes: &[Node], unfolded: &HashSet<u64>) -> Vec<Line> {
 }
 
 /// Unfolds the way to the largest node, as far as each step keeps most of the one before.
-pub(super) fn unfold_largest(nodes: &[Node], unfolded: &mut HashSet<u64>) {
+pub(super) fn unfold_largest(nodes: &[ViewNode], unfolded: &mut HashSet<u64>) {
     let mut most = i64::MAX;
     loop {
-        let lines = shown(nodes, unfolded);
-        let open = |line: &&Line| line.has_more && !line.is_unfolded;
+        let lines = visible_lines(nodes, unfolded);
+        let open = |line: &&OutlineLine| line.has_more && !line.is_unfolded;
         let largest = lines
             .iter()
             .filter(open)

@@ -4,27 +4,27 @@ use heapprof_report::UnitFormatter;
 use heapprof_text::{printable, shorten_one};
 
 use super::canvas::signed;
-use super::feed::News;
+use super::feed::FeedNews;
 use super::head;
-use super::known::Data;
-use super::state::State;
+use super::known::ViewData;
+use super::state::ViewState;
 
 /// So many functions a block has.
-const ROWS: usize = 10;
+const MAX_ROWS: usize = 10;
 /// The columns of a name.
-const NAME: usize = 60;
+const NAME_COLUMNS: usize = 60;
 
 /// Makes blocks.
 #[derive(Default)]
-pub(crate) struct Plain {
-    data: Data,
-    state: State,
+pub(crate) struct PlainBlocks {
+    data: ViewData,
+    state: ViewState,
     shown: Option<u64>,
 }
 
-impl Plain {
+impl PlainBlocks {
     /// The block of these news; `None` if they are the same as before.
-    pub(crate) fn block(&mut self, news: News) -> Option<String> {
+    pub(crate) fn block(&mut self, news: FeedNews) -> Option<String> {
         let id = news.snapshot.as_ref()?.id;
         let is_new = self.shown.replace(id) != Some(id) || news.ended.is_some();
         self.data.refresh(news, &mut self.state);
@@ -33,16 +33,21 @@ impl Plain {
             UnitFormatter::new(&answer.unit, None).unwrap_or_else(|_| UnitFormatter::raw());
         let mut text = format!(
             "{}   {}\n",
-            head::who(&self.data, &self.state),
-            head::what(&self.data, true, true)
+            head::process_text(&self.data, &self.state),
+            head::heap_text(&self.data, true, true)
         );
-        for row in answer.rows.iter().filter(|row| row.flat != 0).take(ROWS) {
+        for row in answer
+            .rows
+            .iter()
+            .filter(|row| row.flat != 0)
+            .take(MAX_ROWS)
+        {
             let change = super::state::change(row, &self.data.base);
             text += &format!(
                 "{:>10} {:>13}  {}\n",
                 measure.show(row.flat),
                 signed(&measure, change),
-                shorten_one(&printable(&row.name), NAME)
+                shorten_one(&printable(&row.name), NAME_COLUMNS)
             );
         }
         let lines = text.lines().map(|line| printable(line).into_owned() + "\n");

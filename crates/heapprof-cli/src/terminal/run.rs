@@ -17,14 +17,14 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::canvas::Look;
+use super::canvas::ScreenStyle;
 use super::draw::draw;
-use super::feed::{Feed, News, Wanted, Which};
-use super::keys::of_event;
-use super::known::Data;
-use super::screen::{self, Screen};
-use super::state::{Effect, State};
-use crate::args::{Color, FileMode};
+use super::feed::{FeedNews, FeedRequest, ProcessChoice, SnapshotFeed};
+use super::keys::key_from_event;
+use super::known::ViewData;
+use super::screen::{self, TerminalScreen};
+use super::state::{KeyEffect, ViewState};
+use crate::args::{ColorMode, FileMode};
 use crate::output;
 
 /// The largest part of a terminal that is drawn on. A window may say any size, and each cell of it
@@ -33,10 +33,10 @@ const MAX_COLUMNS: u16 = 1_000;
 const MAX_ROWS: u16 = 500;
 
 /// How long the loop waits for a key before it looks for news.
-const TICK: Duration = Duration::from_millis(100);
+const KEY_WAIT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Signals that were sent to us while the view is there.
-pub(crate) struct Signals {
+pub(crate) struct ViewSignals {
     /// One that ends a process.
     pub(crate) ends: Arc<AtomicBool>,
     stops: Arc<AtomicBool>,
@@ -44,7 +44,7 @@ pub(crate) struct Signals {
     ids: Vec<signal_hook::SigId>,
 }
 
-impl Signals {
+impl ViewSignals {
     /// Listens from now on, to an interrupt only if that is to end the view. A signal that is
     /// ignored stays ignored.
     pub(crate) fn listen(for_interrupt: bool) -> io::Result<Self> {
@@ -71,7 +71,7 @@ impl Signals {
     }
 }
 
-impl Drop for Signals {
+impl Drop for ViewSignals {
     fn drop(&mut self) {
         for id in self.ids.drain(..) {
             signal_hook::low_level::unregister(id);
@@ -80,13 +80,13 @@ impl Drop for Signals {
 }
 
 /// Whether colours are wanted.
-pub(crate) fn look(color: Color) -> Look {
+pub(crate) fn screen_style(color: ColorMode) -> ScreenStyle {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    Look {
+    ScreenStyle {
         is_coloured: match color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => !no_color,
+            ColorMode::Always => true,
+            ColorMode::Never => false,
+            ColorMode::Auto => !no_color,
         },
     }
 }
@@ -96,10 +96,10 @@ pub(crate) type WriteReport = fn(&str, &str) -> Result<()>;
 
 /// Shows the view on a terminal until somebody leaves it. `is_over` says that it is to end.
 pub(crate) fn run(
-    screen: &Screen,
-    feed: &mut dyn Feed,
-    look: Look,
-    signals: &Signals,
+    screen: &TerminalScreen,
+    feed: &mut dyn SnapshotFeed,
+    look: ScreenStyle,
+    signals: &ViewSignals,
     is_over: &dyn Fn() -> bool,
     report: WriteReport,
 ) -> Result<()> {
@@ -109,8 +109,8 @@ pub(crate) fn run(
     let viewport = Viewport::Fixed(area);
     let mut terminal =
         Terminal::with_options(backend, TerminalOptions { viewport }).context("the terminal")?;
-    let (mut state, mut data, began) = (State::default(), Data::default(), Instant::now());
-    let mut wanted = Wanted::default();
+    let (mut state, mut data, began) = (ViewState::default(), ViewData::default(), Instant::now());
+    let mut wanted = FeedRequest::default();
     let mut files = 0;
     let mut is_new = true;
     loop {
@@ -141,7 +141,7 @@ pub(crate) fn run(
             screen::enter();
             is_new = true;
             if !screen::is_up() {
-                std::thread::sleep(TICK);
+                std::thread::sleep(KEY_WAIT_TIMEOUT);
                 continue;
             }
         }
@@ -159,42 +159,42 @@ pub(crate) fn run(
         terminal
             .draw(|frame| draw(frame.buffer_mut(), &data, &mut state, look, now))
             .context("the terminal")?;
-        match screen::wait(TICK).context("the terminal")? {
-            screen::Waited::Gone => return Ok(()),
-            screen::Waited::Readable if !poll(Duration::ZERO).context("the terminal")? => {
+        match screen::wait(KEY_WAIT_TIMEOUT).context("the terminal")? {
+            screen::TerminalWait::Gone => return Ok(()),
+            screen::TerminalWait::Readable if !poll(Duration::ZERO).context("the terminal")? => {
                 screen::tell_again();
             }
-            screen::Waited::Readable | screen::Waited::Nothing => {}
+            screen::TerminalWait::Readable | screen::TerminalWait::Nothing => {}
         }
         while poll(Duration::ZERO).context("the terminal")? {
             let event = read().context("the terminal")?;
             if let Event::Resize(..) = event {
                 is_new = true;
             }
-            let Some(key) = of_event(&event) else {
+            let Some(key) = key_from_event(&event) else {
                 continue;
             };
             match state.press(key, &data) {
-                Effect::Nothing => {}
-                Effect::Leave => return Ok(()),
-                Effect::Interrupt => {
+                KeyEffect::Nothing => {}
+                KeyEffect::Leave => return Ok(()),
+                KeyEffect::Interrupt => {
                     feed.interrupt();
                     state.said = Some("the program was interrupted".to_string());
                 }
-                Effect::Suspend => {
+                KeyEffect::Suspend => {
                     // The program stops as well, as it would at Ctrl-Z. We stop in the next round.
                     screen::leave();
                     let _ = kill_current_process_group(Signal::TSTP);
                     break;
                 }
-                Effect::Redraw => is_new = true,
-                Effect::Mark => data.mark = data.news.snapshot.clone(),
-                Effect::Unmark => data.mark = None,
-                Effect::NextProcess => wanted.which = next(&data.news),
-                Effect::Step(step) => wanted.step += step,
-                effect @ (Effect::Save | Effect::Report) => {
+                KeyEffect::Redraw => is_new = true,
+                KeyEffect::Mark => data.mark = data.news.snapshot.clone(),
+                KeyEffect::Unmark => data.mark = None,
+                KeyEffect::NextProcess => wanted.which = next_process(&data.news),
+                KeyEffect::Step(step) => wanted.step += step,
+                effect @ (KeyEffect::Save | KeyEffect::Report) => {
                     files += 1;
-                    let with = (effect == Effect::Report).then_some(report);
+                    let with = (effect == KeyEffect::Report).then_some(report);
                     let done = save(&data.news, files, with);
                     state.said = Some(done.unwrap_or_else(|error| format!("{error:#}")));
                 }
@@ -215,28 +215,28 @@ fn drawn_area() -> io::Result<Rect> {
 }
 
 /// The process after the one that is shown: the program, each other one, then all together.
-pub(super) fn next(news: &News) -> Which {
+pub(super) fn next_process(news: &FeedNews) -> ProcessChoice {
     let numbers: Vec<u32> = news.processes.iter().map(|one| one.number).collect();
     let at = match news.which {
-        Which::All => return Which::Program,
-        Which::Process(number) => numbers.iter().position(|&other| other == number),
-        Which::Program => news
+        ProcessChoice::All => return ProcessChoice::Program,
+        ProcessChoice::Process(number) => numbers.iter().position(|&other| other == number),
+        ProcessChoice::Program => news
             .process
             .and_then(|own| numbers.iter().position(|&n| n == own)),
     };
     match numbers.get(at.map_or(0, |at| at + 1)) {
-        Some(&number) => Which::Process(number),
-        None if numbers.len() > 1 => Which::All,
-        None => Which::Program,
+        Some(&number) => ProcessChoice::Process(number),
+        None if numbers.len() > 1 => ProcessChoice::All,
+        None => ProcessChoice::Program,
     }
 }
 
 /// Writes the profile that is shown, and its report if `report` does. Returns what to say of it.
-fn save(news: &News, number: usize, report: Option<WriteReport>) -> Result<String> {
+fn save(news: &FeedNews, number: usize, report: Option<WriteReport>) -> Result<String> {
     let Some(snapshot) = &news.snapshot else {
         bail!("there is no profile yet");
     };
-    let path = free(&news.stem, number);
+    let path = find_free_path(&news.stem, number);
     output::profile(FileMode(0o600), Some(&path), |writer| {
         Ok(encode(&snapshot.source.profile, writer)?)
     })?;
@@ -252,7 +252,7 @@ fn save(news: &News, number: usize, report: Option<WriteReport>) -> Result<Strin
 }
 
 /// A name that no file has.
-fn free(stem: &Path, first: usize) -> PathBuf {
+fn find_free_path(stem: &Path, first: usize) -> PathBuf {
     let named = |number: usize| {
         let mut name = stem.as_os_str().to_os_string();
         name.push(format!(".{number}.pb.gz"));

@@ -20,7 +20,7 @@ use crate::job_control::{foreground_group, group_of, session_of, terminal_sessio
 use crate::messages;
 
 /// What the terminal was like before.
-struct Taken {
+struct TakenTerminal {
     tty: File,
     before: Termios,
     /// Whether the view has it now.
@@ -29,14 +29,16 @@ struct Taken {
 
 /// The terminal that was taken. It is one for the process, because a panic in any thread gives it
 /// back.
-static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
+static TAKEN_TERMINAL: Mutex<Option<TakenTerminal>> = Mutex::new(None);
 
-fn taken() -> MutexGuard<'static, Option<Taken>> {
-    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_terminal() -> MutexGuard<'static, Option<TakenTerminal>> {
+    TAKEN_TERMINAL
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The terminal of this process. It gives the terminal back when it is dropped.
-pub(crate) struct Screen(());
+pub(crate) struct TerminalScreen(());
 
 /// Opens the process's terminal; `None` if there is none that can show the view, or if another job
 /// has it.
@@ -63,11 +65,11 @@ fn same(one: io::Result<RawPid>, other: io::Result<RawPid>) -> bool {
     matches!((one, other), (Ok(one), Ok(other)) if one == other)
 }
 
-impl Screen {
+impl TerminalScreen {
     /// Takes the terminal.
     pub(crate) fn take(tty: File) -> io::Result<Self> {
-        static HOOK: Once = Once::new();
-        HOOK.call_once(|| {
+        static PANIC_HOOK: Once = Once::new();
+        PANIC_HOOK.call_once(|| {
             let earlier = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
                 leave();
@@ -75,7 +77,7 @@ impl Screen {
             }));
         });
         let before = tcgetattr(&tty)?;
-        *taken() = Some(Taken {
+        *lock_terminal() = Some(TakenTerminal {
             tty,
             before,
             is_up: false,
@@ -86,28 +88,28 @@ impl Screen {
 
     /// A second handle of the terminal, to draw on.
     pub(crate) fn writer(&self) -> io::Result<File> {
-        match &*taken() {
+        match &*lock_terminal() {
             Some(taken) => taken.tty.try_clone(),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 }
 
-impl Drop for Screen {
+impl Drop for TerminalScreen {
     fn drop(&mut self) {
         leave();
-        taken().take();
+        lock_terminal().take();
     }
 }
 
 /// Whether the view has the terminal now.
 pub(crate) fn is_up() -> bool {
-    taken().as_ref().is_some_and(|taken| taken.is_up)
+    lock_terminal().as_ref().is_some_and(|taken| taken.is_up)
 }
 
 /// What became of a wait for the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub(crate) enum TerminalWait {
     /// There is something to read: a key, or a part of one.
     Readable,
     /// The time is over, or a signal came.
@@ -118,10 +120,10 @@ pub(crate) enum Waited {
 
 /// Waits for a key for some time. crossterm takes the end of a terminal that has gone away for a
 /// key that is not whole yet, and would read for ever.
-pub(crate) fn wait(time: Duration) -> io::Result<Waited> {
-    let tty = match &*taken() {
+pub(crate) fn wait(time: Duration) -> io::Result<TerminalWait> {
+    let tty = match &*lock_terminal() {
         Some(taken) => taken.tty.try_clone()?,
-        None => return Ok(Waited::Gone),
+        None => return Ok(TerminalWait::Gone),
     };
     let mut polled = [PollFd::new(&tty, PollFlags::IN)];
     let time = Timespec::try_from(time).map_err(io::Error::other)?;
@@ -132,9 +134,9 @@ pub(crate) fn wait(time: Duration) -> io::Result<Waited> {
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
     let events = polled[0].revents();
     Ok(match events.intersects(gone) {
-        true => Waited::Gone,
-        false if events.contains(PollFlags::IN) => Waited::Readable,
-        false => Waited::Nothing,
+        true => TerminalWait::Gone,
+        false if events.contains(PollFlags::IN) => TerminalWait::Readable,
+        false => TerminalWait::Nothing,
     })
 }
 
@@ -142,7 +144,7 @@ pub(crate) fn wait(time: Duration) -> io::Result<Waited> {
 /// when it comes, and forgets it if the size changes at the same time: a key would wait for the
 /// next one. The kernel says it again when settings are made, even the same ones (`n_tty.c`).
 pub(crate) fn tell_again() {
-    if let Some(taken) = taken().as_ref().filter(|taken| is_ours(&taken.tty))
+    if let Some(taken) = lock_terminal().as_ref().filter(|taken| is_ours(&taken.tty))
         && let Ok(settings) = tcgetattr(&taken.tty)
     {
         let _ = tcsetattr(&taken.tty, OptionalActions::Now, &settings);
@@ -151,7 +153,7 @@ pub(crate) fn tell_again() {
 
 /// Takes the terminal again after [`leave`]. It does nothing while another job has the terminal.
 pub(crate) fn enter() {
-    let mut taken = taken();
+    let mut taken = lock_terminal();
     let Some(taken) = taken.as_mut().filter(|taken| !taken.is_up) else {
         return;
     };
@@ -164,12 +166,12 @@ pub(crate) fn enter() {
     let _ = queue!(taken.tty, EnterAlternateScreen, Hide, DisableLineWrap);
     let _ = taken.tty.flush();
     taken.is_up = true;
-    messages::hold(true);
+    messages::defer_messages(true);
 }
 
 /// Gives the terminal back, if the view has it.
 pub(crate) fn leave() {
-    let mut taken = taken();
+    let mut taken = lock_terminal();
     if let Some(taken) = taken.as_mut().filter(|taken| taken.is_up) {
         let _ = queue!(taken.tty, EnableLineWrap, Show, LeaveAlternateScreen);
         let _ = taken.tty.flush();
@@ -177,12 +179,12 @@ pub(crate) fn leave() {
         taken.is_up = false;
     }
     drop(taken);
-    messages::hold(false);
+    messages::defer_messages(false);
 }
 
 /// Makes the settings of the terminal raw again, after whoever stopped us may have changed them.
 pub(crate) fn renew() {
-    if let Some(taken) = taken().as_mut() {
+    if let Some(taken) = lock_terminal().as_mut() {
         taken.is_up = false;
     }
     enter();

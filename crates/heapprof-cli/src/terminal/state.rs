@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::answer::{Answer, Ask, Function, Node, Row};
-use super::keys::Key;
-use super::known::{Base, Data};
+use super::answer::{ViewAnswer, ViewFunction, ViewNode, ViewQuestion, ViewRow};
+use super::keys::KeyPress;
+use super::known::{FlatByFunction, ViewData};
 use super::outline;
 
 /// What the largest part of the screen shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum View {
+pub(crate) enum ViewMode {
     #[default]
     Table,
     Tree,
@@ -19,7 +19,7 @@ pub(crate) enum View {
 
 /// A column of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Column {
+pub(crate) enum ViewColumn {
     #[default]
     Flat,
     Cum,
@@ -30,7 +30,7 @@ pub(crate) enum Column {
     Function,
 }
 
-impl Column {
+impl ViewColumn {
     pub(super) const ALL: [(Self, &'static str); 7] = [
         (Self::Flat, "flat"),
         (Self::Cum, "cum"),
@@ -48,7 +48,7 @@ impl Column {
 
 /// What a key asks of whoever runs the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum KeyEffect {
     Nothing,
     /// Leaves the view. A program goes on.
     Leave,
@@ -64,20 +64,20 @@ pub(crate) enum Effect {
 }
 
 /// How long rows keep their place, in seconds.
-const SETTLED: f64 = 3.0;
+const MIN_REORDER_SECONDS: f64 = 3.0;
 
 /// What is to be seen.
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    pub(crate) view: View,
-    pub(crate) ask: Ask,
-    pub(crate) column: Column,
+pub(crate) struct ViewState {
+    pub(crate) view: ViewMode,
+    pub(crate) ask: ViewQuestion,
+    pub(crate) column: ViewColumn,
     pub(crate) is_reversed: bool,
     /// The function of the selected row; the first one is selected if there is none.
-    pub(crate) selected: Option<Function>,
+    pub(crate) selected: Option<ViewFunction>,
     /// The rows by function, in the order in which they were put last, and when that was.
-    pub(super) order: Vec<Function>,
-    ordered: Option<(f64, Ask, Column, bool)>,
+    pub(super) order: Vec<ViewFunction>,
+    ordered: Option<(f64, ViewQuestion, ViewColumn, bool)>,
     /// Whether the rows stand in the order of their values now.
     pub(crate) is_in_order: bool,
     /// Whether callers, callees and lines have most of the screen.
@@ -102,16 +102,21 @@ pub(crate) struct State {
     pub(crate) page: usize,
 }
 
-impl State {
+impl ViewState {
     /// The positions of the answer's rows in the order in which they are shown. They are put in
     /// order anew every few seconds, and when somebody asks for another order.
-    pub(crate) fn arrange(&mut self, answer: &Answer, base: &Base, now: f64) -> Vec<usize> {
+    pub(crate) fn arrange(
+        &mut self,
+        answer: &ViewAnswer,
+        base: &FlatByFunction,
+        now: f64,
+    ) -> Vec<usize> {
         let by = (self.ask.clone(), self.column, self.is_reversed);
         let is_settled = self
             .ordered
             .as_ref()
             .is_some_and(|(at, ask, column, reversed)| {
-                now - at < SETTLED && (ask, column, reversed) == (&by.0, &by.1, &by.2)
+                now - at < MIN_REORDER_SECONDS && (ask, column, reversed) == (&by.0, &by.1, &by.2)
             });
         let rows = &answer.rows;
         let mut in_order: Vec<usize> = (0..rows.len()).collect();
@@ -121,7 +126,7 @@ impl State {
         }
         let mut shown = in_order.clone();
         if is_settled {
-            let at: HashMap<&Function, usize> = self.order.iter().zip(0..).collect();
+            let at: HashMap<&ViewFunction, usize> = self.order.iter().zip(0..).collect();
             // The sort is stable: what is new comes last, by its size.
             shown.sort_by_key(|&i| at.get(&rows[i].function).copied().unwrap_or(usize::MAX));
         } else {
@@ -133,77 +138,79 @@ impl State {
     }
 
     /// The position of the selected row among those that are shown.
-    pub(crate) fn selected_of(&self, answer: &Answer, shown: &[usize]) -> usize {
+    pub(crate) fn selected_of(&self, answer: &ViewAnswer, shown: &[usize]) -> usize {
         let is_it = |&i: &usize| Some(&answer.rows[i].function) == self.selected.as_ref();
         shown.iter().position(is_it).unwrap_or(0)
     }
 
     /// Does what a key says.
-    pub(crate) fn press(&mut self, key: Key, data: &Data) -> Effect {
+    pub(crate) fn press(&mut self, key: KeyPress, data: &ViewData) -> KeyEffect {
         if let Some(typed) = &mut self.typed {
             match key {
-                Key::Char(c) => typed.push(c),
-                Key::Backspace => drop(typed.pop()),
-                Key::Enter => self.focus(),
-                Key::Esc | Key::Interrupt => (self.typed, self.wrong) = (None, None),
-                Key::Suspend => return Effect::Suspend,
+                KeyPress::Char(c) => typed.push(c),
+                KeyPress::Backspace => drop(typed.pop()),
+                KeyPress::Enter => self.focus(),
+                KeyPress::Esc | KeyPress::Interrupt => (self.typed, self.wrong) = (None, None),
+                KeyPress::Suspend => return KeyEffect::Suspend,
                 _ => {}
             }
-            return Effect::Nothing;
+            return KeyEffect::Nothing;
         }
-        let runs = data.news.is_live && !data.news.is_apart && data.news.ended.is_none();
+        let runs = data.news.is_live && !data.news.is_independent && data.news.ended.is_none();
         if std::mem::take(&mut self.asks) {
             return match key {
-                Key::Char('q') => Effect::Leave,
-                Key::Char('x') | Key::Interrupt => Effect::Interrupt,
-                _ => Effect::Nothing,
+                KeyPress::Char('q') => KeyEffect::Leave,
+                KeyPress::Char('x') | KeyPress::Interrupt => KeyEffect::Interrupt,
+                _ => KeyEffect::Nothing,
             };
         }
         self.said = None;
-        if std::mem::take(&mut self.shows_help) && key != Key::Interrupt {
-            return Effect::Nothing;
+        if std::mem::take(&mut self.shows_help) && key != KeyPress::Interrupt {
+            return KeyEffect::Nothing;
         }
         match key {
-            Key::Interrupt if runs => return Effect::Interrupt,
-            Key::Char('q') if runs => self.asks = true,
-            Key::Char('q') | Key::Interrupt => return Effect::Leave,
-            Key::Suspend => return Effect::Suspend,
-            Key::Redraw => return Effect::Redraw,
-            Key::Char('?' | 'h') => self.shows_help = true,
-            Key::Char('1') => self.view = View::Table,
-            Key::Char('2') => self.view = View::Tree,
-            Key::Char('3') => self.view = View::Timeline,
-            Key::Char('4') => self.view = View::Growth,
-            Key::Char(' ') => self.is_frozen = !self.is_frozen,
-            Key::Char('o') => self.ask.own_code = !self.ask.own_code,
-            Key::Char('/') => self.typed = Some(self.ask.focus.clone().unwrap_or_default()),
-            Key::Char('s') => {
-                let next = (self.column as usize + 1) % Column::ALL.len();
-                self.column = Column::ALL[next].0;
+            KeyPress::Interrupt if runs => return KeyEffect::Interrupt,
+            KeyPress::Char('q') if runs => self.asks = true,
+            KeyPress::Char('q') | KeyPress::Interrupt => return KeyEffect::Leave,
+            KeyPress::Suspend => return KeyEffect::Suspend,
+            KeyPress::Redraw => return KeyEffect::Redraw,
+            KeyPress::Char('?' | 'h') => self.shows_help = true,
+            KeyPress::Char('1') => self.view = ViewMode::Table,
+            KeyPress::Char('2') => self.view = ViewMode::Tree,
+            KeyPress::Char('3') => self.view = ViewMode::Timeline,
+            KeyPress::Char('4') => self.view = ViewMode::Growth,
+            KeyPress::Char(' ') => self.is_frozen = !self.is_frozen,
+            KeyPress::Char('o') => self.ask.own_code = !self.ask.own_code,
+            KeyPress::Char('/') => self.typed = Some(self.ask.focus.clone().unwrap_or_default()),
+            KeyPress::Char('s') => {
+                let next = (self.column as usize + 1) % ViewColumn::ALL.len();
+                self.column = ViewColumn::ALL[next].0;
             }
-            Key::Char('S') => self.is_reversed = !self.is_reversed,
-            Key::Char('t') => self.next_kind(data),
-            Key::Char('b') => self.other_unit(data),
-            Key::Char('d') => return Effect::Mark,
-            Key::Char('D') => return Effect::Unmark,
-            Key::Char('w') => return Effect::Save,
-            Key::Char('r') => return Effect::Report,
-            Key::Char('p') => return Effect::NextProcess,
-            Key::Char('[') => return Effect::Step(-1),
-            Key::Char(']') => return Effect::Step(1),
-            Key::Left | Key::Right if self.view == View::Timeline => {
-                return Effect::Step(if key == Key::Left { -1 } else { 1 });
+            KeyPress::Char('S') => self.is_reversed = !self.is_reversed,
+            KeyPress::Char('t') => self.next_kind(data),
+            KeyPress::Char('b') => self.other_unit(data),
+            KeyPress::Char('d') => return KeyEffect::Mark,
+            KeyPress::Char('D') => return KeyEffect::Unmark,
+            KeyPress::Char('w') => return KeyEffect::Save,
+            KeyPress::Char('r') => return KeyEffect::Report,
+            KeyPress::Char('p') => return KeyEffect::NextProcess,
+            KeyPress::Char('[') => return KeyEffect::Step(-1),
+            KeyPress::Char(']') => return KeyEffect::Step(1),
+            KeyPress::Left | KeyPress::Right if self.view == ViewMode::Timeline => {
+                return KeyEffect::Step(if key == KeyPress::Left { -1 } else { 1 });
             }
-            Key::Esc => self.back(),
-            Key::Tab => self.shows_callees = !self.shows_callees,
+            KeyPress::Esc => self.back(),
+            KeyPress::Tab => self.shows_callees = !self.shows_callees,
             key => match self.view {
-                View::Table => self.in_table(key, data),
-                View::Tree => self.in_tree(key, &data.nodes),
-                View::Growth => self.from = self.moved(key, self.from, data.grown.len()),
-                View::Timeline => {}
+                ViewMode::Table => self.in_table(key, data),
+                ViewMode::Tree => self.in_tree(key, &data.nodes),
+                ViewMode::Growth => {
+                    self.from = self.move_position(key, self.from, data.grown.len())
+                }
+                ViewMode::Timeline => {}
             },
         }
-        Effect::Nothing
+        KeyEffect::Nothing
     }
 
     /// Obeys the expression that was typed, if it is one.
@@ -226,14 +233,14 @@ impl State {
     fn back(&mut self) {
         match () {
             () if self.is_open => self.is_open = false,
-            () if self.view != View::Table => self.view = View::Table,
+            () if self.view != ViewMode::Table => self.view = ViewMode::Table,
             () if self.ask.focus.is_some() => self.ask.focus = None,
             () => self.selected = None,
         }
     }
 
     /// Goes on to the next sample type that is of the same kind, bytes or objects.
-    fn next_kind(&mut self, data: &Data) {
+    fn next_kind(&mut self, data: &ViewData) {
         let Some(answer) = &data.answer else { return };
         let kinds = &answer.kinds;
         let counts = |at: usize| kinds.iter().any(|kind| kind.objects == Some(at));
@@ -247,9 +254,9 @@ impl State {
     }
 
     /// Changes between bytes and objects of the sample type.
-    fn other_unit(&mut self, data: &Data) {
+    fn other_unit(&mut self, data: &ViewData) {
         let Some(answer) = &data.answer else { return };
-        let of_space = |kind: &super::answer::Kind| kind.objects == Some(answer.kind);
+        let of_space = |kind: &super::answer::ViewSampleType| kind.objects == Some(answer.kind);
         let other = answer.kinds.get(answer.kind).and_then(|kind| kind.objects);
         let other = other.or_else(|| answer.kinds.iter().position(of_space));
         match other.and_then(|at| answer.kinds.get(at)) {
@@ -258,91 +265,91 @@ impl State {
         }
     }
 
-    fn moved(&self, key: Key, at: usize, len: usize) -> usize {
+    fn move_position(&self, key: KeyPress, at: usize, len: usize) -> usize {
         let page = self.page.max(1);
         let to = match key {
-            Key::Up => at.saturating_sub(1),
-            Key::Down => at + 1,
-            Key::PageUp => at.saturating_sub(page),
-            Key::PageDown => at + page,
-            Key::Home => 0,
-            Key::End => len,
+            KeyPress::Up => at.saturating_sub(1),
+            KeyPress::Down => at + 1,
+            KeyPress::PageUp => at.saturating_sub(page),
+            KeyPress::PageDown => at + page,
+            KeyPress::Home => 0,
+            KeyPress::End => len,
             _ => at,
         };
         to.min(len.saturating_sub(1))
     }
 
-    fn in_table(&mut self, key: Key, data: &Data) {
+    fn in_table(&mut self, key: KeyPress, data: &ViewData) {
         let Some(answer) = &data.answer else { return };
-        if key == Key::Enter {
+        if key == KeyPress::Enter {
             self.is_open = !self.is_open;
             return;
         }
         let is_there =
-            |function: &&Function| answer.rows.iter().any(|row| row.function == **function);
-        let functions: Vec<&Function> = self.order.iter().filter(is_there).collect();
+            |function: &&ViewFunction| answer.rows.iter().any(|row| row.function == **function);
+        let functions: Vec<&ViewFunction> = self.order.iter().filter(is_there).collect();
         let at = self
             .selected
             .as_ref()
             .and_then(|selected| functions.iter().position(|of| *of == selected));
-        let to = self.moved(key, at.unwrap_or(0), functions.len());
+        let to = self.move_position(key, at.unwrap_or(0), functions.len());
         self.selected = functions.get(to).map(|function| (*function).clone());
     }
 
-    fn in_tree(&mut self, key: Key, nodes: &[Node]) {
-        let shown = outline::shown(nodes, &self.unfolded);
+    fn in_tree(&mut self, key: KeyPress, nodes: &[ViewNode]) {
+        let shown = outline::visible_lines(nodes, &self.unfolded);
         let at = shown.iter().position(|line| Some(line.path) == self.node);
         let at = at.unwrap_or(0);
         let Some(line) = shown.get(at) else { return };
         let mut to = at;
         match key {
-            Key::Right | Key::Enter if line.has_more && !line.is_unfolded => {
+            KeyPress::Right | KeyPress::Enter if line.has_more && !line.is_unfolded => {
                 self.unfolded.insert(line.path);
             }
-            Key::Left | Key::Enter if line.is_unfolded => {
+            KeyPress::Left | KeyPress::Enter if line.is_unfolded => {
                 self.unfolded.remove(&line.path);
             }
-            Key::Right => to = (at + 1).min(shown.len() - 1),
-            Key::Left => {
+            KeyPress::Right => to = (at + 1).min(shown.len() - 1),
+            KeyPress::Left => {
                 let depth = nodes[line.node].depth;
-                let above = |other: &outline::Line| nodes[other.node].depth < depth;
+                let above = |other: &outline::OutlineLine| nodes[other.node].depth < depth;
                 to = shown[..at].iter().rposition(above).unwrap_or(at);
             }
-            key => to = self.moved(key, at, shown.len()),
+            key => to = self.move_position(key, at, shown.len()),
         }
         self.node = Some(shown[to].path);
     }
 }
 
 /// By how much a row has changed; `None` if there is nothing to compare with.
-pub(super) fn change(row: &Row, base: &Base) -> i64 {
+pub(super) fn change(row: &ViewRow, base: &FlatByFunction) -> i64 {
     row.flat
         .saturating_sub(base.get(&row.function).copied().unwrap_or(0))
 }
 
 /// The mean size of a row's objects.
-pub(super) fn mean(row: &Row) -> Option<i64> {
+pub(super) fn mean(row: &ViewRow) -> Option<i64> {
     let objects = row.objects.filter(|&objects| objects != 0)?;
     row.flat.checked_div(objects)
 }
 
 /// Puts the largest first, and names in their own order.
-fn sort(shown: &mut [usize], rows: &[Row], column: Column, base: &Base) {
+fn sort(shown: &mut [usize], rows: &[ViewRow], column: ViewColumn, base: &FlatByFunction) {
     let size = |i: usize| -> u64 {
         let row = &rows[i];
         let value = match column {
-            Column::Cum => Some(row.cum),
-            Column::Delta | Column::Trend => Some(change(row, base)),
-            Column::Objects => row.objects,
-            Column::Mean => mean(row),
-            Column::Flat | Column::Function => Some(row.flat),
+            ViewColumn::Cum => Some(row.cum),
+            ViewColumn::Delta | ViewColumn::Trend => Some(change(row, base)),
+            ViewColumn::Objects => row.objects,
+            ViewColumn::Mean => mean(row),
+            ViewColumn::Flat | ViewColumn::Function => Some(row.flat),
         };
         value.unwrap_or(0).unsigned_abs()
     };
     shown.sort_by(|&a, &b| {
         let by_name = || rows[a].function.cmp(&rows[b].function);
         match column {
-            Column::Function => by_name(),
+            ViewColumn::Function => by_name(),
             _ => size(b).cmp(&size(a)).then_with(by_name),
         }
     });

@@ -5,37 +5,37 @@ use heapprof_text::push_whole;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::canvas::{Canvas, bar, signed};
+use super::canvas::{ScreenCanvas, bar, signed};
 use super::chart::sparkline;
-use super::known::Data;
-use super::state::{Column, State, change, mean};
+use super::known::ViewData;
+use super::state::{ViewColumn, ViewState, change, mean};
 
 /// The columns a function's name needs. Others are left out for it.
-const NAME: u16 = 28;
+const MIN_NAME_COLUMNS: u16 = 28;
 /// A table with so many columns has bars.
-const WITH_BARS: u16 = 110;
-const BAR: usize = 8;
+const MIN_BARS_COLUMNS: u16 = 110;
+const BAR_COLUMNS: usize = 8;
 
 /// The columns besides the function with their widths, in the order in which they are left out.
-const LEFT_OUT: [Column; 3] = [Column::Trend, Column::Mean, Column::Cum];
+const OPTIONAL_COLUMNS: [ViewColumn; 3] = [ViewColumn::Trend, ViewColumn::Mean, ViewColumn::Cum];
 
-fn width_of(column: Column) -> u16 {
+fn width_of(column: ViewColumn) -> u16 {
     match column {
-        Column::Flat | Column::Cum => 11,
-        Column::Delta => 14,
-        Column::Objects => 11,
-        Column::Mean => 10,
-        Column::Trend => 9,
-        Column::Function => 0,
+        ViewColumn::Flat | ViewColumn::Cum => 11,
+        ViewColumn::Delta => 14,
+        ViewColumn::Objects => 11,
+        ViewColumn::Mean => 10,
+        ViewColumn::Trend => 9,
+        ViewColumn::Function => 0,
     }
 }
 
 /// The columns that fit.
-fn columns(width: u16) -> Vec<Column> {
-    let mut columns: Vec<Column> = Column::ALL.iter().map(|(column, _)| *column).collect();
-    for column in LEFT_OUT {
+fn columns(width: u16) -> Vec<ViewColumn> {
+    let mut columns: Vec<ViewColumn> = ViewColumn::ALL.iter().map(|(column, _)| *column).collect();
+    for column in OPTIONAL_COLUMNS {
         let taken: u16 = columns.iter().map(|&column| width_of(column)).sum();
-        if taken + 2 + NAME <= width {
+        if taken + 2 + MIN_NAME_COLUMNS <= width {
             break;
         }
         columns.retain(|&other| other != column);
@@ -43,20 +43,26 @@ fn columns(width: u16) -> Vec<Column> {
     columns
 }
 
-fn title(column: Column, data: &Data) -> String {
+fn title(column: ViewColumn, data: &ViewData) -> String {
     match column {
-        Column::Delta if data.mark.is_some() => "Δ MARK".to_string(),
-        Column::Delta => "Δ START".to_string(),
+        ViewColumn::Delta if data.mark.is_some() => "Δ MARK".to_string(),
+        ViewColumn::Delta => "Δ START".to_string(),
         column => column.name().to_uppercase(),
     }
 }
 
 /// Draws the table.
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut State, now: f64) {
+pub(super) fn draw(
+    canvas: &mut ScreenCanvas<'_>,
+    area: Rect,
+    data: &ViewData,
+    state: &mut ViewState,
+    now: f64,
+) {
     let Some(answer) = &data.answer else { return };
     let shown = state.arrange(answer, &data.base, now);
     let columns = columns(area.width);
-    let has_bars = area.width >= WITH_BARS;
+    let has_bars = area.width >= MIN_BARS_COLUMNS;
     let mut x = area.x + 2;
     for &column in &columns {
         let mut text = title(column, data);
@@ -64,18 +70,20 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
             text.push(if state.is_reversed { '↑' } else { '↓' });
         }
         let width = width_of(column);
-        let style = canvas.look.muted();
+        let style = canvas.style.muted();
         match column {
-            Column::Trend => canvas.put(x + 1, area.y, width - 1, &text, style),
-            Column::Function => canvas.put(x, area.y, area.right().saturating_sub(x), &text, style),
+            ViewColumn::Trend => canvas.put(x + 1, area.y, width - 1, &text, style),
+            ViewColumn::Function => {
+                canvas.put(x, area.y, area.right().saturating_sub(x), &text, style)
+            }
             _ => {
                 let text = format!("{text:>fill$}", fill = usize::from(width) - 1);
                 canvas.put(x, area.y, width, &text, style)
             }
         };
         x += width;
-        if column == Column::Flat && has_bars {
-            x += BAR as u16 + 1;
+        if column == ViewColumn::Flat && has_bars {
+            x += BAR_COLUMNS as u16 + 1;
         }
     }
     let height = usize::from(area.height.saturating_sub(1));
@@ -102,22 +110,22 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
             let width = width_of(column);
             let change = change(row, &data.base);
             let (text, style) = match column {
-                Column::Flat => (size(row.flat), style),
-                Column::Cum => (size(row.cum), style),
-                Column::Delta => (
+                ViewColumn::Flat => (size(row.flat), style),
+                ViewColumn::Cum => (size(row.cum), style),
+                ViewColumn::Delta => (
                     signed(&measure, change),
                     match is_selected {
                         true => style,
-                        false => canvas.look.change(change),
+                        false => canvas.style.change(change),
                     },
                 ),
-                Column::Objects => (row.objects.map_or_else(String::new, whole), style),
-                Column::Mean => (mean(row).map_or_else(String::new, size), style),
-                Column::Trend => (
+                ViewColumn::Objects => (row.objects.map_or_else(String::new, whole), style),
+                ViewColumn::Mean => (mean(row).map_or_else(String::new, size), style),
+                ViewColumn::Trend => (
                     format!(" {}", sparkline(&data.trend_of(&row.function))),
                     style,
                 ),
-                Column::Function => {
+                ViewColumn::Function => {
                     let width = area.right().saturating_sub(x);
                     let name = canvas.name(&row.name, width);
                     canvas.put(x, y, width, &name, style);
@@ -125,19 +133,25 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
                 }
             };
             let text = match column {
-                Column::Trend => text,
+                ViewColumn::Trend => text,
                 _ => format!("{text:>fill$}", fill = usize::from(width) - 1),
             };
             canvas.put(x, y, width, &text, style);
             x += width;
-            if column == Column::Flat && has_bars {
+            if column == ViewColumn::Flat && has_bars {
                 let style = if is_selected {
                     style
                 } else {
-                    canvas.look.chart()
+                    canvas.style.chart()
                 };
-                canvas.put(x, y, BAR as u16, &bar(row.flat, most, BAR), style);
-                x += BAR as u16 + 1;
+                canvas.put(
+                    x,
+                    y,
+                    BAR_COLUMNS as u16,
+                    &bar(row.flat, most, BAR_COLUMNS),
+                    style,
+                );
+                x += BAR_COLUMNS as u16 + 1;
             }
         }
         y += 1;
@@ -151,7 +165,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
 }
 
 /// Says what no row shows, if there is room for it.
-fn rest(canvas: &mut Canvas<'_>, area: Rect, data: &Data, measure: &UnitFormatter) {
+fn rest(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, measure: &UnitFormatter) {
     let Some(answer) = &data.answer else { return };
     let mut lines = Vec::new();
     if answer.rows.is_empty() {
@@ -181,7 +195,7 @@ fn rest(canvas: &mut Canvas<'_>, area: Rect, data: &Data, measure: &UnitFormatte
         ));
     }
     for (y, line) in (area.y..area.bottom()).zip(lines) {
-        canvas.put(area.x + 2, y, area.width - 2, &line, canvas.look.muted());
+        canvas.put(area.x + 2, y, area.width - 2, &line, canvas.style.muted());
     }
 }
 

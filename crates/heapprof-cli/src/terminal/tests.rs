@@ -10,15 +10,17 @@ use heapprof_profile::{Profile, ProfileBuilder};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::canvas::{Look, text_of};
+use super::canvas::{ScreenStyle, text_of};
 use super::draw::draw;
-use super::feed::{Feed, News, Point, Process, Snapshot, Wanted, Which};
-use super::files::Files;
-use super::keys::Key;
-use super::known::Data;
-use super::plain::Plain;
+use super::feed::{
+    CurvePoint, FeedNews, FeedRequest, ProcessChoice, SnapshotFeed, ViewProcess, ViewSnapshot,
+};
+use super::files::FileFeed;
+use super::keys::KeyPress;
+use super::known::ViewData;
+use super::plain::PlainBlocks;
 use super::run;
-use super::state::{Column, Effect, State, View};
+use super::state::{KeyEffect, ViewColumn, ViewMode, ViewState};
 
 /// A profile of a mailer that was taken `n` seconds after its start.
 fn profile(n: i64, more: &[(&str, i64)]) -> Profile {
@@ -58,20 +60,21 @@ fn profile(n: i64, more: &[(&str, i64)]) -> Profile {
 }
 
 /// The news of a live program with so many snapshots.
-fn news(count: i64) -> News {
-    let snapshot =
-        |n| Arc::new(Snapshot::new(n as u64, QuestionSource::new("p", profile(n, &[]))).unwrap());
+fn news(count: i64) -> FeedNews {
+    let snapshot = |n| {
+        Arc::new(ViewSnapshot::new(n as u64, QuestionSource::new("p", profile(n, &[]))).unwrap())
+    };
     let series: Vec<_> = (1..=count).map(snapshot).collect();
-    let point = |one: &Arc<Snapshot>| Point {
+    let point = |one: &Arc<ViewSnapshot>| CurvePoint {
         seconds: one.seconds.unwrap(),
         heap: one.facts.in_use.unwrap(),
         rss: Some(20_500_000),
     };
-    News {
+    FeedNews {
         history: series.iter().map(point).collect(),
         snapshot: series.last().cloned(),
         series,
-        processes: vec![Process {
+        processes: vec![ViewProcess {
             number: 5570,
             program: "mailer".into(),
         }],
@@ -80,17 +83,17 @@ fn news(count: i64) -> News {
         rss: Some(20_500_000),
         clock: Some(count as f64 + 0.4),
         is_live: true,
-        ..News::default()
+        ..FeedNews::default()
     }
 }
 
 /// The screen after these keys.
-fn screen(news: News, size: (u16, u16), keys: &[Key]) -> (String, State, Data) {
-    let (mut state, mut data) = (State::default(), Data::default());
+fn screen(news: FeedNews, size: (u16, u16), keys: &[KeyPress]) -> (String, ViewState, ViewData) {
+    let (mut state, mut data) = (ViewState::default(), ViewData::default());
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
     data.refresh(news.clone(), &mut state);
-    let look = Look::default();
-    let mut draw = |data: &Data, state: &mut State| {
+    let look = ScreenStyle::default();
+    let mut draw = |data: &ViewData, state: &mut ViewState| {
         terminal
             .draw(|frame| draw(frame.buffer_mut(), data, state, look, 0.0))
             .unwrap();
@@ -98,7 +101,7 @@ fn screen(news: News, size: (u16, u16), keys: &[Key]) -> (String, State, Data) {
     };
     let mut text = draw(&data, &mut state);
     for &key in keys {
-        if state.press(key, &data) == Effect::Mark {
+        if state.press(key, &data) == KeyEffect::Mark {
             data.mark = data.news.snapshot.clone();
         }
         data.refresh(news.clone(), &mut state);
@@ -117,26 +120,30 @@ fn drawings() {
     let (small, large) = ((80, 24), (200, 50));
     for (name, size, keys) in [
         ("table.80x24.txt", small, &[][..]),
-        ("table.200x50.txt", large, &[Key::Down, Key::Tab]),
-        ("open.80x24.txt", small, &[Key::Enter]),
-        ("tree.80x24.txt", small, &[Key::Char('2'), Key::Down]),
-        ("timeline.80x24.txt", small, &[Key::Char('3')]),
-        ("growth.80x24.txt", small, &[Key::Char('4')]),
-        ("help.80x24.txt", small, &[Key::Char('?')]),
+        ("table.200x50.txt", large, &[KeyPress::Down, KeyPress::Tab]),
+        ("open.80x24.txt", small, &[KeyPress::Enter]),
+        (
+            "tree.80x24.txt",
+            small,
+            &[KeyPress::Char('2'), KeyPress::Down],
+        ),
+        ("timeline.80x24.txt", small, &[KeyPress::Char('3')]),
+        ("growth.80x24.txt", small, &[KeyPress::Char('4')]),
+        ("help.80x24.txt", small, &[KeyPress::Char('?')]),
     ] {
         expect(name, &screen(news(12), size, keys).0);
     }
-    let ended = News {
+    let ended = FeedNews {
         ended: Some("ended with exit code 3".into()),
         rss: None,
         output: vec!["the last line".into()],
         ..news(5)
     };
     expect("ended.80x24.txt", &screen(ended, small, &[]).0);
-    let nothing = News {
+    let nothing = FeedNews {
         is_live: true,
         program: "mailer".into(),
-        ..News::default()
+        ..FeedNews::default()
     };
     expect("nothing.80x24.txt", &screen(nothing, small, &[]).0);
 }
@@ -145,8 +152,12 @@ fn drawings() {
 #[test]
 fn a_file_shows_its_own_curve() {
     let curve = |profile: Profile| {
-        let mut files = Files::new(vec![QuestionSource::new("p", profile)]).unwrap();
-        screen(files.next(&Wanted::default()), (80, 24), &[Key::Char('3')])
+        let mut files = FileFeed::new(vec![QuestionSource::new("p", profile)]).unwrap();
+        screen(
+            files.next(&FeedRequest::default()),
+            (80, 24),
+            &[KeyPress::Char('3')],
+        )
     };
     let (text, ..) = curve(profile(3, &[]));
     assert!(text.contains(" 1 moment, at 00:03.0: 3.45MiB"), "{text}");
@@ -215,9 +226,9 @@ fn a_series_names_the_largest_peak() {
         ),
     ] {
         let sources = [1, 2, 3].map(|n| spike(n, with_history && n == 3));
-        let mut files = Files::new(sources.to_vec()).unwrap();
-        let news = files.next(&Wanted::default());
-        let (text, ..) = screen(news, (80, 24), &[Key::Char('3')]);
+        let mut files = FileFeed::new(sources.to_vec()).unwrap();
+        let news = files.next(&FeedRequest::default());
+        let (text, ..) = screen(news, (80, 24), &[KeyPress::Char('3')]);
         assert!(text.contains(said), "{text}");
         assert_eq!(text.contains("55MiB ┤"), with_history, "{text}");
     }
@@ -231,8 +242,8 @@ fn rss_goes_with_what_it_is_of() {
         let comment = sized.strings.intern(comment);
         sized.comment.push(comment);
     }
-    let mut files = Files::new(vec![QuestionSource::new("p", sized)]).unwrap();
-    let (text, ..) = screen(files.next(&Wanted::default()), (200, 50), &[]);
+    let mut files = FileFeed::new(vec![QuestionSource::new("p", sized)]).unwrap();
+    let (text, ..) = screen(files.next(&FeedRequest::default()), (200, 50), &[]);
     let said = "In use 3.45MiB   RSS 18.55MiB   peak 3.45MiB   peak RSS 59MiB";
     assert!(text.contains(said), "{text}");
 }
@@ -254,7 +265,7 @@ fn every_size_is_drawn() {
             let (text, ..) = screen(
                 news(4),
                 size,
-                &[Key::Char(view), Key::Enter, Key::Char('/')],
+                &[KeyPress::Char(view), KeyPress::Enter, KeyPress::Char('/')],
             );
             let is_small = size.0 < 80 || size.1 < 24;
             let says_so = text.replace('\n', "").contains("too small");
@@ -269,8 +280,8 @@ fn hostile_names_are_shown_and_not_obeyed() {
     let evil = "evil\u{1b}[31m\u{1b}]0;title\u{7}\u{9b}2J\u{202e}gnp.\r\n\t\u{200f}x";
     let stack = format!("{evil};{evil}");
     let profile = profile(3, &[(&stack, 9_000_000)]);
-    let snapshot = Arc::new(Snapshot::new(1, QuestionSource::new(evil, profile)).unwrap());
-    let hostile = News {
+    let snapshot = Arc::new(ViewSnapshot::new(1, QuestionSource::new(evil, profile)).unwrap());
+    let hostile = FeedNews {
         snapshot: Some(Arc::clone(&snapshot)),
         series: vec![snapshot; 3],
         processes: vec![],
@@ -285,10 +296,10 @@ fn hostile_names_are_shown_and_not_obeyed() {
     };
     for view in ['1', '2', '3', '4'] {
         let keys = [
-            Key::Char(view),
-            Key::Char('/'),
-            Key::Char('\u{202e}'),
-            Key::Char('['),
+            KeyPress::Char(view),
+            KeyPress::Char('/'),
+            KeyPress::Char('\u{202e}'),
+            KeyPress::Char('['),
         ];
         for count in 1..=keys.len() {
             let (text, ..) = screen(hostile.clone(), (200, 50), &keys[..count]);
@@ -296,19 +307,19 @@ fn hostile_names_are_shown_and_not_obeyed() {
             assert!(text.contains("evil"), "{text}");
         }
     }
-    let block = Plain::default().block(hostile).unwrap();
+    let block = PlainBlocks::default().block(hostile).unwrap();
     assert!(!block.contains(is_bad), "{block:?}");
     assert!(block.contains("evil\\u{1b}"), "{block}");
 }
 
 #[test]
 fn keys_change_what_is_seen() {
-    let typed = |text: &str| text.chars().map(Key::Char).collect::<Vec<_>>();
+    let typed = |text: &str| text.chars().map(KeyPress::Char).collect::<Vec<_>>();
     // A focus keeps what matches; a bad one is said, and keeps what was before.
     let (text, state, data) = screen(
         news(5),
         (80, 24),
-        &[typed("/begin"), vec![Key::Enter]].concat(),
+        &[typed("/begin"), vec![KeyPress::Enter]].concat(),
     );
     assert_eq!(state.ask.focus.as_deref(), Some("begin"));
     assert!(
@@ -322,7 +333,7 @@ fn keys_change_what_is_seen() {
     let (text, state, _) = screen(
         news(5),
         (80, 24),
-        &[typed("/(x"), vec![Key::Enter]].concat(),
+        &[typed("/(x"), vec![KeyPress::Enter]].concat(),
     );
     assert_eq!(
         (state.ask.focus, state.wrong.is_some()),
@@ -333,7 +344,7 @@ fn keys_change_what_is_seen() {
     let (text, ..) = screen(
         news(5),
         (80, 24),
-        &[typed("/nobody"), vec![Key::Enter]].concat(),
+        &[typed("/nobody"), vec![KeyPress::Enter]].concat(),
     );
     assert!(text.contains("keeps 0 of"), "{text}");
     // Sample types and units.
@@ -342,7 +353,7 @@ fn keys_change_what_is_seen() {
     let (_, state, _) = screen(news(5), (80, 24), &typed("tbb"));
     assert_eq!(state.ask.sample_type.as_deref(), Some("peak_space"));
     // Every column sorts, either way.
-    for (presses, (column, _)) in Column::ALL.iter().enumerate() {
+    for (presses, (column, _)) in ViewColumn::ALL.iter().enumerate() {
         let keys = "s".repeat(presses) + "S";
         let (_, state, _) = screen(news(5), (200, 50), &typed(&keys));
         assert_eq!((state.column, state.is_reversed), (*column, true));
@@ -351,34 +362,49 @@ fn keys_change_what_is_seen() {
     let (text, _, data) = screen(news(5), (80, 24), &typed("d"));
     assert!(text.contains("Δ MARK") && data.mark.is_some(), "{text}");
     // Esc goes back, one step at a time.
-    let keys = [typed("/main"), vec![Key::Enter], typed("2"), vec![Key::Esc]].concat();
+    let keys = [
+        typed("/main"),
+        vec![KeyPress::Enter],
+        typed("2"),
+        vec![KeyPress::Esc],
+    ]
+    .concat();
     let (_, state, _) = screen(news(5), (80, 24), &keys);
-    assert_eq!((state.view, state.ask.focus.is_some()), (View::Table, true));
+    assert_eq!(
+        (state.view, state.ask.focus.is_some()),
+        (ViewMode::Table, true)
+    );
 }
 
 #[test]
 fn leaving_asks_only_while_the_program_runs() {
-    let mut data = Data::default();
-    let mut state = State::default();
+    let mut data = ViewData::default();
+    let mut state = ViewState::default();
     data.news = news(1);
-    assert_eq!(state.press(Key::Char('q'), &data), Effect::Nothing);
-    assert_eq!(state.press(Key::Esc, &data), Effect::Nothing);
+    assert_eq!(state.press(KeyPress::Char('q'), &data), KeyEffect::Nothing);
+    assert_eq!(state.press(KeyPress::Esc, &data), KeyEffect::Nothing);
     assert!(!state.asks);
-    state.press(Key::Char('q'), &data);
-    assert_eq!(state.press(Key::Char('x'), &data), Effect::Interrupt);
-    state.press(Key::Char('q'), &data);
-    assert_eq!(state.press(Key::Char('q'), &data), Effect::Leave);
-    assert_eq!(state.press(Key::Interrupt, &data), Effect::Interrupt);
+    state.press(KeyPress::Char('q'), &data);
+    assert_eq!(
+        state.press(KeyPress::Char('x'), &data),
+        KeyEffect::Interrupt
+    );
+    state.press(KeyPress::Char('q'), &data);
+    assert_eq!(state.press(KeyPress::Char('q'), &data), KeyEffect::Leave);
+    assert_eq!(
+        state.press(KeyPress::Interrupt, &data),
+        KeyEffect::Interrupt
+    );
     data.news.ended = Some("ended".into());
-    assert_eq!(state.press(Key::Char('q'), &data), Effect::Leave);
-    assert_eq!(state.press(Key::Interrupt, &data), Effect::Leave);
+    assert_eq!(state.press(KeyPress::Char('q'), &data), KeyEffect::Leave);
+    assert_eq!(state.press(KeyPress::Interrupt, &data), KeyEffect::Leave);
 }
 
 /// Rows keep their place for three seconds, and then go where they belong.
 #[test]
 fn rows_keep_their_place_for_a_while() {
     let (_, mut state, data) = screen(news(1), (80, 24), &[]);
-    let first = |state: &mut State, data: &Data, now| {
+    let first = |state: &mut ViewState, data: &ViewData, now| {
         let answer = data.answer.as_ref().unwrap();
         answer.rows[state.arrange(answer, &data.base, now)[0]]
             .name
@@ -386,7 +412,7 @@ fn rows_keep_their_place_for_a_while() {
     };
     assert!(first(&mut state, &data, 0.0).contains("load"));
     assert!(state.is_in_order);
-    let mut later = Data::default();
+    let mut later = ViewData::default();
     later.refresh(news(40), &mut state);
     assert!(first(&mut state, &later, 2.9).contains("load"));
     // No arrow says then that rows are in order.
@@ -405,15 +431,15 @@ fn functions_of_one_name_have_their_files_beside_them() {
             ("main;init@/src/a.c:3", n * 9_000_000),
             ("main;load;init@/src/b.c:7", n * 8_000_000),
         ];
-        Arc::new(Snapshot::new(n as u64, QuestionSource::new("p", profile(n, &more))).unwrap())
+        Arc::new(ViewSnapshot::new(n as u64, QuestionSource::new("p", profile(n, &more))).unwrap())
     };
     let series = vec![snapshot(1), snapshot(2)];
-    let news = News {
+    let news = FeedNews {
         snapshot: series.last().cloned(),
         series,
         ..news(1)
     };
-    let (text, _, data) = screen(news, (200, 50), &[Key::Down]);
+    let (text, _, data) = screen(news, (200, 50), &[KeyPress::Down]);
     let rows = &data.answer.as_ref().unwrap().rows;
     assert_eq!((&*rows[0].name, &*rows[1].name), ("init a.c", "init b.c"));
     assert!(
@@ -431,11 +457,11 @@ fn functions_of_one_name_have_their_files_beside_them() {
 #[test]
 fn a_series_steps_through_its_moments() {
     let sources = [3, 1, 2].map(|n| QuestionSource::new(format!("{n}"), profile(n, &[])));
-    let mut files = Files::new(sources.to_vec()).unwrap();
+    let mut files = FileFeed::new(sources.to_vec()).unwrap();
     let mut at = |step| {
-        let wanted = Wanted {
+        let wanted = FeedRequest {
             step,
-            ..Wanted::default()
+            ..FeedRequest::default()
         };
         let news = files.next(&wanted);
         (
@@ -453,15 +479,15 @@ fn a_series_steps_through_its_moments() {
 #[test]
 fn processes_come_one_after_the_other() {
     let mut news = news(1);
-    assert_eq!(run::next(&news), Which::Program);
-    let process = |number| Process {
+    assert_eq!(run::next_process(&news), ProcessChoice::Program);
+    let process = |number| ViewProcess {
         number,
         program: String::new(),
     };
     news.processes = [5570, 6000, 7000].map(process).to_vec();
-    assert_eq!(run::next(&news), Which::Process(6000));
-    news.which = Which::Process(7000);
-    assert_eq!(run::next(&news), Which::All);
-    news.which = Which::All;
-    assert_eq!(run::next(&news), Which::Program);
+    assert_eq!(run::next_process(&news), ProcessChoice::Process(6000));
+    news.which = ProcessChoice::Process(7000);
+    assert_eq!(run::next_process(&news), ProcessChoice::All);
+    news.which = ProcessChoice::All;
+    assert_eq!(run::next_process(&news), ProcessChoice::Program);
 }

@@ -3,20 +3,20 @@
 use heapprof_report::UnitFormatter;
 use ratatui::layout::Rect;
 
-use super::canvas::Canvas;
+use super::canvas::ScreenCanvas;
 use super::chart::chart as drawn;
-use super::feed::{Point, SeriesPeak};
+use super::feed::{CurvePoint, SnapshotPeak};
 use super::head::clock;
-use super::known::Data;
+use super::known::ViewData;
 
 /// The columns of the scale.
-const SCALE: u16 = 11;
+const SCALE_COLUMNS: u16 = 11;
 /// RSS that is more times as large as the heap would leave no room for the heap.
-const TIMES: i64 = 20;
+const MAX_RSS_TO_HEAP_RATIO: i64 = 20;
 
 /// The curve with the peak, which is seen if there are so many columns. From a peak between two
 /// moments the heap went back to nobody knows what; the curve goes back to where it was.
-fn with_peak(data: &Data, columns: u16) -> Vec<Point> {
+fn with_peak(data: &ViewData, columns: u16) -> Vec<CurvePoint> {
     let mut points = data.news.history.clone();
     let most = points.iter().map(|point| point.heap).max();
     if let Some(peak) = data.news.peak
@@ -26,7 +26,7 @@ fn with_peak(data: &Data, columns: u16) -> Vec<Point> {
         let at = points.partition_point(|point| point.seconds < seconds);
         let before = at.checked_sub(1).and_then(|before| points.get(before));
         let (heap, rss) = before.map_or((0, None), |before| (before.heap, before.rss));
-        let point = |seconds, heap| Point { seconds, heap, rss };
+        let point = |seconds, heap| CurvePoint { seconds, heap, rss };
         let end = points.last().map_or(seconds, |last| last.seconds);
         let begin = points.first().map_or(seconds, |first| first.seconds);
         let until = seconds + (end - begin.min(seconds)) / f64::from(columns.max(1));
@@ -41,22 +41,22 @@ fn with_peak(data: &Data, columns: u16) -> Vec<Point> {
 }
 
 /// The moment at which the heap was largest, and how large.
-fn largest(data: &Data) -> Option<SeriesPeak> {
+fn largest(data: &ViewData) -> Option<SnapshotPeak> {
     let history = data.news.history.iter();
     // The first of equal ones.
     let of_curve = history.rev().max_by_key(|point| point.heap);
-    let of_curve = of_curve.map(|point| SeriesPeak {
+    let of_curve = of_curve.map(|point| SnapshotPeak {
         bytes: point.heap,
         seconds: Some(point.seconds),
     });
-    let is_larger = |peak: &SeriesPeak| of_curve.is_none_or(|of| peak.bytes > of.bytes);
+    let is_larger = |peak: &SnapshotPeak| of_curve.is_none_or(|of| peak.bytes > of.bytes);
     data.news.peak.filter(is_larger).or(of_curve)
 }
 
 /// Draws the chart into an area of any height.
-pub(super) fn chart(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
+pub(super) fn chart(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData) {
     let bytes = UnitFormatter::new("bytes", None).unwrap_or_else(|_| UnitFormatter::raw());
-    let width = area.width.saturating_sub(SCALE + 1);
+    let width = area.width.saturating_sub(SCALE_COLUMNS + 1);
     let history = &with_peak(data, width);
     let heap = history.iter().map(|point| point.heap).max().unwrap_or(0);
     let rss = history
@@ -64,7 +64,7 @@ pub(super) fn chart(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
         .filter_map(|point| point.rss)
         .max()
         .unwrap_or(0);
-    let with_rss = rss <= heap.saturating_mul(TIMES);
+    let with_rss = rss <= heap.saturating_mul(MAX_RSS_TO_HEAP_RATIO);
     let chart = drawn(
         history,
         usize::from(width),
@@ -79,12 +79,12 @@ pub(super) fn chart(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
             _ => format!("{:>9} │", ""),
         };
         let y = area.y + row;
-        canvas.put(area.x, y, SCALE, &scale, canvas.look.muted());
-        canvas.put(area.x + SCALE, y, width, line, canvas.look.chart());
+        canvas.put(area.x, y, SCALE_COLUMNS, &scale, canvas.style.muted());
+        canvas.put(area.x + SCALE_COLUMNS, y, width, line, canvas.style.chart());
     }
     if history.is_empty() {
-        let x = area.x + SCALE + 1;
-        canvas.put(x, area.y, width - 1, "no moment yet", canvas.look.muted());
+        let x = area.x + SCALE_COLUMNS + 1;
+        canvas.put(x, area.y, width - 1, "no moment yet", canvas.style.muted());
         return;
     }
     let legend = match (with_rss && rss > 0, rss > 0) {
@@ -94,13 +94,13 @@ pub(super) fn chart(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
     };
     let columns = legend.chars().count() as u16;
     // Most heaps are lower at first.
-    let x = area.x + SCALE + 1;
+    let x = area.x + SCALE_COLUMNS + 1;
     let y = area.y + u16::from(area.height > 2);
-    canvas.put(x, y, columns, legend, canvas.look.muted());
+    canvas.put(x, y, columns, legend, canvas.style.muted());
 }
 
 /// Draws the view.
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
+pub(super) fn draw(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData) {
     let output = &data.news.output;
     let below = (output.len() as u16).min(area.height / 3);
     let high = area.height.saturating_sub(2 + below + u16::from(below > 0));
@@ -108,8 +108,8 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
     let history = &data.news.history;
     if let (Some(first), Some(last)) = (history.first(), history.last()) {
         let y = area.y + high;
-        let style = canvas.look.muted();
-        canvas.put(area.x + SCALE, y, 12, &clock(first.seconds), style);
+        let style = canvas.style.muted();
+        canvas.put(area.x + SCALE_COLUMNS, y, 12, &clock(first.seconds), style);
         let end = clock(last.seconds);
         let x = area.right().saturating_sub(end.chars().count() as u16 + 1);
         canvas.put(x, y, 12, &end, style);
@@ -134,7 +134,13 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
                 format!("{moments} moment{plural}{most}")
             }
         };
-        canvas.put(area.x + SCALE, y + 1, area.width - SCALE, &text, style);
+        canvas.put(
+            area.x + SCALE_COLUMNS,
+            y + 1,
+            area.width - SCALE_COLUMNS,
+            &text,
+            style,
+        );
     }
     if below > 0 {
         let mut y = area.bottom() - below - 1;
@@ -143,7 +149,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
             y,
             area.width - 1,
             "what the program printed last",
-            canvas.look.strong(),
+            canvas.style.strong(),
         );
         for line in &output[output.len() - usize::from(below)..] {
             y += 1;

@@ -2,21 +2,26 @@
 
 use ratatui::layout::Rect;
 
-use super::canvas::Canvas;
-use super::known::Data;
-use super::outline::shown;
-use super::state::State;
+use super::canvas::ScreenCanvas;
+use super::known::ViewData;
+use super::outline::visible_lines;
+use super::state::ViewState;
 
 /// Draws the tree.
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut State) {
-    let lines = shown(&data.nodes, &state.unfolded);
+pub(super) fn draw(
+    canvas: &mut ScreenCanvas<'_>,
+    area: Rect,
+    data: &ViewData,
+    state: &mut ViewState,
+) {
+    let lines = visible_lines(&data.nodes, &state.unfolded);
     let head = "     TOTAL       OWN  FUNCTION";
     canvas.put(
         area.x + 1,
         area.y,
         area.width - 1,
         head,
-        canvas.look.muted(),
+        canvas.style.muted(),
     );
     let height = usize::from(area.height.saturating_sub(1));
     state.page = height;
@@ -50,7 +55,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
             area.y + 1,
             area.width - 1,
             "nothing to show",
-            canvas.look.muted(),
+            canvas.style.muted(),
         );
     }
 }

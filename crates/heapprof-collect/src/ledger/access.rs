@@ -12,9 +12,9 @@
 //! sees it has the kernel run a barrier on every core (membarrier), waits until nobody is in the
 //! middle of an event, and takes all budgets back. The size is exact again then.
 //!
-//! Parts of the live table have owners ([`Owner`]). An owner checks with a plain load that a part
-//! is still its own. A thread that takes a part from its owner has that barrier run, too, and waits
-//! until the owner is not in the middle of an event.
+//! Parts of the live table have owners ([`PartOwner`]). An owner checks with a plain load that a
+//! part is still its own. A thread that takes a part from its owner has that barrier run, too, and
+//! waits until the owner is not in the middle of an event.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -420,7 +420,7 @@ impl PartOwner {
     }
 
     /// Begins to take it from the thread that owns it, if one does. Returns that thread, which may
-    /// still be using it. The caller holds the lock of [`Shared`], so nobody else takes
+    /// still be using it. The caller holds the lock of [`LedgerAccess`], so nobody else takes
     /// it meanwhile.
     fn begin_to_move(&self) -> Option<&'static ThreadState> {
         let now = self.0.load(Ordering::Acquire);

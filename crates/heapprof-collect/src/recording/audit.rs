@@ -65,8 +65,8 @@ pub(super) fn report_end(engine: &Engine, options: &RecordingOptions, is_exec: b
 
 impl Engine {
     /// Waits until somebody has looked at the process's pages, if that was asked for
-    /// ([`Output::audit`](crate::options::Output::audit)). The program may be about to end. Returns
-    /// whether somebody looked.
+    /// ([`DumpOutput::audit`](crate::options::DumpOutput::audit)). The program may be about to end.
+    /// Returns whether somebody looked.
     pub fn wait_for_audit(&self, ends: bool) -> bool {
         let options = self.dumping.options.with(&self.process, |o| o.clone());
         let text = if ends { END_MESSAGE } else { AUDIT_MESSAGE };

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 /// A way to run a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Allocator {
+pub(super) struct AllocatorSetup {
     /// What it is called.
     pub(super) name: String,
     /// The library that is preloaded.
@@ -20,7 +20,7 @@ pub(super) struct Allocator {
 
 /// The allocators that are looked for, with the names of their libraries. The first that is there
 /// is taken.
-const KNOWN: &[(&str, &[&str])] = &[
+const KNOWN_ALLOCATORS: &[(&str, &[&str])] = &[
     ("jemalloc", &["libjemalloc.so.2", "libjemalloc.so"]),
     (
         "tcmalloc",
@@ -51,7 +51,7 @@ const KNOWN: &[(&str, &[&str])] = &[
 ];
 
 /// The tunables of glibc's malloc (its manual, "Memory Allocation Tunables").
-const TUNABLES: &[&str] = &[
+const GLIBC_TUNABLE_NAMES: &[&str] = &[
     "arena_max",
     "arena_test",
     "check",
@@ -67,7 +67,7 @@ const TUNABLES: &[&str] = &[
     "trim_threshold",
 ];
 
-const GLIBC: &str = "glibc";
+const GLIBC_NAME: &str = "glibc";
 const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
@@ -78,7 +78,7 @@ fn folders() -> Vec<PathBuf> {
         .filter(|path| path.is_absolute())
         .collect();
     let mut known: BTreeSet<PathBuf> = folders.iter().cloned().collect();
-    let configured = configured(Path::new("/etc/ld.so.conf"), 0);
+    let configured = read_loader_config(Path::new("/etc/ld.so.conf"), 0);
     let usual = ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib"].map(PathBuf::from);
     let machine = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"].map(PathBuf::from);
     for folder in configured.into_iter().chain(machine).chain(usual) {
@@ -90,8 +90,8 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// The folders that a file of the loader's names, and the files that it includes.
-fn configured(file: &Path, depth: u8) -> Vec<PathBuf> {
-    const DEEPEST: u8 = 4;
+fn read_loader_config(file: &Path, depth: u8) -> Vec<PathBuf> {
+    const MAX_INCLUDE_DEPTH: u8 = 4;
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let mut found = Vec::new();
     for line in text
@@ -101,7 +101,7 @@ fn configured(file: &Path, depth: u8) -> Vec<PathBuf> {
         if let Some(included) = line.strip_prefix("include ") {
             // A pattern such as /etc/ld.so.conf.d/*.conf
             let included = Path::new(included.trim());
-            let (Some(folder), true) = (included.parent(), depth < DEEPEST) else {
+            let (Some(folder), true) = (included.parent(), depth < MAX_INCLUDE_DEPTH) else {
                 continue;
             };
             let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -111,7 +111,7 @@ fn configured(file: &Path, depth: u8) -> Vec<PathBuf> {
                 .iter()
                 .filter(|file| file.extension() == included.extension())
             {
-                found.extend(configured(file, depth + 1));
+                found.extend(read_loader_config(file, depth + 1));
             }
         } else if line.starts_with('/') {
             found.push(PathBuf::from(line));
@@ -128,11 +128,13 @@ fn find(names: &[&str], folders: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// The allocators that are there, and the names of those that are not with what was looked for.
-type Chosen = (Vec<Allocator>, Vec<(String, String)>);
+type AllocatorSelection = (Vec<AllocatorSetup>, Vec<(String, String)>);
 
 /// Whether a file's name is that of a known allocator's library.
 pub(super) fn is_known(file: &str) -> bool {
-    let libraries = KNOWN.iter().filter_map(|(_, names)| names.last());
+    let libraries = KNOWN_ALLOCATORS
+        .iter()
+        .filter_map(|(_, names)| names.last());
     let mut stems = libraries.filter_map(|library| library.strip_suffix(".so"));
     stems.any(|stem| {
         file.strip_prefix(stem)
@@ -141,14 +143,14 @@ pub(super) fn is_known(file: &str) -> bool {
 }
 
 /// What was asked for and is installed, in order, and what is not, with what was looked for.
-pub(super) fn chosen(asked: &[String]) -> Result<Chosen> {
+pub(super) fn select_allocators(asked: &[String]) -> Result<AllocatorSelection> {
     let folders = folders();
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     if asked.is_empty() {
-        found.push(Allocator::plain(GLIBC));
-        for (name, names) in KNOWN {
+        found.push(AllocatorSetup::plain(GLIBC_NAME));
+        for (name, names) in KNOWN_ALLOCATORS {
             let library = find(names, &folders);
-            found.extend(library.map(|library| Allocator::preloaded(name, library)));
+            found.extend(library.map(|library| AllocatorSetup::with_preload(name, library)));
         }
         if found.len() == 1 {
             bail!(
@@ -164,22 +166,22 @@ pub(super) fn chosen(asked: &[String]) -> Result<Chosen> {
         if !known.insert(text) {
             bail!("--allocators: {text} is there twice");
         }
-        if text == GLIBC {
-            found.push(Allocator::plain(GLIBC));
+        if text == GLIBC_NAME {
+            found.push(AllocatorSetup::plain(GLIBC_NAME));
         } else if let Some(tunables) = text.strip_prefix("glibc:") {
-            found.push(Allocator::tuned(text, tunables)?);
+            found.push(AllocatorSetup::with_tunables(text, tunables)?);
         } else if text.contains('/') {
             let path = Path::new(text);
             match std::fs::canonicalize(path) {
                 Ok(library) if library.is_file() => {
-                    found.push(Allocator::preloaded(text, library));
+                    found.push(AllocatorSetup::with_preload(text, library));
                 }
                 _ => missing.push((text.to_string(), "there is no such file".to_string())),
             }
         } else {
-            let own = KNOWN.iter().find(|(name, _)| *name == text);
+            let own = KNOWN_ALLOCATORS.iter().find(|(name, _)| *name == text);
             let Some((name, names)) = own else {
-                let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
+                let names: Vec<&str> = KNOWN_ALLOCATORS.iter().map(|(name, _)| *name).collect();
                 bail!(
                     "--allocators: {text:?} is not known; these are: glibc, {}; or name a library \
                      by its path, as ./libmine.so",
@@ -187,7 +189,7 @@ pub(super) fn chosen(asked: &[String]) -> Result<Chosen> {
                 );
             };
             match find(names, &folders) {
-                Some(library) => found.push(Allocator::preloaded(name, library)),
+                Some(library) => found.push(AllocatorSetup::with_preload(name, library)),
                 None => {
                     missing.push((text.to_string(), format!("looked for {}", names.join(", "))))
                 }
@@ -197,7 +199,7 @@ pub(super) fn chosen(asked: &[String]) -> Result<Chosen> {
     Ok((found, missing))
 }
 
-impl Allocator {
+impl AllocatorSetup {
     fn plain(name: &str) -> Self {
         Self {
             name: name.to_string(),
@@ -206,7 +208,7 @@ impl Allocator {
         }
     }
 
-    fn preloaded(name: &str, library: PathBuf) -> Self {
+    fn with_preload(name: &str, library: PathBuf) -> Self {
         Self {
             library: Some(library),
             ..Self::plain(name)
@@ -214,14 +216,14 @@ impl Allocator {
     }
 
     /// glibc with tunables, as in `arena_max=1+mmap_threshold=65536`.
-    fn tuned(name: &str, text: &str) -> Result<Self> {
+    fn with_tunables(name: &str, text: &str) -> Result<Self> {
         let mut tunables = Vec::new();
         for pair in text.split('+') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !TUNABLES.contains(&key) {
+            if !GLIBC_TUNABLE_NAMES.contains(&key) {
                 bail!(
                     "--allocators {name}: {key:?} is no tunable of glibc's malloc; these are: {}",
-                    TUNABLES.join(", ")
+                    GLIBC_TUNABLE_NAMES.join(", ")
                 );
             }
             let digits = value.strip_prefix("0x").unwrap_or(value);
@@ -237,7 +239,7 @@ impl Allocator {
     }
 
     /// What is set for a program.
-    pub(super) fn what(&self) -> String {
+    pub(super) fn describe_settings(&self) -> String {
         match &self.library {
             Some(library) => library.display().to_string(),
             None => self.tunables.clone(),
@@ -245,22 +247,22 @@ impl Allocator {
     }
 
     /// Has a command run with it. What the user preloads comes after it.
-    pub(super) fn set(&self, command: &mut Command) {
+    pub(super) fn apply_to(&self, command: &mut Command) {
         if let Some(library) = &self.library {
             command.env(
                 PRELOAD_VARIABLE,
-                joined(library.as_os_str(), PRELOAD_VARIABLE),
+                join_with_variable(library.as_os_str(), PRELOAD_VARIABLE),
             );
         }
         if !self.tunables.is_empty() {
-            let tunables = joined(self.tunables.as_ref(), TUNABLES_VARIABLE);
+            let tunables = join_with_variable(self.tunables.as_ref(), TUNABLES_VARIABLE);
             command.env(TUNABLES_VARIABLE, tunables);
         }
     }
 }
 
 /// A value with what its variable has already.
-fn joined(first: &std::ffi::OsStr, variable: &str) -> OsString {
+fn join_with_variable(first: &std::ffi::OsStr, variable: &str) -> OsString {
     let mut all = first.to_os_string();
     if let Some(others) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
         all.push(":");
@@ -273,9 +275,9 @@ fn joined(first: &std::ffi::OsStr, variable: &str) -> OsString {
 mod tests {
     use super::*;
 
-    fn asked(words: &[&str]) -> Result<Chosen> {
+    fn asked(words: &[&str]) -> Result<AllocatorSelection> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
-        chosen(&words)
+        select_allocators(&words)
     }
 
     #[test]
@@ -285,7 +287,7 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["glibc", "glibc:arena_max=1+hugetlb=2"]);
         let tunables = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=2";
-        assert_eq!(found[1].what(), tunables);
+        assert_eq!(found[1].describe_settings(), tunables);
         assert_eq!(missing[0].0, "./nowhere.so");
         for (wrong, why) in [
             (["glibc", "mymalloc"], "not known"),
@@ -326,7 +328,7 @@ mod tests {
         write("a.conf", "/three\n".to_string());
         write("b.other", "/four\n".to_string());
         write("c.conf", format!("include {}/*.conf\n", path.display()));
-        let found = configured(&path.join("main"), 0);
+        let found = read_loader_config(&path.join("main"), 0);
         assert_eq!(found[..2], [PathBuf::from("/one"), PathBuf::from("/three")]);
         assert_eq!(found.last(), Some(&PathBuf::from("/two")));
         assert!(!found.contains(&PathBuf::from("/four")));

@@ -8,13 +8,13 @@ use heapprof_heapwalk::{ChunkState, ImageRegion, ProcessImage};
 use heapprof_live::{BlocksInUse, LedgerSnapshot, LiveProcess, LiveProfileRow};
 use heapprof_profile::{Profile, ProfileBuilder};
 
-use super::words::Words;
-use crate::command::target::{Target, What};
+use super::words::HeapDescriber;
+use crate::command::target::{WalkTarget, WalkTargetKind};
 use crate::messages;
 use crate::outside::{give_names, namer, namer_of, open_core};
 
 /// The sample types, the default one second.
-const TYPES: [(&str, &str); 8] = [
+const HEAP_SAMPLE_TYPES: [(&str, &str); 8] = [
     ("leaked_objects", "count"),
     ("leaked_space", "bytes"),
     ("maybe_objects", "count"),
@@ -25,11 +25,11 @@ const TYPES: [(&str, &str); 8] = [
     ("free_space", "bytes"),
 ];
 /// The key of the label that says the state.
-const KEY: &str = "state";
+const STATE_LABEL_KEY: &str = "state";
 
 /// What tells blocks apart in a profile.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Place {
+struct BlockGroupKey {
     /// The number of the stack that allocated them, if it is known.
     stack: Option<u32>,
     state: &'static str,
@@ -38,14 +38,14 @@ struct Place {
 }
 
 /// The books of a recording, as they were when the memory was copied.
-enum Recorded<'a> {
+enum RecordedLedger<'a> {
     Process(LedgerSnapshot<&'a ProcessImage>, u32),
     Core(heapprof_live::CoreLedger),
 }
 
-impl<'a> Recorded<'a> {
+impl<'a> RecordedLedger<'a> {
     /// Finds them. `None` if nothing is recorded.
-    fn of(target: &Target, image: &'a ProcessImage) -> Option<Self> {
+    fn find_or_note(target: &WalkTarget, image: &'a ProcessImage) -> Option<Self> {
         match Self::find(target, image) {
             Ok(found) => Some(found),
             Err(heapprof_live::LiveError::NotRecorded) => None,
@@ -57,9 +57,12 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    fn find(target: &Target, image: &'a ProcessImage) -> Result<Self, heapprof_live::LiveError> {
+    fn find(
+        target: &WalkTarget,
+        image: &'a ProcessImage,
+    ) -> Result<Self, heapprof_live::LiveError> {
         match &target.what {
-            What::Process(pid, memory) => {
+            WalkTargetKind::Process(pid, memory) => {
                 // Only the process itself says whether the books are its own, and not a parent's.
                 LiveProcess::open(*pid)?;
                 let own = image.regions().iter().filter(|region| region.is_own);
@@ -67,7 +70,7 @@ impl<'a> Recorded<'a> {
                 let books = LedgerSnapshot::new(image, pieces, memory, &image.files)?;
                 Ok(Self::Process(books, *pid))
             }
-            What::Core(path, _) => {
+            WalkTargetKind::Core(path, _) => {
                 let (file, _) = open_core(path)?;
                 heapprof_live::CoreLedger::open(file).map(Self::Core)
             }
@@ -82,7 +85,7 @@ impl<'a> Recorded<'a> {
     }
 
     /// A profile with the stacks of the recording.
-    fn profile(&self, target: &Target, rows: &[(Place, [i64; 8])]) -> Result<Profile> {
+    fn profile(&self, target: &WalkTarget, rows: &[(BlockGroupKey, [i64; 8])]) -> Result<Profile> {
         // What a block is stands alone: the name of a class is shortened as such.
         let places = rows.iter().map(|(place, _)| place.frames.last().cloned());
         let places: Vec<String> = places.map(Option::unwrap_or_default).collect();
@@ -95,8 +98,11 @@ impl<'a> Recorded<'a> {
         });
         let rows: Vec<LiveProfileRow<'_>> = rows.collect();
         let profile = match self {
-            Self::Process(books, _) => books.profile_of(&TYPES, KEY, &rows),
-            Self::Core(core) => core.frozen().profile_of(&TYPES, KEY, &rows),
+            Self::Process(books, _) => books.profile_of(&HEAP_SAMPLE_TYPES, STATE_LABEL_KEY, &rows),
+            Self::Core(core) => {
+                core.frozen()
+                    .profile_of(&HEAP_SAMPLE_TYPES, STATE_LABEL_KEY, &rows)
+            }
         };
         let mut profile = profile.context("the stacks of its recording")?;
         target.place_files(&mut profile);
@@ -110,16 +116,16 @@ impl<'a> Recorded<'a> {
 }
 
 /// Makes the profile.
-pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile> {
+pub(super) fn profile(target: &WalkTarget, words: &mut HeapDescriber<'_>) -> Result<Profile> {
     let (heap, marks) = (words.heap, words.marks);
-    let recorded = Recorded::of(target, words.image);
-    let blocks = recorded.as_ref().map(Recorded::blocks).transpose()?;
+    let recorded = RecordedLedger::find_or_note(target, words.image);
+    let blocks = recorded.as_ref().map(RecordedLedger::blocks).transpose()?;
     let known: HashMap<u64, u32> = blocks
         .iter()
         .flat_map(|blocks| &blocks.all)
         .map(|block| (block.address, block.stack))
         .collect();
-    let mut sums: HashMap<Place, [i64; 8]> = HashMap::new();
+    let mut sums: HashMap<BlockGroupKey, [i64; 8]> = HashMap::new();
     let (mut leaked, mut with_stack) = (0u64, 0u64);
     for (number, (chunk, &state)) in heap.chunks.iter().zip(&marks.states).enumerate() {
         let first = match state {
@@ -132,18 +138,18 @@ pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile>
         let stack = stack.filter(|_| state != ChunkState::Free);
         let frames = match (stack, state) {
             (Some(_), _) => Vec::new(),
-            (None, ChunkState::Free) => vec!["free".to_string(), class(chunk.size)],
+            (None, ChunkState::Free) => vec!["free".to_string(), size_class(chunk.size)],
             (None, _) => vec![
                 state.name().to_string(),
-                class(chunk.size),
-                words.what(number).to_string(),
+                size_class(chunk.size),
+                words.block_class(number).to_string(),
             ],
         };
         if first == 0 && recorded.is_some() {
             leaked += 1;
             with_stack += u64::from(stack.is_some());
         }
-        let place = Place {
+        let place = BlockGroupKey {
             stack,
             state: state.name(),
             frames,
@@ -158,11 +164,11 @@ pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile>
              record --exact knows that of all"
         ));
     }
-    let mut rows: Vec<(Place, [i64; 8])> = sums.into_iter().collect();
+    let mut rows: Vec<(BlockGroupKey, [i64; 8])> = sums.into_iter().collect();
     rows.sort();
     let mut profile = match &recorded {
         Some(recorded) if !known.is_empty() => recorded.profile(target, &rows)?,
-        _ => alone(&rows),
+        _ => profile_without_stacks(&rows),
     };
     let default = profile.strings.intern("leaked_space");
     profile.default_sample_type = default;
@@ -170,8 +176,8 @@ pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile>
 }
 
 /// Without one: the state, the class of the size, and what a block is are the frames.
-fn alone(rows: &[(Place, [i64; 8])]) -> Profile {
-    let mut builder = ProfileBuilder::new(&TYPES);
+fn profile_without_stacks(rows: &[(BlockGroupKey, [i64; 8])]) -> Profile {
+    let mut builder = ProfileBuilder::new(&HEAP_SAMPLE_TYPES);
     for (place, values) in rows {
         let frames: Vec<&str> = place.frames.iter().map(String::as_str).collect();
         builder.add_named(&frames, values, &mut []);
@@ -180,7 +186,7 @@ fn alone(rows: &[(Place, [i64; 8])]) -> Profile {
 }
 
 /// The class of a size: powers of two.
-fn class(size: u64) -> String {
+fn size_class(size: u64) -> String {
     let size = size.max(1);
     let low = 1u64 << size.ilog2();
     format!("{low} B to {} B", low.saturating_mul(2) - 1)

@@ -11,12 +11,12 @@ use heapprof_report::{BlockReferrers, RetainedBlock};
 use heapprof_text::printable;
 
 /// The most blocks of which it is told what they retain.
-const MOST_RETAINED: usize = 10_000;
+const MAX_RETAINED_BLOCKS: usize = 10_000;
 /// How many bytes of a block are shown.
-const SHOWN: u64 = 4096;
+const MAX_SHOWN_BYTES: u64 = 4096;
 
 /// A walked heap, and names for what is in it.
-pub(super) struct Words<'a> {
+pub(super) struct HeapDescriber<'a> {
     pub(super) image: &'a ProcessImage,
     pub(super) heap: &'a MallocHeap,
     pub(super) marks: &'a ChunkMarks,
@@ -25,7 +25,7 @@ pub(super) struct Words<'a> {
     pub(super) variable: Box<dyn Fn(u64) -> Option<(u64, String)> + 'a>,
 }
 
-impl Words<'_> {
+impl HeapDescriber<'_> {
     /// The block at an address.
     fn block(&self, at: u64) -> Result<usize> {
         let found = self.heap.find(at);
@@ -33,17 +33,17 @@ impl Words<'_> {
     }
 
     /// What a block is: the name of its class, or its kind of content.
-    pub(super) fn what(&mut self, number: usize) -> &str {
+    pub(super) fn block_class(&mut self, number: usize) -> &str {
         let kind = self.kinds.classify(&self.heap.chunks[number]);
         self.kinds.name(kind)
     }
 
-    fn called(&mut self, number: usize) -> String {
+    fn describe_block(&mut self, number: usize) -> String {
         let chunk = &self.heap.chunks[number];
         let state = self.marks.states[number];
         let what = match state {
             ChunkState::Free => String::new(),
-            _ => format!(", {}", self.what(number)),
+            _ => format!(", {}", self.block_class(number)),
         };
         let (at, size, state) = (chunk.at, chunk.size, state.name());
         format!("{at:#x}, {size} B, {state}{what}")
@@ -57,7 +57,7 @@ impl Words<'_> {
             PointerSource::Root(root) => format!("{root:#x}, {}", self.holder(source).1),
             PointerSource::Chunk(number) => {
                 let begin = self.heap.chunks[number as usize].at;
-                let words = self.called(number as usize);
+                let words = self.describe_block(number as usize);
                 match at.checked_sub(begin) {
                     Some(offset) if at != 0 => format!("+{offset} of the block {words}"),
                     _ => format!("the block {words}"),
@@ -67,7 +67,7 @@ impl Words<'_> {
     }
 
     /// Finds all that points to the block at an address.
-    pub(super) fn who(&mut self, at: u64) -> Result<BlockReferrers> {
+    pub(super) fn find_pointers_to(&mut self, at: u64) -> Result<BlockReferrers> {
         let number = self.block(at)?;
         let (way, root) = self.marks.way(number);
         let mut steps = Vec::new();
@@ -77,11 +77,11 @@ impl Words<'_> {
                 steps.push(self.source(0, root));
             }
             let blocks = way.iter().rev();
-            steps.extend(blocks.map(|&block| format!("the block {}", self.called(block))));
+            steps.extend(blocks.map(|&block| format!("the block {}", self.describe_block(block))));
         }
         let found = referrers(self.image, self.heap, self.marks, number).into_iter();
         Ok(BlockReferrers {
-            block: self.called(number),
+            block: self.describe_block(number),
             way: steps,
             has_root: root != PointerSource::Nothing,
             referrers: found
@@ -138,15 +138,15 @@ impl Words<'_> {
         let mut all: Vec<(usize, u64)> =
             blocks.chain(held).map(|(at, &bytes)| (at, bytes)).collect();
         all.sort_by_key(|&(at, bytes)| (std::cmp::Reverse(bytes), at));
-        let left_out = all.len().saturating_sub(MOST_RETAINED);
-        all.truncate(MOST_RETAINED);
+        let left_out = all.len().saturating_sub(MAX_RETAINED_BLOCKS);
+        all.truncate(MAX_RETAINED_BLOCKS);
         let roots = self.marks.roots();
         let row = |(number, retained): (usize, u64)| match chunks.get(number) {
             Some(chunk) => RetainedBlock {
                 retained,
                 size: chunk.size,
                 at: chunk.at,
-                what: self.what(number).to_string(),
+                what: self.block_class(number).to_string(),
                 root: self.source(0, roots[number]),
             },
             None => {
@@ -166,9 +166,11 @@ impl Words<'_> {
     /// The bytes of a block as a table of hexadecimal numbers and text.
     pub(super) fn bytes(&mut self, at: u64) -> Result<String> {
         let number = self.block(at)?;
-        let mut text = format!("{}\n", printable(&self.called(number)));
+        let mut text = format!("{}\n", printable(&self.describe_block(number)));
         let chunk = &self.heap.chunks[number];
-        let shown = self.image.bytes(chunk.at..chunk.at + chunk.size.min(SHOWN));
+        let shown = self
+            .image
+            .bytes(chunk.at..chunk.at + chunk.size.min(MAX_SHOWN_BYTES));
         for (row, at) in shown.chunks(16).zip((chunk.at..).step_by(16)) {
             let hex: Vec<String> = row.iter().map(|byte| format!("{byte:02x}")).collect();
             let letter = |byte: &u8| match byte {

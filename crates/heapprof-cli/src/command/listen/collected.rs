@@ -11,13 +11,13 @@ use heapprof_wiretap::{
 use crate::now;
 
 /// How many different codes, sites and processes are counted before the database is written.
-const MOST_CODES: usize = 20_000;
+const MAX_CODES: usize = 20_000;
 
 /// A kind, a code, a site, a host, a process and an outcome.
 type CodeKey = (&'static str, String, String, String, u32, &'static str);
 
 #[derive(Default)]
-struct Count {
+struct CodeCount {
     count: i64,
     us: i64,
     first_ms: i64,
@@ -26,44 +26,44 @@ struct Count {
 
 /// Datagrams that were refused.
 #[derive(Clone, Copy, Default)]
-struct NotTaken {
+struct RefusedDatagrams {
     not_understood: i64,
     signature: i64,
     again: i64,
 }
 
 /// What was counted.
-pub(super) struct Collected {
+pub(super) struct DatagramCounts {
     key: Option<SigningKey>,
     losses: LossTracker,
-    codes: HashMap<CodeKey, Count>,
-    refused: NotTaken,
+    codes: HashMap<CodeKey, CodeCount>,
+    refused: RefusedDatagrams,
     /// Of all of this run.
     received: u64,
     no_room: i64,
-    all_refused: NotTaken,
+    all_refused: RefusedDatagrams,
 }
 
-fn number(number: u64) -> i64 {
+fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn row(sender: SenderLosses) -> WiretapSender {
+fn to_sender_row(sender: SenderLosses) -> WiretapSender {
     WiretapSender {
         sender: format!("{:016x}", sender.sender),
         host: sender.host,
         pid: i64::from(sender.pid),
         parent: i64::from(sender.parent),
-        received: number(sender.received),
-        lost: number(sender.lost),
+        received: to_i64(sender.received),
+        lost: to_i64(sender.lost),
         state: sender.state.words().to_string(),
-        first_ms: number(sender.first_ms),
-        last_ms: number(sender.last_ms),
+        first_ms: to_i64(sender.first_ms),
+        last_ms: to_i64(sender.last_ms),
     }
 }
 
 /// A sender of the database, unless somebody wrote something there that is none.
-fn known(row: &WiretapSender) -> Option<SenderLosses> {
+fn to_sender_losses(row: &WiretapSender) -> Option<SenderLosses> {
     let is_state = |state: &SenderState| state.words() == row.state;
     Some(SenderLosses {
         sender: u64::from_str_radix(&row.sender, 16).ok()?,
@@ -78,24 +78,24 @@ fn known(row: &WiretapSender) -> Option<SenderLosses> {
     })
 }
 
-impl Collected {
+impl DatagramCounts {
     pub(super) fn new(key: Option<SigningKey>) -> Self {
         Self {
             key,
             losses: LossTracker::new(MAX_SENDERS),
             codes: HashMap::new(),
-            refused: NotTaken::default(),
+            refused: RefusedDatagrams::default(),
             received: 0,
             no_room: 0,
-            all_refused: NotTaken::default(),
+            all_refused: RefusedDatagrams::default(),
         }
     }
 
     /// Remembers the senders that an earlier listener has heard.
-    pub(super) fn know(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
+    pub(super) fn load_senders(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         // New senders need room, too.
         for sender in store.wiretap_senders(MAX_SENDERS / 2)? {
-            if let Some(sender) = known(&sender) {
+            if let Some(sender) = to_sender_losses(&sender) {
                 self.losses.remember(&sender);
             }
         }
@@ -126,22 +126,22 @@ impl Collected {
             WiretapEvent::End { .. } => return,
         };
         self.received += 1;
-        let ms = number(datagram.ms);
+        let ms = to_i64(datagram.ms);
         let key = (kind, code, site, datagram.host, datagram.pid, outcome);
-        let count = self.codes.entry(key).or_insert_with(|| Count {
+        let count = self.codes.entry(key).or_insert_with(|| CodeCount {
             first_ms: ms,
             last_ms: ms,
-            ..Count::default()
+            ..CodeCount::default()
         });
         count.count += 1;
-        count.us = count.us.saturating_add(number(us));
+        count.us = count.us.saturating_add(to_i64(us));
         count.first_ms = count.first_ms.min(ms);
         count.last_ms = count.last_ms.max(ms);
     }
 
     /// Whether the database must be written before more is taken.
     pub(super) fn is_full(&self) -> bool {
-        self.codes.len() >= MOST_CODES || self.losses.waiting() >= MOST_CODES
+        self.codes.len() >= MAX_CODES || self.losses.waiting() >= MAX_CODES
     }
 
     /// Writes what was counted.
@@ -188,7 +188,7 @@ impl Collected {
         let refused = refused.into_iter().filter(|(_, count)| *count > 0);
         let batch = WiretapBatch {
             codes: codes.collect(),
-            senders: senders.into_iter().map(row).collect(),
+            senders: senders.into_iter().map(to_sender_row).collect(),
             refused: refused
                 .map(|(why, count)| (why.to_string(), count))
                 .collect(),

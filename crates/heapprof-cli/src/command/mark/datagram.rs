@@ -5,23 +5,23 @@ use heapprof_process::StatmSizes;
 use crate::now;
 
 /// The longest text that is kept, in bytes.
-const LONGEST_TEXT: usize = 1000;
+const MAX_TEXT_BYTES: usize = 1000;
 /// What a watch answers that has taken a mark. Another answer says why not.
-pub(in crate::command) const TAKEN: &str = "taken";
+pub(in crate::command) const ACCEPTED_ANSWER: &str = "taken";
 
 /// What the head of a mark ends with that is for the watch of its process only.
-pub(in crate::command) const STRICT: &str = " only";
+pub(in crate::command) const STRICT_SUFFIX: &str = " only";
 
 /// What the head of a mark ends with that is of all that is watched, and then the sender's process,
 /// which is not.
-const ALL: &str = " all but ";
+const ALL_BUT_SEPARATOR: &str = " all but ";
 
 /// What stands before the number of marks that could not be sent.
-const LOST: &str = " lost ";
+const LOST_SEPARATOR: &str = " lost ";
 
 /// A mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::command) struct Mark {
+pub(in crate::command) struct WatchMark {
     /// The process that it is of, if it is of one.
     pub(in crate::command) pid: Option<u32>,
     /// Whether it is for the watch of that process, and for no other one.
@@ -38,7 +38,7 @@ pub(in crate::command) struct Mark {
     pub(in crate::command) text: String,
 }
 
-impl Mark {
+impl WatchMark {
     /// Reads a datagram: a head with the process and the time, the kernel's line of the process's
     /// memory, and the text.
     pub(in crate::command) fn parse(datagram: &[u8]) -> Option<Self> {
@@ -46,17 +46,17 @@ impl Mark {
         let (head, rest) = datagram.split_once('\n')?;
         let (statm, text) = rest.split_once('\n')?;
         let (pid, time) = head.strip_prefix("heapprof mark 1 ")?.split_once(' ')?;
-        let (time, is_strict) = match time.strip_suffix(STRICT) {
+        let (time, is_strict) = match time.strip_suffix(STRICT_SUFFIX) {
             Some(time) => (time, true),
             None => (time, false),
         };
-        let (time, of_all_but) = match time.split_once(ALL) {
+        let (time, of_all_but) = match time.split_once(ALL_BUT_SEPARATOR) {
             Some((time, sender)) => (time, Some(sender.parse().ok()?)),
             None => (time, None),
         };
-        let (time, lost) = time.split_once(LOST).unwrap_or((time, "0"));
+        let (time, lost) = time.split_once(LOST_SEPARATOR).unwrap_or((time, "0"));
         let mut text = text.to_string();
-        if let Some(end) = (0..=LONGEST_TEXT.min(text.len()))
+        if let Some(end) = (0..=MAX_TEXT_BYTES.min(text.len()))
             .rev()
             .find(|&i| text.is_char_boundary(i))
         {
@@ -76,27 +76,27 @@ impl Mark {
 
 /// What a mark is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::command) enum Of {
+pub(in crate::command) enum MarkScope {
     /// No process that the sender knows.
-    None,
+    UnknownProcess,
     /// This process, and for its watch only.
     Process(u32),
     /// All that is watched, without the sender.
-    All,
+    AllOthers,
 }
 
 /// The datagram of a mark, with what the process has in memory.
-pub(in crate::command) fn datagram(of: Of, text: &str) -> Vec<u8> {
+pub(in crate::command) fn datagram(of: MarkScope, text: &str) -> Vec<u8> {
     let now = now::millis();
     let pid = match of {
-        Of::Process(pid) => Some(pid),
-        Of::None | Of::All => None,
+        MarkScope::Process(pid) => Some(pid),
+        MarkScope::UnknownProcess | MarkScope::AllOthers => None,
     };
     let statm = pid.map(|pid| std::fs::read_to_string(format!("/proc/{pid}/statm")));
     let statm = statm.and_then(Result::ok).unwrap_or_default();
     let end = match of {
-        Of::None | Of::Process(_) => STRICT.to_string(),
-        Of::All => format!("{ALL}{}", std::process::id()),
+        MarkScope::UnknownProcess | MarkScope::Process(_) => STRICT_SUFFIX.to_string(),
+        MarkScope::AllOthers => format!("{ALL_BUT_SEPARATOR}{}", std::process::id()),
     };
     let head = format!(
         "heapprof mark 1 {} {now}{end}\n{}\n",
@@ -112,25 +112,25 @@ mod tests {
 
     #[test]
     fn datagrams_are_marks_or_nothing() {
-        let mark = Mark::parse(b"heapprof mark 1 7 99\n9 5 3 2 0 4 0\nwarm\nnow").unwrap();
+        let mark = WatchMark::parse(b"heapprof mark 1 7 99\n9 5 3 2 0 4 0\nwarm\nnow").unwrap();
         assert_eq!(
             (mark.pid, mark.time_ms, mark.text.as_str()),
             (Some(7), 99, "warm\nnow")
         );
         assert!(mark.statm.is_some() && !mark.is_strict);
-        let mark = Mark::parse(b"heapprof mark 1 7 99 only\n\nx").unwrap();
+        let mark = WatchMark::parse(b"heapprof mark 1 7 99 only\n\nx").unwrap();
         assert_eq!((mark.is_strict, mark.time_ms, mark.lost), (true, 99, 0));
-        let mark = Mark::parse(b"heapprof mark 1 7 99 lost 3\n\nx").unwrap();
+        let mark = WatchMark::parse(b"heapprof mark 1 7 99 lost 3\n\nx").unwrap();
         assert_eq!((mark.is_strict, mark.time_ms, mark.lost), (false, 99, 3));
-        let mark = Mark::parse(b"heapprof mark 1 0 99\n\n\xff").unwrap();
+        let mark = WatchMark::parse(b"heapprof mark 1 0 99\n\n\xff").unwrap();
         assert_eq!(
             (mark.pid, mark.statm, mark.text.as_str()),
             (None, None, "\u{fffd}")
         );
         let long = format!("heapprof mark 1 0 9\n\n{}", "\u{e9}".repeat(1500));
         assert_eq!(
-            Mark::parse(long.as_bytes()).unwrap().text.len(),
-            LONGEST_TEXT
+            WatchMark::parse(long.as_bytes()).unwrap().text.len(),
+            MAX_TEXT_BYTES
         );
         for wrong in [
             &b""[..],
@@ -140,17 +140,17 @@ mod tests {
             b"heapprof mark 1 7\n\nx",
             b"heapprof mark 1 0 99 all but x\n\nx",
         ] {
-            assert_eq!(Mark::parse(wrong), None, "{wrong:?}");
+            assert_eq!(WatchMark::parse(wrong), None, "{wrong:?}");
         }
     }
 
     #[test]
     fn a_mark_is_read_as_it_was_sent() {
         let own = std::process::id();
-        let mark = Mark::parse(&datagram(Of::Process(own), "a\nb")).unwrap();
+        let mark = WatchMark::parse(&datagram(MarkScope::Process(own), "a\nb")).unwrap();
         assert_eq!((mark.pid, mark.text.as_str()), (Some(own), "a\nb"));
         assert!(mark.statm.is_some_and(|statm| statm.rss > 0));
-        let mark = Mark::parse(&datagram(Of::All, "x")).unwrap();
+        let mark = WatchMark::parse(&datagram(MarkScope::AllOthers, "x")).unwrap();
         assert_eq!((mark.pid, mark.statm), (None, None));
         assert_eq!((mark.of_all_but, mark.is_strict), (Some(own), false));
     }

@@ -11,12 +11,12 @@ use heapprof_profile::Profile;
 use sha2::{Digest, Sha256};
 
 use crate::args::PerlHeapArgs;
-use crate::command::Shared;
-use crate::command::target::{Target, What, is_same};
+use crate::command::CommandContext;
+use crate::command::target::{WalkTarget, WalkTargetKind, is_same};
 use crate::name;
 
 /// Values, and where they come from.
-pub(super) struct Origin {
+pub(super) struct PerlHeapOrigin {
     pub(super) found: PerlValueAnalysis,
     /// The perl in words; empty if it is not known.
     pub(super) perl: String,
@@ -31,18 +31,18 @@ pub(super) struct Origin {
     /// The value that has what is at the address that was asked for.
     pub(super) owner: Option<u64>,
     /// The program's memory, if it is at hand.
-    memory: Option<(Target, ProcessImage)>,
+    memory: Option<(WalkTarget, ProcessImage)>,
     /// The file of Devel::MAT that was read.
     file: Option<PathBuf>,
 }
 
 /// The program's memory, and how keys are called among the values.
-struct Inside<'a> {
+struct OriginMemory<'a> {
     memory: Option<heapprof_perlwalk::ImageElements<'a>>,
     is_anonymous: bool,
 }
 
-impl ElementLookup for Inside<'_> {
+impl ElementLookup for OriginMemory<'_> {
     fn find_key(&self, hash: u64, key: &str) -> Option<u64> {
         self.memory?.find_key(hash, key)
     }
@@ -53,26 +53,26 @@ impl ElementLookup for Inside<'_> {
 
     fn key_name(&self, key: &str) -> String {
         match self.is_anonymous {
-            true => hashed(key),
+            true => hash_key(key),
             false => key.to_string(),
         }
     }
 }
 
-impl Origin {
-    pub(super) fn open(shared: &Shared, args: &PerlHeapArgs) -> Result<Self> {
+impl PerlHeapOrigin {
+    pub(super) fn open(shared: &CommandContext, args: &PerlHeapArgs) -> Result<Self> {
         let path = name::path(&args.target);
         let is_named = args.target.starts_with("core:") || args.target.starts_with("pid:");
         match path.is_file() && !is_named {
             true if args.exe.is_some() => bail!("--exe: is for core files"),
-            true => Self::of_file(shared, args, &path),
-            false => Self::of_program(args),
+            true => Self::open_file(shared, args, &path),
+            false => Self::open_program(args),
         }
     }
 }
 
-impl Origin {
-    fn of_file(shared: &Shared, args: &PerlHeapArgs, path: &Path) -> Result<Self> {
+impl PerlHeapOrigin {
+    fn open_file(shared: &CommandContext, args: &PerlHeapArgs, path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
         let file = std::fs::File::open(path).with_context(|| format!("{shown}: cannot be read"))?;
         let options = shared.sources.options();
@@ -83,7 +83,7 @@ impl Origin {
             )
         })?;
         Ok(Self {
-            found: found(values, args),
+            found: find_paths(values, args),
             perl: String::new(),
             notes: Vec::new(),
             lacks: Vec::new(),
@@ -95,25 +95,25 @@ impl Origin {
         })
     }
 
-    fn of_program(args: &PerlHeapArgs) -> Result<Self> {
-        let (target, image, notes) = Target::open(&args.target, args.exe.as_deref())?;
+    fn open_program(args: &PerlHeapArgs) -> Result<Self> {
+        let (target, image, notes) = WalkTarget::open(&args.target, args.exe.as_deref())?;
         let mut lacks = Vec::new();
         let heap = match MallocHeap::walk(&image) {
             Ok(heap) => Some(heap),
             Err(error) => {
-                lacks.push(format!("{error}; {WITHOUT_HEAP}"));
+                lacks.push(format!("{error}; {MISSING_HEAP_TEXT}"));
                 None
             }
         };
         let wanted = args.identify.or(args.who);
         let walked = target.rights.acting(|| match &target.what {
-            What::Process(_, memory) => walk(&image, memory, heap.as_ref(), wanted),
-            What::Core(_, core) => walk(&image, core, heap.as_ref(), wanted),
+            WalkTargetKind::Process(_, memory) => walk(&image, memory, heap.as_ref(), wanted),
+            WalkTargetKind::Core(_, core) => walk(&image, core, heap.as_ref(), wanted),
         })?;
         let name = name::shown(&args.target);
         let has_program = target.has_program()?;
-        let walked = walked.map_err(|error| advised(&name, has_program, error))?;
-        lacks.extend(lacks_of(&walked, &image));
+        let walked = walked.map_err(|error| with_advice(&name, has_program, error))?;
+        lacks.extend(find_missing_parts(&walked, &image));
         let interpreters = match walked.interpreters.len() {
             1 => String::new(),
             count => format!(" with {count} interpreters"),
@@ -121,7 +121,7 @@ impl Origin {
         let counts = walked.interpreters.iter();
         let counts = counts.map(|one| (one.reported_count, one.named_types().collect()));
         Ok(Self {
-            found: found(walked.values, args),
+            found: find_paths(walked.values, args),
             perl: format!("perl {}{interpreters}", walked.version),
             notes,
             lacks,
@@ -137,8 +137,8 @@ impl Origin {
     pub(super) fn profile(&self) -> Profile {
         let mut profile = self.found.profile();
         if let Some((
-            Target {
-                what: What::Process(..),
+            WalkTarget {
+                what: WalkTargetKind::Process(..),
                 ..
             },
             _,
@@ -165,7 +165,7 @@ impl Origin {
     /// The value that a program calls so.
     pub(super) fn variable(&self, text: &str, is_anonymous: bool) -> Result<u32, VariableError> {
         let memory = self.memory.as_ref();
-        let inside = Inside {
+        let inside = OriginMemory {
             memory: memory.map(|(_, image)| heapprof_perlwalk::ImageElements(image)),
             is_anonymous,
         };
@@ -188,14 +188,14 @@ impl Origin {
     }
 }
 
-fn found(mut values: ValueGraph, args: &PerlHeapArgs) -> PerlValueAnalysis {
+fn find_paths(mut values: ValueGraph, args: &PerlHeapArgs) -> PerlValueAnalysis {
     if args.anonymize {
-        values.rename_keys(hashed);
+        values.rename_keys(hash_key);
     }
     PerlValueAnalysis::with_keys(values, args.keys)
 }
 
-fn advised(name: &str, has_program: bool, error: PerlWalkError) -> anyhow::Error {
+fn with_advice(name: &str, has_program: bool, error: PerlWalkError) -> anyhow::Error {
     let advice = match error {
         PerlWalkError::NoPerl if !has_program => {
             "; --exe FILE says where the program's file is now"
@@ -206,16 +206,16 @@ fn advised(name: &str, has_program: bool, error: PerlWalkError) -> anyhow::Error
 }
 
 /// What is missing if malloc's blocks are not known.
-const WITHOUT_HEAP: &str = "sizes are those that Perl asked for, other threads are not seen, and \
+const MISSING_HEAP_TEXT: &str = "sizes are those that Perl asked for, other threads are not seen, and \
                             what only C code holds is shown as leaked";
 
 /// What could not be read.
-fn lacks_of(walked: &PerlSnapshot, image: &ProcessImage) -> Vec<String> {
+fn find_missing_parts(walked: &PerlSnapshot, image: &ProcessImage) -> Vec<String> {
     let mut lacks = Vec::new();
     if walked.has_other_malloc {
         lacks.push(format!(
             "this perl's values are not in glibc's malloc: it has a malloc of its own, as one has \
-             that was built with -Dusemymalloc; {WITHOUT_HEAP}"
+             that was built with -Dusemymalloc; {MISSING_HEAP_TEXT}"
         ));
     }
     for (number, one) in (1..).zip(&walked.interpreters) {
@@ -243,7 +243,7 @@ fn lacks_of(walked: &PerlSnapshot, image: &ProcessImage) -> Vec<String> {
 }
 
 /// A key as it is shown if keys may be secret: a part of its hash, which is the same in all files.
-fn hashed(key: &str) -> String {
+fn hash_key(key: &str) -> String {
     let hash = Sha256::digest(key.as_bytes());
     let bytes: Vec<String> = hash
         .iter()

@@ -20,26 +20,26 @@ use heapprof_symbolize::SymbolizeOptions;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use self::child::{Child, Ended, Made, SHARE};
-pub(super) use self::said::Said;
-use self::said::What;
-use super::kept::{Replaces, Wanted, put};
+use self::child::{AuditedChild, ChildProfile, EndedChild, INSPECTION_TIME_DIVISOR};
+use self::said::ChildEvent;
+pub(super) use self::said::ChildMessage;
+use super::kept::{ProfileWriteOptions, ReplacePolicy, put};
 use crate::rights::{ProcessNamer, ProcessRights};
 
 /// More children are not kept in mind at a time, and not of more is written.
-const MOST: usize = 10_000;
+const MAX_CHILDREN: usize = 10_000;
 /// More loads are not kept, of all children together.
-const MOST_LOADS: usize = 500_000;
+const MAX_LOADS: usize = 500_000;
 /// So long those that still run at the end are looked at, all together.
-const LAST: Duration = Duration::from_secs(10);
+const FINAL_INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The children of a recording.
 #[derive(Default)]
-pub(super) struct Audit {
+pub(super) struct ForkAuditor {
     /// The process that `record` started.
     main: u32,
-    children: HashMap<u32, Child>,
-    ended: Vec<Ended>,
+    children: HashMap<u32, AuditedChild>,
+    ended: Vec<EndedChild>,
     /// Those that were found to have ended. What they have said may still have to be heard.
     gone: Vec<u32>,
     /// When somebody is looked at next.
@@ -50,17 +50,17 @@ pub(super) struct Audit {
     loads: usize,
 }
 
-impl Audit {
+impl ForkAuditor {
     /// Begins with the children of this process.
     pub(super) fn begin(&mut self, main: u32) {
         self.main = main;
     }
 
     /// Notes what a process says.
-    pub(super) fn hear(&mut self, pid: Pid, said: Said, rights: ProcessRights) {
+    pub(super) fn hear(&mut self, pid: Pid, said: ChildMessage, rights: ProcessRights) {
         let number = number_of(pid);
-        if let What::Forked(parent) = said.what {
-            return self.forked(pid, said.generation, parent, rights);
+        if let ChildEvent::Forked(parent) = said.what {
+            return self.add_child(pid, said.generation, parent, rights);
         }
         // The program that a child became is no child.
         let generation = u32::from(said.generation);
@@ -69,42 +69,44 @@ impl Audit {
         let Some(child) = child.filter(|child| child.fork.generation == generation) else {
             return;
         };
-        child.speaks(rights);
-        child.goes_on();
-        child.is_unheard(said.untold);
+        child.limit_rights(rights);
+        child.cancel_exec();
+        child.note_unheard(said.unheard_count);
         match said.what {
-            What::Forked(_) => {}
-            What::End | What::Exec => child.ends(said.what == What::Exec, has_others),
-            What::Look => child.asks(has_others),
-            What::Load(load) => {
+            ChildEvent::Forked(_) => {}
+            ChildEvent::End | ChildEvent::Exec => {
+                child.note_ending(said.what == ChildEvent::Exec, has_others)
+            }
+            ChildEvent::InspectionRequest => child.inspect_on_request(has_others),
+            ChildEvent::Load(load) => {
                 self.loads += 1;
-                if self.loads <= MOST_LOADS {
-                    child.loads(load);
+                if self.loads <= MAX_LOADS {
+                    child.note_load(load);
                 }
             }
         }
     }
 
     /// A child did not wait until it was looked at for the first time.
-    pub(super) fn did_not_wait(&mut self, pid: Pid) {
+    pub(super) fn note_no_wait(&mut self, pid: Pid) {
         if let Some(child) = self.children.get_mut(&number_of(pid)) {
-            child.did_not_wait();
+            child.note_no_wait();
         }
     }
 
     /// What can be read once a child has ended.
-    pub(super) fn ends(&self) -> impl Iterator<Item = &OwnedFd> {
+    pub(super) fn end_fds(&self) -> impl Iterator<Item = &OwnedFd> {
         let children = self.children.values();
-        children.filter_map(|child| child.ends.as_ref())
+        children.filter_map(|child| child.end_fd.as_ref())
     }
 
     /// A child has been forked, and waits.
-    fn forked(&mut self, pid: Pid, generation: u8, told: u32, rights: ProcessRights) {
+    fn add_child(&mut self, pid: Pid, generation: u8, told: u32, rights: ProcessRights) {
         let ends = pidfd_open(pid, PidfdFlags::empty()).ok();
         let pid = number_of(pid);
         self.end(pid);
         self.gone.retain(|gone| *gone != pid);
-        if self.children.len() + self.ended.len() >= MOST {
+        if self.children.len() + self.ended.len() >= MAX_CHILDREN {
             self.left_out += 1;
             return;
         }
@@ -113,7 +115,7 @@ impl Audit {
         let parent = parent.trim().parse().unwrap_or(0);
         let is_known = parent == self.main || self.children.contains_key(&parent);
         let parent = if is_known { parent } else { 0 };
-        let child = Child::new(pid, generation, [told, parent], rights, ends);
+        let child = AuditedChild::new(pid, generation, [told, parent], rights, ends);
         self.children.insert(pid, child);
     }
 
@@ -125,7 +127,7 @@ impl Audit {
     /// A process has ended.
     fn end(&mut self, pid: u32) {
         self.ended
-            .extend(self.children.remove(&pid).map(Child::end));
+            .extend(self.children.remove(&pid).map(AuditedChild::end));
     }
 
     /// Whether anybody is there besides one of the children who may have what it has inherited.
@@ -134,10 +136,10 @@ impl Audit {
     }
 
     /// The children that have ended, of those that are not known to have.
-    fn ended_by_now(&self) -> Vec<u32> {
+    fn find_ended(&self) -> Vec<u32> {
         let (mut pids, mut polled, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for (&pid, child) in &self.children {
-            match &child.ends {
+            match &child.end_fd {
                 Some(ends) => {
                     pids.push(pid);
                     polled.push(PollFd::from_borrowed_fd(ends.as_fd(), PollFlags::IN));
@@ -155,10 +157,10 @@ impl Audit {
     }
 
     /// Looks at those whose turn it is.
-    pub(super) fn look(&mut self) {
+    pub(super) fn inspect_due(&mut self) {
         let now = Instant::now();
         // What they had said before they ended has been heard by now.
-        let by_now = self.ended_by_now();
+        let by_now = self.find_ended();
         for pid in std::mem::replace(&mut self.gone, by_now) {
             self.gone.retain(|other| *other != pid);
             self.end(pid);
@@ -173,24 +175,24 @@ impl Audit {
         if let Some(pid) = first.map(|(pid, _)| *pid) {
             let has_others = self.has_others();
             if let Some(child) = self.children.get_mut(&pid) {
-                child.look(has_others);
+                child.inspect(has_others);
             }
-            self.next = Some(Instant::now() + now.elapsed() * SHARE);
+            self.next = Some(Instant::now() + now.elapsed() * INSPECTION_TIME_DIVISOR);
         }
     }
 
     /// Looks at all that have not ended, until a moment, because a signal may end them.
-    pub(super) fn look_at_all(&mut self, until: Instant) {
+    pub(super) fn inspect_all(&mut self, until: Instant) {
         let has_others = self.has_others();
         for child in self.children.values_mut() {
             if child.ending.is_none() && Instant::now() < until {
-                child.is_signalled(has_others);
+                child.inspect_before_signal(has_others);
             }
         }
     }
 
     /// When somebody is to be looked at.
-    pub(super) fn until(&self) -> Option<Instant> {
+    pub(super) fn next_inspection(&self) -> Option<Instant> {
         let all = self.children.values();
         let all = all.filter(|child| child.ending.is_none());
         let first = all.map(|child| child.next).min()?;
@@ -199,16 +201,14 @@ impl Audit {
 
     /// Those that still run are looked at for the last time. Writes what is known of all, beside
     /// the profiles that they have. Returns how many that are, and what could not be written.
-    pub(super) fn write(mut self, wanted: &Wanted) -> (usize, Vec<String>) {
-        self.ended_by_now()
-            .into_iter()
-            .for_each(|pid| self.end(pid));
-        let until = Instant::now() + LAST;
+    pub(super) fn write(mut self, wanted: &ProfileWriteOptions) -> (usize, Vec<String>) {
+        self.find_ended().into_iter().for_each(|pid| self.end(pid));
+        let until = Instant::now() + FINAL_INSPECTION_TIMEOUT;
         let has_others = self.has_others();
         for (_, mut child) in std::mem::take(&mut self.children) {
             if child.ending.is_none() {
                 if Instant::now() < until {
-                    child.look(has_others);
+                    child.inspect(has_others);
                 }
                 child.ending = Some(ChildEnding::Running);
             }
@@ -222,19 +222,20 @@ impl Audit {
                 ));
             }
         };
-        left_out(self.left_out, "children were forked", MOST);
-        let loads = self.loads.saturating_sub(MOST_LOADS);
-        left_out(loads, "files were loaded", MOST_LOADS);
-        let mut profiles: Vec<Made> = self.ended.into_iter().map(Ended::profile).collect();
-        name(&mut profiles);
+        left_out(self.left_out, "children were forked", MAX_CHILDREN);
+        let loads = self.loads.saturating_sub(MAX_LOADS);
+        left_out(loads, "files were loaded", MAX_LOADS);
+        let mut profiles: Vec<ChildProfile> =
+            self.ended.into_iter().map(EndedChild::profile).collect();
+        symbolize_profiles(&mut profiles);
         let mut written = 0;
         for made in profiles {
             let names = &wanted.names;
-            let (path, _) = names.of_last(self.main, false, made.pid, &made.program);
+            let (path, _) = names.last_profile_path(self.main, false, made.pid, &made.program);
             match put(
                 &made.profile,
-                &beside(&path),
-                Replaces::Nothing,
+                &audit_path(&path),
+                ReplacePolicy::Nothing,
                 wanted.mode,
             ) {
                 Ok(_) => written += 1,
@@ -251,7 +252,7 @@ fn number_of(pid: Pid) -> u32 {
 
 /// Gives the frames of profiles names, with the rights of the processes that they are of: names
 /// come from files that these have mapped.
-fn name(profiles: &mut [Made]) {
+fn symbolize_profiles(profiles: &mut [ChildProfile]) {
     // The children of a program have the same libraries.
     let mut namer = ProcessNamer::new(SymbolizeOptions::default());
     for made in profiles {
@@ -261,11 +262,11 @@ fn name(profiles: &mut [Made]) {
 }
 
 /// The name of what an audit notes of a process, beside its profile.
-fn beside(profile: &Path) -> PathBuf {
-    const ENDING: &[u8] = b".pb.gz";
+fn audit_path(profile: &Path) -> PathBuf {
+    const PROFILE_SUFFIX: &[u8] = b".pb.gz";
     let bytes = profile.as_os_str().as_bytes();
-    let stem = bytes.strip_suffix(ENDING).unwrap_or(bytes);
-    OsString::from_vec([stem, b".fork", ENDING].concat()).into()
+    let stem = bytes.strip_suffix(PROFILE_SUFFIX).unwrap_or(bytes);
+    OsString::from_vec([stem, b".fork", PROFILE_SUFFIX].concat()).into()
 }
 
 /// Whether a descriptor can be read, or has come to its end.
@@ -284,7 +285,7 @@ mod tests {
             ("/d/a.7.pb.gz", "/d/a.7.fork.pb.gz"),
             ("/d/x", "/d/x.fork.pb.gz"),
         ] {
-            assert_eq!(beside(Path::new(profile)), Path::new(expected));
+            assert_eq!(audit_path(Path::new(profile)), Path::new(expected));
         }
     }
 }

@@ -23,15 +23,15 @@ use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
-use super::keeper::Keeper;
-use super::live::Live;
+use super::keeper::KeeperHandle;
+use super::live::LiveView;
 use crate::inherited;
 use crate::job_control::{foreground_group, group_of, session_of};
-use crate::place::Owner;
+use crate::place::FileOwner;
 use crate::rights::RightsLedger;
 
 /// How the program ended.
-pub(in crate::command) struct Ended {
+pub(in crate::command) struct ProgramExit {
     /// Its exit code, 128 + N when signal N ended it.
     pub(in crate::command) code: u8,
     /// The signal that ended it.
@@ -43,7 +43,7 @@ pub(in crate::command) struct Ended {
 }
 
 /// Signals that end a process and may be meant for the program when they come to us.
-const PASSED_ON: [i32; 13] = [
+const FORWARDED_SIGNALS: [i32; 13] = [
     SIGINT,
     SIGQUIT,
     SIGTERM,
@@ -60,37 +60,37 @@ const PASSED_ON: [i32; 13] = [
 ];
 
 /// The signals by which daemons and their workers are told to end.
-const MAY_END: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+const TERMINATION_SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// Runs a program that is not recorded to its end. `began` is told its number.
+/// Runs a program that is not recorded to its end. `start` is told its number.
 pub(in crate::command) fn run_unrecorded(
     command: &mut Command,
     began: impl FnOnce(u32),
-) -> io::Result<Ended> {
+) -> io::Result<ProgramExit> {
     run(command, began, None, None, None, &RightsLedger::default())
 }
 
-/// Runs the program to its end. `began` is told its number. `more` is a signal that it wants
+/// Runs the program to its end. `start` is told its number. `more` is a signal that it wants
 /// besides those that are always passed on. `live` is told of what it does, and `keeper` begins
 /// when it runs.
 pub(super) fn run(
     command: &mut Command,
     began: impl FnOnce(u32),
     more: Option<i32>,
-    live: Option<&mut Live>,
-    keeper: Option<&mut Keeper>,
+    live: Option<&mut LiveView>,
+    keeper: Option<&mut KeeperHandle>,
     rights: &RightsLedger,
-) -> io::Result<Ended> {
+) -> io::Result<ProgramExit> {
     // Ctrl-C is for the program, and we wait for what it does about it. A signal that was ignored
     // stays ignored, for the child too.
-    let taken = PASSED_ON.into_iter().chain(more);
+    let taken = FORWARDED_SIGNALS.into_iter().chain(more);
     let taken: Vec<i32> = taken.filter(|&s| !inherited::is_ignored(s)).collect();
     inherited::pass_on(command);
     let all = taken.iter().copied().chain([SIGCHLD]);
     let mut signals = SignalsInfo::<WithRawSiginfo>::new(all)?;
     let child = command.spawn()?;
     let (process, pid) = (child.id(), Pid::from_child(&child));
-    rights.open(process, Owner::us());
+    rights.open(process, FileOwner::us());
     began(process);
     let mut keeper = keeper;
     if let Some(keeper) = &mut keeper {
@@ -99,10 +99,10 @@ pub(super) fn run(
     let mut interrupted = false;
     let mut live = live;
     if let Some(live) = &mut live {
-        live.began(process);
+        live.start(process);
     }
     let status = loop {
-        if let Some(status) = end_of(pid, live.as_deref(), keeper.as_deref(), rights)? {
+        if let Some(status) = poll_end(pid, live.as_deref(), keeper.as_deref(), rights)? {
             break status;
         }
         for info in signals.wait().filter(|info| info.si_signo != SIGCHLD) {
@@ -116,7 +116,7 @@ pub(super) fn run(
                 && let Some(signal) = Signal::from_named_raw(info.si_signo)
             {
                 if let Some(keeper) = &keeper
-                    && MAY_END.contains(&info.si_signo)
+                    && TERMINATION_SIGNALS.contains(&info.si_signo)
                 {
                     keeper.before_signal();
                 }
@@ -126,14 +126,14 @@ pub(super) fn run(
     };
     let signal = status.terminating_signal();
     let code = status.exit_status().or(signal.map(|s| 128 + s));
-    let mut ended = Ended {
+    let mut ended = ProgramExit {
         code: code.unwrap_or(1) as u8,
         signal,
         by_key: false,
         process,
     };
     if let Some(live) = live {
-        live.ended(ended.code, signal);
+        live.finish(ended.code, signal);
     }
     // These signals came together with the end.
     interrupted |= signals.pending().any(|info| is_ctrl_c(&info));
@@ -162,10 +162,10 @@ fn is_ctrl_c(info: &libc::siginfo_t) -> bool {
 /// we are the first process of a namespace.
 ///
 /// What the kernel says of the rights of those that have ended is noted before they are reaped.
-fn end_of(
+fn poll_end(
     program: Pid,
-    live: Option<&Live>,
-    keeper: Option<&Keeper>,
+    live: Option<&LiveView>,
+    keeper: Option<&KeeperHandle>,
     rights: &RightsLedger,
 ) -> io::Result<Option<WaitStatus>> {
     let whom = (!getpid().is_init()).then_some(program);
@@ -182,7 +182,7 @@ fn end_of(
         }
         match waitpid(whom, WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((process, _))) if process != program => {}
-            Ok(Some((_, status))) if status.stopped() => stop_too(program, live),
+            Ok(Some((_, status))) if status.stopped() => stop_with_program(program, live),
             Ok(Some((_, status))) => return Ok(Some(status)),
             Ok(None) => return Ok(None),
             Err(Errno::INTR) => {}
@@ -192,7 +192,7 @@ fn end_of(
 }
 
 /// Stops us after the program stopped, because whoever waits for it at the terminal waits for us.
-fn stop_too(program: Pid, live: Option<&Live>) {
+fn stop_with_program(program: Pid, live: Option<&LiveView>) {
     // Ctrl-Z stops us too. Whoever makes the program go on makes us go on too, and may have done so
     // by now.
     std::thread::sleep(Duration::from_millis(20));
@@ -209,11 +209,11 @@ fn stop_too(program: Pid, live: Option<&Live>) {
         return;
     }
     if let Some(live) = live {
-        live.stops();
+        live.release_terminal();
     }
     let _ = kill_process(getpid(), Signal::STOP);
     if let Some(live) = live {
-        live.goes_on();
+        live.resume_terminal();
     }
     if group != own
         && let Some(group) = Pid::from_raw(group)

@@ -3,37 +3,37 @@
 
 use signal_hook::low_level::signal_name;
 
-use super::child::Ended;
-use super::executables::Executables;
-use super::kept::Died;
-use super::oom::Oom;
-use super::residents::Residents;
+use super::child::ProgramExit;
+use super::executables::OpenExecutables;
+use super::kept::ProcessDeath;
+use super::oom::OomKill;
+use super::residents::ResidentHistories;
 use super::words::{bytes, plural, shown};
-use super::written::{Private, Unrecorded, Written};
+use super::written::{PrivateLedger, UnrecordedProcess, WrittenProfile};
 
 /// What is known of ends.
 #[derive(Default)]
-pub(super) struct Ending {
+pub(super) struct ProcessEndings {
     /// The processes whose profile was made of the books that they kept.
-    pub(super) died: Vec<Died>,
+    pub(super) died: Vec<ProcessDeath>,
     /// The processes whose files could not be read, as was said.
     pub(super) unread: Vec<u32>,
     /// The processes whose profiles could not be written, as was said.
     pub(super) unwritten: Vec<u32>,
     /// The processes whose books were in private memory, and why.
-    pub(super) private: Vec<Private>,
+    pub(super) private: Vec<PrivateLedger>,
     /// The processes that were not recorded, although they had the library.
-    pub(super) unrecorded: Vec<Unrecorded>,
+    pub(super) unrecorded: Vec<UnrecordedProcess>,
     /// What was resident of the program and of those that descend from it.
-    pub(super) residents: Residents,
+    pub(super) residents: ResidentHistories,
     /// What they ran.
-    pub(super) executables: Executables,
+    pub(super) executables: OpenExecutables,
 }
 
-impl Ending {
+impl ProcessEndings {
     /// What a line about the process `main` adds if its books, or those of others, were in private
     /// memory.
-    pub(super) fn of_private(&self, main: u32) -> String {
+    pub(super) fn describe_private(&self, main: u32) -> String {
         if let Some(why) = self.why_private(main) {
             return format!(
                 "; its books were in private memory ({}), so a kill would have left nothing of \
@@ -54,21 +54,21 @@ impl Ending {
     }
 
     /// What a line adds of processes that were not recorded.
-    pub(super) fn of_unrecorded(&self) -> String {
+    pub(super) fn describe_unrecorded(&self) -> String {
         match self.unrecorded.as_slice() {
             [] => String::new(),
             [one] => format!("; {} was not recorded: {}", one.program, one.why),
             all => format!(
                 "; {} processes were not recorded: {}",
                 all.len(),
-                by_reason(all)
+                group_by_reason(all)
             ),
         }
     }
 
     /// Why the books of a process of ours were in private memory, if they were.
     pub(super) fn why_private(&self, process: u32) -> Option<&str> {
-        let is_it = |private: &&Private| private.process == process && private.owner.is_us();
+        let is_it = |private: &&PrivateLedger| private.process == process && private.owner.is_us();
         let private = self.private.iter().find(is_it);
         private.map(|private| private.why.as_str())
     }
@@ -80,13 +80,13 @@ impl Ending {
 
     /// What is to be said of processes that ended without a word: of which moment their profiles
     /// are, and what ended them.
-    pub(super) fn told<'w>(
+    pub(super) fn describe_deaths<'w>(
         &self,
-        ended: &Ended,
-        written: impl Iterator<Item = &'w Written> + Clone,
+        ended: &ProgramExit,
+        written: impl Iterator<Item = &'w WrittenProfile> + Clone,
     ) -> Vec<String> {
-        const MOST: usize = 3;
-        let profile_of = |died: &Died| {
+        const MAX_REPORTED_DEATHS: usize = 3;
+        let profile_of = |died: &ProcessDeath| {
             let mut last = written.clone().filter(|one| one.is_last);
             last.find(|one| one.process == died.process)
         };
@@ -97,10 +97,10 @@ impl Ending {
                 continue;
             };
             let path = shown(&written.path);
-            let oom = died.oom.map_or(String::new(), of_oom);
+            let oom = died.oom.map_or(String::new(), describe_oom);
             if died.process == ended.process {
                 let how = match ended.signal {
-                    Some(signal) => format!("was killed by {}", named(signal)),
+                    Some(signal) => format!("was killed by {}", describe_signal(signal)),
                     None if died.without_place.is_some() => "ended".to_string(),
                     None => "ended without a profile of its own".to_string(),
                 };
@@ -114,7 +114,7 @@ impl Ending {
                     0,
                     format!("{path}: is of the moment at which the program {how}{whose}{oom}"),
                 );
-            } else if lines.len() < MOST {
+            } else if lines.len() < MAX_REPORTED_DEATHS {
                 let process = died.process;
                 lines.push(match died.without_place {
                     Some(user) => format!(
@@ -141,7 +141,7 @@ impl Ending {
     }
 }
 
-fn of_oom(oom: Oom) -> String {
+fn describe_oom(oom: OomKill) -> String {
     let limit = oom.limit.and_then(|limit| i64::try_from(limit).ok());
     let limit = limit.map_or(String::new(), |limit| {
         format!(", which may have {}", bytes(limit))
@@ -150,7 +150,7 @@ fn of_oom(oom: Oom) -> String {
 }
 
 /// A signal as people know it.
-fn named(signal: i32) -> String {
+fn describe_signal(signal: i32) -> String {
     match signal_name(signal) {
         Some(name) => name.to_string(),
         None => format!("signal {signal}"),
@@ -158,9 +158,9 @@ fn named(signal: i32) -> String {
 }
 
 /// The programs of processes that were not recorded, each once, with why.
-fn by_reason(all: &[Unrecorded]) -> String {
+fn group_by_reason(all: &[UnrecordedProcess]) -> String {
     /// The maximum number of programs that are named for one reason.
-    const MAX_NAMED: usize = 3;
+    const MAX_NAMED_PROGRAMS: usize = 3;
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for one in all {
         let at = reasons.iter().position(|(why, _)| *why == one.why);
@@ -174,8 +174,8 @@ fn by_reason(all: &[Unrecorded]) -> String {
         }
     }
     let each = reasons.iter().map(|(why, programs)| {
-        let named = programs[..programs.len().min(MAX_NAMED)].join(", ");
-        let more = match programs.len().saturating_sub(MAX_NAMED) {
+        let named = programs[..programs.len().min(MAX_NAMED_PROGRAMS)].join(", ");
+        let more = match programs.len().saturating_sub(MAX_NAMED_PROGRAMS) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
@@ -191,15 +191,15 @@ mod tests {
     #[test]
     fn the_oom_killer_is_named_with_its_limit() {
         assert_eq!(
-            of_oom(Oom {
+            describe_oom(OomKill {
                 limit: Some(600 << 20)
             }),
             "; just then the kernel's OOM killer ended a process of its cgroup, which may have \
              600MiB"
         );
-        assert!(of_oom(Oom { limit: None }).ends_with("its cgroup"));
+        assert!(describe_oom(OomKill { limit: None }).ends_with("its cgroup"));
         assert_eq!(
-            (named(9).as_str(), named(77).as_str()),
+            (describe_signal(9).as_str(), describe_signal(77).as_str()),
             ("SIGKILL", "signal 77")
         );
     }

@@ -13,24 +13,24 @@ use std::path::{Path, PathBuf};
 use heapprof_process::{is_proc_ours, maps};
 use rustix::process::Pid;
 
-use crate::place::Owner;
+use crate::place::FileOwner;
 use crate::rights::ProcessRights;
 
 /// The maximum number of files that are held open for this user, for each other user, and for all
 /// of these. So no user takes the room of another.
 const MAX_FILES: usize = 256;
-const MAX_FILES_OF_OTHER: usize = 32;
-const MAX_FILES_OF_OTHERS: usize = 128;
+const MAX_FILES_PER_OTHER_USER: usize = 32;
+const MAX_FILES_OF_OTHER_USERS: usize = 128;
 /// What an executable begins with.
-const MAGIC: [u8; 4] = *b"\x7fELF";
+const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
 /// With more processes than this, they are not looked through for deleted files.
 const MAX_PROCESSES: usize = 64;
 
 /// Open files, each once for each user, by the user, the device and the inode.
 #[derive(Default)]
-pub(super) struct Executables(BTreeMap<(u32, u64, u64), File>);
+pub(super) struct OpenExecutables(BTreeMap<(u32, u64, u64), File>);
 
-impl Executables {
+impl OpenExecutables {
     /// Opens the code that processes have mapped and whose names lead to other files by now. Only
     /// root may do that, so of another user's processes only what everybody may read is held.
     pub(super) fn add_deleted(
@@ -64,7 +64,7 @@ impl Executables {
     }
 
     /// Holds a file that a process of this user has mapped.
-    pub(super) fn hold(&mut self, owner: Owner, file: Option<File>) {
+    pub(super) fn hold(&mut self, owner: FileOwner, file: Option<File>) {
         if let Some(file) = file
             && let Ok(about) = file.metadata()
             && self.has_room_for(owner, &about)
@@ -75,22 +75,22 @@ impl Executables {
     }
 
     /// Whether such a file is not held for its user, and may be.
-    fn has_room_for(&self, owner: Owner, about: &Metadata) -> bool {
+    fn has_room_for(&self, owner: FileOwner, about: &Metadata) -> bool {
         let users = self.0.keys().map(|(user, _, _)| *user);
         let of_user = users.clone().filter(|user| *user == owner.user).count();
-        let own = Owner::us().user;
+        let own = FileOwner::us().user;
         let has_room = match owner.is_us() {
             true => of_user < MAX_FILES,
             false => {
                 let of_others = users.filter(|user| *user != own).count();
-                of_user < MAX_FILES_OF_OTHER && of_others < MAX_FILES_OF_OTHERS
+                of_user < MAX_FILES_PER_OTHER_USER && of_others < MAX_FILES_OF_OTHER_USERS
             }
         };
         about.is_file() && has_room && !self.0.contains_key(&key(owner, about))
     }
 
     /// Where those of a user can be opened again, with the rights of whoever does so.
-    pub(super) fn of(&self, owner: Owner) -> Vec<PathBuf> {
+    pub(super) fn paths_for(&self, owner: FileOwner) -> Vec<PathBuf> {
         let of_user = self
             .0
             .range((owner.user, 0, 0)..=(owner.user, u64::MAX, u64::MAX));
@@ -99,14 +99,14 @@ impl Executables {
     }
 }
 
-fn key(owner: Owner, about: &Metadata) -> (u32, u64, u64) {
+fn key(owner: FileOwner, about: &Metadata) -> (u32, u64, u64) {
     (owner.user, about.dev(), about.ino())
 }
 
 /// Whether a file may be code that a process runs.
 fn is_executable(file: &File) -> bool {
-    let mut magic = [0; MAGIC.len()];
-    file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC
+    let mut magic = [0; ELF_MAGIC.len()];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == ELF_MAGIC
 }
 
 #[cfg(test)]
@@ -124,20 +124,20 @@ mod tests {
 
     #[test]
     fn no_user_takes_the_room_of_another() {
-        let mut held = Executables::default();
-        let count = |held: &Executables, owner| held.of(owner).len();
-        let us = Owner::us();
-        let other = |n: u32| Owner {
+        let mut held = OpenExecutables::default();
+        let count = |held: &OpenExecutables, owner| held.paths_for(owner).len();
+        let us = FileOwner::us();
+        let other = |n: u32| FileOwner {
             user: us.user + n,
             group: us.group,
         };
         for owner in (1..10).map(other) {
-            for _ in 0..MAX_FILES_OF_OTHER + 1 {
+            for _ in 0..MAX_FILES_PER_OTHER_USER + 1 {
                 held.hold(owner, file(b"\x7fELF\x02"));
             }
-            assert!(count(&held, owner) <= MAX_FILES_OF_OTHER);
+            assert!(count(&held, owner) <= MAX_FILES_PER_OTHER_USER);
         }
-        assert_eq!(held.0.len(), MAX_FILES_OF_OTHERS);
+        assert_eq!(held.0.len(), MAX_FILES_OF_OTHER_USERS);
         for text in [&b"#!/bin/sh"[..], b"", b"\x7fEL"] {
             held.hold(us, file(text));
         }

@@ -13,18 +13,18 @@ use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, rec
 use heapprof_symbolize::SymbolizeOptions;
 use heapprof_symbolize::allocators::UnhookedAllocator;
 
-use super::executables::Executables;
-use super::residents::Residents;
+use super::executables::OpenExecutables;
+use super::residents::ResidentHistories;
 use super::unhooked;
-use super::written::Written;
-use crate::place::{self, Access, Opened, Owner, Place, Trust, acting};
+use super::written::WrittenProfile;
+use crate::place::{self, FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, acting};
 use crate::rights::{ProcessNamer, ProcessRights};
 use crate::{messages, output};
 
 /// What an entry's path leads to.
-pub(super) enum Found {
+pub(super) enum EntryTarget {
     /// A profile to be read and written by its owner.
-    Profile(Owner),
+    Profile(FileOwner),
     /// A pipe or a device.
     Special,
     /// Nothing, because an exec that failed took the profile back.
@@ -35,16 +35,16 @@ pub(super) enum Found {
 
 /// What a profile says besides what the list says.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ProfileDetails {
     /// What was resident at the peak, with the heap's part.
     pub(super) peak: Option<RssBreakdown>,
     pub(super) runtime: Option<ManagedRuntime>,
     /// The file of the program.
     pub(super) program: String,
     /// What the values are made of, if they are estimates.
-    pub(super) sampled: Option<Sampled>,
+    pub(super) sampled: Option<SamplingSummary>,
     /// What is held by code that symbolizing, if it was asked for, has found no names for.
-    pub(super) unnamed: Option<Unnamed>,
+    pub(super) unnamed: Option<UnnamedCode>,
     /// Which interpreter's frames are missing, and why.
     pub(super) missing_frames: Option<String>,
     /// Whether it has the values of an interpreter.
@@ -62,7 +62,7 @@ pub(super) struct Told {
 }
 
 /// What is held by code without names.
-pub(super) struct Unnamed {
+pub(super) struct UnnamedCode {
     /// The sample type of the values.
     pub(super) sample_type: &'static str,
     pub(super) bytes: i64,
@@ -71,29 +71,29 @@ pub(super) struct Unnamed {
     pub(super) file: String,
     pub(super) build_id: String,
     /// What has become of that file, if it is not what the program had loaded.
-    pub(super) fate: Option<Fate>,
+    pub(super) fate: Option<FileFate>,
 }
 
 /// What became of a file after a program had loaded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum FileFate {
     Replaced,
     Deleted,
 }
 
-impl Fate {
+impl FileFate {
     /// What became of a file that a process with these rights has named. If these are nobody's, the
     /// file is not looked at.
-    fn seen(file: &str, build_id: &str, rights: ProcessRights) -> Option<Self> {
+    fn find_with_rights(file: &str, build_id: &str, rights: ProcessRights) -> Option<Self> {
         match rights {
-            ProcessRights::User(_) => rights.acting(|| Self::of(file, build_id)).ok()?,
+            ProcessRights::User(_) => rights.acting(|| Self::find_fate(file, build_id)).ok()?,
             ProcessRights::Public => None,
         }
     }
 
     /// What became of the file with this build id; `None` if it is the same one, or that is not
     /// known.
-    fn of(file: &str, build_id: &str) -> Option<Self> {
+    fn find_fate(file: &str, build_id: &str) -> Option<Self> {
         if !file.starts_with('/') || build_id.is_empty() {
             return None;
         }
@@ -108,7 +108,7 @@ impl Fate {
 
 /// What the values of a sampled profile are made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Sampled {
+pub(super) struct SamplingSummary {
     /// How many allocations were sampled, and the bytes that they stand for.
     pub(super) taken: u64,
     pub(super) allocated: i64,
@@ -121,10 +121,10 @@ pub(super) struct Sampled {
 
 /// Opens an entry's profile. Fails if it is not a plain file of the owner's, or if its path leads
 /// over another user's links.
-fn open(one: &Written) -> io::Result<(Place, Opened)> {
-    let place = Place::of(&one.path, Trust::OwnLinks)?;
+fn open(one: &WrittenProfile) -> io::Result<(FilePlace, OpenedFile)> {
+    let place = FilePlace::resolve(&one.path, PathTrust::OwnLinks)?;
     let opened = place.open()?;
-    let owner = Owner::of(&opened.stat);
+    let owner = FileOwner::from_stat(&opened.stat);
     if owner.user != one.owner.user {
         return Err(io::Error::other(format!("belongs to user {}", owner.user)));
     }
@@ -135,20 +135,20 @@ fn open(one: &Written) -> io::Result<(Place, Opened)> {
 /// what was read with the rights of one process names the code of no process with others. If nobody
 /// may act for that owner, `refused` makes the answer.
 fn each<T: Send>(
-    entries: &[&Written],
-    executables: &Executables,
-    work: impl Fn(&mut ProcessNamer, &Written) -> T + Sync,
+    entries: &[&WrittenProfile],
+    executables: &OpenExecutables,
+    work: impl Fn(&mut ProcessNamer, &WrittenProfile) -> T + Sync,
     refused: impl Fn(io::Error) -> T,
 ) -> Vec<T> {
     let mut done: Vec<Option<T>> = entries.iter().map(|_| None).collect();
     while let Some(next) = done.iter().position(Option::is_none) {
-        let whose = |one: &Written| (one.owner, one.rights);
+        let whose = |one: &WrittenProfile| (one.owner, one.rights);
         let (owner, rights) = whose(entries[next]);
         let of_owner = (0..entries.len()).filter(|&i| whose(entries[i]) == (owner, rights));
         let of_owner: Vec<usize> = of_owner.collect();
-        let mut opened = executables.of(owner);
+        let mut opened = executables.paths_for(owner);
         if rights.owner().user != owner.user {
-            opened.extend(executables.of(rights.owner()));
+            opened.extend(executables.paths_for(rights.owner()));
         }
         let worked = acting(owner, || {
             // The processes of a recording have the same libraries.
@@ -177,44 +177,49 @@ fn each<T: Send>(
 }
 
 /// What the paths of the entries lead to.
-pub(super) fn look(entries: &[&Written]) -> Vec<Found> {
-    let look = |_: &mut ProcessNamer, one: &Written| match look_at(one) {
+pub(super) fn resolve_entries(entries: &[&WrittenProfile]) -> Vec<EntryTarget> {
+    let look = |_: &mut ProcessNamer, one: &WrittenProfile| match resolve_entry(one) {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
-        Err(error) => Found::Refused(error),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => EntryTarget::Nothing,
+        Err(error) => EntryTarget::Refused(error),
     };
-    each(entries, &Executables::default(), look, Found::Refused)
+    each(
+        entries,
+        &OpenExecutables::default(),
+        look,
+        EntryTarget::Refused,
+    )
 }
 
-fn look_at(one: &Written) -> io::Result<Found> {
+fn resolve_entry(one: &WrittenProfile) -> io::Result<EntryTarget> {
     use rustix::fs::FileType;
-    let place = Place::of(&one.path, Trust::OwnLinks)?;
+    let place = FilePlace::resolve(&one.path, PathTrust::OwnLinks)?;
     let Some(found) = place.stat()? else {
-        return Ok(Found::Nothing);
+        return Ok(EntryTarget::Nothing);
     };
     let kind = FileType::from_raw_mode(found.st_mode);
     if matches!(
         kind,
         FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket
     ) {
-        return Ok(Found::Special);
+        return Ok(EntryTarget::Special);
     }
-    if kind == FileType::Symlink && is_kernel_s(&place) {
-        return Ok(Found::Special);
+    if kind == FileType::Symlink && is_kernel_link(&place) {
+        return Ok(EntryTarget::Special);
     }
-    let there = Owner::of(&place.open()?.stat);
+    let there = FileOwner::from_stat(&place.open()?.stat);
     match there.user == one.owner.user {
-        true => Ok(Found::Profile(one.owner)),
+        true => Ok(EntryTarget::Profile(one.owner)),
         // On some file systems a file belongs to somebody else than its writer. Root does no more
         // with it than that user could.
-        false if one.owner.is_us() && one.owner.user == 0 => Ok(Found::Profile(there)),
+        false if one.owner.is_us() && one.owner.user == 0 => Ok(EntryTarget::Profile(there)),
         false => Err(io::Error::other(format!("belongs to user {}", there.user))),
     }
 }
 
 /// Whether a link leads to something other than a plain file, such as `/dev/stdout`, which is
 /// `/proc/self/fd/1`, in a pipeline.
-fn is_kernel_s(place: &Place) -> bool {
+fn is_kernel_link(place: &FilePlace) -> bool {
     rustix::fs::statat(place.folder(), place.name(), rustix::fs::AtFlags::empty())
         .is_ok_and(|led| !rustix::fs::FileType::from_raw_mode(led.st_mode).is_file())
 }
@@ -222,57 +227,57 @@ fn is_kernel_s(place: &Place) -> bool {
 /// Reads each profile. If asked to, gives its frames names, and its history what was resident.
 /// The executables are what the processes ran.
 pub(super) fn read(
-    entries: &[&Written],
+    entries: &[&WrittenProfile],
     with_symbols: bool,
-    residents: &Residents,
-    executables: &Executables,
-) -> Vec<Result<Told>> {
-    let read = |namer: &mut ProcessNamer, one: &Written| {
+    residents: &ResidentHistories,
+    executables: &OpenExecutables,
+) -> Vec<Result<ProfileDetails>> {
+    let read = |namer: &mut ProcessNamer, one: &WrittenProfile| {
         let unreadable = || one.path.display().to_string();
         let (place, opened) = open(one).with_context(unreadable)?;
         // Exact values need not be added up, because what the entry says of them is right.
         let options = ReadOptions::default().only_head(one.is_exact && !with_symbols);
         let mut profile = decode_with(opened.file, options)
-            .map_err(|error| messages::of_reading(error.into()))
+            .map_err(|error| messages::reading_error(error.into()))
             .with_context(unreadable)?;
         let has_residents = with_symbols && residents.put_into(&mut profile, one.process);
-        let mut told = told(&profile, one);
+        let mut told = read_details(&profile, one);
         let unhooked = unhooked::note_in(&mut profile, namer, one.rights);
         told.unhooked = unhooked.with_context(unreadable)?;
         if with_symbols {
-            told.allocated = allocated(&profile);
+            told.allocated = total_allocated(&profile);
             // The process that named the files may have had fewer rights than the file's owner.
             let summary = namer.symbolize(&mut profile, one.rights);
             let summary = summary.with_context(unreadable)?;
             let is_named = summary.resolved() + summary.numbered() > 0;
             if has_residents || is_named || !told.unhooked.is_empty() {
                 let shown = one.path.display().to_string();
-                let access = Access::Exactly(opened.stat.st_mode & 0o777);
+                let access = FileAccess::Exactly(opened.stat.st_mode & 0o777);
                 output::replace(&place, &shown, access, |writer| {
                     Ok(encode(&profile, writer)?)
                 })?;
             }
-            told.unnamed = unnamed(&profile, one.rights);
+            told.unnamed = find_unnamed_code(&profile, one.rights);
         }
         Ok(told)
     };
     each(entries, executables, read, |error| Err(error.into()))
 }
 
-fn told(profile: &Profile, one: &Written) -> Told {
+fn read_details(profile: &Profile, one: &WrittenProfile) -> ProfileDetails {
     let texts = profile.comment.iter().map(|&text| profile.text(text));
     let comments: Vec<String> = texts.map(str::to_string).collect();
     let [_, peak] = resident(&comments, [Some(one.in_use), Some(one.peak)]);
     let mut files = profile.mapping.iter().map(|m| profile.text(m.filename));
-    Told {
+    ProfileDetails {
         peak,
         program: files.clone().next().unwrap_or_default().to_string(),
         runtime: unseen_runtime(&mut files, &comments),
-        sampled: (!one.is_exact).then(|| sampled(profile)),
+        sampled: (!one.is_exact).then(|| sum_up_sampling(profile)),
         unnamed: None,
-        missing_frames: said_after(&comments, "frames missing: "),
+        missing_frames: find_comment(&comments, "frames missing: "),
         has_values: profile.find_sample_type("sv_inuse_objects").is_ok(),
-        missing_values: said_after(&comments, "perl: values missing: "),
+        missing_values: find_comment(&comments, "perl: values missing: "),
         early_ends: EarlyEnds::from_comments(comments.iter().map(String::as_str)),
         allocated: None,
         unseen_frees: recorded::unseen_frees(comments.iter().map(String::as_str)),
@@ -281,7 +286,7 @@ fn told(profile: &Profile, one: &Written) -> Told {
 }
 
 /// How many bytes were allocated at all.
-fn allocated(profile: &Profile) -> Option<i64> {
+fn total_allocated(profile: &Profile) -> Option<i64> {
     let column = profile.find_sample_type("alloc_space").ok()?;
     let values = (0..profile.samples.len()).map(|i| profile.samples.values(i)[column]);
     Some(values.fold(0, i64::saturating_add))
@@ -289,14 +294,14 @@ fn allocated(profile: &Profile) -> Option<i64> {
 
 /// What the first comment says that begins in this way, such as which interpreter's frames the
 /// library could not read, and why.
-fn said_after(comments: &[String], beginning: &str) -> Option<String> {
+fn find_comment(comments: &[String], beginning: &str) -> Option<String> {
     let said = |comment: &String| comment.strip_prefix(beginning).map(str::to_string);
     comments.iter().find_map(said)
 }
 
 /// What code without names holds at the peak. If nothing was held there, it is what such code has
 /// in use, and otherwise what it allocated.
-fn unnamed(profile: &Profile, rights: ProcessRights) -> Option<Unnamed> {
+fn find_unnamed_code(profile: &Profile, rights: ProcessRights) -> Option<UnnamedCode> {
     ["peak_space", "inuse_space", "alloc_space"]
         .into_iter()
         .find_map(|sample_type| {
@@ -307,11 +312,11 @@ fn unnamed(profile: &Profile, rights: ProcessRights) -> Option<Unnamed> {
             let mapping = found.file.map(|file| &profile.mapping[file.index()]);
             let file = mapping.map_or_else(String::new, |mapping| text(mapping.filename));
             let build_id = mapping.map_or_else(String::new, |mapping| text(mapping.build_id));
-            (found.total > 0).then(|| Unnamed {
+            (found.total > 0).then(|| UnnamedCode {
                 sample_type,
                 bytes: narrow(found.value),
                 total: narrow(found.total),
-                fate: Fate::seen(&file, &build_id, rights),
+                fate: FileFate::find_with_rights(&file, &build_id, rights),
                 file,
                 build_id,
             })
@@ -319,10 +324,10 @@ fn unnamed(profile: &Profile, rights: ProcessRights) -> Option<Unnamed> {
 }
 
 /// Adds up what all samples say about their sampling.
-fn sampled(profile: &Profile) -> Sampled {
-    let mut sampled = Sampled {
+fn sum_up_sampling(profile: &Profile) -> SamplingSummary {
+    let mut sampled = SamplingSummary {
         period: profile.period,
-        ..Sampled::default()
+        ..SamplingSummary::default()
     };
     let find = |name| profile.find_sample_type(name).ok();
     let (Some(allocated), Some(in_use)) = (find("alloc_space"), find("inuse_space")) else {
@@ -344,28 +349,28 @@ fn sampled(profile: &Profile) -> Sampled {
 }
 
 /// Removes the profiles. Returns how many.
-pub(super) fn remove(entries: &[&Written]) -> usize {
-    let remove = |_: &mut ProcessNamer, one: &Written| {
+pub(super) fn remove(entries: &[&WrittenProfile]) -> usize {
+    let remove = |_: &mut ProcessNamer, one: &WrittenProfile| {
         open(one).is_ok_and(|(place, _)| place.remove().is_ok())
     };
-    let removed = each(entries, &Executables::default(), remove, |_| false);
+    let removed = each(entries, &OpenExecutables::default(), remove, |_| false);
     removed.into_iter().filter(|&gone| gone).count()
 }
 
 /// Makes a profile the newest one here, which commands read if none is named.
-pub(super) fn touch(one: &Written) {
-    let touch = |_: &mut ProcessNamer, one: &Written| {
+pub(super) fn touch(one: &WrittenProfile) {
+    let touch = |_: &mut ProcessNamer, one: &WrittenProfile| {
         open(one).and_then(|(_, opened)| opened.file.set_modified(SystemTime::now()))
     };
-    each(&[one], &Executables::default(), touch, Err);
+    each(&[one], &OpenExecutables::default(), touch, Err);
 }
 
 /// Gives the children's folder the name of the profile that they belong to. Returns whether it has
 /// that name now.
 pub(super) fn rename_folder(from: &Path, to: &Path) -> bool {
     let (Ok(from), Ok(to)) = (
-        Place::of(from, Trust::OwnLinks),
-        Place::of(to, Trust::OwnLinks),
+        FilePlace::resolve(from, PathTrust::OwnLinks),
+        FilePlace::resolve(to, PathTrust::OwnLinks),
     ) else {
         return false;
     };
@@ -375,7 +380,7 @@ pub(super) fn rename_folder(from: &Path, to: &Path) -> bool {
 
 /// Removes the children's folder if nothing is in it.
 pub(super) fn remove_folder(path: &Path) {
-    if let Ok(place) = Place::of(path, Trust::OwnLinks) {
+    if let Ok(place) = FilePlace::resolve(path, PathTrust::OwnLinks) {
         let _ = rustix::fs::unlinkat(place.folder(), place.name(), rustix::fs::AtFlags::REMOVEDIR);
     }
 }

@@ -19,18 +19,18 @@ use rustix::process::geteuid;
 use tempfile::TempDir;
 
 /// What the name of such a folder begins with.
-const PREFIX: &str = ".heapprof-";
+const FOLDER_PREFIX: &str = ".heapprof-";
 /// The mode of the folder, and of the list of profiles in it.
-const MODE: u32 = 0o711;
+const FOLDER_MODE: u32 = 0o711;
 const LIST_MODE: u32 = 0o1733;
 /// The name of the list.
-const LIST: &str = "list";
+const LIST_NAME: &str = "list";
 /// The maximum number of folders of killed recordings that are removed at once.
 const MAX_REMOVED: usize = 64;
 /// The maximum depth of folders that processes have made in it.
 const MAX_DEPTH: usize = 32;
 
-const FOLDER: OFlags = OFlags::RDONLY
+const FOLDER_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
@@ -46,18 +46,18 @@ impl RecordFolder {
     /// Makes the folder, after those of killed recordings were removed.
     pub(super) fn new() -> io::Result<Self> {
         let place = temporary_folder();
-        remove_left(&place);
+        remove_abandoned(&place);
         loop {
             // The program may become another user, so others may enter the folder. They can't list
             // it, so they do not find what is in it.
-            let only = || Permissions::from_mode(MODE);
+            let only = || Permissions::from_mode(FOLDER_MODE);
             let folder = tempfile::Builder::new()
-                .prefix(PREFIX)
+                .prefix(FOLDER_PREFIX)
                 .permissions(only())
                 .tempdir_in(&place)?;
             // The rights are these whatever the umask is.
             std::fs::set_permissions(folder.path(), only())?;
-            let lock = openat(CWD, folder.path(), FOLDER, Mode::empty())?;
+            let lock = openat(CWD, folder.path(), FOLDER_FLAGS, Mode::empty())?;
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 // Whoever removes what is left may have come before the lock.
                 Err(Errno::WOULDBLOCK) => continue,
@@ -74,7 +74,7 @@ impl RecordFolder {
 
     /// Makes the folder of the list of profiles. Each user may add a file, and remove their own.
     pub(super) fn make_list(&self) -> io::Result<PathBuf> {
-        let path = self.folder.path().join(LIST);
+        let path = self.folder.path().join(LIST_NAME);
         std::fs::create_dir(&path)?;
         std::fs::set_permissions(&path, Permissions::from_mode(LIST_MODE))?;
         Ok(path)
@@ -99,15 +99,15 @@ fn temporary_folder() -> PathBuf {
 }
 
 /// Removes the folders of this user's recordings that were killed.
-fn remove_left(place: &Path) {
-    let Ok(place) = openat(CWD, place, FOLDER, Mode::empty()) else {
+fn remove_abandoned(place: &Path) {
+    let Ok(place) = openat(CWD, place, FOLDER_FLAGS, Mode::empty()) else {
         return;
     };
-    let is_ours = |name: &OsString| name.as_bytes().starts_with(PREFIX.as_bytes());
+    let is_ours = |name: &OsString| name.as_bytes().starts_with(FOLDER_PREFIX.as_bytes());
     let mut removed = 0;
     // Others may have made many folders of such names, which take no room of this user's.
     for name in names(&place).into_iter().filter(is_ours) {
-        removed += usize::from(remove_if_left(&place, &name).is_ok_and(|is_gone| is_gone));
+        removed += usize::from(remove_if_abandoned(&place, &name).is_ok_and(|is_gone| is_gone));
         if removed == MAX_REMOVED {
             return;
         }
@@ -115,15 +115,15 @@ fn remove_left(place: &Path) {
 }
 
 /// Removes a folder if it is this user's, and nobody has its lock. Returns whether it is gone.
-fn remove_if_left(place: &OwnedFd, name: &OsString) -> io::Result<bool> {
+fn remove_if_abandoned(place: &OwnedFd, name: &OsString) -> io::Result<bool> {
     if statat(place, name, AtFlags::SYMLINK_NOFOLLOW)?.st_uid != geteuid().as_raw() {
         return Ok(false);
     }
-    let folder = openat(place, name, FOLDER, Mode::empty())?;
+    let folder = openat(place, name, FOLDER_FLAGS, Mode::empty())?;
     let found = fstat(&folder)?;
     // Another folder may have such a name.
-    let list = statat(&folder, LIST, AtFlags::SYMLINK_NOFOLLOW);
-    let is_recording = found.st_mode & 0o7777 == MODE
+    let list = statat(&folder, LIST_NAME, AtFlags::SYMLINK_NOFOLLOW);
+    let is_recording = found.st_mode & 0o7777 == FOLDER_MODE
         && list.is_ok_and(|list| list.st_mode & 0o7777 == LIST_MODE && is_folder(&list));
     if found.st_uid != geteuid().as_raw() || !is_recording {
         return Ok(false);
@@ -147,7 +147,10 @@ fn empty(folder: &OwnedFd, depth: usize) -> io::Result<()> {
         let found = statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_folder = is_folder(&found);
         if is_folder && depth > 0 {
-            empty(&openat(folder, &name, FOLDER, Mode::empty())?, depth - 1)?;
+            empty(
+                &openat(folder, &name, FOLDER_FLAGS, Mode::empty())?,
+                depth - 1,
+            )?;
         }
         let flags = match is_folder {
             true => AtFlags::REMOVEDIR,
@@ -186,7 +189,7 @@ mod tests {
     #[test]
     fn only_what_nobody_has_is_removed() {
         let place = tempfile::tempdir().unwrap();
-        let at = |name: &str| place.path().join(format!("{PREFIX}{name}"));
+        let at = |name: &str| place.path().join(format!("{FOLDER_PREFIX}{name}"));
         for name in ["left", "held"] {
             std::fs::create_dir_all(at(name).join("list/a/b")).unwrap();
             std::fs::write(at(name).join("list/0"), "x").unwrap();
@@ -194,8 +197,8 @@ mod tests {
             let be = |path: &Path, mode| {
                 std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
             };
-            be(&at(name), MODE);
-            be(&at(name).join(LIST), LIST_MODE);
+            be(&at(name), FOLDER_MODE);
+            be(&at(name).join(LIST_NAME), LIST_MODE);
         }
         std::fs::create_dir(place.path().join("other")).unwrap();
         std::fs::create_dir(at("of_another_kind")).unwrap();
@@ -203,14 +206,14 @@ mod tests {
         for n in 0..2 * MAX_REMOVED {
             std::fs::create_dir(at(&format!("a{n}"))).unwrap();
         }
-        let held = openat(CWD, at("held"), FOLDER, Mode::empty()).unwrap();
+        let held = openat(CWD, at("held"), FOLDER_FLAGS, Mode::empty()).unwrap();
         flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
-        remove_left(place.path());
+        remove_abandoned(place.path());
         assert!(!at("left").exists() && at("link").is_symlink());
         assert!(at("held").join("list/a/b").is_dir() && place.path().join("other").is_dir());
         assert!(at("of_another_kind").is_dir());
         drop(held);
-        remove_left(place.path());
+        remove_abandoned(place.path());
         assert!(!at("held").exists());
     }
 }

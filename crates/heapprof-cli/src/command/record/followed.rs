@@ -5,20 +5,20 @@ use std::collections::HashMap;
 
 use heapprof_analysis::CodePlace as Line;
 
-use super::tail::Message;
+use super::tail::TailMessage;
 
 /// The most processes of a user that are followed. The one that has been silent for longest gives
 /// way.
-const MOST_PROCESSES: usize = 1024;
+const MAX_PROCESSES: usize = 1024;
 /// The most bytes that the lines of a user may take. Again the most silent process gives way.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_LINE_BYTES: usize = 64 << 20;
 /// What a line takes besides its texts.
-const EACH_LINE: usize = size_of::<(Line, i64)>() + 32;
+const LINE_OVERHEAD_BYTES: usize = size_of::<(Line, i64)>() + 32;
 
 /// The processes of a user.
 #[derive(Default)]
-pub(super) struct Followed {
-    processes: HashMap<u32, Process>,
+pub(super) struct FollowedProcesses {
+    processes: HashMap<u32, FollowedProcess>,
     /// How many bytes the lines of all of them take.
     bytes: usize,
     /// How many messages there were.
@@ -27,7 +27,7 @@ pub(super) struct Followed {
 
 /// A process that is followed.
 #[derive(Default)]
-struct Process {
+struct FollowedProcess {
     /// When its recording began.
     began: i64,
     /// Which message was its last.
@@ -38,12 +38,12 @@ struct Process {
     growth: HashMap<Line, i64>,
 }
 
-impl Followed {
+impl FollowedProcesses {
     /// Adds what a process told. Returns the lines that have grown by `least` now, and by how
     /// much. What has grown most comes first.
     pub(super) fn add(
         &mut self,
-        message: &Message,
+        message: &TailMessage,
         grown: Vec<(Line, i64)>,
         least: i64,
     ) -> Vec<(Line, i64)> {
@@ -52,9 +52,9 @@ impl Followed {
         self.bytes -= process.bytes;
         if process.began != message.began {
             // It is another recording, whose memory in use began at nothing.
-            process = Process {
+            process = FollowedProcess {
                 began: message.began,
-                ..Process::default()
+                ..FollowedProcess::default()
             };
         }
         process.last = self.messages;
@@ -64,10 +64,10 @@ impl Followed {
                 Some(sum) => sum,
                 None => {
                     let file = line.file.as_ref().map_or(0, String::len);
-                    process.bytes += EACH_LINE + line.function.len() + file;
-                    if process.bytes > MOST_BYTES {
+                    process.bytes += LINE_OVERHEAD_BYTES + line.function.len() + file;
+                    if process.bytes > MAX_LINE_BYTES {
                         // What it says of new lines is lost; it is no program that a person wrote.
-                        process.bytes = MOST_BYTES;
+                        process.bytes = MAX_LINE_BYTES;
                         continue;
                     }
                     process.growth.entry(line.clone()).or_default()
@@ -78,7 +78,7 @@ impl Followed {
                 said.push((line, std::mem::take(sum)));
             }
         }
-        while self.processes.len() >= MOST_PROCESSES || self.bytes + process.bytes > MOST_BYTES {
+        while self.processes.len() >= MAX_PROCESSES || self.bytes + process.bytes > MAX_LINE_BYTES {
             let silent = self.processes.iter().min_by_key(|(_, of)| of.last);
             let Some(silent) = silent.map(|(&id, _)| id) else {
                 break;
@@ -107,8 +107,8 @@ mod tests {
     }
 
     /// By how much the line `f` of a process is said to have grown, after it grew by these bytes.
-    fn said(followed: &mut Followed, process: u32, began: i64, grown: i64) -> i64 {
-        let message = Message {
+    fn said(followed: &mut FollowedProcesses, process: u32, began: i64, grown: i64) -> i64 {
+        let message = TailMessage {
             process,
             began,
             is_exact: true,
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_line_is_said_once_it_has_grown_enough() {
-        let mut followed = Followed::default();
+        let mut followed = FollowedProcesses::default();
         let mut step = |process, began, grown| said(&mut followed, process, began, grown);
         assert_eq!(step(1, 5, 60), 0);
         assert_eq!(step(2, 5, 60), 0);
@@ -134,16 +134,16 @@ mod tests {
 
     #[test]
     fn silent_processes_give_way() {
-        let mut followed = Followed::default();
+        let mut followed = FollowedProcesses::default();
         for process in 0..3000 {
             said(&mut followed, process, 1, 60);
         }
-        assert_eq!(followed.processes.len(), MOST_PROCESSES);
+        assert_eq!(followed.processes.len(), MAX_PROCESSES);
         assert_eq!(said(&mut followed, 2999, 1, 60), 120);
         assert_eq!(said(&mut followed, 0, 1, 60), 0);
         let long = "f".repeat(1 << 20);
         for process in 0..100 {
-            let message = Message {
+            let message = TailMessage {
                 process,
                 began: 1,
                 is_exact: true,
@@ -151,7 +151,7 @@ mod tests {
             };
             followed.add(&message, vec![(line(&long), 1)], 100);
         }
-        assert!(followed.bytes <= MOST_BYTES);
+        assert!(followed.bytes <= MAX_LINE_BYTES);
         let sum: usize = followed.processes.values().map(|of| of.bytes).sum();
         assert_eq!(sum, followed.bytes);
         assert!(followed.processes.len() < 70);

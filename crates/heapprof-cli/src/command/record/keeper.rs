@@ -22,57 +22,60 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use self::callers::{Caller, Callers, listening, number_of};
-use self::lowered::Lowered;
-use self::process::Process;
-pub(super) use self::saved::Saved;
+use self::callers::{CallerRegistry, KeeperCaller, number_of, open_listening_socket};
+use self::lowered::LoweredRights;
+use self::process::LedgerProcess;
+pub(super) use self::saved::KeeperOutcome;
 use self::start::{allow_files, begin};
-use super::audit::{Audit, Said};
-use super::kept::{Died, End, EndResult, EndedProcess, NoPlace, OwnFiles, Wanted, write};
-use super::oom::{self, Counts};
-use crate::log::Log;
+use super::audit::{ChildMessage, ForkAuditor};
+use super::kept::{
+    EndResult, EndedProcess, NoPlaceError, OwnFiles, ProcessDeath, ProcessEnd, ProfileWriteOptions,
+    write,
+};
+use super::oom::{self, OomCounts};
+use crate::log::EventLogWriter;
 use crate::outside::command_line;
-use crate::records::{self, Question};
+use crate::records::{self, RecordQuestion};
 use crate::rights::{ProcessRights, RightsLedger};
-use crate::sockets::{Kind, Listening};
+use crate::sockets::{ListeningSocket, SocketKind};
 
 /// More processes at a time are not kept, of this user and of all others together.
-const MOST: usize = 4096;
-const MOST_OF_OTHERS: usize = 1024;
+const MAX_PROCESSES: usize = 4096;
+const MAX_PROCESSES_OF_OTHERS: usize = 1024;
 /// The maximum number of callers that are let in before other work goes on.
-const MAX_AT_ONCE: usize = 1024;
+const MAX_ACCEPTED_CALLERS: usize = 1024;
 /// So long the processes of a program that was killed may take to be killed, too, and so long one
 /// that was killed may take to end: on a busy machine its turn comes late.
-const AFTER_KILL: Duration = Duration::from_secs(1);
+const KILL_GRACE_TIMEOUT: Duration = Duration::from_secs(1);
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// So long a child that was forked last may take to say so.
-const AFTER_LAST_FORK: Duration = Duration::from_millis(200);
+const LAST_FORK_TIMEOUT: Duration = Duration::from_millis(200);
 /// So long it may take to read a file.
-const USUAL: Duration = Duration::from_secs(2);
+const USUAL_READ_TIME: Duration = Duration::from_secs(2);
 /// The longest message of somebody who calls, in bytes.
-const LONGEST: usize = 8192;
+const MAX_MESSAGE_BYTES: usize = 8192;
 /// So many programs may become others without a word, and so many messages are kept.
-const MOST_REPLACED: u32 = 200;
-const MOST_NOTES: usize = 20;
+const MAX_REPLACED_PROGRAMS: u32 = 200;
+const MAX_NOTES: usize = 20;
 /// So long a signal is kept back at most, until those were looked at that it may end.
-const BEFORE_SIGNAL: Duration = Duration::from_secs(2);
+const SIGNAL_DELAY_TIMEOUT: Duration = Duration::from_secs(2);
 /// So long the program is not reaped at most, until those were heard that have called.
-const BEFORE_REAPING: Duration = Duration::from_secs(5);
+const REAPING_DELAY_TIMEOUT: Duration = Duration::from_secs(5);
 /// So long nobody is let in when there was no room.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whoever keeps the books.
-pub(super) struct Keeper {
+pub(super) struct KeeperHandle {
     path: PathBuf,
     wake: OwnedFd,
-    words: Sender<Word>,
+    messages: Sender<KeeperMessage>,
     /// Whether children are audited.
     audits: bool,
-    work: Work,
+    work: KeeperState,
 }
 
 /// What whoever keeps the books is told.
-enum Word {
+enum KeeperMessage {
     /// The program has ended, and whether it was killed.
     End(bool),
     /// The program has ended, and is reaped after the answer.
@@ -82,73 +85,73 @@ enum Word {
 }
 
 /// How far the work is.
-enum Work {
+enum KeeperState {
     /// Nobody yet. The kernel keeps those waiting that call.
-    Later(Box<Keeping>),
-    Thread(JoinHandle<Saved>),
+    NotStarted(Box<KeeperTask>),
+    Running(JoinHandle<KeeperOutcome>),
     /// Nobody: no thread could be made, and what there was to work with went with it.
-    Nobody,
+    Unavailable,
 }
 
-impl Keeper {
+impl KeeperHandle {
     /// Listens beside the list of a recording.
     ///
     /// # Errors
     /// The kernel may refuse a socket, and a path may be too long.
     pub(super) fn new(
         list: &Path,
-        wanted: Wanted,
-        log: Option<Log>,
-        audit: Option<Audit>,
+        wanted: ProfileWriteOptions,
+        log: Option<EventLogWriter>,
+        audit: Option<ForkAuditor>,
         rights: RightsLedger,
     ) -> io::Result<Self> {
-        let (socket, path) = listening(list)?;
+        let (socket, path) = open_listening_socket(list)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let woken = wake.try_clone()?;
         let (words, told) = channel();
         let audits = audit.is_some();
-        let keeping = Keeping {
+        let keeping = KeeperTask {
             socket,
             // Without it, nobody can ask. The kernel lets most users read their processes.
-            questions: Listening::start(Kind::RECORD).ok(),
+            questions: ListeningSocket::start(SocketKind::RECORD).ok(),
             woken,
-            told,
+            messages: told,
             wanted,
             main: 0,
             log,
             audit,
-            counts: Counts::new(),
+            counts: OomCounts::new(),
             replaced: [0; 2],
             has_begun: false,
             is_short: false,
             rights,
-            callers: Callers::default(),
+            callers: CallerRegistry::default(),
             processes: Vec::new(),
             own_files: OwnFiles::default(),
-            saved: Saved::default(),
+            saved: KeeperOutcome::default(),
         };
         Ok(Self {
             path,
             wake,
-            words,
+            messages: words,
             audits,
-            work: Work::Later(Box::new(keeping)),
+            work: KeeperState::NotStarted(Box::new(keeping)),
         })
     }
 
     /// Begins to keep books of the program `main` and of those that descend from it. A thread
     /// changes what a program inherits of signals, so there is none before the program runs.
     pub(super) fn start(&mut self, main: u32) {
-        self.work = match std::mem::replace(&mut self.work, Work::Nobody) {
-            Work::Later(mut keeping) => {
+        self.work = match std::mem::replace(&mut self.work, KeeperState::Unavailable) {
+            KeeperState::NotStarted(mut keeping) => {
                 keeping.main = main;
                 if let Some(audit) = &mut keeping.audit {
                     audit.begin(main);
                 }
                 allow_files();
                 match std::thread::Builder::new().spawn(|| keeping.run()) {
-                    Ok(thread) => Work::Thread(thread),
-                    Err(_) => Work::Nobody,
+                    Ok(thread) => KeeperState::Running(thread),
+                    Err(_) => KeeperState::Unavailable,
                 }
             }
             work => work,
@@ -162,22 +165,22 @@ impl Keeper {
             return;
         }
         let (done, is_done) = channel();
-        self.tell(Word::Signal(Instant::now(), done));
-        let _ = is_done.recv_timeout(BEFORE_SIGNAL);
+        self.send_message(KeeperMessage::Signal(Instant::now(), done));
+        let _ = is_done.recv_timeout(SIGNAL_DELAY_TIMEOUT);
     }
 
     /// Has everybody heard who has called before the program ended, as long as the kernel knows who
     /// the program was.
     pub(super) fn before_reaping(&self) {
         let (done, is_done) = channel();
-        if let Work::Thread(_) = self.work {
-            self.tell(Word::Reaping(done));
-            let _ = is_done.recv_timeout(BEFORE_REAPING);
+        if let KeeperState::Running(_) = self.work {
+            self.send_message(KeeperMessage::Reaping(done));
+            let _ = is_done.recv_timeout(REAPING_DELAY_TIMEOUT);
         }
     }
 
-    fn tell(&self, word: Word) {
-        let _ = self.words.send(word);
+    fn send_message(&self, word: KeeperMessage) {
+        let _ = self.messages.send(word);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
@@ -187,29 +190,29 @@ impl Keeper {
     }
 
     /// Ends. If the program `was_killed`, the others have a moment to end, too.
-    pub(super) fn end(self, was_killed: bool) -> Saved {
-        self.tell(Word::End(was_killed));
+    pub(super) fn end(self, was_killed: bool) -> KeeperOutcome {
+        self.send_message(KeeperMessage::End(was_killed));
         match self.work {
-            Work::Later(keeping) => keeping.run(),
-            Work::Thread(thread) => thread.join().unwrap_or_default(),
-            Work::Nobody => Saved::default(),
+            KeeperState::NotStarted(keeping) => keeping.run(),
+            KeeperState::Running(thread) => thread.join().unwrap_or_default(),
+            KeeperState::Unavailable => KeeperOutcome::default(),
         }
     }
 }
 
-struct Keeping {
+struct KeeperTask {
     socket: OwnedFd,
-    questions: Option<Listening>,
+    questions: Option<ListeningSocket>,
     woken: OwnedFd,
-    told: Receiver<Word>,
-    wanted: Wanted,
+    messages: Receiver<KeeperMessage>,
+    wanted: ProfileWriteOptions,
     /// The program's process.
     main: u32,
     /// Where its events are written.
-    log: Option<Log>,
+    log: Option<EventLogWriter>,
     /// The forked children and what is known of them, if they are audited.
-    audit: Option<Audit>,
-    counts: Counts,
+    audit: Option<ForkAuditor>,
+    counts: OomCounts,
     /// How many files were replaced by those of another program: of other users, and of this one.
     replaced: [u32; 2],
     /// Whether the program has handed a file over.
@@ -218,16 +221,16 @@ struct Keeping {
     is_short: bool,
     /// What is known of the rights of processes.
     rights: RightsLedger,
-    callers: Callers,
-    processes: Vec<Process>,
+    callers: CallerRegistry,
+    processes: Vec<LedgerProcess>,
     /// The profiles of processes whose users may not write them.
     own_files: OwnFiles,
-    saved: Saved,
+    saved: KeeperOutcome,
 }
 
-impl Keeping {
+impl KeeperTask {
     /// Works until somebody ends it. Returns what was written.
-    fn run(mut self) -> Saved {
+    fn run(mut self) -> KeeperOutcome {
         self.keep();
         if let Some(note) = self.callers.note() {
             self.note(note);
@@ -249,21 +252,23 @@ impl Keeping {
         let mut until: Option<Instant> = None;
         let mut last = Instant::now();
         loop {
-            if self.counts.look() {
-                self.processes.iter_mut().for_each(Process::look);
-                let rights = |one: &Process| self.rights.seen(one.number());
+            if self.counts.read_if_due() {
+                self.processes
+                    .iter_mut()
+                    .for_each(LedgerProcess::check_stays);
+                let rights = |one: &LedgerProcess| self.rights.least_observed(one.number());
                 let all = self.processes.iter().map(|one| (one.pid, rights(one)));
                 self.saved.executables.add_deleted(all);
             }
             let ended = self.processes.iter().filter(|process| process.has_ended());
             let ended: Vec<Pid> = ended.map(|process| process.pid).collect();
             // What they have said before is heard before they are given up.
-            self.take_all();
-            self.finish_those(End::Death, |process| {
+            self.serve_callers();
+            self.finish_those(ProcessEnd::Death, |process| {
                 ended.contains(&process.pid) && process.has_ended()
             });
             if let Some(audit) = &mut self.audit {
-                audit.look();
+                audit.inspect_due();
             }
             let is_done = until.is_some_and(|until| {
                 let is_idle = self.processes.is_empty() && self.callers.waiting.is_empty();
@@ -271,26 +276,26 @@ impl Keeping {
                 is_idle && self.audit.is_none() || until <= Instant::now()
             });
             if is_done {
-                let is_dying = |process: &Process| process.is_dying();
+                let is_dying = |process: &LedgerProcess| process.is_dying();
                 if Instant::now() >= last || !self.processes.iter().any(is_dying) {
                     return;
                 }
-                until = Some(Instant::now() + PAUSE);
+                until = Some(Instant::now() + RETRY_INTERVAL);
             }
-            match self.told.try_recv() {
-                Ok(Word::End(true)) => {
-                    until = Some(Instant::now() + AFTER_KILL);
+            match self.messages.try_recv() {
+                Ok(KeeperMessage::End(true)) => {
+                    until = Some(Instant::now() + KILL_GRACE_TIMEOUT);
                     last = Instant::now() + END_TIMEOUT;
                 }
                 // Whoever has called by now is still heard.
-                Ok(Word::End(false)) => until = Some(Instant::now() + self.grace()),
-                Ok(Word::Reaping(done)) => {
-                    self.take_all();
+                Ok(KeeperMessage::End(false)) => until = Some(Instant::now() + self.grace()),
+                Ok(KeeperMessage::Reaping(done)) => {
+                    self.serve_callers();
                     let _ = done.send(());
                 }
-                Ok(Word::Signal(came, done)) => {
+                Ok(KeeperMessage::Signal(came, done)) => {
                     if let Some(audit) = &mut self.audit {
-                        audit.look_at_all(came + BEFORE_SIGNAL);
+                        audit.inspect_all(came + SIGNAL_DELAY_TIMEOUT);
                     }
                     let _ = done.send(());
                 }
@@ -307,7 +312,7 @@ impl Keeping {
     /// How long whoever has not called yet is waited for when the program has ended.
     fn grace(&self) -> Duration {
         match self.audit {
-            Some(_) => AFTER_LAST_FORK,
+            Some(_) => LAST_FORK_TIMEOUT,
             None => Duration::ZERO,
         }
     }
@@ -315,11 +320,11 @@ impl Keeping {
     /// Sleeps until something happens, or until a moment.
     fn wait(&mut self, until: Option<Instant>) {
         self.is_short |= self.callers.are_full();
-        let by_hand = self.processes.iter().any(|process| process.ends.is_none());
-        let soon = (self.is_short || by_hand).then(|| Instant::now() + PAUSE);
-        let counted = (!self.processes.is_empty()).then(|| Instant::now() + oom::PAUSE);
+        let by_hand = self.processes.iter().any(|one| one.end_fd.is_none());
+        let soon = (self.is_short || by_hand).then(|| Instant::now() + RETRY_INTERVAL);
+        let counted = (!self.processes.is_empty()).then(|| Instant::now() + oom::OOM_READ_INTERVAL);
         let of_callers = self.callers.waiting.iter().map(|caller| caller.until);
-        let looks = self.audit.as_ref().and_then(Audit::until);
+        let looks = self.audit.as_ref().and_then(ForkAuditor::next_inspection);
         let until = of_callers.chain(until).chain(soon).chain(counted);
         let until = until.chain(looks).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -337,9 +342,9 @@ impl Keeping {
                 .iter()
                 .map(|caller| each(caller.socket.as_fd())),
         );
-        let ends = self.processes.iter().filter_map(|of| of.ends.as_ref());
+        let ends = self.processes.iter().filter_map(|of| of.end_fd.as_ref());
         all.extend(ends.map(|fd| each(fd.as_fd())));
-        let children = self.audit.iter().flat_map(Audit::ends);
+        let children = self.audit.iter().flat_map(ForkAuditor::end_fds);
         all.extend(children.map(|fd| each(fd.as_fd())));
         let _ = poll(&mut all, left.as_ref());
         let _ = rustix::io::read(&self.woken, &mut [0u8; 8]);
@@ -347,7 +352,7 @@ impl Keeping {
     }
 
     /// Lets everybody in who has called, and hears them.
-    fn take_all(&mut self) {
+    fn serve_callers(&mut self) {
         let questions = self.questions.as_ref().map(|questions| &questions.socket);
         let sockets = [(Some(&self.socket), false), (questions, true)];
         for (socket, asks) in sockets {
@@ -362,7 +367,7 @@ impl Keeping {
                         .any(|process| process.number() == number)
                     || self.audit.as_ref().is_some_and(|audit| audit.has(number))
             };
-            for _ in 0..MAX_AT_ONCE {
+            for _ in 0..MAX_ACCEPTED_CALLERS {
                 if self.callers.are_full() {
                     break;
                 }
@@ -378,11 +383,13 @@ impl Keeping {
             }
         }
         for caller in std::mem::take(&mut self.callers.waiting) {
-            match records::receive(&caller.socket, LONGEST) {
+            match records::receive(&caller.socket, MAX_MESSAGE_BYTES) {
                 Ok((text, _)) if caller.asks => self.answer(&caller, &text),
-                Ok((text, [None, _])) if Lowered::of(&text).is_some() => self.lower(&caller, &text),
+                Ok((text, [None, _])) if LoweredRights::parse(&text).is_some() => {
+                    self.lower(&caller, &text)
+                }
                 Ok((text, [None, _])) if self.audit.is_some() => self.note_child(&caller, &text),
-                Ok((_, [Some(file), executable])) => self.take(&caller, file, executable),
+                Ok((_, [Some(file), executable])) => self.add_process(&caller, file, executable),
                 // There was no number for the file, or it is somebody else who calls.
                 Ok((_, [None, _])) => self.note("a process's file could not be taken".to_string()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -396,19 +403,20 @@ impl Keeping {
     }
 
     /// Answers somebody who asks.
-    fn answer(&self, caller: &Caller, text: &[u8]) {
+    fn answer(&self, caller: &KeeperCaller, text: &[u8]) {
         // Whoever could write to a file would control its process.
-        let may = |process: &&Process| process.owner.is_us() && process.kept.is_sealed();
+        let may =
+            |process: &&LedgerProcess| process.owner.is_us() && process.ledger_file.is_sealed();
         let us = self.processes.iter().filter(may);
-        let answered = match Question::of(text) {
-            Some(Question::Which) => {
+        let answered = match RecordQuestion::parse(text) {
+            Some(RecordQuestion::Processes) => {
                 let all = us.map(|process| format!(" {}", process.number()));
                 let text = records::namespace() + &all.collect::<String>();
                 records::answer(&caller.socket, &text, None)
             }
-            Some(Question::File(pid)) => {
+            Some(RecordQuestion::File(pid)) => {
                 let found = us.into_iter().find(|process| process.number() == pid);
-                let file = found.map(|process| process.kept.file());
+                let file = found.map(|process| process.ledger_file.file());
                 records::answer(&caller.socket, &records::namespace(), file)
             }
             None => return,
@@ -419,8 +427,8 @@ impl Keeping {
 
     /// Notes that a process is about to lower its rights. That it had those of its socket is the
     /// kernel's word.
-    fn lower(&self, caller: &Caller, text: &[u8]) {
-        if let Some(lowered) = Lowered::of(text) {
+    fn lower(&self, caller: &KeeperCaller, text: &[u8]) {
+        if let Some(lowered) = LoweredRights::parse(text) {
             let rights = ProcessRights::User(caller.owner).with(lowered.rights);
             let pid = number_of(caller.pid);
             self.rights.lower(pid, rights, lowered.is_for_good);
@@ -428,8 +436,8 @@ impl Keeping {
     }
 
     /// Notes what a process says that waits for its audit, and lets it go on.
-    fn note_child(&mut self, caller: &Caller, text: &[u8]) {
-        let (Some(audit), Some(said)) = (&mut self.audit, Said::of(text)) else {
+    fn note_child(&mut self, caller: &KeeperCaller, text: &[u8]) {
+        let (Some(audit), Some(said)) = (&mut self.audit, ChildMessage::parse(text)) else {
             return;
         };
         let is_new = said.is_of_new_child();
@@ -440,12 +448,12 @@ impl Keeping {
         audit.hear(caller.pid, said, rights);
         // It may be gone, or have lost its patience.
         if records::answer(&caller.socket, "go on\n", None).is_err() && is_new {
-            audit.did_not_wait(caller.pid);
+            audit.note_no_wait(caller.pid);
         }
     }
 
     /// Keeps the file of a process, and the one that it runs.
-    fn take(&mut self, caller: &Caller, file: File, executable: Option<File>) {
+    fn add_process(&mut self, caller: &KeeperCaller, file: File, executable: Option<File>) {
         let pid = caller.pid;
         let mut line = command_line(number_of(pid));
         let Ok(kept) = SharedLedger::new(file) else {
@@ -458,27 +466,27 @@ impl Keeping {
             line.clone_from(&self.wanted.typed);
         }
         // What the process was before it became another program is over.
-        self.finish_those(End::Exec, |process| process.pid == pid);
+        self.finish_those(ProcessEnd::Exec, |process| process.pid == pid);
         let others = self.processes.iter().filter(|of| !of.owner.is_us()).count();
-        let is_too_many = !caller.owner.is_us() && others >= MOST_OF_OTHERS;
-        if self.processes.len() >= MOST || is_too_many {
+        let is_too_many = !caller.owner.is_us() && others >= MAX_PROCESSES_OF_OTHERS;
+        if self.processes.len() >= MAX_PROCESSES || is_too_many {
             let note = "there were too many processes to keep the books of all of them";
             return self.note(note.to_string());
         }
         self.saved.executables.hold(caller.owner, executable);
         self.rights.open(number_of(pid), caller.owner);
-        let process = Process {
-            kept,
+        let process = LedgerProcess {
+            ledger_file: kept,
             pid,
             owner: caller.owner,
             command_line: line,
-            ends: pidfd_open(pid, PidfdFlags::empty()).ok(),
+            end_fd: pidfd_open(pid, PidfdFlags::empty()).ok(),
             group: self.counts.group_of(pid),
             stays: false,
         };
         if process.number() == self.main
             && let Some(log) = &mut self.log
-            && let Err(error) = begin(log, &process.kept, self.main, &self.rights)
+            && let Err(error) = begin(log, &process.ledger_file, self.main, &self.rights)
         {
             self.note(format!("--log: there are no events: {error:#}"));
         }
@@ -486,9 +494,9 @@ impl Keeping {
     }
 
     /// Writes what those processes left that came to such an end.
-    fn finish_those(&mut self, end: End, has_ended: impl Fn(&Process) -> bool) {
+    fn finish_those(&mut self, end: ProcessEnd, has_ended: impl Fn(&LedgerProcess) -> bool) {
         let ended = self.processes.extract_if(.., |process| has_ended(process));
-        let mut ended: Vec<Process> = ended.collect();
+        let mut ended: Vec<LedgerProcess> = ended.collect();
         // Nobody waits for what other users' processes have held.
         ended.sort_by_key(|process| (process.number() != self.main, !process.owner.is_us()));
         for process in ended {
@@ -497,11 +505,11 @@ impl Keeping {
     }
 
     /// Writes the profile of a process, unless it has done so itself.
-    fn finish(&mut self, process: &Process, end: End) {
-        if end == End::Death {
+    fn finish(&mut self, process: &LedgerProcess, end: ProcessEnd) {
+        if end == ProcessEnd::Death {
             self.rights.close(process.number());
         }
-        let has_said_all = match process.kept.state() {
+        let has_said_all = match process.ledger_file.state() {
             Ok(LedgerProcessState::GoesOn) => false,
             Ok(LedgerProcessState::BeforeExec) => !process.stays,
             _ => true,
@@ -509,11 +517,11 @@ impl Keeping {
         if has_said_all {
             return;
         }
-        if end == End::Exec {
+        if end == ProcessEnd::Exec {
             // A process may do this again and again.
             let replaced = &mut self.replaced[usize::from(process.owner.is_us())];
             *replaced += 1;
-            if *replaced > MOST_REPLACED {
+            if *replaced > MAX_REPLACED_PROGRAMS {
                 return self.note("too many programs became others without a word".to_string());
             }
         }
@@ -529,21 +537,27 @@ impl Keeping {
             rights,
         };
         let began = Instant::now();
-        let left = write(&process.kept, ended, end, &self.wanted, &mut self.own_files);
+        let left = write(
+            &process.ledger_file,
+            ended,
+            end,
+            &self.wanted,
+            &mut self.own_files,
+        );
         // Only books that somebody forged take long.
-        let time = began.elapsed().saturating_sub(USUAL);
-        self.callers.took(rights, time);
+        let time = began.elapsed().saturating_sub(USUAL_READ_TIME);
+        self.callers.note_time(rights, time);
         match left {
             Ok(EndResult::Profile(written, note)) => {
                 note.into_iter()
-                    .for_each(|note| self.note_of(process, note));
+                    .for_each(|note| self.note_about(process, note));
                 let user = rights.owner().user;
                 let without_place = (written.owner.user != user).then_some(user);
                 self.saved.settled.extend(without_place.map(|_| pid));
-                if end == End::Death {
+                if end == ProcessEnd::Death {
                     let group = process.group.as_ref();
-                    let oom = group.and_then(|group| self.counts.victim(group));
-                    self.saved.died.push(Died {
+                    let oom = group.and_then(|group| self.counts.take_victim(group));
+                    self.saved.died.push(ProcessDeath {
                         process: pid,
                         oom,
                         without_place,
@@ -555,29 +569,29 @@ impl Keeping {
                 self.saved.settled.insert(pid);
                 self.saved.small.push(small);
             }
-            Err(error) if error.is::<NoPlace>() => {
+            Err(error) if error.is::<NoPlaceError>() => {
                 self.saved.settled.insert(pid);
                 self.saved.unwritten.push(pid);
-                self.note_of(process, error.to_string());
+                self.note_about(process, error.to_string());
             }
             Err(error) => {
                 self.saved.unread.push(pid);
                 let note = format!("what process {pid} held at its end is not known: {error:#}");
-                self.note_of(process, note);
+                self.note_about(process, note);
             }
         }
     }
 
     /// Keeps a message about a process. Half of the messages are for those of this user.
-    fn note_of(&mut self, process: &Process, note: String) {
-        if process.owner.is_us() || self.saved.notes.len() < MOST_NOTES / 2 {
+    fn note_about(&mut self, process: &LedgerProcess, note: String) {
+        if process.owner.is_us() || self.saved.notes.len() < MAX_NOTES / 2 {
             self.note(note);
         }
     }
 
     /// Keeps a message, unless it was said, or there are too many.
     fn note(&mut self, note: String) {
-        if self.saved.notes.len() < MOST_NOTES && !self.saved.notes.contains(&note) {
+        if self.saved.notes.len() < MAX_NOTES && !self.saved.notes.contains(&note) {
             self.saved.notes.push(note);
         }
     }

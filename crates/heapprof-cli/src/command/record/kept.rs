@@ -13,20 +13,20 @@ use heapprof_profile::{HeapHistory, Profile, encode};
 
 use rustix::fs::FileType;
 
-use super::Names;
-use super::oom::Oom;
-use super::written::{SmallChild, Written};
+use super::ProfileNamePatterns;
+use super::oom::OomKill;
+use super::written::{SmallChild, WrittenProfile};
 use crate::args::FileMode;
 use crate::output;
-use crate::outside::{say_command_line, say_script};
-use crate::place::{Access, Owner, Place, Trust, make_folder};
+use crate::outside::{add_command_line_comment, add_script_comment};
+use crate::place::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder};
 use crate::rights::ProcessRights;
-pub(super) use own_files::{NoPlace, OwnFiles};
+pub(super) use own_files::{NoPlaceError, OwnFiles};
 
 /// How the profiles are to be written.
 #[derive(Clone)]
-pub(super) struct Wanted {
-    pub(super) names: Names,
+pub(super) struct ProfileWriteOptions {
+    pub(super) names: ProfileNamePatterns,
     pub(super) mode: FileMode,
     pub(super) wrappers: String,
     /// Whether they have the whole command line.
@@ -39,10 +39,10 @@ pub(super) struct Wanted {
 
 /// A process that ended without a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Died {
+pub(super) struct ProcessDeath {
     pub(super) process: u32,
     /// What the OOM killer did in its cgroup meanwhile.
-    pub(super) oom: Option<Oom>,
+    pub(super) oom: Option<OomKill>,
     /// The user that it was, if that user may not write its profile, which is `record`'s own file.
     pub(super) without_place: Option<u32>,
 }
@@ -50,13 +50,13 @@ pub(super) struct Died {
 /// What is left of a process that ended without having written its profile.
 pub(super) enum EndResult {
     /// A profile, and what is missing in it.
-    Profile(Box<Written>, Option<String>),
+    Profile(Box<WrittenProfile>, Option<String>),
     /// Nothing, because it is a small child for which no file of `record`'s own is made.
     Small(SmallChild),
 }
 
 /// So many names are tried for a process that is not to write over another one's profile.
-const MOST_NAMES: u32 = 10_000;
+const MAX_NAME_ATTEMPTS: u32 = 10_000;
 
 /// The maximum number of frames in the books of a process, and of another user's.
 const MAX_FRAMES: usize = 1 << 26;
@@ -64,7 +64,7 @@ const MAX_FRAMES_OF_OTHERS: usize = 1 << 24;
 
 /// How a process came to its end without having written its profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ProcessEnd {
     Death,
     /// It became another program, past the library.
     Exec,
@@ -85,13 +85,13 @@ pub(super) struct EndedProcess<'a> {
 /// user may not write there, the profile is `record`'s own file.
 ///
 /// # Errors
-/// The books can't be read, or the profile can't be written: [`NoPlace`] if that is because the
-/// user may not, and `record` has no place for a file of its own.
+/// The books can't be read, or the profile can't be written: [`NoPlaceError`] if that is because
+/// the user may not, and `record` has no place for a file of its own.
 pub(super) fn write(
     kept: &SharedLedger,
     ended: EndedProcess<'_>,
-    end: End,
-    wanted: &Wanted,
+    end: ProcessEnd,
+    wanted: &ProfileWriteOptions,
     own_files: &mut OwnFiles,
 ) -> Result<EndResult> {
     let EndedProcess {
@@ -101,8 +101,8 @@ pub(super) fn write(
         rights,
     } = ended;
     let how = match end {
-        End::Death => "killed",
-        End::Exec => "became another program without a word",
+        ProcessEnd::Death => "killed",
+        ProcessEnd::Exec => "became another program without a word",
     };
     // What another user's process says takes no more memory than an honest one needs.
     let max_frames = match rights.are_ours() {
@@ -110,37 +110,40 @@ pub(super) fn write(
         false => MAX_FRAMES_OF_OTHERS,
     };
     let mut left = kept.read_within(max_frames, how, pid, &wanted.wrappers)?;
-    say_script(&mut left.profile, command_line);
+    add_script_comment(&mut left.profile, command_line);
     if wanted.command_line {
-        say_command_line(&mut left.profile, command_line);
+        add_command_line_comment(&mut left.profile, command_line);
     }
     // What the process says does not lead to any other folder.
     let names = &wanted.names;
-    let (path, replaces) = names.of_last(main, pid == main, left.process, &left.program);
+    let (path, replaces) = names.last_profile_path(main, pid == main, left.process, &left.program);
     // The process goes on, and its next program has the name.
-    let replaces = replaces && end == End::Death;
+    let replaces = replaces && end == ProcessEnd::Death;
     // What somebody said whose rights are not known is for nobody else to read.
     let (replaces, mode) = match (replaces, rights) {
-        (true, ProcessRights::Public) => (Replaces::Own, PRIVATE),
-        (false, ProcessRights::Public) => (Replaces::Nothing, PRIVATE),
-        (true, _) => (Replaces::All, wanted.mode),
-        (false, _) => (Replaces::Nothing, wanted.mode),
+        (true, ProcessRights::Public) => (ReplacePolicy::Own, PRIVATE_MODE),
+        (false, ProcessRights::Public) => (ReplacePolicy::Nothing, PRIVATE_MODE),
+        (true, _) => (ReplacePolicy::All, wanted.mode),
+        (false, _) => (ReplacePolicy::Nothing, wanted.mode),
     };
     let made = rights.acting(|| put(&left.profile, &path, replaces, mode))?;
     let owner = rights.owner();
     let (path, owner) = match made {
         Err(error) if !owner.is_us() && own_files::is_for_rights(&error) => {
-            let held = own(&left.profile);
+            let held = max_own_bytes(&left.profile);
             if pid != main && wanted.least.is_some_and(|least| held < least) {
                 return Ok(EndResult::Small(SmallChild {
                     process: pid,
-                    is_before_exec: end == End::Exec,
+                    is_before_exec: end == ProcessEnd::Exec,
                 }));
             }
-            let beside = names.beside(main, left.process, &left.program);
-            let places = [(&*path, replaces != Replaces::Nothing), (&*beside, false)];
+            let beside = names.path_beside_program(main, left.process, &left.program);
+            let places = [
+                (&*path, replaces != ReplacePolicy::Nothing),
+                (&*beside, false),
+            ];
             let put = own_files.put(&left.profile, places, pid, owner.user)?;
-            (put, Owner::us())
+            (put, FileOwner::us())
         }
         made => (made?, owner),
     };
@@ -149,15 +152,15 @@ pub(super) fn write(
         format!("{shown}: is not of all that was recorded: there was no room for the rest")
     });
     let total = |name| total(&left.profile, name);
-    let written = Written {
+    let written = WrittenProfile {
         process: pid,
-        is_last: end == End::Death,
+        is_last: end == ProcessEnd::Death,
         is_before_filter: false,
-        is_before_exec: end == End::Exec,
+        is_before_exec: end == ProcessEnd::Exec,
         is_exact: left.is_exact,
         in_use: total("inuse_space"),
         peak: total("peak_space"),
-        own: own(&left.profile),
+        own: max_own_bytes(&left.profile),
         stacks: left.profile.samples.len(),
         lost: left.lost,
         path,
@@ -169,7 +172,7 @@ pub(super) fn write(
 
 /// Which files a profile takes the place of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Replaces {
+pub(super) enum ReplacePolicy {
     Nothing,
     /// Those of this user.
     Own,
@@ -177,31 +180,31 @@ pub(super) enum Replaces {
 }
 
 /// The mode of a file that only its user may read.
-const PRIVATE: FileMode = FileMode(0o600);
+const PRIVATE_MODE: FileMode = FileMode(0o600);
 
 /// Writes the profile, under another name if there is a file that it does not replace. Returns
 /// where it is.
 pub(super) fn put(
     profile: &Profile,
     path: &Path,
-    replaces: Replaces,
+    replaces: ReplacePolicy,
     mode: FileMode,
 ) -> Result<PathBuf> {
     let named = || format!("{}: cannot be written", path.display());
     let name = path.file_name().with_context(named)?.to_os_string();
     let folder = path.parent().unwrap_or(Path::new("/"));
-    for number in 0..MOST_NAMES {
-        let there = make_folder(folder, Trust::OwnLinks).with_context(named)?;
+    for number in 0..MAX_NAME_ATTEMPTS {
+        let there = make_folder(folder, PathTrust::OwnLinks).with_context(named)?;
         let name = match number {
             0 => name.clone(),
-            number => numbered(&name, number),
+            number => number_name(&name, number),
         };
-        let place = Place::in_folder(there, &name);
+        let place = FilePlace::in_folder(there, &name);
         let there = place.stat().with_context(named)?;
         let is_replaced = there.as_ref().is_none_or(|there| match replaces {
-            Replaces::Nothing => false,
-            Replaces::Own => Owner::of(there).is_acting(),
-            Replaces::All => true,
+            ReplacePolicy::Nothing => false,
+            ReplacePolicy::Own => FileOwner::from_stat(there).is_acting(),
+            ReplacePolicy::All => true,
         });
         if !is_replaced {
             continue;
@@ -215,7 +218,7 @@ pub(super) fn put(
             );
         }
         let path = folder.join(&name);
-        let access = Access::Exactly(mode.0);
+        let access = FileAccess::Exactly(mode.0);
         output::replace(&place, &path.display().to_string(), access, |writer| {
             Ok(encode(profile, writer)?)
         })?;
@@ -225,11 +228,11 @@ pub(super) fn put(
 }
 
 /// A name with a number before its ending.
-fn numbered(name: &OsString, number: u32) -> OsString {
-    const ENDING: &[u8] = b".pb.gz";
+fn number_name(name: &OsString, number: u32) -> OsString {
+    const PROFILE_SUFFIX: &[u8] = b".pb.gz";
     let bytes = name.as_bytes();
-    let (stem, ending) = match bytes.strip_suffix(ENDING) {
-        Some(stem) => (stem, ENDING),
+    let (stem, ending) = match bytes.strip_suffix(PROFILE_SUFFIX) {
+        Some(stem) => (stem, PROFILE_SUFFIX),
         None => (bytes, &b""[..]),
     };
     OsString::from_vec([stem, format!(".{number}").as_bytes(), ending].concat())
@@ -237,7 +240,7 @@ fn numbered(name: &OsString, number: u32) -> OsString {
 
 /// Bytes that the process held of its own at most. A forked child begins with what it inherited,
 /// and may free that while it allocates; then it is what it allocated.
-fn own(profile: &Profile) -> i64 {
+fn max_own_bytes(profile: &Profile) -> i64 {
     let history = HeapHistory::from_profile(profile);
     let first = history.and_then(|history| history.moments.first().copied());
     match first.map_or(0, |first| first.bytes) {
@@ -261,7 +264,7 @@ mod tests {
     #[test]
     fn a_number_stands_before_the_ending() {
         for (name, expected) in [("a.b.pb.gz", "a.b.7.pb.gz"), ("a.b", "a.b.7"), ("", ".7")] {
-            assert_eq!(numbered(&name.into(), 7), expected);
+            assert_eq!(number_name(&name.into(), 7), expected);
         }
     }
 }

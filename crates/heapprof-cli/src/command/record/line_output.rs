@@ -15,22 +15,22 @@ use crate::args::RecordArgs;
 use crate::{messages, output};
 
 /// How long a pipe's reader may take nothing.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PIPE_TIMEOUT: Duration = Duration::from_secs(10);
 /// So much goes into a pipe at once without a wait, once there is any room.
-const PIECE: usize = 4096;
+const PIPE_CHUNK_BYTES: usize = 4096;
 
 /// Where lines are said.
-pub(super) enum Output {
+pub(super) enum LineOutput {
     /// Among the messages.
     Messages,
     /// In a file or a pipe.
-    File(Pipe),
+    File(LinePipe),
     /// Nowhere any more, because it could not be written.
     Nowhere,
 }
 
 /// A file or pipe, and what it has not taken yet.
-pub(super) struct Pipe {
+pub(super) struct LinePipe {
     file: File,
     path: PathBuf,
     /// What is to be written, from `done` on.
@@ -41,14 +41,14 @@ pub(super) struct Pipe {
 }
 
 /// Opens what `--follow-output` names, before the program starts.
-pub(super) fn open(args: &RecordArgs) -> Result<Output> {
+pub(super) fn open(args: &RecordArgs) -> Result<LineOutput> {
     match &args.follow_output {
-        None => Ok(Output::Messages),
+        None => Ok(LineOutput::Messages),
         Some(path) => {
             let writer = reader_of(path);
             let file = output::open(args.file_mode.mode()?, path)?;
             drop(writer);
-            Ok(Output::File(Pipe {
+            Ok(LineOutput::File(LinePipe {
                 file,
                 path: path.clone(),
                 text: Vec::new(),
@@ -80,7 +80,7 @@ fn reader_of(path: &Path) -> Option<OwnedFd> {
     }
 }
 
-impl Output {
+impl LineOutput {
     /// Whether anybody wants lines.
     pub(super) fn is_wanted(&self) -> bool {
         !matches!(self, Self::Nowhere)
@@ -111,8 +111,8 @@ impl Output {
         let error = match pipe.write(deadline) {
             Ok(true) => return true,
             Ok(false) if deadline.is_some() => "its reader was too slow".to_string(),
-            Ok(false) if pipe.took.elapsed() > PATIENCE => {
-                format!("nobody read from it for {} seconds", PATIENCE.as_secs())
+            Ok(false) if pipe.took.elapsed() > PIPE_TIMEOUT => {
+                format!("nobody read from it for {} seconds", PIPE_TIMEOUT.as_secs())
             }
             Ok(false) => return false,
             Err(error) => error.to_string(),
@@ -126,7 +126,7 @@ impl Output {
     }
 }
 
-impl Pipe {
+impl LinePipe {
     fn write(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         while self.done < self.text.len() {
             let now = Instant::now();
@@ -140,7 +140,7 @@ impl Pipe {
                 Err(error) => return Err(error.into()),
             }
             let text = &self.text[self.done..];
-            match self.file.write(&text[..text.len().min(PIECE)]) {
+            match self.file.write(&text[..text.len().min(PIPE_CHUNK_BYTES)]) {
                 Ok(n) => self.done += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),

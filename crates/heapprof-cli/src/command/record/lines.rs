@@ -21,63 +21,64 @@ use heapprof_profile::{ReadOptions, decode_with};
 use heapprof_report::LineGrowth;
 use heapprof_symbolize::SymbolizeOptions;
 
-use super::followed::Followed;
-use super::line_output::Output;
-use super::tail::{LINES, Message, Tail, others};
+use super::followed::FollowedProcesses;
+use super::line_output::LineOutput;
+use super::tail::{LINES_SUFFIX, MessageTail, TailMessage, find_others};
 use crate::args::RecordArgs;
 use crate::args::record::LineFormat;
 use crate::messages;
 use crate::outside::executable_of;
-use crate::place::{Owner, acting};
+use crate::place::{FileOwner, acting};
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 
 /// How long the thread sleeps between two looks.
-const PAUSE: Duration = Duration::from_millis(30);
+const SCAN_INTERVAL: Duration = Duration::from_millis(30);
 /// How long a look may take.
-const LOOK: Duration = Duration::from_secs(1);
+const SCAN_TIME_LIMIT: Duration = Duration::from_secs(1);
 /// How long the last look may take.
-const LAST: Duration = Duration::from_secs(5);
+const FINAL_SCAN_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The most users whose processes are followed.
-const MOST_USERS: usize = 16;
+const MAX_USERS: usize = 16;
 /// The most bytes that a message may become in memory.
-const MOST_MEMORY: u64 = 128 << 20;
+const MAX_MESSAGE_MEMORY: u64 = 128 << 20;
 /// So many messages of a user are read at once, or so many bytes of them.
-const AT_ONCE: (usize, usize) = (256, 4 << 20);
+const MESSAGE_BATCH_LIMIT: (usize, usize) = (256, 4 << 20);
 /// The most bytes of a user's file that may wait to be read.
-const MOST_UNREAD: u64 = 256 << 20;
+const MAX_UNREAD_BYTES: u64 = 256 << 20;
 /// How long the files that a message of another user names may be read.
-const FILES: Duration = Duration::from_secs(1);
+const FILE_READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most bytes that are said of other users' processes in a second.
-const MOST_SAID: f64 = 65_536.0;
+const MAX_OTHER_USER_BYTES_PER_SECOND: f64 = 65_536.0;
 
 /// The thread that follows.
-pub(super) struct Follower {
+pub(super) struct LineFollowThread {
     has_ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
-impl Follower {
+impl LineFollowThread {
     /// Follows what processes write into the folder `list`, until [`end`](Self::end).
     pub(super) fn start(
         list: &Path,
         least: u64,
         args: &RecordArgs,
-        output: Output,
+        output: LineOutput,
         rights: RightsLedger,
     ) -> Result<Self> {
         let has_ended = Arc::new(AtomicBool::new(false));
-        let (name, own) = Tail::of_own(list, LINES).context("no temporary file can be made")?;
-        let mut lines = Lines {
+        let (name, own) =
+            MessageTail::create_own(list, LINES_SUFFIX).context("no temporary file can be made")?;
+        let mut lines = FollowTask {
             folder: list.to_path_buf(),
-            users: vec![User::new(name, own)],
+            users: vec![FollowedUser::new(name, own)],
             rights,
-            saying: Saying {
+            saying: LineReporter {
                 least: i64::try_from(least).unwrap_or(i64::MAX),
                 symbolizes: !args.no_symbolize,
                 format: args.follow_format,
                 output,
                 began: Instant::now(),
-                left: MOST_SAID,
+                left: MAX_OTHER_USER_BYTES_PER_SECOND,
                 refilled: Instant::now(),
                 is_behind: false,
             },
@@ -89,11 +90,11 @@ impl Follower {
             loop {
                 // What is there after the program's end is all that is said.
                 let is_last = ended.load(Ordering::Acquire);
-                lines.look(is_last);
+                lines.scan(is_last);
                 if is_last {
                     break;
                 }
-                std::thread::park_timeout(PAUSE);
+                std::thread::park_timeout(SCAN_INTERVAL);
             }
         };
         let thread = std::thread::Builder::new()
@@ -111,12 +112,12 @@ impl Follower {
 }
 
 /// What is followed.
-struct Lines {
+struct FollowTask {
     folder: PathBuf,
     /// Whose processes are followed. We come first.
-    users: Vec<User>,
+    users: Vec<FollowedUser>,
     rights: RightsLedger,
-    saying: Saying,
+    saying: LineReporter,
     /// Whether it was said that a part of a file was no message.
     is_damaged: bool,
     /// Whether it was said that there was more than could be read.
@@ -124,22 +125,22 @@ struct Lines {
 }
 
 /// A user whose processes tell of their lines.
-struct User {
+struct FollowedUser {
     /// The name of the file.
     name: OsString,
-    tail: Tail,
+    tail: MessageTail,
     /// Messages that were read, and that no look has come to yet.
-    waiting: VecDeque<Message>,
+    waiting: VecDeque<TailMessage>,
     namer: ProcessNamer,
-    followed: Followed,
+    followed: FollowedProcesses,
 }
 
 /// How lines are said.
-struct Saying {
+struct LineReporter {
     least: i64,
     symbolizes: bool,
     format: LineFormat,
-    output: Output,
+    output: LineOutput,
     began: Instant,
     /// How many bytes may be said of other users' processes now, and when that was worked out.
     left: f64,
@@ -148,18 +149,23 @@ struct Saying {
     is_behind: bool,
 }
 
-impl Lines {
+impl FollowTask {
     /// Reads what is new, and says it.
-    fn look(&mut self, is_last: bool) {
-        let end = Instant::now() + if is_last { LAST } else { LOOK };
-        self.look_for_files();
+    fn scan(&mut self, is_last: bool) {
+        let end = Instant::now()
+            + if is_last {
+                FINAL_SCAN_TIME_LIMIT
+            } else {
+                SCAN_TIME_LIMIT
+            };
+        self.find_new_files();
         self.saying.refill();
         let patience = is_last.then_some(end);
         let mut is_damaged = false;
         for user in &mut self.users {
             // A process that goes on writing must not keep us here.
             let Ok(len) = user.tail.len() else { continue };
-            let has_too_much = user.tail.unread(len) > MOST_UNREAD;
+            let has_too_much = user.tail.unread(len) > MAX_UNREAD_BYTES;
             self.saying.is_behind |= has_too_much;
             if has_too_much || !self.saying.output.is_wanted() {
                 // The file must not grow because nobody reads it.
@@ -190,17 +196,19 @@ impl Lines {
         }
     }
 
-    fn look_for_files(&mut self) {
+    fn find_new_files(&mut self) {
         let is_known = |name: &OsString| self.users.iter().any(|user| user.name == *name);
-        let room = MOST_USERS.saturating_sub(self.users.len());
-        let new = others(&self.folder, LINES, &is_known, room);
-        let new = new.into_iter().map(|(name, tail)| User::new(name, tail));
+        let room = MAX_USERS.saturating_sub(self.users.len());
+        let new = find_others(&self.folder, LINES_SUFFIX, &is_known, room);
+        let new = new
+            .into_iter()
+            .map(|(name, tail)| FollowedUser::new(name, tail));
         self.users.extend(new);
     }
 }
 
-impl User {
-    fn new(name: OsString, tail: Tail) -> Self {
+impl FollowedUser {
+    fn new(name: OsString, tail: MessageTail) -> Self {
         Self {
             name,
             tail,
@@ -209,7 +217,7 @@ impl User {
                 number_functions: true,
                 ..SymbolizeOptions::default()
             }),
-            followed: Followed::default(),
+            followed: FollowedProcesses::default(),
         }
     }
 
@@ -218,12 +226,12 @@ impl User {
     fn read(
         &mut self,
         len: u64,
-        saying: &mut Saying,
+        saying: &mut LineReporter,
         until: Instant,
         ledger: &RightsLedger,
     ) -> bool {
         let mut bytes: usize = self.waiting.iter().map(|one| one.profile.len()).sum();
-        while self.waiting.len() < AT_ONCE.0 && bytes < AT_ONCE.1 {
+        while self.waiting.len() < MESSAGE_BATCH_LIMIT.0 && bytes < MESSAGE_BATCH_LIMIT.1 {
             let Ok(Some(message)) = self.tail.next(len) else {
                 break;
             };
@@ -234,18 +242,18 @@ impl User {
         let (symbolizes, waiting) = (saying.symbolizes, &self.waiting);
         let (owner, namer) = (self.tail.owner, &mut self.namer);
         let options = ReadOptions::default()
-            .max_inflated(MOST_MEMORY)
-            .max_memory(MOST_MEMORY);
+            .max_inflated(MAX_MESSAGE_MEMORY)
+            .max_memory(MAX_MESSAGE_MEMORY);
         // The files that are named are read with the rights of whoever names them.
         let all = waiting.iter().map(|message| ledger.least(message.process));
         let rights: Vec<_> = all
             .map(|least| ProcessRights::User(owner).with(least))
             .collect();
-        let mut grown = |message: &Message, rights| -> Option<Vec<(Line, i64)>> {
+        let mut grown = |message: &TailMessage, rights| -> Option<Vec<(Line, i64)>> {
             let mut profile = decode_with(&message.profile[..], options).ok()?;
             if symbolizes {
                 namer.set_opened(vec![executable_of(message.process)]);
-                let named = namer.symbolize_within(&mut profile, rights, FILES);
+                let named = namer.symbolize_within(&mut profile, rights, FILE_READ_TIMEOUT);
                 has_all &= named.unwrap_or(false);
             }
             let (lines, is_whole) = line_growth(&profile).ok()?;
@@ -284,15 +292,16 @@ impl User {
     }
 }
 
-impl Saying {
+impl LineReporter {
     /// Works out how much may be said of other users' processes.
     fn refill(&mut self) {
         let passed = self.refilled.elapsed().as_secs_f64();
         self.refilled = Instant::now();
-        self.left = (self.left + passed * MOST_SAID).min(MOST_SAID);
+        self.left = (self.left + passed * MAX_OTHER_USER_BYTES_PER_SECOND)
+            .min(MAX_OTHER_USER_BYTES_PER_SECOND);
     }
 
-    fn say(&mut self, message: &Message, owner: Owner, place: &Line, bytes: i64) {
+    fn say(&mut self, message: &TailMessage, owner: FileOwner, place: &Line, bytes: i64) {
         let growth = LineGrowth {
             process: message.process,
             user: (!owner.is_us()).then_some(owner.user),

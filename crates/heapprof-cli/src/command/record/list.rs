@@ -8,36 +8,36 @@ use std::path::{Path, PathBuf};
 
 use super::folder::RecordFolder;
 use super::tail;
-use crate::place::{Owner, Place, Trust, open_folder};
+use crate::place::{FileOwner, FilePlace, PathTrust, open_folder};
 
 /// What one user's processes wrote into the list.
-pub(super) struct Entries {
-    pub(super) owner: Owner,
+pub(super) struct ListEntries {
+    pub(super) owner: FileOwner,
     pub(super) text: Vec<u8>,
 }
 
 /// The name of the file with which `--live` asks.
-pub(super) const ASKED: &str = "asked";
+pub(super) const ASKED_FILE_NAME: &str = "asked";
 
 /// The most bytes of our user's file: more than a program has to say, less than what would be in
 /// our way.
-const MOST: u64 = 256 << 20;
+const MAX_OWN_BYTES: u64 = 256 << 20;
 /// The most bytes of all other users together, because they may make any number of files.
-const MOST_OF_OTHERS: u64 = 64 << 20;
+const MAX_BYTES_OF_OTHERS: u64 = 64 << 20;
 
 /// The list of a recording.
-pub(super) struct List {
+pub(super) struct ProfileList {
     path: PathBuf,
     /// Our user's file. It stays readable, even if the program removes its name.
     own: File,
     _folder: RecordFolder,
 }
 
-impl List {
+impl ProfileList {
     pub(super) fn new() -> io::Result<Self> {
         let folder = RecordFolder::new()?;
         let path = folder.make_list()?;
-        let own = tail::make_own(&path, Owner::us().user.to_string().as_ref())?;
+        let own = tail::make_own(&path, FileOwner::us().user.to_string().as_ref())?;
         Ok(Self {
             path,
             own,
@@ -50,36 +50,39 @@ impl List {
     }
 
     /// Reads all entries, our own user's first.
-    pub(super) fn read(&mut self) -> io::Result<Vec<Entries>> {
+    pub(super) fn read(&mut self) -> io::Result<Vec<ListEntries>> {
         let mut text = Vec::new();
         self.own.rewind()?;
-        self.own.by_ref().take(MOST).read_to_end(&mut text)?;
-        let mut all = vec![Entries {
-            owner: Owner::us(),
+        self.own
+            .by_ref()
+            .take(MAX_OWN_BYTES)
+            .read_to_end(&mut text)?;
+        let mut all = vec![ListEntries {
+            owner: FileOwner::us(),
             text,
         }];
         let Ok(names) = std::fs::read_dir(&self.path) else {
             return Ok(all);
         };
-        let mut left = MOST_OF_OTHERS;
+        let mut left = MAX_BYTES_OF_OTHERS;
         for name in names {
             if let Ok(name) = &name
                 && is_no_entry(name.file_name().as_bytes())
             {
                 continue;
             }
-            let folder = open_folder(&self.path, Trust::OwnLinks)?;
-            let Ok(mut there) = Place::in_folder(folder, name?.file_name()).open() else {
+            let folder = open_folder(&self.path, PathTrust::OwnLinks)?;
+            let Ok(mut there) = FilePlace::in_folder(folder, name?.file_name()).open() else {
                 continue;
             };
-            let owner = Owner::of(&there.stat);
+            let owner = FileOwner::from_stat(&there.stat);
             let mut text = Vec::new();
             if owner.is_us() && there.stat.st_ino == rustix::fs::fstat(&self.own)?.st_ino {
                 continue;
             }
             there.file.by_ref().take(left).read_to_end(&mut text)?;
             left -= text.len() as u64;
-            all.push(Entries { owner, text });
+            all.push(ListEntries { owner, text });
         }
         Ok(all)
     }
@@ -87,5 +90,7 @@ impl List {
 
 /// Whether a file in the folder holds something other than entries.
 fn is_no_entry(name: &[u8]) -> bool {
-    name.ends_with(tail::LINES) || name.ends_with(tail::LIVE) || name == ASKED.as_bytes()
+    name.ends_with(tail::LINES_SUFFIX)
+        || name.ends_with(tail::LIVE_SUFFIX)
+        || name == ASKED_FILE_NAME.as_bytes()
 }

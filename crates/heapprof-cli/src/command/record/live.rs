@@ -18,34 +18,34 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::{Signal, kill_current_process_group};
 
-use self::asker::Asker;
-use self::moments::Moments;
-use self::printed::Printed;
-use super::list::List;
-use crate::args::{Color, RecordArgs};
-use crate::command::report::of_file;
+use self::asker::ProfileAsker;
+use self::moments::ProcessMoments;
+use self::printed::ProgramOutput;
+use super::list::ProfileList;
+use crate::args::{ColorMode, RecordArgs};
+use crate::command::report::write_page_of_file;
 use crate::messages;
 use crate::rights::RightsLedger;
-use crate::terminal::feed::{Feed, News, Wanted};
-use crate::terminal::plain::Plain;
-use crate::terminal::run::{Signals, look, run as show};
-use crate::terminal::screen::{self, Screen, is_tty, tty};
+use crate::terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
+use crate::terminal::plain::PlainBlocks;
+use crate::terminal::run::{ViewSignals, run as show, screen_style};
+use crate::terminal::screen::{self, TerminalScreen, is_tty, tty};
 
 /// How long the view waits between two questions.
-const PAUSE: Duration = Duration::from_secs(1);
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// The same for blocks of lines, unless `--interval` is given.
-const PLAIN_PAUSE: Duration = Duration::from_secs(10);
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long the last block waits for the last answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the threads share.
-struct Shared {
-    wanted: Wanted,
-    moments: Moments,
+struct LiveState {
+    wanted: FeedRequest,
+    moments: ProcessMoments,
     began: Instant,
     /// Whether nobody looks any more.
-    is_left: bool,
+    is_view_closed: bool,
     ended: Option<String>,
     /// Whether all that was answered before the end is known.
     has_all: bool,
@@ -53,13 +53,13 @@ struct Shared {
     output: Vec<String>,
 }
 
-impl Shared {
+impl LiveState {
     fn new() -> Self {
         Self {
-            wanted: Wanted::default(),
-            moments: Moments::default(),
+            wanted: FeedRequest::default(),
+            moments: ProcessMoments::default(),
             began: Instant::now(),
-            is_left: false,
+            is_view_closed: false,
             ended: None,
             has_all: false,
             trouble: None,
@@ -68,28 +68,28 @@ impl Shared {
     }
 }
 
-type Common = Arc<Mutex<Shared>>;
+type SharedLiveState = Arc<Mutex<LiveState>>;
 
-fn locked(shared: &Common) -> MutexGuard<'_, Shared> {
+fn lock_state(shared: &SharedLiveState) -> MutexGuard<'_, LiveState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says that nobody looks any more, when it is dropped.
-struct Left(Common);
+struct ViewClosedGuard(SharedLiveState);
 
-impl Drop for Left {
+impl Drop for ViewClosedGuard {
     fn drop(&mut self) {
-        locked(&self.0).is_left = true;
+        lock_state(&self.0).is_view_closed = true;
     }
 }
 
 /// The view of a recording.
-pub(super) struct Live {
-    shared: Common,
-    asker: Option<Asker>,
-    printed: Option<Arc<Printed>>,
+pub(super) struct LiveView {
+    shared: SharedLiveState,
+    asker: Option<ProfileAsker>,
+    printed: Option<Arc<ProgramOutput>>,
     tty: Option<File>,
-    color: Color,
+    color: ColorMode,
     pause: Duration,
     view: Option<JoinHandle<()>>,
     /// Whether a key of the view interrupts the program.
@@ -97,25 +97,25 @@ pub(super) struct Live {
     program: String,
 }
 
-impl Live {
+impl LiveView {
     /// Makes what the program is asked by, before it starts.
     pub(super) fn new(
         args: &RecordArgs,
-        list: &List,
-        color: Color,
+        list: &ProfileList,
+        color: ColorMode,
         rights: RightsLedger,
     ) -> Result<Self> {
         let tty = tty();
         let pause = match tty {
-            Some(_) => PAUSE,
-            None => args.interval.unwrap_or(PLAIN_PAUSE).max(PAUSE),
+            Some(_) => ASK_INTERVAL,
+            None => args.interval.unwrap_or(PLAIN_INTERVAL).max(ASK_INTERVAL),
         };
-        let shared = Arc::new(Mutex::new(Shared::new()));
+        let shared = Arc::new(Mutex::new(LiveState::new()));
         let symbolizes = !args.no_symbolize;
-        let asker = Asker::new(list, pause, symbolizes, Arc::clone(&shared), rights);
+        let asker = ProfileAsker::new(list, pause, symbolizes, Arc::clone(&shared), rights);
         let asker = asker.context("no temporary file can be made")?;
         let printed = match tty {
-            Some(_) => Printed::new().context("no temporary file can be made")?,
+            Some(_) => ProgramOutput::new().context("no temporary file can be made")?,
             None => None,
         };
         Ok(Self {
@@ -145,46 +145,56 @@ impl Live {
     }
 
     /// Shows the program, which has begun.
-    pub(super) fn began(&mut self, process: u32) {
+    pub(super) fn start(&mut self, process: u32) {
         {
-            let mut shared = locked(&self.shared);
+            let mut shared = lock_state(&self.shared);
             shared.began = Instant::now();
             shared.moments.program = Some(process);
         }
         let Some(asker) = &mut self.asker else { return };
         let begun = asker
             .begin(self.printed.clone())
-            .and_then(|()| self.view(process));
+            .and_then(|()| self.start_view(process));
         if let Err(error) = begun {
-            locked(&self.shared).is_left = true;
+            lock_state(&self.shared).is_view_closed = true;
             messages::note(&format!(
                 "--live: {error:#}; the recording goes on without the view"
             ));
         }
     }
 
-    fn view(&mut self, process: u32) -> Result<()> {
+    fn start_view(&mut self, process: u32) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let mut feed = Recording {
+        let mut feed = RecordingFeed {
             shared: Arc::clone(&shared),
             interrupts: Arc::clone(&self.interrupts),
             process,
             program: self.program.clone(),
         };
-        let (look, pause) = (look(self.color), self.pause);
+        let (look, pause) = (screen_style(self.color), self.pause);
         let view = std::thread::Builder::new().name("view".into());
         let thread = match self.tty.take() {
-            None => view.spawn(move || plain(&mut feed, &shared, pause, &mut messages::plain))?,
+            None => {
+                view.spawn(move || print_blocks(&mut feed, &shared, pause, &mut messages::plain))?
+            }
             Some(tty) => {
-                let signals = Signals::listen(false)?;
-                let screen = Screen::take(tty).context("the terminal")?;
-                let left = Left(Arc::clone(&shared));
+                let signals = ViewSignals::listen(false)?;
+                let screen = TerminalScreen::take(tty).context("the terminal")?;
+                let left = ViewClosedGuard(Arc::clone(&shared));
                 view.spawn(move || {
                     // Also if the thread panics.
                     let _left = left;
-                    let is_over =
-                        || signals.ends.load(Ordering::Relaxed) && locked(&shared).ended.is_some();
-                    let shown = show(&screen, &mut feed, look, &signals, &is_over, of_file);
+                    let is_over = || {
+                        signals.ends.load(Ordering::Relaxed) && lock_state(&shared).ended.is_some()
+                    };
+                    let shown = show(
+                        &screen,
+                        &mut feed,
+                        look,
+                        &signals,
+                        &is_over,
+                        write_page_of_file,
+                    );
                     drop(screen);
                     if let Err(error) = shown {
                         messages::note(&format!(
@@ -204,24 +214,24 @@ impl Live {
     }
 
     /// Gives the terminal back, because we are about to be stopped.
-    pub(super) fn stops(&self) {
+    pub(super) fn release_terminal(&self) {
         screen::leave();
     }
 
     /// Takes the terminal again.
-    pub(super) fn goes_on(&self) {
+    pub(super) fn resume_terminal(&self) {
         if self.view.as_ref().is_some_and(|view| !view.is_finished()) {
             screen::enter();
         }
     }
 
     /// Says how the program ended, and waits until nobody looks any more.
-    pub(super) fn ended(&mut self, code: u8, signal: Option<i32>) {
+    pub(super) fn finish(&mut self, code: u8, signal: Option<i32>) {
         let how = match signal {
             Some(signal) => format!("ended by signal {signal}"),
             None => format!("ended with exit code {code}"),
         };
-        locked(&self.shared).ended = Some(how);
+        lock_state(&self.shared).ended = Some(how);
         self.end();
     }
 
@@ -237,27 +247,27 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveView {
     fn drop(&mut self) {
-        let mut shared = locked(&self.shared);
+        let mut shared = lock_state(&self.shared);
         shared.ended.get_or_insert_default();
-        shared.is_left = true;
+        shared.is_view_closed = true;
         drop(shared);
         self.end();
     }
 }
 
 /// The running recording as a feed.
-struct Recording {
-    shared: Common,
+struct RecordingFeed {
+    shared: SharedLiveState,
     interrupts: Arc<AtomicBool>,
     process: u32,
     program: String,
 }
 
-impl Feed for Recording {
-    fn next(&mut self, wanted: &Wanted) -> News {
-        let mut shared = locked(&self.shared);
+impl SnapshotFeed for RecordingFeed {
+    fn next(&mut self, wanted: &FeedRequest) -> FeedNews {
+        let mut shared = lock_state(&self.shared);
         shared.wanted = wanted.clone();
         let mut news = shared.moments.news(wanted.which);
         news.is_live = true;
@@ -286,18 +296,24 @@ impl Feed for Recording {
 }
 
 /// Says a block of lines each time, until the program has ended.
-fn plain(feed: &mut dyn Feed, shared: &Common, pause: Duration, say: &mut dyn FnMut(&str)) {
-    let mut plain = Plain::default();
+fn print_blocks(
+    feed: &mut dyn SnapshotFeed,
+    shared: &SharedLiveState,
+    pause: Duration,
+    say: &mut dyn FnMut(&str),
+) {
+    let mut plain = PlainBlocks::default();
     let (mut last, mut end): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
-        let news = feed.next(&Wanted::default());
+        let news = feed.next(&FeedRequest::default());
         if news.ended.is_some() {
             end.get_or_insert_with(Instant::now);
         }
         // The last answer may still be read.
-        let has_ended = end.is_some_and(|end| end.elapsed() > PATIENCE || locked(shared).has_all);
+        let has_ended = end
+            .is_some_and(|end| end.elapsed() > LAST_ANSWER_TIMEOUT || lock_state(shared).has_all);
         let news = if has_ended {
-            feed.next(&Wanted::default())
+            feed.next(&FeedRequest::default())
         } else {
             news
         };
@@ -321,24 +337,24 @@ mod tests {
     use heapprof_profile::ProfileBuilder;
 
     use super::*;
-    use crate::terminal::feed::Snapshot;
+    use crate::terminal::feed::ViewSnapshot;
 
     /// A program that has ended, and whose answer is read a little later.
-    struct Late(Common, u32);
+    struct LateFeed(SharedLiveState, u32);
 
-    impl Feed for Late {
-        fn next(&mut self, _: &Wanted) -> News {
+    impl SnapshotFeed for LateFeed {
+        fn next(&mut self, _: &FeedRequest) -> FeedNews {
             self.1 += 1;
-            let mut news = News {
+            let mut news = FeedNews {
                 ended: Some("ended with exit code 5".into()),
-                ..News::default()
+                ..FeedNews::default()
             };
             if self.1 > 2 {
                 let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
                 builder.add_folded("main;keep", &[10]);
-                let snapshot = Snapshot::new(1, QuestionSource::new("p", builder.finish()));
+                let snapshot = ViewSnapshot::new(1, QuestionSource::new("p", builder.finish()));
                 news.snapshot = Some(Arc::new(snapshot.unwrap()));
-                locked(&self.0).has_all = true;
+                lock_state(&self.0).has_all = true;
             }
             news
         }
@@ -346,9 +362,9 @@ mod tests {
 
     #[test]
     fn the_last_block_has_the_last_answer() {
-        let shared = Arc::new(Mutex::new(Shared::new()));
-        let (mut feed, mut said) = (Late(Arc::clone(&shared), 0), String::new());
-        plain(&mut feed, &shared, PAUSE, &mut |line| said += line);
+        let shared = Arc::new(Mutex::new(LiveState::new()));
+        let (mut feed, mut said) = (LateFeed(Arc::clone(&shared), 0), String::new());
+        print_blocks(&mut feed, &shared, ASK_INTERVAL, &mut |line| said += line);
         assert!(said.contains("keep"), "{said}");
         assert!(said.contains("ended with exit code 5"), "{said}");
     }

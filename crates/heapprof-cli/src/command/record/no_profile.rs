@@ -1,20 +1,20 @@
 //! What record says if there is no profile at all, and why there is none.
 
-use super::child::Ended;
-use super::ending::Ending;
+use super::child::ProgramExit;
+use super::ending::ProcessEndings;
 use super::small_children;
 
 /// Why there is no profile at all, and how many children were left out.
-pub(super) fn reason(ended: &Ended, ending: &Ending, small: usize) -> String {
+pub(super) fn reason(ended: &ProgramExit, ending: &ProcessEndings, small: usize) -> String {
     let why = why_nothing(ended, ending);
     match small {
         0 => why,
-        small => format!("{why}; {}", small_children::shown(small)),
+        small => format!("{why}; {}", small_children::describe_left_out(small)),
     }
 }
 
 /// Why there is no profile at all.
-fn why_nothing(ended: &Ended, ending: &Ending) -> String {
+fn why_nothing(ended: &ProgramExit, ending: &ProcessEndings) -> String {
     if ending.unread.contains(&ended.process) {
         return "no profile: the program left none, and its books could not be read".to_string();
     }

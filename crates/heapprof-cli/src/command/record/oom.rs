@@ -12,39 +12,39 @@ use heapprof_process::CgroupFolder;
 use rustix::process::Pid;
 
 /// How often the counts are read. A large process takes a while to end.
-pub(super) const PAUSE: Duration = Duration::from_secs(2);
+pub(super) const OOM_READ_INTERVAL: Duration = Duration::from_secs(2);
 
 /// More different texts of the kernel's are not remembered.
-const MOST_NAMED: usize = 256;
+const MAX_CGROUP_TEXTS: usize = 256;
 
 /// What the OOM killer has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Oom {
+pub(super) struct OomKill {
     /// How many bytes the cgroup may have, if there is a limit.
     pub(super) limit: Option<u64>,
 }
 
 /// What cgroups have counted.
-pub(super) struct Counts {
+pub(super) struct OomCounts {
     /// The cgroups of processes, by what the kernel says of them. Most are in the same one, and
     /// finding it takes reading what is mounted.
-    named: HashMap<String, Option<CgroupFolder>>,
-    known: HashMap<CgroupFolder, Known>,
+    groups_by_text: HashMap<String, Option<CgroupFolder>>,
+    counts_by_group: HashMap<CgroupFolder, CgroupOomCount>,
     next: Instant,
 }
 
 /// What one had counted when it was read last, and the time before. What was taken for a victim
 /// since is added to both.
-struct Known {
+struct CgroupOomCount {
     earlier: u64,
     last: u64,
 }
 
-impl Counts {
+impl OomCounts {
     pub(super) fn new() -> Self {
         Self {
-            named: HashMap::new(),
-            known: HashMap::new(),
+            groups_by_text: HashMap::new(),
+            counts_by_group: HashMap::new(),
             next: Instant::now(),
         }
     }
@@ -52,28 +52,29 @@ impl Counts {
     /// The cgroup of a process, from now on.
     pub(super) fn group_of(&mut self, process: Pid) -> Option<CgroupFolder> {
         let text = CgroupFolder::read_groups(process.as_raw_nonzero().get().unsigned_abs())?;
-        if self.named.len() >= MOST_NAMED {
-            self.named.clear();
+        if self.groups_by_text.len() >= MAX_CGROUP_TEXTS {
+            self.groups_by_text.clear();
         }
-        let group = self.named.entry(text);
+        let group = self.groups_by_text.entry(text);
         let group = group
             .or_insert_with_key(|text| CgroupFolder::from_groups(text))
             .clone()?;
-        if !self.known.contains_key(&group) {
+        if !self.counts_by_group.contains_key(&group) {
             let count = group.oom_kills()?;
             let (earlier, last) = (count, count);
-            self.known.insert(group.clone(), Known { earlier, last });
+            self.counts_by_group
+                .insert(group.clone(), CgroupOomCount { earlier, last });
         }
         Some(group)
     }
 
     /// Reads the counts, if it is time. Returns whether it was.
-    pub(super) fn look(&mut self) -> bool {
+    pub(super) fn read_if_due(&mut self) -> bool {
         if Instant::now() < self.next {
             return false;
         }
-        self.next = Instant::now() + PAUSE;
-        for (group, known) in &mut self.known {
+        self.next = Instant::now() + OOM_READ_INTERVAL;
+        for (group, known) in &mut self.counts_by_group {
             if let Some(count) = group.oom_kills() {
                 known.step(count);
             }
@@ -82,14 +83,14 @@ impl Counts {
     }
 
     /// Whether a process that has ended just now was a victim.
-    pub(super) fn victim(&mut self, group: &CgroupFolder) -> Option<Oom> {
-        let known = self.known.get_mut(group)?;
+    pub(super) fn take_victim(&mut self, group: &CgroupFolder) -> Option<OomKill> {
+        let known = self.counts_by_group.get_mut(group)?;
         let limit = group.limit();
-        known.take(group.oom_kills()?).then_some(Oom { limit })
+        known.take(group.oom_kills()?).then_some(OomKill { limit })
     }
 }
 
-impl Known {
+impl CgroupOomCount {
     fn step(&mut self, count: u64) {
         self.earlier = self.earlier.max(self.last);
         self.last = count.max(self.earlier);
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_victim_is_one_process() {
-        let mut known = Known {
+        let mut known = CgroupOomCount {
             earlier: 3,
             last: 3,
         };

@@ -7,31 +7,31 @@ use anyhow::Result;
 use heapprof_analysis::{ManagedRuntime, SumSpread};
 use heapprof_report::{beside_heap, coverage, early_ends, give_or_take, unseen_frees};
 
-use super::child::Ended;
-use super::ending::Ending;
-use super::files::{self, Found, Told};
+use super::child::ProgramExit;
+use super::ending::ProcessEndings;
+use super::files::{self, EntryTarget, ProfileDetails};
 use super::no_profile;
 use super::small_children::{self, least_of_child};
 use super::unhooked;
 use super::unnamed::mostly_nameless;
 use super::words::{bytes, plural, quoted, shown};
-use super::written::{Said, Written};
-use super::{CHILDREN, Names};
+use super::written::{ListContents, WrittenProfile};
+use super::{CHILDREN_SUFFIX, ProfileNamePatterns};
 use crate::args::RecordArgs;
-use crate::args::record::Answer;
+use crate::args::record::YesOrNo;
 use crate::messages;
 use crate::rights::ProcessRights;
 
 /// A profile that exists, and what was read in it.
-struct Recorded {
-    written: Written,
-    told: Result<Told>,
+struct RecordedProfile {
+    written: WrittenProfile,
+    details: Result<ProfileDetails>,
 }
 
-impl Recorded {
+impl RecordedProfile {
     /// The most memory that the kernel had resident for the program.
     fn peak_resident(&self) -> i64 {
-        let told = self.told.as_ref().ok();
+        let told = self.details.as_ref().ok();
         let peak = told.and_then(|told| told.peak);
         peak.map_or(0, |peak| peak.program_bytes())
     }
@@ -40,13 +40,13 @@ impl Recorded {
 /// Symbolizes the profiles and says what the recording left. Returns false if it lacks what it was
 /// made for: the values of a perl.
 pub(super) fn report(
-    said: Said,
-    ended: &Ended,
-    ending: &Ending,
-    names: &Names,
+    said: ListContents,
+    ended: &ProgramExit,
+    ending: &ProcessEndings,
+    names: &ProfileNamePatterns,
     args: &RecordArgs,
 ) -> bool {
-    let Said {
+    let ListContents {
         written,
         failed,
         small,
@@ -55,10 +55,10 @@ pub(super) fn report(
     for failed in &failed {
         messages::note(&failed.text());
     }
-    let (mut written, piped, refused) = that_are_there(written);
+    let (mut written, piped, refused) = split_by_target(written);
     let left_own = written.iter().any(|one| one.process == ended.process);
     let is_unwritten = ending.unwritten.contains(&ended.process);
-    let Some(main) = main_of(&written, ended) else {
+    let Some(main) = find_main(&written, ended) else {
         match piped {
             Some(piped) => messages::note(&format!(
                 "{}: the profile was written into it; its addresses have no names",
@@ -68,7 +68,7 @@ pub(super) fn report(
                 messages::note(&no_profile::reason(
                     ended,
                     ending,
-                    small_children::lives(&small).count(),
+                    small_children::distinct_processes(&small).count(),
                 ));
             }
             None => {}
@@ -85,8 +85,8 @@ pub(super) fn report(
         name_folder(&mut written, &folder, ended);
     }
     // The main profile may have another position among those that are left.
-    let main = main_of(&written, ended).unwrap_or_default();
-    let entries: Vec<&Written> = written.iter().collect();
+    let main = find_main(&written, ended).unwrap_or_default();
+    let entries: Vec<&WrittenProfile> = written.iter().collect();
     let told = files::read(
         &entries,
         !args.no_symbolize,
@@ -94,24 +94,27 @@ pub(super) fn report(
         &ending.executables,
     );
     files::touch(&written[main]);
-    let recorded: Vec<Recorded> = written
+    let recorded: Vec<RecordedProfile> = written
         .into_iter()
         .zip(told)
-        .map(|(written, told)| Recorded { written, told })
+        .map(|(written, told)| RecordedProfile {
+            written,
+            details: told,
+        })
         .collect();
-    tell(&recorded, main, small, ending, args);
+    report_profiles(&recorded, main, small, ending, args);
     let all = recorded.iter().map(|one| &one.written);
-    for line in ending.told(ended, all) {
+    for line in ending.describe_deaths(ended, all) {
         messages::note(&line);
     }
     let of_main = &recorded[main].written;
-    if let Some(why) = before_filter(&recorded, main) {
+    if let Some(why) = explain_filter(&recorded, main) {
         messages::note(&why);
     }
     // A profile that could not be written may have been the last one.
     if failed.is_empty()
         && !is_unwritten
-        && let Some(why) = not_the_last(ended, left_own, of_main)
+        && let Some(why) = explain_not_last(ended, left_own, of_main)
     {
         messages::note(&why);
     }
@@ -119,10 +122,10 @@ pub(super) fn report(
 }
 
 /// Whether a perl of the recording has traced its values. Says why if not.
-fn has_values(recorded: &[Recorded], main: usize) -> bool {
-    let told = || recorded.iter().filter_map(|one| one.told.as_ref().ok());
-    let why = |told: &Told| told.missing_values.clone();
-    let main = recorded[main].told.as_ref().ok();
+fn has_values(recorded: &[RecordedProfile], main: usize) -> bool {
+    let told = || recorded.iter().filter_map(|one| one.details.as_ref().ok());
+    let why = |told: &ProfileDetails| told.missing_values.clone();
+    let main = recorded[main].details.as_ref().ok();
     let missing = main.and_then(why).or_else(|| told().find_map(why));
     let missing = missing.map(|missing| heapprof_text::printable(&missing).into_owned());
     if told().any(|told| told.has_values) {
@@ -138,20 +141,22 @@ fn has_values(recorded: &[Recorded], main: usize) -> bool {
 
 /// Returns the profiles that exist, one that went into a pipe and of which nothing is left, and how
 /// many must not be touched.
-fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>, usize) {
-    let entries: Vec<&Written> = written.iter().collect();
-    let found = files::look(&entries);
+fn split_by_target(
+    written: Vec<WrittenProfile>,
+) -> (Vec<WrittenProfile>, Option<WrittenProfile>, usize) {
+    let entries: Vec<&WrittenProfile> = written.iter().collect();
+    let found = files::resolve_entries(&entries);
     let (mut there, mut piped, mut refused) = (Vec::new(), None, Vec::new());
     for (mut one, found) in written.into_iter().zip(found) {
         match found {
-            Found::Profile(owner) => {
+            EntryTarget::Profile(owner) => {
                 one.owner = owner;
                 one.rights = one.rights.with(ProcessRights::User(owner));
                 there.push(one);
             }
-            Found::Special => piped = piped.or(Some(one)),
-            Found::Nothing => {}
-            Found::Refused(why) => refused.push((one.path, why)),
+            EntryTarget::Special => piped = piped.or(Some(one)),
+            EntryTarget::Nothing => {}
+            EntryTarget::Refused(why) => refused.push((one.path, why)),
         }
     }
     if let Some((path, why)) = refused.first() {
@@ -170,8 +175,8 @@ fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>, usiz
 
 /// The position of the profile that the recording was for: the program's own, or the first one if
 /// there is no such profile.
-fn main_of(written: &[Written], ended: &Ended) -> Option<usize> {
-    let of_main = |(_, one): &(usize, &Written)| one.process == ended.process;
+fn find_main(written: &[WrittenProfile], ended: &ProgramExit) -> Option<usize> {
+    let of_main = |(_, one): &(usize, &WrittenProfile)| one.process == ended.process;
     // The profile of a process's end is not always the latest in the list, because what it waits
     // for may go on meanwhile.
     let own = written.iter().enumerate().filter(of_main);
@@ -183,10 +188,10 @@ fn main_of(written: &[Written], ended: &Ended) -> Option<usize> {
 
 /// Names the children's folder after the program's profile, because the program may have become
 /// another one meanwhile.
-fn name_folder(written: &mut [Written], folder: &Path, ended: &Ended) {
+fn name_folder(written: &mut [WrittenProfile], folder: &Path, ended: &ProgramExit) {
     // Other users may say what they like, but the folder is renamed with our rights.
     // Nor does what a process with fewer rights is called lead anywhere.
-    let of_main = |one: &&Written| {
+    let of_main = |one: &&WrittenProfile| {
         let is_ours = one.owner.is_us() && one.rights.are_ours();
         is_ours && one.process == ended.process && one.is_last
     };
@@ -196,7 +201,7 @@ fn name_folder(written: &mut [Written], folder: &Path, ended: &Ended) {
     let Some(name) = main.path.file_name().and_then(|name| name.to_str()) else {
         return;
     };
-    let name = name.strip_suffix(".pb.gz").unwrap_or(name).to_string() + CHILDREN;
+    let name = name.strip_suffix(".pb.gz").unwrap_or(name).to_string() + CHILDREN_SUFFIX;
     let wanted = main.path.with_file_name(name);
     let is_beside = folder.parent() == wanted.parent();
     if !is_beside || folder == wanted || !files::rename_folder(folder, &wanted) {
@@ -212,12 +217,18 @@ fn name_folder(written: &mut [Written], folder: &Path, ended: &Ended) {
 }
 
 /// Says where the profiles are, what is in them, and what is missing in them.
-fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args: &RecordArgs) {
+fn report_profiles(
+    recorded: &[RecordedProfile],
+    main: usize,
+    small: usize,
+    ending: &ProcessEndings,
+    args: &RecordArgs,
+) {
     let unnamed: Vec<&anyhow::Error> = recorded
         .iter()
-        .filter_map(|one| one.told.as_ref().err())
+        .filter_map(|one| one.details.as_ref().err())
         .collect();
-    if let Some(why) = nameless(&unnamed) {
+    if let Some(why) = explain_missing_names(&unnamed) {
         messages::note(&why);
     }
     if args.quiet {
@@ -225,25 +236,25 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
     }
     let main = &recorded[main];
     let next = next_to_look_at(recorded, main);
-    let (of, told) = (&main.written, main.told.as_ref().ok());
+    let (of, told) = (&main.written, main.details.as_ref().ok());
     let path = shown(&of.path);
     let mut line = format!("{path}: {}", summary(of, told));
     line += &others(recorded, main, small);
-    line += &ending.of_private(of.process);
-    line += &ending.of_unrecorded();
+    line += &ending.describe_private(of.process);
+    line += &ending.describe_unrecorded();
     let question = match next.written.in_use < next.written.peak / 10 {
         true => "-t peak_space ",
         false => "",
     };
     let next_path = shown(&next.written.path);
-    let has_values = next.told.as_ref().is_ok_and(|told| told.has_values);
+    let has_values = next.details.as_ref().is_ok_and(|told| told.has_values);
     let command = match has_values {
         true => "leaks -t sv_inuse_space".to_string(),
         false => format!("top {question}").trim_end().to_string(),
     };
     line += &format!("; next: heapprof {command} {}", quoted(&next.written.path));
     messages::note(&line);
-    let of_next = next.told.as_ref().ok();
+    let of_next = next.details.as_ref().ok();
     if let Some(unnamed) = of_next.and_then(|told| told.unnamed.as_ref())
         && let has_died = ending.has_died(next.written.process)
         && let Some(text) = mostly_nameless(unnamed, &next.written.path, has_died)
@@ -259,7 +270,7 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
             let runtime = told.runtime.as_ref();
             // Nobody is advised to do what they did.
             let is_new = |of: &&ManagedRuntime| {
-                **of != ManagedRuntime::Python || args.python_objects != Some(Answer::Yes)
+                **of != ManagedRuntime::Python || args.python_objects != Some(YesOrNo::Yes)
             };
             beside_heap(told.peak?, runtime.filter(is_new))
         })
@@ -302,7 +313,10 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
 
 /// The profile in which there is most to see. A program that a script starts may be the one that
 /// was meant.
-fn next_to_look_at<'a>(recorded: &'a [Recorded], main: &'a Recorded) -> &'a Recorded {
+fn next_to_look_at<'a>(
+    recorded: &'a [RecordedProfile],
+    main: &'a RecordedProfile,
+) -> &'a RecordedProfile {
     let mut next = main;
     if let Some(heap) = largest(recorded)
         && heap.written.peak / 2 > main.written.peak
@@ -320,7 +334,7 @@ fn next_to_look_at<'a>(recorded: &'a [Recorded], main: &'a Recorded) -> &'a Reco
 
 /// How many profiles there are besides the main one, which of them had the most if that one had
 /// more than the main one, and how many were left out.
-fn others(recorded: &[Recorded], main: &Recorded, small: usize) -> String {
+fn others(recorded: &[RecordedProfile], main: &RecordedProfile, small: usize) -> String {
     let n = recorded.len() - 1;
     let mut parts = Vec::new();
     if n > 0 {
@@ -350,7 +364,7 @@ fn others(recorded: &[Recorded], main: &Recorded, small: usize) -> String {
         false => vec![parts.join(", ")],
     };
     if small > 0 {
-        said.push(small_children::shown(small));
+        said.push(small_children::describe_left_out(small));
     }
     match said.is_empty() {
         true => String::new(),
@@ -358,7 +372,7 @@ fn others(recorded: &[Recorded], main: &Recorded, small: usize) -> String {
     }
 }
 
-fn by_residence(one: &Recorded) -> String {
+fn by_residence(one: &RecordedProfile) -> String {
     format!(
         "the largest by peak RSS {} with {}",
         shown(&one.written.path),
@@ -366,11 +380,11 @@ fn by_residence(one: &Recorded) -> String {
     )
 }
 
-fn largest(recorded: &[Recorded]) -> Option<&Recorded> {
+fn largest(recorded: &[RecordedProfile]) -> Option<&RecordedProfile> {
     recorded.iter().max_by_key(|one| one.written.peak)
 }
 
-fn most_resident(recorded: &[Recorded]) -> Option<&Recorded> {
+fn most_resident(recorded: &[RecordedProfile]) -> Option<&RecordedProfile> {
     recorded
         .iter()
         .max_by_key(|one| one.peak_resident())
@@ -378,15 +392,15 @@ fn most_resident(recorded: &[Recorded]) -> Option<&Recorded> {
 }
 
 /// Says that values are made of few samples or are not known well, and what would make them better.
-fn few_samples(one: &Recorded) -> Option<String> {
+fn few_samples(one: &RecordedProfile) -> Option<String> {
     /// With fewer samples than this, an error of a third is usual.
-    const ENOUGH: u64 = 30;
-    const WANTED: i64 = 1000;
+    const MIN_SAMPLES: u64 = 30;
+    const WANTED_SAMPLES: i64 = 1000;
     /// This many samples of equal weight make a sum certain to a fifth, and the next number makes
     /// it certain to a tenth, with 95 % confidence.
-    const A_FIFTH: f64 = 96.0;
-    const A_TENTH: f64 = 384.0;
-    let sampled = one.told.as_ref().ok()?.sampled?;
+    const MIN_SAMPLES_FOR_A_FIFTH: f64 = 96.0;
+    const MIN_SAMPLES_FOR_A_TENTH: f64 = 384.0;
+    let sampled = one.details.as_ref().ok()?.sampled?;
     let taken = sampled.taken;
     if taken == 0 {
         return Some(
@@ -395,10 +409,12 @@ fn few_samples(one: &Recorded) -> Option<String> {
                 .to_string(),
         );
     }
-    if taken < ENOUGH {
-        let shorter = match period(sampled.allocated / WANTED) {
+    if taken < MIN_SAMPLES {
+        let shorter = match period(sampled.allocated / WANTED_SAMPLES) {
             None => String::new(),
-            Some(period) => format!(", and --period {period} records about {WANTED} of them"),
+            Some(period) => {
+                format!(", and --period {period} records about {WANTED_SAMPLES} of them")
+            }
         };
         return Some(format!(
             "the values are rough, because only {taken} allocation{} sampled; --exact records \
@@ -409,10 +425,10 @@ fn few_samples(one: &Recorded) -> Option<String> {
     let (value, variance) = (sampled.in_use as f64, sampled.spread.variance);
     let equal = value * value / variance;
     // If nothing is in use, there is nothing to know better.
-    if variance <= 0.0 || equal >= A_FIFTH {
+    if variance <= 0.0 || equal >= MIN_SAMPLES_FOR_A_FIFTH {
         return None;
     }
-    let shorter = match period((sampled.period as f64 * equal / A_TENTH) as i64) {
+    let shorter = match period((sampled.period as f64 * equal / MIN_SAMPLES_FOR_A_TENTH) as i64) {
         None => String::new(),
         Some(period) => format!("; --period {period} would make that about 10%"),
     };
@@ -430,7 +446,7 @@ fn period(at_most: i64) -> Option<String> {
 }
 
 /// Why the profile is not the one that the program would have written at its end, if it is not.
-fn not_the_last(ended: &Ended, left_own: bool, main: &Written) -> Option<String> {
+fn explain_not_last(ended: &ProgramExit, left_own: bool, main: &WrittenProfile) -> Option<String> {
     let how = match ended.signal {
         Some(signal) => format!("was ended by signal {signal}"),
         None => "ended".to_string(),
@@ -454,8 +470,8 @@ fn not_the_last(ended: &Ended, left_own: bool, main: &Written) -> Option<String>
 }
 
 /// Says that a process went on after its profile where nobody sees it.
-fn before_filter(recorded: &[Recorded], main: usize) -> Option<String> {
-    let is_one = |one: &&Recorded| one.written.is_before_filter;
+fn explain_filter(recorded: &[RecordedProfile], main: usize) -> Option<String> {
+    let is_one = |one: &&RecordedProfile| one.written.is_before_filter;
     let all = recorded.iter().filter(is_one).count();
     let first = Some(&recorded[main]).filter(is_one);
     let first = first.or_else(|| recorded.iter().find(is_one))?;
@@ -472,7 +488,7 @@ fn before_filter(recorded: &[Recorded], main: usize) -> Option<String> {
 }
 
 /// Why profiles have only addresses. Addresses are no less right than names.
-fn nameless(unnamed: &[&anyhow::Error]) -> Option<String> {
+fn explain_missing_names(unnamed: &[&anyhow::Error]) -> Option<String> {
     let first = unnamed.first()?;
     let which = match unnamed.len() {
         1 => "a profile is without names".to_string(),
@@ -484,13 +500,13 @@ fn nameless(unnamed: &[&anyhow::Error]) -> Option<String> {
 }
 
 /// The word before an estimate.
-fn about(of: &Written) -> &'static str {
+fn about(of: &WrittenProfile) -> &'static str {
     if of.is_exact { "" } else { "about " }
 }
 
 /// Sums up what the program's own profile says. Nobody knows how sure the peak is, because the
 /// estimate chooses its moment.
-fn summary(main: &Written, told: Option<&Told>) -> String {
+fn summary(main: &WrittenProfile, told: Option<&ProfileDetails>) -> String {
     let (about, kind) = (
         about(main),
         if main.is_exact {

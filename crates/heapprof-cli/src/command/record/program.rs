@@ -14,7 +14,7 @@ use rustix::process::{getegid, geteuid, getuid};
 use crate::messages;
 
 /// The shell that runs a script whose first line does not name an interpreter.
-pub(super) const SHELL: &str = "/bin/sh";
+pub(super) const SHELL_PATH: &str = "/bin/sh";
 
 /// The file that will be run, as execvp finds it.
 pub(in crate::command) fn find(program: &OsStr) -> Option<PathBuf> {
@@ -31,7 +31,7 @@ pub(in crate::command) fn find(program: &OsStr) -> Option<PathBuf> {
 
 /// Says what about the program stands in the way of preloading. Returns whether preloading is worth
 /// trying.
-pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
+pub(super) fn check_preloading(program: &OsStr, path: &Path) -> Result<bool> {
     if !path.is_file() {
         // Reading a pipe would wait for somebody to write. Whoever runs it is told that it can't be
         // run.
@@ -86,8 +86,8 @@ pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
 }
 
 /// Fails if the user preloads something that must be the first library itself.
-pub(super) fn look_at_preloads() -> Result<()> {
-    const RUNTIMES: [&str; 5] = ["asan", "tsan", "lsan", "msan", "hwasan"];
+pub(super) fn check_user_preloads() -> Result<()> {
+    const SANITIZER_RUNTIMES: [&str; 5] = ["asan", "tsan", "lsan", "msan", "hwasan"];
     let preloads = std::env::var_os("LD_PRELOAD").unwrap_or_default();
     let preloads = preloads.to_string_lossy();
     for library in preloads.split([':', ' ']) {
@@ -96,7 +96,7 @@ pub(super) fn look_at_preloads() -> Result<()> {
             name.starts_with(&format!("lib{runtime}."))
                 || name.starts_with(&format!("libclang_rt.{runtime}"))
         };
-        if RUNTIMES.iter().any(is) {
+        if SANITIZER_RUNTIMES.iter().any(is) {
             bail!(
                 "LD_PRELOAD: {library} replaces malloc and must be the first library; record \
                  without it"
@@ -108,23 +108,23 @@ pub(super) fn look_at_preloads() -> Result<()> {
 
 /// What gives a program more rights than its user has, and how it can be recorded nevertheless.
 fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
-    const AS_OWNER: &str = "record it as its owner";
-    const COPY: &str = "record a copy of it, which has no such rights";
+    const RECORD_AS_OWNER_ADVICE: &str = "record it as its owner";
+    const RECORD_COPY_ADVICE: &str = "record a copy of it, which has no such rights";
     let metadata = file.metadata().ok()?;
     let has = |bits: u32| metadata.permissions().mode() & bits == bits;
     if has(0o4000) && metadata.uid() != geteuid().as_raw() {
-        return Some(("is setuid", AS_OWNER));
+        return Some(("is setuid", RECORD_AS_OWNER_ADVICE));
     }
     // Without the group's right to execute, the bit means something else.
     if has(0o2010) && metadata.gid() != getegid().as_raw() {
-        return Some(("is setgid", COPY));
+        return Some(("is setgid", RECORD_COPY_ADVICE));
     }
     // root has all capabilities anyway.
     let mut value = [0u8; 64];
     if !getuid().is_root()
         && rustix::fs::getxattr(file, "security.capability", &mut value[..]).is_ok()
     {
-        return Some(("has capabilities", COPY));
+        return Some(("has capabilities", RECORD_COPY_ADVICE));
     }
     None
 }
@@ -160,7 +160,11 @@ fn hint(program: &OsStr) -> Option<String> {
 }
 
 /// Why the program was not started, and the exit code that a shell has for it.
-pub(super) fn why_not(program: &OsStr, found: Option<&Path>, error: &io::Error) -> (String, u8) {
+pub(super) fn explain_start_failure(
+    program: &OsStr,
+    found: Option<&Path>,
+    error: &io::Error,
+) -> (String, u8) {
     let name = program.display();
     if error.kind() != io::ErrorKind::NotFound {
         return match Path::new(program).is_dir() {

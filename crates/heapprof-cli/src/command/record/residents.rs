@@ -16,28 +16,28 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// What was resident of each process: when (nanoseconds since 1970), and how many bytes.
 #[derive(Debug, Default)]
-pub(super) struct Residents(BTreeMap<u32, Vec<(i64, i64)>>);
+pub(super) struct ResidentHistories(BTreeMap<u32, Vec<(i64, i64)>>);
 
 /// A thread that reads what is resident.
-pub(super) struct Reader {
+pub(super) struct ResidentReader {
     ends: Arc<AtomicBool>,
     /// There is none if no thread could be made.
-    thread: Option<JoinHandle<Residents>>,
+    thread: Option<JoinHandle<ResidentHistories>>,
 }
 
 /// The most moments that are kept of a process, and the most processes.
-const MOST: usize = 1000;
-const PROCESSES: usize = 1000;
+const MAX_MOMENTS: usize = 1000;
+const MAX_PROCESSES: usize = 1000;
 /// The time between two readings at first.
-const SPACING: Duration = Duration::from_millis(10);
+const INITIAL_READ_INTERVAL: Duration = Duration::from_millis(10);
 /// The program's end is noticed after so long at the latest.
-const SLICE: Duration = Duration::from_millis(50);
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Reading takes at most one part in so many of the time.
-const SHARE: u32 = 100;
+const READ_TIME_DIVISOR: u32 = 100;
 /// How often descendants are looked for, if that is quick.
-const SEARCH: Duration = Duration::from_millis(100);
+const DESCENDANT_SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 
-impl Reader {
+impl ResidentReader {
     /// Begins to read about a program.
     pub(super) fn start(program: u32) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
@@ -48,7 +48,7 @@ impl Reader {
     }
 
     /// Ends reading, and returns what was read.
-    pub(super) fn end(self) -> Residents {
+    pub(super) fn end(self) -> ResidentHistories {
         self.ends.store(true, Ordering::Release);
         let thread = self.thread.and_then(|thread| {
             thread.thread().unpark();
@@ -58,30 +58,31 @@ impl Reader {
     }
 }
 
-fn read_until(program: u32, ends: &AtomicBool) -> Residents {
-    let mut residents = Residents::default();
+fn read_until(program: u32, ends: &AtomicBool) -> ResidentHistories {
+    let mut residents = ResidentHistories::default();
     let mut processes = BTreeSet::from([program]);
-    let (mut spacing, mut next_search) = (SPACING, Instant::now());
+    let (mut spacing, mut next_search) = (INITIAL_READ_INTERVAL, Instant::now());
     while !ends.load(Ordering::Acquire) {
         let (began, worked) = (Instant::now(), work_so_far());
         if began >= next_search {
             processes = descendants(program);
-            next_search = began + SEARCH.max((work_so_far() - worked) * SHARE);
+            next_search = began
+                + DESCENDANT_SEARCH_INTERVAL.max((work_so_far() - worked) * READ_TIME_DIVISOR);
         }
         for &process in &processes {
             residents.read(process);
         }
-        if residents.0.values().any(|curve| curve.len() >= MOST) {
+        if residents.0.values().any(|curve| curve.len() >= MAX_MOMENTS) {
             residents.thin();
             spacing *= 2;
         }
-        let until = began + spacing.max((work_so_far() - worked) * SHARE);
+        let until = began + spacing.max((work_so_far() - worked) * READ_TIME_DIVISOR);
         while !ends.load(Ordering::Acquire) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            thread::park_timeout(left.min(SLICE));
+            thread::park_timeout(left.min(END_CHECK_INTERVAL));
         }
     }
     residents
@@ -100,13 +101,13 @@ fn work_so_far() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-impl Residents {
+impl ResidentHistories {
     fn read(&mut self, process: u32) {
         let resident = resident(process);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok());
         if let (Some(resident), Some(now)) = (resident, now)
-            && (self.0.len() < PROCESSES || self.0.contains_key(&process))
+            && (self.0.len() < MAX_PROCESSES || self.0.contains_key(&process))
         {
             let curve = self.0.entry(process).or_default();
             curve.push((now, resident));
@@ -147,7 +148,7 @@ impl Residents {
         let most = resident.iter().map(|moment| moment.bytes).max();
         let heap = history.peak.map(|peak| peak.bytes);
         if history.resident.is_empty() && most >= heap {
-            say(profile, &resident);
+            add_comments(profile, &resident);
         }
         // The library knows what was resident when it wrote the profile.
         resident.append(&mut history.resident);
@@ -159,7 +160,7 @@ impl Residents {
 }
 
 /// Says in comments what was resident at last, and at most.
-fn say(profile: &mut Profile, moments: &[ResidentMoment]) {
+fn add_comments(profile: &mut Profile, moments: &[ResidentMoment]) {
     let most = moments.iter().map(|moment| moment.bytes).max();
     let last = moments.last().map(|moment| moment.bytes);
     let bytes = |of: Option<i64>| of.and_then(|bytes| u64::try_from(bytes).ok());
@@ -182,7 +183,7 @@ mod tests {
             .map(Duration::from_millis)
             .into_iter();
         let own = times.find_map(|time| {
-            let reader = Reader::start(std::process::id());
+            let reader = ResidentReader::start(std::process::id());
             thread::sleep(time);
             let own = reader.end().0.remove(&std::process::id());
             own.filter(|own| own.len() > 1)
@@ -202,7 +203,7 @@ mod tests {
             (7_000_000, 3),
             (9_500_000, 4),
         ];
-        let residents = Residents(BTreeMap::from([(7, curve)]));
+        let residents = ResidentHistories(BTreeMap::from([(7, curve)]));
         assert!(!residents.put_into(&mut profile, 7), "there is no history");
         HeapHistory::default().put(&mut profile);
         assert!(!residents.put_into(&mut profile, 8));

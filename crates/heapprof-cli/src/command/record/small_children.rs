@@ -3,19 +3,19 @@
 use std::collections::{HashMap, HashSet};
 
 use super::files;
-use super::written::{SmallChild, Written};
+use super::written::{SmallChild, WrittenProfile};
 use crate::args::RecordArgs;
 
 /// A child that never held so many bytes of its own is left out, unless all are to be kept.
 pub(super) fn least_of_child(args: &RecordArgs) -> Option<i64> {
-    const LEAST: i64 = 64 << 10;
-    (!args.keep_small && !args.fork_audit).then_some(LEAST)
+    const MIN_OWN_BYTES: i64 = 64 << 10;
+    (!args.keep_small && !args.fork_audit).then_some(MIN_OWN_BYTES)
 }
 
 /// Removes the profiles of other processes that never held much of their own. Returns how many
 /// children are left out, with those that wrote none for that reason.
 pub(super) fn leave_out(
-    written: &mut Vec<Written>,
+    written: &mut Vec<WrittenProfile>,
     wrote_none: &[SmallChild],
     kept: [u32; 2],
     least: i64,
@@ -26,7 +26,7 @@ pub(super) fn leave_out(
         *own = (*own).max(one.own);
     }
     // What a shell was before it became the program that it started is of no interest either.
-    let is_small = |one: &Written| {
+    let is_small = |one: &WrittenProfile| {
         let (own, before) = (most[&one.process], one.is_before_exec);
         // What one held afterwards that nobody saw is not known.
         let is_known = !one.is_before_filter;
@@ -34,11 +34,11 @@ pub(super) fn leave_out(
     };
     let (small, large) = std::mem::take(written).into_iter().partition(is_small);
     *written = large;
-    let small: Vec<Written> = small;
+    let small: Vec<WrittenProfile> = small;
     files::remove(&small.iter().collect::<Vec<_>>());
     let has_profile: HashSet<u32> = written.iter().map(|one| one.process).collect();
     let is_gone = |process: &u32| !has_profile.contains(process);
-    let silent: Vec<u32> = lives(wrote_none).filter(is_gone).collect();
+    let silent: Vec<u32> = distinct_processes(wrote_none).filter(is_gone).collect();
     let mut removed: HashSet<u32> = small
         .iter()
         .map(|one| one.process)
@@ -52,7 +52,7 @@ pub(super) fn leave_out(
 
 /// The children that wrote no profile, each once, whatever it became by exec. The kernel may give
 /// the number of one that has ended to another.
-pub(super) fn lives(small: &[SmallChild]) -> impl Iterator<Item = u32> {
+pub(super) fn distinct_processes(small: &[SmallChild]) -> impl Iterator<Item = u32> {
     let mut goes_on = HashSet::new();
     let is_new = move |one: &&SmallChild| {
         let was_there = goes_on.remove(&one.process);
@@ -65,7 +65,7 @@ pub(super) fn lives(small: &[SmallChild]) -> impl Iterator<Item = u32> {
 }
 
 /// Says that so many children are left out, and what keeps them.
-pub(super) fn shown(count: usize) -> String {
+pub(super) fn describe_left_out(count: usize) -> String {
     match count {
         1 => "a child that held less than 64KiB of its own is left out: --keep-small keeps it"
             .to_string(),
@@ -95,6 +95,6 @@ mod tests {
             small(7, true),
             small(9, true),
         ];
-        assert_eq!(lives(&said).collect::<Vec<_>>(), [7, 8, 7, 9]);
+        assert_eq!(distinct_processes(&said).collect::<Vec<_>>(), [7, 8, 7, 9]);
     }
 }

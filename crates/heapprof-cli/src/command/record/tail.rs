@@ -12,22 +12,22 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::place::{Opened, Owner, Place, Trust, open_folder};
+use crate::place::{FileOwner, FilePlace, OpenedFile, PathTrust, open_folder};
 
 /// What a name in the list's folder ends in if it holds messages: about lines that grow, and whole
 /// profiles that `--live` asked for.
-pub(super) const LINES: &[u8] = b".lines";
-pub(super) const LIVE: &[u8] = b".live";
+pub(super) const LINES_SUFFIX: &[u8] = b".lines";
+pub(super) const LIVE_SUFFIX: &[u8] = b".live";
 /// The most names in the folder that one look reads.
-const MOST_NAMES: usize = 4096;
+const MAX_NAMES: usize = 4096;
 /// What each message begins with.
-const BEGIN: &[u8] = b"\n\0lines ";
+const MESSAGE_PREFIX: &[u8] = b"\n\0lines ";
 /// The most bytes of the numbers that follow.
-const LONGEST_NUMBERS: usize = 64;
+const MAX_NUMBERS_BYTES: usize = 64;
 /// The most bytes of a message's profile.
-const LONGEST: usize = 16 << 20;
+const MAX_PROFILE_BYTES: usize = 16 << 20;
 /// So many bytes that were read are given back to the file system at once.
-const GIVEN_BACK: u64 = 4 << 20;
+const RELEASE_CHUNK_BYTES: u64 = 4 << 20;
 
 /// Makes a file of our own user in the list's folder, before any other process can. Its rights are
 /// these whatever the umask is.
@@ -44,7 +44,7 @@ pub(super) fn make_own(folder: &Path, name: &OsStr) -> io::Result<File> {
 
 /// What a process told.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct TailMessage {
     pub(super) process: u32,
     /// When its recording began. Another number is another recording, of the same process or not.
     pub(super) began: i64,
@@ -54,9 +54,9 @@ pub(super) struct Message {
 }
 
 /// A file that processes of one user write to.
-pub(super) struct Tail {
+pub(super) struct MessageTail {
     file: File,
-    pub(super) owner: Owner,
+    pub(super) owner: FileOwner,
     /// Whether a part of it was no message.
     pub(super) is_damaged: bool,
     /// What was read, up to `at` understood.
@@ -69,12 +69,12 @@ pub(super) struct Tail {
     given_back: u64,
 }
 
-impl Tail {
-    fn new(opened: Opened) -> Self {
-        Self::of(opened.file, Owner::of(&opened.stat))
+impl MessageTail {
+    fn new(opened: OpenedFile) -> Self {
+        Self::from_file(opened.file, FileOwner::from_stat(&opened.stat))
     }
 
-    fn of(file: File, owner: Owner) -> Self {
+    fn from_file(file: File, owner: FileOwner) -> Self {
         Self {
             file,
             owner,
@@ -88,11 +88,11 @@ impl Tail {
     }
 
     /// Makes the file of our own user, with its name.
-    pub(super) fn of_own(folder: &Path, ending: &[u8]) -> io::Result<(OsString, Self)> {
-        let user = Owner::us().user.to_string();
+    pub(super) fn create_own(folder: &Path, ending: &[u8]) -> io::Result<(OsString, Self)> {
+        let user = FileOwner::us().user.to_string();
         let name = OsString::from_vec([user.as_bytes(), ending].concat());
         let file = make_own(folder, &name)?;
-        Ok((name, Self::of(file, Owner::us())))
+        Ok((name, Self::from_file(file, FileOwner::us())))
     }
 
     /// How long the file is now. What comes later is for a later look.
@@ -106,30 +106,32 @@ impl Tail {
     }
 
     /// The next message in the first `len` bytes of the file; `None` if none is whole.
-    pub(super) fn next(&mut self, len: u64) -> io::Result<Option<Message>> {
+    pub(super) fn next(&mut self, len: u64) -> io::Result<Option<TailMessage>> {
         loop {
             match head(&self.text[self.at..]) {
-                Head::Message(numbers, begin, end) => {
+                MessageHead::Message(numbers, begin, end) => {
                     let (from, to) = (self.at + begin, self.at + end);
                     // A profile holds no beginning of a message. If one is there, this message was
                     // cut short, and the other one may begin in its last bytes.
-                    let most = self.text.len().min(to + BEGIN.len() - 1);
-                    if let Some(cut) = memchr::memmem::find(&self.text[from..most], BEGIN) {
+                    let most = self.text.len().min(to + MESSAGE_PREFIX.len() - 1);
+                    if let Some(cut) = memchr::memmem::find(&self.text[from..most], MESSAGE_PREFIX)
+                    {
                         self.is_damaged = true;
                         (self.at, self.end) = (from + cut, 0);
                         continue;
                     }
                     if let Some(profile) = self.text.get(from..to) {
                         let profile = profile.to_vec();
-                        let rest = &self.text[to.saturating_sub(BEGIN.len() - 1)..];
-                        let begun = |end: &usize| BEGIN.starts_with(&rest[rest.len() - end..]);
+                        let rest = &self.text[to.saturating_sub(MESSAGE_PREFIX.len() - 1)..];
+                        let begun =
+                            |end: &usize| MESSAGE_PREFIX.starts_with(&rest[rest.len() - end..]);
                         self.end = match most == to {
                             true => (1..=rest.len()).rev().find(begun).unwrap_or(0),
                             false => 0,
                         };
                         self.at = to - self.end;
                         let [process, began, exact, _] = numbers;
-                        return Ok(Some(Message {
+                        return Ok(Some(TailMessage {
                             process: u32::try_from(process).unwrap_or_default(),
                             began,
                             is_exact: exact != 0,
@@ -137,15 +139,15 @@ impl Tail {
                         }));
                     }
                 }
-                Head::Not if self.end != 0 => {
+                MessageHead::NoMessage if self.end != 0 => {
                     self.at += std::mem::take(&mut self.end);
                     continue;
                 }
-                Head::Not => {
+                MessageHead::NoMessage => {
                     self.skip();
                     continue;
                 }
-                Head::NotWhole => {}
+                MessageHead::Incomplete => {}
             }
             self.forget();
             let left = len.saturating_sub(self.read);
@@ -153,7 +155,7 @@ impl Tail {
                 return Ok(None);
             }
             let read = Read::by_ref(&mut self.file)
-                .take(left.min(LONGEST as u64))
+                .take(left.min(MAX_PROFILE_BYTES as u64))
                 .read_to_end(&mut self.text)?;
             if read == 0 {
                 return Ok(None);
@@ -177,13 +179,13 @@ impl Tail {
     fn skip(&mut self) {
         self.is_damaged = true;
         let text = &self.text[self.at..];
-        let next = memchr::memmem::find(&text[1.min(text.len())..], BEGIN);
+        let next = memchr::memmem::find(&text[1.min(text.len())..], MESSAGE_PREFIX);
         self.at += match next {
             Some(next) => next + 1,
             // The end may be the beginning of one.
             None => text
                 .len()
-                .saturating_sub(BEGIN.len() - 1)
+                .saturating_sub(MESSAGE_PREFIX.len() - 1)
                 .max(1.min(text.len())),
         };
     }
@@ -197,7 +199,7 @@ impl Tail {
     /// Gives what was read back to the file system, if it can take it.
     fn give_back(&mut self) {
         let length = self.read - self.given_back;
-        if length >= GIVEN_BACK {
+        if length >= RELEASE_CHUNK_BYTES {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = fallocate(&self.file, flags, self.given_back, length);
             self.given_back = self.read;
@@ -207,23 +209,23 @@ impl Tail {
 
 /// Files of other users, at most `most`, that are not known yet. Each user's file has the user's
 /// number for its name.
-pub(super) fn others(
+pub(super) fn find_others(
     folder: &Path,
     ending: &[u8],
     is_known: &dyn Fn(&OsString) -> bool,
     most: usize,
-) -> Vec<(OsString, Tail)> {
+) -> Vec<(OsString, MessageTail)> {
     let Ok(names) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
-    let names = names.take(MOST_NAMES).filter_map(Result::ok);
+    let names = names.take(MAX_NAMES).filter_map(Result::ok);
     let found = names.map(|entry| entry.file_name()).filter_map(|name| {
         let user = name.as_bytes().strip_suffix(ending);
         let user = user.and_then(|user| std::str::from_utf8(user).ok()?.parse::<u32>().ok());
         let user = user.filter(|_| !is_known(&name))?;
-        let opened = open_folder(folder, Trust::OwnLinks)
-            .and_then(|folder| Place::in_folder(folder, name.clone()).open());
-        let tail = opened.ok().map(Tail::new)?;
+        let opened = open_folder(folder, PathTrust::OwnLinks)
+            .and_then(|folder| FilePlace::in_folder(folder, name.clone()).open());
+        let tail = opened.ok().map(MessageTail::new)?;
         (tail.owner.user == user).then_some((name, tail))
     });
     found.take(most).collect()
@@ -231,29 +233,33 @@ pub(super) fn others(
 
 /// What a text begins with.
 #[derive(Debug, PartialEq, Eq)]
-enum Head {
+enum MessageHead {
     /// A message: its four numbers, and where its profile begins and ends.
     Message([i64; 4], usize, usize),
     /// It may become one.
-    NotWhole,
+    Incomplete,
     /// Something else.
-    Not,
+    NoMessage,
 }
 
-fn head(text: &[u8]) -> Head {
-    if text.len() < BEGIN.len() {
-        return match BEGIN.starts_with(text) {
-            true => Head::NotWhole,
-            false => Head::Not,
+fn head(text: &[u8]) -> MessageHead {
+    if text.len() < MESSAGE_PREFIX.len() {
+        return match MESSAGE_PREFIX.starts_with(text) {
+            true => MessageHead::Incomplete,
+            false => MessageHead::NoMessage,
         };
     }
-    let Some(rest) = text.strip_prefix(BEGIN) else {
-        return Head::Not;
+    let Some(rest) = text.strip_prefix(MESSAGE_PREFIX) else {
+        return MessageHead::NoMessage;
     };
-    let Some(end) = rest.iter().take(LONGEST_NUMBERS).position(|&b| b == b'\n') else {
-        return match rest.len() < LONGEST_NUMBERS {
-            true => Head::NotWhole,
-            false => Head::Not,
+    let Some(end) = rest
+        .iter()
+        .take(MAX_NUMBERS_BYTES)
+        .position(|&b| b == b'\n')
+    else {
+        return match rest.len() < MAX_NUMBERS_BYTES {
+            true => MessageHead::Incomplete,
+            false => MessageHead::NoMessage,
         };
     };
     let numbers = std::str::from_utf8(&rest[..end]).ok().and_then(|numbers| {
@@ -262,12 +268,12 @@ fn head(text: &[u8]) -> Head {
         let all = [next()?, next()?, next()?, next()?];
         numbers.next().is_none().then_some(all)
     });
-    let begin = BEGIN.len() + end + 1;
+    let begin = MESSAGE_PREFIX.len() + end + 1;
     match numbers {
-        Some(numbers) if (0..=LONGEST as i64).contains(&numbers[3]) => {
-            Head::Message(numbers, begin, begin + numbers[3] as usize)
+        Some(numbers) if (0..=MAX_PROFILE_BYTES as i64).contains(&numbers[3]) => {
+            MessageHead::Message(numbers, begin, begin + numbers[3] as usize)
         }
-        _ => Head::Not,
+        _ => MessageHead::NoMessage,
     }
 }
 
@@ -280,27 +286,30 @@ mod tests {
     #[test]
     fn heads_of_messages() {
         for (text, expected) in [
-            ("", Head::NotWhole),
-            ("\n\0li", Head::NotWhole),
-            ("x", Head::Not),
-            ("\n\0lines 12 5", Head::NotWhole),
-            ("\n\0lines 12 5 1 3\n", Head::Message([12, 5, 1, 3], 17, 20)),
-            ("\n\0lines 12 5 1\n", Head::Not),
-            ("\n\0lines 12 5 1 3 4\n", Head::Not),
-            ("\n\0lines 12 5 1 -3\n", Head::Not),
-            ("\n\0lines 12 5 1 99999999\n", Head::Not),
-            ("\n\0lines \n", Head::Not),
+            ("", MessageHead::Incomplete),
+            ("\n\0li", MessageHead::Incomplete),
+            ("x", MessageHead::NoMessage),
+            ("\n\0lines 12 5", MessageHead::Incomplete),
+            (
+                "\n\0lines 12 5 1 3\n",
+                MessageHead::Message([12, 5, 1, 3], 17, 20),
+            ),
+            ("\n\0lines 12 5 1\n", MessageHead::NoMessage),
+            ("\n\0lines 12 5 1 3 4\n", MessageHead::NoMessage),
+            ("\n\0lines 12 5 1 -3\n", MessageHead::NoMessage),
+            ("\n\0lines 12 5 1 99999999\n", MessageHead::NoMessage),
+            ("\n\0lines \n", MessageHead::NoMessage),
         ] {
             assert_eq!(head(text.as_bytes()), expected, "{text:?}");
         }
-        let long = [BEGIN, &[b'1'; 100]].concat();
-        assert_eq!(head(&long), Head::Not);
+        let long = [MESSAGE_PREFIX, &[b'1'; 100]].concat();
+        assert_eq!(head(&long), MessageHead::NoMessage);
     }
 
     /// The messages of a file that grows in these steps, and whether a part of it was damaged.
     fn messages(steps: &[&str]) -> (Vec<String>, bool) {
         let folder = tempfile::tempdir().unwrap();
-        let (name, mut tail) = Tail::of_own(folder.path(), LINES).unwrap();
+        let (name, mut tail) = MessageTail::create_own(folder.path(), LINES_SUFFIX).unwrap();
         let mut writer = OpenOptions::new()
             .append(true)
             .open(folder.path().join(name))

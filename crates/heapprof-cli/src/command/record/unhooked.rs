@@ -11,7 +11,7 @@ use heapprof_symbolize::program::{PreloadObstacle, inspect};
 use heapprof_text::printable;
 
 use super::words::bytes;
-use super::written::Written;
+use super::written::WrittenProfile;
 use crate::rights::{ProcessNamer, ProcessRights};
 
 /// Looks for allocators in the files of a profile's program, with the rights of the process that
@@ -28,7 +28,7 @@ pub(super) fn note_in(
     let files: Vec<String> = files.map(str::to_string).collect();
     let found = namer.survey(files.iter().map(Path::new), rights)?;
     for one in &found {
-        let comment = format!("{UNSEEN_ALLOCATOR_PREFIX}{}", what(one));
+        let comment = format!("{UNSEEN_ALLOCATOR_PREFIX}{}", describe_unhooked(one));
         let comment = profile.strings.intern(&comment);
         profile.comment.push(comment);
     }
@@ -36,7 +36,7 @@ pub(super) fn note_in(
 }
 
 /// What is not recorded.
-fn what(unhooked: &UnhookedAllocator) -> String {
+fn describe_unhooked(unhooked: &UnhookedAllocator) -> String {
     let shown = |path: &Path| printable(&path.display().to_string()).into_owned();
     match unhooked {
         UnhookedAllocator::Inside {
@@ -92,14 +92,14 @@ pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Ve
             }
             UnhookedAllocator::SecondLibc { .. } => "what dlopen loads is seen whole",
         };
-        format!("{}{rest}; {remedy}", what(one))
+        format!("{}{rest}; {remedy}", describe_unhooked(one))
     });
     each.collect()
 }
 
 /// Why a profile is empty, if the program (perhaps one that a script started) has malloc inside
 /// itself.
-pub(super) fn own_allocator(of: &Written, program: &str) -> Option<String> {
+pub(super) fn own_allocator(of: &WrittenProfile, program: &str) -> Option<String> {
     // A name that another user wrote may lead anywhere.
     let is_ours = of.owner.is_us() && of.rights.are_ours();
     if !is_ours || !Path::new(program).is_file() {

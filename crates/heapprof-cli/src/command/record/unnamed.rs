@@ -5,13 +5,17 @@ use std::path::Path;
 use heapprof_report::percent;
 use heapprof_symbolize::debug_package;
 
-use super::files::{Fate, Unnamed};
+use super::files::{FileFate, UnnamedCode};
 use super::words::{quoted, shown};
 
 /// Says that half or more of the memory is held by code without names, and what would name it.
 /// If the process `has_died` without a word, nobody could ask which file that code is in.
-pub(super) fn mostly_nameless(unnamed: &Unnamed, path: &Path, has_died: bool) -> Option<String> {
-    let Unnamed {
+pub(super) fn mostly_nameless(
+    unnamed: &UnnamedCode,
+    path: &Path,
+    has_died: bool,
+) -> Option<String> {
+    let UnnamedCode {
         bytes: held, total, ..
     } = *unnamed;
     if held < total - held {
@@ -42,8 +46,8 @@ pub(super) fn mostly_nameless(unnamed: &Unnamed, path: &Path, has_died: bool) ->
         return Some(text + &how_to_name(unnamed, file, path));
     };
     let became = match fate {
-        Fate::Replaced => "replaced",
-        Fate::Deleted => "deleted or renamed",
+        FileFate::Replaced => "replaced",
+        FileFate::Deleted => "deleted or renamed",
     };
     text += &format!(
         ", most of it in {file}, which was {became} after the program had loaded it; with a copy \
@@ -54,7 +58,7 @@ pub(super) fn mostly_nameless(unnamed: &Unnamed, path: &Path, has_died: bool) ->
 }
 
 /// What names the code of a file.
-fn how_to_name(unnamed: &Unnamed, file: &str, path: &Path) -> String {
+fn how_to_name(unnamed: &UnnamedCode, file: &str, path: &Path) -> String {
     let mut text = String::new();
     if let Some(package) = debug_package(Path::new(file)) {
         text += &format!("the package {package} has the names, ");
@@ -79,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_known_is_not_said_to_be_none() {
-        let unnamed = Unnamed {
+        let unnamed = UnnamedCode {
             sample_type: "peak_space",
             bytes: 2,
             total: 3,

@@ -6,13 +6,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::list::Entries;
-use crate::place::Owner;
+use super::list::ListEntries;
+use crate::place::FileOwner;
 use crate::rights::ProcessRights;
 
 /// A profile that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct WrittenProfile {
     /// The process that the profile is of.
     pub(super) process: u32,
     /// Whether it was written as the process ended.
@@ -35,14 +35,14 @@ pub(super) struct Written {
     pub(super) lost: u64,
     pub(super) path: PathBuf,
     /// The user whose process wrote the entry.
-    pub(super) owner: Owner,
+    pub(super) owner: FileOwner,
     /// The least rights that the process is known to have had.
     pub(super) rights: ProcessRights,
 }
 
 /// Profiles that could not be written for the same reason.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failed {
+pub(super) struct WriteFailure {
     why: String,
     /// The path of the first profile, if it has one.
     path: Option<String>,
@@ -51,7 +51,7 @@ pub(super) struct Failed {
     without_place: Option<u32>,
 }
 
-impl Failed {
+impl WriteFailure {
     /// The failure in one line.
     pub(super) fn text(&self) -> String {
         let why = &self.why;
@@ -75,16 +75,16 @@ impl Failed {
 
 /// A process whose books were in private memory, so that a kill leaves nothing of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Private {
+pub(super) struct PrivateLedger {
     pub(super) process: u32,
     pub(super) why: String,
     /// The user who says so.
-    pub(super) owner: Owner,
+    pub(super) owner: FileOwner,
 }
 
 /// A process that is no part of the recording, although it could have been one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unrecorded {
+pub(super) struct UnrecordedProcess {
     pub(super) process: u32,
     pub(super) why: String,
     /// Where the program was, as text that is safe to show.
@@ -101,34 +101,38 @@ pub(super) struct SmallChild {
 
 /// What a list says.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct ListContents {
     /// The profiles, in the order in which they were written.
-    pub(super) written: Vec<Written>,
+    pub(super) written: Vec<WrittenProfile>,
     /// Why others could not be written.
-    pub(super) failed: Vec<Failed>,
+    pub(super) failed: Vec<WriteFailure>,
     /// Whose books could not be kept.
-    pub(super) private: Vec<Private>,
+    pub(super) private: Vec<PrivateLedger>,
     /// Which processes were not recorded.
-    pub(super) unrecorded: Vec<Unrecorded>,
+    pub(super) unrecorded: Vec<UnrecordedProcess>,
     /// The children that were left out.
     pub(super) small: Vec<SmallChild>,
 }
 
 /// More processes are not told of.
-const MOST_PRIVATE: usize = 1000;
+const MAX_PRIVATE_LEDGERS: usize = 1000;
 
 /// At most this many reasons are told apart.
-const MOST_REASONS: usize = 10;
+const MAX_REASONS: usize = 10;
 
 /// Reads the list. A name that was written twice appears as it was the last time. Of a process that
 /// `is_settled`, it is known already that its user may not write.
-pub(super) fn read(list: &[Entries], is_settled: impl Fn(u32) -> bool) -> Said {
-    let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
-    let (mut private, mut unrecorded) = (Vec::<Private>::new(), Vec::<Unrecorded>::new());
+pub(super) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> ListContents {
+    let (mut written, mut failed) = (
+        Vec::<Option<WrittenProfile>>::new(),
+        Vec::<WriteFailure>::new(),
+    );
+    let (mut private, mut unrecorded) =
+        (Vec::<PrivateLedger>::new(), Vec::<UnrecordedProcess>::new());
     let mut small = Vec::new();
     // A process that says more afterwards did not become that program, or the program has the
     // library in another way.
-    let mut becoming = Vec::<Unrecorded>::new();
+    let mut becoming = Vec::<UnrecordedProcess>::new();
     // A parallel build writes thousands of profiles.
     let mut last = HashMap::<(u32, &[u8]), usize>::new();
     let entries = list.iter().flat_map(|of| {
@@ -142,17 +146,17 @@ pub(super) fn read(list: &[Entries], is_settled: impl Fn(u32) -> bool) -> Said {
                 path,
                 why,
                 is_for_rights,
-            } = reason(why);
+            } = parse_failure(why);
             if is_for_rights && process.is_some_and(&is_settled) {
                 continue;
             }
             let other = Some(owner.user).filter(|_| is_for_rights && !owner.is_us());
             let same = failed.iter().position(|other| other.why == why);
             // A process may give any number of reasons.
-            let full = (failed.len() >= MOST_REASONS).then_some(MOST_REASONS - 1);
+            let full = (failed.len() >= MAX_REASONS).then_some(MAX_REASONS - 1);
             match same.or(full) {
                 Some(at) => failed[at].count += 1,
-                None => failed.push(Failed {
+                None => failed.push(WriteFailure {
                     why,
                     path,
                     count: 1,
@@ -160,22 +164,24 @@ pub(super) fn read(list: &[Entries], is_settled: impl Fn(u32) -> bool) -> Said {
                 }),
             }
         } else if let Some(entry) = entry.strip_prefix(b"~") {
-            let is_new = |one: &Private| {
-                let known = |known: &Private| known.process == one.process;
-                !private.iter().any(known) && private.len() < MOST_PRIVATE
+            let is_new = |one: &PrivateLedger| {
+                let known = |known: &PrivateLedger| known.process == one.process;
+                !private.iter().any(known) && private.len() < MAX_PRIVATE_LEDGERS
             };
-            private.extend(private_of(entry, owner).filter(is_new));
+            private.extend(parse_private(entry, owner).filter(is_new));
         } else if let Some(entry) = entry.strip_prefix(b"?") {
-            let is_one_more = unrecorded.len() < MOST_PRIVATE;
-            unrecorded.extend(unrecorded_of(entry).filter(|_| is_one_more));
+            let is_one_more = unrecorded.len() < MAX_PRIVATE_LEDGERS;
+            unrecorded.extend(parse_unrecorded(entry).filter(|_| is_one_more));
         } else if let Some(entry) = entry.strip_prefix(b"-") {
-            let one = small_child(entry);
+            let one = parse_small_child(entry);
             small.extend(one);
             let ended = one.filter(|one| !one.is_before_exec);
-            becoming.retain(|other: &Unrecorded| Some(other.process) != ended.map(|o| o.process));
+            becoming.retain(|other: &UnrecordedProcess| {
+                Some(other.process) != ended.map(|o| o.process)
+            });
         } else if let Some(entry) = entry.strip_prefix(b">") {
-            let is_one_more = becoming.len() < MOST_PRIVATE;
-            becoming.extend(unrecorded_of(entry).filter(|_| is_one_more));
+            let is_one_more = becoming.len() < MAX_PRIVATE_LEDGERS;
+            becoming.extend(parse_unrecorded(entry).filter(|_| is_one_more));
         } else if let Some((path, one)) = parse(entry, owner) {
             becoming.retain(|other| one.is_before_exec || other.process != one.process);
             if let Some(before) = last.insert((owner.user, path), written.len()) {
@@ -185,7 +191,7 @@ pub(super) fn read(list: &[Entries], is_settled: impl Fn(u32) -> bool) -> Said {
         }
     }
     unrecorded.append(&mut becoming);
-    Said {
+    ListContents {
         written: written.into_iter().flatten().collect(),
         failed,
         private,
@@ -206,7 +212,7 @@ struct FailureReason {
 /// Which profile could not be written, and why. The list has the errno, the process and the path,
 /// or a text. The library leaves the texts of errnos to us, because asking libc for them in a
 /// locale may allocate.
-fn reason(why: &[u8]) -> FailureReason {
+fn parse_failure(why: &[u8]) -> FailureReason {
     let text = String::from_utf8_lossy(why);
     let mut parts = text.splitn(3, ' ');
     let mut parsed = || {
@@ -236,11 +242,11 @@ fn reason(why: &[u8]) -> FailureReason {
 }
 
 /// Which process was not recorded, and why: its number, a text, and in a second line its program.
-fn unrecorded_of(entry: &[u8]) -> Option<Unrecorded> {
+fn parse_unrecorded(entry: &[u8]) -> Option<UnrecordedProcess> {
     let text = String::from_utf8_lossy(entry);
     let (process, rest) = text.split_once(' ')?;
     let (why, program) = rest.split_once('\n')?;
-    Some(Unrecorded {
+    Some(UnrecordedProcess {
         process: process.parse().ok()?,
         why: heapprof_text::printable(why).into_owned(),
         program: heapprof_text::printable(program).into_owned(),
@@ -248,7 +254,7 @@ fn unrecorded_of(entry: &[u8]) -> Option<Unrecorded> {
 }
 
 /// Whose books could not be kept, and why: a process, an errno or 0, and a text.
-fn private_of(entry: &[u8], owner: Owner) -> Option<Private> {
+fn parse_private(entry: &[u8], owner: FileOwner) -> Option<PrivateLedger> {
     let text = String::from_utf8_lossy(entry);
     let mut fields = text.splitn(3, ' ');
     let (process, errno) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
@@ -257,7 +263,7 @@ fn private_of(entry: &[u8], owner: Owner) -> Option<Private> {
         0 => why,
         errno => format!("{why}: {}", std::io::Error::from_raw_os_error(errno)),
     };
-    Some(Private {
+    Some(PrivateLedger {
         process,
         why,
         owner,
@@ -265,7 +271,7 @@ fn private_of(entry: &[u8], owner: Owner) -> Option<Private> {
 }
 
 /// A child that was left out: a process, and when.
-fn small_child(entry: &[u8]) -> Option<SmallChild> {
+fn parse_small_child(entry: &[u8]) -> Option<SmallChild> {
     let (process, when) = std::str::from_utf8(entry).ok()?.split_once(' ')?;
     Some(SmallChild {
         process: process.parse().ok()?,
@@ -274,7 +280,7 @@ fn small_child(entry: &[u8]) -> Option<SmallChild> {
 }
 
 /// An entry's path as it stands in the list, and the entry.
-fn parse(entry: &[u8], owner: Owner) -> Option<(&[u8], Written)> {
+fn parse(entry: &[u8], owner: FileOwner) -> Option<(&[u8], WrittenProfile)> {
     let mut fields = entry.splitn(9, |&b| b == b' ');
     let mut number = || {
         std::str::from_utf8(fields.next()?)
@@ -286,7 +292,7 @@ fn parse(entry: &[u8], owner: Owner) -> Option<(&[u8], Written)> {
     let (in_use, peak, own) = (number()?, number()?, number()?);
     let (stacks, lost) = (number()?, number()?);
     let path = fields.next()?;
-    let written = Written {
+    let written = WrittenProfile {
         process: process.try_into().ok()?,
         is_last: when == 1 || when == 3,
         is_before_filter: when == 3,
@@ -328,15 +334,15 @@ mod tests {
             "7 1 1 0 30 30 3 0 /tmp/a\nb.pb.gz",
         ];
         let list = list.join("\0");
-        let owner = |user| Owner { user, group: user };
+        let owner = |user| FileOwner { user, group: user };
         let text = list.into_bytes();
         let list = [
-            Entries {
+            ListEntries {
                 owner: owner(u32::MAX - 1),
                 text,
             },
             // No user speaks for another.
-            Entries {
+            ListEntries {
                 owner: owner(u32::MAX - 2),
                 text: b"9 1 1 0 77 77 3 0 /tmp/c.pb.gz\0".to_vec(),
             },
@@ -364,7 +370,7 @@ mod tests {
             ]
         );
         let full = std::io::Error::from_raw_os_error(28);
-        let failed: Vec<String> = said.failed.iter().map(Failed::text).collect();
+        let failed: Vec<String> = said.failed.iter().map(WriteFailure::text).collect();
         assert_eq!(
             failed,
             [

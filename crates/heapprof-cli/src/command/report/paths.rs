@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use crate::args::report::PathNames;
 
 /// The rule for paths.
-pub(super) struct Paths {
+pub(super) struct PathRule {
     which: PathNames,
     home: Option<String>,
 }
 
-impl Paths {
+impl PathRule {
     /// The rule that was asked for.
     pub(super) fn new(which: PathNames) -> Self {
         let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_home_folder_is_short() {
-        let paths = |which| Paths {
+        let paths = |which| PathRule {
             which,
             home: Some("/home/user".to_string()),
         };

@@ -5,7 +5,7 @@ use heapprof_analysis::{StatsSize, TimelineRow};
 use heapprof_web as web;
 
 /// The classes of sizes that a page has: one for each power of two.
-const CLASSES: usize = 64;
+const SIZE_CLASS_COUNT: usize = 64;
 
 /// The curve of a history. If a value is not known at a moment, it is that of the moment before.
 pub(super) fn curve(history: &[TimelineRow]) -> Option<web::HistoryCurve> {
@@ -42,7 +42,7 @@ pub(super) fn sizes(found: &[StatsSize], is_exact: bool) -> Option<web::PageSize
     if found.is_empty() {
         return None;
     }
-    let mut counts = [vec![0i64; CLASSES], vec![0i64; CLASSES]];
+    let mut counts = [vec![0i64; SIZE_CLASS_COUNT], vec![0i64; SIZE_CLASS_COUNT]];
     for of in found {
         if let Some([least, _]) = of.sizes {
             let class = least.max(1).ilog2() as usize;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use heapprof_analysis::{FunctionGrowth, ReportFunction, ReportMoment, report_sql};
 use heapprof_web as web;
 
-use super::paths::Paths;
+use super::paths::PathRule;
 use super::process;
 use crate::name;
 use crate::source_file::SourceFiles;
@@ -14,11 +14,11 @@ use crate::source_file::SourceFiles;
 pub(super) fn rows(
     found: heapprof_analysis::ReportContents,
     base: Option<usize>,
-    paths: &Paths,
+    paths: &PathRule,
     sources: Option<&SourceFiles<'_>>,
 ) -> web::WebReport {
     let source = sources.map_or_else(BTreeMap::new, |sources| source_lines(&found, sources));
-    let (mut files, mut modules) = (Numbered::default(), Numbered::default());
+    let (mut files, mut modules) = (NumberedValues::default(), NumberedValues::default());
     let mut functions = Vec::with_capacity(found.functions.len());
     let mut source_of_file = BTreeMap::new();
     for function in &found.functions {
@@ -44,7 +44,7 @@ pub(super) fn rows(
     let module = |(name, is_library): (String, bool)| web::PageModule { name, is_library };
     let named = |at: usize| found.types[at].r#type.clone();
     let growth = found.growth.iter().map(|(&at, rows)| {
-        let rows = rows.iter().map(grown).collect();
+        let rows = rows.iter().map(growth_row).collect();
         (named(at), rows)
     });
     let last = found.moments.last();
@@ -112,12 +112,12 @@ fn module_of(function: &ReportFunction) -> (String, bool) {
 }
 
 /// Texts or other things, each with a number.
-struct Numbered<T> {
+struct NumberedValues<T> {
     all: Vec<T>,
     by_value: HashMap<T, u32>,
 }
 
-impl<T> Default for Numbered<T> {
+impl<T> Default for NumberedValues<T> {
     fn default() -> Self {
         Self {
             all: Vec::new(),
@@ -126,7 +126,7 @@ impl<T> Default for Numbered<T> {
     }
 }
 
-impl<T: Clone + Eq + std::hash::Hash> Numbered<T> {
+impl<T: Clone + Eq + std::hash::Hash> NumberedValues<T> {
     fn number(&mut self, value: T) -> u32 {
         let next = self.all.len() as u32;
         let number = *self.by_value.entry(value.clone()).or_insert(next);
@@ -137,7 +137,12 @@ impl<T: Clone + Eq + std::hash::Hash> Numbered<T> {
     }
 }
 
-fn snapshot(moment: &ReportMoment, types: usize, first: i64, paths: &Paths) -> web::PageSnapshot {
+fn snapshot(
+    moment: &ReportMoment,
+    types: usize,
+    first: i64,
+    paths: &PathRule,
+) -> web::PageSnapshot {
     let mut nodes: Vec<u32> = moment.values.iter().map(|&(node, ..)| node).collect();
     nodes.dedup();
     let mut values = vec![vec![0; nodes.len()]; types];
@@ -161,7 +166,7 @@ fn snapshot(moment: &ReportMoment, types: usize, first: i64, paths: &Paths) -> w
     }
 }
 
-fn grown(of: &FunctionGrowth) -> web::PageGrowth {
+fn growth_row(of: &FunctionGrowth) -> web::PageGrowth {
     web::PageGrowth {
         function: of.function,
         verdict: of.verdict.text(),
@@ -201,14 +206,14 @@ fn source_lines<'a>(
     sources: &SourceFiles<'_>,
 ) -> BTreeMap<&'a str, BTreeMap<u32, String>> {
     /// So many lines before and after a line are shown, too.
-    const AROUND: i64 = 2;
+    const CONTEXT_LINES: i64 = 2;
     let mut all = BTreeMap::<&str, BTreeMap<u32, String>>::new();
     for &(function, line) in &found.places {
         let file = found.functions[function as usize].file.as_str();
         if line <= 0 || file.is_empty() {
             continue;
         }
-        for near in (line - AROUND).max(1)..=line + AROUND {
+        for near in (line - CONTEXT_LINES).max(1)..=line + CONTEXT_LINES {
             if let (Some(text), Ok(number)) = (sources.line(file, near), u32::try_from(near)) {
                 all.entry(file).or_default().insert(number, text);
             }
@@ -221,7 +226,7 @@ fn source_lines<'a>(
 pub(super) fn commands(
     names: &[String],
     base: &[String],
-    paths: &Paths,
+    paths: &PathRule,
 ) -> BTreeMap<String, String> {
     let quoted = |names: &[String]| {
         let shown = names

@@ -5,21 +5,21 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendFlags, recvmsg, sendto};
 
-use crate::command::mark::datagram::Mark;
+use crate::command::mark::datagram::WatchMark;
 
 /// The longest datagram that is read.
-const LONGEST: usize = 2048;
+const MAX_DATAGRAM_BYTES: usize = 2048;
 
 /// Takes what waits in the socket. `take` returns what is answered.
-pub(super) fn receive(socket: &OwnedFd, mut take: impl FnMut(Mark) -> String) {
-    let mut bytes = [0; LONGEST];
+pub(super) fn receive(socket: &OwnedFd, mut take: impl FnMut(WatchMark) -> String) {
+    let mut bytes = [0; MAX_DATAGRAM_BYTES];
     loop {
         let mut parts = [IoSliceMut::new(&mut bytes)];
         let mut nothing = RecvAncillaryBuffer::default();
         let Ok(got) = recvmsg(socket, &mut parts, &mut nothing, RecvFlags::DONTWAIT) else {
             return;
         };
-        let answer = match Mark::parse(&bytes[..got.bytes]) {
+        let answer = match WatchMark::parse(&bytes[..got.bytes]) {
             Some(mark) => take(mark),
             None => "it was not understood".to_string(),
         };

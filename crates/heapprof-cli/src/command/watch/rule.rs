@@ -6,7 +6,7 @@ use crate::args::size::size;
 
 /// A number that a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
+enum RuleNumber {
     Rss,
     Pss,
     Uss,
@@ -16,19 +16,19 @@ enum Number {
     Threads,
 }
 
-const NUMBERS: [(&str, Number); 7] = [
-    ("rss", Number::Rss),
-    ("pss", Number::Pss),
-    ("uss", Number::Uss),
-    ("swap", Number::Swap),
-    ("size", Number::Size),
-    ("data", Number::Data),
-    ("threads", Number::Threads),
+const RULE_NUMBERS: [(&str, RuleNumber); 7] = [
+    ("rss", RuleNumber::Rss),
+    ("pss", RuleNumber::Pss),
+    ("uss", RuleNumber::Uss),
+    ("swap", RuleNumber::Swap),
+    ("size", RuleNumber::Size),
+    ("data", RuleNumber::Data),
+    ("threads", RuleNumber::Threads),
 ];
 
 /// What is known of a process at a look.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Now<'a> {
+pub(super) struct ProcessReading<'a> {
     pub(super) pid: u32,
     pub(super) statm: &'a StatmSizes,
     pub(super) usage: Option<&'a MemoryUsage>,
@@ -37,8 +37,8 @@ pub(super) struct Now<'a> {
 
 /// A rule, such as `rss > 2GiB`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
-    number: Number,
+pub(super) struct WatchRule {
+    number: RuleNumber,
     /// Whether it is about the sum over all processes.
     is_total: bool,
     /// Whether more than the limit breaks it, or less.
@@ -48,11 +48,11 @@ pub(super) struct Rule {
     limit: u64,
 }
 
-impl Rule {
+impl WatchRule {
     /// Reads it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
-            let names: Vec<&str> = NUMBERS.iter().map(|(name, _)| *name).collect();
+            let names: Vec<&str> = RULE_NUMBERS.iter().map(|(name, _)| *name).collect();
             format!(
                 "--until {text:?}: expected a name, > or < or >= or <=, and a size (a number for \
                  threads), such as 'rss > 2GiB'; names are {}, each also with total_ before it",
@@ -72,11 +72,11 @@ impl Rule {
             Some(name) => (true, name),
             None => (false, name),
         };
-        let found = NUMBERS.iter().find(|(one, _)| *one == name);
+        let found = RULE_NUMBERS.iter().find(|(one, _)| *one == name);
         let (_, number) = found.ok_or_else(wrong)?;
         let limit = limit.trim();
         let limit = match number {
-            Number::Threads => limit.parse().map_err(|_| "it is no number".to_string()),
+            RuleNumber::Threads => limit.parse().map_err(|_| "it is no number".to_string()),
             _ => size(limit),
         };
         let limit = limit.map_err(|why| format!("--until {text:?}: {why}"))?;
@@ -91,17 +91,23 @@ impl Rule {
 
     /// Whether it needs what costs more to read.
     pub(super) fn needs_usage(&self) -> bool {
-        matches!(self.number, Number::Pss | Number::Uss | Number::Swap)
+        matches!(
+            self.number,
+            RuleNumber::Pss | RuleNumber::Uss | RuleNumber::Swap
+        )
     }
 
     /// Whether it is about bytes.
     pub(super) fn is_of_bytes(&self) -> bool {
-        self.number != Number::Threads
+        self.number != RuleNumber::Threads
     }
 
     /// The process for which it holds, with its number; of all together the one that has most.
-    pub(super) fn holds(&self, all: &[Now<'_>]) -> Option<(u32, u64)> {
-        let known = || all.iter().filter_map(|now| Some((now.pid, self.of(now)?)));
+    pub(super) fn holds(&self, all: &[ProcessReading<'_>]) -> Option<(u32, u64)> {
+        let known = || {
+            all.iter()
+                .filter_map(|now| Some((now.pid, self.number_in(now)?)))
+        };
         if self.is_total {
             let sum = known().fold(0u64, |sum, (_, value)| sum.saturating_add(value));
             let (most, _) = known().max_by_key(|(_, value)| *value)?;
@@ -119,15 +125,15 @@ impl Rule {
             }
     }
 
-    fn of(&self, now: &Now<'_>) -> Option<u64> {
+    fn number_in(&self, now: &ProcessReading<'_>) -> Option<u64> {
         Some(match self.number {
-            Number::Rss => now.statm.rss,
-            Number::Size => now.statm.size,
-            Number::Data => now.statm.data,
-            Number::Threads => u64::try_from(now.threads).unwrap_or(0),
-            Number::Pss => now.usage?.pss,
-            Number::Uss => now.usage?.uss(),
-            Number::Swap => now.usage?.swap,
+            RuleNumber::Rss => now.statm.rss,
+            RuleNumber::Size => now.statm.size,
+            RuleNumber::Data => now.statm.data,
+            RuleNumber::Threads => u64::try_from(now.threads).unwrap_or(0),
+            RuleNumber::Pss => now.usage?.pss,
+            RuleNumber::Uss => now.usage?.uss(),
+            RuleNumber::Swap => now.usage?.swap,
         })
     }
 }
@@ -149,7 +155,7 @@ mod tests {
             swap: 9,
             ..MemoryUsage::default()
         };
-        let now = |pid, i: usize| Now {
+        let now = |pid, i: usize| ProcessReading {
             pid,
             statm: &statm[i],
             usage: (i == 1).then_some(&usage),
@@ -171,9 +177,13 @@ mod tests {
             ("threads > 3", Some((8, 4))),
             ("size > 1", Some((9, 2))),
         ] {
-            assert_eq!(Rule::parse(text).unwrap().holds(&all), expected, "{text}");
+            assert_eq!(
+                WatchRule::parse(text).unwrap().holds(&all),
+                expected,
+                "{text}"
+            );
         }
-        assert_eq!(Rule::parse("rss < 1KiB").unwrap().holds(&[]), None);
+        assert_eq!(WatchRule::parse("rss < 1KiB").unwrap().holds(&[]), None);
         for wrong in [
             "",
             "rss",
@@ -184,8 +194,8 @@ mod tests {
             "heap > 5",
             "> 5",
         ] {
-            assert!(Rule::parse(wrong).is_err(), "{wrong}");
+            assert!(WatchRule::parse(wrong).is_err(), "{wrong}");
         }
-        assert!(Rule::parse("uss > 5").unwrap().needs_usage());
+        assert!(WatchRule::parse("uss > 5").unwrap().needs_usage());
     }
 }

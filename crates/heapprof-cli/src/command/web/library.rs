@@ -13,24 +13,24 @@ use heapprof_formats::SQLITE_MAGIC;
 use heapprof_web::{ApiRefusal, ApiRequest};
 use serde_json::json;
 
-use super::super::report::expanded;
+use super::super::report::expand_names;
 use super::refusal;
 use crate::args::WebArgs;
-use crate::source::{Sources, in_order_of_time};
+use crate::source::{ProfileSources, in_order_of_time};
 use crate::{name, now, outside};
 
 /// So many profiles of the database are kept once they were read.
-const KEPT: usize = 8;
+const MAX_KEPT_PROFILES: usize = 8;
 /// A process is read again after so many milliseconds.
-pub(super) const REFRESH: u32 = 2000;
+pub(super) const REFRESH_INTERVAL_MS: u32 = 2000;
 /// So many profiles may be sent.
-const MOST_SENT: usize = 16;
+const MAX_SENT_PROFILES: usize = 16;
 /// The longest name of a profile that is sent, in characters.
-const LONGEST: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 /// The profiles of a server.
-pub(super) struct Library {
-    shelf: Mutex<Shelf>,
+pub(super) struct ProfileLibrary {
+    shelf: Mutex<LibraryShelf>,
     /// Held while a profile is read, so that none is read twice at once. The shelf is free then.
     reading: Mutex<()>,
     /// The names of the first view, in order of time, and whether the first is compared with.
@@ -38,9 +38,9 @@ pub(super) struct Library {
     is_compared: bool,
 }
 
-struct Shelf {
-    sources: Sources,
-    offered: Vec<Offered>,
+struct LibraryShelf {
+    sources: ProfileSources,
+    offered: Vec<OfferedProfile>,
     /// The state of the database when its profiles were listed.
     database: Option<[i64; 4]>,
     /// Counts what was read, so that each reading has a number of its own.
@@ -48,44 +48,44 @@ struct Shelf {
     sent: usize,
 }
 
-struct Offered {
+struct OfferedProfile {
     name: String,
     time_nanos: i64,
-    from: From,
-    read: Option<Known>,
+    from: ProfileOrigin,
+    read: Option<LibraryProfile>,
 }
 
 #[derive(Clone)]
-enum From {
+enum ProfileOrigin {
     /// These arguments, which are added up.
-    Named(Vec<String>),
+    Arguments(Vec<String>),
     /// The database.
-    Stored,
+    Database,
     /// Whoever sent it.
-    Sent,
+    Upload,
 }
 
-impl From {
-    fn read(&self, sources: &Sources, name: &str) -> Result<QuestionSource> {
+impl ProfileOrigin {
+    fn read(&self, sources: &ProfileSources, name: &str) -> Result<QuestionSource> {
         match self {
-            Self::Named(arguments) => sources.read(arguments),
+            Self::Arguments(arguments) => sources.read(arguments),
             // A name of the database is no file's name, whatever it looks like.
-            Self::Stored => sources.restored(name),
-            Self::Sent => anyhow::bail!("{name}: there is no such profile"),
+            Self::Database => sources.read_restored(name),
+            Self::Upload => anyhow::bail!("{name}: there is no such profile"),
         }
     }
 }
 
 /// What is known of a profile that is asked for.
-enum Wanted {
-    Known(Known),
+enum ShelfLookup {
+    Available(LibraryProfile),
     /// It is to be read, and its file has this state.
     Unread(Option<[i64; 4]>),
 }
 
 /// A profile that was read.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct LibraryProfile {
     pub(super) source: QuestionSource,
     /// The number of the reading.
     pub(super) number: u64,
@@ -97,14 +97,14 @@ pub(super) struct Known {
 
 /// What a question is about: profiles by name, and whether the first is compared with the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(super) struct ProfileChoice {
     pub(super) names: Vec<String>,
     pub(super) is_compared: bool,
 }
 
-impl Library {
+impl ProfileLibrary {
     /// Reads what the first view shows.
-    pub(super) fn open(mut sources: Sources, args: &WebArgs) -> Result<Self> {
+    pub(super) fn open(mut sources: ProfileSources, args: &WebArgs) -> Result<Self> {
         let mut named = sources.or_newest(&args.profiles.profiles)?;
         if let [one] = &named[..]
             && is_database(one)
@@ -124,13 +124,13 @@ impl Library {
                 Err(_) => {}
             }
         }
-        let offered = stored.iter().map(|stored| Offered {
+        let offered = stored.iter().map(|stored| OfferedProfile {
             name: stored.name.clone(),
             time_nanos: stored.time_nanos,
-            from: From::Stored,
+            from: ProfileOrigin::Database,
             read: None,
         });
-        let mut shelf = Shelf {
+        let mut shelf = LibraryShelf {
             offered: offered.collect(),
             database: state(sources.db()),
             sources,
@@ -149,7 +149,7 @@ impl Library {
         } else if args.base.is_empty() && args.added_up {
             first.push(shelf.offer(&named));
         } else if args.base.is_empty() {
-            for name in expanded(&shelf.sources, &named)? {
+            for name in expand_names(&shelf.sources, &named)? {
                 first.push(shelf.offer(&[name]));
             }
         } else {
@@ -160,8 +160,8 @@ impl Library {
         for name in &first {
             let (at, wanted) = shelf.find(name)?;
             let mut source = match wanted {
-                Wanted::Known(known) => known.source,
-                Wanted::Unread(file) => {
+                ShelfLookup::Available(known) => known.source,
+                ShelfLookup::Unread(file) => {
                     let source = shelf.offered[at].from.read(&shelf.sources, name)?;
                     shelf.put(name, source, file, None).source
                 }
@@ -183,7 +183,7 @@ impl Library {
             // Other profiles are offered only if one of them was named.
             shelf
                 .offered
-                .retain(|offered| !matches!(offered.from, From::Stored));
+                .retain(|offered| !matches!(offered.from, ProfileOrigin::Database));
         }
         Ok(Self {
             first: read.into_iter().map(|source| source.name).collect(),
@@ -198,8 +198,10 @@ impl Library {
         let shelf = self.shelf();
         let mut offered = shelf.offered.iter();
         offered.any(|offered| match &offered.from {
-            From::Named(arguments) => arguments.iter().any(|one| outside::is_process(one)),
-            From::Stored | From::Sent => false,
+            ProfileOrigin::Arguments(arguments) => {
+                arguments.iter().any(|one| outside::is_process(one))
+            }
+            ProfileOrigin::Database | ProfileOrigin::Upload => false,
         })
     }
 
@@ -218,7 +220,7 @@ impl Library {
     pub(super) fn offered(&self) -> Vec<serde_json::Value> {
         let mut shelf = self.shelf();
         shelf.refresh();
-        let one = |offered: &Offered| {
+        let one = |offered: &OfferedProfile| {
             json!({
                 "name": offered.name,
                 "title": name::shown(&offered.name),
@@ -238,7 +240,7 @@ impl Library {
     }
 
     /// The profiles that a question is about: those that it names, or those of the first view.
-    pub(super) fn chosen(&self, asked: &ApiRequest) -> Result<Choice, ApiRefusal> {
+    pub(super) fn parse_choice(&self, asked: &ApiRequest) -> Result<ProfileChoice, ApiRefusal> {
         let one = |parameter: &str| -> Result<Option<String>, ApiRefusal> {
             let Some(name) = asked.parameter(parameter) else {
                 return Ok(None);
@@ -254,7 +256,7 @@ impl Library {
         };
         let last = || self.first.last().cloned().unwrap_or_default();
         let (profile, base) = (one("profile")?, one("base")?);
-        let choice = |names, is_compared| Choice { names, is_compared };
+        let choice = |names, is_compared| ProfileChoice { names, is_compared };
         Ok(match (profile, base) {
             (profile, Some(base)) => choice(vec![base, profile.unwrap_or_else(last)], true),
             (Some(profile), None) => choice(vec![profile], false),
@@ -263,18 +265,18 @@ impl Library {
     }
 
     /// Returns the profile of a name, which must be one that is offered.
-    pub(super) fn read(&self, name: &str) -> Result<Known, ApiRefusal> {
+    pub(super) fn read(&self, name: &str) -> Result<LibraryProfile, ApiRefusal> {
         self.read_or_fail(name).map_err(|error| refusal(&error))
     }
 
-    fn read_or_fail(&self, name: &str) -> Result<Known> {
+    fn read_or_fail(&self, name: &str) -> Result<LibraryProfile> {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let (sources, from, file) = {
             let shelf = self.shelf();
             let (at, wanted) = shelf.find(name)?;
             match wanted {
-                Wanted::Known(known) => return Ok(known),
-                Wanted::Unread(file) => {
+                ShelfLookup::Available(known) => return Ok(known),
+                ShelfLookup::Unread(file) => {
                     (shelf.sources.clone(), shelf.offered[at].from.clone(), file)
                 }
             }
@@ -300,25 +302,28 @@ impl Library {
     }
 
     /// Reads profiles that a command may then ask for.
-    pub(super) fn sources(&self, names: &[String]) -> Result<Sources, ApiRefusal> {
+    pub(super) fn sources(&self, names: &[String]) -> Result<ProfileSources, ApiRefusal> {
         let read = self.read_all(names)?;
         let known = names.iter().cloned().zip(read).collect();
-        Ok(self.shelf().sources.of_known(known))
+        Ok(self.shelf().sources.with_known(known))
     }
 
     /// The database's file, if it has any profile that is offered.
     pub(super) fn database(&self) -> Option<std::path::PathBuf> {
         let shelf = self.shelf();
-        let is_offered = shelf.offered.iter().any(|o| matches!(o.from, From::Stored));
+        let is_offered = shelf
+            .offered
+            .iter()
+            .any(|o| matches!(o.from, ProfileOrigin::Database));
         is_offered.then(|| shelf.sources.db().to_path_buf())
     }
 
     /// Refuses to take another profile if there are many.
     pub(super) fn check_sent(&self) -> Result<(), ApiRefusal> {
-        if self.shelf().sent < MOST_SENT {
+        if self.shelf().sent < MAX_SENT_PROFILES {
             return Ok(());
         }
-        let what = format!("{MOST_SENT} profiles were sent");
+        let what = format!("{MAX_SENT_PROFILES} profiles were sent");
         Err(ApiRefusal::new(
             429,
             what,
@@ -329,9 +334,13 @@ impl Library {
     /// Takes a profile that was sent. Returns the name that it has here.
     pub(super) fn take(&self, wished: Option<&str>, bytes: &[u8]) -> Result<String, ApiRefusal> {
         self.check_sent()?;
-        let wished: String = wished.unwrap_or("sent").chars().take(LONGEST).collect();
+        let wished: String = wished
+            .unwrap_or("sent")
+            .chars()
+            .take(MAX_NAME_CHARS)
+            .collect();
         let sources = self.shelf().sources.clone();
-        let profile = sources.sent(&wished, bytes);
+        let profile = sources.read_sent(&wished, bytes);
         let profile = profile.map_err(|error| refusal(&error))?;
         let mut shelf = self.shelf();
         let mut name = wished.clone();
@@ -342,35 +351,35 @@ impl Library {
         }
         shelf.sent += 1;
         shelf.readings += 1;
-        let known = Known {
+        let known = LibraryProfile {
             number: shelf.readings,
             file: None,
             note: None,
             source: QuestionSource::new(name.clone(), profile),
         };
-        shelf.offered.push(Offered {
+        shelf.offered.push(OfferedProfile {
             time_nanos: known.source.profile.time_nanos,
             name: name.clone(),
-            from: From::Sent,
+            from: ProfileOrigin::Upload,
             read: Some(known),
         });
         Ok(name)
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn shelf(&self) -> MutexGuard<'_, LibraryShelf> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
+impl LibraryShelf {
     /// Offers what these arguments name, and returns its name.
     fn offer(&mut self, arguments: &[String]) -> String {
         let name = arguments.join(" + ");
         if !self.offered.iter().any(|offered| offered.name == name) {
-            self.offered.push(Offered {
+            self.offered.push(OfferedProfile {
                 name: name.clone(),
                 time_nanos: 0,
-                from: From::Named(arguments.to_vec()),
+                from: ProfileOrigin::Arguments(arguments.to_vec()),
                 read: None,
             });
         }
@@ -378,21 +387,21 @@ impl Shelf {
     }
 
     /// Returns the position of a profile, and whether it was read.
-    fn find(&self, name: &str) -> Result<(usize, Wanted)> {
+    fn find(&self, name: &str) -> Result<(usize, ShelfLookup)> {
         let at = self.offered.iter().position(|offered| offered.name == name);
         let at = at.with_context(|| format!("{name}: there is no such profile"))?;
         let offered = &self.offered[at];
         let file = match &offered.from {
-            From::Named(arguments) => state_of_file(arguments),
-            From::Stored => state(self.sources.db()),
-            From::Sent => None,
+            ProfileOrigin::Arguments(arguments) => state_of_file(arguments),
+            ProfileOrigin::Database => state(self.sources.db()),
+            ProfileOrigin::Upload => None,
         };
         Ok(match &offered.read {
             // Stdin and URLs have no state, and are read once.
             Some(known) if file.is_none() || known.file == file => {
-                (at, Wanted::Known(known.clone()))
+                (at, ShelfLookup::Available(known.clone()))
             }
-            _ => (at, Wanted::Unread(file)),
+            _ => (at, ShelfLookup::Unread(file)),
         })
     }
 
@@ -403,9 +412,9 @@ impl Shelf {
         source: QuestionSource,
         file: Option<[i64; 4]>,
         note: Option<String>,
-    ) -> Known {
+    ) -> LibraryProfile {
         self.readings += 1;
-        let known = Known {
+        let known = LibraryProfile {
             number: self.readings,
             file,
             source,
@@ -423,7 +432,7 @@ impl Shelf {
     /// What was read last of a process.
     fn last_of_process(&self, name: &str) -> Option<QuestionSource> {
         let offered = self.offered.iter().find(|offered| offered.name == name)?;
-        let From::Named(arguments) = &offered.from else {
+        let ProfileOrigin::Arguments(arguments) = &offered.from else {
             return None;
         };
         let is_process = arguments.iter().any(|one| outside::is_process(one));
@@ -433,7 +442,7 @@ impl Shelf {
 
     /// Lists the profiles of the database again if it has changed.
     fn refresh(&mut self) {
-        let is_stored = |offered: &Offered| matches!(offered.from, From::Stored);
+        let is_stored = |offered: &OfferedProfile| matches!(offered.from, ProfileOrigin::Database);
         let now = state(self.sources.db());
         if now == self.database || !self.offered.iter().any(is_stored) {
             return;
@@ -451,10 +460,10 @@ impl Shelf {
                 .iter()
                 .any(|offered| offered.name == stored.name)
             {
-                self.offered.push(Offered {
+                self.offered.push(OfferedProfile {
                     name: stored.name,
                     time_nanos: stored.time_nanos,
-                    from: From::Stored,
+                    from: ProfileOrigin::Database,
                     read: None,
                 });
             }
@@ -465,9 +474,10 @@ impl Shelf {
     /// read again.
     fn forget(&mut self) {
         let stored = self.offered.iter_mut();
-        let stored = stored.filter(|offered| matches!(offered.from, From::Stored));
-        let mut kept: Vec<&mut Offered> = stored.filter(|offered| offered.read.is_some()).collect();
-        if kept.len() >= KEPT {
+        let stored = stored.filter(|offered| matches!(offered.from, ProfileOrigin::Database));
+        let mut kept: Vec<&mut OfferedProfile> =
+            stored.filter(|offered| offered.read.is_some()).collect();
+        if kept.len() >= MAX_KEPT_PROFILES {
             kept.sort_by_key(|offered| offered.read.as_ref().map(|known| known.number));
             kept[0].read = None;
         }
@@ -477,10 +487,10 @@ impl Shelf {
 /// The state of the one file that the arguments name; `None` if they name anything else.
 fn state_of_file(arguments: &[String]) -> Option<[i64; 4]> {
     if arguments.iter().any(|one| outside::is_process(one)) {
-        return Some([now::millis() / i64::from(REFRESH), 0, 0, 0]);
+        return Some([now::millis() / i64::from(REFRESH_INTERVAL_MS), 0, 0, 0]);
     }
     let [one] = arguments else { return None };
-    let (whole, _) = crate::source::parted(one);
+    let (whole, _) = crate::source::split_part(one);
     state(&name::path(whole))
 }
 

@@ -16,23 +16,23 @@ use heapprof_analysis::{
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, ReportContainer};
 use sha2::{Digest, Sha256};
 
-use super::super::report::{Page, page_rows};
-use super::library::{Choice, Library};
-use super::{BYTES, allow, refusal};
+use super::super::report::{ReportPage, page_rows};
+use super::library::{ProfileChoice, ProfileLibrary};
+use super::{BINARY_MEDIA_TYPE, allow, refusal};
 use crate::args::report::PathNames;
 use crate::args::{SourceArgs, WebArgs};
 use crate::source_file::SourceFiles;
 
 /// So many views are kept.
-const KEPT: usize = 4;
+const MAX_VIEWS: usize = 4;
 /// So many functions a path may have.
-const DEEPEST: usize = 4096;
+const MAX_PATH_DEPTH: usize = 4096;
 /// So many parts may be opened, each in the one before.
-const PARTS: usize = 64;
+const MAX_OPENED_PARTS: usize = 64;
 
 /// The views of a server.
-pub(super) struct Pages {
-    views: Mutex<Vec<Arc<View>>>,
+pub(super) struct ReportViews {
+    views: Mutex<Vec<Arc<ReportView>>>,
     most: usize,
     /// What tags begin with, another text for every server.
     salt: u64,
@@ -42,8 +42,8 @@ pub(super) struct Pages {
 
 /// What a view is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Key {
-    choice: Choice,
+struct ReportViewKey {
+    choice: ProfileChoice,
     /// The numbers of the readings.
     readings: Vec<u64>,
     /// Why some of them are not what is there now.
@@ -52,19 +52,19 @@ struct Key {
     ignore: Option<String>,
 }
 
-struct View {
-    key: Key,
-    made: OnceLock<Result<Mutex<Made>, ApiRefusal>>,
+struct ReportView {
+    key: ReportViewKey,
+    made: OnceLock<Result<Mutex<ViewSession>, ApiRefusal>>,
 }
 
-struct Made {
+struct ViewSession {
     session: AnalysisSession,
     notes: Vec<String>,
     /// The report, once it was asked for.
     packed: Option<Vec<u8>>,
 }
 
-impl Pages {
+impl ReportViews {
     /// There is no view yet.
     pub(super) fn new(args: &WebArgs) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Pages {
     /// Answers with the report of a view.
     pub(super) fn report(
         &self,
-        library: &Library,
+        library: &ProfileLibrary,
         asked: &ApiRequest,
     ) -> Result<ApiAnswer, ApiRefusal> {
         allow(asked, &["focus", "ignore"])?;
@@ -86,22 +86,22 @@ impl Pages {
         let tag = view.key.tag(self.salt);
         if asked.known_tag.as_ref() == Some(&tag) {
             return Ok(ApiAnswer {
-                media: BYTES,
+                media: BINARY_MEDIA_TYPE,
                 tag: Some(tag),
                 ..ApiAnswer::default()
             });
         }
-        let mut made = self.made(&view, library)?;
+        let mut made = self.lock_session(&view, library)?;
         let packed = match &made.packed {
             Some(packed) => packed.clone(),
             None => {
                 let found = report(&made.session).map_err(|error| refusal(&error.into()))?;
-                let packed = self.packed(&view.key, found)?;
+                let packed = self.pack_report(&view.key, found)?;
                 made.packed.insert(packed).clone()
             }
         };
         Ok(ApiAnswer {
-            media: BYTES,
+            media: BINARY_MEDIA_TYPE,
             body: Some(packed),
             tag: Some(tag),
             notes: made.notes.clone(),
@@ -112,24 +112,24 @@ impl Pages {
     /// list of names, or a list of such lists, each in the part that the one before led to.
     pub(super) fn subtree(
         &self,
-        library: &Library,
+        library: &ProfileLibrary,
         asked: &ApiRequest,
     ) -> Result<ApiAnswer, ApiRefusal> {
         allow(asked, &["focus", "ignore", "path"])?;
-        let Some(paths) = paths(asked.parameter("path").unwrap_or("[]")) else {
+        let Some(paths) = parse_paths(asked.parameter("path").unwrap_or("[]")) else {
             let what = "The path is not a JSON list of function names, nor a list of such lists";
             return Err(ApiRefusal::new(400, what, "Send path=[\"main\",\"parse\"]"));
         };
         let view = self.view_as_shown(library, asked)?;
-        let made = self.made(&view, library)?;
+        let made = self.lock_session(&view, library)?;
         let found = report_below(&made.session, &paths).map_err(|error| refusal(&error.into()))?;
         if found.nodes.is_empty() {
             let what = "Nothing was left out below this path";
             return Err(ApiRefusal::new(404, what, "Ask for the report again"));
         }
         Ok(ApiAnswer {
-            media: BYTES,
-            body: Some(self.packed(&view.key, found)?),
+            media: BINARY_MEDIA_TYPE,
+            body: Some(self.pack_report(&view.key, found)?),
             tag: None,
             notes: made.notes.clone(),
         })
@@ -139,12 +139,12 @@ impl Pages {
     /// the profile has changed since. It is made if there is none.
     fn view_as_shown(
         &self,
-        library: &Library,
+        library: &ProfileLibrary,
         asked: &ApiRequest,
-    ) -> Result<Arc<View>, ApiRefusal> {
-        let choice = library.chosen(asked)?;
+    ) -> Result<Arc<ReportView>, ApiRefusal> {
+        let choice = library.parse_choice(asked)?;
         let (focus, ignore) = (asked.parameter("focus"), asked.parameter("ignore"));
-        let is_asked = |view: &&Arc<View>| {
+        let is_asked = |view: &&Arc<ReportView>| {
             view.key.choice == choice
                 && view.key.focus.as_deref() == focus
                 && view.key.ignore.as_deref() == ignore
@@ -160,8 +160,12 @@ impl Pages {
     }
 
     /// The view of a question, which is made if it is not there.
-    fn view(&self, library: &Library, asked: &ApiRequest) -> Result<Arc<View>, ApiRefusal> {
-        let choice = library.chosen(asked)?;
+    fn view(
+        &self,
+        library: &ProfileLibrary,
+        asked: &ApiRequest,
+    ) -> Result<Arc<ReportView>, ApiRefusal> {
+        let choice = library.parse_choice(asked)?;
         let mut readings = Vec::new();
         let mut late = Vec::new();
         for name in &choice.names {
@@ -170,7 +174,7 @@ impl Pages {
             late.extend(read.note);
         }
         let text = |name: &str| asked.parameter(name).map(str::to_string);
-        let key = Key {
+        let key = ReportViewKey {
             choice,
             readings,
             late,
@@ -181,26 +185,26 @@ impl Pages {
         let at = views.iter().position(|view| view.key == key);
         let view = match at {
             Some(at) => views.remove(at),
-            None => Arc::new(View {
+            None => Arc::new(ReportView {
                 key,
                 made: OnceLock::new(),
             }),
         };
         // The one that was asked for last comes last.
         views.push(view.clone());
-        if views.len() > KEPT {
+        if views.len() > MAX_VIEWS {
             views.remove(0);
         }
         Ok(view)
     }
 
-    fn made<'v>(
+    fn lock_session<'v>(
         &self,
-        view: &'v View,
-        library: &Library,
-    ) -> Result<MutexGuard<'v, Made>, ApiRefusal> {
+        view: &'v ReportView,
+        library: &ProfileLibrary,
+    ) -> Result<MutexGuard<'v, ViewSession>, ApiRefusal> {
         let made = view.made.get_or_init(|| {
-            let made = self.make(&view.key, library)?;
+            let made = self.open_session(&view.key, library)?;
             Ok(Mutex::new(made))
         });
         match made {
@@ -209,7 +213,11 @@ impl Pages {
         }
     }
 
-    fn make(&self, key: &Key, library: &Library) -> Result<Made, ApiRefusal> {
+    fn open_session(
+        &self,
+        key: &ReportViewKey,
+        library: &ProfileLibrary,
+    ) -> Result<ViewSession, ApiRefusal> {
         let mut sources = library.read_all(&key.choice.names)?;
         let mut query = Query {
             granularity: Granularity::Lines,
@@ -222,7 +230,7 @@ impl Pages {
             least: 0.0,
             most: Some(self.most),
         };
-        let made = || -> Result<Made> {
+        let made = || -> Result<ViewSession> {
             if let [before, after] = &mut sources[..]
                 && key.choice.is_compared
             {
@@ -231,7 +239,7 @@ impl Pages {
             let question = ProfileQuestion::new(sources, &query, TypeSelection::All)?;
             let mut notes = question.notes();
             notes.extend_from_slice(&key.late);
-            Ok(Made {
+            Ok(ViewSession {
                 session: AnalysisSession::new(question.with_tree(options))?,
                 notes,
                 packed: None,
@@ -240,18 +248,18 @@ impl Pages {
         made().map_err(|error| refusal(&error))
     }
 
-    fn packed(
+    fn pack_report(
         &self,
-        key: &Key,
+        key: &ReportViewKey,
         found: heapprof_analysis::ReportContents,
     ) -> Result<Vec<u8>, ApiRefusal> {
-        let Choice { names, is_compared } = &key.choice;
+        let ProfileChoice { names, is_compared } = &key.choice;
         let (base, after) = match is_compared {
             true => names.split_at(1),
             false => names.split_at(0),
         };
         let files = self.source.as_ref().map(SourceFiles::new);
-        let page = Page {
+        let page = ReportPage {
             names: after,
             base,
             paths: PathNames::Full,
@@ -263,14 +271,15 @@ impl Pages {
 }
 
 /// Reads the parameter `path`; `None` if it is no path, or too deep.
-fn paths(text: &str) -> Option<Vec<Vec<String>>> {
+fn parse_paths(text: &str) -> Option<Vec<Vec<String>>> {
     let one = serde_json::from_str(text).map(|path| vec![path]);
     let paths: Vec<Vec<String>> = one.or_else(|_| serde_json::from_str(text)).ok()?;
-    let is_fit = paths.len() <= PARTS && paths.iter().all(|path| path.len() <= DEEPEST);
+    let is_fit =
+        paths.len() <= MAX_OPENED_PARTS && paths.iter().all(|path| path.len() <= MAX_PATH_DEPTH);
     is_fit.then_some(paths)
 }
 
-impl Key {
+impl ReportViewKey {
     /// A text that is another for every other view, as an entity tag.
     fn tag(&self, salt: u64) -> String {
         let digest = Sha256::digest(format!("{salt} {self:?}"));

@@ -9,18 +9,21 @@ use heapprof_analysis::{
 use heapprof_report::{ReportFormat, ReportStyle, result_table};
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 
-use super::library::Library;
+use super::library::ProfileLibrary;
 use super::{allow, refusal, words};
 
 /// So long a statement may run.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// So many rows it may have.
-const ROWS: usize = 10_000;
+const MAX_ROWS: usize = 10_000;
 /// So many bytes its rows may have.
-const ROOM: usize = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Answers a statement: `{"sql": "…"}`.
-pub(super) fn answer(library: &Library, asked: &ApiRequest) -> Result<ApiAnswer, ApiRefusal> {
+pub(super) fn answer(
+    library: &ProfileLibrary,
+    asked: &ApiRequest,
+) -> Result<ApiAnswer, ApiRefusal> {
     allow(asked, &["database"])?;
     let sql = serde_json::from_slice::<serde_json::Value>(&asked.body).ok();
     let sql = sql.as_ref().and_then(|body| body.get("sql")?.as_str());
@@ -42,9 +45,9 @@ pub(super) fn answer(library: &Library, asked: &ApiRequest) -> Result<ApiAnswer,
     })
 }
 
-fn session(library: &Library, asked: &ApiRequest) -> Result<AnalysisSession, ApiRefusal> {
+fn session(library: &ProfileLibrary, asked: &ApiRequest) -> Result<AnalysisSession, ApiRefusal> {
     let of_database = match asked.parameter("database") {
-        Some(value) => words::switch("database", value)?,
+        Some(value) => words::parse_switch("database", value)?,
         None => false,
     };
     let made = match of_database {
@@ -55,7 +58,7 @@ fn session(library: &Library, asked: &ApiRequest) -> Result<AnalysisSession, Api
             store.with_context(|| db.display().to_string())
         }
         false => {
-            let sources = library.read_all(&library.chosen(asked)?.names)?;
+            let sources = library.read_all(&library.parse_choice(asked)?.names)?;
             let question = ProfileQuestion::new(sources, &Query::default(), TypeSelection::All);
             question.and_then(AnalysisSession::new).map_err(Into::into)
         }
@@ -66,10 +69,10 @@ fn session(library: &Library, asked: &ApiRequest) -> Result<AnalysisSession, Api
 /// Runs the statement. Returns its rows, and whether there are more.
 fn run(session: &mut AnalysisSession, sql: &str) -> Result<(Vec<u8>, bool)> {
     session
-        .limit_statements(PATIENCE)
+        .limit_statements(STATEMENT_TIMEOUT)
         .context("the statement")?;
     let mut statement = UserStatement::new(session, sql).context("the statement")?;
-    statement.limit(ROWS, ROOM);
+    statement.limit(MAX_ROWS, MAX_ANSWER_BYTES);
     let style = ReportStyle {
         format: ReportFormat::Json,
         ..ReportStyle::default()

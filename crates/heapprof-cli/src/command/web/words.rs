@@ -8,15 +8,15 @@ use clap::Parser;
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 use serde_json::json;
 
-use super::super::{Kept, Shared, reported};
-use super::library::Library;
+use super::super::{CapturedOutput, CommandContext, run_reporting_command};
+use super::library::ProfileLibrary;
 use super::{refusal, unknown_parameter};
-use crate::args::{Cli, Color};
+use crate::args::{Cli, ColorMode};
 use crate::name;
 
 /// Which profiles a command is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum About {
+enum ProfileScope {
     /// The last of those that are chosen.
     One,
     /// All of them.
@@ -28,9 +28,9 @@ enum About {
 }
 
 /// A command that can be asked.
-struct Command {
+struct WebCommand {
     name: &'static str,
-    about: About,
+    about: ProfileScope,
     /// Whether it wants an expression, in the parameter `regex`.
     wants_regex: bool,
     /// Its options besides those that all questions have.
@@ -42,7 +42,7 @@ struct Command {
 }
 
 /// The options of all questions.
-const QUESTION: [&str; 13] = [
+const QUESTION_OPTIONS: [&str; 13] = [
     "sample_type",
     "granularity",
     "wrappers",
@@ -58,74 +58,74 @@ const QUESTION: [&str; 13] = [
     "tag_leaf",
 ];
 /// Their switches.
-const SWITCHES: [&str; 4] = [
+const QUESTION_SWITCHES: [&str; 4] = [
     "no_inlines",
     "own_code",
     "all_frames",
     "relative_percentages",
 ];
 /// What says which profiles are asked about.
-pub(super) const CHOICE: [&str; 2] = ["profile", "base"];
+pub(super) const CHOICE_PARAMETERS: [&str; 2] = ["profile", "base"];
 
 /// All of them.
-const COMMANDS: &[Command] = &[
-    Command {
+const WEB_COMMANDS: &[WebCommand] = &[
+    WebCommand {
         options: &["sort", "limit"],
         switches: &["wide"],
-        ..Command::about_one("top")
+        ..WebCommand::about_one("top")
     },
-    Command {
+    WebCommand {
         options: &["min_percent"],
         switches: &["reverse", "full"],
-        ..Command::about_one("tree")
+        ..WebCommand::about_one("tree")
     },
-    Command {
+    WebCommand {
         options: &["sort", "limit"],
         wants_regex: true,
-        ..Command::about_one("peek")
+        ..WebCommand::about_one("peek")
     },
-    Command {
+    WebCommand {
         options: &["limit"],
         wants_regex: true,
-        ..Command::about_one("list")
+        ..WebCommand::about_one("list")
     },
-    Command {
+    WebCommand {
         options: &["limit", "tag_show", "tag_hide"],
-        ..Command::about_one("traces")
+        ..WebCommand::about_one("traces")
     },
-    Command {
+    WebCommand {
         options: &["tag_show", "tag_hide"],
-        ..Command::about_one("tags")
+        ..WebCommand::about_one("tags")
     },
-    Command::about_one("stats"),
-    Command {
+    WebCommand::about_one("stats"),
+    WebCommand {
         options: &["limit"],
-        ..Command::about_one("leaks")
+        ..WebCommand::about_one("leaks")
     },
-    Command {
+    WebCommand {
         is_question: false,
-        ..Command::about_one("info")
+        ..WebCommand::about_one("info")
     },
-    Command {
-        about: About::All,
+    WebCommand {
+        about: ProfileScope::All,
         is_question: false,
-        ..Command::about_one("timeline")
+        ..WebCommand::about_one("timeline")
     },
-    Command {
-        about: About::Two,
+    WebCommand {
+        about: ProfileScope::Two,
         options: &["sort", "limit"],
         switches: &["normalize"],
-        ..Command::about_one("diff")
+        ..WebCommand::about_one("diff")
     },
-    Command {
-        about: About::Nothing,
+    WebCommand {
+        about: ProfileScope::Nothing,
         is_question: false,
-        ..Command::about_one("schema")
+        ..WebCommand::about_one("schema")
     },
 ];
 
 /// What can be asked and is no command: the path, the method, the parameters and the switches.
-const OTHERS: [(&str, &str, &[&str], &[&str]); 6] = [
+const OTHER_REQUESTS: [(&str, &str, &[&str], &[&str]); 6] = [
     ("commands", "GET", &[], &[]),
     ("profiles", "GET", &[], &[]),
     (
@@ -144,11 +144,11 @@ const OTHERS: [(&str, &str, &[&str], &[&str]); 6] = [
     ("upload", "POST", &["name"], &[]),
 ];
 
-impl Command {
+impl WebCommand {
     const fn about_one(name: &'static str) -> Self {
         Self {
             name,
-            about: About::One,
+            about: ProfileScope::One,
             wants_regex: false,
             options: &[],
             switches: &[],
@@ -157,12 +157,20 @@ impl Command {
     }
 
     fn options(&self) -> impl Iterator<Item = &'static str> {
-        let all: &'static [&'static str] = if self.is_question { &QUESTION } else { &[] };
+        let all: &'static [&'static str] = if self.is_question {
+            &QUESTION_OPTIONS
+        } else {
+            &[]
+        };
         self.options.iter().chain(all).copied()
     }
 
     fn switches(&self) -> impl Iterator<Item = &'static str> {
-        let all: &'static [&'static str] = if self.is_question { &SWITCHES } else { &[] };
+        let all: &'static [&'static str] = if self.is_question {
+            &QUESTION_SWITCHES
+        } else {
+            &[]
+        };
         self.switches.iter().chain(all).copied()
     }
 
@@ -176,7 +184,7 @@ impl Command {
         let mut regex = None;
         for (key, value) in &asked.parameters {
             let key = key.as_str();
-            if CHOICE.contains(&key) {
+            if CHOICE_PARAMETERS.contains(&key) {
                 continue;
             }
             if key == "regex" && self.wants_regex {
@@ -187,7 +195,7 @@ impl Command {
                     words.push(format!("--{}={value}", key.replace('_', "-")).into());
                 }
             } else if self.switches().any(|switch| switch == key) {
-                if switch(key, value)? {
+                if parse_switch(key, value)? {
                     words.push(format!("--{}", key.replace('_', "-")).into());
                 }
             } else {
@@ -206,7 +214,7 @@ impl Command {
 }
 
 /// Whether a switch is on.
-pub(super) fn switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
+pub(super) fn parse_switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
     match value {
         "" | "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
@@ -219,11 +227,13 @@ pub(super) fn switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
 
 /// Answers a command.
 pub(super) fn answer(
-    library: &Library,
+    library: &ProfileLibrary,
     asked: &ApiRequest,
     source: bool,
 ) -> Result<ApiAnswer, ApiRefusal> {
-    let command = COMMANDS.iter().find(|command| command.name == asked.path);
+    let command = WEB_COMMANDS
+        .iter()
+        .find(|command| command.name == asked.path);
     let Some(command) = command else {
         let what = format!("There is no /{}", asked.path);
         return Err(ApiRefusal::new(
@@ -233,16 +243,16 @@ pub(super) fn answer(
         ));
     };
     let mut words = command.words(asked)?;
-    let mut names = library.chosen(asked)?.names;
+    let mut names = library.parse_choice(asked)?.names;
     match command.about {
-        About::All => {}
-        About::One => names = names.split_off(names.len() - 1),
-        About::Two if names.len() == 2 => {}
-        About::Two => {
+        ProfileScope::All => {}
+        ProfileScope::One => names = names.split_off(names.len() - 1),
+        ProfileScope::Two if names.len() == 2 => {}
+        ProfileScope::Two => {
             let help = "Say which with base= and profile=";
             return Err(ApiRefusal::new(400, "diff compares two profiles", help));
         }
-        About::Nothing => names.clear(),
+        ProfileScope::Nothing => names.clear(),
     }
     words.extend(names.iter().map(|name| name::path(name).into_os_string()));
     let cli = Cli::try_parse_from(words).map_err(|error| {
@@ -253,17 +263,17 @@ pub(super) fn answer(
         let help = "heapprof --help says what values there are";
         ApiRefusal::new(400, line.trim_start_matches("error: "), help)
     })?;
-    let shared = Shared {
+    let shared = CommandContext {
         sources: library.sources(&names)?,
-        color: Color::Never,
+        color: ColorMode::Never,
         portable: RefCell::default(),
-        kept: Some(RefCell::new(Kept {
+        captured: Some(RefCell::new(CapturedOutput {
             with_source: source,
-            ..Kept::default()
+            ..CapturedOutput::default()
         })),
     };
-    reported(&shared, &cli.command).map_err(|error| refusal(&error))?;
-    let kept = shared.kept.map(RefCell::into_inner).unwrap_or_default();
+    run_reporting_command(&shared, &cli.command).map_err(|error| refusal(&error))?;
+    let kept = shared.captured.map(RefCell::into_inner).unwrap_or_default();
     Ok(ApiAnswer {
         media: if command.name == "schema" {
             "text/plain; charset=utf-8"
@@ -277,11 +287,11 @@ pub(super) fn answer(
 }
 
 /// What can be asked, for whoever writes a program that asks.
-pub(super) fn documented(takes_profiles: bool) -> serde_json::Value {
-    let one = |command: &Command| {
+pub(super) fn describe_api(takes_profiles: bool) -> serde_json::Value {
+    let one = |command: &WebCommand| {
         let regex = command.wants_regex.then_some("regex");
-        let choice = (command.about != About::Nothing)
-            .then_some(CHOICE)
+        let choice = (command.about != ProfileScope::Nothing)
+            .then_some(CHOICE_PARAMETERS)
             .into_iter()
             .flatten();
         let options = choice.chain(regex).chain(command.options());
@@ -300,10 +310,14 @@ pub(super) fn documented(takes_profiles: bool) -> serde_json::Value {
             "switches": switches,
         })
     };
-    let others = OTHERS
+    let others = OTHER_REQUESTS
         .iter()
         .filter(|other| takes_profiles || other.0 != "upload");
-    let commands: Vec<_> = COMMANDS.iter().map(one).chain(others.map(other)).collect();
+    let commands: Vec<_> = WEB_COMMANDS
+        .iter()
+        .map(one)
+        .chain(others.map(other))
+        .collect();
     json!({ "version": 1, "commands": commands })
 }
 
@@ -323,7 +337,7 @@ mod tests {
     /// Every option that is offered is one of the command's, and a value is never an option.
     #[test]
     fn parameters_are_the_options_of_the_command() {
-        for command in COMMANDS {
+        for command in WEB_COMMANDS {
             let value = |option: &str| match option {
                 "sort" => "cum",
                 "granularity" => "lines",
@@ -345,9 +359,9 @@ mod tests {
                 ["a".into(), "b".into()]
                     .into_iter()
                     .take(match command.about {
-                        About::Nothing => 0,
-                        About::One => 1,
-                        About::Two | About::All => 2,
+                        ProfileScope::Nothing => 0,
+                        ProfileScope::One => 1,
+                        ProfileScope::Two | ProfileScope::All => 2,
                     }),
             );
             if let Err(error) = Cli::try_parse_from(&words) {
@@ -358,7 +372,7 @@ mod tests {
 
     #[test]
     fn what_a_command_does_not_have_is_refused() {
-        let top = &COMMANDS[0];
+        let top = &WEB_COMMANDS[0];
         for (key, value, wanted) in [
             ("output", "/tmp/x", "has no parameter \"output\""),
             ("fail_if", "x", "has no parameter"),

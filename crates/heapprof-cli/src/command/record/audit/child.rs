@@ -15,21 +15,21 @@ use crate::rights::ProcessRights;
 
 /// A child is looked at for the first time after so long, and then each time it has got older by a
 /// part of its age, but within bounds.
-const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(1);
-const PART: u32 = 10;
+const MIN_INSPECTION_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_INSPECTION_INTERVAL: Duration = Duration::from_secs(1);
+const AGE_DIVISOR: u32 = 10;
 /// What it has loaded is seen so long after it was told, because more may follow.
-const SETTLES: Duration = Duration::from_millis(200);
+const LOAD_SETTLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Looking takes at most one part in so many of the time.
-pub(super) const SHARE: u32 = 2;
+pub(super) const INSPECTION_TIME_DIVISOR: u32 = 2;
 /// So long after a signal a child has ended because of it.
-const BY_SIGNAL: Duration = Duration::from_secs(10);
+const SIGNAL_END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why nothing is known of what a child copies.
-const ALONE: &str =
+const UNKNOWN_COPIES_TEXT: &str =
     "nobody else had what it has inherited any more, so what it copied is not known";
 
 /// A forked child that has not ended.
-pub(super) struct Child {
+pub(super) struct AuditedChild {
     pub(super) fork: ForkedChild,
     /// Its parent's number here; 0 if that is not known.
     parent: u32,
@@ -38,19 +38,19 @@ pub(super) struct Child {
     rights: ProcessRights,
     forked: Result<ForkBaseline, String>,
     /// The last look, and how long after the fork it was.
-    seen: Option<(ForkedChildAudit, Duration)>,
+    last_inspection: Option<(ForkedChildAudit, Duration)>,
     /// The last look before the child has said that it ends.
-    before: Option<(ForkedChildAudit, Duration)>,
+    inspection_before_end: Option<(ForkedChildAudit, Duration)>,
     /// The look before a signal that may have ended it.
-    signalled: Option<(ForkedChildAudit, Duration)>,
+    inspection_before_signal: Option<(ForkedChildAudit, Duration)>,
     /// The last look that it has asked for.
-    asked: Option<(ForkedChildAudit, Duration)>,
+    requested_inspection: Option<(ForkedChildAudit, Duration)>,
     /// How it ends, if it has said so.
     pub(super) ending: Option<ChildEnding>,
     /// When it has said so first, after the fork. The look that it waits for then may take long.
-    said_end: Option<Duration>,
+    announced_end: Option<Duration>,
     /// Readable once it has ended; `None` if the kernel gives no such thing.
-    pub(super) ends: Option<OwnedFd>,
+    pub(super) end_fd: Option<OwnedFd>,
     /// When it is looked at next.
     pub(super) next: Instant,
     /// What it has tried to load, and how long after the fork.
@@ -60,7 +60,7 @@ pub(super) struct Child {
 }
 
 /// A child that has ended, and all that is known of it.
-pub(super) struct Ended {
+pub(super) struct EndedChild {
     fork: ForkedChild,
     rights: ProcessRights,
     look: Option<ForkedChildAudit>,
@@ -68,14 +68,14 @@ pub(super) struct Ended {
 }
 
 /// A profile of a child that is to be written.
-pub(super) struct Made {
+pub(super) struct ChildProfile {
     pub(super) pid: u32,
     pub(super) program: String,
     pub(super) rights: ProcessRights,
     pub(super) profile: Profile,
 }
 
-impl Child {
+impl AuditedChild {
     /// A child that waits. `parent` is its parent's number here, if that is known.
     pub(super) fn new(
         pid: u32,
@@ -94,7 +94,7 @@ impl Child {
                 // The number that it has for itself may be another one outside of its container.
                 parent: if parent == 0 { told } else { parent },
                 forked_at: at.map_or(0, micros),
-                title: outside::called(&program, pid).unwrap_or_default(),
+                title: outside::process_title(&program, pid).unwrap_or_default(),
                 program,
                 ..ForkedChild::default()
             },
@@ -102,44 +102,44 @@ impl Child {
             since: Instant::now(),
             rights,
             forked,
-            seen: None,
-            before: None,
-            signalled: None,
-            asked: None,
+            last_inspection: None,
+            inspection_before_end: None,
+            inspection_before_signal: None,
+            requested_inspection: None,
             ending: None,
-            said_end: None,
-            ends,
-            next: Instant::now() + FIRST,
+            announced_end: None,
+            end_fd: ends,
+            next: Instant::now() + MIN_INSPECTION_INTERVAL,
             loads: Vec::new(),
             doubts: String::new(),
         }
     }
 
     /// Whoever says something for it has these rights.
-    pub(super) fn speaks(&mut self, rights: ProcessRights) {
+    pub(super) fn limit_rights(&mut self, rights: ProcessRights) {
         self.rights = self.rights.with(rights);
     }
 
     /// It goes on, because its exec has failed.
-    pub(super) fn goes_on(&mut self) {
+    pub(super) fn cancel_exec(&mut self) {
         if self.ending == Some(ChildEnding::Exec) {
-            (self.ending, self.said_end) = (None, None);
+            (self.ending, self.announced_end) = (None, None);
         }
     }
 
     /// It is about to end, or to become another program.
-    pub(super) fn ends(&mut self, is_exec: bool, has_others: bool) {
-        self.said_end.get_or_insert(self.since.elapsed());
+    pub(super) fn note_ending(&mut self, is_exec: bool, has_others: bool) {
+        self.announced_end.get_or_insert(self.since.elapsed());
         if self.ending.is_none() {
-            self.before = match has_others {
-                true => self.seen.take(),
-                false => self.seen.clone(),
+            self.inspection_before_end = match has_others {
+                true => self.last_inspection.take(),
+                false => self.last_inspection.clone(),
             };
         }
         // What an interpreter writes when it cleans up says nothing of what the child has done.
         let cleans_up = |(seen, _): &(ForkedChildAudit, Duration)| seen.cleans_up;
-        if self.ending.is_none() || !self.seen.as_ref().is_some_and(cleans_up) {
-            self.look(has_others);
+        if self.ending.is_none() || !self.last_inspection.as_ref().is_some_and(cleans_up) {
+            self.inspect(has_others);
         }
         // What comes after an exec is no child.
         self.fork.age = micros(self.since.elapsed());
@@ -151,43 +151,43 @@ impl Child {
     }
 
     /// It has asked to be looked at.
-    pub(super) fn asks(&mut self, has_others: bool) {
-        self.look(has_others);
-        self.asked = self.seen.clone();
+    pub(super) fn inspect_on_request(&mut self, has_others: bool) {
+        self.inspect(has_others);
+        self.requested_inspection = self.last_inspection.clone();
     }
 
     /// A signal may end it.
-    pub(super) fn is_signalled(&mut self, has_others: bool) {
-        self.look(has_others);
-        self.signalled = self.seen.clone();
+    pub(super) fn inspect_before_signal(&mut self, has_others: bool) {
+        self.inspect(has_others);
+        self.inspection_before_signal = self.last_inspection.clone();
     }
 
     /// It has tried to load something.
-    pub(super) fn loads(&mut self, load: LoadAttempt) {
+    pub(super) fn note_load(&mut self, load: LoadAttempt) {
         self.loads.push((self.since.elapsed(), load));
-        self.next = self.next.min(Instant::now() + SETTLES);
+        self.next = self.next.min(Instant::now() + LOAD_SETTLE_TIMEOUT);
     }
 
     /// It did not wait until it was looked at for the first time.
-    pub(super) fn did_not_wait(&mut self) {
+    pub(super) fn note_no_wait(&mut self) {
         self.doubt("it did not wait to be looked at, so what it has inherited is not sure");
     }
 
     /// So much could not be heard of it.
-    pub(super) fn is_unheard(&mut self, count: u32) {
+    pub(super) fn note_unheard(&mut self, count: u32) {
         if count > 0 && !self.doubts.contains("could not be heard") {
             self.doubt("some of what it has loaded could not be heard");
         }
     }
 
     fn doubt(&mut self, why: &str) {
-        add(&mut self.doubts, why);
+        append_reason(&mut self.doubts, why);
     }
 
     /// Looks at it. If nobody else has what it has inherited, its pages say nothing of who wrote
     /// there.
-    pub(super) fn look(&mut self, has_others: bool) {
-        if !has_others && self.seen.is_some() {
+    pub(super) fn inspect(&mut self, has_others: bool) {
+        if !has_others && self.last_inspection.is_some() {
             return;
         }
         let began = Instant::now();
@@ -202,17 +202,17 @@ impl Child {
                 self.rights = self.rights.with(ProcessRights::now(fork.pid));
                 if !has_others {
                     seen.forget_who_wrote();
-                    self.doubts = ALONE.to_string();
+                    self.doubts = UNKNOWN_COPIES_TEXT.to_string();
                 }
                 let is_worse = seen.blame.is_err();
                 let was_better = |(before, _): &(ForkedChildAudit, Duration)| before.blame.is_ok();
-                if !is_worse || !self.seen.as_ref().is_some_and(was_better) {
-                    self.seen = Some((seen, self.since.elapsed()));
+                if !is_worse || !self.last_inspection.as_ref().is_some_and(was_better) {
+                    self.last_inspection = Some((seen, self.since.elapsed()));
                 }
-                if let Some(title) = outside::called(&comm(fork.pid), fork.pid) {
+                if let Some(title) = outside::process_title(&comm(fork.pid), fork.pid) {
                     fork.title = title;
                 }
-                if let Some((seen, _)) = &self.seen
+                if let Some((seen, _)) = &self.last_inspection
                     && !seen.program.is_empty()
                 {
                     fork.program.clone_from(&seen.program);
@@ -220,27 +220,33 @@ impl Child {
                 fork.missing.clear();
             }
             // What was seen before counts.
-            Err(_) if self.seen.is_some() => {}
+            Err(_) if self.last_inspection.is_some() => {}
             Err(error) => fork.missing = format!("its pages could not be read: {error}"),
         }
-        let pause = (self.since.elapsed() / PART).clamp(FIRST, LONGEST);
-        self.next = Instant::now() + pause.max(began.elapsed() * SHARE);
+        let pause = (self.since.elapsed() / AGE_DIVISOR)
+            .clamp(MIN_INSPECTION_INTERVAL, MAX_INSPECTION_INTERVAL);
+        self.next = Instant::now() + pause.max(began.elapsed() * INSPECTION_TIME_DIVISOR);
     }
 
     /// What is kept of it when it has ended.
-    pub(super) fn end(mut self) -> Ended {
+    pub(super) fn end(mut self) -> EndedChild {
         let mut fork = self.fork;
         fork.ending = self.ending.unwrap_or(ChildEnding::Killed);
         if fork.ending != ChildEnding::Exec {
             fork.age = micros(self.since.elapsed());
         }
         // An interpreter cleans up before it says that it ends.
-        let age = self.said_end.unwrap_or_else(|| self.since.elapsed());
-        let is_of_its_end = |at: Duration| age.saturating_sub(at) < BY_SIGNAL;
-        let signalled = self.signalled.filter(|(_, at)| is_of_its_end(*at));
-        let before = signalled.or(self.before);
+        let age = self.announced_end.unwrap_or_else(|| self.since.elapsed());
+        let is_of_its_end = |at: Duration| age.saturating_sub(at) < SIGNAL_END_TIMEOUT;
+        let signalled = self
+            .inspection_before_signal
+            .filter(|(_, at)| is_of_its_end(*at));
+        let before = signalled.or(self.inspection_before_end);
         let before = before.filter(|(seen, _)| seen.cleans_up);
-        let seen = self.asked.or(before).or(self.seen);
+        let seen = self
+            .requested_inspection
+            .or(before)
+            .or(self.last_inspection);
         if let Err(error) = &self.forked {
             fork.missing = format!("its pages could not be read when it was forked: {error}");
         } else if seen.is_none() && fork.missing.is_empty() {
@@ -263,13 +269,13 @@ impl Child {
         if looked.is_some() && late > 0 {
             let files = if late == 1 { "file" } else { "files" };
             let said = format!("it has loaded {late} {files} since, which its figures lack");
-            add(&mut self.doubts, &said);
+            append_reason(&mut self.doubts, &said);
         }
         if !self.doubts.is_empty() {
-            add(&mut fork.missing, &self.doubts);
+            append_reason(&mut fork.missing, &self.doubts);
         }
         fork.audited_age = looked.map_or(0, micros);
-        Ended {
+        EndedChild {
             fork,
             rights: self.rights,
             look: seen.map(|(look, _)| look),
@@ -278,9 +284,9 @@ impl Child {
     }
 }
 
-impl Ended {
+impl EndedChild {
     /// A profile of it.
-    pub(super) fn profile(self) -> Made {
+    pub(super) fn profile(self) -> ChildProfile {
         let mut fork = self.fork;
         let (mut profile, mut mapped) = (None, Vec::new());
         if let Some(look) = self.look {
@@ -288,7 +294,7 @@ impl Ended {
             (fork.figures, mapped) = (look.figures, look.mapped);
             profile = look.blame.ok();
         }
-        let mut profile = profile.unwrap_or_else(|| unknown(fork.figures.unshared));
+        let mut profile = profile.unwrap_or_else(|| unattributed_profile(fork.figures.unshared));
         let (pid, program) = (fork.pid, fork.program.clone());
         let audited = ChildAudit {
             fork,
@@ -296,7 +302,7 @@ impl Ended {
             mapped,
         };
         describe(&mut profile, &audited);
-        Made {
+        ChildProfile {
             pid,
             program,
             rights: self.rights,
@@ -307,7 +313,7 @@ impl Ended {
 
 /// The profile of pages that nobody could be found for. They are counted all the same, because rows
 /// add up to what was copied.
-fn unknown(bytes: i64) -> Profile {
+fn unattributed_profile(bytes: i64) -> Profile {
     let mut builder = ProfileBuilder::new(&COW_TYPES);
     if bytes > 0 {
         let kind = builder.text_label(KIND_LABEL, "unknown");
@@ -317,7 +323,7 @@ fn unknown(bytes: i64) -> Profile {
 }
 
 /// Adds a reason to others.
-fn add(reasons: &mut String, why: &str) {
+fn append_reason(reasons: &mut String, why: &str) {
     if !reasons.is_empty() {
         reasons.push_str("; ");
     }

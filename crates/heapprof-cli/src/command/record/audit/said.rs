@@ -4,20 +4,20 @@ use heapprof_profile::fork::LoadAttempt;
 
 /// All that is said begins so. Then come a word, the number of the form, the generation of the
 /// process, how much it could not say before, and what else there is to say.
-const BEGIN: &str = "heapprof's ";
+const MESSAGE_PREFIX: &str = "heapprof's ";
 
 /// What a process says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::command::record) struct Said {
+pub(in crate::command::record) struct ChildMessage {
     /// How many forks lie between the first process and it.
     pub(super) generation: u8,
     /// How often it could not be heard so far.
-    pub(super) untold: u32,
-    pub(super) what: What,
+    pub(super) unheard_count: u32,
+    pub(super) what: ChildEvent,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ChildEvent {
     /// It has been forked from this process.
     Forked(u32),
     /// It is about to end.
@@ -25,16 +25,16 @@ pub(super) enum What {
     /// It is about to become another program.
     Exec,
     /// It wants to be looked at.
-    Look,
+    InspectionRequest,
     /// It has tried to load something.
     Load(LoadAttempt),
 }
 
-impl Said {
+impl ChildMessage {
     /// What a text says; `None` if it is about something else.
-    pub(in crate::command::record) fn of(text: &[u8]) -> Option<Self> {
+    pub(in crate::command::record) fn parse(text: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(text);
-        let rest = text.strip_prefix(BEGIN)?.strip_suffix('\n')?;
+        let rest = text.strip_prefix(MESSAGE_PREFIX)?.strip_suffix('\n')?;
         let (first, more) = rest.split_once('\n').unwrap_or((rest, ""));
         let words: Vec<&str> = first.split(' ').collect();
         let (word, generation, untold, rest) = match words[..] {
@@ -43,23 +43,23 @@ impl Said {
             _ => return None,
         };
         let what = match (word, rest) {
-            ("child", Some(parent)) => What::Forked(parent.parse().ok()?),
-            ("end", None) => What::End,
-            ("exec", None) => What::Exec,
-            ("look", None) => What::Look,
-            ("load", None) => What::Load(LoadAttempt::from_comment(more)?),
+            ("child", Some(parent)) => ChildEvent::Forked(parent.parse().ok()?),
+            ("end", None) => ChildEvent::End,
+            ("exec", None) => ChildEvent::Exec,
+            ("look", None) => ChildEvent::InspectionRequest,
+            ("load", None) => ChildEvent::Load(LoadAttempt::from_comment(more)?),
             _ => return None,
         };
         Some(Self {
             generation: generation.parse().ok()?,
-            untold: untold.parse().ok()?,
+            unheard_count: untold.parse().ok()?,
             what,
         })
     }
 
     /// Whether it comes from a child that has just been forked.
     pub(in crate::command::record) fn is_of_new_child(&self) -> bool {
-        matches!(self.what, What::Forked(_))
+        matches!(self.what, ChildEvent::Forked(_))
     }
 }
 
@@ -71,9 +71,9 @@ mod tests {
     fn what_is_said_is_understood() {
         let said = |generation, what| {
             let untold = 5;
-            Some(Said {
+            Some(ChildMessage {
                 generation,
-                untold,
+                unheard_count: untold,
                 what,
             })
         };
@@ -83,11 +83,17 @@ mod tests {
         };
         let of_load = format!("heapprof's load 1 3 5\n{}\n", load.comment());
         for (text, expected) in [
-            ("heapprof's child 1 2 5 77\n", said(2, What::Forked(77))),
-            ("heapprof's end 1 1 5\n", said(1, What::End)),
-            ("heapprof's exec 1 0 5\n", said(0, What::Exec)),
-            ("heapprof's look 1 1 5\n", said(1, What::Look)),
-            (of_load.as_str(), said(3, What::Load(load))),
+            (
+                "heapprof's child 1 2 5 77\n",
+                said(2, ChildEvent::Forked(77)),
+            ),
+            ("heapprof's end 1 1 5\n", said(1, ChildEvent::End)),
+            ("heapprof's exec 1 0 5\n", said(0, ChildEvent::Exec)),
+            (
+                "heapprof's look 1 1 5\n",
+                said(1, ChildEvent::InspectionRequest),
+            ),
+            (of_load.as_str(), said(3, ChildEvent::Load(load))),
             ("heapprof's kept books 1\n", None),
             ("heapprof's child 1 2 5\n", None),
             ("heapprof's child 1 999 5 7\n", None),
@@ -96,8 +102,8 @@ mod tests {
             ("heapprof's end 2 1 5\n", None),
             ("", None),
         ] {
-            assert_eq!(Said::of(text.as_bytes()), expected, "{text:?}");
+            assert_eq!(ChildMessage::parse(text.as_bytes()), expected, "{text:?}");
         }
-        assert_eq!(Said::of(b"heapprof's child 1 \xff"), None);
+        assert_eq!(ChildMessage::parse(b"heapprof's child 1 \xff"), None);
     }
 }

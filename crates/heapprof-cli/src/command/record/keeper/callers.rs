@@ -18,40 +18,40 @@ use rustix::net::{
 use rustix::process::Pid;
 
 use crate::job_control::session_of;
-use crate::peer::Peer;
-use crate::place::Owner;
+use crate::peer::SocketPeer;
+use crate::place::FileOwner;
 use crate::rights::ProcessRights;
 use crate::sockets;
 
 /// The maximum number of processes that wait to be let in. The kernel may have a lower limit.
-const BACKLOG: i32 = 4096;
+const MAX_BACKLOG: i32 = 4096;
 /// So long a process may take to hand its file over once it has called. Only one that is stopped
 /// takes long, or one of a machine with very much to do. Nobody waits for it meanwhile.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum number of steps from a process to one that is known.
 const MAX_ANCESTORS: usize = 64;
 /// The maximum number of processes whose sessions are known.
-const MAX_KNOWN: usize = 1 << 16;
+const MAX_KNOWN_PROCESSES: usize = 1 << 16;
 /// The maximum number of callers, and of those of another user.
 const MAX_CALLERS: usize = 4096;
 const MAX_CALLERS_OF_OTHERS: usize = 256;
 /// The maximum time that reading the files of a user's processes takes beyond what is usual.
-const MAX_TIME: Duration = Duration::from_secs(20);
+const MAX_EXTRA_READ_TIME: Duration = Duration::from_secs(20);
 
 /// Somebody who has called, and has not said anything yet.
-pub(super) struct Caller {
+pub(super) struct KeeperCaller {
     pub(super) socket: OwnedFd,
     /// Whether they ask for something, instead of handing a file over.
     pub(super) asks: bool,
-    pub(super) owner: Owner,
+    pub(super) owner: FileOwner,
     pub(super) pid: Pid,
     pub(super) until: Instant,
 }
 
 /// Who may call, and what they have taken.
 #[derive(Default)]
-pub(super) struct Callers {
-    pub(super) waiting: Vec<Caller>,
+pub(super) struct CallerRegistry {
+    pub(super) waiting: Vec<KeeperCaller>,
     /// Processes of the recording that have called, each of which may lead a session, and those
     /// that lead theirs.
     known: HashSet<u32>,
@@ -61,7 +61,7 @@ pub(super) struct Callers {
     refused: u64,
 }
 
-impl Callers {
+impl CallerRegistry {
     /// Whether nobody else can be let in now.
     pub(super) fn are_full(&self) -> bool {
         self.waiting.len() >= MAX_CALLERS
@@ -71,7 +71,7 @@ impl Callers {
     /// processes of the recording. `is_living` says of a number whether a process of the recording
     /// has it now.
     pub(super) fn admit(&mut self, socket: OwnedFd, asks: bool, is_living: impl Fn(u32) -> bool) {
-        let Some(Peer { pid, owner }) = Peer::of(&socket) else {
+        let Some(SocketPeer { pid, owner }) = SocketPeer::from_socket(&socket) else {
             return;
         };
         let may = match (asks, pid) {
@@ -80,7 +80,7 @@ impl Callers {
             (false, None) => return,
             (false, Some(pid)) => owner.is_us() || self.is_ours(pid, is_living),
         };
-        let of_owner = |caller: &&Caller| caller.owner.user == owner.user;
+        let of_owner = |caller: &&KeeperCaller| caller.owner.user == owner.user;
         let has_room =
             owner.is_us() || self.waiting.iter().filter(of_owner).count() < MAX_CALLERS_OF_OTHERS;
         if !may || !has_room || fcntl_setfl(&socket, OFlags::NONBLOCK).is_err() {
@@ -88,7 +88,7 @@ impl Callers {
             return;
         }
         let pid = pid.unwrap_or_else(rustix::process::getpid);
-        if !asks && self.known.len() < MAX_KNOWN {
+        if !asks && self.known.len() < MAX_KNOWN_PROCESSES {
             self.known.insert(number_of(pid));
             // Its leader may be a process that has held too little to call, and is gone. A process
             // of the recording that is in another session than ours has left ours since it began.
@@ -98,7 +98,7 @@ impl Callers {
             self.known
                 .extend(session.and_then(Pid::from_raw).map(number_of));
         }
-        self.waiting.push(Caller {
+        self.waiting.push(KeeperCaller {
             socket,
             asks,
             owner,
@@ -133,11 +133,11 @@ impl Callers {
     pub(super) fn have_time(&self, rights: ProcessRights) -> bool {
         self.spent
             .get(&rights)
-            .is_none_or(|spent| *spent <= MAX_TIME)
+            .is_none_or(|spent| *spent <= MAX_EXTRA_READ_TIME)
     }
 
     /// Notes how long it took.
-    pub(super) fn took(&mut self, rights: ProcessRights, time: Duration) {
+    pub(super) fn note_time(&mut self, rights: ProcessRights, time: Duration) {
         *self.spent.entry(rights).or_default() += time;
     }
 
@@ -160,7 +160,7 @@ pub(super) fn number_of(pid: Pid) -> u32 {
 
 /// A socket at which processes call, and its path. Only they know its name: others can't list the
 /// folder, and the kernel's list of sockets has the path by which it was bound.
-pub(super) fn listening(list: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+pub(super) fn open_listening_socket(list: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let folder = list.parent().ok_or(io::ErrorKind::NotFound)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(CWD, folder, flags, Mode::empty())?;
@@ -182,6 +182,6 @@ pub(super) fn listening(list: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let (socket, path) = named.keep().map_err(|error| error.error)?;
     // A process may have become another user. What it hands over is that user's word.
     std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
-    listen(&socket, BACKLOG)?;
+    listen(&socket, MAX_BACKLOG)?;
     Ok((socket, path))
 }

@@ -1,26 +1,26 @@
 //! What a process says before it lowers its rights.
 
-use crate::place::Owner;
+use crate::place::FileOwner;
 use crate::rights::ProcessRights;
 
 /// What such a text begins with.
-const BEGIN: &str = "heapprof's lower rights 1";
+const LOWERED_RIGHTS_PREFIX: &str = "heapprof's lower rights 1";
 
 /// To what a process lowers its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lowered {
+pub(super) struct LoweredRights {
     pub(super) rights: ProcessRights,
     /// Whether it can become nobody else afterwards.
     pub(super) is_for_good: bool,
 }
 
-impl Lowered {
+impl LoweredRights {
     /// What a text says; `None` if it says something else. Behind the first words are the user and
     /// the group, and whether that is only for now. Without them, only the kernel knows what is
     /// left to the process.
-    pub(super) fn of(text: &[u8]) -> Option<Self> {
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
-        let rest = text.strip_prefix(BEGIN)?;
+        let rest = text.strip_prefix(LOWERED_RIGHTS_PREFIX)?;
         if rest.is_empty() {
             return Some(Self {
                 rights: ProcessRights::Public,
@@ -35,7 +35,7 @@ impl Lowered {
         };
         let (user, group) = (user.parse().ok()?, group.parse().ok()?);
         Some(Self {
-            rights: ProcessRights::User(Owner { user, group }),
+            rights: ProcessRights::User(FileOwner { user, group }),
             is_for_good,
         })
     }
@@ -48,13 +48,13 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         let user = |user, group, is_for_good| {
-            let rights = ProcessRights::User(Owner { user, group });
-            Some(Lowered {
+            let rights = ProcessRights::User(FileOwner { user, group });
+            Some(LoweredRights {
                 rights,
                 is_for_good,
             })
         };
-        let public = Lowered {
+        let public = LoweredRights {
             rights: ProcessRights::Public,
             is_for_good: false,
         };
@@ -69,7 +69,7 @@ mod tests {
             ("heapprof's end 1 1 5\n", None),
             ("", None),
         ] {
-            assert_eq!(Lowered::of(text.as_bytes()), expected, "{text:?}");
+            assert_eq!(LoweredRights::parse(text.as_bytes()), expected, "{text:?}");
         }
     }
 }

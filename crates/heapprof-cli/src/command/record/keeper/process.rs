@@ -8,34 +8,34 @@ use rustix::process::Pid;
 
 use super::super::audit::is_readable;
 use super::callers::number_of;
-use crate::place::Owner;
+use crate::place::FileOwner;
 
 /// A process that keeps its books in a file.
-pub(super) struct Process {
-    pub(super) kept: SharedLedger,
+pub(super) struct LedgerProcess {
+    pub(super) ledger_file: SharedLedger,
     pub(super) pid: Pid,
-    pub(super) owner: Owner,
+    pub(super) owner: FileOwner,
     /// What it was started with: nothing is left of that when it has ended.
     pub(super) command_line: Vec<u8>,
     /// Readable once the process has ended; `None` if the kernel gives no such thing.
-    pub(super) ends: Option<OwnedFd>,
+    pub(super) end_fd: Option<OwnedFd>,
     pub(super) group: Option<CgroupFolder>,
     /// Whether it has said that it becomes another program, and is the same one some time later.
     pub(super) stays: bool,
 }
 
-impl Process {
+impl LedgerProcess {
     /// Its number.
     pub(super) fn number(&self) -> u32 {
         number_of(self.pid)
     }
 
     /// Looks whether it is still the program that has said that it becomes another one.
-    pub(super) fn look(&mut self) {
-        if self.stays || !matches!(self.kept.state(), Ok(LedgerProcessState::BeforeExec)) {
+    pub(super) fn check_stays(&mut self) {
+        if self.stays || !matches!(self.ledger_file.state(), Ok(LedgerProcessState::BeforeExec)) {
             return;
         }
-        let Ok(found) = rustix::fs::fstat(self.kept.file()) else {
+        let Ok(found) = rustix::fs::fstat(self.ledger_file.file()) else {
             return;
         };
         let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
@@ -49,15 +49,18 @@ impl Process {
 
     /// Whether it was killed, and has not ended yet.
     pub(super) fn is_dying(&self) -> bool {
-        const KILL: u64 = 1 << (libc::SIGKILL - 1);
+        const KILL_SIGNAL_BIT: u64 = 1 << (libc::SIGKILL - 1);
         let pending = status(self.number(), ["SigPnd:", "ShdPnd:"]);
         let number = |text: &String| u64::from_str_radix(text, 16).unwrap_or(0);
-        !self.has_ended() && pending.iter().any(|text| number(text) & KILL != 0)
+        !self.has_ended()
+            && pending
+                .iter()
+                .any(|text| number(text) & KILL_SIGNAL_BIT != 0)
     }
 
     /// Whether it has ended.
     pub(super) fn has_ended(&self) -> bool {
-        match &self.ends {
+        match &self.end_fd {
             Some(ends) => is_readable(ends),
             None => !is_there(self.number()),
         }

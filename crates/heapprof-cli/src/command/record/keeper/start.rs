@@ -3,12 +3,12 @@
 use heapprof_live::{LogSource, SharedLedger};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::log::Log;
+use crate::log::EventLogWriter;
 use crate::rights::RightsLedger;
 
 /// Begins to write the events of a process.
 pub(super) fn begin(
-    log: &mut Log,
+    log: &mut EventLogWriter,
     kept: &SharedLedger,
     main: u32,
     rights: &RightsLedger,

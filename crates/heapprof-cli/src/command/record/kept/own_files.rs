@@ -13,24 +13,24 @@ use heapprof_profile::{Profile, encode};
 use rustix::fs::FileType;
 
 use super::super::words::shown;
-use super::numbered;
+use super::number_name;
 use crate::output;
-use crate::place::{Access, Owner, Place, Trust, make_folder};
+use crate::place::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder};
 
 /// How many files there may be at most, and how many bytes they may have: those of a user, and all
 /// together.
-const MAX_OF_USER: FileUsage = FileUsage {
+const MAX_USAGE_PER_USER: FileUsage = FileUsage {
     files: 1024,
     bytes: 256 << 20,
 };
-const MAX: FileUsage = FileUsage {
+const MAX_TOTAL_USAGE: FileUsage = FileUsage {
     files: 4096,
     bytes: 1 << 30,
 };
 /// The maximum number of names that are tried.
-const MAX_NAMES: u32 = 100;
+const MAX_NAME_ATTEMPTS: u32 = 100;
 /// Only this user may read such a file.
-const MODE: u32 = 0o600;
+const OWN_FILE_MODE: u32 = 0o600;
 
 /// What files take.
 #[derive(Clone, Copy, Default)]
@@ -41,7 +41,7 @@ struct FileUsage {
 
 impl FileUsage {
     /// How many bytes another file may have; `None` if there may be none.
-    fn left(self, max: Self) -> Option<u64> {
+    fn remaining_bytes(self, max: Self) -> Option<u64> {
         let bytes = max.bytes.saturating_sub(self.bytes);
         (self.files < max.files && bytes > 0).then_some(bytes)
     }
@@ -61,14 +61,14 @@ pub(in crate::command::record) struct OwnFiles {
 
 /// A process's user may not write its profile, and `record` has no place for a file of its own.
 #[derive(Debug)]
-pub(in crate::command::record) struct NoPlace {
+pub(in crate::command::record) struct NoPlaceError {
     process: u32,
     user: u32,
     folder: PathBuf,
     why: String,
 }
 
-impl fmt::Display for NoPlace {
+impl fmt::Display for NoPlaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             process, user, why, ..
@@ -83,7 +83,7 @@ impl fmt::Display for NoPlace {
     }
 }
 
-impl std::error::Error for NoPlace {}
+impl std::error::Error for NoPlaceError {}
 
 /// Whether something failed because somebody may not do it.
 pub(super) fn is_for_rights(error: &anyhow::Error) -> bool {
@@ -105,16 +105,18 @@ impl OwnFiles {
         places: [(&Path, bool); 2],
         process: u32,
         user: u32,
-    ) -> Result<PathBuf, NoPlace> {
+    ) -> Result<PathBuf, NoPlaceError> {
         let folder = places[0].0.parent().unwrap_or(Path::new("/"));
-        let lost = |why| NoPlace {
+        let lost = |why| NoPlaceError {
             process,
             user,
             folder: folder.to_path_buf(),
             why,
         };
         let of_user = self.of_user.entry(user).or_default();
-        let left = of_user.left(MAX_OF_USER).zip(self.all.left(MAX));
+        let left = of_user
+            .remaining_bytes(MAX_USAGE_PER_USER)
+            .zip(self.all.remaining_bytes(MAX_TOTAL_USAGE));
         let Some((of_user_left, all_left)) = left else {
             return Err(lost("it has made too many".to_string()));
         };
@@ -148,23 +150,25 @@ fn write(
     let named = || format!("{}: cannot be written", shown(path));
     let name = path.file_name().with_context(named)?.to_os_string();
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let opened = make_folder(folder, Trust::NotOf(user)).with_context(|| shown(folder))?;
-    for number in 0..MAX_NAMES {
+    let opened = make_folder(folder, PathTrust::NotOf(user)).with_context(|| shown(folder))?;
+    for number in 0..MAX_NAME_ATTEMPTS {
         let name = match number {
             0 => name.clone(),
-            number => numbered(&name, number),
+            number => number_name(&name, number),
         };
-        let place = Place::in_folder(opened.try_clone()?, &name);
+        let place = FilePlace::in_folder(opened.try_clone()?, &name);
         let found = place.stat().with_context(named)?;
         let is_own = found.as_ref().is_some_and(|found| {
-            Owner::of(found).is_us()
+            FileOwner::from_stat(found).is_us()
                 && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
         });
         let is_replaced = replaces && is_own;
         if found.is_some() && !is_replaced {
             continue;
         }
-        let mut draft = place.draft(Access::Exactly(MODE)).with_context(named)?;
+        let mut draft = place
+            .draft(FileAccess::Exactly(OWN_FILE_MODE))
+            .with_context(named)?;
         let mut limited = LimitedWriter {
             writer: draft.file(),
             left: most,
@@ -220,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    const NOBODY: u32 = 65534;
+    const NOBODY_UID: u32 = 65534;
 
     /// Makes a folder with these rights, of this user.
     fn folder(path: &Path, mode: u32, user: u32) {
@@ -233,7 +237,7 @@ mod tests {
     fn a_file_is_made_where_its_process_has_no_say() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
-        let user = NOBODY;
+        let user = NOBODY_UID;
         let put = |path: &Path, replaces| {
             let mut own = OwnFiles::default();
             let places = [(path, replaces), (path, false)];
@@ -267,19 +271,19 @@ mod tests {
             // Only root can make folders of other users; without_place.rs says so.
             return;
         }
-        folder(&at("its"), 0o755, NOBODY);
+        folder(&at("its"), 0o755, NOBODY_UID);
         folder(&at("its/own"), 0o755, 0);
         folder(&at("other"), 0o755, 1);
         folder(&at("other/own"), 0o755, 0);
         symlink("new", at("led")).unwrap();
-        std::os::unix::fs::lchown(at("led"), Some(NOBODY), Some(NOBODY)).unwrap();
+        std::os::unix::fs::lchown(at("led"), Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
         for name in ["its", "its/own", "its/own/made", "other", "led"] {
             assert!(put(&at(name).join("p.pb.gz"), true).is_err(), "{name}");
         }
         assert!(put(&at("other/own/p.pb.gz"), false).is_ok());
         // Somebody else's file is not replaced.
         std::fs::write(at("sticky/its.pb.gz"), "x").unwrap();
-        chown(at("sticky/its.pb.gz"), Some(NOBODY), None).unwrap();
+        chown(at("sticky/its.pb.gz"), Some(NOBODY_UID), None).unwrap();
         let beside = put(&at("sticky/its.pb.gz"), true).unwrap();
         assert_eq!(beside, at("sticky/its.1.pb.gz"));
     }
@@ -290,18 +294,21 @@ mod tests {
         let path = place.path().join("p.pb.gz");
         let mut own = OwnFiles::default();
         let places = [(&*path, true), (&*path, false)];
-        own.put(&Profile::default(), places, 7, NOBODY).unwrap();
-        own.of_user.get_mut(&NOBODY).unwrap().files = MAX_OF_USER.files;
-        let said = own.put(&Profile::default(), places, 7, NOBODY).unwrap_err();
+        own.put(&Profile::default(), places, 7, NOBODY_UID).unwrap();
+        own.of_user.get_mut(&NOBODY_UID).unwrap().files = MAX_USAGE_PER_USER.files;
+        let said = own
+            .put(&Profile::default(), places, 7, NOBODY_UID)
+            .unwrap_err();
         assert!(said.to_string().contains("too many"), "{said}");
         // Another user has a share as well.
-        own.put(&Profile::default(), places, 8, NOBODY - 1).unwrap();
-        own.of_user.get_mut(&(NOBODY - 1)).unwrap().bytes = MAX_OF_USER.bytes - 3;
-        let said = own.put(&Profile::default(), places, 8, NOBODY - 1);
+        own.put(&Profile::default(), places, 8, NOBODY_UID - 1)
+            .unwrap();
+        own.of_user.get_mut(&(NOBODY_UID - 1)).unwrap().bytes = MAX_USAGE_PER_USER.bytes - 3;
+        let said = own.put(&Profile::default(), places, 8, NOBODY_UID - 1);
         let said = said.unwrap_err().to_string();
         assert!(said.contains("there is too much in it"), "{said}");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
-        own.all.bytes = MAX.bytes;
+        own.all.bytes = MAX_TOTAL_USAGE.bytes;
         assert!(own.put(&Profile::default(), places, 9, 1).is_err());
     }
 }

@@ -18,61 +18,61 @@ use anyhow::{Context, Result};
 use heapprof_profile::{Profile, ReadOptions, decode_with};
 use heapprof_symbolize::SymbolizeOptions;
 
-use super::super::list::{ASKED, List};
-use super::super::tail::{LIVE, Message, Tail, others};
-use super::printed::Printed;
-use super::{Common, locked};
+use super::super::list::{ASKED_FILE_NAME, ProfileList};
+use super::super::tail::{LIVE_SUFFIX, MessageTail, TailMessage, find_others};
+use super::printed::ProgramOutput;
+use super::{SharedLiveState, lock_state};
 use crate::outside::executable_of;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
-use crate::terminal::feed::Which;
+use crate::terminal::feed::ProcessChoice;
 
 /// How long the thread sleeps between two looks.
-const PAUSE: Duration = Duration::from_millis(30);
+const SCAN_INTERVAL: Duration = Duration::from_millis(30);
 /// Until a process has answered, it is asked so often: the first questions may come before the
 /// library listens.
-const FIRST: Duration = Duration::from_millis(200);
+const STARTUP_ASK_INTERVAL: Duration = Duration::from_millis(200);
 /// Each so manyth question is for all processes, so that new ones are heard of.
-const FOR_ALL: u32 = 5;
+const ASK_ALL_PERIOD: u32 = 5;
 /// The most users whose processes are heard.
-const MOST_USERS: usize = 16;
+const MAX_USERS: usize = 16;
 /// The most bytes that a profile may become in memory.
-const MOST_MEMORY: u64 = 256 << 20;
+const MAX_PROFILE_MEMORY: u64 = 256 << 20;
 /// The most bytes of a file that may wait to be read, and the most messages of one look.
-const MOST_UNREAD: u64 = 64 << 20;
-const AT_ONCE: usize = 64;
+const MAX_UNREAD_BYTES: u64 = 64 << 20;
+const MAX_MESSAGES_PER_SCAN: usize = 64;
 /// How long the files that a profile of another user names may be read.
-const FILES: Duration = Duration::from_millis(500);
+const FILE_READ_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Whoever asks.
-pub(super) struct Asker {
+pub(super) struct ProfileAsker {
     has_ended: Arc<AtomicBool>,
-    work: Option<Work>,
+    work: Option<AskerTask>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread needs.
-struct Work {
+struct AskerTask {
     folder: PathBuf,
     /// The file with the word that processes look at.
     asked: File,
     count: u32,
     pause: Duration,
     symbolizes: bool,
-    users: Vec<User>,
+    users: Vec<AnsweringUser>,
     rights: RightsLedger,
-    shared: Common,
-    printed: Option<Arc<Printed>>,
+    shared: SharedLiveState,
+    printed: Option<Arc<ProgramOutput>>,
 }
 
 /// A user whose processes answer.
-struct User {
+struct AnsweringUser {
     name: OsString,
-    tail: Tail,
+    tail: MessageTail,
     namer: ProcessNamer,
 }
 
-impl User {
-    fn new((name, tail): (OsString, Tail)) -> Self {
+impl AnsweringUser {
+    fn new((name, tail): (OsString, MessageTail)) -> Self {
         Self {
             name,
             tail,
@@ -84,13 +84,13 @@ impl User {
     }
 }
 
-impl Asker {
+impl ProfileAsker {
     /// Makes the files in the list's folder, before any process can.
     pub(super) fn new(
-        list: &List,
+        list: &ProfileList,
         pause: Duration,
         symbolizes: bool,
-        shared: Common,
+        shared: SharedLiveState,
         rights: RightsLedger,
     ) -> io::Result<Self> {
         let folder = list.path().to_path_buf();
@@ -98,20 +98,20 @@ impl Asker {
             .write(true)
             .create_new(true)
             .mode(0o644)
-            .open(folder.join(ASKED))?;
+            .open(folder.join(ASKED_FILE_NAME))?;
         // Every process may read the word, whatever the umask is, and nobody else may write it.
         asked.set_permissions(Permissions::from_mode(0o644))?;
         asked.write_all_at(&[0; 8], 0)?;
-        let own = Tail::of_own(&folder, LIVE)?;
+        let own = MessageTail::create_own(&folder, LIVE_SUFFIX)?;
         Ok(Self {
             has_ended: Arc::default(),
-            work: Some(Work {
+            work: Some(AskerTask {
                 folder,
                 asked,
                 count: 0,
                 pause,
                 symbolizes,
-                users: vec![User::new(own)],
+                users: vec![AnsweringUser::new(own)],
                 rights,
                 shared,
                 printed: None,
@@ -121,7 +121,7 @@ impl Asker {
     }
 
     /// Begins to ask.
-    pub(super) fn begin(&mut self, printed: Option<Arc<Printed>>) -> Result<()> {
+    pub(super) fn begin(&mut self, printed: Option<Arc<ProgramOutput>>) -> Result<()> {
         let Some(mut work) = self.work.take() else {
             return Ok(());
         };
@@ -145,18 +145,18 @@ impl Asker {
     }
 }
 
-impl Work {
+impl AskerTask {
     fn run(&mut self, has_ended: &AtomicBool) {
         let mut last = Instant::now();
         loop {
             let is_last = has_ended.load(Ordering::Acquire);
             let (is_wanted, is_left, which, pause) = {
-                let shared = locked(&self.shared);
-                let is_wanted = shared.ended.is_none() && !shared.is_left;
-                let is_left = shared.is_left || is_last;
-                let pause = match shared.moments.shown() {
+                let shared = lock_state(&self.shared);
+                let is_wanted = shared.ended.is_none() && !shared.is_view_closed;
+                let is_left = shared.is_view_closed || is_last;
+                let pause = match shared.moments.shown_process() {
                     Some(_) => self.pause,
-                    None => FIRST,
+                    None => STARTUP_ASK_INTERVAL,
                 };
                 let is_wanted = is_wanted && !shared.wanted.is_frozen;
                 (is_wanted, is_left, shared.wanted.which, pause)
@@ -166,54 +166,57 @@ impl Work {
                 self.ask(which);
             }
             if !is_left {
-                let is_over = locked(&self.shared).ended.is_some();
+                let is_over = lock_state(&self.shared).ended.is_some();
                 self.hear(which);
-                locked(&self.shared).has_all |= is_over;
+                lock_state(&self.shared).has_all |= is_over;
             }
             if let Some(printed) = &self.printed {
                 match is_left {
                     true => printed.pass_on(),
                     false => {
                         printed.limit();
-                        locked(&self.shared).output = printed.last_lines();
+                        lock_state(&self.shared).output = printed.last_lines();
                     }
                 }
             }
             if is_last {
                 return;
             }
-            std::thread::park_timeout(PAUSE);
+            std::thread::park_timeout(SCAN_INTERVAL);
         }
     }
 
     /// Writes the next word: how often somebody has asked, and whom.
-    fn ask(&mut self, which: Which) {
+    fn ask(&mut self, which: ProcessChoice) {
         self.count = self.count.wrapping_add(1);
         let whom = match which {
-            _ if self.count % FOR_ALL == 1 => 0,
-            Which::All => 0,
-            Which::Process(process) => process,
-            Which::Program => locked(&self.shared).moments.shown().unwrap_or(0),
+            _ if self.count % ASK_ALL_PERIOD == 1 => 0,
+            ProcessChoice::All => 0,
+            ProcessChoice::Process(process) => process,
+            ProcessChoice::Program => lock_state(&self.shared)
+                .moments
+                .shown_process()
+                .unwrap_or(0),
         };
         let word = u64::from(whom) << 32 | u64::from(self.count);
         if let Err(error) = self.asked.write_all_at(&word.to_ne_bytes(), 0) {
-            locked(&self.shared).trouble = Some(format!("the program can't be asked: {error}"));
+            lock_state(&self.shared).trouble = Some(format!("the program can't be asked: {error}"));
         }
     }
 
     /// Reads what was answered.
-    fn hear(&mut self, which: Which) {
+    fn hear(&mut self, which: ProcessChoice) {
         let known = |name: &OsString| self.users.iter().any(|user| user.name == *name);
-        let room = MOST_USERS.saturating_sub(self.users.len());
-        let new = others(&self.folder, LIVE, &known, room);
-        self.users.extend(new.into_iter().map(User::new));
+        let room = MAX_USERS.saturating_sub(self.users.len());
+        let new = find_others(&self.folder, LIVE_SUFFIX, &known, room);
+        self.users.extend(new.into_iter().map(AnsweringUser::new));
         for user in &mut self.users {
             let Ok(len) = user.tail.len() else { continue };
-            if user.tail.unread(len) > MOST_UNREAD {
+            if user.tail.unread(len) > MAX_UNREAD_BYTES {
                 user.tail.pass_over(len);
             }
-            let mut newest: Vec<Message> = Vec::new();
-            for _ in 0..AT_ONCE {
+            let mut newest: Vec<TailMessage> = Vec::new();
+            for _ in 0..MAX_MESSAGES_PER_SCAN {
                 let Ok(Some(message)) = user.tail.next(len) else {
                     break;
                 };
@@ -225,7 +228,7 @@ impl Work {
                 let Some(profile) = user.read(&message, self.symbolizes, &self.rights) else {
                     continue;
                 };
-                let mut shared = locked(&self.shared);
+                let mut shared = lock_state(&self.shared);
                 let process = message.process;
                 shared.trouble = None;
                 let whose = (process, message.began);
@@ -234,8 +237,8 @@ impl Work {
                 }
             }
         }
-        if which == Which::All {
-            let mut shared = locked(&self.shared);
+        if which == ProcessChoice::All {
+            let mut shared = lock_state(&self.shared);
             if let Err(error) = shared.moments.add_up() {
                 shared.trouble = Some(format!("the processes can't be added up: {error:#}"));
             }
@@ -243,23 +246,25 @@ impl Work {
     }
 }
 
-impl User {
+impl AnsweringUser {
     /// The profile of a message, with names.
     fn read(
         &mut self,
-        message: &Message,
+        message: &TailMessage,
         symbolizes: bool,
         rights: &RightsLedger,
     ) -> Option<Profile> {
         let options = ReadOptions::default()
-            .max_inflated(MOST_MEMORY)
-            .max_memory(MOST_MEMORY);
+            .max_inflated(MAX_PROFILE_MEMORY)
+            .max_memory(MAX_PROFILE_MEMORY);
         let mut profile = decode_with(&message.profile[..], options).ok()?;
         if symbolizes {
             self.namer.set_opened(vec![executable_of(message.process)]);
             // The files that are named are read with the rights of whoever names them.
             let rights = ProcessRights::User(self.tail.owner).with(rights.least(message.process));
-            let _ = self.namer.symbolize_within(&mut profile, rights, FILES);
+            let _ = self
+                .namer
+                .symbolize_within(&mut profile, rights, FILE_READ_TIMEOUT);
         }
         Some(profile)
     }

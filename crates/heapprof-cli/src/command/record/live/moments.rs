@@ -10,75 +10,78 @@ use heapprof_analysis::QuestionSource;
 use heapprof_profile::{Profile, merge_all};
 
 use super::super::residents::resident;
-use crate::place::Owner;
-use crate::terminal::feed::{News, Point, Process, SeriesPeak, Snapshot, Which};
+use crate::place::FileOwner;
+use crate::terminal::feed::{
+    CurvePoint, FeedNews, ProcessChoice, SnapshotPeak, ViewProcess, ViewSnapshot,
+};
 
 /// The most processes that are known. One that was not heard of for long makes room for another.
-const MOST_PROCESSES: usize = 64;
+const MAX_PROCESSES: usize = 64;
 /// The most snapshots of the program, of another process, and of one with large profiles.
-const MOST_SNAPSHOTS: [usize; 3] = [40, 10, 8];
+const MAX_SNAPSHOTS: [usize; 3] = [40, 10, 8];
 /// A profile is large if it has so many samples.
-const LARGE: usize = 20_000;
+const LARGE_PROFILE_SAMPLES: usize = 20_000;
 /// The most points of a curve.
-const MOST_POINTS: usize = 2000;
+const MAX_POINTS: usize = 2000;
 /// So many of the last ones are not thinned.
-const LAST: usize = 8;
+const UNTHINNED_SNAPSHOTS: usize = 8;
 
 /// What is known of a process.
-struct Told {
-    owner: Owner,
+struct ProcessSeries {
+    owner: FileOwner,
     /// When its recording began, in nanoseconds since 1970.
     began: i64,
-    series: Vec<Arc<Snapshot>>,
-    history: Vec<Point>,
+    series: Vec<Arc<ViewSnapshot>>,
+    history: Vec<CurvePoint>,
 }
 
 /// What is known of all processes.
 #[derive(Default)]
-pub(in crate::command) struct Moments {
+pub(in crate::command) struct ProcessMoments {
     pub(in crate::command) program: Option<u32>,
-    told: BTreeMap<u32, Told>,
-    sum: Option<Told>,
+    processes: BTreeMap<u32, ProcessSeries>,
+    sum: Option<ProcessSeries>,
     ids: u64,
 }
 
-impl Moments {
+impl ProcessMoments {
     /// Adds what a process of `owner` told. A process of another user can't speak for one of ours.
     pub(in crate::command) fn add(
         &mut self,
-        owner: Owner,
+        owner: FileOwner,
         (process, began): (u32, i64),
         profile: Profile,
     ) -> Result<()> {
-        let earlier = self.told.get(&process).map(|told| told.owner);
+        let earlier = self.processes.get(&process).map(|told| told.owner);
         if earlier.is_some_and(|earlier| earlier.user != owner.user && !owner.is_us()) {
             return Ok(());
         }
         self.ids += 1;
         let source = QuestionSource::new(format!("process {process}"), profile);
-        let mut snapshot = Snapshot::new(self.ids, source)?;
+        let mut snapshot = ViewSnapshot::new(self.ids, source)?;
         snapshot.rss = resident(process);
-        if !self.told.contains_key(&process) && self.told.len() >= MOST_PROCESSES {
-            let newest = |told: &Told| told.series.last().map_or(0, |snapshot| snapshot.id);
+        if !self.processes.contains_key(&process) && self.processes.len() >= MAX_PROCESSES {
+            let newest =
+                |told: &ProcessSeries| told.series.last().map_or(0, |snapshot| snapshot.id);
             let others = self
-                .told
+                .processes
                 .iter()
                 .filter(|(of, _)| Some(**of) != self.program);
             if let Some(&oldest) = others
                 .min_by_key(|(_, told)| newest(told))
                 .map(|(of, _)| of)
             {
-                self.told.remove(&oldest);
+                self.processes.remove(&oldest);
             }
         }
         let is_program = self.program == Some(process);
         let told = self
-            .told
+            .processes
             .entry(process)
-            .or_insert_with(|| Told::new(owner, began));
+            .or_insert_with(|| ProcessSeries::new(owner, began));
         if told.began != began || told.owner.user != owner.user {
             // The process has become another program, or another process has its number.
-            *told = Told::new(owner, began);
+            *told = ProcessSeries::new(owner, began);
         }
         told.add(snapshot, is_program);
         Ok(())
@@ -88,10 +91,10 @@ impl Moments {
     pub(super) fn add_up(&mut self) -> Result<()> {
         // What a process held that is gone is free.
         let running = self
-            .told
+            .processes
             .iter()
             .map(|(&process, told)| (resident(process), told));
-        let running: Vec<(i64, &Told)> = running
+        let running: Vec<(i64, &ProcessSeries)> = running
             .filter_map(|(rss, told)| Some((rss?, told)))
             .collect();
         let newest = || running.iter().filter_map(|(_, told)| told.series.last());
@@ -107,10 +110,10 @@ impl Moments {
             .map(|(rss, _)| *rss)
             .reduce(i64::saturating_add);
         self.ids += 1;
-        let mut snapshot = Snapshot::new(self.ids, QuestionSource::new("all processes", all))?;
+        let mut snapshot = ViewSnapshot::new(self.ids, QuestionSource::new("all processes", all))?;
         snapshot.rss = rss;
         self.sum
-            .get_or_insert_with(|| Told::new(Owner::us(), 0))
+            .get_or_insert_with(|| ProcessSeries::new(FileOwner::us(), 0))
             .add(snapshot, false);
         Ok(())
     }
@@ -121,32 +124,40 @@ impl Moments {
 
     /// What is known of what is shown. As long as the program has told nothing, another process is
     /// shown instead of it.
-    pub(in crate::command) fn news(&self, which: Which) -> News {
+    pub(in crate::command) fn news(&self, which: ProcessChoice) -> FeedNews {
         let told = match which {
-            Which::All => self.sum.as_ref().map(|told| (None, told)),
-            Which::Process(process) => self.of(process),
-            Which::Program => self
+            ProcessChoice::All => self.sum.as_ref().map(|told| (None, told)),
+            ProcessChoice::Process(process) => self.find_process(process),
+            ProcessChoice::Program => self
                 .program
-                .and_then(|process| self.of(process))
-                .or_else(|| self.told.iter().next().map(|(&of, told)| (Some(of), told))),
+                .and_then(|process| self.find_process(process))
+                .or_else(|| {
+                    self.processes
+                        .iter()
+                        .next()
+                        .map(|(&of, told)| (Some(of), told))
+                }),
         };
         let is_shown = |process: u32| {
             self.program == Some(process)
-                || which == Which::Process(process)
+                || which == ProcessChoice::Process(process)
                 || resident(process).is_some()
         };
-        let processes = self.told.iter().filter(|(process, _)| is_shown(**process));
-        let processes = processes.map(|(&number, told)| Process {
+        let processes = self
+            .processes
+            .iter()
+            .filter(|(process, _)| is_shown(**process));
+        let processes = processes.map(|(&number, told)| ViewProcess {
             number,
             program: told
                 .series
                 .last()
                 .map_or(String::new(), |one| one.facts.program.clone()),
         });
-        let mut news = News {
+        let mut news = FeedNews {
             processes: processes.collect(),
             which,
-            ..News::default()
+            ..FeedNews::default()
         };
         let Some((process, told)) = told else {
             return news;
@@ -155,7 +166,7 @@ impl Moments {
         news.series.clone_from(&told.series);
         // The newest one has the clock, too: its recording is that of all.
         let newest = news.snapshot.as_deref();
-        news.peak = newest.and_then(|newest| SeriesPeak::of(&told.series, newest));
+        news.peak = newest.and_then(|newest| SnapshotPeak::from_moments(&told.series, newest));
         news.history.clone_from(&told.history);
         news.process = process;
         news.rss = match process {
@@ -166,20 +177,20 @@ impl Moments {
     }
 
     /// The process that is shown in the program's place.
-    pub(super) fn shown(&self) -> Option<u32> {
+    pub(super) fn shown_process(&self) -> Option<u32> {
         let program = self
             .program
-            .filter(|process| self.told.contains_key(process));
-        program.or_else(|| self.told.keys().next().copied())
+            .filter(|process| self.processes.contains_key(process));
+        program.or_else(|| self.processes.keys().next().copied())
     }
 
-    fn of(&self, process: u32) -> Option<(Option<u32>, &Told)> {
-        Some((Some(process), self.told.get(&process)?))
+    fn find_process(&self, process: u32) -> Option<(Option<u32>, &ProcessSeries)> {
+        Some((Some(process), self.processes.get(&process)?))
     }
 }
 
-impl Told {
-    fn new(owner: Owner, began: i64) -> Self {
+impl ProcessSeries {
+    fn new(owner: FileOwner, began: i64) -> Self {
         Self {
             owner,
             began,
@@ -188,19 +199,22 @@ impl Told {
         }
     }
 
-    fn add(&mut self, snapshot: Snapshot, is_program: bool) {
+    fn add(&mut self, snapshot: ViewSnapshot, is_program: bool) {
         if let Some(heap) = snapshot.facts.in_use {
-            self.history.push(Point {
+            self.history.push(CurvePoint {
                 seconds: snapshot.seconds.unwrap_or(0.0),
                 heap,
                 rss: snapshot.rss,
             });
-            thin(&mut self.history, MOST_POINTS);
+            thin(&mut self.history, MAX_POINTS);
         }
-        let most = match (snapshot.source.profile.samples.len() > LARGE, is_program) {
-            (true, _) => MOST_SNAPSHOTS[2],
-            (false, true) => MOST_SNAPSHOTS[0],
-            (false, false) => MOST_SNAPSHOTS[1],
+        let most = match (
+            snapshot.source.profile.samples.len() > LARGE_PROFILE_SAMPLES,
+            is_program,
+        ) {
+            (true, _) => MAX_SNAPSHOTS[2],
+            (false, true) => MAX_SNAPSHOTS[0],
+            (false, false) => MAX_SNAPSHOTS[1],
         };
         self.series.push(Arc::new(snapshot));
         thin(&mut self.series, most);
@@ -216,7 +230,7 @@ fn thin<T>(all: &mut Vec<T>, most: usize) {
     let mut at = 0;
     all.retain(|_| {
         at += 1;
-        at % 2 == 1 || at + LAST.min(most / 2) > len
+        at % 2 == 1 || at + UNTHINNED_SNAPSHOTS.min(most / 2) > len
     });
 }
 

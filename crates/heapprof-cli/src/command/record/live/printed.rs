@@ -14,21 +14,21 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_setfl};
 use crate::terminal::screen::is_tty;
 
 /// So many of the last bytes are kept, if the file gets twice as long.
-const KEPT: u64 = 8 << 20;
+const MIN_KEPT_BYTES: u64 = 8 << 20;
 /// So many bytes are looked at for the last lines.
-const LAST: u64 = 4096;
+const LAST_LINES_READ_LIMIT: u64 = 4096;
 /// So many lines the view has room for.
-const LINES: usize = 8;
+const MAX_LINES: usize = 8;
 
 /// The file, and how far it was printed.
-pub(super) struct Printed {
+pub(super) struct ProgramOutput {
     file: File,
     /// Which of stdout and stderr go there.
     streams: [bool; 2],
     from: Mutex<u64>,
 }
 
-impl Printed {
+impl ProgramOutput {
     /// Makes the file, if the program would print on the terminal.
     pub(super) fn new() -> io::Result<Option<Self>> {
         let streams = [is_tty(io::stdout()), is_tty(io::stderr())];
@@ -62,13 +62,13 @@ impl Printed {
     /// The last lines.
     pub(super) fn last_lines(&self) -> Vec<String> {
         let len = self.len();
-        let mut text = vec![0; len.min(LAST) as usize];
+        let mut text = vec![0; len.min(LAST_LINES_READ_LIMIT) as usize];
         let from = len - text.len() as u64;
         let read = self.file.read_at(&mut text, from);
         text.truncate(read.unwrap_or(0));
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().collect();
-        let lines = lines[lines.len().saturating_sub(LINES)..].iter();
+        let lines = lines[lines.len().saturating_sub(MAX_LINES)..].iter();
         lines.map(|line| (*line).to_string()).collect()
     }
 
@@ -78,8 +78,8 @@ impl Printed {
             return;
         };
         let len = self.len();
-        if len.saturating_sub(*from) > 2 * KEPT {
-            *from = len - KEPT;
+        if len.saturating_sub(*from) > 2 * MIN_KEPT_BYTES {
+            *from = len - MIN_KEPT_BYTES;
             self.give_back(*from);
         }
     }
@@ -108,7 +108,7 @@ impl Printed {
         if self.streams[0] {
             let _ = io::stdout().flush();
         }
-        if *from > 2 * KEPT {
+        if *from > 2 * MIN_KEPT_BYTES {
             self.give_back(*from);
         }
     }

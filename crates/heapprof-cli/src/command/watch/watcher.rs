@@ -7,18 +7,18 @@ use std::path::PathBuf;
 use heapprof_analysis::{WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess};
 use heapprof_process::{MemoryUsage, ProcessIdentity, StatmSizes, StatusCounters, children};
 
-use super::rule::{Now, Rule};
-use crate::command::mark::datagram::{Mark, TAKEN};
+use super::rule::{ProcessReading, WatchRule};
+use crate::command::mark::datagram::{ACCEPTED_ANSWER, WatchMark};
 use crate::outside;
 
 /// The sums of `smaps_rollup` cost as much as a process has pages, so each process's are read at
 /// every tenth look only, and not those of all at the same one.
-const FULL: i64 = 10;
+const FULL_SCAN_PERIOD: i64 = 10;
 /// The most processes that are watched at a time.
-const MOST: usize = 4096;
+const MAX_PROCESSES: usize = 4096;
 
 /// A process that is watched.
-struct Watched {
+struct TrackedProcess {
     about: WatchProcess,
     pid: u32,
     /// When it began, in the machine's ticks: another process may get its number.
@@ -35,14 +35,14 @@ struct Watched {
 }
 
 /// All that is watched, and what was not stored yet.
-pub(super) struct Watcher {
-    alive: Vec<Watched>,
+pub(super) struct ProcessWatcher {
+    alive: Vec<TrackedProcess>,
     /// How many processes there were.
     count: i64,
     with_children: bool,
     /// Whether it was said that there are too many.
     is_over: bool,
-    looks: i64,
+    scan_count: i64,
     ticks_per_second: u64,
     /// What came since the last call of [`take`](Self::take).
     batch: WatchBatch,
@@ -55,14 +55,14 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-impl Watcher {
+impl ProcessWatcher {
     pub(super) fn new(with_children: bool, needs_usage: bool) -> Self {
         Self {
             alive: Vec::new(),
             count: 0,
             with_children,
             is_over: false,
-            looks: 0,
+            scan_count: 0,
             ticks_per_second: rustix::param::clock_ticks_per_second().max(1),
             batch: WatchBatch::default(),
             needs_usage,
@@ -82,20 +82,20 @@ impl Watcher {
     }
 
     /// Looks at all processes.
-    pub(super) fn look(&mut self, now_ms: i64) {
-        self.looks += 1;
+    pub(super) fn scan(&mut self, now_ms: i64) {
+        self.scan_count += 1;
         if self.with_children {
             self.find_children(now_ms);
         }
         for i in (0..self.alive.len()).rev() {
-            if !self.look_at(i, now_ms) {
+            if !self.scan_process(i, now_ms) {
                 self.end(i, now_ms, "");
             }
         }
     }
 
     /// Says how a process ended that was watched.
-    pub(super) fn ended(&mut self, pid: u32, now_ms: i64, how: &str) {
+    pub(super) fn note_end(&mut self, pid: u32, now_ms: i64, how: &str) {
         if let Some(i) = self.alive.iter().position(|one| one.pid == pid) {
             self.end(i, now_ms, how);
             return;
@@ -115,7 +115,7 @@ impl Watcher {
     }
 
     /// Adds a mark. Returns what is answered.
-    pub(super) fn mark(&mut self, mark: Mark, now_ms: i64) -> String {
+    pub(super) fn mark(&mut self, mark: WatchMark, now_ms: i64) -> String {
         let is_new = mark.pid.is_some_and(|pid| self.find(pid).is_none());
         if self.with_children && (is_new || mark.of_all_but.is_some()) {
             // It may have been forked since the last look.
@@ -159,7 +159,7 @@ impl Watcher {
             text: mark.text,
             figures,
         });
-        TAKEN.to_string()
+        ACCEPTED_ANSWER.to_string()
     }
 
     /// What all have now that are watched, without one that is about to end.
@@ -175,7 +175,7 @@ impl Watcher {
         })
     }
 
-    fn find(&self, pid: u32) -> Option<&Watched> {
+    fn find(&self, pid: u32) -> Option<&TrackedProcess> {
         self.alive.iter().find(|one| one.pid == pid)
     }
 
@@ -192,11 +192,11 @@ impl Watcher {
     }
 
     /// The process for which a rule holds, with its number.
-    pub(super) fn holds(&self, rule: &Rule) -> Option<(u32, u64)> {
-        let all: Vec<Now<'_>> = self
+    pub(super) fn holds(&self, rule: &WatchRule) -> Option<(u32, u64)> {
+        let all: Vec<ProcessReading<'_>> = self
             .alive
             .iter()
-            .map(|one| Now {
+            .map(|one| ProcessReading {
                 pid: one.pid,
                 statm: &one.statm,
                 usage: one.usage.as_ref(),
@@ -209,7 +209,7 @@ impl Watcher {
     /// What came since the last call.
     pub(super) fn take(&mut self) -> WatchBatch {
         let mut batch = std::mem::take(&mut self.batch);
-        batch.sample_count = self.looks;
+        batch.sample_count = self.scan_count;
         batch
     }
 
@@ -219,7 +219,7 @@ impl Watcher {
             process: self.count,
             pid: i64::from(pid),
             parent: i64::from(identity.parent),
-            command: outside::called(&identity.name, pid).unwrap_or_default(),
+            command: outside::process_title(&identity.name, pid).unwrap_or_default(),
             began_ms: now_ms,
             name: identity.name,
             ..WatchProcess::default()
@@ -227,11 +227,11 @@ impl Watcher {
         let parent = self.alive.iter().find(|one| one.pid == identity.parent);
         let became = parent.is_some_and(|parent| is_another(parent.stack, identity.stack));
         let text = match became {
-            true => format!("and has become {}", called(&about)),
-            false => called(&about).to_string(),
+            true => format!("and has become {}", describe_process(&about)),
+            false => describe_process(&about).to_string(),
         };
         self.batch.processes.push(about.clone());
-        self.alive.push(Watched {
+        self.alive.push(TrackedProcess {
             about,
             pid,
             began: identity.began,
@@ -260,11 +260,12 @@ impl Watcher {
                 if identity.has_ended() {
                     continue;
                 }
-                if self.alive.len() >= MOST {
+                if self.alive.len() >= MAX_PROCESSES {
                     if !self.is_over {
                         self.is_over = true;
-                        let text =
-                            format!("more than {MOST} processes; the others are not watched");
+                        let text = format!(
+                            "more than {MAX_PROCESSES} processes; the others are not watched"
+                        );
                         self.note(None, now_ms, "unseen", text);
                     }
                     return;
@@ -276,7 +277,7 @@ impl Watcher {
     }
 
     /// Looks at one. Returns false if it has ended.
-    fn look_at(&mut self, i: usize, now_ms: i64) -> bool {
+    fn scan_process(&mut self, i: usize, now_ms: i64) -> bool {
         let one = &mut self.alive[i];
         let Ok(identity) = ProcessIdentity::from_pid(one.pid) else {
             return false;
@@ -295,13 +296,13 @@ impl Watcher {
         if is_exec || is_renamed {
             one.executable = executable(one.pid);
             one.about.name.clone_from(&identity.name);
-            let called = outside::called(&identity.name, one.pid);
+            let called = outside::process_title(&identity.name, one.pid);
             one.about.command = called.unwrap_or_default();
             self.batch.processes.push(one.about.clone());
         }
         let is_full = one.is_new
             || self.needs_usage
-            || (self.looks + one.about.process) % FULL == 0
+            || (self.scan_count + one.about.process) % FULL_SCAN_PERIOD == 0
             || is_exec;
         let mut moment = WatchMoment {
             process: one.about.process,
@@ -333,7 +334,7 @@ impl Watcher {
         }
         self.batch.moments.push(moment);
         if is_exec {
-            let (pid, text) = (one.pid, called(&one.about).to_string());
+            let (pid, text) = (one.pid, describe_process(&one.about).to_string());
             self.note(Some(pid), now_ms, "exec", text);
         }
         true
@@ -358,8 +359,8 @@ impl Watcher {
 /// process, or one that becomes another program just now. While it does, the kernel moves the
 /// beginning a little.
 fn is_another(before: u64, now: u64) -> bool {
-    const NEAR: u64 = 128 << 10;
-    before != 0 && now != 0 && before.abs_diff(now) > NEAR
+    const MAX_STACK_SHIFT: u64 = 128 << 10;
+    before != 0 && now != 0 && before.abs_diff(now) > MAX_STACK_SHIFT
 }
 
 /// The file that a process runs, if this user may know it.
@@ -368,16 +369,16 @@ fn executable(pid: u32) -> Option<PathBuf> {
 }
 
 /// When a mark was set, as far as that can be believed.
-fn time_of(mark: &Mark, now_ms: i64) -> i64 {
-    const NEAR: u64 = 60_000;
-    match mark.time_ms.abs_diff(now_ms) > NEAR {
+fn time_of(mark: &WatchMark, now_ms: i64) -> i64 {
+    const MAX_CLOCK_DIFFERENCE_MS: u64 = 60_000;
+    match mark.time_ms.abs_diff(now_ms) > MAX_CLOCK_DIFFERENCE_MS {
         true => now_ms,
         false => mark.time_ms,
     }
 }
 
 /// A process in words.
-fn called(about: &WatchProcess) -> &str {
+fn describe_process(about: &WatchProcess) -> &str {
     match about.command.as_str() {
         "" => &about.name,
         command => command,
