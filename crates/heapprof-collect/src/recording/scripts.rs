@@ -40,9 +40,9 @@ impl StackProviders {
         self.0.process.recorded.is_exact()
     }
 
-    /// Has `freed` told before the block at `address` is freed, which may begin up to 63 bytes
-    /// before. No such free is missed. Returns false if too many are watched.
-    /// `freed` runs inside a free, and must not allocate or wait.
+    /// Calls `freed` before the block that begins at `address` is freed. No such free is missed.
+    /// Returns false if too many are watched. `freed` runs inside a free, and must not allocate or
+    /// wait.
     pub fn watch(self, address: usize, freed: fn(usize)) -> bool {
         let filter = self.0.ledger.filter;
         self.0.scripts.watched.watch(address, freed, filter)

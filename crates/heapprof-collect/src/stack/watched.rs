@@ -10,20 +10,18 @@ use crate::tables::filter::AddressFilter;
 
 /// The most blocks that can be watched at once.
 const MAX_WATCHED_BLOCKS: usize = 64;
-/// A block may begin so many bytes before what was given, because of a header.
-const MAX_HEADER_LEN: usize = 64;
-/// What allocators give is a multiple of this.
-const BLOCK_ALIGNMENT: usize = 16;
+/// Addresses that share all but this many low bits share a bit of the mask.
+const MASK_SHIFT: u32 = 6;
 
-/// A function that is told of a block's end. It gets the address that was given to be watched.
+/// A function that hears of a block's end. It gets the address that was given to be watched.
 pub(crate) type FreeListener = fn(usize);
 
 /// The blocks that are watched.
 pub(crate) struct WatchedBlocks {
-    /// A bit for each remainder of an address that a watched block may have.
+    /// The bits of all addresses that were ever watched.
     mask: AtomicU64,
     block: [AtomicUsize; MAX_WATCHED_BLOCKS],
-    /// So many of them were ever used. Most programs have one interpreter.
+    /// How many of them were ever used. Most programs have one interpreter.
     used: AtomicUsize,
     /// [`FreeListener`] as a pointer.
     freed: AtomicPtr<()>,
@@ -31,12 +29,7 @@ pub(crate) struct WatchedBlocks {
 
 /// The bit of an address.
 fn bit(address: usize) -> u64 {
-    1 << (address / MAX_HEADER_LEN % 64)
-}
-
-/// Where a watched block may begin.
-fn possible_starts(address: usize) -> impl Iterator<Item = usize> {
-    (0..MAX_HEADER_LEN / BLOCK_ALIGNMENT).map(move |i| address.wrapping_sub(i * BLOCK_ALIGNMENT))
+    1 << ((address >> MASK_SHIFT) % 64)
 }
 
 impl WatchedBlocks {
@@ -50,8 +43,8 @@ impl WatchedBlocks {
         }
     }
 
-    /// Watches the block that begins at `address` or a little before. Returns false if there are as
-    /// many as there can be.
+    /// Watches the block that begins at `address`. Returns false if there are as many as there can
+    /// be.
     pub(crate) fn watch(
         &self,
         address: usize,
@@ -59,7 +52,6 @@ impl WatchedBlocks {
         filter: &AddressFilter,
     ) -> bool {
         self.freed.store(freed as *mut (), Ordering::Release);
-        let bits = bit(address) | bit(address.wrapping_sub(MAX_HEADER_LEN));
         let is_watched = |place: &AtomicUsize| place.load(Ordering::Acquire) == address;
         if self.block.iter().any(is_watched) {
             return true;
@@ -69,8 +61,8 @@ impl WatchedBlocks {
             match took {
                 Ok(_) => {
                     self.used.fetch_max(i + 1, Ordering::AcqRel);
-                    self.mask.fetch_or(bits, Ordering::AcqRel);
-                    possible_starts(address).for_each(|begin| filter.add(begin));
+                    self.mask.fetch_or(bit(address), Ordering::AcqRel);
+                    filter.add(address);
                     return true;
                 }
                 Err(watched) if watched == address => return true,
@@ -85,7 +77,7 @@ impl WatchedBlocks {
         for place in &self.block {
             let watched = place.load(Ordering::Acquire);
             if watched != 0 {
-                possible_starts(watched).for_each(|begin| filter.add(begin));
+                filter.add(watched);
             }
         }
     }
@@ -102,19 +94,18 @@ impl WatchedBlocks {
     fn report_free(&self, address: usize, filter: &AddressFilter) {
         let used = self.used.load(Ordering::Acquire).min(MAX_WATCHED_BLOCKS);
         for place in &self.block[..used] {
-            let watched = place.load(Ordering::Acquire);
-            if watched == 0 || watched.wrapping_sub(address) >= MAX_HEADER_LEN {
+            if place.load(Ordering::Acquire) != address {
                 continue;
             }
-            let ended = place.compare_exchange(watched, 0, Ordering::AcqRel, Ordering::Relaxed);
+            let ended = place.compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed);
             if ended.is_err() {
                 continue;
             }
-            possible_starts(watched).for_each(|begin| filter.remove(begin));
+            filter.remove(address);
             let freed = self.freed.load(Ordering::Acquire);
             if !freed.is_null() {
                 // SAFETY: nothing else is stored there.
-                unsafe { std::mem::transmute::<*mut (), FreeListener>(freed)(watched) };
+                unsafe { std::mem::transmute::<*mut (), FreeListener>(freed)(address) };
             }
         }
     }
@@ -127,26 +118,28 @@ mod tests {
     static ENDED: AtomicUsize = AtomicUsize::new(0);
 
     #[test]
-    fn a_watched_block_s_end_is_told_once() {
+    fn the_end_of_a_watched_block_is_reported_once() {
         let (watched, filter) = (WatchedBlocks::new(), AddressFilter::new());
         let ended = |address: usize| ENDED.store(address, Ordering::Relaxed);
-        let told = || ENDED.swap(0, Ordering::Relaxed);
+        let reported = || ENDED.swap(0, Ordering::Relaxed);
         assert!(watched.watch(0x1_0000, ended, &filter) && watched.watch(0x2_0040, ended, &filter));
         watched.note_free(0x3_0000, &filter);
-        watched.note_free(0x1_0010, &filter);
-        assert_eq!(told(), 0);
-        assert!(filter.may_hold(0x1_0000) && filter.may_hold(0x2_0010));
+        // Small blocks right before it and behind its beginning are other ones.
+        for other in [0x1_0010, 0x1_0000 - 16, 0x1_0000 - 32, 0x2_0020] {
+            watched.note_free(other, &filter);
+        }
+        assert_eq!(reported(), 0);
+        assert!(filter.may_hold(0x1_0000) && filter.may_hold(0x2_0040));
         watched.note_free(0x1_0000, &filter);
-        assert_eq!(told(), 0x1_0000);
-        assert!(!filter.may_hold(0x1_0000) && !filter.may_hold(0x1_0000 - 48));
+        assert_eq!(reported(), 0x1_0000);
+        assert!(!filter.may_hold(0x1_0000));
         filter.fill(0);
         watched.note_again(&filter);
         assert!(!filter.may_hold(0x1_0000) && filter.may_hold(0x2_0040));
         watched.note_free(0x1_0000, &filter);
-        assert_eq!(told(), 0);
-        // The block begins before a header.
-        watched.note_free(0x2_0020, &filter);
-        assert_eq!(told(), 0x2_0040);
+        assert_eq!(reported(), 0);
+        watched.note_free(0x2_0040, &filter);
+        assert_eq!(reported(), 0x2_0040);
         for i in 1..=MAX_WATCHED_BLOCKS {
             assert!(watched.watch(i << 12, ended, &filter));
         }
