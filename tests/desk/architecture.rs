@@ -302,13 +302,13 @@ fn the_engine_is_a_value() {
     let expected = [
         "engine.rs ENGINE",
         // Where the engine's tables are, for readers outside.
-        "outside.rs BOOKS",
+        "outside.rs LEDGER_HEADER",
         // Where the kernel's clock is, the same for all engines of a process.
-        "platform/sys/clock.rs FUNCTION",
+        "platform/sys/clock.rs CLOCK_FUNCTION",
         "platform/tls.rs SLOT",
-        "platform/weak.rs WEAK",
+        "platform/weak.rs WEAK_SYMBOLS",
         // The memory that the hooks' assembly reads, which the engine is given.
-        "tables/filter.rs OF_HOOKS",
+        "tables/filter.rs HOOKS_FILTER",
     ];
     assert_eq!(found, expected);
 }
