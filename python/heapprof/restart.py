@@ -17,7 +17,7 @@ BEFORE = "HEAPPROF_PYTEST"
 _RESTARTED = BEFORE in os.environ
 
 _HOW = (
-    "install heapprof (cargo install --path crates/heapprof-cli), name the program by "
+    "install heapprof (cargo install --path crates/app/cli), name the program by "
     "--heapprof-bin or HEAPPROF_BIN, or leave the limits out by --heapprof-off"
 )
 

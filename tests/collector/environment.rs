@@ -70,7 +70,7 @@ fn names_stand_in_the_table_only() {
     let is_in_table = |found: &str| ALL.iter().any(|v| v.name == found);
     for file in heapprof_tests::harness::sources() {
         let place = file.strip_prefix(root()).unwrap().to_owned();
-        if place.starts_with("tests") || place.starts_with("crates/heapprof-environment") {
+        if place.starts_with("tests") || place.starts_with("crates/contract/environment") {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();
@@ -80,12 +80,12 @@ fn names_stand_in_the_table_only() {
         assert!(found.is_none(), "{}: {found:?}", place.display());
     }
     // Each variable is read by a collector.
-    let table = root().join("crates/heapprof-environment/src/lib.rs");
+    let table = root().join("crates/contract/environment/src/lib.rs");
     let table = std::fs::read_to_string(table).unwrap();
     let row = regex::Regex::new(r#"(?m)^    ([A-Z_]+) "HEAP[A-Z_]+","#).unwrap();
     let mut rows = 0;
     let code: String = ["collect/src/setting.rs", "preload/src/environment.rs"]
-        .map(|file| root().join("crates").join(format!("heapprof-{file}")))
+        .map(|file| root().join("crates/inside").join(file))
         .map(|file| std::fs::read_to_string(file).unwrap())
         .concat();
     for found in row.captures_iter(&table) {

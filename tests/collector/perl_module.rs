@@ -91,7 +91,7 @@ fn the_module_passes_its_own_tests() {
         .output()
         .unwrap();
     let version = text(&version.stdout);
-    let table = root().join("crates/heapprof-perl/src/layouts.tsv");
+    let table = root().join("crates/interpreters/perl/src/layouts.tsv");
     let table = std::fs::read_to_string(table).unwrap();
     let columns: Vec<&str> = table.lines().next().unwrap().split('\t').collect();
     let Some(column) = columns.iter().position(|&name| name == version) else {

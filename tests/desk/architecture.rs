@@ -10,7 +10,7 @@ use std::process::Command;
 use heapprof_tests::harness::{bless, files, root, sources};
 use regex::Regex;
 
-use self::arrows::ARROWS;
+use self::arrows::{ARROWS, LAYERS, package_name};
 
 /// Libraries that only one crate may know.
 const OWNED: &[(&str, &str)] = &[
@@ -63,23 +63,20 @@ const OWNED: &[(&str, &str)] = &[
 /// those that deal with raw memory, registers, the kernel or C. The files for names, options,
 /// naming rules and text stay safe.
 const UNSAFE: &[(&str, &[&str])] = &[
-    ("crates/heapprof-analysis/src/", &["relation/vtab"]),
-    ("crates/heapprof-symbolize/src/", &["storage"]),
-    ("crates/heapprof-alloc/src/", &["allocator", "process"]),
-    ("crates/heapprof-memory/src/", &["own"]),
+    ("crates/desk/analysis/src/", &["relation/vtab"]),
+    ("crates/desk/symbolize/src/", &["storage"]),
+    ("crates/inside/alloc/src/", &["allocator", "process"]),
+    ("crates/interpreters/memory/src/", &["own"]),
     (
-        "crates/heapprof-attach/src/",
+        "crates/outside/attach/src/",
         &["child_process", "stub", "taken", "thread"],
     ),
+    ("crates/app/cli/src/", &["inherited", "job_control", "peer"]),
+    ("crates/contract/wiretap/src/", &["kernel"]),
+    ("crates/outside/process/src/", &["pages/scan", "run"]),
+    ("crates/outside/heapwalk/src/", &["live"]),
     (
-        "crates/heapprof-cli/src/",
-        &["inherited", "job_control", "peer"],
-    ),
-    ("crates/heapprof-wiretap/src/", &["kernel"]),
-    ("crates/heapprof-process/src/", &["pages/scan", "run"]),
-    ("crates/heapprof-heapwalk/src/", &["live"]),
-    (
-        "crates/heapprof-collect/src/",
+        "crates/inside/collect/src/",
         &[
             "ledger",
             "ledger/access",
@@ -150,7 +147,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "crates/heapprof-preload/src/",
+        "crates/inside/preload/src/",
         &[
             "allocator",
             "ledger_hooks",
@@ -243,14 +240,13 @@ fn arrows_go_one_way() {
         if package == "heapprof-tests" {
             continue;
         }
-        let allowed = ARROWS.iter().find(|(name, _)| *name == package);
-        let (_, allowed) =
-            allowed.unwrap_or_else(|| panic!("{package} is no part of the architecture"));
-        for used in uses.iter().filter(|u| u.starts_with("heapprof-")) {
-            assert!(
-                allowed.contains(&used.as_str()),
-                "{package} must not know {used}"
-            );
+        let is_it = |(folder, _): &&(&str, _)| package_name(folder) == package;
+        let (_, allowed) = ARROWS
+            .iter()
+            .find(is_it)
+            .unwrap_or_else(|| panic!("{package} is no part of the architecture"));
+        for used in uses.iter().filter_map(|u| u.strip_prefix("heapprof-")) {
+            assert!(allowed.contains(&used), "{package} must not know {used}");
         }
         for (library, owners) in OWNED {
             let uses_it = uses.iter().any(|u| u == library);
@@ -259,6 +255,40 @@ fn arrows_go_one_way() {
                 "{package} must not know {library}"
             );
         }
+    }
+}
+
+/// Each crate stands in the folder of its layer, and the layers are a way down, too.
+#[test]
+fn layers_are_one_way_down() {
+    let layer_of = |folder: &str| folder.split('/').next().unwrap_or_default().to_string();
+    let by_name = |name: &str| {
+        let found = ARROWS
+            .iter()
+            .find(|(folder, _)| folder.rsplit('/').next() == Some(name));
+        layer_of(found.unwrap_or_else(|| panic!("{name} has no row")).0)
+    };
+    for (folder, uses) in ARROWS {
+        let path = root().join("crates").join(folder);
+        assert!(path.join("Cargo.toml").is_file(), "{folder} is not there");
+        let layer = layer_of(folder);
+        let (_, below) = LAYERS.iter().find(|(name, _)| *name == layer).unwrap();
+        for used in uses.iter().map(|used| by_name(used)) {
+            assert!(
+                used == layer || below.contains(&used.as_str()),
+                "{folder} uses {used}"
+            );
+        }
+    }
+    for (i, (layer, below)) in LAYERS.iter().enumerate() {
+        let is_before = |name: &&str| LAYERS[..i].iter().any(|(other, _)| other == name);
+        assert!(below.iter().all(|name| is_before(&name)), "{layer}");
+    }
+    let folders = std::fs::read_dir(root().join("crates")).unwrap();
+    let is_layer = |name: &str| LAYERS.iter().any(|(layer, _)| *layer == name);
+    for folder in folders {
+        let name = folder.unwrap().file_name().into_string().unwrap();
+        assert!(is_layer(&name), "crates/{name} is no layer");
     }
 }
 
@@ -285,7 +315,7 @@ fn the_engine_is_a_value() {
     let mut found = Vec::new();
     for file in sources() {
         let name = relative(&file);
-        let Some(name) = name.strip_prefix("crates/heapprof-collect/src/") else {
+        let Some(name) = name.strip_prefix("crates/inside/collect/src/") else {
             continue;
         };
         let text = std::fs::read_to_string(&file).unwrap();
@@ -396,14 +426,11 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
         }
         // A program that links the engine keeps its allocator, because only preload has hooks.
         if code.contains("no_mangle") || code.contains("export_name") {
-            assert!(
-                is(&["tests/", "crates/heapprof-preload/"]),
-                "{name}: exports"
-            );
+            assert!(is(&["tests/", "crates/inside/preload/"]), "{name}: exports");
         }
         let streams = ["io::stdout()", "io::stderr()"];
         if streams.iter().any(|stream| code.contains(stream)) {
-            assert!(is(&["tests/", "crates/heapprof-cli/"]), "{name}: prints");
+            assert!(is(&["tests/", "crates/app/cli/"]), "{name}: prints");
         }
         if ["print!(", "println!("]
             .iter()
@@ -412,13 +439,13 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
             assert!(
                 is(&[
                     "tests/",
-                    "crates/heapprof-cli/src/messages.rs",
+                    "crates/app/cli/src/messages.rs",
                     // This is a test that prints its figures for whoever wants them.
-                    "crates/heapprof-analysis/src/gate/simulation.rs",
+                    "crates/desk/analysis/src/gate/simulation.rs",
                     // These print to cargo.
-                    "crates/heapprof-cli/build.rs",
-                    "crates/heapprof-preload/build.rs",
-                    "crates/heapprof-web/build.rs"
+                    "crates/app/cli/build.rs",
+                    "crates/inside/preload/build.rs",
+                    "crates/desk/web/build.rs"
                 ]),
                 "{name}: prints"
             );
@@ -436,8 +463,8 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
             assert!(
                 is(&[
                     "tests/",
-                    "crates/heapprof-analysis/",
-                    "crates/heapprof-cli/src/args.rs"
+                    "crates/desk/analysis/",
+                    "crates/app/cli/src/args.rs"
                 ]),
                 "{name}: SQL"
             );
@@ -476,7 +503,7 @@ fn the_library_writes_to_stderr_in_one_place() {
     ];
     for file in sources() {
         let name = relative(&file);
-        let inside = ["crates/heapprof-collect/", "crates/heapprof-preload/"];
+        let inside = ["crates/inside/", "crates/interpreters/"];
         if !inside.iter().any(|crate_| name.starts_with(crate_)) {
             continue;
         }
@@ -502,7 +529,7 @@ fn generated_code_is_current() {
     let head = "//! prost messages of `proto/profile.proto`. Generated: `HEAPPROF_BLESS=1 cargo \
                 test -p heapprof-tests generated` writes this file anew.\n\n";
     let expected = format!("{head}{made}");
-    let file = root().join("crates/heapprof-profile/src/proto.rs");
+    let file = root().join("crates/contract/profile/src/proto.rs");
     if bless() {
         std::fs::write(&file, &expected).unwrap();
     }
@@ -512,7 +539,8 @@ fn generated_code_is_current() {
 #[test]
 fn the_architecture_page_names_every_crate() {
     let page = std::fs::read_to_string(root().join("docs/dev/architecture.md")).unwrap();
-    for (package, _) in ARROWS {
+    for (folder, _) in ARROWS {
+        let package = package_name(folder);
         assert!(page.contains(&format!("`{package}`")), "{package}");
     }
     let dependencies_page =
@@ -525,11 +553,13 @@ fn the_architecture_page_names_every_crate() {
             );
         }
         // The code names each library that Cargo.toml names.
-        let folder = format!("crates/{}/", package.trim_end_matches("-tests"));
-        let own = sources().into_iter().filter(|file| {
-            let name = relative(file);
-            name.starts_with(&folder) || package == "heapprof-tests" && name.starts_with("tests/")
-        });
+        let found = ARROWS
+            .iter()
+            .find(|(folder, _)| package_name(folder) == package);
+        let folder = found.map_or("tests/".into(), |(folder, _)| format!("crates/{folder}/"));
+        let own = sources()
+            .into_iter()
+            .filter(|file| relative(file).starts_with(&folder));
         let code: String = own
             .map(|file| std::fs::read_to_string(file).unwrap())
             .collect();

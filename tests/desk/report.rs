@@ -346,7 +346,7 @@ fn a_page_says_how_each_side_was_recorded() {
     if !have(&["node"]) {
         return;
     }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/heapprof-web/page/script");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/desk/web/page/script");
     let folder = tempfile::tempdir().unwrap();
     for name in ["sampling", "format"] {
         let script = std::fs::read_to_string(page.join(format!("{name}.js"))).unwrap();

@@ -1,144 +1,106 @@
-//! The arrows between our crates.
+//! The layers of our crates, and the arrows between them.
 
-/// Which of our crates each crate may use. An arrow that is not here is an error.
+/// The layers: which others each may use besides itself.
+pub(super) const LAYERS: &[(&str, &[&str])] = &[
+    ("contract", &[]),
+    ("interpreters", &["contract"]),
+    ("inside", &["contract", "interpreters"]),
+    ("outside", &["contract", "interpreters"]),
+    ("desk", &["contract", "outside"]),
+    ("app", &["contract", "outside", "desk"]),
+];
+
+/// Our crates by their folders in `crates/`, and which others each may use, by their names without
+/// `heapprof-`. An arrow that is not here is an error.
 pub(super) const ARROWS: &[(&str, &[&str])] = &[
-    ("heapprof-profile", &[]),
-    ("heapprof-environment", &[]),
-    ("heapprof-books", &[]),
+    ("contract/profile", &[]),
+    ("contract/books", &[]),
+    ("contract/environment", &[]),
+    ("contract/wiretap", &[]),
     (
-        "heapprof-collect",
+        "inside/collect",
+        &["books", "environment", "memory", "profile"],
+    ),
+    (
+        "inside/preload",
         &[
-            "heapprof-books",
-            "heapprof-environment",
-            "heapprof-memory",
-            "heapprof-profile",
+            "books",
+            "collect",
+            "environment",
+            "memory",
+            "perl",
+            "python",
+            "wiretap",
         ],
     ),
+    ("inside/alloc", &["collect", "environment", "wiretap"]),
+    ("interpreters/memory", &[]),
+    ("interpreters/perl", &["memory"]),
+    ("interpreters/python", &["memory"]),
+    ("outside/process", &[]),
+    ("outside/attach", &["books", "memory", "process"]),
+    ("outside/live", &["books", "memory", "process", "profile"]),
     (
-        "heapprof-attach",
-        &["heapprof-books", "heapprof-memory", "heapprof-process"],
+        "outside/fork",
+        &["live", "memory", "perl", "process", "profile"],
     ),
     (
-        "heapprof-live",
+        "outside/heapwalk",
+        &["attach", "graph", "memory", "process"],
+    ),
+    ("outside/perl-heap", &["graph", "profile"]),
+    (
+        "outside/perlwalk",
+        &["heapwalk", "memory", "perl", "perl-heap"],
+    ),
+    ("outside/graph", &[]),
+    ("desk/formats", &["perl-heap", "profile"]),
+    ("desk/symbolize", &["profile"]),
+    ("desk/totals", &["profile", "text"]),
+    (
+        "desk/dropin",
+        &["formats", "profile", "symbolize", "text", "totals"],
+    ),
+    ("desk/text", &[]),
+    ("desk/analysis", &["profile", "text", "totals"]),
+    (
+        "desk/report",
         &[
-            "heapprof-books",
-            "heapprof-memory",
-            "heapprof-process",
-            "heapprof-profile",
+            "analysis",
+            "heapwalk",
+            "perl-heap",
+            "process",
+            "profile",
+            "text",
+            "totals",
         ],
     ),
-    ("heapprof-process", &[]),
+    ("desk/web", &[]),
     (
-        "heapprof-heapwalk",
+        "app/cli",
         &[
-            "heapprof-attach",
-            "heapprof-graph",
-            "heapprof-memory",
-            "heapprof-process",
-        ],
-    ),
-    ("heapprof-graph", &[]),
-    (
-        "heapprof-perl-heap",
-        &["heapprof-graph", "heapprof-profile"],
-    ),
-    (
-        "heapprof-fork",
-        &[
-            "heapprof-live",
-            "heapprof-memory",
-            "heapprof-perl",
-            "heapprof-process",
-            "heapprof-profile",
-        ],
-    ),
-    (
-        "heapprof-preload",
-        &[
-            "heapprof-books",
-            "heapprof-collect",
-            "heapprof-environment",
-            "heapprof-memory",
-            "heapprof-perl",
-            "heapprof-python",
-            "heapprof-wiretap",
-        ],
-    ),
-    (
-        "heapprof-perlwalk",
-        &[
-            "heapprof-heapwalk",
-            "heapprof-memory",
-            "heapprof-perl",
-            "heapprof-perl-heap",
-        ],
-    ),
-    ("heapprof-memory", &[]),
-    ("heapprof-perl", &["heapprof-memory"]),
-    ("heapprof-python", &["heapprof-memory"]),
-    (
-        "heapprof-formats",
-        &["heapprof-perl-heap", "heapprof-profile"],
-    ),
-    ("heapprof-symbolize", &["heapprof-profile"]),
-    ("heapprof-text", &[]),
-    ("heapprof-totals", &["heapprof-profile", "heapprof-text"]),
-    (
-        "heapprof-dropin",
-        &[
-            "heapprof-formats",
-            "heapprof-profile",
-            "heapprof-symbolize",
-            "heapprof-text",
-            "heapprof-totals",
-        ],
-    ),
-    (
-        "heapprof-analysis",
-        &["heapprof-profile", "heapprof-text", "heapprof-totals"],
-    ),
-    (
-        "heapprof-report",
-        &[
-            "heapprof-analysis",
-            "heapprof-heapwalk",
-            "heapprof-perl-heap",
-            "heapprof-process",
-            "heapprof-profile",
-            "heapprof-text",
-            "heapprof-totals",
-        ],
-    ),
-    ("heapprof-web", &[]),
-    ("heapprof-wiretap", &[]),
-    (
-        "heapprof-alloc",
-        &[
-            "heapprof-collect",
-            "heapprof-environment",
-            "heapprof-wiretap",
-        ],
-    ),
-    (
-        "heapprof-cli",
-        &[
-            "heapprof-analysis",
-            "heapprof-attach",
-            "heapprof-dropin",
-            "heapprof-environment",
-            "heapprof-fork",
-            "heapprof-formats",
-            "heapprof-heapwalk",
-            "heapprof-live",
-            "heapprof-perl-heap",
-            "heapprof-perlwalk",
-            "heapprof-process",
-            "heapprof-profile",
-            "heapprof-report",
-            "heapprof-symbolize",
-            "heapprof-text",
-            "heapprof-web",
-            "heapprof-wiretap",
+            "analysis",
+            "attach",
+            "dropin",
+            "environment",
+            "fork",
+            "formats",
+            "heapwalk",
+            "live",
+            "perl-heap",
+            "perlwalk",
+            "process",
+            "profile",
+            "report",
+            "symbolize",
+            "text",
+            "web",
+            "wiretap",
         ],
     ),
 ];
+
+/// The name of the package in a folder of `crates/`.
+pub(super) fn package_name(folder: &str) -> String {
+    format!("heapprof-{}", folder.rsplit('/').next().unwrap_or(folder))
+}

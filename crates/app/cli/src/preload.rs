@@ -13,7 +13,7 @@ use crate::place::{
 };
 
 static LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
-static HEADER_BYTES: &[u8] = include_bytes!("../../../include/heapprof.h");
+static HEADER_BYTES: &[u8] = include_bytes!("../../../../include/heapprof.h");
 
 const UNSUPPORTED_MACHINE_TEXT: &str = "this heapprof was built for a machine that libheapprof.so does not \
                              support (it supports x86-64 Linux with glibc)";

@@ -76,7 +76,7 @@ pub(crate) fn samples(profile: &Profile) -> Vec<String> {
 /// A folder of the repository.
 pub(crate) fn folder(name: &str) -> std::path::PathBuf {
     std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
+        .join("../../..")
         .join(name)
 }
 

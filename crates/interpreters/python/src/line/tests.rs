@@ -119,7 +119,10 @@ fn pythons() -> Vec<String> {
 /// Compares the line of every instruction of so many files of the standard library. Returns how
 /// many instructions there were.
 fn compare(python: &str, files: usize) -> usize {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/lines.py");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../tests/python/lines.py"
+    );
     let mut command = Command::new(python);
     let done = command.arg(script).arg(std::format!("{files}")).output();
     let done = match done {

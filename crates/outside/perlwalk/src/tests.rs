@@ -10,7 +10,7 @@ use crate::{ImageElements, PerlSnapshot, PerlWalkError, contents, walk};
 
 fn core() -> CoreMemory {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = folder.join("../../sample-profiles/cores/market.core");
+    let path = folder.join("../../../sample-profiles/cores/market.core");
     CoreMemory::open(File::open(path).unwrap(), None).unwrap()
 }
 

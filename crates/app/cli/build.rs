@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADER_PATH: &str = "../../include/heapprof.h";
-const PERL_MODULE_PATH: &str = "../../perl/Devel-HeapProf";
+const HEADER_PATH: &str = "../../../include/heapprof.h";
+const PERL_MODULE_PATH: &str = "../../../perl/Devel-HeapProf";
 
 // It is a part of the build, which writes where cargo says.
 #[allow(clippy::disallowed_methods)]
@@ -15,22 +15,22 @@ fn main() {
         std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"),
     );
     let root = manifest
-        .parent()
-        .and_then(Path::parent)
-        .expect("crates/heapprof-cli is two below the root");
+        .ancestors()
+        .nth(3)
+        .expect("crates/app/cli is three below the root");
     // From here, not from the root: a target folder that another checkout used must not watch that
     // one's files.
     for part in [
-        "../heapprof-preload",
-        "../heapprof-collect",
-        "../heapprof-books",
-        "../heapprof-memory",
-        "../heapprof-perl",
-        "../heapprof-python",
-        "../heapprof-wiretap",
-        "../heapprof-environment",
-        "../heapprof-profile",
-        "../../Cargo.toml",
+        "../../inside/preload",
+        "../../inside/collect",
+        "../../contract/books",
+        "../../interpreters/memory",
+        "../../interpreters/perl",
+        "../../interpreters/python",
+        "../../contract/wiretap",
+        "../../contract/environment",
+        "../../contract/profile",
+        "../../../Cargo.toml",
         HEADER_PATH,
         PERL_MODULE_PATH,
     ] {
