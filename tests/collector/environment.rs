@@ -8,7 +8,7 @@ use heapprof_tests::built::{build, example, have};
 use heapprof_tests::harness::{expect_file, preloaded, root, run};
 use heapprof_tests::waits::wait_until;
 
-use heapprof_environment::{ALL, EnvironmentVariable, VariableSetter};
+use heapprof_abi::environment::{ALL, EnvironmentVariable, VariableSetter};
 
 fn is_ours(variable: &EnvironmentVariable) -> bool {
     variable.setter != VariableSetter::Gperftools
@@ -70,7 +70,7 @@ fn names_stand_in_the_table_only() {
     let is_in_table = |found: &str| ALL.iter().any(|v| v.name == found);
     for file in heapprof_tests::harness::sources() {
         let place = file.strip_prefix(root()).unwrap().to_owned();
-        if place.starts_with("tests") || place.starts_with("crates/contract/environment") {
+        if place.starts_with("tests") || place.starts_with("crates/contract/abi/src/environment") {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();
@@ -80,7 +80,7 @@ fn names_stand_in_the_table_only() {
         assert!(found.is_none(), "{}: {found:?}", place.display());
     }
     // Each variable is read by a collector.
-    let table = root().join("crates/contract/environment/src/lib.rs");
+    let table = root().join("crates/contract/abi/src/environment.rs");
     let table = std::fs::read_to_string(table).unwrap();
     let row = regex::Regex::new(r#"(?m)^    ([A-Z_]+) "HEAP[A-Z_]+","#).unwrap();
     let mut rows = 0;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use heapprof_books::{LEDGER_MAGIC, LedgerHeader, SharedLedgerHeader as Header};
+use heapprof_abi::{LEDGER_MAGIC, LedgerHeader, SharedLedgerHeader as Header};
 use heapprof_live::{CoreLedger, LiveError, SharedLedger};
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::preloaded;

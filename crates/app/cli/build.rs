@@ -23,12 +23,11 @@ fn main() {
     for part in [
         "../../inside/preload",
         "../../inside/collect",
-        "../../contract/books",
+        "../../contract/abi",
         "../../interpreters/memory",
         "../../interpreters/perl",
         "../../interpreters/python",
         "../../contract/wiretap",
-        "../../contract/environment",
         "../../contract/profile",
         "../../../Cargo.toml",
         HEADER_PATH,

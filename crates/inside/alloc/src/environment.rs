@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
+use heapprof_abi::environment as variable;
 use heapprof_collect::RecordingOptions;
 use heapprof_collect::setting::{self, SettingError};
-use heapprof_environment as variable;
 
 /// Returns the options that the variables ask for. `None` if they ask for nothing, or if they are
 /// meant for the preloaded library.

@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Once;
 
+use heapprof_abi::environment as variable;
 use heapprof_collect::ENGINE;
-use heapprof_environment as variable;
 use heapprof_wiretap::{DatagramSender, WiretapRoute};
 
 use crate::process;

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::ptr::from_ref;
 use std::sync::atomic::Ordering;
 
-use heapprof_books::{
+use heapprof_abi::{
     DROPPED_COUNT, LEDGER_MAGIC, LEDGER_VERSION, LedgerHeader, TableAddress, chunks, counters,
     frame, heap, moments, name, spread, stack, table, thread,
 };

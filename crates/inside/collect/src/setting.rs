@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use heapprof_environment::EnvironmentVariable;
+use heapprof_abi::environment::EnvironmentVariable;
 
 use crate::mode::RecordingMode;
 use crate::options::{DumpFormat, FrameChoice, MAX_PERIOD, RecordingOptions};
@@ -121,7 +121,7 @@ impl std::error::Error for SettingError {}
 macro_rules! setting {
     ($variable:ident, $form:ident, |$to:ident, $value:ident| $set:expr) => {
         Setting {
-            variable: heapprof_environment::$variable,
+            variable: heapprof_abi::environment::$variable,
             expected: $form.expected,
             read: |text, $to| {
                 let $value = ($form.read)(text)?;

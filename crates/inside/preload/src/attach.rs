@@ -1,5 +1,5 @@
 //! Somebody attaches to a program that was not started with the library: the letter that they write
-//! (`heapprof-books`), and what becomes of the program's slots.
+//! (`heapprof-abi`), and what becomes of the program's slots.
 //!
 //! * `attach/slots.rs`: the slots through which objects call malloc.
 //! * `attach/hooks.rs`: what they are led to.
@@ -12,7 +12,7 @@ mod slots;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use heapprof_books::letter::{
+use heapprof_abi::letter::{
     AttachLetter, LETTER_VERSION, failure, progress, request, stopped_call,
 };
 use heapprof_collect::{

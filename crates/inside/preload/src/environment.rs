@@ -4,11 +4,11 @@ use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use heapprof_abi::environment as variable;
 use heapprof_collect::setting::{self, SettingError, SettingForm};
 use heapprof_collect::{
     DumpFormat, DumpOutput, DumpTriggers, LedgerRecipient, RecordingMode, RecordingOptions,
 };
-use heapprof_environment as variable;
 
 /// What the environment asks for.
 pub struct EnvironmentRequest {

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use heapprof_books::letter::LIBRARY_PATH_PREFIX;
+use heapprof_abi::letter::LIBRARY_PATH_PREFIX;
 
 /// Whether the library was loaded by somebody who attaches: then it has the name that they gave it,
 /// and does nothing before it reads their letter.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use heapprof_books::letter::{
+use heapprof_abi::letter::{
     AttachLetter, CODE_LEN, LETTER_MAGIC, LETTER_VERSION, REGION_LEN, STATE_OFFSET,
 };
 use heapprof_memory::Memory;
@@ -20,8 +20,8 @@ pub(crate) struct AttachRegion(u64);
 /// Reads or writes a field of a letter.
 macro_rules! field {
     ($field:ident) => {
-        (::heapprof_books::letter::CODE_LEN
-            + ::std::mem::offset_of!(::heapprof_books::letter::AttachLetter, $field)) as u64
+        (::heapprof_abi::letter::CODE_LEN
+            + ::std::mem::offset_of!(::heapprof_abi::letter::AttachLetter, $field)) as u64
     };
 }
 pub(crate) use field;

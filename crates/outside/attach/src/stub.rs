@@ -8,7 +8,7 @@
 
 use std::mem::offset_of;
 
-use heapprof_books::letter::{
+use heapprof_abi::letter::{
     AttachLetter, CODE_LEN, LETTER_MAGIC, LIBRARY_PATH_PREFIX, STATE_OFFSET, failure, progress,
 };
 
@@ -268,6 +268,6 @@ mod tests {
     #[test]
     fn the_code_fits_into_its_page_and_begins_with_its_mark() {
         assert!(code().len() <= CODE_LEN && code().starts_with(&LETTER_MAGIC));
-        assert_eq!(heapprof_books::letter::REGION_LEN % 4096, 0);
+        assert_eq!(heapprof_abi::letter::REGION_LEN % 4096, 0);
     }
 }

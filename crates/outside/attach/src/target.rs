@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use heapprof_books::letter::{
+use heapprof_abi::letter::{
     AttachLetter, LETTER_VERSION, LIBRARY_PATH_PREFIX, failure, progress, request,
 };
 use heapprof_process::{is_there, start_ticks, status};

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use heapprof_books::letter::{REGISTER_COUNT, stopped_call};
+use heapprof_abi::letter::{REGISTER_COUNT, stopped_call};
 use libc::{c_long, c_void, pid_t, user_regs_struct};
 
 /// So long a thread may take to stop that can't be stopped in what it does in the kernel.

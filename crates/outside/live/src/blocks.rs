@@ -1,6 +1,6 @@
 //! The blocks that a recorded process has in use, one by one: where each lies, and what made it.
 
-use heapprof_books::{PART_COUNT, shadow, table, word};
+use heapprof_abi::{PART_COUNT, shadow, table, word};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{LoadedObject, executable, objects_from_executable};
 use heapprof_profile::Profile;

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::ops::Range;
 
-use heapprof_books::{LEDGER_ALIGN, LEDGER_MAGIC, LEDGER_VERSION, LedgerHeader as Layout, thread};
+use heapprof_abi::{LEDGER_ALIGN, LEDGER_MAGIC, LEDGER_VERSION, LedgerHeader as Layout, thread};
 use heapprof_memory::Memory;
 
 use crate::error::LiveError;

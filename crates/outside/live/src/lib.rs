@@ -1,6 +1,6 @@
 //! Reads the books of a recording from outside, and makes a profile of them.
 //!
-//! The collector keeps its books in the recorded program's memory (`heapprof-books` says how they
+//! The collector keeps its books in the recorded program's memory (`heapprof-abi` says how they
 //! lie there). A [`LiveProcess`] reads them through `/proc/PID/mem` while the program runs: nobody
 //! is stopped, no signal is sent, and the program does nothing for it. A [`CoreLedger`] reads them
 //! from the memory that a core file keeps of a program that ended, and [`SharedLedger`] from a file

@@ -355,7 +355,7 @@ pub(crate) fn summary<M: Memory>(
     let period = reader.u64(books.period)?;
     let scaled = |n: i64| match period {
         1 => n,
-        _ => recorded::rounded(n, heapprof_books::BYTE_BITS),
+        _ => recorded::rounded(n, heapprof_abi::BYTE_BITS),
     };
     let heap = |offset: usize| reader.i64(books.heap.wrapping_add(offset as u64));
     Ok(LiveProcessSummary {
@@ -364,8 +364,8 @@ pub(crate) fn summary<M: Memory>(
         period,
         is_running: reader.array::<1>(books.mode)? != [0],
         started: reader.i64(books.started)?,
-        in_use: scaled(heap(heapprof_books::heap::IN_USE)?).max(0),
-        peak: scaled(heap(heapprof_books::heap::PEAK)?).max(0),
+        in_use: scaled(heap(heapprof_abi::heap::IN_USE)?).max(0),
+        peak: scaled(heap(heapprof_abi::heap::PEAK)?).max(0),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use heapprof_books::{
+use heapprof_abi::{
     DROPPED_COUNT, LedgerMapping as Known, MAX_NAMED_THREADS, OBJECT_BITS, moments, name,
 };
 use heapprof_memory::Memory;
@@ -277,9 +277,9 @@ fn blocks<M: Memory>(
 ) -> Result<u64, LiveError> {
     let [stride, table] = books.part.map(u64::from);
     let mut all = 0u64;
-    for part in 0..heapprof_books::PART_COUNT as u64 {
+    for part in 0..heapprof_abi::PART_COUNT as u64 {
         let at = books.parts.wrapping_add(part * stride + table);
-        let count = reader.u64(at.wrapping_add(heapprof_books::table::BLOCKS as u64))?;
+        let count = reader.u64(at.wrapping_add(heapprof_abi::table::BLOCKS as u64))?;
         all = all.saturating_add(count);
     }
     Ok(all)

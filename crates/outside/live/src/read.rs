@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use heapprof_books::chunks::{FIRST_CHUNK_LEN, MAX_CHUNKS};
+use heapprof_abi::chunks::{FIRST_CHUNK_LEN, MAX_CHUNKS};
 use heapprof_memory::Memory;
 
 use crate::error::LiveError;

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use heapprof_books::log::{EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent as Layout};
+use heapprof_abi::log::{EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent as Layout};
 
 use crate::error::LiveError;
 use crate::read::u64_at;

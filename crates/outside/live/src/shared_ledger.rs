@@ -5,8 +5,8 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU32;
 
-use heapprof_books::log::EventRing;
-use heapprof_books::{
+use heapprof_abi::log::EventRing;
+use heapprof_abi::{
     DROPPED_COUNT, LEDGER_VERSION, LedgerExtent, MAX_EXTENTS, SHARED_LEDGER_MAGIC,
     SharedLedgerHeader as Header, process_state,
 };

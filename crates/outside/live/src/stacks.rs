@@ -1,6 +1,6 @@
 //! The stacks by their numbers, and the frames of interpreters by theirs.
 
-use heapprof_books::{frame, stack};
+use heapprof_abi::{frame, stack};
 use heapprof_memory::Memory;
 
 use crate::error::LiveError;
@@ -59,7 +59,7 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         Ok(())
     }
 
-    /// Why a stack has no older frame, one of [`heapprof_books::stack_end`].
+    /// Why a stack has no older frame, one of [`heapprof_abi::stack_end`].
     pub(crate) fn end(&self, number: usize) -> Result<u32, LiveError> {
         let at = self.place.get(number).copied().unwrap_or(0);
         let mut head = [0; stack::LEN];

@@ -4,7 +4,7 @@
 //! counted whose free is not, or the other way round: sums may be off by the events of the
 //! milliseconds that reading takes, and are never below zero.
 
-use heapprof_books::{
+use heapprof_abi::{
     BYTE_BITS, OBJECT_BITS, SIZE_COUNT, counters, heap, spread as layout_of_spread,
 };
 use heapprof_memory::Memory;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use heapprof_books::{MAX_NAMED_THREADS, name, stack_end, word};
+use heapprof_abi::{MAX_NAMED_THREADS, name, stack_end, word};
 use heapprof_memory::Memory;
 use heapprof_profile::{
     EarlyEndCounts, EarlyEndReason, FrameText, Label, LabelSetIndex, LocationIndex, Mapping,

@@ -45,7 +45,7 @@ impl FileModeArgs {
 }
 
 /// The variable, which the collector obeys too.
-const FILE_MODE_VARIABLE: &str = heapprof_environment::FILE_MODE.name;
+const FILE_MODE_VARIABLE: &str = heapprof_abi::environment::FILE_MODE.name;
 const INVALID_MODE_TEXT: &str = "is no mode of a file; 600, 640 and 644 are some, up to 666";
 
 fn file_mode(text: &str) -> Result<FileMode, String> {

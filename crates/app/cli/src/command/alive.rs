@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use heapprof_environment as variable;
+use heapprof_abi::environment as variable;
 use heapprof_wiretap::{DatagramSender, RouteError, WiretapRoute};
 
 use crate::args::AliveArgs;

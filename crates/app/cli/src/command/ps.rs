@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result};
-use heapprof_environment as variable;
+use heapprof_abi::environment as variable;
 use heapprof_process::own_memory;
 use heapprof_report::{RecordedProcess, ReportStyle};
 

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-use heapprof_environment::{self as variable, EnvironmentVariable, VariableSetter};
+use heapprof_abi::environment::{self as variable, EnvironmentVariable, VariableSetter};
 use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 

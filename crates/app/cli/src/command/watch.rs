@@ -13,8 +13,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use heapprof_abi::environment as variable;
 use heapprof_analysis::{ProfileStore, WatchStart};
-use heapprof_environment as variable;
 use heapprof_report::ReportStyle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

@@ -128,7 +128,7 @@ pub(crate) struct CodeMappings {
     known: LockedValue<{ rank::KNOWN_MAPPINGS }, KnownMappings>,
     /// What is known, for whoever reads it from outside: how many mappings, and what of each.
     pub(crate) published: AtomicU32,
-    pub(crate) mapping: ChunkedArray<heapprof_books::LedgerMapping>,
+    pub(crate) mapping: ChunkedArray<heapprof_abi::LedgerMapping>,
     /// Code that was unloaded, or may be just now, while nothing else has come to its place.
     closed: ClosedCode,
     /// How many bytes it took to read what is mapped when it was read last.
@@ -370,7 +370,7 @@ impl CodeMappings {
         // SAFETY: it is mapped, and only whoever holds the lock writes it. A reader outside may see
         // it half written, and is told so.
         unsafe {
-            to.write(heapprof_books::LedgerMapping {
+            to.write(heapprof_abi::LedgerMapping {
                 start: mapping.start as u64,
                 end: mapping.end as u64,
                 offset: mapping.offset,

@@ -147,8 +147,8 @@ impl RecordingHistory {
 
 /// Shows readers of a file of kept books the moments from this one on.
 fn publish_moments(process: &EngineProcess, moments: &HeapMoments, from: usize) {
-    const HEAD_WORDS: usize = heapprof_books::moments::FIRST_MOMENT / 8;
-    const MOMENT_WORDS: usize = heapprof_books::moments::LEN / 8;
+    const HEAD_WORDS: usize = heapprof_abi::moments::FIRST_MOMENT / 8;
+    const MOMENT_WORDS: usize = heapprof_abi::moments::LEN / 8;
     let kept = &process.pages.table_file;
     if kept.is_there() {
         kept.copy_words(

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use heapprof_books::process_state;
+use heapprof_abi::process_state;
 use heapprof_profile::HeapMoment;
 
 use crate::dump::history::CheckPace;
@@ -46,7 +46,7 @@ fn publish_values(engine: &Engine, micros: i64) {
         pages.table_file.copy_words(table_file::HEAP_COPY, 0..3);
         pages
             .table_file
-            .copy_words(table_file::DROPPED_COPY, 0..heapprof_books::DROPPED_COUNT);
+            .copy_words(table_file::DROPPED_COPY, 0..heapprof_abi::DROPPED_COUNT);
         pages.table_file.copy_words(table_file::PEAK_AT_COPY, 0..1);
         if pages.table_file.is_file_due(dumping.due.allocated()) {
             dumping.due.request_scan();

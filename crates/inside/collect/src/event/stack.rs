@@ -1,6 +1,6 @@
 //! The stack of an allocation: captured, and the number that it has in the tables.
 
-use heapprof_books::stack_end::OUTERMOST;
+use heapprof_abi::stack_end::OUTERMOST;
 
 use crate::engine::Engine;
 use crate::platform::sys::prefetch;

@@ -29,7 +29,7 @@ use shadows::{REGION_BITS, RegionShadows, ShadowSlot};
 pub(crate) use table::{BlockTable, LiveBlock, TableFull};
 use table::{LiveEntry, home_index};
 
-const PART_COUNT: usize = heapprof_books::PART_COUNT;
+const PART_COUNT: usize = heapprof_abi::PART_COUNT;
 const FIRST_TABLE_BITS: u32 = 9;
 
 #[repr(C, align(64))]

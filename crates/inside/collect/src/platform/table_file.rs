@@ -11,7 +11,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-use heapprof_books::{
+use heapprof_abi::{
     LedgerExtent, MAX_EXTENTS, SHARED_VALUE_COUNT, SharedLedgerHeader as Header, process_state,
 };
 

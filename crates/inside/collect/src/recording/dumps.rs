@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use heapprof_books::process_state;
+use heapprof_abi::process_state;
 
 use crate::code::mappings::CodeScanOutcome;
 use crate::dump::turn::DumpTurnGuard;

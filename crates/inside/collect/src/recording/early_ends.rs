@@ -1,6 +1,6 @@
 //! How many stacks of a profile end before their outermost frame, by file.
 
-use heapprof_books::stack_end;
+use heapprof_abi::stack_end;
 use heapprof_profile::{EarlyEndCounts, EarlyEndReason, recorded};
 
 use crate::code::mappings::{CodeMapping, find};

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::ptr::{addr_of_mut, copy_nonoverlapping};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use heapprof_books::{LEDGER_VERSION, SHARED_LEDGER_MAGIC, SharedLedgerHeader as Header};
+use heapprof_abi::{LEDGER_VERSION, SHARED_LEDGER_MAGIC, SharedLedgerHeader as Header};
 
 use crate::dump::output;
 use crate::engine::Engine;
@@ -157,8 +157,7 @@ fn write_header(engine: &'static Engine) {
         addr_of_mut!((*header).magic).write([0; 16]);
         addr_of_mut!((*header).version).write(LEDGER_VERSION);
         addr_of_mut!((*header).size).write(size_of::<Header>() as u32);
-        addr_of_mut!((*header).state)
-            .write(AtomicU32::new(heapprof_books::process_state::NOT_ENDED));
+        addr_of_mut!((*header).state).write(AtomicU32::new(heapprof_abi::process_state::NOT_ENDED));
         let to = addr_of_mut!((*header).program).cast::<u8>();
         let len = program.len().min(255);
         to.write_bytes(0, 256);

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::sync::atomic::Ordering;
 
-use heapprof_books::process_state;
+use heapprof_abi::process_state;
 
 use crate::dump::{DumpState, output};
 use crate::engine::Engine;

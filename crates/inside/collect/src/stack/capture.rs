@@ -32,7 +32,7 @@ use whole::MixedMemory;
 /// Frames that are kept of a stack: this many at each end, `CUT` between them.
 pub(crate) const FRAMES_PER_END: usize = 256;
 /// Stands for the frames that were left out.
-pub(crate) use heapprof_books::word::CUT;
+pub(crate) use heapprof_abi::word::CUT;
 /// How many frames of the last stack are remembered for reuse. Memory is touched only as far as a
 /// thread's stacks are deep. This is not a power of two, because the arrays below would then begin
 /// in the same sets of the caches.

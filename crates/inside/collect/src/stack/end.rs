@@ -4,7 +4,7 @@
 //! that is zero, or where the kernel started the program or its loader. Any other end is early:
 //! frames are missing, and a profile says how many stacks that concerns, by file.
 
-use heapprof_books::stack_end;
+use heapprof_abi::stack_end;
 
 use crate::code::cfi;
 use crate::code::rule::{UnwindRule, UnwindRuleKind};

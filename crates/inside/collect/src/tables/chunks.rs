@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_books::chunks::MAX_CHUNKS;
+use heapprof_abi::chunks::MAX_CHUNKS;
 
 use crate::platform::pages::{PageSource, TableFill};
 use crate::platform::sys;
@@ -16,7 +16,7 @@ pub(crate) struct ChunkedArray<T> {
     chunk: [AtomicPtr<T>; MAX_CHUNKS],
 }
 
-const _: () = assert!(FIRST_CHUNK_LEN == heapprof_books::chunks::FIRST_CHUNK_LEN);
+const _: () = assert!(FIRST_CHUNK_LEN == heapprof_abi::chunks::FIRST_CHUNK_LEN);
 
 impl<T> ChunkedArray<T> {
     /// An array with nothing mapped yet.

@@ -1,10 +1,10 @@
 //! The log of events: a ring in the file that outlives the process, from which somebody else reads
-//! them. `heapprof-books` says how it lies there.
+//! them. `heapprof-abi` says how it lies there.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicPtr, Ordering, fence};
 
-use heapprof_books::log::{BUSY_EVENT, EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent};
+use heapprof_abi::log::{BUSY_EVENT, EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent};
 
 use crate::platform::sys;
 use crate::platform::table_file::{TableFile, TableLifetime};

@@ -7,7 +7,7 @@
 use heapprof_profile::HeapMoment;
 
 /// The most moments that are kept.
-pub(crate) const MAX_MOMENTS: usize = heapprof_books::moments::MAX_MOMENTS;
+pub(crate) const MAX_MOMENTS: usize = heapprof_abi::moments::MAX_MOMENTS;
 
 /// The time between two moments at first, in microseconds.
 const FIRST_SPACING: i64 = 1000;

@@ -11,7 +11,7 @@ use crate::tables::counters::EventWeight;
 
 /// When sampling, objects are counted in units of 2^-16 and bytes in units of 2^-8, so that frees
 /// cancel allocations to the bit.
-pub(crate) use heapprof_books::{BYTE_BITS, OBJECT_BITS};
+pub(crate) use heapprof_abi::{BYTE_BITS, OBJECT_BITS};
 
 pub(crate) use heapprof_profile::recorded::rounded;
 

@@ -35,7 +35,7 @@ pub(crate) enum FrameWord {
     Thread(u32),
 }
 
-use heapprof_books::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
+use heapprof_abi::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
 
 /// Bits of what a provider says of a stack.
 const LABEL_BITS: u32 = 48;

@@ -21,7 +21,7 @@ pub(crate) struct SizeCounts {
 /// Objects of no bytes have a count of their own, so that no branch and no second instruction is
 /// needed for them. The last count is that of mappings.
 const SIZE_COUNTERS: usize = SIZE_CLASS_COUNT + 1;
-const _: () = assert!(SIZE_COUNTERS == heapprof_books::SIZE_COUNT);
+const _: () = assert!(SIZE_COUNTERS == heapprof_abi::SIZE_COUNT);
 const MAPPINGS_INDEX: usize = SIZE_COUNTERS - 1;
 
 /// Which count is that of a size: one more than its class.

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use heapprof_books::stack_end::OUTERMOST;
+use heapprof_abi::stack_end::OUTERMOST;
 
 use crate::platform::lock::{ForkLock, LockedValue, rank};
 use crate::platform::process::EngineProcess;
@@ -44,7 +44,7 @@ pub(crate) struct StackEntry {
     pub(crate) from_base: u16,
     /// A stack with a lower number.
     pub(crate) base: u32,
-    /// Why it has no frame that is older, one of [`heapprof_books::stack_end`].
+    /// Why it has no frame that is older, one of [`heapprof_abi::stack_end`].
     end: u32,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct NewStack<'a> {
     lacks: usize,
     frames: &'a [u64],
     newest_first: bool,
-    /// Why it has no frame that is older, one of [`heapprof_books::stack_end`].
+    /// Why it has no frame that is older, one of [`heapprof_abi::stack_end`].
     end: u32,
 }
 
@@ -96,7 +96,7 @@ impl<'a> NewStack<'a> {
     }
 
     /// The same stack, which has no older frame for this reason, one of
-    /// [`heapprof_books::stack_end`].
+    /// [`heapprof_abi::stack_end`].
     pub(crate) fn with_end(self, end: u32) -> Self {
         Self { end, ..self }
     }
@@ -241,7 +241,7 @@ impl ProcessStacks {
         unsafe { &**self.entry.get(id as usize) }
     }
 
-    /// Why a stack has no frame that is older, one of [`heapprof_books::stack_end`].
+    /// Why a stack has no frame that is older, one of [`heapprof_abi::stack_end`].
     pub(crate) fn end(&self, id: u32) -> u32 {
         self.entry(id).end
     }

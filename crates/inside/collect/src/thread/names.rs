@@ -21,7 +21,7 @@ use crate::tables::chunks::ChunkedArray;
 
 /// The most threads that have a number of their own. All further ones have [`OTHERS_NUMBER`]
 /// together: a program may start threads without end, and what is counted by thread is never freed.
-pub(crate) const MAX_NUMBERED_THREADS: u32 = heapprof_books::MAX_NAMED_THREADS;
+pub(crate) const MAX_NUMBERED_THREADS: u32 = heapprof_abi::MAX_NAMED_THREADS;
 
 /// The number of all threads that have none of their own.
 pub(crate) const OTHERS_NUMBER: u32 = u32::MAX;

@@ -12,7 +12,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use heapprof_books::shadow;
+use heapprof_abi::shadow;
 
 use crate::ledger::live::table::LiveBlock;
 use crate::platform::pages::{PageSource, TableFill};

@@ -2,7 +2,7 @@
 
 /// Entries below which a table is at most half full.
 const SMALL_TABLE_LIMIT: usize = 2048;
-const KEY_BITS: u32 = heapprof_books::table::ADDRESS_BITS;
+const KEY_BITS: u32 = heapprof_abi::table::ADDRESS_BITS;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 
 /// A block in use.

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use heapprof_books::{MAX_EXTENTS, process_state};
+use heapprof_abi::{MAX_EXTENTS, process_state};
 
 use crate::platform::sys::{self, EngineFile, PAGE_SIZE};
 use crate::platform::table_file::{TableFile, TableLifetime, TablePiece, TablePieces};

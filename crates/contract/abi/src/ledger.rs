@@ -1,17 +1,10 @@
-//! How the books of a recording lie in the memory of the recorded program.
+//! How the ledger of a recording lies in the memory of the recorded program.
 //!
-//! The collector has one [`LedgerHeader`] in its writable data. It says where each table is.
-//! Whoever reads a program from outside looks for it by its [`LEDGER_MAGIC`], and then reads the
-//! tables by what this crate says of them. docs/dev/books.md describes the whole.
-//!
-//! It must never know how either side works. All numbers are in the machine's order.
-#![no_std]
-#![forbid(unsafe_code)]
+//! The engine has one [`LedgerHeader`] in its writable data, which says where each table is. A
+//! reader outside finds it by its [`LEDGER_MAGIC`], and reads the tables as this module describes
+//! them. docs/dev/ledger.md describes the whole. All numbers are in the machine's order.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32};
-
-pub mod letter;
-pub mod log;
 
 /// What a [`LedgerHeader`] begins with.
 pub const LEDGER_MAGIC: [u8; 16] = *b"heapprof's books";

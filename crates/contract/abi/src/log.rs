@@ -38,7 +38,7 @@ pub struct RingEvent {
     /// How many bytes it has.
     pub size: AtomicU64,
     /// The number of the stack that allocated the block, and above its 32 bits that of the thread,
-    /// as [`Books::name`](super::LedgerHeader::name) has it.
+    /// as [`LedgerHeader::name`](super::LedgerHeader::name) has it.
     pub who: AtomicU64,
 }
 

@@ -2,8 +2,6 @@
 //!
 //! The collectors read them, `heapprof record` sets them, and docs/environment.md shows them. No
 //! other code writes the name of a variable.
-#![no_std]
-#![forbid(unsafe_code)]
 
 /// The one who sets a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
