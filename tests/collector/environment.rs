@@ -84,7 +84,7 @@ fn names_stand_in_the_table_only() {
     let table = std::fs::read_to_string(table).unwrap();
     let row = regex::Regex::new(r#"(?m)^    ([A-Z_]+) "HEAP[A-Z_]+","#).unwrap();
     let mut rows = 0;
-    let code: String = ["collect/src/setting.rs", "preload/src/environment.rs"]
+    let code: String = ["engine/src/setting.rs", "preload/src/environment.rs"]
         .map(|file| root().join("crates/inside").join(file))
         .map(|file| std::fs::read_to_string(file).unwrap())
         .concat();

@@ -29,8 +29,8 @@ const OWNED: &[(&str, &str)] = &[
     // These crates live in the profiled program, or start it.
     (
         "libc",
-        "heapprof-collect heapprof-preload heapprof-alloc heapprof-attach heapprof-cli \
-         heapprof-heapwalk heapprof-process heapprof-wiretap",
+        "heapprof-engine heapprof-preload heapprof-alloc heapprof-attach heapprof-cli \
+         heapprof-heap heapprof-process heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
     // The last but one answers with the lists of the server's interface, the last one reads what
@@ -49,17 +49,17 @@ const OWNED: &[(&str, &str)] = &[
     // All but the first one read core files and build ids with it.
     (
         "object",
-        "heapprof-symbolize heapprof-live heapprof-process heapprof-heapwalk",
+        "heapprof-symbolize heapprof-live heapprof-process heapprof-heap",
     ),
     ("addr2line", "heapprof-symbolize"),
     // The last two read .eh_frame with it.
     (
         "gimli",
-        "heapprof-symbolize heapprof-collect heapprof-attach",
+        "heapprof-symbolize heapprof-engine heapprof-attach",
     ),
 ];
 
-/// The only files that may hold unsafe code. In collect and preload they are most of the files:
+/// The only files that may hold unsafe code. In engine and preload they are most of the files:
 /// those that deal with raw memory, registers, the kernel or C. The files for names, options,
 /// naming rules and text stay safe.
 const UNSAFE: &[(&str, &[&str])] = &[
@@ -74,9 +74,9 @@ const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/app/cli/src/", &["inherited", "job_control", "peer"]),
     ("crates/contract/wiretap/src/", &["kernel"]),
     ("crates/outside/process/src/", &["pages/scan", "run"]),
-    ("crates/outside/heapwalk/src/", &["live"]),
+    ("crates/outside/heap/src/", &["live"]),
     (
-        "crates/inside/collect/src/",
+        "crates/inside/engine/src/",
         &[
             "ledger",
             "ledger/access",
@@ -315,7 +315,7 @@ fn the_engine_is_a_value() {
     let mut found = Vec::new();
     for file in sources() {
         let name = relative(&file);
-        let Some(name) = name.strip_prefix("crates/inside/collect/src/") else {
+        let Some(name) = name.strip_prefix("crates/inside/engine/src/") else {
             continue;
         };
         let text = std::fs::read_to_string(&file).unwrap();
@@ -509,7 +509,7 @@ fn the_library_writes_to_stderr_in_one_place() {
         }
         let text = std::fs::read_to_string(&file).unwrap();
         let writes = writing.iter().any(|w| text.contains(w));
-        let may = name.ends_with("collect/src/platform/sys/file.rs")
+        let may = name.ends_with("engine/src/platform/sys/file.rs")
             || name.ends_with("preload/src/say.rs");
         assert!(may || !writes, "{name}");
     }

@@ -22,7 +22,7 @@ fn main() {
     // one's files.
     for part in [
         "../../inside/preload",
-        "../../inside/collect",
+        "../../inside/engine",
         "../../contract/abi",
         "../../interpreters/memory",
         "../../interpreters/perl",

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use heapprof_perl_heap::pmat;
+use heapprof_perl_values::pmat;
 
 use crate::error::FormatError;
 use crate::format::ProfileFormat;
@@ -22,7 +22,7 @@ const BINARY_FORMATS: &[BinaryFormat] = &[
         format: ProfileFormat::Pmat,
         sniff: |head| head.starts_with(pmat::PMAT_MAGIC),
         read: |stream, _| {
-            let profile = heapprof_perl_heap::profile(&mut perl_values(stream)?);
+            let profile = heapprof_perl_values::profile(&mut perl_values(stream)?);
             Ok(ProfileReading::new(ProfileFormat::Pmat, "", profile))
         },
     },
@@ -47,7 +47,7 @@ pub(crate) fn find_binary_format(head: &[u8]) -> Option<&'static BinaryFormat> {
 /// Perl's values in a file of Devel::MAT.
 pub(crate) fn perl_values(
     stream: &mut dyn Read,
-) -> Result<heapprof_perl_heap::ValueGraph, FormatError> {
+) -> Result<heapprof_perl_values::ValueGraph, FormatError> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     Ok(pmat::read(&bytes)?)

@@ -71,7 +71,7 @@ pub enum FormatError {
     ValuesKnown(String),
     /// A file of Perl's values can't be read.
     #[error("cannot be read as Perl values of Devel::MAT: {0}")]
-    Pmat(#[from] heapprof_perl_heap::pmat::PmatError),
+    Pmat(#[from] heapprof_perl_values::pmat::PmatError),
     /// The zstd layer is damaged.
     #[error("the zstd data is damaged ({0}); copy or download it again")]
     Zstd(String),

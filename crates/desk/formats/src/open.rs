@@ -204,7 +204,7 @@ fn read_binary(
 pub fn perl_values(
     input: impl Read,
     options: &FormatReadOptions,
-) -> Result<heapprof_perl_heap::ValueGraph, FormatError> {
+) -> Result<heapprof_perl_values::ValueGraph, FormatError> {
     let count = Cell::new(0);
     let mut input = CountingReader {
         inner: input,

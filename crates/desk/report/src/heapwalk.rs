@@ -3,7 +3,7 @@
 pub(crate) mod allocator;
 pub(crate) mod points;
 
-use heapprof_heapwalk::{ChunkState, HeapSummary, LeakChains};
+use heapprof_heap::{ChunkState, HeapSummary, LeakChains};
 use serde_json::{Value, json};
 
 use crate::error::ReportError;
@@ -210,7 +210,7 @@ fn document(walk: &HeapWalkReport, limit: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use heapprof_heapwalk::{BlockGroup, BlockSum};
+    use heapprof_heap::{BlockGroup, BlockSum};
 
     use super::*;
 

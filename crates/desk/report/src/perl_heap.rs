@@ -2,7 +2,7 @@
 
 pub(crate) mod about;
 
-use heapprof_perl_heap::{LeakedCycle, PadSummary, PerlHeapSummary, PerlLeak, ValueSum};
+use heapprof_perl_values::{LeakedCycle, PadSummary, PerlHeapSummary, PerlLeak, ValueSum};
 use serde_json::json;
 
 use crate::error::ReportError;

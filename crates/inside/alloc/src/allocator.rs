@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use heapprof_collect::{CallSite, ENGINE, RecordingMode, is_inside_engine};
+use heapprof_engine::{CallSite, ENGINE, RecordingMode, is_inside_engine};
 
 /// A global allocator that records what `A` is asked for.
 ///

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use heapprof_abi::environment as variable;
-use heapprof_collect::RecordingOptions;
-use heapprof_collect::setting::{self, SettingError};
+use heapprof_engine::RecordingOptions;
+use heapprof_engine::setting::{self, SettingError};
 
 /// Returns the options that the variables ask for. `None` if they ask for nothing, or if they are
 /// meant for the preloaded library.
@@ -35,8 +35,8 @@ fn contains(list: &[u8], name: &[u8]) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use heapprof_collect::setting::SETTINGS;
-    use heapprof_collect::{DumpFormat, RecordingMode};
+    use heapprof_engine::setting::SETTINGS;
+    use heapprof_engine::{DumpFormat, RecordingMode};
 
     use super::*;
 

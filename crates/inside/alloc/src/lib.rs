@@ -42,8 +42,8 @@ pub use crate::{
     },
     wiretap::alive_at,
 };
-pub use heapprof_collect::setting::{SETTINGS, Setting, SettingError};
-pub use heapprof_collect::{
+pub use heapprof_engine::setting::{SETTINGS, Setting, SettingError};
+pub use heapprof_engine::{
     DEFAULT_PERIOD, DumpError, DumpFormat, DumpOutput, DumpTriggers, RecordingMode,
     RecordingOptions,
 };

@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heapprof_collect::{DumpReason, ENGINE};
+use heapprof_engine::{DumpReason, ENGINE};
 
 /// Whether a dump at exit was asked for.
 static DUMPS_AT_EXIT: AtomicBool = AtomicBool::new(false);

@@ -4,8 +4,8 @@ use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use heapprof_collect::setting::SettingError;
-use heapprof_collect::{DumpError, DumpReason, ENGINE, RecordingMode, RecordingOptions, sys};
+use heapprof_engine::setting::SettingError;
+use heapprof_engine::{DumpError, DumpReason, ENGINE, RecordingMode, RecordingOptions, sys};
 
 use crate::environment;
 use crate::process;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Once;
 
 use heapprof_abi::environment as variable;
-use heapprof_collect::ENGINE;
+use heapprof_engine::ENGINE;
 use heapprof_wiretap::{DatagramSender, WiretapRoute};
 
 use crate::process;

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_collect::{AllocatorUsage, ENGINE};
+use heapprof_engine::{AllocatorUsage, ENGINE};
 
 use crate::real;
 

@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 
-use heapprof_collect::{
+use heapprof_engine::{
     DumpFormat, DumpOutput, DumpReason, ENGINE, LoadAttempt, LoadOutcome, MAX_PERIOD,
     RecordingMode, RecordingOptions, RegistrationError, StackProvider, sys,
 };

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use heapprof_abi::letter::{
     AttachLetter, LETTER_VERSION, failure, progress, request, stopped_call,
 };
-use heapprof_collect::{
+use heapprof_engine::{
     DumpOutput, ENGINE, FrameChoice, LedgerRecipient, LedgerTaker, MAX_PERIOD, RecordingMode,
     RecordingOptions, sys,
 };

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use heapprof_abi::environment as variable;
-use heapprof_collect::setting::{self, SettingError, SettingForm};
-use heapprof_collect::{
+use heapprof_engine::setting::{self, SettingError, SettingForm};
+use heapprof_engine::{
     DumpFormat, DumpOutput, DumpTriggers, LedgerRecipient, RecordingMode, RecordingOptions,
 };
 
@@ -188,7 +188,7 @@ pub fn search_path() -> Option<&'static [u8]> {
 /// Says to `record`, if there is one, why this process is not recorded.
 pub fn report_unrecorded(why: &str) {
     if let Some(list) = list() {
-        heapprof_collect::report_unrecorded(list, why);
+        heapprof_engine::report_unrecorded(list, why);
     }
 }
 
@@ -196,7 +196,7 @@ pub fn report_unrecorded(why: &str) {
 /// recorded, and why.
 pub fn report_becoming_unrecorded(why: &str, program: &[u8]) {
     if let Some(list) = list() {
-        heapprof_collect::report_becoming_unrecorded(list, why, program);
+        heapprof_engine::report_becoming_unrecorded(list, why, program);
     }
 }
 
@@ -281,7 +281,7 @@ pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
     }
     // Without an output, the program starts a recording itself.
     // The program may be in another folder when it starts a recording again by itself.
-    options.output.folder = Some(heapprof_collect::working_folder());
+    options.output.folder = Some(heapprof_engine::working_folder());
     // `follow` reads whether children are followed: that variable gets a mark that children see,
     // too.
     setting::apply_variables(
@@ -326,8 +326,8 @@ fn mark_inherited(name: &str) -> bool {
 /// parent's id alone does not tell.
 fn parent_of_program((record, program): (i32, i32)) -> i32 {
     const NO_PARENT: i32 = -1;
-    let own = heapprof_collect::sys::process_id();
-    let parent = heapprof_collect::sys::parent_id();
+    let own = heapprof_engine::sys::process_id();
+    let parent = heapprof_engine::sys::parent_id();
     if program == 0 && parent == record {
         set_program_id(own);
         return parent;
@@ -387,7 +387,7 @@ fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
         && !output.numbered_prefix
         && !mark_inherited(variable::FOLLOW.name)
     {
-        output.parent = Some(heapprof_collect::sys::parent_id());
+        output.parent = Some(heapprof_engine::sys::parent_id());
     }
     Ok(follow)
 }
@@ -412,7 +412,7 @@ fn from_prefix(triggers: DumpTriggers) -> Result<RecordingOptions, SettingError>
             numbered_prefix: true,
             always_id,
             removes_earlier,
-            parent: (!is_child).then(heapprof_collect::sys::parent_id),
+            parent: (!is_child).then(heapprof_engine::sys::parent_id),
             ..DumpOutput::default()
         },
         ..RecordingOptions::default()

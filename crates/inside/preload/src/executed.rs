@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 
-use heapprof_collect::{ENGINE, sys};
+use heapprof_engine::{ENGINE, sys};
 
 use crate::environment;
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use heapprof_collect::{CallSite, ENGINE};
+use heapprof_engine::{CallSite, ENGINE};
 
 use crate::hook::{hook, label};
 use crate::python::note_realloc;

@@ -7,7 +7,7 @@
 
 use std::arch::naked_asm;
 
-use heapprof_collect::CallSite;
+use heapprof_engine::CallSite;
 
 use crate::hook::label;
 use crate::{family, python};

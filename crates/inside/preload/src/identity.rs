@@ -6,7 +6,7 @@
 
 use std::ffi::c_int;
 
-use heapprof_collect::{ENGINE, RightsLeft, sys};
+use heapprof_engine::{ENGINE, RightsLeft, sys};
 
 use crate::hook::announced;
 use crate::real::HookedFunction;

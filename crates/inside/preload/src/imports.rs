@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use heapprof_collect::sys;
+use heapprof_engine::sys;
 
 use crate::objects;
 

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heapprof_collect::ENGINE;
+use heapprof_engine::ENGINE;
 use heapprof_memory::loaded::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
 

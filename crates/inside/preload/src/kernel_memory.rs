@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use heapprof_collect::sys;
+use heapprof_engine::sys;
 use heapprof_memory::Memory;
 
 /// This process's own memory, read by the kernel, so that what is not there is no more than a

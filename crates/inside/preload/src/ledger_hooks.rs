@@ -3,7 +3,7 @@
 //! with a descriptor that is free. The leader of a session is to be known, because others are known
 //! by it.
 
-use heapprof_collect::ENGINE;
+use heapprof_engine::ENGINE;
 
 use crate::hook::announced;
 

@@ -2,7 +2,7 @@
 //! linking.
 //!
 //! The hooks decide in a handful of instructions whether an allocation is looked at; everything
-//! else is heapprof-collect's. Nothing here prints, and nothing changes what the program does.
+//! else is heapprof-engine's. Nothing here prints, and nothing changes what the program does.
 
 // Exported functions are for C, and documented in include/heapprof.h.
 #![allow(clippy::missing_safety_doc, unreachable_pub, missing_docs)]
@@ -41,4 +41,4 @@ mod unwinder;
 mod wiretap;
 
 #[global_allocator]
-static MEMORY: heapprof_collect::EngineMemory = heapprof_collect::ENGINE.memory();
+static MEMORY: heapprof_engine::EngineMemory = heapprof_engine::ENGINE.memory();

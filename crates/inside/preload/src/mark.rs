@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use heapprof_collect::ENGINE;
+use heapprof_engine::ENGINE;
 use heapprof_wiretap::keeping_errno;
 
 use crate::environment;

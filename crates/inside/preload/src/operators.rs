@@ -11,7 +11,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_collect::{CallSite, ENGINE};
+use heapprof_engine::{CallSite, ENGINE};
 
 use crate::family;
 use crate::hook::{label, name};

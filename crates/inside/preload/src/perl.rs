@@ -26,7 +26,7 @@ mod values;
 
 use std::ffi::c_void;
 
-use heapprof_collect::{ENGINE, StackProvider};
+use heapprof_engine::{ENGINE, StackProvider};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::LoadedObject;
 use heapprof_perl::{PerlRuntime, UnreadablePerl};

@@ -20,7 +20,7 @@ mod texts;
 
 use std::ffi::c_void;
 
-use heapprof_collect::{ENGINE, StackProvider};
+use heapprof_engine::{ENGINE, StackProvider};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::LoadedObject;
 use heapprof_python::{PythonRuntime, UnreadablePython};

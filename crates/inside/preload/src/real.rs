@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use heapprof_collect::ENGINE;
+use heapprof_engine::ENGINE;
 
 /// Where each hook goes on. It is written before the first allocation is passed on, and read by the
 /// hooks' assembly.

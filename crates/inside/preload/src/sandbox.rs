@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use heapprof_collect::ENGINE;
+use heapprof_engine::ENGINE;
 
 use crate::hook::{announce, announced, label};
 use crate::real::{HookedFunction, go_on_to};

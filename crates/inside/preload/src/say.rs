@@ -3,8 +3,8 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use heapprof_collect::setting::SettingError;
-use heapprof_collect::{DumpError, sys};
+use heapprof_engine::setting::SettingError;
+use heapprof_engine::{DumpError, sys};
 
 /// Says which variable stands in the way.
 pub fn report_misunderstood(wrong: &SettingError) {

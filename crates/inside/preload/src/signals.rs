@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_collect::ENGINE;
+use heapprof_engine::ENGINE;
 
 use crate::end;
 use crate::real::{self, HookedFunction, SigactionFn};

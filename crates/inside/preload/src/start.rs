@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-use heapprof_collect::{ENGINE, is_inside_engine, sys};
+use heapprof_engine::{ENGINE, is_inside_engine, sys};
 
 use crate::say::{report, report_misunderstood, say};
 use crate::{

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use heapprof_collect::{ENGINE, LoadAttempt, LoadOutcome};
+use heapprof_engine::{ENGINE, LoadAttempt, LoadOutcome};
 use heapprof_wiretap::{self as wiretap, DatagramSender, RouteError, WiretapRoute};
 
 use crate::environment;

@@ -49,7 +49,7 @@ pub(crate) struct PerlHeapArgs {
     pub(crate) anonymize: bool,
     /// Name the keys of hashes with at most so many of them in paths; 0 names none, so that a hash
     /// that grows past the number makes no difference of its own
-    #[arg(long, value_name = "NUMBER", default_value_t = heapprof_perl_heap::MAX_NAMED_KEYS)]
+    #[arg(long, value_name = "NUMBER", default_value_t = heapprof_perl_values::MAX_NAMED_KEYS)]
     pub(crate) keys: usize,
     #[command(flatten)]
     pub(crate) limit: LimitArg,

@@ -4,7 +4,7 @@ mod join;
 mod words;
 
 use anyhow::{Result, bail};
-use heapprof_heapwalk::{BlockKinds, ChunkMarks, HeapSummary, MallocHeap, ProcessImage};
+use heapprof_heap::{BlockKinds, ChunkMarks, HeapSummary, MallocHeap, ProcessImage};
 use heapprof_report::{HeapWalkReport, ReportFormat, ReportStyle, UnitFormatter};
 
 use self::words::HeapDescriber;

@@ -5,7 +5,7 @@ mod origin;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use heapprof_perl_heap::PerlValueAnalysis;
+use heapprof_perl_values::PerlValueAnalysis;
 use heapprof_report::{PerlHeap, ReportFormat, ReportStyle, UnitFormatter};
 
 use self::origin::PerlHeapOrigin;

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use heapprof_heapwalk::{
+use heapprof_heap::{
     CoreMemory, HeapWalkError, LiveMemory, ProcessImage, capture, object_class, release,
 };
 use heapprof_process::maps::ProcessMapping;

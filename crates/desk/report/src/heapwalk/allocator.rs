@@ -1,6 +1,6 @@
 //! What malloc itself would say of a heap: its arenas, its lists of free blocks, its settings.
 
-use heapprof_heapwalk::{ArenaSum, FreeList, HeapSummary, MallocSettings};
+use heapprof_heap::{ArenaSum, FreeList, HeapSummary, MallocSettings};
 use serde_json::{Value, json};
 
 use super::HeapWalkReport;

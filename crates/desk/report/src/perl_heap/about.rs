@@ -1,6 +1,6 @@
 //! Writes what is known of one value of Perl's: how large it is, what it is, who refers to it.
 
-use heapprof_perl_heap::{
+use heapprof_perl_values::{
     ValueDescription, ValueIdentification, ValueReferrer, ValueSize, WayStep,
 };
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub fn perl_size(
     ];
     if style.format == ReportFormat::Json {
         let bytes =
-            |one: heapprof_perl_heap::ByteCounts| json!({"asked": one.asked, "given": one.given});
+            |one: heapprof_perl_values::ByteCounts| json!({"asked": one.asked, "given": one.given});
         return crate::json::text(json!({
             "variable": variable, "value": document(&size.value), "contents": contents,
             "size": bytes(size.own), "total_size": bytes(size.total), "objects": size.objects,

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_collect::sys;
+use heapprof_engine::sys;
 use heapprof_memory::loaded::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
 

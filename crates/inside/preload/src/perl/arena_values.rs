@@ -2,7 +2,7 @@
 //!
 //! Other threads may change them meanwhile. What can't be read stays zero: the value has gone.
 
-use heapprof_collect::sys;
+use heapprof_engine::sys;
 use heapprof_perl::{BODY_WORDS, HEAD_BYTES, SvBody, SvHead, sharers_of};
 
 /// A value with what was read of it.

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 
-use heapprof_collect::{ENGINE, sys};
+use heapprof_engine::{ENGINE, sys};
 use heapprof_memory::Memory;
 use heapprof_perl::{ArenaUsage, FreeLists, PerlRuntime, buffer_of};
 

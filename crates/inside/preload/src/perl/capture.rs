@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_collect::{RawFrame, StackCapture};
+use heapprof_engine::{RawFrame, StackCapture};
 use heapprof_memory::{Memory, OwnMemory};
 use heapprof_perl::{
     ARENA_SIZE_RANGE, InterpreterLocator, LastWalk, MAX_FRAMES_PER_END, PerlFrame, PerlFrameKind,

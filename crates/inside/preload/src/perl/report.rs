@@ -7,7 +7,7 @@
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering;
 
-use heapprof_collect::{ENGINE, PoolPart, ReportSink};
+use heapprof_engine::{ENGINE, PoolPart, ReportSink};
 use heapprof_perl::PerlRuntime;
 
 use super::arenas::{ArenaHoldings, read_holdings};

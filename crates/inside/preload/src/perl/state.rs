@@ -4,7 +4,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use heapprof_collect::{ENGINE, FrameChoice};
+use heapprof_engine::{ENGINE, FrameChoice};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::LoadedObject;
 use heapprof_perl::{PerlLayout, PerlRuntime, UnreadablePerl};

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use heapprof_collect::{NamedFrame, RawFrame};
+use heapprof_engine::{NamedFrame, RawFrame};
 use heapprof_memory::OwnMemory;
 use heapprof_perl::{BoundedText, NamedPerlFrame, PerlFrame};
 

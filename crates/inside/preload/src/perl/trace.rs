@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_collect::{ENGINE, TracedValues};
+use heapprof_engine::{ENGINE, TracedValues};
 
 use super::state::PerlStacks;
 use super::values::{

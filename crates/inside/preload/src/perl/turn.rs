@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use heapprof_collect::sys;
+use heapprof_engine::sys;
 
 /// A turn. A child that was forked while another thread had it takes it over, because there it has
 /// no such thread.

@@ -18,7 +18,7 @@ use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use heapprof_collect::{ENGINE, TracedValues};
+use heapprof_engine::{ENGINE, TracedValues};
 use heapprof_perl::{PerlRuntime, TYPE_NAMES};
 
 use self::grown::MappedVec;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use heapprof_collect::{RawFrame, StackCapture};
+use heapprof_engine::{RawFrame, StackCapture};
 use heapprof_memory::OwnMemory;
 use heapprof_python::{
     FramePlaceWriter, LastPythonStack, LineTableProgress, MAX_FRAMES_PER_END, PythonFrame,

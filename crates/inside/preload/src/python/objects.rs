@@ -23,7 +23,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI8, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-use heapprof_collect::RecordingMode;
+use heapprof_engine::RecordingMode;
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::LoadedObject;
 

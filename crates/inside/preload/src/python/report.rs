@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_void};
 
-use heapprof_collect::ReportSink;
+use heapprof_engine::ReportSink;
 use heapprof_python::{MAX_FRAMES_PER_END, MAX_WALKED_FRAMES};
 
 use super::objects::{PYTHON_OBJECTS, SmallObjectOutcome};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result};
-use heapprof_heapwalk::{ChunkState, ImageRegion, ProcessImage};
+use heapprof_heap::{ChunkState, ImageRegion, ProcessImage};
 use heapprof_live::{BlocksInUse, LedgerSnapshot, LiveProcess, LiveProfileRow};
 use heapprof_profile::{Profile, ProfileBuilder};
 

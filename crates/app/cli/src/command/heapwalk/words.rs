@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result};
-use heapprof_heapwalk::{
+use heapprof_heap::{
     BlockKinds, ChunkMarks, ChunkState, ImageRegion, ImageThread, MallocHeap, PointerSource,
     ProcessImage, referrers, retained_sizes,
 };

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
-use heapprof_heapwalk::{MallocHeap, ProcessImage};
-use heapprof_perl_heap::{ElementLookup, PerlValueAnalysis, ValueGraph, VariableError};
-use heapprof_perlwalk::{PerlSnapshot, PerlWalkError, walk};
+use heapprof_heap::{MallocHeap, ProcessImage};
+use heapprof_perl_snapshot::{PerlSnapshot, PerlWalkError, walk};
+use heapprof_perl_values::{ElementLookup, PerlValueAnalysis, ValueGraph, VariableError};
 use heapprof_profile::Profile;
 use sha2::{Digest, Sha256};
 
@@ -38,7 +38,7 @@ pub(super) struct PerlHeapOrigin {
 
 /// The program's memory, and how keys are called among the values.
 struct OriginMemory<'a> {
-    memory: Option<heapprof_perlwalk::ImageElements<'a>>,
+    memory: Option<heapprof_perl_snapshot::ImageElements<'a>>,
     is_anonymous: bool,
 }
 
@@ -166,7 +166,7 @@ impl PerlHeapOrigin {
     pub(super) fn variable(&self, text: &str, is_anonymous: bool) -> Result<u32, VariableError> {
         let memory = self.memory.as_ref();
         let inside = OriginMemory {
-            memory: memory.map(|(_, image)| heapprof_perlwalk::ImageElements(image)),
+            memory: memory.map(|(_, image)| heapprof_perl_snapshot::ImageElements(image)),
             is_anonymous,
         };
         self.found.variable(text, &inside)
@@ -181,7 +181,7 @@ impl PerlHeapOrigin {
             bail!("--contents: needs the program's memory, a process or a core file");
         };
         let value = self.found.values().get(number);
-        let found = heapprof_perlwalk::contents(image, value.address, limit);
+        let found = heapprof_perl_snapshot::contents(image, value.address, limit);
         Ok(Some(found.unwrap_or_else(|| {
             format!("(a {} has none that can be shown)", value.kind.name())
         })))

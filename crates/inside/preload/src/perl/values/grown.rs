@@ -1,7 +1,7 @@
 //! A list in memory of its own, straight from the kernel: neither the program's heap nor what is
 //! set aside for profiles.
 
-use heapprof_collect::sys;
+use heapprof_engine::sys;
 
 /// A list of plain numbers and structures of numbers. All zero is a value of `T`.
 pub(in crate::perl) struct MappedVec<T: PlainNumbers> {

@@ -4,7 +4,7 @@ use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
-use heapprof_collect::{CallSite, ENGINE};
+use heapprof_engine::{CallSite, ENGINE};
 
 use super::{
     LAST_REALLOCATED_BLOCK, MIN_ARENA_SIZE, PYTHON_OBJECTS, PythonAllocator, PythonObjects,

@@ -1,0 +1,352 @@
+//! Makes a value of each head: its kind, its bytes, and what it leads to.
+
+use std::collections::{HashMap, HashSet};
+
+use heapprof_perl::PerlRuntime;
+use heapprof_perl_values::{PerlValue, PerlValueKind, TextId, ValueGraphBuilder, ValueStep};
+
+use crate::PerlAddress;
+use crate::claims::ChunkClaims;
+use crate::layout::ValueLayout;
+use crate::names::PadNameLists;
+use crate::reader::PerlMemoryReader;
+use crate::sv::{self, ValueHead};
+
+/// Makes values.
+pub(crate) struct ValueFiller<'a> {
+    pub(crate) reader: PerlMemoryReader<'a>,
+    pub(crate) perl: &'a PerlRuntime,
+    pub(crate) layout: ValueLayout,
+    pub(crate) builder: ValueGraphBuilder,
+    pub(crate) claims: ChunkClaims<'a>,
+    /// Chunks to which something leads that may be C code's or a sub's code, and which of both.
+    pub(crate) seeds: Vec<(u32, PerlValueKind)>,
+    /// Values that point to the beginning of a chunk as C code does, by their addresses, and the
+    /// chunk.
+    mentions: Vec<(PerlAddress, u32)>,
+    /// How many bytes of bodies are used in arenas, by type.
+    pub(crate) used: [u64; sv::TYPE_COUNT],
+    /// How many heads are used.
+    pub(crate) heads: u64,
+    /// The hashes of all keys, whose keys are no entries in arenas.
+    pub(crate) key_tables: HashSet<PerlAddress>,
+    /// The arrays that are stacks: what is in them is not counted, and may be old.
+    pub(crate) stacks: HashSet<PerlAddress>,
+    pub(crate) names: PadNameLists,
+    /// The pads, and the number of the list of names of each.
+    pub(crate) pads: Vec<(PerlAddress, u32)>,
+    pub(crate) steps: NamedSteps,
+    /// So many more elements are read. Arrays of damaged memory may all have the same elements.
+    pub(crate) left: u64,
+    /// The address whose owner is wanted.
+    pub(crate) wanted: Option<WantedAddress>,
+    /// The texts of keys that were seen, by their addresses.
+    keys: HashMap<PerlAddress, TextId>,
+    /// The value that is being made.
+    pub(crate) value: PerlValue,
+    /// The number that it will have.
+    pub(crate) number: u32,
+}
+
+/// An address whose owner is wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct WantedAddress {
+    at: PerlAddress,
+    /// The chunk that it lies in.
+    chunk: Option<u32>,
+    /// The address of the value that has it.
+    owner: Option<PerlAddress>,
+}
+
+impl WantedAddress {
+    pub(crate) fn new(at: Option<PerlAddress>, claims: &ChunkClaims<'_>) -> Option<Self> {
+        at.map(|at| Self {
+            at,
+            chunk: claims.find(at),
+            owner: None,
+        })
+    }
+
+    /// The address of what has it: of a value, or of a chunk that no value has.
+    pub(crate) fn owner(&self, claims: &ChunkClaims<'_>) -> Option<PerlAddress> {
+        let chunk = self.chunk.and_then(|chunk| claims.chunk(chunk));
+        self.owner.or(chunk.map(|chunk| chunk.at))
+    }
+}
+
+/// The names of steps of Perl's own.
+#[derive(Clone, Copy)]
+pub(crate) struct NamedSteps {
+    pub(crate) backward: ValueStep,
+    pub(crate) methods: ValueStep,
+    pub(crate) class: ValueStep,
+    pub(crate) format: ValueStep,
+    pub(crate) key: ValueStep,
+    pub(crate) symbol: ValueStep,
+    pub(crate) pattern: ValueStep,
+    pub(crate) groups: ValueStep,
+    pub(crate) matched: ValueStep,
+    pub(crate) arguments: ValueStep,
+    pub(crate) shared: ValueStep,
+    pub(crate) anonymous: ValueStep,
+}
+
+impl NamedSteps {
+    fn new(builder: &mut ValueGraphBuilder) -> Self {
+        Self {
+            backward: builder.named_step("back references"),
+            methods: builder.named_step("method cache"),
+            class: builder.named_step("class"),
+            format: builder.named_step("format"),
+            key: builder.named_step("key"),
+            symbol: builder.named_step("symbol"),
+            pattern: builder.named_step("pattern"),
+            groups: builder.named_step("named groups"),
+            matched: builder.named_step("matched text"),
+            arguments: builder.named_step("@_"),
+            shared: builder.named_step("shared text"),
+            anonymous: builder.named_step("anonymous sub"),
+        }
+    }
+}
+
+impl<'a> ValueFiller<'a> {
+    /// Begins. So many words at the most are the elements of all arrays and hashes.
+    pub(crate) fn new(
+        reader: PerlMemoryReader<'a>,
+        perl: &'a PerlRuntime,
+        layout: ValueLayout,
+        claims: ChunkClaims<'a>,
+        words: u64,
+    ) -> Self {
+        let mut builder = ValueGraphBuilder::default();
+        let steps = NamedSteps::new(&mut builder);
+        Self {
+            reader,
+            perl,
+            layout,
+            builder,
+            claims,
+            seeds: Vec::new(),
+            mentions: Vec::new(),
+            used: [0; sv::TYPE_COUNT],
+            heads: 0,
+            key_tables: HashSet::new(),
+            stacks: HashSet::new(),
+            names: PadNameLists::default(),
+            pads: Vec::new(),
+            steps,
+            left: words,
+            wanted: None,
+            keys: HashMap::new(),
+            value: PerlValue::default(),
+            number: 0,
+        }
+    }
+
+    /// Makes the value of a head.
+    pub(crate) fn fill(&mut self, head: &ValueHead) {
+        // The bodies of formats are not in arenas, because there are few.
+        let body = match head.kind() {
+            sv::FORMAT => 0,
+            kind => self.perl.body_size(kind, head.flags),
+        };
+        self.number = self.builder.len() as u32;
+        self.value = PerlValue {
+            address: head.at,
+            size: sv::HEAD_SIZE + body,
+            asked: sv::HEAD_SIZE + body,
+            references: head.references,
+            ..PerlValue::default()
+        };
+        self.note_body(head, body);
+        if head.kind() == sv::FORMAT {
+            self.claim(head.any, self.perl.body_size(sv::FORMAT, head.flags));
+        }
+        if head.kind() >= sv::MAGICAL {
+            self.magic(head);
+        }
+        if head.kind() >= sv::TEXT && head.has_flags(sv::IS_BLESSED) {
+            let class = self.reader.word(head.any.wrapping_add(sv::CLASS_OFFSET));
+            self.value.class = class;
+            self.lead_to(class, ValueStep::Class, true);
+        }
+        self.value.kind = match head.kind() {
+            _ if head.is_symbol() => self.symbol(head),
+            sv::REGEXP => self.regexp(head),
+            sv::LVALUE => self.lvalue(head),
+            sv::ARRAY => self.array(head),
+            sv::HASH => self.hash(head),
+            sv::CODE => self.code(head, PerlValueKind::Code),
+            sv::FORMAT => self.code(head, PerlValueKind::Format),
+            sv::IO => self.handle(head),
+            sv::OBJECT => self.object(head),
+            _ => self.scalar(head),
+        };
+        self.builder.end(self.value);
+    }
+
+    /// Notes that an arena has the body, if it has one.
+    fn note_body(&mut self, head: &ValueHead, body: u64) {
+        // Hashes that know more have arenas of their own from 5.36 on.
+        let is_more = head.kind() == sv::HASH && head.has_flags(sv::HAS_MORE);
+        let of = match is_more && self.layout.aux.is_some() {
+            true => 1,
+            false => head.kind() as usize,
+        };
+        if let Some(used) = self.used.get_mut(of) {
+            *used += body;
+        }
+        if let Some(wanted) = &mut self.wanted {
+            // The bodies of texts are shorter than their structures, which begin before.
+            let start = match head.kind() {
+                sv::TEXT..sv::MAGICAL => head.any.wrapping_add(sv::TEXT_LEN_OFFSET),
+                _ => head.any,
+            };
+            let head_and_body = [(head.at, sv::HEAD_SIZE), (start, body)];
+            if head_and_body
+                .iter()
+                .any(|&(at, size)| wanted.at.wrapping_sub(at) < size)
+            {
+                wanted.owner = Some(head.at);
+            }
+        }
+    }
+
+    /// A word of the value's body.
+    pub(crate) fn body(&self, head: &ValueHead, at: u64) -> u64 {
+        self.reader.word(head.any.wrapping_add(at))
+    }
+
+    /// Adds a way to another value.
+    pub(crate) fn lead_to(&mut self, to: PerlAddress, step: ValueStep, is_strong: bool) {
+        self.builder.lead_to(to, step, is_strong);
+    }
+
+    /// Says that the value has the chunk that an address lies in, of which Perl asked for so many
+    /// bytes.
+    pub(crate) fn claim(&mut self, at: PerlAddress, asked: u64) {
+        self.claim_text(at, asked, false);
+    }
+
+    /// The same, of a text, which may be shared until somebody changes it.
+    pub(crate) fn claim_text(&mut self, at: PerlAddress, asked: u64, is_shared: bool) {
+        if at == 0 {
+            return;
+        }
+        self.claims.claim(at, self.number, asked, is_shared);
+        if let Some(wanted) = &mut self.wanted
+            && wanted.chunk.is_some()
+            && wanted.chunk == self.claims.find(at)
+        {
+            wanted.owner.get_or_insert(self.value.address);
+        }
+        // Without chunks, what was asked for is all that is known.
+        if !self.claims.has_heap() {
+            self.value.asked = self.value.asked.saturating_add(asked);
+            self.value.size = self.value.size.saturating_add(asked);
+        }
+    }
+
+    /// Says that the value has a key (`HEK`), which others may have, too.
+    pub(crate) fn claim_key(&mut self, key: PerlAddress) {
+        // An entry in the table of all keys stands before it.
+        self.claim_own_key(key, 24);
+    }
+
+    /// Says that the value has a key, behind so many bytes of the same block.
+    pub(crate) fn claim_own_key(&mut self, key: PerlAddress, before: u64) {
+        // A hash, a length, the text, a zero and a byte of flags.
+        if let Some(length) = self.reader.key_length(key).filter(|_| key != 0) {
+            self.claim(key, before + 8 + length + 2);
+        }
+    }
+
+    /// Follows a pointer to what may be memory of C code.
+    pub(crate) fn link(&mut self, at: PerlAddress) {
+        self.link_as(at, PerlValueKind::Memory);
+    }
+
+    /// Follows a pointer to what may be memory of C code, or of a sub's code.
+    pub(crate) fn link_as(&mut self, at: PerlAddress, kind: PerlValueKind) {
+        let Some(found) = self.claims.find(at) else {
+            return;
+        };
+        let step = match kind {
+            PerlValueKind::Ops => ValueStep::Ops,
+            _ => ValueStep::Memory,
+        };
+        if let Some(chunk) = self.claims.chunk(found) {
+            self.seeds.push((found, kind));
+            self.builder.lead_to(chunk.at, step, true);
+        }
+    }
+
+    /// Follows each word of some memory, as of a structure of C's.
+    pub(crate) fn link_words(&mut self, at: PerlAddress, count: u64) {
+        for word in self.reader.words(at, count) {
+            self.link(word);
+        }
+    }
+
+    /// The same, of memory that may lead to values, too.
+    pub(crate) fn mention_words(&mut self, at: PerlAddress, count: u64) {
+        let chunk = self.claims.find(at);
+        let Some(chunk) = chunk.and_then(|chunk| self.claims.chunk(chunk)) else {
+            return;
+        };
+        // Of damaged memory, lengths may be any, and many values may have the same.
+        let rest = (chunk.at + chunk.size).saturating_sub(at) / 8;
+        let count = self.allow(count.min(rest));
+        for word in self.reader.words(at, count) {
+            self.mention(word);
+        }
+    }
+
+    /// Follows a pointer of C code's to what may be memory of C code, a value, or what a value has.
+    pub(crate) fn mention(&mut self, at: PerlAddress) {
+        let Some(found) = self.claims.find(at) else {
+            return;
+        };
+        self.link(at);
+        self.lead_to(at, ValueStep::Mention, true);
+        if self.claims.chunk(found).is_some_and(|chunk| chunk.at == at) {
+            self.mentions.push((self.value.address, found));
+        }
+    }
+
+    /// Adds ways from values to those whose buffers they mention, after all values were made.
+    pub(crate) fn lead_to_buffers(&mut self) {
+        for (from, chunk) in std::mem::take(&mut self.mentions) {
+            if let Some(to) = self.scalar_with(chunk) {
+                self.builder.lead_later(from, to, ValueStep::Mention, true);
+            }
+        }
+    }
+
+    /// The address of the scalar that alone has a chunk, as its text. C code keeps the address of a
+    /// structure in a text, and not that of the scalar.
+    pub(crate) fn scalar_with(&self, chunk: u32) -> Option<PerlAddress> {
+        let value = self.builder.value(self.claims.only_value(chunk)?);
+        let is_scalar = matches!(value.kind, PerlValueKind::Scalar | PerlValueKind::Undefined);
+        is_scalar.then_some(value.address)
+    }
+
+    /// The text of a key, by its number.
+    pub(crate) fn key(&mut self, key: PerlAddress) -> TextId {
+        if let Some(&known) = self.keys.get(&key) {
+            return known;
+        }
+        let text = self.reader.key(key);
+        let id = self.builder.text_id(&text);
+        self.keys.insert(key, id);
+        id
+    }
+
+    /// How many of so many elements may be read.
+    pub(crate) fn allow(&mut self, count: u64) -> u64 {
+        let count = count.min(self.left);
+        self.left -= count;
+        count
+    }
+}

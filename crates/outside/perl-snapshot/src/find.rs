@@ -1,0 +1,165 @@
+//! The perl of a program, and its interpreters.
+
+use std::collections::HashSet;
+
+use heapprof_heap::{MallocHeap, ProcessImage};
+use heapprof_memory::Memory;
+use heapprof_memory::loaded::{LoadedObject, executable, objects_from_executable};
+use heapprof_perl::{InterpreterLocator, PerlRuntime, PerlVersion};
+
+use crate::PerlAddress;
+use crate::error::PerlWalkError;
+use crate::layout::{places, variables};
+use crate::reader::PerlMemoryReader;
+
+/// More objects are not looked at.
+const MAX_OBJECTS: usize = 10_000;
+/// malloc rounds an interpreter's size up by less than this.
+const MALLOC_ROUNDING: u64 = 32;
+/// The first head of an arena says in half a word how many heads it has.
+const ARENA_HEADS_OFFSET: u64 = 8;
+const MAX_ARENA_HEADS: u32 = 170;
+/// The oldest series whose values are known.
+const OLDEST_SERIES: u8 = 22;
+
+/// The memory of a moment, with what the program can't write to, which need not be in the copy.
+#[derive(Clone, Copy)]
+struct ImageWithConstants<'a, M> {
+    image: &'a ProcessImage,
+    constants: M,
+}
+
+impl<M: Memory> Memory for ImageWithConstants<'_, M> {
+    fn read(self, at: PerlAddress, to: &mut [u8]) -> bool {
+        let end = at.saturating_add(to.len() as u64);
+        let bytes = self.image.bytes(at..end);
+        if bytes.len() == to.len() {
+            to.copy_from_slice(bytes);
+            return true;
+        }
+        self.constants.read(at, to)
+    }
+}
+
+/// A variable of an interpreter: its name, where it is, and how many bytes it has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InterpreterVariable {
+    pub(crate) name: &'static str,
+    pub(crate) at: PerlAddress,
+    pub(crate) size: u64,
+}
+
+/// A perl that was found, and where its variables are if each is one by itself.
+pub(crate) struct LocatedPerl {
+    pub(crate) perl: PerlRuntime,
+    variables: Vec<InterpreterVariable>,
+}
+
+impl LocatedPerl {
+    /// Finds the perl of a program. `constants` is what the program can't write to.
+    pub(crate) fn new(image: &ProcessImage, constants: impl Memory) -> Result<Self, PerlWalkError> {
+        let memory = ImageWithConstants { image, constants };
+        let first = executable(memory, &image.auxiliary).ok_or(PerlWalkError::NoPerl)?;
+        let mut refused = None;
+        for object in objects_from_executable(memory, first.object).take(MAX_OBJECTS) {
+            match PerlRuntime::find(memory, object, Some(first.object)) {
+                Some(Ok(perl)) => {
+                    if perl.version.version < OLDEST_SERIES {
+                        return Err(PerlWalkError::Version(perl.version));
+                    }
+                    let variables = match perl.locator {
+                        InterpreterLocator::Variables => {
+                            find_variables_by_name(memory, object, first.object)
+                        }
+                        _ => Vec::new(),
+                    };
+                    return Ok(Self { perl, variables });
+                }
+                Some(Err(error)) => refused = Some(error),
+                None => {}
+            }
+        }
+        Err(refused.map_or(PerlWalkError::NoPerl, PerlWalkError::Unreadable))
+    }
+
+    pub(crate) fn version(&self) -> PerlVersion {
+        self.perl.version
+    }
+
+    /// The variables of an interpreter.
+    pub(crate) fn variables(&self, interpreter: PerlAddress) -> Vec<InterpreterVariable> {
+        let Some(size) = self.perl.interpreter_size() else {
+            return self.variables.clone();
+        };
+        let places = places(self.version());
+        let ends = places.iter().skip(1).map(|place| place.0).chain([size]);
+        let all = places.iter().zip(ends);
+        let all = all.map(|(&(at, name), end)| InterpreterVariable {
+            name,
+            at: interpreter.wrapping_add(at),
+            size: end.saturating_sub(at),
+        });
+        all.collect()
+    }
+
+    /// The interpreters that have values, the first one first.
+    pub(crate) fn interpreters(
+        &self,
+        image: &ProcessImage,
+        heap: Option<&MallocHeap>,
+    ) -> Vec<PerlAddress> {
+        let first = self.perl.first_interpreter(image);
+        let reader = PerlMemoryReader::new(image);
+        let mut all: Vec<PerlAddress> = first.into_iter().collect();
+        if let (Some(size), Some(heap)) = (self.perl.interpreter_size(), heap) {
+            let chunks = heap.chunks.iter().filter(|chunk| {
+                chunk.is_in_use() && (size..size + MALLOC_ROUNDING).contains(&chunk.size)
+            });
+            let others = chunks.map(|chunk| chunk.at);
+            let others =
+                others.filter(|&at| Some(at) != first && self.is_interpreter(&reader, heap, at));
+            all.extend(others);
+        }
+        let mut seen = HashSet::new();
+        all.retain(|&at| seen.insert(at));
+        all
+    }
+
+    /// Whether an interpreter is there: it has arenas, in chunks of malloc's.
+    fn is_interpreter(
+        &self,
+        reader: &PerlMemoryReader<'_>,
+        heap: &MallocHeap,
+        at: PerlAddress,
+    ) -> bool {
+        let Some([_, arenas, count]) = self.perl.value_roots(at) else {
+            return false;
+        };
+        let arena = reader.word(arenas);
+        let is_arena = heap
+            .find(arena)
+            .is_some_and(|found| heap.chunks[found].at == arena);
+        is_arena
+            && (1..=MAX_ARENA_HEADS).contains(&reader.half(arena.wrapping_add(ARENA_HEADS_OFFSET)))
+            && reader.word(count) != 0
+    }
+}
+
+/// The variables of a perl without threads. The executable may have copies, which count instead.
+fn find_variables_by_name<M: Memory>(
+    memory: M,
+    object: LoadedObject,
+    executable: LoadedObject,
+) -> Vec<InterpreterVariable> {
+    let find = |name: &'static str| {
+        let symbol = format!("PL_{name}");
+        let own = object.symbol(memory, &symbol)?;
+        let copy = executable.symbol(memory, &symbol);
+        Some(InterpreterVariable {
+            name,
+            at: copy.unwrap_or(own).address,
+            size: own.size,
+        })
+    };
+    variables().filter_map(find).collect()
+}

@@ -1,0 +1,249 @@
+//! The walk: all values of all interpreters, and then what else malloc has given out.
+
+use heapprof_heap::{ChunkUse, MallocHeap, ProcessImage};
+use heapprof_memory::Memory;
+use heapprof_perl::{ArenaType, PerlRuntime, PerlVersion};
+use heapprof_perl_values::{PerlValue, PerlValueKind, ValueGraph};
+
+use crate::PerlAddress;
+use crate::claims::{ChunkClaims, ChunkShare, allocated_bytes};
+use crate::error::PerlWalkError;
+use crate::fill::{ValueFiller, WantedAddress};
+use crate::find::LocatedPerl;
+use crate::layout::ValueLayout;
+use crate::reader::PerlMemoryReader;
+use crate::remaining_chunks::RemainingChunks;
+use crate::roots::{InterpreterRoots, head_arenas, other_arenas};
+use crate::sv::{self, ValueHead};
+
+/// So many words more than the memory has may be elements of arrays and hashes.
+const EXTRA_WORDS: u64 = 1 << 20;
+
+/// An interpreter, and how many values it has.
+#[derive(Clone, Debug)]
+pub struct PerlInterpreter {
+    /// Where it is.
+    pub address: u64,
+    /// How many values Perl says that it has (`PL_sv_count`).
+    pub reported_count: u64,
+    /// How many there are of each type, by Perl's numbers.
+    pub types: [u64; sv::TYPE_COUNT],
+}
+
+/// What Perl calls its types (`SVt_PVAV` is `PVAV`), by their numbers.
+const TYPE_NAMES: [&str; sv::TYPE_COUNT] = [
+    "NULL", "IV", "NV", "PV", "INVLIST", "PVIV", "PVNV", "PVMG", "REGEXP", "PVGV", "PVLV", "PVAV",
+    "PVHV", "PVCV", "PVFM", "PVIO", "PVOBJ",
+];
+
+impl PerlInterpreter {
+    /// How many values there are of each type, by what Perl calls it.
+    pub fn named_types(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        TYPE_NAMES.into_iter().zip(self.types)
+    }
+
+    /// How many values were found.
+    #[must_use]
+    pub fn found_count(&self) -> u64 {
+        self.types.iter().sum()
+    }
+}
+
+/// What malloc has given out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MallocTotals {
+    /// How many blocks.
+    pub blocks: u64,
+    /// How many bytes, with a word for each block.
+    pub bytes: u64,
+    /// How many bytes more are in blocks that threads keep for their next requests. malloc's own
+    /// sums count these as given out.
+    pub cached: u64,
+}
+
+/// What was found in a program.
+#[derive(Debug)]
+pub struct PerlSnapshot {
+    /// The version of its perl.
+    pub version: PerlVersion,
+    /// Its interpreters, the first one first.
+    pub interpreters: Vec<PerlInterpreter>,
+    /// All values, and all else that malloc has given out.
+    pub values: ValueGraph,
+    /// What malloc says; `None` if its chunks are not known.
+    pub malloc: Option<MallocTotals>,
+    /// Whether malloc's chunks are known and Perl's values lie elsewhere: Perl has another malloc,
+    /// as its own (`-Dusemymalloc`). Then sizes are what Perl asked for.
+    pub has_other_malloc: bool,
+    /// The address of the value that has what is at the address that was wanted.
+    pub owner: Option<u64>,
+    /// Whether arrays or hashes have more elements than memory has, which is damage.
+    pub is_damaged: bool,
+}
+
+/// Reads the values of a program. `constants` is what the program can't write to, which need not be
+/// in the copy. Without a `heap`, sizes are what Perl asked for, and other threads are not seen.
+/// The value is told that has what is at the `wanted` address.
+///
+/// # Errors
+/// There may be no perl, or one that is not known.
+pub fn walk(
+    image: &ProcessImage,
+    constants: impl Memory,
+    heap: Option<&MallocHeap>,
+    wanted: Option<u64>,
+) -> Result<PerlSnapshot, PerlWalkError> {
+    let found = LocatedPerl::new(image, constants)?;
+    let version = found.version();
+    let has_threads = found.perl.interpreter_size().is_some();
+    let layout =
+        ValueLayout::for_version(version, has_threads).ok_or(PerlWalkError::Version(version))?;
+    let addresses = found.interpreters(image, heap);
+    if addresses.is_empty() {
+        return Err(PerlWalkError::NoInterpreter);
+    }
+    let has_heap = heap.is_some();
+    let heap = heap.filter(|heap| has_arenas(&found.perl, image, heap, &addresses));
+    let has_other_malloc = has_heap && heap.is_none();
+    let regions = image.regions().iter();
+    let words: u64 = regions.map(|region| region.bytes.len() as u64 / 8).sum();
+    let mut fill = ValueFiller::new(
+        PerlMemoryReader::new(image),
+        &found.perl,
+        layout,
+        ChunkClaims::new(heap),
+        words + EXTRA_WORDS,
+    );
+    fill.wanted = WantedAddress::new(wanted, &fill.claims);
+    let all = (1..).zip(&addresses);
+    let all = all.map(|(number, &at)| {
+        let outer = match number {
+            1 => String::new(),
+            number => format!("(interpreter {number})"),
+        };
+        InterpreterRoots::new(at, outer, found.variables(at))
+    });
+    let mut roots: Vec<InterpreterRoots> = all.collect();
+    roots.iter_mut().for_each(|one| one.prepare(&mut fill));
+    let mut interpreters = Vec::new();
+    let mut arenas: Vec<(PerlAddress, ArenaType)> = Vec::new();
+    let mut left = 8 * words / sv::HEAD_SIZE;
+    for &at in &addresses {
+        let heads = head_arenas(&found.perl, image, at, left);
+        let count: usize = heads.iter().map(|arena| arena.1).sum();
+        fill.builder.reserve(count);
+        left -= count as u64;
+        let types = values_of(&mut fill, &heads);
+        let says = found.perl.value_count(image, at).unwrap_or(0);
+        interpreters.push(PerlInterpreter {
+            address: at,
+            reported_count: says,
+            types,
+        });
+        arenas.extend(other_arenas(&found.perl, image, at));
+        arenas.extend(heads.iter().map(|&(first, _)| (first, ArenaType::Heads)));
+    }
+    fill.name_pads();
+    // Values have what they have, and only then what nobody has can be told.
+    if let Some(heap) = heap {
+        RemainingChunks::new(&mut fill, image, heap).arenas(&arenas);
+    }
+    for one in &roots {
+        one.add(&mut fill);
+        one.claim_keys(&mut fill, image);
+    }
+    let builder = &mut fill.builder;
+    let shared = fill.steps.shared;
+    fill.claims.settle(|number, part| {
+        let value = builder.value_mut(number);
+        match part {
+            ChunkShare::Own(bytes, asked) => {
+                value.size = value.size.saturating_add(bytes);
+                value.asked = value.asked.saturating_add(asked);
+            }
+            ChunkShare::Shared(chunk, asked) => {
+                let from = value.address;
+                builder.lead_later(from, chunk.at, shared, true);
+                if builder.number(chunk.at).is_none() {
+                    builder.end(PerlValue {
+                        address: chunk.at,
+                        size: allocated_bytes(chunk),
+                        asked,
+                        kind: PerlValueKind::Shared,
+                        ..PerlValue::default()
+                    });
+                }
+            }
+        }
+    });
+    fill.lead_to_buffers();
+    if let Some(heap) = heap {
+        let mut rest = RemainingChunks::new(&mut fill, image, heap);
+        rest.follow_perl(&roots);
+        let mut own: Vec<_> = roots.iter().flat_map(InterpreterRoots::places).collect();
+        own.sort_unstable_by_key(|range| range.start);
+        rest.follow_others(&own);
+        rest.leftovers();
+    }
+    let is_damaged = fill.left == 0;
+    let owner = fill.wanted.and_then(|wanted| wanted.owner(&fill.claims));
+    Ok(PerlSnapshot {
+        version,
+        interpreters,
+        values: fill.builder.finish(),
+        malloc: heap.map(malloc_totals),
+        has_other_malloc,
+        owner,
+        is_damaged,
+    })
+}
+
+/// Whether the arenas of interpreters lie in chunks of this heap.
+fn has_arenas(
+    perl: &PerlRuntime,
+    image: &ProcessImage,
+    heap: &MallocHeap,
+    interpreters: &[PerlAddress],
+) -> bool {
+    let arenas = interpreters.iter().filter_map(|&at| {
+        let [_, arenas, _] = perl.value_roots(at)?;
+        image.word(arenas).filter(|&arena| arena != 0)
+    });
+    let mut arenas = arenas.peekable();
+    arenas.peek().is_none() || arenas.any(|arena| heap.find(arena).is_some())
+}
+
+/// Makes the values of all heads in these arenas. Returns how many there are of each type.
+fn values_of(fill: &mut ValueFiller<'_>, arenas: &[(PerlAddress, usize)]) -> [u64; sv::TYPE_COUNT] {
+    let mut types = [0; sv::TYPE_COUNT];
+    for &(first, count) in arenas {
+        let bytes = fill.reader.bytes(first, count as u64 * sv::HEAD_SIZE);
+        let places = (first..).step_by(sv::HEAD_SIZE as usize);
+        for (at, bytes) in places.zip(bytes.as_chunks().0) {
+            let head = ValueHead::new(at, bytes);
+            // Another interpreter of damaged memory may have the same arena.
+            let is_new = fill.builder.number(at).is_none();
+            if let Some(of_type) = types.get_mut(head.kind() as usize).filter(|_| is_new) {
+                *of_type += 1;
+                fill.heads += 1;
+                fill.fill(&head);
+            }
+        }
+    }
+    types
+}
+
+fn malloc_totals(heap: &MallocHeap) -> MallocTotals {
+    let mut sum = MallocTotals::default();
+    for chunk in &heap.chunks {
+        match chunk.kind {
+            ChunkUse::InUse | ChunkUse::Cache => {
+                sum.blocks += 1;
+                sum.bytes += allocated_bytes(chunk);
+            }
+            ChunkUse::Cached => sum.cached += allocated_bytes(chunk),
+            ChunkUse::Free | ChunkUse::Fast | ChunkUse::Top => {}
+        }
+    }
+    sum
+}

@@ -1,0 +1,80 @@
+//! What nothing leads to: which values of it are first, and whether they are in a ring.
+
+use heapprof_objects::components;
+
+use crate::kind::PerlValueKind;
+use crate::text::TextId;
+use crate::values::{ValueEdge, ValueGraph};
+
+/// The first values of what is not reached, each with whether something that it leads to leads back
+/// to it: one of each strong component to which no other one leads. `keeps` says which edges keep
+/// alive what they lead to.
+pub(crate) fn firsts(
+    values: &ValueGraph,
+    is_reached: &[bool],
+    keeps: impl Fn(&ValueEdge) -> bool,
+) -> Vec<(u32, bool)> {
+    let is_leaked: Vec<bool> = is_reached.iter().map(|reached| !reached).collect();
+    let (of, count) = leaked_components(values, &is_leaked, &keeps);
+    let mut members: Vec<Vec<u32>> = vec![Vec::new(); count as usize];
+    let mut is_held = vec![false; count as usize];
+    let mut is_ring = vec![false; count as usize];
+    for (number, &component) in (0..).zip(&of) {
+        let Some(own) = members.get_mut(component as usize) else {
+            continue;
+        };
+        own.push(number);
+        for edge in values.edges(number).iter().filter(|edge| keeps(edge)) {
+            let to = of[edge.to as usize];
+            match to == component {
+                true => is_ring[to as usize] = true,
+                false if is_leaked[edge.to as usize] => is_held[to as usize] = true,
+                false => {}
+            }
+        }
+    }
+    let first = members.iter().zip(is_held).zip(is_ring);
+    let first = first.filter(|((_, is_held), _)| !is_held);
+    let first = first.filter_map(|((members, _), ring)| Some((first_of(values, members)?, ring)));
+    let mut first: Vec<(u32, bool)> = first.collect();
+    first.sort_unstable();
+    first
+}
+
+/// The strong component of each value that has leaked, and how many there are.
+pub(crate) fn leaked_components(
+    values: &ValueGraph,
+    is_leaked: &[bool],
+    keeps: impl Fn(&ValueEdge) -> bool,
+) -> (Vec<u32>, u32) {
+    let next = |number: u32, place: &mut usize| {
+        let mut edges = values.edges(number)[*place..].iter();
+        edges.find_map(|edge| {
+            *place += 1;
+            keeps(edge).then_some(edge.to)
+        })
+    };
+    components(is_leaked, |_| 0, next)
+}
+
+/// That one of some values that says most: an object, then a sub, a hash, an array.
+pub(crate) fn first_of(values: &ValueGraph, members: &[u32]) -> Option<u32> {
+    let rank = |number: u32| {
+        let value = values.get(number);
+        let class = values.class(value);
+        let kind = [
+            PerlValueKind::Code,
+            PerlValueKind::Hash,
+            PerlValueKind::Array,
+            PerlValueKind::Object,
+        ];
+        let kind = kind.iter().position(|kind| *kind == value.kind);
+        (
+            class == TextId::EMPTY,
+            values.text(class),
+            kind.unwrap_or(4),
+            value.address,
+        )
+    };
+    members.iter().copied().min_by_key(|&number| rank(number))
+}
