@@ -48,6 +48,11 @@ pub use heapprof_engine::{
     RecordingOptions,
 };
 
+/// The examples of README.md. They run as tests, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 /// Says that the code of this name has run, in a datagram to where `HEAPPROF_WIRETAP` says. Without
 /// that variable it does nothing.
 ///
