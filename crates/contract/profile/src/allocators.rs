@@ -1,22 +1,23 @@
-//! The functions that stand between a program's code and malloc. A recorded stack ends in them.
+//! Lists the functions that are called between a program's code and malloc. A recorded stack ends
+//! in them.
 //!
-//! They are listed in a profile's `drop_frames`, which cuts the frame that matches and everything
-//! that it called. So this file names only functions that run no code of the program, except the
-//! code of an allocator that the program handed in. A container's `emplace`, for example, is no
-//! wrapper: it constructs an element, whose constructor may allocate memory for itself.
+//! The functions are listed in a profile's `drop_frames`, which cuts a matching frame and
+//! everything that it called. So this file names only functions that run no code of the program,
+//! except the code of an allocator that the program supplied. A container's `emplace`, for example,
+//! is not a wrapper: it constructs an element, whose constructor may allocate memory for itself.
 //!
 //! pprof matches a name up to its first parenthesis, which may be inside a template's arguments.
 
-/// malloc and its family, under the names that libraries and interceptors give them, and `operator
-/// new`.
+/// Regular expression for malloc and its family, under the names that libraries and interceptors
+/// give them, and for `operator new`.
 macro_rules! mallocs {
     () => {
         r"(__GI_)?(__libc_|___?interceptor_|tc_|je_)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|pvalloc|valloc)|operator new(\[\])?|_Zn[wa]m.*"
     };
 }
 
-/// The same names, and the functions through which containers call them: C++'s allocators, and
-/// Rust's `Box`, `RawVec` and `alloc`.
+/// Regular expression for the names of `mallocs!`, and for the functions through which containers
+/// call them: C++'s allocators, and Rust's `Box`, `RawVec` and `alloc`.
 macro_rules! containers {
     () => {
         concat!(
@@ -41,8 +42,8 @@ macro_rules! containers {
     };
 }
 
-/// Hands the table of wrappers to a macro: the source files that functions come from, and regular
-/// expressions for their names.
+/// Hands the table of wrappers to the macro `give`: the source files that define functions, and
+/// regular expressions for the names of those functions.
 #[rustfmt::skip]
 macro_rules! wrappers {
     ($give:ident) => {
@@ -146,8 +147,9 @@ pub const ALLOCATION_WRAPPERS: &[(&str, &[&str])] = wrappers!(as_rows);
 /// containers call them, and all [`ALLOCATION_WRAPPERS`].
 pub const ALLOCATOR_REGEX: &str = wrappers!(as_text);
 
-/// What a profile's `drop_frames` has behind [`ALLOCATOR_REGEX`], if it begins with that. Profiles
-/// of earlier versions have as much of the table as there was then.
+/// Returns what follows [`ALLOCATOR_REGEX`] in a profile's `drop_frames`; `None` if `drop_frames`
+/// does not begin with the expression. Profiles of earlier versions hold a shorter table, which is
+/// accepted too.
 pub fn after_allocators(drop_frames: &str) -> Option<&str> {
     let earlier = || {
         let (earlier, _) = ALLOCATOR_REGEX.split_once("|_?PyObject_MallocWithType")?;

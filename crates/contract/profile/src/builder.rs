@@ -1,5 +1,5 @@
 //! Makes profiles piece by piece, and stores each mapping, function and location once. Importers,
-//! merging and tests use it.
+//! merging and tests use the builder.
 
 use crate::hashing::HashMap;
 
@@ -9,16 +9,16 @@ use crate::model::{
 };
 use crate::strings::StringId;
 
-/// The texts of a frame. [`ProfileBuilder::frame`] makes a location from them.
+/// Texts of a frame. [`ProfileBuilder::frame`] makes a location from them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameText<'a> {
-    /// The function's name.
+    /// Name of the function.
     pub name: &'a str,
-    /// The source file; may be empty.
+    /// Source file; may be empty.
     pub filename: &'a str,
-    /// The line number; 0 when unknown.
+    /// Line number; 0 when unknown.
     pub line: i64,
-    /// The line at which the function begins; 0 when unknown.
+    /// Line at which the function begins; 0 when unknown.
     pub start_line: i64,
 }
 
@@ -52,7 +52,7 @@ type LocationKey = (Option<MappingIndex>, u64, bool, Box<[Line]>);
 /// ```
 #[derive(Default)]
 pub struct ProfileBuilder {
-    /// The profile so far. Its header may be set freely; the tables grow through the builder.
+    /// Profile so far. Its header may be set freely; the tables grow through the builder.
     pub profile: Profile,
     mapping_index: HashMap<Mapping, MappingIndex>,
     function_index: HashMap<Function, FunctionIndex>,
@@ -60,7 +60,7 @@ pub struct ProfileBuilder {
 }
 
 impl ProfileBuilder {
-    /// An empty profile with these sample types, each a type and a unit.
+    /// Makes an empty profile with these sample types, each a type and a unit.
     pub fn new(sample_types: &[(&str, &str)]) -> Self {
         let mut builder = Self {
             profile: Profile::default(),
@@ -76,17 +76,17 @@ impl ProfileBuilder {
         builder
     }
 
-    /// The profile.
+    /// Returns the finished profile.
     pub fn finish(self) -> Profile {
         self.profile
     }
 
-    /// The id of a text.
+    /// Returns the id of a text, which is added if it is new.
     pub fn text(&mut self, text: &str) -> StringId {
         self.profile.strings.intern(text)
     }
 
-    /// A type with its unit.
+    /// Makes a value type from the names of a type and its unit.
     pub fn value_type(&mut self, r#type: &str, unit: &str) -> ValueType {
         ValueType {
             r#type: self.text(r#type),
@@ -94,7 +94,7 @@ impl ProfileBuilder {
         }
     }
 
-    /// The index of a mapping, which is added if it is new. This function chooses its `id`.
+    /// Returns the index of a mapping, which is added if it is new. This function chooses its `id`.
     pub fn mapping(&mut self, mapping: Mapping) -> MappingIndex {
         let key = Mapping { id: 0, ..mapping };
         let table = &mut self.profile.mapping;
@@ -105,7 +105,8 @@ impl ProfileBuilder {
         })
     }
 
-    /// The index of a function, which is added if it is new. This function chooses its `id`.
+    /// Returns the index of a function, which is added if it is new. This function chooses its
+    /// `id`.
     pub fn function(&mut self, function: Function) -> FunctionIndex {
         let key = Function { id: 0, ..function };
         let table = &mut self.profile.function;
@@ -116,7 +117,7 @@ impl ProfileBuilder {
         })
     }
 
-    /// A function of which only the name is known, and the file if `filename` is not empty.
+    /// Returns a function of which only the name is known, and the file if `filename` is not empty.
     pub fn named_function(&mut self, name: StringId, filename: StringId) -> FunctionIndex {
         self.function(Function {
             name,
@@ -126,7 +127,8 @@ impl ProfileBuilder {
         })
     }
 
-    /// A location with its lines, innermost inlined function first.
+    /// Returns the index of a location with its lines, innermost inlined function first. The
+    /// location is added if it is new.
     pub fn location(
         &mut self,
         mapping: Option<MappingIndex>,
@@ -137,8 +139,8 @@ impl ProfileBuilder {
         self.location_by(lines.into(), mapping, address, is_folded, lines)
     }
 
-    /// A location. It is taken to be the same as an earlier one with the same mapping, address and
-    /// `is_folded` and an equal `key`.
+    /// Returns the index of a location. An earlier location with an equal `key`, mapping, address
+    /// and `is_folded` is taken to be the same one.
     pub(crate) fn location_by(
         &mut self,
         key: Box<[Line]>,
@@ -164,7 +166,7 @@ impl ProfileBuilder {
         })
     }
 
-    /// A set of labels.
+    /// Returns the index of a set of labels, which is added if it is new.
     pub fn label_set(&mut self, labels: &mut [Label]) -> LabelSetIndex {
         let Profile {
             label_sets,
@@ -174,7 +176,7 @@ impl ProfileBuilder {
         label_sets.intern(labels, strings)
     }
 
-    /// A number label, e.g. `("bytes", 16, "bytes")`.
+    /// Makes a number label, e.g. `("bytes", 16, "bytes")`.
     pub fn number_label(&mut self, key: &str, num: i64, num_unit: &str) -> Label {
         Label {
             key: self.text(key),
@@ -184,7 +186,7 @@ impl ProfileBuilder {
         }
     }
 
-    /// A text label, e.g. `("thread", "main")`.
+    /// Makes a text label, e.g. `("thread", "main")`.
     pub fn text_label(&mut self, key: &str, text: &str) -> Label {
         Label {
             key: self.text(key),
@@ -193,7 +195,7 @@ impl ProfileBuilder {
         }
     }
 
-    /// A symbolized location for these frames, innermost inlined frame first.
+    /// Returns a symbolized location for these frames, innermost inlined frame first.
     pub fn frame(&mut self, frames: &[FrameText<'_>]) -> LocationIndex {
         let lines: Vec<Line> = frames
             .iter()
@@ -212,8 +214,8 @@ impl ProfileBuilder {
                 }
             })
             .collect();
-        // The same lines are the same place in every profile, because the address is computed from
-        // the texts.
+        // The address is computed from the texts, so equal lines are the same place in every
+        // profile.
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         for frame in frames {
             let line = frame.line.to_string();
@@ -228,16 +230,16 @@ impl ProfileBuilder {
         self.location(None, address, false, &lines)
     }
 
-    /// Adds a sample written the folded way, root first: `main;parse@parse.c:12;alloc`.
+    /// Adds a sample that is written in folded form, root first: `main;parse@parse.c:12;alloc`.
     ///
     /// A frame is `name`, `name@file` or `name@file:line`. `outer>>inner` is one location in which
-    /// `inner` was inlined. `0x1f` is an address without symbols, and `0x1f@/bin/app` is such an
-    /// address in a mapping.
+    /// `inner` was inlined into `outer`. `0x1f` is an address without symbols, and `0x1f@/bin/app`
+    /// is an address without symbols in a mapping.
     pub fn add_folded(&mut self, stack: &str, values: &[i64]) {
         self.add_folded_with_labels(stack, values, &mut []);
     }
 
-    /// Adds a sample as [`add_folded`](Self::add_folded) does, with labels.
+    /// Adds a sample in the form that [`add_folded`](Self::add_folded) reads, with labels.
     pub fn add_folded_with_labels(&mut self, stack: &str, values: &[i64], labels: &mut [Label]) {
         let frames: Vec<&str> = stack.split(';').filter(|f| !f.is_empty()).collect();
         let stack: Vec<LocationIndex> = frames.iter().rev().map(|f| self.parse(f)).collect();
@@ -245,14 +247,14 @@ impl ProfileBuilder {
         self.profile.samples.push(stack, values, label_set);
     }
 
-    /// Adds a sample whose frames are names as they are, root first.
+    /// Adds a sample whose frames are plain function names, root first.
     pub fn add_named(&mut self, stack: &[&str], values: &[i64], labels: &mut [Label]) {
         let frames = stack.iter().rev();
         let locations: Vec<LocationIndex> = frames.map(|name| self.name(name)).collect();
         self.add_sample(locations, values, labels);
     }
 
-    /// A symbolized location of which only the function's name is known.
+    /// Returns a symbolized location of which only the function's name is known.
     pub fn name(&mut self, name: &str) -> LocationIndex {
         self.frame(&[FrameText {
             name,

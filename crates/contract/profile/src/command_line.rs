@@ -1,19 +1,19 @@
-//! What a process calls itself besides its program's name, so that the workers of one interpreter
-//! can be told apart: its script, or a title that it has set.
+//! Reads a process's script, or the title that it has set, from its command line. This
+//! distinguishes the workers of one interpreter, which all have the same program name.
 //!
-//! A command line may hold passwords. So nothing of it is taken but the name of a script, unless
-//! somebody asks for the whole of it.
+//! A command line may hold passwords. So only the name of a script is taken from it, unless the
+//! user asks for the whole command line.
 
-/// The longest title that is kept, in bytes.
+/// Largest part of a title that is kept, in bytes.
 const MAX_TITLE: usize = 100;
 
-/// What the options of an interpreter are. A letter that stands in none of these is not known, and
-/// neither is what comes behind it.
+/// Command-line options of an interpreter. A letter that is in none of these lists is unknown, and
+/// so is everything that follows it.
 struct InterpreterOptions {
     names: &'static [&'static str],
-    /// Letters without a value. Others may stand behind them.
+    /// Letters without a value. Other letters may follow them.
     flags: &'static str,
-    /// Letters with a number behind them, or none. Others may stand behind it.
+    /// Letters that a number may follow. Other letters may follow the number.
     numbers: &'static str,
     /// Letters whose value is the rest of the word, if there is any.
     rests: &'static str,
@@ -21,9 +21,9 @@ struct InterpreterOptions {
     values: &'static str,
     /// Letters whose value is code.
     codes: &'static str,
-    /// Whole options without a value. Those that have it behind `=` need not be known.
+    /// Long options without a value. Options whose value follows a `=` need not be listed.
     long_flags: &'static [&'static str],
-    /// Whole options whose value is the next word.
+    /// Long options whose value is the next word.
     long_values: &'static [&'static str],
 }
 
@@ -126,21 +126,21 @@ const INTERPRETERS: [InterpreterOptions; 7] = [
     },
 ];
 
-/// What comes behind an option.
+/// What an option means for the words that follow it.
 #[derive(Debug, PartialEq, Eq)]
 enum OptionEffect {
-    /// The next word is as it would be without the option.
+    /// The next word means what it would mean without the option.
     Same,
     /// The next word is the option's value.
     Value,
-    /// The name of a module, or the next word is, if there is none.
+    /// The script is a module. If the name here is empty, the next word is the name.
     Module(String),
-    /// Code, or something that is not known.
+    /// The option holds code, or is unknown: no script can be found.
     Nothing,
 }
 
 impl InterpreterOptions {
-    /// What comes behind a word that begins with `-` or `+`.
+    /// Returns what follows a word that begins with `-` or `+`.
     fn behind(&self, word: &str) -> OptionEffect {
         if word.starts_with("--") {
             return match word {
@@ -151,13 +151,13 @@ impl InterpreterOptions {
         }
         let is_shell = self.names.contains(&"sh");
         let mut letters = word[1..].chars().peekable();
-        // The values of a shell's options stand behind the whole word.
+        // The values of a shell's options come after the whole word.
         let mut wants_value = false;
         while let Some(letter) = letters.next() {
             let rest = || letters.clone().collect::<String>();
             match letter {
                 'm' if self.names == ["python"] => return OptionEffect::Module(rest()),
-                // The script itself is its value.
+                // The value of PHP's `-f` is the script itself.
                 'f' if self.names == ["php"] && rest().is_empty() => return OptionEffect::Same,
                 _ if self.codes.contains(letter) => return OptionEffect::Nothing,
                 _ if self.values.contains(letter) && is_shell => wants_value = true,
@@ -182,9 +182,10 @@ impl InterpreterOptions {
     }
 }
 
-/// The script that an interpreter runs, without its folder, or `-m MODULE`; `None` for a program
-/// that is no interpreter, for one that was given its code, and behind an option that is not known.
-/// `command_line` is the text of `/proc/PID/cmdline`.
+/// Returns the script that an interpreter runs, without its folder, or `-m MODULE`. Returns `None`
+/// for a program that is not an interpreter, for a process that has set a title, for an interpreter
+/// that was given code, and after an unknown option. `command_line` is the text of
+/// `/proc/PID/cmdline`.
 pub(crate) fn script(program: &str, command_line: &[u8]) -> Option<String> {
     let name = stem(program);
     let interpreter = INTERPRETERS.iter().find(|of| of.names.contains(&name))?;
@@ -215,7 +216,8 @@ pub(crate) fn script(program: &str, command_line: &[u8]) -> Option<String> {
     None
 }
 
-/// The title that a process has set in the place of its command line; `None` if it has not.
+/// Returns the title that a process has set in place of its command line; `None` if it has set
+/// none.
 pub(crate) fn title(program: &str, command_line: &[u8]) -> Option<String> {
     let first = command_line.split(|&byte| byte == 0).next()?;
     let first = String::from_utf8_lossy(&first[..first.len().min(MAX_TITLE)]);
@@ -229,13 +231,14 @@ pub(crate) fn title(program: &str, command_line: &[u8]) -> Option<String> {
     (is_title && !text.is_empty()).then(|| text.to_string())
 }
 
-/// Puts a command line into words of a shell: one that is nothing but a plain word as it is, others
-/// in quotes, with control characters and bytes that are no text as escapes, as in `$'a\n\xff'`.
-/// At most `max` bytes of it are shown; whether there is more is said behind them.
+/// Writes a command line as words that a shell can read: plain words as they are, other words in
+/// quotes, and control characters and bytes that are not text as escapes, as in `$'a\n\xff'`. At
+/// most `max` bytes are shown; if there are more, a note at the end says so.
 pub(crate) fn whole(program: &str, command_line: &[u8], max: usize) -> String {
     let is_cut = command_line.len() > max;
     let bytes = &command_line[..command_line.len().min(max)];
-    // A title leaves zeros where the words were. Otherwise the last one ends the last word.
+    // A title leaves zero bytes in place of the former words. Without a title, the last zero byte
+    // ends the last word.
     let bytes = match title(program, command_line) {
         Some(_) => {
             &bytes[..bytes
@@ -253,7 +256,7 @@ pub(crate) fn whole(program: &str, command_line: &[u8], max: usize) -> String {
     text
 }
 
-/// A word as a shell reads it.
+/// Quotes a word, if necessary, so that a shell reads the original word.
 fn quoted(word: &[u8]) -> String {
     let is_plain = |&byte: &u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
     let needs_escape = |c: char| c.is_control() || matches!(c, '\'' | '\\');
@@ -284,7 +287,7 @@ fn quoted(word: &[u8]) -> String {
     }
 }
 
-/// A program's name without its version.
+/// Returns a program's name without its folder and version.
 fn stem(program: &str) -> &str {
     let name = program.rsplit('/').next().unwrap_or(program);
     name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'))

@@ -1,4 +1,5 @@
-//! From a file to a [`Profile`]: one pass over the stream, references resolved at the end.
+//! Decodes a file into a [`Profile`], in one pass over the stream. References are resolved at the
+//! end.
 //!
 //! Fields may come in any order and the string table usually comes last, so the pass keeps ids and
 //! string numbers as they are. Reading takes only the model's own memory: there is no copy of the
@@ -19,37 +20,38 @@ use crate::strings::StringId;
 use crate::wire::{MessageFields, WireStream, WireValue};
 pub(crate) use samples::{SAMPLED_FIELD, VARIANCE_FIELD};
 
-/// How much is read before the memory is added up again, in bytes.
+/// Number of bytes that are read before the memory in use is added up again.
 const MEMORY_CHECK_INTERVAL: u64 = 256 << 10;
-/// A value of at least so many bytes is checked against the memory limit before it is read.
+/// Smallest length, in bytes, at which a value is checked against the memory limit before it is
+/// read.
 const MIN_LONG_VALUE: usize = 256 << 10;
 
-/// The most sample types that are accepted. Real profiles have up to a dozen, and everything is
-/// computed for each.
+/// Maximum number of sample types in a profile. Real profiles have up to a dozen, and everything is
+/// computed for each type.
 const MAX_SAMPLE_TYPES: usize = 1024;
 
-/// How much to accept.
+/// Options and limits for reading a profile.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReadOptions {
-    /// The most bytes a file may inflate to. This limit stops a gzip bomb.
+    /// Maximum number of bytes that a file may inflate to. This limit stops a gzip bomb.
     pub max_inflated: u64,
-    /// About the most bytes of memory that reading the file may take. In some files one byte
+    /// Approximate maximum of the memory that reading may take, in bytes. In some files one byte
     /// becomes sixteen in memory.
     pub max_memory: u64,
-    /// Keep the bytes of stacks as they are written until a caller asks for frames. This suits
-    /// callers that only pass the profile on. After a caller has asked, both the bytes and the
-    /// frames are in memory.
+    /// Whether stacks stay encoded, as in the file, until a caller asks for frames. This suits
+    /// callers that only pass the profile on. After a caller has asked, both the encoded bytes and
+    /// the frames are in memory.
     pub stacks_as_written: bool,
-    /// Ignore the fields of samples that pprof does not know, as pprof does.
+    /// Whether to ignore the fields of samples that pprof does not know, as pprof does.
     pub without_spread: bool,
-    /// Skip samples, locations and functions. This suits callers that want only what a profile says
-    /// about itself.
+    /// Whether to skip samples, locations and functions. This suits callers that want only the
+    /// header, the mappings and the texts of a profile.
     pub only_head: bool,
 }
 
 impl Default for ReadOptions {
-    /// Both limits are 4 GiB, thirty times the largest profile we have met.
+    /// Sets both limits to 4 GiB, thirty times the size of the largest known profile.
     fn default() -> Self {
         Self {
             max_inflated: 4 << 30,
@@ -62,13 +64,13 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Chooses whether stacks are read when a caller asks for them, or at once.
+    /// Chooses whether stacks are read only when a caller asks for frames, or at once.
     pub fn stacks_as_written(mut self, kept: bool) -> Self {
         self.stacks_as_written = kept;
         self
     }
 
-    /// Chooses whether samples are read without their spread, which pprof does not know.
+    /// Chooses whether samples are read without their spread, whose fields pprof does not know.
     pub fn without_spread(mut self, without: bool) -> Self {
         self.without_spread = without;
         self
@@ -119,7 +121,7 @@ pub fn decode(reader: impl Read) -> Result<Profile, Error> {
     decode_with(reader, ReadOptions::default())
 }
 
-/// Reads a profile, gzipped or plain. Every reference in it leads to something.
+/// Reads a profile, gzipped or plain. Every reference in the result is valid.
 ///
 /// ```
 /// use heapprof_profile::{Error, ProfileBuilder, ReadOptions, decode_with, encode};
@@ -185,8 +187,8 @@ pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, E
             }
             decoder.finish()
         }
-        // Damage to the gzip layer shows as nonsense inside. The checksum at its end tells whether
-        // gzip or the content is damaged.
+        // Damage to the gzip layer shows as nonsense in the content. The checksum at the end shows
+        // whether gzip or the content is damaged.
         Err(error @ (Error::Wire { .. } | Error::Invalid { .. })) => match stream.drain() {
             Err(gzip @ Error::Gzip { .. }) => Err(gzip),
             _ => Err(decoder.explain(error, stream.heads())),
@@ -199,14 +201,15 @@ fn too_much_memory(limit: u64) -> Error {
     Error::TooMuchMemory { limit }
 }
 
-/// A type and unit as numbers in the string table.
+/// A value type whose texts are still numbers of entries of the string table.
 #[derive(Clone, Copy, Default)]
 struct RawValueType {
     r#type: u64,
     unit: u64,
 }
 
-/// What has been read so far. String numbers stay as they are until the whole table is known.
+/// The parts of a profile that have been read so far. String numbers stay as they are until the
+/// whole string table is known.
 #[derive(Default)]
 struct ProfileDecoder {
     sample_type: Vec<RawValueType>,
@@ -222,19 +225,19 @@ struct ProfileDecoder {
     default_sample_type: u64,
     doc_url: u64,
     /// Whether there was a second empty text, or a sample type after the string table and samples.
-    /// Both mean that there are two profiles in one stream.
+    /// Each of these means that two profiles are in one stream.
     concatenated: bool,
 }
 
 impl ProfileDecoder {
-    /// About how many bytes of memory the decoder takes.
+    /// Estimates how many bytes of memory the decoder takes.
     fn memory(&self) -> u64 {
         let comment = self.comment.len() * (size_of::<u64>() + size_of::<StringId>());
         comment as u64 + self.samples.memory() + self.tables.memory()
     }
 
-    /// Checks that a long value fits in memory after it is read, whatever it holds, in addition to
-    /// the buffer that it is in.
+    /// Checks that a long value, whatever it holds, will fit in memory after it is read, in
+    /// addition to the buffer that holds it now.
     #[inline]
     fn fits(&self, field: u32, value: WireValue<'_>, limit: u64) -> Result<(), Error> {
         match value {
@@ -247,13 +250,13 @@ impl ProfileDecoder {
 
     #[cold]
     fn long_fits(&self, field: u32, bytes: &[u8], limit: u64) -> Result<(), Error> {
-        // How many bytes a byte may become in memory. A label, a line and a number of a comment
-        // take only a few bytes each in the file.
+        // The number of bytes that one byte of the file may become in memory. A label, a line and a
+        // number of a comment take only a few bytes each in the file.
         let times = match field {
             2 => 48,
             4 => 16,
             6 if str::from_utf8(bytes).is_ok() => 1,
-            // Each byte that is not text takes three, here and in the table.
+            // Each byte that is not text takes three bytes, both here and in the table.
             6 => 6,
             13 => 12,
             _ => 0,
@@ -269,7 +272,7 @@ impl ProfileDecoder {
     }
 
     fn field(&mut self, field: u32, value: WireValue<'_>, offset: u64) -> Result<(), Error> {
-        // An empty message around the field, which gives errors their offset and object.
+        // This message around the field is empty. It gives errors their offset and object.
         let whole = MessageFields::new(&[], offset, ProfileElement::Profile);
         let number = |value| whole.number(field, value);
         match field {
@@ -303,7 +306,7 @@ impl ProfileDecoder {
             11 => {
                 let body = whole.bytes(field, value)?;
                 let raw = value_type(body, offset, ProfileElement::PeriodType)?;
-                // An empty period type says as much as a missing one.
+                // An empty period type means the same as a missing one.
                 self.period_type = (raw.r#type != 0 || raw.unit != 0).then_some(raw);
             }
             12 => self.period = number(value)? as i64,
@@ -315,7 +318,8 @@ impl ProfileDecoder {
         Ok(())
     }
 
-    /// Adds to an error more than the place where it showed.
+    /// Turns an error into [`Error::NotAProfile`] if the file is of another kind; otherwise adds a
+    /// hint to the error.
     fn explain(&self, error: Error, (file, plain): (&[u8], &[u8])) -> Error {
         // Only a file without samples can be something other than a profile.
         if self.samples.is_empty()
@@ -395,7 +399,8 @@ fn resolve_value_type(
     })
 }
 
-/// Says what a file that is not a profile is, judging by its first bytes.
+/// Describes what a file that is not a profile is, from its first bytes; `None` if they do not show
+/// it.
 fn foreign(head: &[u8], gzipped: bool) -> Option<String> {
     if head.starts_with(b"\x1f\x8b") {
         return Some("is gzipped twice; unpack it once".to_string());

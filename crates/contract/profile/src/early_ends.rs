@@ -1,25 +1,25 @@
-//! Stacks that end before their outermost frame: how many, in which file and why, as comments of a
-//! profile.
+//! Stacks that end before their outermost frame. Comments of a profile say how many there are, in
+//! which file and why.
 //!
-//! Such a stack lacks its callers, so reports show what it allocated at the wrong place, and
-//! nobody sees it in the names alone.
+//! Such a stack lacks its callers, so reports show what it allocated at the wrong place, and the
+//! names alone do not reveal this.
 
 use std::fmt;
 
-/// Why a walk found no caller of a frame that has one.
+/// Reason why a walk found no caller of a frame that has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EarlyEndReason {
     /// The file has no unwind tables.
     NoTables,
-    /// The unwind tables of the file do not reach that code.
+    /// The unwind tables of the file do not cover the code of the frame.
     NotCovered,
-    /// The unwind tables say where the caller is, and there is none.
+    /// The unwind tables describe where the caller is, but no caller is there.
     NoCaller,
-    /// The code is in no file: a program made it while it ran.
+    /// The code is in no file: a program generated it while it ran.
     NoFile,
 }
 
-/// Each reason with its words, in the order of the collector's numbers, from 1.
+/// Each reason with its words, in the order of the numbers that the collector gives them, from 1.
 const REASONS: [(EarlyEndReason, &str); 4] = [
     (EarlyEndReason::NoTables, "no unwind tables"),
     (
@@ -33,36 +33,35 @@ const REASONS: [(EarlyEndReason, &str); 4] = [
     (EarlyEndReason::NoFile, "code of no file"),
 ];
 
-/// What the comment begins with.
+/// Beginning of each comment about stacks that end early.
 const COMMENT_PREFIX: &str = "stacks end early: ";
-/// So many files are named. What other files have is added up.
+/// Maximum number of files that are named. The counts of other files are added up.
 const MAX_FILES: usize = 10;
 
 /// The stacks that end early in one file for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyEnds {
-    /// The file of the last frame that was found; empty for code of no file, and for several
-    /// files.
+    /// File of the last frame that was found; empty for code of no file, and for several files.
     pub file: String,
-    /// Why they end there; `None` for several files.
+    /// Reason why the stacks end there; `None` for several files.
     pub reason: Option<EarlyEndReason>,
-    /// How many stacks.
+    /// Number of stacks.
     pub stacks: u64,
-    /// How many blocks were allocated there.
+    /// Number of blocks that were allocated there.
     pub objects: i64,
-    /// How many bytes these had.
+    /// Number of bytes in these blocks.
     pub bytes: i64,
 }
 
 impl EarlyEndReason {
-    /// The reason with this number of the collector's; `None` for any other number, such as the 0
-    /// of a stack that is whole.
+    /// Returns the reason with this number of the collector; `None` for any other number, such as
+    /// the 0 of a stack that is whole.
     pub fn from_number(number: u32) -> Option<Self> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         REASONS.get(index).map(|(reason, _)| *reason)
     }
 
-    /// The reason in words, as they follow on "has" or "is".
+    /// Returns the reason as words that can follow "has" or "is".
     pub fn text(self) -> &'static str {
         let found = REASONS.iter().find(|(reason, _)| *reason == self);
         found.map_or("", |(_, text)| text)
@@ -85,7 +84,7 @@ impl fmt::Display for EarlyEnds {
 }
 
 impl EarlyEnds {
-    /// What a comment says of such stacks, if it does.
+    /// Reads a comment about stacks that end early; `None` for any other comment.
     pub fn parse(comment: &str) -> Option<Self> {
         let (counts, why) = comment.strip_prefix(COMMENT_PREFIX)?.split_once(": ")?;
         let mut counts = counts.split(", ");
@@ -106,12 +105,12 @@ impl EarlyEnds {
         })
     }
 
-    /// What all comments of a profile say of such stacks.
+    /// Reads those comments of a profile that are about stacks that end early.
     pub fn from_comments<'a>(comments: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
         comments.into_iter().filter_map(Self::parse).collect()
     }
 
-    /// These stacks and others.
+    /// Adds the counts of other stacks to the counts of these.
     fn and(self, other: &Self) -> Self {
         Self {
             stacks: self.stacks.saturating_add(other.stacks),
@@ -122,16 +121,16 @@ impl EarlyEnds {
     }
 }
 
-/// Adds up the stacks that end early, while a profile is made.
+/// Adds up the stacks that end early while a profile is made.
 #[derive(Debug, Default)]
 pub struct EarlyEndCounts {
-    /// By the number of a file's mapping, which the caller has, and by reason.
+    /// Counts by the number of a file's mapping, which the caller chooses, and by reason.
     counts: Vec<((Option<usize>, EarlyEndReason), EarlyEnds)>,
 }
 
 impl EarlyEndCounts {
-    /// Adds a stack that ends in a mapping, by its number, and has allocated so many objects and
-    /// bytes. `file` names the mapping.
+    /// Adds a stack that ends in a mapping, given by its number, and that has allocated `objects`
+    /// blocks of `bytes` bytes in total. `file` names the mapping.
     pub fn add(
         &mut self,
         mapping: Option<usize>,
@@ -156,7 +155,7 @@ impl EarlyEndCounts {
         }
     }
 
-    /// The comments that say it, the file with the most bytes first.
+    /// Makes a comment for each file and reason, the one with the most bytes first.
     pub fn comments(self) -> Vec<String> {
         let mut all: Vec<EarlyEnds> = Vec::new();
         for (_, one) in self.counts {

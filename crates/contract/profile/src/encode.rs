@@ -1,8 +1,8 @@
-//! From a [`Profile`] to a file, field by field: equal profiles give equal bytes. Samples and
-//! locations, which are nearly all of a file, go straight into its bytes.
+//! Encodes a [`Profile`] as a file, field by field: equal profiles give equal bytes. Samples and
+//! locations, which are nearly all of a file, go straight into the output buffer.
 //!
 //! Messages and texts come in the order in which pprof writes them, and numbers are packed as pprof
-//! packs them, so that its output and ours can be compared. The facts are from google/pprof's
+//! packs them, so that its output and ours can be compared. The source is google/pprof,
 //! profile/encode.go.
 
 mod options;
@@ -50,7 +50,7 @@ pub fn encode(profile: &Profile, writer: impl Write) -> Result<(), Error> {
     encode_with(profile, writer, EncodeOptions::default())
 }
 
-/// Writes `profile` as the options say.
+/// Writes `profile` with the given options.
 ///
 /// # Errors
 /// Returns [`Error::Write`] when `writer` fails.
@@ -142,21 +142,21 @@ fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result
     write().map_err(Error::Write)
 }
 
-/// How many bytes are collected before they are written.
+/// Number of bytes that are collected before they are written.
 const FLUSH_SIZE: usize = 64 << 10;
 
-/// Writes a file in its order: sample types, samples, and the other tables.
+/// Writes a file part by part: sample types, samples, and the other tables.
 struct ProfileEncoder<W> {
     writer: W,
     buf: Vec<u8>,
-    /// How many bytes are collected before they are written.
+    /// Number of bytes that are collected before they are written.
     part: usize,
-    /// A sample's packed values.
+    /// Packed values of the sample that is being written.
     packed: Vec<u8>,
     /// The position of each text in the file's string table.
     index: Vec<Option<i64>>,
     texts: Vec<StringId>,
-    /// The encoded labels of all sets so far, and where each set's labels are in them.
+    /// Encoded labels of all sets so far. `label_sets` holds the range of each set in these bytes.
     labels: Vec<u8>,
     label_sets: Vec<Option<Range<usize>>>,
     /// The ids of all locations so far.
@@ -180,7 +180,7 @@ impl<W: Write> ProfileEncoder<W> {
         encoder
     }
 
-    /// The number of a text in the file. It is chosen when the text is first used.
+    /// Returns the number of a text in the file. The number is chosen when the text is first used.
     fn text(&mut self, id: StringId) -> i64 {
         if id.index() >= self.index.len() {
             self.index.resize(id.index() + 1, None);
@@ -191,7 +191,7 @@ impl<W: Write> ProfileEncoder<W> {
         })
     }
 
-    /// Writes what was collected, if it is enough.
+    /// Writes the collected bytes, if there are at least `part` of them.
     fn flush(&mut self) -> io::Result<()> {
         if self.buf.len() >= self.part {
             self.writer.write_all(&self.buf)?;
@@ -220,7 +220,7 @@ impl<W: Write> ProfileEncoder<W> {
         new.iter().for_each(|location| self.ids.push(location.id));
     }
 
-    /// Where the labels of a set are in `labels`.
+    /// Returns the range of a set's labels in `labels`. The labels are encoded if they are new.
     fn labels(&mut self, profile: &Profile, set: LabelSetIndex) -> Range<usize> {
         if let Some(Some(known)) = self.label_sets.get(set.index()) {
             return known.clone();
@@ -239,8 +239,8 @@ impl<W: Write> ProfileEncoder<W> {
         range
     }
 
-    /// Writes a sample of `frames` frames. `stack` holds their packed ids, and `labels` says where
-    /// its labels are in `self.labels`.
+    /// Writes a sample of `frames` frames. `stack` holds their packed ids, and `labels` is the
+    /// range of the sample's labels in `self.labels`.
     fn sample(
         &mut self,
         frames: usize,
@@ -270,7 +270,7 @@ impl<W: Write> ProfileEncoder<W> {
         self.flush()
     }
 
-    /// Writes what comes after the samples, and returns the writer.
+    /// Writes all tables that follow the samples, and returns the writer.
     fn tables(mut self, profile: &Profile) -> io::Result<W> {
         for mapping in &profile.mapping {
             let numbers = [
@@ -305,7 +305,7 @@ impl<W: Write> ProfileEncoder<W> {
         self.header(profile)
     }
 
-    /// Writes a location, with its lines in it.
+    /// Writes a location, which contains its lines.
     fn location(&mut self, profile: &Profile, location: &Location) -> io::Result<()> {
         let mapping = location.mapping.map(|m| &profile.mapping[m.index()]);
         let before = [
@@ -350,7 +350,7 @@ impl<W: Write> ProfileEncoder<W> {
     }
 
     /// Writes everything after the functions. The string table comes first, although some of its
-    /// texts belong to what follows it.
+    /// texts belong to the fields that follow it.
     fn header(mut self, profile: &Profile) -> io::Result<W> {
         let drop_frames = self.text(profile.drop_frames);
         let keep_frames = self.text(profile.keep_frames);
@@ -394,13 +394,13 @@ impl<W: Write> ProfileEncoder<W> {
     }
 }
 
-/// The lengths of the packed numbers of a spread.
+/// Returns the lengths, in bytes, of the packed counts and the packed variances of a spread.
 fn packed_spread_len(spread: SampleSpread<'_>) -> [usize; 2] {
     let sampled = spread.sampled.iter().map(|&n| varint_len(n)).sum();
     [sampled, size_of_val(spread.variance)]
 }
 
-/// How many bytes the fields of a spread take.
+/// Returns how many bytes the fields of a spread take.
 fn spread_len(spread: SampleSpread<'_>) -> usize {
     // Each tag takes two bytes.
     let lengths = packed_spread_len(spread).into_iter();
@@ -421,12 +421,12 @@ fn add_spread(out: &mut Vec<u8>, spread: SampleSpread<'_>) {
     out.extend(words);
 }
 
-/// Whether pprof packs so many numbers: only if that saves bytes.
+/// Whether pprof packs `count` numbers. It does so only if packing saves bytes.
 fn is_packed(count: usize) -> bool {
     count > 2
 }
 
-/// How many bytes a field of so many numbers takes.
+/// Returns how many bytes a field of `count` numbers takes.
 fn numbers_len(count: usize, packed: &[u8]) -> usize {
     if is_packed(count) {
         1 + varint_len(packed.len() as u64) + packed.len()
@@ -435,7 +435,7 @@ fn numbers_len(count: usize, packed: &[u8]) -> usize {
     }
 }
 
-/// Adds a field of so many numbers, which are given packed.
+/// Adds a field of `count` numbers, which are given packed.
 fn numbers(out: &mut Vec<u8>, field: u8, count: usize, packed: &[u8]) {
     if is_packed(count) {
         out.push(field << 3 | 2);
@@ -461,8 +461,8 @@ mod tests {
     use crate::model::Mapping;
     use crate::proto;
 
-    /// prost reads a file with everything in it, and writes the same bytes. The file has at least
-    /// three numbers in each list, because pprof does not pack fewer.
+    /// Checks that prost reads a file in which every field occurs, and writes the same bytes. The
+    /// file has at least three numbers in each list, because pprof does not pack fewer.
     #[test]
     fn files_are_as_prost_writes_them() {
         let types = [("a", "count"), ("b", "bytes"), ("c", "seconds")];
@@ -512,7 +512,7 @@ mod tests {
         assert_eq!(message.encode_to_vec(), ours);
     }
 
-    /// Locations written by hand have the same bytes as those that prost writes.
+    /// Checks that locations written by hand have the same bytes as those that prost writes.
     #[test]
     fn locations_are_as_prost_writes_them() {
         let mut builder = ProfileBuilder::new(&[("space", "bytes")]);

@@ -1,5 +1,5 @@
-//! When two profiles are equal: same header, same samples and tables in the same order, and names
-//! compared as text.
+//! Equality of profiles: same header, same samples and tables in the same order, and names compared
+//! as text.
 
 use crate::model::{Function, Label, Mapping, Profile, ValueType};
 use crate::strings::StringId;

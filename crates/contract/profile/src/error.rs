@@ -1,16 +1,15 @@
-//! What can be wrong with a profile: each defect by name, with the object and, where known, the
-//! byte.
+//! Defects of a profile: each one has a name, the object at fault and, where known, the byte.
 
 use std::fmt;
 
-/// Why a profile could not be read, merged or scaled. Each message is one line.
+/// Reason why a profile could not be read, merged or scaled. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file could not be read; the source says why.
+    /// The file could not be read; the source error gives the reason.
     #[error("cannot be read")]
     Io(#[from] std::io::Error),
-    /// The file could not be written; the source says why.
+    /// The file could not be written; the source error gives the reason.
     #[error("cannot be written")]
     Write(#[source] std::io::Error),
     /// The file is empty.
@@ -24,7 +23,7 @@ pub enum Error {
     Gzip {
         /// The offset in the compressed file.
         offset: u64,
-        /// What is wrong.
+        /// Defect of the gzip data.
         defect: GzipDefect,
     },
     /// The file inflates to more data than the caller allows.
@@ -44,9 +43,9 @@ pub enum Error {
     Wire {
         /// The offset in the inflated data.
         offset: u64,
-        /// What was being read.
+        /// Object that was being read.
         object: ProfileElement,
-        /// What is wrong.
+        /// Defect of the data.
         defect: WireDefect,
         /// Text to add after the defect.
         hint: &'static str,
@@ -58,7 +57,7 @@ pub enum Error {
         offset: Option<u64>,
         /// The object at fault.
         object: ProfileElement,
-        /// What is wrong with it.
+        /// Defect of the object.
         defect: String,
         /// Text to add after the defect.
         hint: &'static str,
@@ -66,17 +65,17 @@ pub enum Error {
     /// A sum or product does not fit 64 bits.
     #[error("{what} does not fit in 64 bits; the profile's values are not plausible")]
     Overflow {
-        /// What was being computed.
+        /// Description of the number that was being computed.
         what: String,
     },
-    /// The profiles have nothing that can be added.
+    /// The profiles do not fit together, so they can't be merged.
     #[error("cannot be merged: {0}")]
     Incompatible(String),
 }
 
 impl Error {
-    /// Tells whether a limit of [`ReadOptions`](crate::ReadOptions) ended the reading. The file may
-    /// be sound then, and a caller may offer to raise the limit.
+    /// Whether a limit of [`ReadOptions`](crate::ReadOptions) ended the reading. The file may be
+    /// sound then, and a caller may offer to raise the limit.
     pub fn is_limit(&self) -> bool {
         matches!(self, Error::TooLarge { .. } | Error::TooMuchMemory { .. })
     }
@@ -93,7 +92,7 @@ impl fmt::Display for ErrorOffset {
     }
 }
 
-/// What is wrong with the gzip layer.
+/// Defect of the gzip layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GzipDefect {
@@ -108,14 +107,14 @@ pub enum GzipDefect {
     TrailingJunk,
 }
 
-/// What is wrong with the protobuf layer.
+/// Defect of the protobuf layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireDefect {
     /// The data ends inside a field.
     #[error("the data is cut short inside field {field}")]
     Truncated {
-        /// The field number; 0 if not even that was there.
+        /// Field number; 0 if even the field number is missing.
         field: u32,
     },
     /// A field's length leads past the end of its message.
@@ -123,9 +122,9 @@ pub enum WireDefect {
     Length {
         /// The field number.
         field: u32,
-        /// How many bytes the field claims.
+        /// Number of bytes that the field claims.
         length: u64,
-        /// How many bytes are left.
+        /// Number of bytes that are left.
         left: u64,
     },
     /// A varint has more than ten bytes.
@@ -142,14 +141,14 @@ pub enum WireDefect {
         /// The wire type, 3 to 7.
         wire_type: u8,
     },
-    /// A known field is encoded as something else.
+    /// A known field has the wrong encoding.
     #[error("field {field} is encoded as {found}, expected {expected}")]
     Mismatch {
         /// The field number.
         field: u32,
-        /// How it is encoded.
+        /// Encoding of the field in the file.
         found: &'static str,
-        /// How it should be encoded.
+        /// Encoding that the field should have.
         expected: &'static str,
     },
 }
@@ -174,7 +173,7 @@ pub enum ProfileElement {
     Function(usize),
     /// The n-th text, from 0.
     String(usize),
-    /// The period's type.
+    /// The type of the period.
     PeriodType,
 }
 

@@ -1,5 +1,6 @@
-//! What an audit notes of a forked child: its place among the processes, how much memory it shares
-//! and has alone, what it loaded and what it mapped. All of it travels as comments.
+//! Comments of a profile that describe a forked child: its place among the processes, how much
+//! memory it shares and has alone, which code it loaded and which files it mapped. An audit writes
+//! them.
 //!
 //! Format: `#heapprof.fork.1`, `#heapprof.load.1` and `#heapprof.mapped.1`, each followed by fields
 //! `key=value` with a tab before each. In a value, `%` and control characters are written as `%`
@@ -9,22 +10,23 @@
 
 use crate::model::Profile;
 
-/// The sample types of inherited memory that a child has copied, because it or its parent wrote
-/// there: `objects` are allocations that lie there, `space` is the bytes of them that do.
+/// Sample types of inherited memory that a child has copied, because the child or its parent wrote
+/// there. `objects` counts the allocations in that memory; `space` counts their bytes that lie in
+/// it.
 pub const COW_TYPES: [(&str, &str); 2] = [
     ("cow_unshared_objects", "count"),
     ("cow_unshared_space", "bytes"),
 ];
 
-/// The label that says what lies in such memory, such as `SV heads`.
+/// Label that says what copied memory contains, such as `SV heads`.
 pub const KIND_LABEL: &str = "kind";
 
-/// What comments begin with.
+/// Beginnings of the three kinds of comments.
 const FORK_PREFIX: &str = "#heapprof.fork.1";
 const LOAD_PREFIX: &str = "#heapprof.load.1";
 const MAPPED_PREFIX: &str = "#heapprof.mapped.1";
 
-/// Whether a comment is one of these.
+/// Whether a comment is one of the comments of this module.
 pub(crate) fn is_ours(comment: &str) -> bool {
     [FORK_PREFIX, LOAD_PREFIX, MAPPED_PREFIX]
         .iter()
@@ -34,17 +36,17 @@ pub(crate) fn is_ours(comment: &str) -> bool {
         })
 }
 
-/// How the last look at a child came about.
+/// How a child ended, or that it was still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChildEnding {
     /// The child was about to end.
     #[default]
     Ended,
-    /// It was about to become another program.
+    /// The child was about to become another program.
     Exec,
-    /// It was killed, some time after the look.
+    /// The child was killed, some time after its last inspection.
     Killed,
-    /// It ran on when the recording was over.
+    /// The child was still running when the recording ended.
     Running,
 }
 
@@ -56,7 +58,7 @@ impl ChildEnding {
         (Self::Running, "running"),
     ];
 
-    /// What it is called.
+    /// Returns the name of the ending in comments.
     #[must_use]
     pub fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(ending, _)| *ending == self);
@@ -69,10 +71,10 @@ impl ChildEnding {
     }
 }
 
-/// Defines a structure of numbers, and how each is called in a comment.
+/// Defines a structure of numbers, with a key for each number in a comment.
 macro_rules! figures {
     ($($(#[$doc:meta])* $field:ident $key:literal,)*) => {
-        /// Bytes of a child at the last look.
+        /// Memory of a child at the last inspection, in bytes.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Figures {
             $($(#[$doc])* pub $field: i64,)*
@@ -94,74 +96,75 @@ macro_rules! figures {
 }
 
 figures! {
-    /// In memory.
+    /// Resident memory.
     rss "rss",
-    /// Its part of that, as the kernel divides shared pages.
+    /// Proportional share of the resident memory: the kernel divides shared pages among processes.
     pss "pss",
-    /// What it has alone and has written.
+    /// Memory that only this process has, and that was written.
     private_dirty "private_dirty",
-    /// What it has alone and has not written.
+    /// Memory that only this process has, and that was not written.
     private_clean "private_clean",
-    /// What others have, too, and somebody has written.
+    /// Memory that other processes have, too, and that was written.
     shared_dirty "shared_dirty",
-    /// What others have, too, and nobody has written.
+    /// Memory that other processes have, too, and that was not written.
     shared_clean "shared_clean",
-    /// What is swapped out.
+    /// Memory that is swapped out.
     swap "swap",
-    /// What lies in huge pages.
+    /// Memory in huge pages.
     huge "huge",
-    /// Pages of memory that is no file's: of those that were not there when it was forked.
+    /// Private memory, without heapprof's own, that did not exist at the fork.
     new "new",
-    /// Those that it has inherited and shares.
+    /// Private memory, without heapprof's own, that was inherited and is still shared.
     shared "shared",
-    /// Those that it has inherited and has alone.
+    /// Private memory, without heapprof's own, that was inherited and that only the child has now.
     unshared "unshared",
-    /// heapprof's own, which the three before have not.
+    /// Memory of heapprof itself, which `new`, `shared` and `unshared` exclude.
     own "own",
-    /// What of that no other process has.
+    /// Part of `own` that no other process has.
     own_private "own_private",
-    /// What its parent had when it was forked, without heapprof's own.
+    /// Memory of the parent at the fork, without heapprof's own.
     inherited "inherited",
 }
 
-/// A forked child.
+/// A forked child, as an audit describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForkedChild {
-    /// How many forks lie between the first process and it.
+    /// Number of forks between the first process and this child.
     pub generation: u32,
-    /// Its process id.
+    /// Process id of the child.
     pub pid: u32,
-    /// Its parent's.
+    /// Process id of the parent.
     pub parent: u32,
-    /// The file name of its program.
+    /// File name of the child's program.
     pub program: String,
-    /// What it says that it is: its command line, which daemons change.
+    /// Command line of the child, which daemons change to describe themselves.
     pub title: String,
-    /// When it was forked, in microseconds since 1970.
+    /// Time of the fork, in microseconds since 1970.
     pub forked_at: i64,
-    /// How old it was at the last look, in microseconds.
+    /// Age of the child at the last inspection, in microseconds.
     pub audited_age: i64,
-    /// How old it was when it ended, in microseconds; the same as `audited_age` if it ran on.
+    /// Age of the child when it ended, in microseconds; the same as `audited_age` if it ran on.
     pub age: i64,
-    /// How the last look came about.
+    /// How the child ended, or that it was still running.
     pub ending: ChildEnding,
-    /// What it had then.
+    /// Memory of the child at the last inspection.
     pub figures: Figures,
-    /// Mean bytes between samples, if its blocks are a sample; 1 if all are known.
+    /// Mean number of bytes between samples, if the child's blocks are a sample; 1 if all are
+    /// known.
     pub period: i64,
-    /// Why something is not known, if that is so.
+    /// Reason why something is not known; empty if all is known.
     pub missing: String,
 }
 
-/// How an attempt to load something went.
+/// Outcome of an attempt to load a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoadOutcome {
-    /// It is loaded.
+    /// The file is loaded.
     #[default]
     Loaded,
-    /// It was found, and could not be compiled or linked.
+    /// The file was found, but could not be compiled or linked.
     Failed,
-    /// It was looked for, and is not there.
+    /// The file was searched for, but does not exist.
     NotFound,
 }
 
@@ -172,14 +175,14 @@ impl LoadOutcome {
         (Self::NotFound, "not found"),
     ];
 
-    /// What it is called.
+    /// Returns the name of the outcome in comments.
     #[must_use]
     pub fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(outcome, _)| *outcome == self);
         found.map_or("", |(_, name)| name)
     }
 
-    /// The outcome of this name.
+    /// Returns the outcome with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let found = Self::NAMES.iter().find(|(_, known)| *known == name);
@@ -187,49 +190,49 @@ impl LoadOutcome {
     }
 }
 
-/// An attempt of a child to load something.
+/// A child's attempt to load a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadAttempt {
-    /// What was asked for, such as `TextLookup/Balanced.pm`.
+    /// Name that was asked for, such as `TextLookup/Balanced.pm`.
     pub name: String,
-    /// How it was asked for: `require`, `do`, `XS`.
+    /// Way in which the file was loaded: `require`, `do`, `XS`.
     pub kind: String,
-    /// How it went.
+    /// Outcome of the attempt.
     pub outcome: LoadOutcome,
-    /// How long it took, in microseconds.
+    /// Duration of the attempt, in microseconds.
     pub micros: i64,
-    /// The frames that asked for it, newest first, each as `FILE:LINE`, with ` < ` between them.
+    /// Frames that asked for the file, newest first, each as `FILE:LINE`, with ` < ` between them.
     pub site: String,
-    /// How many system calls the search took: those that ask about a file, and those that open one.
+    /// Number of system calls of the search that ask about a file.
     pub stats: i64,
-    /// See [`stats`](Self::stats).
+    /// Number of system calls of the search that open a file.
     pub opens: i64,
 }
 
-/// A file that a child has mapped and its parent had not when it was forked.
+/// A file that a child has mapped, but that its parent had not mapped when it forked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChildMapping {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
-    /// How many bytes of it are in memory.
+    /// Number of bytes of the file that are in memory.
     pub resident: i64,
-    /// How many of these the child has alone.
+    /// Number of the resident bytes that only the child has.
     pub private: i64,
 }
 
-/// All that an audit noted of a child.
+/// Everything that an audit noted about a child.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChildAudit {
-    /// The child.
+    /// The child, and its memory.
     pub fork: ForkedChild,
-    /// What it tried to load, in the order of the attempts.
+    /// Attempts of the child to load files, in their order.
     pub loads: Vec<LoadAttempt>,
-    /// What it mapped.
+    /// Files that the child mapped after the fork.
     pub mapped: Vec<ChildMapping>,
 }
 
 impl ChildAudit {
-    /// The comments that hold it.
+    /// Returns the comments that hold this audit.
     #[must_use]
     pub fn comments(&self) -> Vec<String> {
         let fork = &self.fork;
@@ -258,7 +261,7 @@ impl ChildAudit {
         all
     }
 
-    /// What an audit noted of the child whose profile this is; `None` if it noted nothing.
+    /// Reads the audit of the child from its profile; `None` if the profile has none.
     #[must_use]
     pub fn from_profile(profile: &Profile) -> Option<Self> {
         let mut found = None;
@@ -305,7 +308,7 @@ impl ForkedChild {
 }
 
 impl LoadAttempt {
-    /// The comment that holds it.
+    /// Returns the comment that holds this attempt.
     #[must_use]
     pub fn comment(&self) -> String {
         let mut line = CommentWriter::new(LOAD_PREFIX);
@@ -319,7 +322,7 @@ impl LoadAttempt {
         line.0
     }
 
-    /// The attempt in a comment; `None` if it has none.
+    /// Reads the attempt that a comment holds; `None` if it holds none.
     #[must_use]
     pub fn from_comment(comment: &str) -> Option<Self> {
         let mut load = Self::default();
@@ -352,10 +355,11 @@ impl ChildMapping {
     }
 }
 
-/// No process has more bytes, and no wait took longer: what says more is damaged.
+/// Largest number that is accepted. No process has more bytes, and no wait takes longer, so a
+/// larger number is damaged.
 const MAX_NUMBER: i64 = 1 << 50;
 
-/// A number that is no debt; 0 if it is none, or none that can be.
+/// Reads a number that is not negative. Returns 0 for any other text and beyond [`MAX_NUMBER`].
 fn number(text: &str) -> i64 {
     let number = text.parse().unwrap_or(0);
     if (0..=MAX_NUMBER).contains(&number) {
@@ -365,7 +369,7 @@ fn number(text: &str) -> i64 {
     }
 }
 
-/// The fields of a comment that begins so.
+/// Splits a comment that begins with `head` into its fields; `None` for other comments.
 fn fields<'c>(comment: &'c str, head: &str) -> Option<impl Iterator<Item = (&'c str, String)>> {
     let rest = comment.strip_prefix(head)?.strip_prefix('\t')?;
     let fields = rest.split('\t');
@@ -403,7 +407,7 @@ impl CommentWriter {
     }
 }
 
-/// A value as it was before it was written.
+/// Restores a value from its escaped form in a comment.
 fn unescape(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     let mut rest = value;

@@ -1,15 +1,17 @@
-//! How the tables of this crate hash. A library in somebody's program uses them, too, so no clock
-//! is asked for a seed: the program may have a `clock_gettime` of its own, or a filter against it.
+//! Hashing for the tables of this crate. A library inside a user's program uses these tables, too.
+//! So the seed does not come from a clock: the program may have a `clock_gettime` of its own, or a
+//! filter against it.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
 
-/// A map whose hashes nobody can foresee.
+/// A map whose hashes can't be foreseen from outside the process.
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
-/// Hashes with a seed of its own. It comes from where the kernel has put the stack and the code.
+/// Makes hashers from one seed. The seed comes from the addresses at which the kernel has put the
+/// stack and the code.
 #[derive(Clone, Debug)]
 pub(crate) struct RandomState(FixedState);
 

@@ -1,5 +1,5 @@
-//! What a collector notes beside the samples: the curve of the heap over the recording, and the
-//! sizes of allocations. Both travel as comments, which other readers of profiles pass over.
+//! Notes of a collector beside the samples: the curve of the heap over the recording, and the sizes
+//! of allocations. Both are comments of a profile, which other readers of profiles skip.
 //!
 //! Format: `#heapprof.history.1 BASE64` and `#heapprof.sizes.1 CLASS:ALLOCATED/INUSE …`. The page
 //! docs/formats/history.md of the project describes both. pprof hides comments that begin with `#`
@@ -15,54 +15,54 @@ use crate::wire;
 
 pub use self::sizes::{SIZE_CLASS_COUNT, SizeClass, SizeHistogram, class_of};
 
-/// The heap of a process over a recording, and what was resident meanwhile.
+/// Curves of a process over a recording: its heap, and its resident memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapHistory {
-    /// Moments of the heap, in order of time.
+    /// Sizes of the heap, in order of time.
     pub moments: Vec<HeapMoment>,
-    /// Moments of the resident set, in order of time. They need not be those of the heap.
+    /// Sizes of the resident set, in order of time. Their times may differ from those of the heap.
     pub resident: Vec<ResidentMoment>,
-    /// When the heap was largest, and how many bytes were in use then.
+    /// Time of the largest heap, and its size.
     pub peak: Option<HeapPeak>,
 }
 
-/// What was in use at a moment.
+/// Size of the heap at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct HeapMoment {
     /// Microseconds since the recording began.
     pub micros: i64,
-    /// Bytes in use.
+    /// Number of bytes in use.
     pub bytes: i64,
-    /// Objects in use.
+    /// Number of objects in use.
     pub objects: i64,
 }
 
-/// What was resident at a moment.
+/// Size of the resident set at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResidentMoment {
     /// Microseconds since the recording began.
     pub micros: i64,
-    /// Bytes of the process that were in memory.
+    /// Number of bytes of the process that were in memory.
     pub bytes: i64,
 }
 
-/// When the heap was largest.
+/// Time and size of the heap when it was largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapPeak {
-    /// Microseconds since the recording began: the time of the first look after the peak.
+    /// Microseconds from the beginning of the recording to the first measurement after the peak.
     pub micros: i64,
-    /// Bytes in use at the peak.
+    /// Number of bytes in use at the peak.
     pub bytes: i64,
 }
 
-/// What the comment of a history begins with.
+/// Beginning of the comment of a history.
 pub(crate) const HISTORY_PREFIX: &str = "#heapprof.history.1 ";
 
-/// The most moments that are read of a history.
+/// Maximum number of moments that are read of a history.
 const MAX_MOMENTS: u64 = 1 << 16;
 
-/// Whether a comment is one of those that only heapprof's own commands read.
+/// Whether only heapprof's own commands read a comment.
 #[must_use]
 pub fn is_for_machines(comment: &str) -> bool {
     comment.starts_with(HISTORY_PREFIX)
@@ -71,7 +71,7 @@ pub fn is_for_machines(comment: &str) -> bool {
 }
 
 impl HeapHistory {
-    /// The comment that holds this history.
+    /// Returns the comment that holds this history.
     #[must_use]
     pub fn comment(&self) -> String {
         let mut out = Vec::with_capacity(16 + 8 * self.moments.len() + 6 * self.resident.len());
@@ -89,7 +89,8 @@ impl HeapHistory {
         text
     }
 
-    /// The history in a comment. Returns `None` if the comment has none that can be read.
+    /// Reads the history that a comment holds. Returns `None` if the comment holds no valid
+    /// history.
     #[must_use]
     pub fn from_comment(comment: &str) -> Option<Self> {
         let bytes = STANDARD
@@ -127,21 +128,21 @@ impl HeapHistory {
         })
     }
 
-    /// The history of a profile. Returns `None` if it has none, or one that can't be read, or
-    /// those of several processes.
+    /// Reads the history of a profile. Returns `None` if the profile has no history, an invalid
+    /// one, or the histories of several processes.
     #[must_use]
     pub fn from_profile(profile: &Profile) -> Option<Self> {
         let text = one(profile, HISTORY_PREFIX)?;
         Self::from_comment(text)
     }
 
-    /// Puts this history into a profile in the place of the one that it has.
+    /// Puts this history into a profile and removes the earlier ones.
     pub fn put(&self, profile: &mut Profile) {
         replace(profile, HISTORY_PREFIX, &self.comment());
     }
 }
 
-/// The one comment of a profile that begins so.
+/// Returns the only comment of a profile with this beginning; `None` if there are none or several.
 fn one<'p>(profile: &'p Profile, begins: &str) -> Option<&'p str> {
     let all = profile.comment.iter().map(|&id| profile.text(id));
     let mut found = all.filter(|text| text.starts_with(begins));
@@ -149,7 +150,7 @@ fn one<'p>(profile: &'p Profile, begins: &str) -> Option<&'p str> {
     found.next().is_none().then_some(first)
 }
 
-/// Puts a comment in the place of those that begin so.
+/// Replaces all comments of a profile with this beginning by one comment.
 fn replace(profile: &mut Profile, begins: &str, comment: &str) {
     let strings = &profile.strings;
     profile
@@ -159,7 +160,7 @@ fn replace(profile: &mut Profile, begins: &str, comment: &str) {
     profile.comment.push(id);
 }
 
-/// Adds how many numbers there are, and by how much each differs from the one before.
+/// Adds the count of numbers, and then the difference of each number from the one before.
 fn column(out: &mut Vec<u8>, numbers: impl Iterator<Item = i64>) {
     let numbers: Vec<i64> = numbers.collect();
     varint(out, numbers.len() as u64);
@@ -171,10 +172,10 @@ fn column(out: &mut Vec<u8>, numbers: impl Iterator<Item = i64>) {
     }
 }
 
-/// Reads what [`column()`] wrote.
+/// Reads numbers that [`column()`] wrote.
 fn read_column(bytes: &[u8], at: &mut usize) -> Option<Vec<i64>> {
     let count = wire::varint(bytes, at).ok()?;
-    // Each number takes a byte at least.
+    // Each number takes at least one byte.
     if count > MAX_MOMENTS || count > (bytes.len() - *at) as u64 {
         return None;
     }
@@ -243,7 +244,7 @@ mod tests {
             assert_eq!(read(&bytes[..length]), None, "{length}");
         }
         assert_eq!(read(&[&bytes[..], &[0]].concat()), None);
-        // Times that go back, and a count of which nothing follows.
+        // Times that decrease, and a count without numbers after it.
         assert_eq!(read(&[2, 20, 3, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0]), None);
         assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0x0f]), None);
         assert_eq!(

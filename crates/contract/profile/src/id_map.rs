@@ -12,7 +12,7 @@ pub(crate) struct IdMap {
     dense: Vec<u32>,
     sparse: HashMap<u64, u32>,
     len: u32,
-    /// Whether any id is not its position plus 1.
+    /// Whether the id of any entry is not its position plus 1.
     uneven: bool,
 }
 
@@ -26,7 +26,7 @@ impl IdMap {
         }
     }
 
-    /// Gives `id` the next position. Returns false if it already has one.
+    /// Gives `id` the next position. Returns false if `id` already has one.
     pub(crate) fn push(&mut self, id: u64) -> bool {
         if self.get(id).is_some() {
             return false;
@@ -47,12 +47,13 @@ impl IdMap {
         true
     }
 
-    /// How many ids there are, if they are 1, 2, 3, ... in this order, as most writers number them.
+    /// Returns the number of ids, if they are 1, 2, 3, ... in this order, as most writers number
+    /// them.
     pub(crate) fn sequential_count(&self) -> Option<u32> {
         (!self.uneven).then_some(self.len)
     }
 
-    /// About how many bytes the map takes.
+    /// Estimates how many bytes the map takes.
     pub(crate) fn memory(&self) -> u64 {
         let dense = size_of_val(&self.dense[..]) as u64;
         dense + hash_table_memory::<(u64, u32)>(self.sparse.capacity())

@@ -1,4 +1,4 @@
-//! From a file to its plain bytes as a stream: all gzip members one after the other, or a file
+//! Inflates a file to a stream of plain bytes: all gzip members one after the other, or a file
 //! without gzip.
 
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
@@ -7,7 +7,7 @@ use flate2::bufread::GzDecoder;
 
 use crate::error::{Error, GzipDefect};
 
-/// Counts the bytes taken out of the file, so that errors can name an offset.
+/// Counts the bytes that are taken out of the file, so that errors can name an offset.
 struct OffsetReader<R> {
     inner: R,
     taken: u64,
@@ -40,11 +40,11 @@ enum InflateState<R: Read> {
     Done,
 }
 
-/// The plain bytes of a gzipped or plain file, as a stream. [`Read`] returns errors of gzip as an
+/// Stream of the plain bytes of a gzipped or plain file. [`Read`] returns errors of gzip as an
 /// [`Error`] inside an `io::Error`.
 pub struct InflateReader<R: Read> {
     state: InflateState<R>,
-    /// The first bytes of the file. They tell what it is if it is not a profile.
+    /// First bytes of the file. They show what kind of file it is if it is not a profile.
     head: Vec<u8>,
 }
 
@@ -75,12 +75,12 @@ impl<R: Read> InflateReader<R> {
         &self.head
     }
 
-    /// Whether there is a gzip layer; a plain file has no checksum.
+    /// Whether there is a gzip layer. A plain file has no checksum.
     pub(crate) fn is_gzipped(&self) -> bool {
         self.head.starts_with(&[0x1f, 0x8b])
     }
 
-    /// Fills some of `buf` and returns how many bytes. 0 means the end.
+    /// Fills some of `buf` and returns the number of bytes read; 0 means the end.
     pub(crate) fn fill(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
         loop {
             match &mut self.state {
@@ -113,7 +113,8 @@ impl<R: Read> Read for InflateReader<R> {
     }
 }
 
-/// What follows a gzip member: another one, zero padding, or something that should not be there.
+/// Returns the state after a gzip member: another member, or the end after zero padding. Anything
+/// else is an error.
 fn next_member<R: Read>(mut file: GzipFile<R>) -> Result<InflateState<R>, Error> {
     loop {
         match retry(|| file.fill_buf().map(|b| b.first().copied()))? {

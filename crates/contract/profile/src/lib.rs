@@ -91,7 +91,7 @@ pub use crate::{
     unit::{Unit, UnitFamily},
 };
 
-/// The examples of README.md. They run as tests, too.
+/// Examples of README.md, which run as tests, too.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

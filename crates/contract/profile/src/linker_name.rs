@@ -1,8 +1,9 @@
-//! What the form of a linker's name says about the language that it comes from.
+//! Finds out from the form of a linker's name which language the name comes from.
 
-/// Whether a linker's name is Rust's, of the scheme that begins with `_R` or of the older one.
+/// Whether a linker's name is a Rust name, either of the scheme that begins with `_R` or of the
+/// older one.
 pub fn is_rust_name(symbol: &str) -> bool {
-    // A path begins with a tag, which is a capital letter; a version may stand before it.
+    // A path begins with a tag, which is a capital letter. A version may precede it.
     let tag = symbol
         .strip_prefix("_R")
         .map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
@@ -10,8 +11,8 @@ pub fn is_rust_name(symbol: &str) -> bool {
         || is_legacy_rust_name(symbol)
 }
 
-/// Whether a linker's name is of Rust's older scheme. It is the same as C++'s except for the hash
-/// at the end: `17h` and 16 digits.
+/// Whether a linker's name belongs to Rust's older scheme. That scheme is C++'s, except for the
+/// hash at the end: `17h` and 16 digits.
 pub fn is_legacy_rust_name(symbol: &str) -> bool {
     let hash = |at: usize| {
         let digits = symbol.as_bytes().get(at + 3..at + 19);

@@ -1,5 +1,5 @@
-//! Adding profiles up: equal stacks with equal labels become one sample, and the same place in two
-//! runs becomes one location, whatever addresses it was loaded at.
+//! Adds profiles up: equal stacks with equal labels become one sample, and the same place in two
+//! runs becomes one location, whatever the addresses in the two runs are.
 //!
 //! The keys of samples and tables follow pprof (profile/merge.go) without its losses: a conversion
 //! of units keeps every sample, lines keep their columns, the default sample type stays, and the
@@ -89,8 +89,8 @@ pub fn merge_all<E: From<Error>>(
     Ok(merger.finish())
 }
 
-/// The size rounded up to pages, the offset, and the build id or file name. If these are equal, two
-/// runs mapped the same file.
+/// Key that identifies the same file in two runs: the size of the mapping rounded up to pages, its
+/// offset, and its build id or else its file name.
 type MappingKey = (u64, u64, StringId);
 
 fn mapping_key(m: &Mapping) -> MappingKey {
@@ -102,19 +102,19 @@ fn mapping_key(m: &Mapping) -> MappingKey {
     (size.wrapping_add(0xfff) & !0xfff, m.file_offset, file)
 }
 
-/// The rules for what counts as the same location, and for sums beyond 64 bits.
+/// Rules for merging: which locations are the same, and what happens to sums beyond 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MergeRules {
     /// Lines differ if any of their fields differs. A sum beyond 64 bits is an error.
     Ours,
-    /// The rules of pprof.
+    /// Locations are compared and sums are computed as in pprof.
     Pprof,
 }
 
 struct ProfileMerger {
     builder: ProfileBuilder,
     rules: MergeRules,
-    /// Whether a profile was added already.
+    /// Whether a profile has been added already.
     begun: bool,
     mapping_key: HashMap<MappingKey, MappingIndex>,
     sample_index: HashTable<u32>,
@@ -138,7 +138,8 @@ impl ProfileMerger {
         }
     }
 
-    /// Brings both sides to the sample types they share, in the finer of their units.
+    /// Converts the sum and `profile` to the sample types that they share, in the finer of their
+    /// units.
     fn agree(&mut self, mut profile: Profile) -> Result<Profile, Error> {
         let name = |p: &Profile, t: &ValueType| p.text(t.r#type).to_string();
         let sum = &mut self.builder.profile;
@@ -232,7 +233,8 @@ impl ProfileMerger {
         *moved.string[id.index()].get_or_insert_with(|| self.builder.text(from.text(id)))
     }
 
-    /// Moves a mapping. Returns its new index and how far addresses in it move.
+    /// Moves a mapping into the sum. Returns its new index and the distance by which its addresses
+    /// move.
     fn move_mapping(
         &mut self,
         moved: &mut MergedPositions<'_>,
@@ -344,7 +346,7 @@ impl ProfileMerger {
             .comment
             .iter()
             .map(|&c| text(c))
-            // A curve of one process says nothing of a sum.
+            // A curve of one process does not describe a sum.
             .filter(|comment| !is_for_machines(comment))
             .map(|comment| builder.text(&comment))
             .collect();
@@ -461,7 +463,7 @@ impl ProfileMerger {
     }
 }
 
-/// Where the parts of a profile that is being added went in the sum.
+/// New positions, in the sum, of the entries of a profile that is being added.
 struct MergedPositions<'a> {
     profile: &'a Profile,
     string: Vec<Option<StringId>>,
@@ -484,8 +486,8 @@ impl<'a> MergedPositions<'a> {
     }
 }
 
-/// Whether an address lies in its mapping. An address elsewhere does not move with the file; 0
-/// means that there is no address.
+/// Whether an address lies in its mapping. An address elsewhere does not move with the file. The
+/// address 0 means that there is no address.
 fn holds(m: &Mapping, address: u64) -> bool {
     m.memory_start <= address && address < m.memory_limit
 }

@@ -1,4 +1,4 @@
-//! The model: pprof's messages with references resolved to indices and text interned.
+//! The profile model: pprof's messages with references resolved to indices and text interned.
 
 mod paths;
 pub(crate) mod spread;
@@ -22,7 +22,7 @@ macro_rules! index {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub u32);
         impl $name {
-            /// The index as a position in its table.
+            /// Returns the index as a position in its table.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -44,11 +44,11 @@ index!(
 /// A heap profile (or any other pprof profile).
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    /// All text the other tables refer to.
+    /// All text that the other tables refer to.
     pub strings: StringTable,
-    /// What each value of a sample means.
+    /// Type and unit of each value of a sample.
     pub sample_type: Vec<ValueType>,
-    /// The observations.
+    /// Observations: stacks with their values and labels.
     pub samples: Samples,
     /// The label sets that samples refer to.
     pub label_sets: LabelSets,
@@ -62,24 +62,23 @@ pub struct Profile {
     pub function: Vec<Function>,
     /// A regular expression for functions to cut, with everything that they called.
     pub drop_frames: StringId,
-    /// A regular expression for functions exempt from `drop_frames`.
+    /// Regular expression for functions that are exempt from `drop_frames`.
     pub keep_frames: StringId,
-    /// Nanoseconds since 1970, UTC; 0 when unknown.
+    /// Time of the profile in nanoseconds since 1970, UTC; 0 when unknown.
     pub time_nanos: i64,
-    /// Nanoseconds that collecting took; 0 for a moment.
+    /// Duration of the recording in nanoseconds; 0 for a single moment.
     pub duration_nanos: i64,
-    /// What `period` counts.
+    /// Type and unit of `period`.
     pub period_type: Option<ValueType>,
-    /// How much of `period_type` lies between two samples on average.
+    /// Average amount of `period_type` between two samples.
     pub period: i64,
-    /// Free text.
+    /// Free text of the writer.
     pub comment: Vec<StringId>,
-    /// The type of the sample type to show first.
+    /// Name of the sample type that is shown first.
     pub default_sample_type: StringId,
-    /// Where the profile is explained.
+    /// Address of documentation about the profile.
     pub doc_url: StringId,
-    /// What was odd about the file but did not stop it from being read. This is not part of the
-    /// file.
+    /// Oddities of the file that did not stop it from being read. They are not part of the file.
     pub warnings: Vec<Warning>,
 }
 
@@ -88,14 +87,14 @@ pub struct Profile {
 pub struct ValueType {
     /// The kind of value, e.g. `inuse_space`.
     pub r#type: StringId,
-    /// Its unit, e.g. `bytes`.
+    /// Unit of the value, e.g. `bytes`.
     pub unit: StringId,
 }
 
 /// A mapped file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mapping {
-    /// The id that it has in the file. It is unique and not 0.
+    /// Id of the mapping in the file. It is unique and not 0.
     pub id: u64,
     /// First address.
     pub memory_start: u64,
@@ -117,16 +116,16 @@ pub struct Mapping {
     pub has_inline_frames: bool,
 }
 
-/// A place in the program. It has no lines while it is not symbolized.
+/// A place in the program. A location without symbols has no lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
-    /// The id that it has in the file. It is unique and not 0.
+    /// Id of the location in the file. It is unique and not 0.
     pub id: u64,
     /// The mapping that holds `address`.
     pub mapping: Option<MappingIndex>,
     /// Address of the instruction.
     pub address: u64,
-    /// The range of its lines in [`Profile::line`], innermost inlined function first.
+    /// Range of the location's lines in [`Profile::line`], innermost inlined function first.
     pub line: Range<u32>,
     /// Whether the linker folded several functions into this code.
     pub is_folded: bool,
@@ -135,7 +134,7 @@ pub struct Location {
 /// A line of source that a location stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
-    /// The function it is in.
+    /// Function that the line is in.
     pub function: FunctionIndex,
     /// Line number from 1; 0 when unknown.
     pub line: i64,
@@ -146,7 +145,7 @@ pub struct Line {
 /// A function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// The id that it has in the file. It is unique and not 0.
+    /// Id of the function in the file. It is unique and not 0.
     pub id: u64,
     /// The name for people.
     pub name: StringId,
@@ -161,11 +160,11 @@ pub struct Function {
 /// A label: a text if `str` is not empty, otherwise a number with a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Label {
-    /// What the label describes, e.g. `bytes`.
+    /// Property that the label describes, e.g. `bytes`.
     pub key: StringId,
-    /// The text; empty for a number.
+    /// Text of the label; empty for a number.
     pub str: StringId,
-    /// The number; 0 for a text.
+    /// Number of the label; 0 for a text.
     pub num: i64,
     /// Unit of the number; may be empty.
     pub num_unit: StringId,
@@ -179,12 +178,13 @@ pub struct Samples {
     pub(crate) stacks: SampleStacks,
     pub(crate) value: Vec<i64>,
     pub(crate) label_set: Vec<LabelSetIndex>,
-    /// How far the values may be from the truth; `None` if no value is known to be an estimate.
+    /// Spread of the values: how far they may be from the truth. It is `None` if no value is known
+    /// to be an estimate.
     pub(crate) spread: Option<SpreadTable>,
 }
 
 impl Samples {
-    /// A table without samples; each sample will have `width` values.
+    /// Makes a table without samples. Each sample will have `width` values.
     pub fn new(width: usize) -> Self {
         Self {
             width,
@@ -192,7 +192,7 @@ impl Samples {
         }
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     pub fn len(&self) -> usize {
         self.label_set.len()
     }
@@ -202,28 +202,28 @@ impl Samples {
         self.label_set.is_empty()
     }
 
-    /// The stack of sample `i`, leaf first.
+    /// Returns the stack of sample `i`, leaf first.
     #[inline]
     pub fn stack(&self, i: usize) -> &[LocationIndex] {
         self.stacks.get(i)
     }
 
-    /// The values of sample `i`, one for each sample type.
+    /// Returns the values of sample `i`, one for each sample type.
     pub fn values(&self, i: usize) -> &[i64] {
         &self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// The labels of sample `i`.
+    /// Returns the index of the label set of sample `i`.
     pub fn label_set(&self, i: usize) -> LabelSetIndex {
         self.label_set[i]
     }
 
-    /// The number of frames of all stacks together.
+    /// Returns the total number of frames in all stacks.
     pub fn frames(&self) -> usize {
         self.stacks.frames()
     }
 
-    /// How many bytes of memory the samples take.
+    /// Returns how many bytes of memory the samples take, without their spread.
     fn memory(&self) -> u64 {
         let stacks = self.frames() * size_of::<LocationIndex>() + self.len() * size_of::<usize>();
         (stacks + size_of_val(&self.value[..]) + size_of_val(&self.label_set[..])) as u64
@@ -232,9 +232,9 @@ impl Samples {
     /// Makes a tree of the stacks, from the root, and returns the number of each sample's stack.
     /// The number of the empty stack is 0.
     ///
-    /// `number` gives a node its number. It gets the number of the node's parent, what `locations`
-    /// holds for the node's location (equal entries count as one place), and how many frames of
-    /// samples the node stands for. It is called once for each node, parents first.
+    /// `number` chooses the number of a node. Its arguments are the number of the node's parent,
+    /// the entry of `locations` for the node's location (equal entries count as one place), and the
+    /// number of samples that go through the node. It is called once for each node, parents first.
     ///
     /// # Errors
     /// Returns the first error of `number`.
@@ -267,13 +267,13 @@ impl Samples {
         }
     }
 
-    /// The values of sample `i`, to be changed.
+    /// Returns the values of sample `i` for changes.
     pub fn values_mut(&mut self, i: usize) -> &mut [i64] {
         &mut self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// Gives all samples other values, `width` for each sample, in the samples' order. The spread
-    /// of the old values is forgotten.
+    /// Gives all samples other values, `width` for each sample, in the samples' order. The old
+    /// spread is removed.
     ///
     /// # Panics
     /// When `values` does not hold `width` values for each sample.
@@ -284,8 +284,8 @@ impl Samples {
         self.spread = None;
     }
 
-    /// Removes the samples for whose values `keep` returns false. The others move up within the
-    /// same memory.
+    /// Removes the samples for whose values `keep` returns false. The remaining samples move up
+    /// within the same memory.
     ///
     /// ```
     /// use heapprof_profile::ProfileBuilder;
@@ -328,9 +328,9 @@ impl Samples {
         self.label_set.truncate(kept);
     }
 
-    /// Gives every sample a new stack, or removes it. `change` gets the stack, the values and the
-    /// labels, and appends the new stack to a list, the leaf first. A sample for which it returns
-    /// false is removed.
+    /// Gives every sample a new stack, or removes the sample. `change` receives the stack, the
+    /// values and the labels, and appends the new stack to a list, leaf first. A sample for which
+    /// `change` returns false is removed.
     pub fn rewrite<F>(&mut self, mut change: F)
     where
         F: FnMut(&[LocationIndex], &[i64], LabelSetIndex, &mut Vec<LocationIndex>) -> bool,
@@ -370,15 +370,15 @@ impl Samples {
         self.label_set.truncate(kept);
     }
 
-    /// Replaces the labels of every sample by those that `change` returns for them.
+    /// Replaces the label set of every sample by the set that `change` returns for it.
     pub fn relabel(&mut self, mut change: impl FnMut(LabelSetIndex) -> LabelSetIndex) {
         for set in &mut self.label_set {
             *set = change(*set);
         }
     }
 
-    /// Changes every value. `change` gets the position of the value's sample type. The spread of
-    /// the old values is forgotten.
+    /// Changes every value. `change` receives the position of the value's sample type, and the
+    /// value. The old spread is removed.
     pub fn change_values(&mut self, mut change: impl FnMut(usize, i64) -> i64) {
         self.spread = None;
         for values in self.value.chunks_mut(self.width.max(1)) {
@@ -412,7 +412,7 @@ impl Default for LabelSets {
 }
 
 impl LabelSets {
-    /// The index of the set of `labels`, which is added if it is new. The labels get sorted.
+    /// Returns the index of the set of `labels`, which is added if it is new. Sorts `labels`.
     pub fn intern(&mut self, labels: &mut [Label], strings: &StringTable) -> LabelSetIndex {
         labels.sort_by(|a, b| {
             let number = |label: &Label| label.str.is_empty();
@@ -432,17 +432,17 @@ impl LabelSets {
         LabelSetIndex(id)
     }
 
-    /// The labels of a set.
+    /// Returns the labels of a set.
     pub fn get(&self, set_index: LabelSetIndex) -> &[Label] {
         set(&self.label, &self.end, set_index.0)
     }
 
-    /// How many sets there are, the empty one included.
+    /// Returns the number of sets, including the empty one.
     pub fn len(&self) -> usize {
         self.end.len()
     }
 
-    /// Never true: the empty set is always there.
+    /// Always false, because the empty set is always there.
     pub fn is_empty(&self) -> bool {
         self.end.is_empty()
     }
@@ -453,7 +453,7 @@ fn set<'a>(label: &'a [Label], end: &[usize], id: u32) -> &'a [Label] {
 }
 
 impl Profile {
-    /// About how many bytes of memory the profile's samples, tables and texts take.
+    /// Estimates how many bytes of memory the profile's samples, tables and texts take.
     pub fn memory(&self) -> u64 {
         let tables = size_of_val(&self.mapping[..])
             + size_of_val(&self.location[..])
@@ -462,19 +462,19 @@ impl Profile {
         tables as u64 + self.samples.memory() + self.strings.memory()
     }
 
-    /// The text behind `id`.
+    /// Returns the text with the id `id`.
     pub fn text(&self, id: StringId) -> &str {
         self.strings.get(id)
     }
 
-    /// The lines of a location, innermost inlined function first. There are none if it is not
-    /// symbolized.
+    /// Returns the lines of a location, innermost inlined function first. A location without
+    /// symbols has none.
     pub fn lines(&self, location: &Location) -> &[Line] {
         &self.line[location.line.start as usize..location.line.end as usize]
     }
 
-    /// The last part of the path of the file that a location is in, without square brackets around
-    /// it.
+    /// Returns the last part of the path of the file that a location is in, without square brackets
+    /// around it.
     pub fn binary_name(&self, location: &Location) -> Option<&str> {
         let mapping = &self.mapping[location.mapping?.index()];
         let path = self.text(mapping.filename);
@@ -482,7 +482,7 @@ impl Profile {
         (!name.is_empty()).then_some(name.trim_matches(['[', ']']))
     }
 
-    /// The name of a location without symbols: its address and its file, e.g. `0x401000 [app]`.
+    /// Returns a name for a location without symbols: address and file, e.g. `0x401000 [app]`.
     pub fn address_name(&self, location: &Location) -> String {
         match (location.address, self.binary_name(location)) {
             (0, None) => "<unknown>".to_string(),
@@ -492,22 +492,22 @@ impl Profile {
         }
     }
 
-    /// Whether the function's name is only a place of code without a name: its file and where it
-    /// begins in that file, e.g. `libfoo.so+0x1234`.
+    /// Whether the function's name is only a position of code without a name: its file and where
+    /// the code begins in that file, e.g. `libfoo.so+0x1234`.
     pub fn is_nameless(&self, function: &Function) -> bool {
         let named = !function.system_name.is_empty() || !function.filename.is_empty();
         !named && is_place_of_code(self.text(function.name))
     }
 
-    /// Whether only the address of a location is known: it has no lines, or only lines of code
-    /// without a name.
+    /// Whether only the address of a location is known: the location has no lines, or only lines of
+    /// code without a name.
     pub fn is_unnamed(&self, location: &Location) -> bool {
         let mut lines = self.lines(location).iter();
         lines.all(|line| self.is_nameless(&self.function[line.function.index()]))
     }
 
-    /// Records in the mappings that `which` chooses whether functions, files and lines of their
-    /// locations are known.
+    /// Marks in each mapping for which `which` is true whether the functions, files and lines of
+    /// its locations are known.
     pub fn mark_symbolized(&mut self, which: impl Fn(MappingIndex) -> bool) {
         let nameless: Vec<bool> = self.function.iter().map(|f| self.is_nameless(f)).collect();
         for location in &self.location {

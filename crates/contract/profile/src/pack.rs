@@ -1,37 +1,38 @@
-//! gzip for writers in a hurry: data that packs well is packed quickly, the rest is stored as it
-//! is.
+//! Packs with gzip for writers in a hurry: data that packs well is packed quickly, and the rest is
+//! stored as it is.
 //!
 //! Stacks of a large program are almost random numbers. Packing them takes longer than everything
 //! else that is done to a profile, and saves little. So only the beginning of a block is packed
-//! first, to see whether the block is worth packing. After many such tries in vain, some blocks are
-//! not even tried. Source of the format: RFC 1951, RFC 1952.
+//! first, to see whether the block is worth packing. After many such trials in vain, some blocks
+//! are stored without a trial. Source of the format: RFC 1951, RFC 1952.
 
 use std::io::{self, Write};
 
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
-/// The size of a block, up to twice as much. Each block is packed or stored as a whole.
+/// Smallest size of a block, except the last one; a block has at most twice as much. Each block is
+/// packed or stored as a whole.
 pub(crate) const BLOCK_SIZE: usize = 4 * MAX_STORED_PART;
-/// How many bytes of a block are tried.
+/// Number of bytes of a block that are packed as a trial.
 const TRIAL_SIZE: usize = 2 << 10;
-/// The most that one stored part may hold.
+/// Maximum number of bytes in one stored part.
 const MAX_STORED_PART: usize = u16::MAX as usize;
 
-/// Packs what is written to it.
+/// Writer that packs the bytes written to it.
 pub(crate) struct GzipPacker<W> {
     writer: W,
     block: Vec<u8>,
     packed: Vec<u8>,
     compress: Compress,
     crc: Crc,
-    /// How many blocks in a row were tried in vain.
+    /// Number of blocks in a row whose trial was in vain.
     in_vain: usize,
-    /// How many of the next blocks are stored without a try.
+    /// Number of the next blocks that are stored without a trial.
     untried: usize,
 }
 
-/// After so many blocks tried in vain, as many more are not tried. The blocks that follow are
-/// likely to be similar, or few in comparison.
+/// Number of trials in vain in a row after which as many blocks are stored without a trial. The
+/// blocks that follow are likely to be similar, or few in comparison.
 const MAX_FAILED_TRIALS: usize = 16;
 
 impl<W: Write> GzipPacker<W> {
@@ -49,7 +50,7 @@ impl<W: Write> GzipPacker<W> {
         })
     }
 
-    /// Writes the rest and returns the writer.
+    /// Writes the collected bytes and the end of the gzip data, and returns the writer.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.rest()?;
         // The last block is empty.
@@ -59,7 +60,7 @@ impl<W: Write> GzipPacker<W> {
         Ok(self.writer)
     }
 
-    /// Writes what was collected.
+    /// Writes the collected bytes as a block.
     fn rest(&mut self) -> io::Result<()> {
         let block = std::mem::take(&mut self.block);
         self.block(&block)?;
@@ -100,7 +101,7 @@ impl<W: Write> GzipPacker<W> {
         Ok(())
     }
 
-    /// Packs bytes into `packed`, so that they refer to nothing before them and end at a whole
+    /// Packs bytes into `packed`, so that the result refers to no earlier bytes and ends at a whole
     /// byte.
     fn pack(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.packed.clear();
@@ -113,7 +114,7 @@ impl<W: Write> GzipPacker<W> {
                 .compress_vec(rest, &mut self.packed, FlushCompress::Full)
                 .map_err(io::Error::other)?;
             let done = self.compress.total_in() - begin == bytes.len() as u64;
-            // There is room left, so all output was written.
+            // Room is left in the buffer, so all output was written.
             if done && self.packed.len() < self.packed.capacity() {
                 return Ok(());
             }
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_packed_comes_back() {
-        // Random bytes, text, and both in one file, of sizes around a block's.
+        // Random bytes, text, and both in one file, of sizes around the size of a block.
         let random = random(3 * BLOCK_SIZE);
         let text = "one stack after the other; ".repeat(3 * BLOCK_SIZE / 27);
         let mixed = [&random[..BLOCK_SIZE + 5], text.as_bytes(), &random[..9]].concat();

@@ -1,9 +1,9 @@
-//! What a recording's profile says, whether the collector writes it or somebody else reads its
-//! books.
+//! Texts and names in a recording's profile. They are the same whether the collector writes the
+//! profile or another process makes it from the collector's ledger.
 
 use crate::{ALLOCATOR_REGEX, command_line};
 
-/// The sample types of a recording, each with its unit. A sampled one has the first six.
+/// Sample types of a recording, each with its unit. A sampled recording has the first six.
 pub const SAMPLE_TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
@@ -15,16 +15,17 @@ pub const SAMPLE_TYPES: [(&str, &str); 8] = [
     ("temporary_space", "bytes"),
 ];
 
-/// The label of whoever allocated: the thread's name.
+/// Label with the name of the thread that allocated.
 pub const THREAD_LABEL: &str = "thread";
-/// The kernel's number of that thread.
+/// Label with the kernel's number of the thread that allocated.
 pub const TID_LABEL: &str = "tid";
-/// In a forked child: how many forks lie between the first process and the one that allocated.
+/// Label of a forked child: the number of forks between the first process and the one that
+/// allocated.
 pub const GENERATION_LABEL: &str = "generation";
-/// The name of all threads that have none of their own.
+/// Common name of all threads that get no name of their own.
 pub const OTHER_THREADS: &str = "(other threads)";
 
-/// The frame that stands for those that were left out of a deep stack.
+/// Frame that stands for the frames that were left out of a deep stack.
 pub const TRUNCATED_FRAME: &str = "[truncated]";
 /// A frame of an interpreter for whose name there was no memory.
 pub const NAMELESS_FRAME: &str = "[no memory for the name]";
@@ -32,8 +33,8 @@ pub const NAMELESS_FRAME: &str = "[no memory for the name]";
 /// The comment of a profile without samples.
 pub const EMPTY_COMMENT: &str = "empty: nothing was allocated, or nothing was sampled";
 
-/// What a recording may lack, in the order in which the collector counts it. Behind these it counts
-/// the bytes of the blocks whose frees were not seen.
+/// Descriptions of what a recording may lack, in the order in which the collector counts it. After
+/// these counts, the collector counts the bytes of the blocks whose frees were not seen.
 const DROPPED_TEXTS: [&str; 6] = [
     "events inside the collector or the allocator (signal handlers, fork handlers)",
     "events for lack of memory for the tables",
@@ -43,8 +44,8 @@ const DROPPED_TEXTS: [&str; 6] = [
     "children, forked while an event was held up by a signal handler: they record nothing",
 ];
 
-/// The functions that reports leave out: those that are known, and those of `wrappers`, a regular
-/// expression, or empty.
+/// Returns a regular expression for the functions that reports leave out: the known ones, and those
+/// that match `wrappers`, which is a regular expression or empty.
 pub fn drop_frames(wrappers: &str) -> String {
     match wrappers {
         "" => ALLOCATOR_REGEX.to_string(),
@@ -52,15 +53,15 @@ pub fn drop_frames(wrappers: &str) -> String {
     }
 }
 
-/// The comments that say who recorded, what, how, and why this profile was made.
+/// Returns the comments about the recorder, the process, the mode, and the reason for this profile.
 pub fn head(version: &str, program: &str, pid: i64, period: u64, reason: &str) -> Vec<String> {
     let mut all = vec![format!("collector: heapprof {version}")];
     all.extend(recording_comments(program, pid, period, reason));
     all
 }
 
-/// The comments that say what a profile is of, how it was recorded, and why it was made. A `period`
-/// of 1 means every allocation.
+/// Returns the comments about the process, how it was recorded, and why the profile was made. A
+/// `period` of 1 means every allocation.
 pub fn recording_comments(program: &str, pid: i64, period: u64, reason: &str) -> [String; 4] {
     [
         format!("program: {program}"),
@@ -73,9 +74,9 @@ pub fn recording_comments(program: &str, pid: i64, period: u64, reason: &str) ->
     ]
 }
 
-/// The comments that tell a process from others of its program: the script that it runs, or the
-/// title that it has set. `command_line` is the text of `/proc/PID/cmdline`, of which nothing else
-/// is taken, because it may hold passwords.
+/// Returns the comments that distinguish a process from others of its program: the script that it
+/// runs, or the title that it has set. `command_line` is the text of `/proc/PID/cmdline`. Nothing
+/// else is taken from it, because it may hold passwords.
 pub fn process_name_comments(program: &str, command_line: &[u8]) -> impl Iterator<Item = String> {
     let script = command_line::script(program, command_line);
     let title = command_line::title(program, command_line);
@@ -85,17 +86,18 @@ pub fn process_name_comments(program: &str, command_line: &[u8]) -> impl Iterato
         .chain(title.map(|title| format!("title: {title}")))
 }
 
-/// The most bytes of a command line that a profile has.
+/// Maximum number of bytes of a command line in a profile.
 pub const MAX_COMMAND_LINE: usize = 16 << 10;
 
-/// The comment that has the whole command line of a process; `None` if it has none. `command_line`
-/// is the text of `/proc/PID/cmdline`. Passwords may be in it, so somebody must have asked for it.
+/// Returns the comment with the whole command line of a process; `None` if the process has none.
+/// `command_line` is the text of `/proc/PID/cmdline`. It may hold passwords, so only call this if
+/// the user has asked for it.
 pub fn command_line(program: &str, command_line: &[u8]) -> Option<String> {
     let whole = || command_line::whole(program, command_line, MAX_COMMAND_LINE);
     (!command_line.is_empty()).then(|| format!("command line: {}", whole()))
 }
 
-/// The comments that say how much is in memory, and how much was at most, in bytes.
+/// Returns the comments about resident memory now and at its peak, in bytes.
 pub fn resident(now: u64, peak: u64) -> [String; 2] {
     [
         format!("rss: {now} bytes"),
@@ -103,20 +105,21 @@ pub fn resident(now: u64, peak: u64) -> [String; 2] {
     ]
 }
 
-/// The comment about threads beyond the first `most`; `None` if there are no others.
+/// Returns the comment about threads beyond the first `most`; `None` if `others` is 0.
 pub fn threads(most: u32, others: u32) -> Option<String> {
     (others != 0).then(|| format!("threads: {most} by name; {others} more are {OTHER_THREADS}"))
 }
 
-/// The comment that says how many sampled blocks are in use.
+/// Returns the comment about the number of sampled blocks in use.
 pub fn sampled_blocks(count: u64) -> String {
     format!("sampled blocks in use: {count}")
 }
 
-/// Which of them has bytes.
+/// Index in [`DROPPED_TEXTS`] of the unseen frees, whose comment also has their bytes.
 const UNSEEN_FREES: usize = 4;
 
-/// The comments that say what could not be recorded.
+/// Returns the comments about what could not be recorded, from the counts and the bytes of unseen
+/// frees.
 pub fn dropped_comments(counts: [u64; DROPPED_TEXTS.len() + 1]) -> impl Iterator<Item = String> {
     let bytes = counts[DROPPED_TEXTS.len()];
     let all = counts.into_iter().zip(DROPPED_TEXTS).enumerate();
@@ -127,8 +130,8 @@ pub fn dropped_comments(counts: [u64; DROPPED_TEXTS.len() + 1]) -> impl Iterator
         })
 }
 
-/// The blocks whose frees were not seen before their addresses came again, and their bytes, as a
-/// profile's comments say. In a sampled recording these are the sampled ones.
+/// Returns the number and the bytes of the blocks whose frees were not seen before their addresses
+/// came again, from a profile's comments. In a sampled recording, only sampled blocks count.
 pub fn unseen_frees<'a>(comments: impl IntoIterator<Item = &'a str>) -> [u64; 2] {
     let parse = |comment: &str| {
         let (count, rest) = comment.strip_prefix("dropped: ")?.split_once(' ')?;
@@ -144,7 +147,8 @@ pub fn unseen_frees<'a>(comments: impl IntoIterator<Item = &'a str>) -> [u64; 2]
     })
 }
 
-/// A thread's name, which ends at a zero. A label must not be empty.
+/// Returns a thread's name, which ends at a zero byte. Unnamed threads get a text, because a label
+/// must not be empty.
 pub fn thread_name(bytes: &[u8]) -> String {
     match bytes.split(|&byte| byte == 0).next().unwrap_or_default() {
         [] => "(unnamed)".to_string(),
@@ -152,13 +156,13 @@ pub fn thread_name(bytes: &[u8]) -> String {
     }
 }
 
-/// The name of a mapped file, with bytes that are no text as `\xff`. Where no build id tells it,
-/// the name says that the file there is another one by now, or none, as the kernel says it.
+/// Returns the name of a mapped file, with bytes that are not text as `\xff`. If the file was
+/// deleted or replaced and no build id identifies it, ` (deleted)` is added, as the kernel does.
 pub fn mapped_file(path: &[u8], is_deleted: bool, build_id: &[u8]) -> String {
     let mut name = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
         name.push_str(chunk.valid());
-        // Whoever opens the file needs its bytes.
+        // Readers that open the file need its exact bytes.
         for byte in chunk.invalid() {
             name.push_str(&format!("\\x{byte:02x}"));
         }
@@ -169,12 +173,12 @@ pub fn mapped_file(path: &[u8], is_deleted: bool, build_id: &[u8]) -> String {
     name
 }
 
-/// A build id as text.
+/// Returns a build id as hexadecimal text.
 pub fn hex(build_id: &[u8]) -> String {
     build_id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A number in units of 2^-`bits`, rounded to a whole one.
+/// Converts a number in units of 2^-`bits` to the nearest whole number.
 pub fn rounded(number: i64, bits: u32) -> i64 {
     number.wrapping_add(1 << (bits - 1)) >> bits
 }

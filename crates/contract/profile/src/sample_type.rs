@@ -1,8 +1,8 @@
-//! Which of a profile's sample types is meant: by name, by position, or by default.
+//! Selects one of a profile's sample types: by name, by position, or by default.
 
 use crate::model::Profile;
 
-/// A sample type that the profile does not have.
+/// Error for a sample type that the profile does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("has no sample type {asked:?}; it has {}", .present.join(", "))]
 pub struct SampleTypeError {
@@ -12,13 +12,13 @@ pub struct SampleTypeError {
     pub present: Vec<String>,
 }
 
-/// The names that gperftools uses for memory in use: the short ones in a dump that tells nothing
-/// else, the long ones in other dumps. A program's first dumps, before anything is freed, have the
-/// short names and its later dumps the long ones.
+/// Pairs of names that gperftools uses for memory in use: short names in a dump that has no other
+/// values, long names in other dumps. A program's first dumps, before anything is freed, have the
+/// short names, and its later dumps have the long ones.
 const IN_USE_NAMES: [(&str, &str); 2] = [("objects", "inuse_objects"), ("space", "inuse_space")];
 
 /// Gives memory in use the same names in both profiles, if one of them has the short names and the
-/// other the long ones.
+/// other has the long ones.
 pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
     let has = |p: &Profile, name: &str| p.sample_type.iter().any(|t| p.text(t.r#type) == name);
     let is_short = |p: &Profile| IN_USE_NAMES.iter().all(|n| has(p, n.0) && !has(p, n.1));
@@ -31,14 +31,14 @@ pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
 }
 
 impl Profile {
-    /// Renames `objects` to `inuse_objects` and `space` to `inuse_space`. Makes the sample type
-    /// that is shown by default the profile's own choice, so that it stays the same when types
-    /// around it are left out.
+    /// Renames `objects` to `inuse_objects` and `space` to `inuse_space`. Also stores the sample
+    /// type that is shown by default as the profile's own choice, so that the default stays the
+    /// same when types around it are left out.
     ///
     /// # For whom
     /// This is for tools that add profiles up by the rules of pprof, which takes the short and long
-    /// names for different types. Other callers need not call it, because [`merge`](crate::merge())
-    /// takes both for one type.
+    /// names for different types. Other callers need not call this, because
+    /// [`merge`](crate::merge()) takes both for one type.
     pub fn name_in_use(&mut self) {
         let shown = self.default_sample_type_index();
         for (short, long) in IN_USE_NAMES {
@@ -57,7 +57,7 @@ impl Profile {
         types.map(|t| self.text(t.r#type)).collect()
     }
 
-    /// The position of the sample type `asked`, as [`find_sample_type`] finds it.
+    /// Returns the position of the sample type `asked`, as [`find_sample_type`] finds it.
     ///
     /// ```
     /// use heapprof_profile::ProfileBuilder;
@@ -77,14 +77,14 @@ impl Profile {
         find_sample_type(&self.type_names(), asked)
     }
 
-    /// The position of the sample type to show first, as [`default_sample_type`] finds it.
+    /// Returns the position of the sample type to show first, as [`default_sample_type`] finds it.
     pub fn default_sample_type_index(&self) -> usize {
         default_sample_type(&self.type_names(), self.text(self.default_sample_type))
     }
 }
 
-/// The position of the sample type `asked` among types with these names. `asked` is a type's name
-/// or a number from 0.
+/// Returns the position of the sample type `asked` among types with these names. `asked` is a
+/// type's name or a number from 0.
 ///
 /// `inuse_space` also finds `space`, the name in profiles without allocation counts;
 /// `inuse_objects` finds `objects` in the same way. `peak` finds `peak_space`, and so on.
@@ -103,8 +103,8 @@ pub fn find_sample_type(names: &[&str], asked: &str) -> Result<usize, SampleType
         })
 }
 
-/// The position of the sample type to show first: the profile's own choice (empty if it has none),
-/// otherwise `inuse_space`, otherwise the last one.
+/// Returns the position of the sample type to show first: the profile's own choice (`chosen`, empty
+/// if there is none), otherwise `inuse_space`, otherwise the last type.
 pub fn default_sample_type(names: &[&str], chosen: &str) -> usize {
     let position = |name: &str| names.iter().position(|n| *n == name);
     Some(chosen)

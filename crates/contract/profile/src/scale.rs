@@ -1,5 +1,5 @@
-//! Arithmetic on a profile's values: negating, scaling and converting units. A result beyond 64
-//! bits is an error.
+//! Negates and scales a profile's values and converts their units. A result beyond 64 bits is an
+//! error.
 
 use crate::error::Error;
 use crate::model::Profile;
@@ -20,15 +20,15 @@ impl Profile {
         Ok(())
     }
 
-    /// Multiplies the variances of a sample type by the square of `ratio`, to go with values that
-    /// are multiplied by `ratio`.
+    /// Multiplies the variances of a sample type by the square of `ratio`, to match values that are
+    /// multiplied by `ratio`.
     fn scale_spread(&mut self, sample_type: usize, ratio: f64) {
         let width = self.sample_type.len().max(1);
         let Some(spread) = self.samples.spread.as_mut().filter(|_| ratio != 1.0) else {
             return;
         };
         let column = spread.variance.iter_mut().skip(sample_type).step_by(width);
-        // A result that is not a number becomes the largest number, which says that nothing is
+        // A result that is not a number becomes the largest number, which means that nothing is
         // certain.
         column.for_each(|variance| *variance = (*variance * ratio * ratio).min(f64::MAX));
     }
@@ -55,8 +55,8 @@ impl Profile {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::Overflow`] when a value is the least number of 64 bits. The values before
-    /// it are changed then.
+    /// Returns [`Error::Overflow`] when a value is the least number of 64 bits. Values that precede
+    /// it have been changed then.
     pub fn negate(&mut self) -> Result<(), Error> {
         self.each_value("negated", |_, value| value.checked_neg())
     }
@@ -69,8 +69,8 @@ impl Profile {
     /// When there is not one ratio for each sample type.
     ///
     /// # Errors
-    /// Returns [`Error::Overflow`] when a result does not fit in 64 bits. The values before it are
-    /// changed then.
+    /// Returns [`Error::Overflow`] when a result does not fit in 64 bits. Values that precede it
+    /// have been changed then.
     pub fn scale(&mut self, ratios: &[f64]) -> Result<(), Error> {
         assert_eq!(ratios.len(), self.sample_type.len(), "one ratio a type");
         self.each_value("scaled", |column, value| scaled(value, ratios[column]))?;
@@ -134,7 +134,7 @@ impl Profile {
     }
 }
 
-/// `value * ratio`, rounded to the nearest number; `None` if it is beyond 64 bits.
+/// Returns `value * ratio`, rounded to the nearest number; `None` if the result is beyond 64 bits.
 fn scaled(value: i64, ratio: f64) -> Option<i64> {
     if ratio == 1.0 {
         return Some(value);

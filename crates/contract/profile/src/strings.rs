@@ -1,4 +1,4 @@
-//! Interned text: every name of a profile is stored once and compared as a number.
+//! Interned text: each text of a profile is stored once and compared as a number.
 
 use std::hash::BuildHasher;
 
@@ -7,16 +7,16 @@ use hashbrown::HashTable;
 
 use crate::parts::{hash_table_memory, range};
 
-/// A text of one [`StringTable`]. Within a table, equal ids mean equal texts, and equal texts have
-/// equal ids.
+/// Id of a text in one [`StringTable`]. Within a table, equal ids mean equal texts, and equal texts
+/// have equal ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StringId(pub(crate) u32);
 
 impl StringId {
-    /// The empty text, in every table.
+    /// Id of the empty text, in every table.
     pub const EMPTY: StringId = StringId(0);
 
-    /// The position in its table, from 0.
+    /// Returns the position of the text in its table, from 0.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -39,7 +39,7 @@ pub struct StringTable {
 }
 
 impl StringTable {
-    /// A table that holds only the empty text.
+    /// Makes a table that holds only the empty text.
     pub fn new() -> Self {
         let mut table = Self {
             text: String::new(),
@@ -51,7 +51,7 @@ impl StringTable {
         table
     }
 
-    /// The id of `text`, which is added if it is new.
+    /// Returns the id of `text`, which is added if it is new.
     ///
     /// ```
     /// use heapprof_profile::{Label, Profile};
@@ -86,7 +86,7 @@ impl StringTable {
         StringId(id)
     }
 
-    /// The id of `text`, if the table holds it.
+    /// Returns the id of `text`, if the table holds it.
     pub fn find(&self, text: &str) -> Option<StringId> {
         let hash = self.hasher.hash_one(text);
         self.index
@@ -94,28 +94,28 @@ impl StringTable {
             .map(|&id| StringId(id))
     }
 
-    /// The text behind `id`.
+    /// Returns the text with the id `id`.
     pub fn get(&self, id: StringId) -> &str {
         slice(&self.text, &self.end, id.0)
     }
 
-    /// How many texts there are, the empty one included.
+    /// Returns the number of texts, including the empty one.
     pub fn len(&self) -> usize {
         self.end.len()
     }
 
-    /// About how many bytes the table takes.
+    /// Estimates how many bytes the table takes.
     pub(crate) fn memory(&self) -> u64 {
         let texts = self.text.len() + size_of_val(&self.end[..]);
         texts as u64 + hash_table_memory::<u32>(self.index.capacity())
     }
 
-    /// Never true: the empty text is always there.
+    /// Always false, because the empty text is always there.
     pub fn is_empty(&self) -> bool {
         self.end.is_empty()
     }
 
-    /// All texts in the order of their ids.
+    /// Returns all texts in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.end.len() as u32).map(|id| slice(&self.text, &self.end, id))
     }

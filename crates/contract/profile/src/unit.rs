@@ -1,9 +1,9 @@
-//! Units of values: which units convert into each other, and how many base units each of them is.
+//! Units of values: which units convert into each other, and how many base units each one has.
 //!
 //! Families and names follow pprof (1024-based bytes, time from nanoseconds). IEC names are read
 //! too.
 
-/// A family of units, which convert into each other.
+/// A family of units that convert into each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnitFamily {
     /// Amounts of memory. The base unit is the byte.
@@ -15,9 +15,9 @@ pub enum UnitFamily {
 /// A unit that this crate can convert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
-    /// The family of units that it converts into.
+    /// Family of the unit.
     pub family: UnitFamily,
-    /// How many base units it is.
+    /// Number of base units in this unit.
     pub factor: i64,
 }
 

@@ -1,8 +1,8 @@
-//! Numbers, and fields of one number each, as protobuf writes them.
+//! Encodes numbers, and fields of one number each, in protobuf's format.
 //!
 //! Format: protobuf.dev, "Encoding". A number has seven bits in each byte, the lowest first.
 
-/// Adds a number as protobuf writes it.
+/// Adds a number in protobuf's format.
 #[inline]
 pub(crate) fn varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -12,10 +12,10 @@ pub(crate) fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// The most bytes that a number takes.
+/// Maximum number of bytes that a number takes.
 pub(crate) const MAX_VARINT_BYTES: usize = 10;
 
-/// A number as protobuf writes it, and how many bytes that takes.
+/// Returns a number in protobuf's format, and the number of bytes that it takes.
 pub(crate) fn varint_bytes(mut number: u64) -> ([u8; MAX_VARINT_BYTES], usize) {
     let (mut bytes, mut length) = ([0; MAX_VARINT_BYTES], 1);
     while number >= 0x80 {
@@ -27,12 +27,12 @@ pub(crate) fn varint_bytes(mut number: u64) -> ([u8; MAX_VARINT_BYTES], usize) {
     (bytes, length)
 }
 
-/// How many bytes a number takes as protobuf writes it.
+/// Returns how many bytes a number takes in protobuf's format.
 pub(crate) fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// How many bytes fields of one number each take. A number that is 0 is not written.
+/// Returns how many bytes the fields of one number each take. A number that is 0 is not written.
 pub(crate) fn fields_len(fields: &[(u8, u64)]) -> usize {
     let there = fields.iter().filter(|(_, number)| *number != 0);
     there.map(|&(_, number)| 1 + varint_len(number)).sum()
@@ -46,7 +46,7 @@ pub(crate) fn fields(out: &mut Vec<u8>, fields: &[(u8, u64)]) {
     }
 }
 
-/// Adds a message of fields of one number each. It is written even if all of them are 0.
+/// Adds a message of fields of one number each. The message is written even if all numbers are 0.
 pub(crate) fn message(out: &mut Vec<u8>, field: u8, numbers: &[(u8, u64)]) {
     out.push(field << 3 | 2);
     varint(out, fields_len(numbers) as u64);

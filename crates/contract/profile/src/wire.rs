@@ -9,7 +9,7 @@ use std::io::Read;
 use crate::error::{Error, ProfileElement, WireDefect};
 use crate::inflate::InflateReader;
 
-/// How a field's value is encoded.
+/// A field's value, by its encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireValue<'a> {
     Varint(u64),
@@ -64,9 +64,9 @@ fn long_varint(data: &[u8], pos: &mut usize) -> Result<u64, WireDefect> {
     }
 }
 
-/// The varint at the beginning of eight bytes, and its length. `None` if there are fewer bytes or
-/// the varint is longer. No branch depends on the length, which is as good as random in many
-/// profiles.
+/// Returns the varint at the beginning of eight bytes, and its length; `None` if there are fewer
+/// bytes or the varint is longer. No branch depends on the length, which is as good as random in
+/// many profiles.
 #[inline]
 fn varint_in_word(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = u64::from_le_bytes(*bytes.first_chunk()?);
@@ -83,8 +83,8 @@ fn varint_in_word(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((number, ends.trailing_zeros() as usize / 8 + 1))
 }
 
-/// The varint at the beginning of `bytes`, and its length, if it can be read quickly: it is one
-/// byte long, or at least eight bytes are left.
+/// Returns the varint at the beginning of `bytes` and its length, if it can be read quickly: it is
+/// one byte long, or at least eight bytes are left.
 #[inline]
 fn quick_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     match bytes {
@@ -93,7 +93,7 @@ fn quick_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
-/// Adds to a defect of a varint the field that it is in.
+/// Adds to the defect of a varint the number of the field that holds it.
 fn in_field(field: u32, defect: WireDefect) -> WireDefect {
     match defect {
         WireDefect::Truncated { .. } => WireDefect::Truncated { field },
@@ -101,7 +101,7 @@ fn in_field(field: u32, defect: WireDefect) -> WireDefect {
     }
 }
 
-/// The value of a field of 4 or 8 bytes.
+/// Returns the value of a field of 4 or 8 bytes.
 fn fixed(bytes: &[u8]) -> WireValue<'static> {
     match bytes.first_chunk() {
         Some(word) => WireValue::Fixed64(u64::from_le_bytes(*word)),
@@ -116,11 +116,11 @@ fn split_tag(tag: u64) -> Result<(u32, u8), WireDefect> {
     }
 }
 
-/// The fields of a message that is in memory.
+/// Reads the fields of a message that is in memory.
 pub(crate) struct MessageFields<'a> {
     data: &'a [u8],
     pos: usize,
-    /// Where `data` begins in the profile.
+    /// Offset of `data` in the profile.
     base: u64,
     object: ProfileElement,
 }
@@ -135,7 +135,7 @@ impl<'a> MessageFields<'a> {
         }
     }
 
-    /// Where the next field begins in the profile.
+    /// Returns the offset of the next field in the profile.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.pos as u64
     }
@@ -150,7 +150,7 @@ impl<'a> MessageFields<'a> {
         }
     }
 
-    /// The next field; `None` at the end.
+    /// Returns the next field; `None` at the end.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, WireValue<'a>)>, Error> {
         // Nearly all fields are numbers or a few bytes, with a tag of one byte. Those are read
@@ -248,7 +248,7 @@ impl<'a> MessageFields<'a> {
         }
     }
 
-    /// Reads a repeated 64-bit word: a single one, or several packed.
+    /// Reads a repeated 64-bit word: a single word, or several packed ones.
     pub(crate) fn words(
         &self,
         field: u32,
@@ -272,8 +272,8 @@ impl<'a> MessageFields<'a> {
         Ok(())
     }
 
-    /// Reads a repeated number: a single one, or several packed (the whole field, or the end of
-    /// it).
+    /// Reads a repeated number: a single number, or several packed ones. `value` may be the whole
+    /// field or the end of it.
     #[inline]
     pub(crate) fn numbers(
         &self,
@@ -309,31 +309,32 @@ impl<'a> MessageFields<'a> {
     }
 }
 
-/// The top-level fields of a profile, read from a stream through one buffer.
+/// Reads the top-level fields of a profile from a stream, through one buffer.
 pub(crate) struct WireStream<R: Read> {
     input: InflateReader<R>,
     buf: Vec<u8>,
     pos: usize,
     end: usize,
-    /// Where `buf` begins in the profile.
+    /// Offset of `buf` in the profile.
     base: u64,
     limit: u64,
     max_memory: u64,
-    /// How much of `max_memory` is left after what was read. At most half of it is for this buffer,
-    /// because what is in the buffer will be kept as well.
+    /// Part of `max_memory` that is left after the data that was read so far. At most half of it is
+    /// for this buffer, because the content of the buffer will be kept as well.
     pub(crate) room: u64,
     head: Vec<u8>,
 }
 
-/// How many of the first bytes are kept to tell what a file is.
+/// Number of the first bytes that are kept to recognize the kind of the file.
 const HEAD_SIZE: usize = 64;
 const CHUNK_SIZE: usize = 128 << 10;
-/// How many more bytes are read for the checksum at the end, after the content turned out to be
-/// damaged.
+/// Maximum number of bytes that are read to reach the checksum at the end, after the content turned
+/// out to be damaged.
 const MAX_DRAINED_BYTES: u64 = 256 << 20;
 
 impl<R: Read> WireStream<R> {
-    /// A stream of a file that may inflate to `limit` bytes and take `max_memory` bytes of memory.
+    /// Makes a stream of a file that may inflate to `limit` bytes and take `max_memory` bytes of
+    /// memory.
     pub(crate) fn new(input: InflateReader<R>, limit: u64, max_memory: u64) -> Self {
         Self {
             input,
@@ -352,12 +353,12 @@ impl<R: Read> WireStream<R> {
         self.base + self.pos as u64
     }
 
-    /// The first bytes of the file, and those of its plain content.
+    /// Returns the first bytes of the file, and the first bytes of its plain content.
     pub(crate) fn heads(&self) -> (&[u8], &[u8]) {
         (self.input.head(), &self.head)
     }
 
-    /// Reads on and throws the data away, so that the gzip layer, if there is one, can report an
+    /// Reads more data and discards it, so that the gzip layer, if there is one, can report an
     /// error.
     pub(crate) fn drain(&mut self) -> Result<(), Error> {
         let mut rest = self.base + self.end as u64;
@@ -372,8 +373,8 @@ impl<R: Read> WireStream<R> {
         Ok(())
     }
 
-    /// Reads on until `want` bytes, or all that there are, are in the buffer. The buffer grows with
-    /// what arrives, never with what a length claims.
+    /// Reads until `want` bytes, or all remaining ones, are in the buffer. The buffer grows with
+    /// the bytes that arrive, never with the length that a field claims.
     fn fill(&mut self, want: usize) -> Result<usize, Error> {
         while self.end - self.pos < want {
             if self.pos > 0 {
@@ -383,8 +384,8 @@ impl<R: Read> WireStream<R> {
                 self.pos = 0;
             }
             if self.end == self.buf.len() {
-                // The buffer grows to no more than is asked for, so that a long text does not take
-                // up to twice its size.
+                // The buffer grows to at most `want` bytes, or by one chunk, so that a long text
+                // does not take up to twice its size.
                 let size = self.buf.len() * 2;
                 let size = size.min(want).max(self.buf.len() + CHUNK_SIZE);
                 if size as u64 > self.room / 2 {
@@ -419,7 +420,7 @@ impl<R: Read> WireStream<R> {
         }
     }
 
-    /// The next field and where its value begins in the profile; `None` at the end.
+    /// Returns the next field and the offset of its value in the profile; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<(u32, WireValue<'_>, u64)>, Error> {
         // A tag and a length, or a tag and a number, take at most 20 bytes.
         let have = self.fill(20)?;
@@ -480,7 +481,8 @@ impl<R: Read> WireStream<R> {
 mod tests {
     use super::*;
 
-    /// A varint read as a word is the same as one read byte by byte, whatever follows it.
+    /// Checks that a varint read as a word is the same as one read byte by byte, whatever follows
+    /// it.
     #[test]
     fn varints_in_words() {
         let edges = (0..64).flat_map(|bits| [1u64 << bits, (1 << bits) - 1, u64::MAX >> bits]);

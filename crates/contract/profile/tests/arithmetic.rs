@@ -1,11 +1,12 @@
-//! Adding up, negating, scaling and converting, without the losses that pprof has (D6 to D10).
+//! Tests of adding up, negating, scaling and converting, without the losses that pprof has (D6 to
+//! D10).
 
 use heapprof_profile::{
     HeapHistory, Profile, ProfileBuilder, SizeHistogram, Warning, is_for_machines, merge, merge_all,
 };
 use proptest::prelude::*;
 
-/// A profile of these sample types; each stack is folded, root first.
+/// Makes a profile of these sample types; each stack is folded, root first.
 fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
     let mut builder = ProfileBuilder::new(types);
     for (stack, values) in stacks {
@@ -14,7 +15,7 @@ fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
     builder.finish()
 }
 
-/// Sample types as `type/unit`, and each sample's values.
+/// Returns the sample types as `type/unit`, and each sample's values.
 fn shape(profile: &Profile) -> (Vec<String>, Vec<Vec<i64>>) {
     let types = profile
         .sample_type
@@ -34,7 +35,8 @@ fn equal_stacks_become_one_sample() {
     assert_eq!(shape(&sum).1, [[1, 10], [5, 50], [4, 40]]);
 }
 
-/// The curve and the sizes of one process say nothing of a sum. What users wrote stays.
+/// A sum drops the curve and the sizes of one process, which do not describe the sum. A user's
+/// comments stay.
 #[test]
 fn a_sum_has_no_history() {
     let mut a = profile(&HEAP, &[("main;a", &[1, 10])]);
@@ -68,7 +70,7 @@ fn converting_units_loses_no_sample() {
     }
 }
 
-/// D7: two locations that differ only in a column stay two.
+/// D7: two locations that differ only in a column stay separate.
 #[test]
 fn columns_tell_places_apart() {
     let mut builder = ProfileBuilder::new(&HEAP);
@@ -92,8 +94,8 @@ fn columns_tell_places_apart() {
     assert_eq!(shape(&sum).1, [[2, 20], [4, 40]]);
 }
 
-/// D8: the default sample type stays what the first profile says, and a type that only one profile
-/// has is not made up for the other.
+/// D8: the default sample type stays the first profile's, and a type that only one profile has is
+/// not invented for the other.
 #[test]
 fn types_that_not_all_have_are_left_out_and_said() {
     let four = [
@@ -187,11 +189,11 @@ fn different_periods_are_said() {
 fn ratios() {
     let mut p = profile(&HEAP, &[("main;a", &[1, 10]), ("main;b", &[0, 3])]);
     p.scale(&[1.0, 0.25]).unwrap();
-    // Samples that round to nothing stay.
+    // Samples that round to 0 stay.
     assert_eq!(shape(&p).1, [[1, 3], [0, 1]]);
 }
 
-/// Stacks over a few names, with small values of either sign.
+/// Generates profiles with stacks over a few names, and small values of either sign.
 fn any_profile() -> impl Strategy<Value = Profile> {
     let stack = prop::collection::vec(prop::sample::select(vec!["a", "b", "c", "d>>e"]), 0..6);
     let sample = (stack, -100i64..100, -1000i64..1000);

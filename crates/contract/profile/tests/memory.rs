@@ -1,7 +1,8 @@
-//! Files that take far more memory than their own size: each ends at the limit, and by then takes
-//! no more than that.
+//! Reads files that take far more memory than their own size. Reading each of them ends at the
+//! memory limit, before the process takes much more.
 //!
-//! One test has the process for itself, as the most that it ever held is what is looked at.
+//! There is one test only, so that no other test runs in the process: the test reads the process's
+//! peak of memory.
 
 use std::io::Read;
 
@@ -9,7 +10,7 @@ use heapprof_profile::{Error, ReadOptions, decode_with};
 
 const LIMIT: u64 = 16 << 20;
 
-/// A number.
+/// Encodes a number as a varint.
 fn varint(mut n: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while n >= 0x80 {
@@ -28,7 +29,7 @@ fn bytes(field: u64, body: &[u8]) -> Vec<u8> {
     [&varint(field << 3 | 2), &varint(body.len() as u64), body].concat()
 }
 
-/// One after the other, without end, and counted: nobody has to hold them.
+/// Stream of pieces without end. `each` makes the next piece from its number, so nothing is stored.
 struct Endless<F> {
     each: F,
     number: u64,
@@ -54,7 +55,7 @@ impl<F: FnMut(u64) -> Vec<u8>> Read for Endless<F> {
     }
 }
 
-/// A value that claims to be endless: only what arrives counts.
+/// Makes a field that claims a length without end: only the bytes that arrive may count.
 fn long(field: u64, byte: u8) -> impl FnMut(u64) -> Vec<u8> {
     move |number| match number {
         0 => [varint(field << 3 | 2), varint(1 << 40)].concat(),
@@ -62,7 +63,7 @@ fn long(field: u64, byte: u8) -> impl FnMut(u64) -> Vec<u8> {
     }
 }
 
-/// The most memory this process ever held, in bytes.
+/// Returns the peak of this process's memory, in bytes.
 fn most_held() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -113,12 +114,13 @@ fn memory_stays_below_the_limit() {
         ends(&format!("a long field {field}"), long(field, byte), &none);
     }
     let most = most_held() - before;
-    // An allocator copies lists of this size as they grow, and longer ones not: so they are there
-    // twice for a moment.
+    // An allocator copies lists of this size when they grow, and does not copy longer ones. So such
+    // a list is in memory twice for a moment.
     assert!(most <= 2 * LIMIT + (8 << 20), "{} MiB", most >> 20);
 }
 
-/// Two bytes each, of which 18 MB of gzip may hold a billion.
+/// Samples of two bytes each, a billion of which fit in 18 MB of gzip, are refused at the first
+/// one.
 fn samples_of_nothing_end_at_once() {
     let mut count = 0;
     let endless = Endless {
@@ -137,6 +139,6 @@ fn samples_of_nothing_end_at_once() {
             .starts_with("malformed sample #1, at byte 2 of the profile: has no values"),
         "{error}"
     );
-    // A buffer's worth, and nothing is read on where there is no checksum.
+    // No more than a buffer is read, and nothing is read afterwards, because there is no checksum.
     assert!(count <= 1 << 20, "{count}");
 }

@@ -1,4 +1,4 @@
-//! Which mapping holds an address, decided as pprof decides it, for the locations in their order.
+//! Finds the mapping that holds an address as pprof does, for the locations in their order.
 //!
 //! For each location, pprof searches its mappings from the first to the last. If no mapping holds
 //! the address, pprof extends one that seems to have lost its beginning, or adds a fake mapping
@@ -7,15 +7,16 @@
 
 use crate::mapped_files::MappedFile;
 
-/// The mappings of a profile, while its locations get their mappings.
+/// Mappings of a profile, while its locations are assigned to them.
 pub(crate) struct AddressMap {
     files: Vec<MappedFile>,
-    /// The addresses at which a mapping begins or ends, sorted. The mapping that holds one of them
-    /// holds all addresses up to the next.
+    /// Addresses at which a mapping begins or ends, sorted. The mapping that holds one of them
+    /// holds all addresses up to the next one.
     bounds: Vec<u64>,
-    /// The first mapping that holds an address.
+    /// For each place in `bounds`: the first mapping that holds its addresses.
     holding: RangeMinima,
-    /// The first mapping that would hold an address if it began where its file does.
+    /// For each place in `bounds`: the first mapping that would hold its addresses if the mapping
+    /// began where its file does.
     extending: RangeMinima,
     fake: Option<usize>,
 }
@@ -64,7 +65,7 @@ impl AddressMap {
         map
     }
 
-    /// The number of the mapping that holds this address. No mapping holds address 0.
+    /// Returns the number of the mapping that holds this address. No mapping holds address 0.
     pub(crate) fn find(&mut self, address: u64) -> Option<usize> {
         if address == 0 {
             return None;
@@ -94,25 +95,27 @@ impl AddressMap {
         }))
     }
 
-    /// The mappings as they are now, the fake one last.
+    /// Returns the mappings as they are now, the fake one last.
     pub(crate) fn into_files(self) -> Vec<MappedFile> {
         self.files
     }
 
-    /// The places in `bounds` from `start` up to `limit`, which is not included. Both are bounds.
+    /// Returns the range of places in `bounds` from `start` up to `limit`, which is not included.
+    /// Both addresses are bounds.
     fn range(&self, start: u64, limit: u64) -> std::ops::Range<usize> {
         let place = |address| self.bounds.partition_point(|&bound| bound < address);
         place(start)..place(limit).max(place(start))
     }
 }
 
-/// Where a mapping would begin if the part of its file before it were mapped too.
+/// Returns the address where a mapping would begin if the part of its file before it were mapped
+/// too.
 fn beginning(file: &MappedFile) -> u64 {
     file.start.wrapping_sub(file.offset)
 }
 
-/// The least number that was put on a range, for each place that the range contains. It is a
-/// segment tree.
+/// Segment tree that finds, for a place, the least number that was put on any range with this
+/// place.
 struct RangeMinima {
     /// The nodes of the tree. The root is 1, the children of i are 2i and 2i + 1, and place p is
     /// leaf `places + p`.
@@ -160,7 +163,7 @@ impl RangeMinima {
 mod tests {
     use super::*;
 
-    /// The search as pprof does it, without the tree.
+    /// Searches as pprof does, without the tree.
     fn plainly(files: &mut Vec<MappedFile>, addresses: &[u64]) -> Vec<usize> {
         let mut fake = None;
         let mut found = Vec::new();

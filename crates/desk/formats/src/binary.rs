@@ -1,4 +1,4 @@
-//! The table of binary formats, beside pprof's. They are known by their first bytes.
+//! Table of the binary formats other than pprof's. They are recognized by their first bytes.
 
 use std::io::Read;
 
@@ -9,10 +9,10 @@ use crate::format::ProfileFormat;
 use crate::readers::{memray, tracemalloc};
 use crate::reading::{FormatReadOptions, ProfileReading};
 
-/// A format's two functions.
+/// A binary format and its two functions.
 pub(crate) struct BinaryFormat {
     pub(crate) format: ProfileFormat,
-    /// Whether a file that begins like this is of this format.
+    /// Whether a file that begins with these bytes is of this format.
     pub(crate) sniff: fn(&[u8]) -> bool,
     pub(crate) read: fn(&mut dyn Read, &FormatReadOptions) -> Result<ProfileReading, FormatError>,
 }
@@ -38,13 +38,13 @@ const BINARY_FORMATS: &[BinaryFormat] = &[
     },
 ];
 
-/// The reader of a file that begins like this, unpacked. `None` if the file is of none of these
-/// formats.
+/// Returns the reader of a file whose plain bytes begin with `head`; `None` if the file is of none
+/// of the binary formats.
 pub(crate) fn find_binary_format(head: &[u8]) -> Option<&'static BinaryFormat> {
     BINARY_FORMATS.iter().find(|binary| (binary.sniff)(head))
 }
 
-/// Perl's values in a file of Devel::MAT.
+/// Reads Perl's values from a file of Devel::MAT.
 pub(crate) fn perl_values(
     stream: &mut dyn Read,
 ) -> Result<heapprof_perl_values::ValueGraph, FormatError> {

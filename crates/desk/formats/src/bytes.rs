@@ -1,22 +1,23 @@
-//! The bytes of a binary format, read in order, with their place in the file for errors.
+//! Reads the bytes of a binary format in order, and knows their place in the file for errors.
 
 use std::io::{self, ErrorKind, Read};
 
 use crate::error::FormatError;
 
-/// How many bytes are read at once.
+/// Number of bytes that are read at once.
 const BUFFER_SIZE: usize = 128 << 10;
 
 /// A binary file that is read from its beginning to its end.
 pub(crate) struct BinaryReader<'a> {
     stream: &'a mut dyn Read,
     buffer: Box<[u8]>,
-    /// What is left of the buffer.
+    /// Position in `buffer` of the first byte that is not given yet. `end` is the end of the bytes
+    /// there.
     at: usize,
     end: usize,
-    /// The number of bytes that were given.
+    /// Number of bytes that were given to the caller.
     offset: u64,
-    /// Zeros that were read and are given next. `None` if zeros are bytes like others.
+    /// Number of zeros that were read and are given next. `None` if zeros are bytes like others.
     zeros: Option<u64>,
 }
 
@@ -32,18 +33,18 @@ impl<'a> BinaryReader<'a> {
         }
     }
 
-    /// Takes zeros at the end of the file for padding. The file then ends before them.
+    /// Treats zeros at the end of the file as padding. The file then ends before them.
     pub(crate) fn without_padding(mut self) -> Self {
         self.zeros = Some(0);
         self
     }
 
-    /// How many bytes were read so far.
+    /// Returns how many bytes were read so far.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next byte. `None` at the end of the file.
+    /// Returns the next byte; `None` at the end of the file.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<u8>, FormatError> {
         if self.at < self.end && (self.zeros.is_none() || self.buffer[self.at] != 0) {
@@ -87,7 +88,7 @@ impl<'a> BinaryReader<'a> {
         Ok(Some(0))
     }
 
-    /// Reads on if the buffer is empty. False at the end of the file.
+    /// Fills the buffer if it is empty. Returns false at the end of the file.
     fn fill(&mut self) -> io::Result<bool> {
         while self.at == self.end {
             self.at = 0;
@@ -102,12 +103,13 @@ impl<'a> BinaryReader<'a> {
         Ok(true)
     }
 
-    /// The next byte of something that is not at its end.
+    /// Returns the next byte of a part of the file that is not at its end. Errors name that part by
+    /// `what`.
     pub(crate) fn byte(&mut self, what: &str) -> Result<u8, FormatError> {
         self.next()?.ok_or_else(|| self.ended(what))
     }
 
-    /// The next `N` bytes.
+    /// Returns the next `N` bytes.
     pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], FormatError> {
         let mut array = [0; N];
         for byte in &mut array {
@@ -116,18 +118,18 @@ impl<'a> BinaryReader<'a> {
         Ok(array)
     }
 
-    /// A number of four bytes.
+    /// Reads a little-endian number of four bytes.
     pub(crate) fn u32(&mut self, what: &str) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
-    /// A number of eight bytes.
+    /// Reads a little-endian number of eight bytes.
     pub(crate) fn u64(&mut self, what: &str) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
-    /// A number of seven bits in each byte, the lowest first. The highest bit says that more bytes
-    /// follow.
+    /// Reads a number with seven bits in each byte, the lowest first. The highest bit of a byte
+    /// marks that more bytes follow.
     pub(crate) fn varint(&mut self, what: &str) -> Result<u64, FormatError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -140,13 +142,14 @@ impl<'a> BinaryReader<'a> {
         Err(self.wrong(what, "a number of more than ten bytes"))
     }
 
-    /// A signed number, whose lowest bit is its sign.
+    /// Reads a signed number, whose lowest bit is its sign.
     pub(crate) fn signed(&mut self, what: &str) -> Result<i64, FormatError> {
         let value = self.varint(what)?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// Text up to a byte, which is read, too. It may have so many bytes.
+    /// Reads text up to the byte `end`, which is consumed, too. More than `most` bytes of text are
+    /// an error.
     pub(crate) fn until(
         &mut self,
         end: u8,
@@ -165,7 +168,7 @@ impl<'a> BinaryReader<'a> {
         }
     }
 
-    /// So many bytes. There may be at most so many.
+    /// Reads `length` bytes. A length of more than `most` is an error.
     pub(crate) fn take(
         &mut self,
         length: u64,
@@ -175,7 +178,7 @@ impl<'a> BinaryReader<'a> {
         if length > most {
             return Err(self.wrong(what, format!("{length} bytes, more than {most}")));
         }
-        // The length may be a lie, so memory grows with what is there.
+        // The length may be false, so memory grows only with the bytes that are there.
         let mut bytes = Vec::new();
         for _ in 0..length {
             bytes.push(self.byte(what)?);
@@ -183,7 +186,7 @@ impl<'a> BinaryReader<'a> {
         Ok(bytes)
     }
 
-    /// The error that something else was found before this place.
+    /// Makes an error for data at this place that is not as expected.
     pub(crate) fn wrong(&self, expected: &str, found: impl std::fmt::Display) -> FormatError {
         FormatError::Byte {
             offset: self.offset,
@@ -191,7 +194,7 @@ impl<'a> BinaryReader<'a> {
         }
     }
 
-    /// The error that the file ends too soon.
+    /// Makes an error for a file that ends too soon.
     pub(crate) fn ended(&self, expected: &str) -> FormatError {
         self.wrong(expected, "the end of the file; copy or download it again")
     }

@@ -1,12 +1,12 @@
-//! The functions of allocators, whose frames are on top of every stack in a heap profile without
+//! Names of allocator functions, whose frames are on top of every stack in a heap profile without
 //! names.
 //!
-//! They are regular expressions for `drop_frames` and `keep_frames`, matched against whole function
-//! names. The lists are those of pprof, jeprof and Go.
+//! The names are regular expressions for `drop_frames` and `keep_frames`, matched against whole
+//! function names. The lists are from pprof, jeprof and Go.
 
 use heapprof_profile::{ALLOCATOR_REGEX, Profile};
 
-/// What pprof cuts from any text heap profile.
+/// Functions that pprof cuts from any text heap profile.
 const PPROF_FRAMES: &[&str] = &[
     r"calloc",
     r"cfree",
@@ -67,7 +67,8 @@ const KEPT_FRAMES: &[&str] = &[
     r"runtime\.call[0-9]*",
 ];
 
-/// What jeprof cuts in addition to those above, with the prefixes that jemalloc can be built with.
+/// Functions that jeprof cuts in addition to [`PPROF_FRAMES`], with the prefixes that jemalloc can
+/// be built with.
 const JEMALLOC_FRAMES: &[&str] = &[
     r"(_?rjem_|_rjem_je_|je_|_)?(malloc|calloc|realloc|reallocarray|free|memalign|posix_memalign|aligned_alloc|pvalloc|valloc)",
     r"(_?rjem_|je_)?([mrxsn]?allocx|sdallocx(_noflags)?)",
@@ -89,7 +90,7 @@ pub(crate) fn add_jemalloc_frames(profile: &mut Profile) {
     profile.drop_frames = profile.strings.intern(&all.join("|"));
 }
 
-/// Puts the functions of allocators that tracers show into a profile.
+/// Puts the expression for allocators, whose functions tracers show, into a profile.
 pub(crate) fn add_tracer_frames(profile: &mut Profile) {
     profile.drop_frames = profile.strings.intern(ALLOCATOR_REGEX);
 }

@@ -1,25 +1,26 @@
-//! Why a file was not read. Each message is one line. The caller puts the file's name before it.
+//! Errors for files that could not be read. Each message is one line. The caller puts the file's
+//! name before it.
 
 use std::borrow::Cow;
 use std::io;
 
 use heapprof_profile::Error as ProfileError;
 
-/// Why a file could not be read.
+/// Reason why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// Errors of pprof's protobuf, and those that concern every format: gzip, size, reading.
+    /// An error of pprof's protobuf, or one that concerns every format: gzip, size, reading.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// A line that its format does not have, or does not have in that place.
+    /// A line that is invalid in its format, or invalid in its place.
     #[error("line {line}: expected {expected}, found {found}")]
     Line {
         /// The number of the line, from 1. It is one past the last line if the file ends too soon.
         line: u64,
-        /// What should be there.
+        /// Description of the text that should be there.
         expected: Cow<'static, str>,
-        /// What is there, shortened.
+        /// Text that is there, shortened.
         found: String,
     },
     /// JSON that is damaged or does not follow its format.
@@ -29,44 +30,44 @@ pub enum FormatError {
         line: usize,
         /// The column in bytes, from 1; 0 before the first byte of a line.
         column: usize,
-        /// What is wrong: what was expected and what was found.
+        /// Description of the defect: what was expected and what was found.
         defect: String,
     },
-    /// A place in a binary format where something is not as the format has it.
+    /// A place in a binary file where the content does not follow the format.
     #[error("byte {offset}: {defect}")]
     Byte {
-        /// How many bytes of the file, unpacked, are before the place.
+        /// Number of bytes before the place, in the unpacked file.
         offset: u64,
-        /// What is wrong: what was expected and what was found.
+        /// Description of the defect: what was expected and what was found.
         defect: String,
     },
-    /// The file is of a known format in a version that is not read.
+    /// The file is of a known format, but of a version that can't be read.
     #[error("{0}")]
     Version(String),
-    /// The file says two things that cannot both be true.
+    /// The file contains two statements that cannot both be true.
     #[error("line {line}: {defect}")]
     Contradiction {
-        /// The number of the line where it shows, from 1.
+        /// Number of the line where the contradiction shows, from 1.
         line: u64,
-        /// What does not fit.
+        /// Description of the contradiction.
         defect: String,
     },
-    /// The file has more of something than is kept in memory.
+    /// The file has more entries of some kind than are kept in memory.
     #[error("has more than {0}; that is beyond what heapprof keeps in memory")]
     TooMuch(String),
-    /// A part was asked for that is not there.
+    /// The requested part is not in the file.
     #[error("has no {asked}; it has {present}")]
     NoPart {
-        /// What was asked for.
+        /// Part that was asked for.
         asked: String,
-        /// What the file has.
+        /// Parts that the file has.
         present: String,
     },
     /// [`FormatReadOptions::part`](crate::FormatReadOptions) does not apply to the format.
     #[error("{0}")]
     NotInParts(String),
-    /// [`FormatReadOptions::values`](crate::FormatReadOptions) does not apply to the file, which
-    /// says itself what its values are.
+    /// [`FormatReadOptions::values`](crate::FormatReadOptions) does not apply to the file, because
+    /// the file itself says what its values are.
     #[error("{0}")]
     ValuesKnown(String),
     /// A file of Perl's values can't be read.
@@ -83,9 +84,9 @@ pub enum FormatError {
         "inflates to more than {bytes} bytes and {times} times its own size, which costs much time"
     )]
     TooDense {
-        /// How many bytes any file may inflate to.
+        /// Number of bytes that any file may inflate to.
         bytes: u64,
-        /// How many times its own size a file may inflate to beyond that.
+        /// Factor by which a file beyond `bytes` may inflate.
         times: u64,
         /// The limit that would allow sixteen times as much.
         limit: u64,
@@ -93,9 +94,9 @@ pub enum FormatError {
     /// The file is of no known format.
     #[error("is no profile that heapprof knows: it {kind}{}", TriedFormats(tried))]
     Unknown {
-        /// What the file is instead.
+        /// Kind of the file, in words.
         kind: String,
-        /// The names of the formats that it was compared with.
+        /// Names of the formats that the file was compared with.
         tried: Vec<&'static str>,
     },
 }
@@ -112,7 +113,7 @@ impl FormatError {
         }
     }
 
-    /// Adds the line to an error about a number that does not fit in 64 bits. Other errors know
+    /// Adds the line to an error about a number that does not fit in 64 bits. Other errors contain
     /// their place already.
     pub(crate) fn at_line(self, line: u64) -> Self {
         match self {
@@ -138,7 +139,7 @@ impl std::fmt::Display for TriedFormats<'_> {
     }
 }
 
-/// Streams carry our errors inside errors of `io`. This takes them out again.
+/// Streams carry this crate's errors inside errors of `io`. This conversion takes them out again.
 impl From<io::Error> for FormatError {
     fn from(error: io::Error) -> Self {
         match error.downcast::<FormatError>() {
@@ -151,10 +152,10 @@ impl From<io::Error> for FormatError {
     }
 }
 
-/// Converts serde's errors about JSON into our words, on one line.
+/// Rewords serde's errors about JSON, on one line.
 impl From<serde_json::Error> for FormatError {
     fn from(error: serde_json::Error) -> Self {
-        /// The longest text. It is longer than any of serde's texts with a name in it.
+        /// Longest text of a defect. All of serde's texts with a name in them are shorter.
         const MAX_DEFECT_CHARS: usize = 160;
         let (line, column) = (error.line(), error.column());
         if error.is_io() {
@@ -180,7 +181,7 @@ impl From<serde_json::Error> for FormatError {
     }
 }
 
-/// Rewrites serde's texts to say what was expected and what was found.
+/// Rewords serde's texts so that they say what was expected and what was found.
 fn in_our_words(text: &str) -> String {
     let known = ["invalid type: ", "invalid value: ", "invalid length "];
     let found = known.iter().find_map(|start| text.strip_prefix(start));
@@ -201,7 +202,7 @@ fn in_our_words(text: &str) -> String {
 
 /// Quotes text for an error, on one line and not too long.
 pub(crate) fn shortened(text: &[u8]) -> String {
-    /// The most characters. They are more than any number or name that tells what is wrong.
+    /// Maximum number of characters. Every number or name that shows what is wrong is shorter.
     const MAX_QUOTED_CHARS: usize = 60;
     let text = text.trim_ascii();
     if text.is_empty() {

@@ -1,6 +1,6 @@
-//! The log of a recording (`heapprof attach --log`), in which each allocation and each free has a
-//! line: which blocks came and never went, by stack, with their age. docs/event-log.md describes
-//! the form.
+//! Reads the log of a recording (`heapprof attach --log`), in which each allocation and each free
+//! has a line. The log shows which blocks were never freed, by stack and with their age.
+//! docs/event-log.md describes the format.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -13,21 +13,21 @@ use heapprof_profile::{
 use crate::error::FormatError;
 use crate::lines::LineReader;
 
-/// What every log begins with.
+/// First line of every log.
 const LOG_START: &[u8] = b"heapprof log 1";
 /// The label of blocks that were not freed: nanoseconds from their allocation to the log's end.
 const AGE_LABEL: &str = "age";
-/// The types of the profile: those of what was allocated and of what is in use.
+/// Number of values of a sample: objects and bytes, both allocated and in use.
 const VALUE_COUNT: usize = 4;
 
-/// What a log says.
+/// Content of a log.
 #[derive(Debug)]
 pub struct EventLog {
-    /// What was allocated, and what of that was not freed, with the age as a label.
+    /// Allocations of the log, and those blocks that were not freed, with their age as a label.
     pub profile: Profile,
-    /// How many events are missing; `None` if that is not known, because the log has no end.
+    /// Number of missing events; `None` if it is not known, because the log has no end.
     pub dropped: Option<u64>,
-    /// Whether a program's events are in it. Otherwise there was none that could be recorded.
+    /// Whether the log contains a program. Otherwise there was no program that could be recorded.
     pub has_program: bool,
 }
 
@@ -35,11 +35,11 @@ pub struct EventLog {
 struct LoggedBlock {
     size: u64,
     stack: usize,
-    /// When it was allocated, in microseconds.
+    /// Time of the allocation, in microseconds.
     since: u64,
 }
 
-/// What a stack has allocated.
+/// Allocations of one stack.
 #[derive(Default)]
 struct LoggedStack {
     frames: Vec<LocationIndex>,
@@ -48,7 +48,7 @@ struct LoggedStack {
 
 struct EventLogReader {
     builder: ProfileBuilder,
-    /// The stacks by their numbers in the log.
+    /// Positions of stacks in `stacks`, by their numbers in the log.
     number: HashMap<u64, usize>,
     stacks: Vec<LoggedStack>,
     live: HashMap<u64, LoggedBlock>,
@@ -56,16 +56,16 @@ struct EventLogReader {
     now: u64,
     has_exited: bool,
     dropped: Option<u64>,
-    /// How many events were read.
+    /// Number of events that were read.
     events: u64,
     has_end: bool,
     has_program: bool,
 }
 
-/// Reads a log, and matches its events.
+/// Reads a log, and matches its allocations with their frees.
 ///
 /// # Errors
-/// It is no log, or has a line that a log does not have.
+/// Fails if the file is not a log, or has a line that a log does not have.
 pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, FormatError> {
     let mut lines = LineReader::new(input);
     if !lines.advance()? || lines.line() != LOG_START {
@@ -84,7 +84,7 @@ pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, FormatError> {
         has_program: false,
     };
     while lines.advance()? {
-        // Whoever wrote it was killed, or still writes.
+        // The writer of the log was killed, or is still writing.
         if !lines.is_ended() {
             reader.dropped = None;
             break;
@@ -98,7 +98,7 @@ pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, FormatError> {
 }
 
 impl EventLogReader {
-    /// Reads a line; `None` if it is none of a log.
+    /// Reads a line; `None` if a log has no such line.
     fn line(&mut self, line: &[u8]) -> Option<()> {
         if self.has_end {
             return None;
@@ -113,7 +113,8 @@ impl EventLogReader {
                 let allocated = &mut self.stacks[block.stack].allocated;
                 allocated[0] = allocated[0].checked_add(1)?;
                 allocated[1] = allocated[1].checked_add(i64::try_from(block.size).ok()?)?;
-                // Whatever was there before has been freed, and that event is missing.
+                // An earlier block at this address has been freed, and the event of its free is
+                // missing.
                 self.live.insert(address, block);
             }
             b"-" => {
@@ -122,7 +123,7 @@ impl EventLogReader {
             }
             b"stack" => self.stack(rest)?,
             b"program" => {
-                // It has become another program, and its memory is gone.
+                // The process has become another program, and its memory is gone.
                 self.live.clear();
                 self.now = 0;
                 self.has_program = true;
@@ -146,7 +147,7 @@ impl EventLogReader {
         fields.next().is_none().then_some((address, block))
     }
 
-    /// A stack's number, and its frames, newest first, with a tab before each.
+    /// Reads a stack's number, and its frames, newest first, with a tab before each.
     fn stack(&mut self, rest: &[u8]) -> Option<()> {
         let text = String::from_utf8_lossy(rest);
         let mut fields = text.split('\t');
@@ -177,7 +178,7 @@ impl EventLogReader {
         };
         let written = counted("written")?;
         let dropped = counted("dropped")?;
-        // Lines may have been taken out since.
+        // Lines may have been removed after the log was written.
         let is_sure = written == self.events && !text.contains(" cut ");
         self.dropped = Some(dropped).filter(|_| is_sure);
         self.has_end = true;
@@ -185,7 +186,7 @@ impl EventLogReader {
     }
 
     fn finish(mut self) -> Result<EventLog, FormatError> {
-        // By stack and age.
+        // Number and bytes of the blocks in use, by stack and age.
         let mut left: BTreeMap<(usize, u64), [i64; 2]> = BTreeMap::new();
         for block in self.live.values() {
             let age = round_age(self.now.saturating_sub(block.since).saturating_mul(1000));
@@ -233,7 +234,7 @@ impl EventLogReader {
     }
 }
 
-/// An age with two digits, so that blocks of one age are one row.
+/// Rounds an age to two digits, so that blocks of about the same age are one row.
 fn round_age(age: u64) -> u64 {
     let digits = age
         .checked_ilog10()
@@ -242,7 +243,7 @@ fn round_age(age: u64) -> u64 {
     age / unit * unit
 }
 
-/// Seconds with six digits behind the point.
+/// Reads seconds with six digits after the point, as microseconds.
 fn microseconds(text: &str) -> Option<u64> {
     let (seconds, micros) = text.split_once('.')?;
     let micros: u64 = micros.parse().ok().filter(|_| micros.len() == 6)?;
@@ -250,7 +251,7 @@ fn microseconds(text: &str) -> Option<u64> {
     seconds.checked_mul(1_000_000)?.checked_add(micros)
 }
 
-/// `name (file:line)`, or the name alone.
+/// Reads a frame: `name (file:line)`, or the name alone.
 fn frame(text: &str) -> FrameText<'_> {
     let place = || {
         let (name, place) = text.strip_suffix(')')?.rsplit_once(" (")?;
@@ -279,7 +280,7 @@ mod tests {
         read_log(&mut text.as_bytes())
     }
 
-    /// Its samples: the names of the frames, the values, and the age.
+    /// Returns the samples of a log: the names of the frames, the values, and the age.
     fn samples(log: &EventLog) -> Vec<(String, Vec<i64>, i64)> {
         let profile = &log.profile;
         let one = |i: usize| {
@@ -315,7 +316,7 @@ mod tests {
             ("operator()(int)".into(), vec![0, 0, 1, 50], 11_000_000_000),
         ];
         assert_eq!(samples(&log), expected);
-        // Without an end, and after the program has become another one.
+        // The log has no end, and then the program becomes another one.
         assert_eq!(read(LOG).unwrap().dropped, None);
         let log = read(&format!("{LOG}program 7 other\n- 0.100000 7 0x99 8 3\n")).unwrap();
         assert_eq!(samples(&log).len(), 2);
@@ -345,7 +346,7 @@ mod tests {
         }
         let end = "end 1.000000 left written 0 dropped 0\n";
         fails(&format!("heapprof log 1\n{end}{end}"), 3);
-        // Fewer lines than there were.
+        // The log has fewer lines than were written.
         let one = "heapprof log 1\nend 1.000000 left written 1 dropped 0\n";
         assert_eq!(read(one).unwrap().dropped, None);
         let huge = format!("+ 0.000001 7 0x10 {} 3\n", i64::MAX);

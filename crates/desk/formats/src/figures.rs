@@ -1,7 +1,7 @@
-//! Readers of the numbers in a text. They are strict: a number has only digits and fits in 64 bits.
-//! A `-` or a `0x` before the digits is read only by the function that says so.
+//! Reads the numbers in a text strictly: a number has only digits and fits in 64 bits. Only
+//! functions whose comment mentions a `-` or a `0x` accept it before the digits.
 
-/// A decimal number without a sign.
+/// Reads a decimal number without a sign.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -13,7 +13,7 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A signed decimal number that fits in a sample's value.
+/// Reads a decimal number that may begin with `-` and fits in a sample's value.
 pub(crate) fn value(text: &[u8]) -> Option<i64> {
     match text.strip_prefix(b"-") {
         Some(digits) => 0i64.checked_sub_unsigned(decimal(digits)?),
@@ -21,7 +21,7 @@ pub(crate) fn value(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// A hexadecimal number without a prefix.
+/// Reads a hexadecimal number without a prefix.
 pub(crate) fn hex(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -32,7 +32,7 @@ pub(crate) fn hex(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A hexadecimal number that begins with `0x`.
+/// Reads a hexadecimal number that begins with `0x`.
 pub(crate) fn address(text: &[u8]) -> Option<u64> {
     hex(text.strip_prefix(b"0x")?)
 }

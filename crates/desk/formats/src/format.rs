@@ -1,4 +1,4 @@
-//! The formats and their names in errors, `info` and the docs.
+//! The formats, and their names in errors, in `info` and in the docs.
 
 /// A format of heap profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,12 +47,13 @@ pub enum ProfileFormat {
 }
 
 impl ProfileFormat {
-    /// Its short name, e.g. `gperftools`. It is also the name of its page in the docs.
+    /// Returns the short name of the format, e.g. `gperftools`. It is also the name of the format's
+    /// page in the docs.
     pub fn name(self) -> &'static str {
         self.texts().0
     }
 
-    /// A description in a few words.
+    /// Returns a description of the format in a few words.
     pub fn description(self) -> &'static str {
         self.texts().1
     }
@@ -69,7 +70,7 @@ impl ProfileFormat {
         )
     }
 
-    /// Whether a file may leave open what its numbers mean.
+    /// Whether a file of this format may not say what its numbers mean.
     pub fn leaves_values_open(self) -> bool {
         matches!(
             self,

@@ -1,23 +1,23 @@
 //! The two kinds of lines that gperftools, tcmalloc, Go and old jemalloc share: `heap profile: … @
 //! type/N` and `n: bytes [n: bytes] @ addresses`.
 //!
-//! They are accepted if pprof's `profile/legacy_profile.go` accepts them, so that the same files
-//! are read. Both patterns may be anywhere in their line, and blanks are optional in the same
-//! places.
+//! A line is accepted if pprof's `profile/legacy_profile.go` accepts it, so that the same files can
+//! be read. Both patterns may be anywhere in their line, and blanks are optional in the same places
+//! as in pprof.
 
 use memchr::memmem;
 
 /// The first line of a heap profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeapHeaderLine<'a> {
-    /// The count and bytes in use, then the count and bytes allocated, as they are written.
+    /// The count and bytes in use, then the count and bytes allocated, as the digits of the line.
     pub(crate) totals: [&'a [u8]; 4],
-    /// What follows the `@`.
+    /// Text after the `@`.
     pub(crate) kind: &'a [u8],
 }
 
 impl<'a> HeapHeaderLine<'a> {
-    /// The header in this line, if there is one.
+    /// Finds the header in this line, if there is one.
     pub(crate) fn find(line: &'a [u8]) -> Option<Self> {
         const HEADER_START: &[u8] = b"heap profile:";
         memmem::find_iter(line, HEADER_START).find_map(|at| {
@@ -31,14 +31,15 @@ impl<'a> HeapHeaderLine<'a> {
         })
     }
 
-    /// Whether allocations are counted separately from what is in use: one of their totals differs
-    /// and is not 0.
+    /// Whether allocations are counted separately from memory in use: one of their totals differs
+    /// from the total in use and is not 0.
     pub(crate) fn has_allocations(&self) -> bool {
         let [count, bytes, all_count, all_bytes] = self.totals;
         (all_count != count && all_count != b"0") || (all_bytes != bytes && all_bytes != b"0")
     }
 
-    /// The name of the kind and the digits after it. `heap_v2/524288` is `heap_v2` and `524288`.
+    /// Returns the name of the kind and the digits after it. `heap_v2/524288` gives `heap_v2` and
+    /// `524288`.
     pub(crate) fn name_and_period(&self) -> (&'a [u8], &'a [u8]) {
         let mut rest = self.kind;
         blanks(&mut rest);
@@ -52,18 +53,18 @@ impl<'a> HeapHeaderLine<'a> {
 /// A line with counts and a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeapSampleLine<'a> {
-    /// The count and bytes in use, then the count and bytes allocated, as they are written.
+    /// The count and bytes in use, then the count and bytes allocated, as the digits of the line.
     pub(crate) values: [&'a [u8]; 4],
-    /// What follows the `@`, up to a byte that can't be part of an address.
+    /// Text after the `@`, up to a byte that can't be part of an address.
     pub(crate) stack: &'a [u8],
 }
 
 impl<'a> HeapSampleLine<'a> {
-    /// The sample in this line, if there is one.
+    /// Finds the sample in this line, if there is one.
     pub(crate) fn find(line: &'a [u8]) -> Option<Self> {
         let mut rest = line;
         loop {
-            // The first number is tried first. A minus before it belongs to it.
+            // The first number is tried first. A minus sign before it belongs to the number.
             let start = rest.iter().position(u8::is_ascii_digit)?;
             let minus = start > 0 && rest[start - 1] == b'-';
             let mut tail = &rest[start - usize::from(minus)..];
@@ -88,7 +89,8 @@ pub(crate) fn values<'a>(rest: &mut &'a [u8]) -> Option<[&'a [u8]; 4]> {
     four(rest, false)
 }
 
-/// Takes the same from the beginning of `rest`. If `signed`, the first two may be negative.
+/// Takes `1: 2 [3: 4]` from the beginning of `rest`. If `signed`, the first two numbers may be
+/// negative.
 fn four<'a>(rest: &mut &'a [u8], signed: bool) -> Option<[&'a [u8]; 4]> {
     let mut values = [&b""[..]; 4];
     for (i, value) in values.iter_mut().enumerate() {
@@ -138,9 +140,10 @@ fn take<'a>(rest: &mut &'a [u8], fits: impl Fn(&u8) -> bool) -> &'a [u8] {
     taken
 }
 
-/// The addresses in a text: each `0x` with the lower-case hexadecimal digits after it.
+/// Iterator over the addresses in a text: each `0x` with the lower-case hexadecimal digits after
+/// it.
 ///
-/// Anything between them is skipped. An address of more than 64 bits ends the iteration; the error
+/// Text between addresses is skipped. An address of more than 64 bits ends the iteration; the error
 /// is its text.
 pub(crate) struct HexAddresses<'a>(pub(crate) &'a [u8]);
 

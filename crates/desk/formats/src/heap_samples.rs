@@ -1,5 +1,5 @@
-//! What a `heap profile:` header says, and the values of the lines below it. The values are
-//! unsampled by the rule that follows from the header.
+//! Reads a `heap profile:` header, and the values of the lines below it. The values are unsampled
+//! by the rule that follows from the header.
 
 use std::borrow::Cow;
 
@@ -12,26 +12,26 @@ use crate::lines::LineReader;
 use crate::reading::FormatReadOptions;
 use crate::sampling::{InUseValues, Unsampler};
 
-/// What the first line should be.
+/// Description of a valid first line, for errors.
 pub(crate) const EXPECTED_HEADER: &str = "`heap profile: N: BYTES [N: BYTES] @ KIND`";
 const EXPECTED_KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or \
                      fragmentation after the @";
 const EXPECTED_SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
 
-/// What a header says about the lines below it.
+/// Facts from a header about the lines below it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeapProfileKind {
     /// The name of the kind, e.g. `heap_v2`.
     pub(crate) name: String,
-    /// Bytes between two samples. It is 1 if nothing is sampled, and 0 if the header does not say
-    /// it.
+    /// Number of bytes between two samples. It is 1 if nothing is sampled, and 0 if the header does
+    /// not give it.
     pub(crate) period: i64,
     is_sampled: bool,
     /// Whether notes in comments are read. pprof does not read them.
     reads_notes: bool,
-    /// Whether allocations are counted separately from what is in use.
+    /// Whether allocations are counted separately from memory in use.
     has_allocations: bool,
-    /// The unsamplers of what is in use and of what was allocated.
+    /// Unsamplers of the values in use and of the values allocated.
     unsamplers: [Unsampler; 2],
 }
 
@@ -61,7 +61,7 @@ impl HeapProfileKind {
         if is_go {
             period /= 2;
         }
-        // Go itself cuts off fractions in the profiles that it writes as protobuf.
+        // Go itself truncates fractions in the profiles that it writes as protobuf.
         let unsampler = Unsampler::new(period, options.as_pprof || is_go);
         Ok(Self {
             unsamplers: [unsampler.clone(), unsampler],
@@ -73,7 +73,8 @@ impl HeapProfileKind {
         })
     }
 
-    /// Reads a comment. In heapprof's own files a comment says that the values are estimates.
+    /// Reads a comment. In heapprof's own files a comment may say that the values are estimates,
+    /// and give their period.
     pub(crate) fn note(&mut self, line: &[u8], profile: &mut Profile) {
         let period = line
             .strip_prefix(b"# sampled, one in ")
@@ -85,7 +86,7 @@ impl HeapProfileKind {
         }
     }
 
-    /// How the values are unsampled, in words for people.
+    /// Describes in words, for people, how the values are unsampled.
     pub(crate) fn rule(&self) -> Cow<'static, str> {
         match (&self.name[..], self.is_sampled, self.period) {
             ("heapprofile", _, 2..) => "none, the values are estimates already".into(),
@@ -101,7 +102,7 @@ impl HeapProfileKind {
         }
     }
 
-    /// An empty profile with its sample types.
+    /// Makes an empty profile with its sample types.
     pub(crate) fn profile(&self) -> Profile {
         let types: &[(&str, &str)] = match self.has_allocations {
             true => &[
@@ -118,8 +119,8 @@ impl HeapProfileKind {
         builder.finish()
     }
 
-    /// Reads the sample on the current line: its addresses, and one value for each of the profile's
-    /// types.
+    /// Reads the sample on the current line. Returns its addresses, and puts one value for each of
+    /// the profile's types into `values`.
     pub(crate) fn sample<'a>(
         &mut self,
         lines: &'a LineReader<'_>,
@@ -141,7 +142,7 @@ impl HeapProfileKind {
             if count == 0 && bytes != 0 {
                 return Err(lines.wrong_part("0 bytes in 0 objects", format!("{bytes} bytes")));
             }
-            // The mean size is that of the objects in use, if there are any.
+            // The mean size is the mean of the objects in use, if there are any.
             if count != 0 {
                 mean_size.get_or_insert(bytes.wrapping_div(count));
             }
@@ -174,7 +175,7 @@ impl HeapProfileKind {
     }
 }
 
-/// What a sample line holds besides its values.
+/// Content of a sample line other than its values.
 pub(crate) struct HeapSampleStack<'a> {
     /// The average size of an object in bytes, as sampled.
     pub(crate) mean_size: i64,
@@ -199,7 +200,7 @@ impl HeapSampleStack<'_> {
     }
 }
 
-/// The label `bytes: size`, without a unit, as pprof and Go write it.
+/// Makes the label `bytes: size`, without a unit, as pprof and Go write it.
 pub(crate) fn size_label(profile: &mut Profile, size: i64) -> Label {
     Label {
         key: profile.strings.intern("bytes"),

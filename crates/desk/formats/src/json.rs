@@ -1,4 +1,4 @@
-//! Lists of JSON as streams: each element goes to a function, and none is kept.
+//! Reads JSON lists as streams: each element is given to a function, and none is kept.
 
 use std::fmt;
 use std::io::BufReader;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use crate::error::FormatError;
 use crate::lines::LineReader;
 
-/// Whether a text begins as a JSON object does. `{main};f` of folded stacks does not.
+/// Whether a text begins like a JSON object. `{main};f` of folded stacks does not.
 pub(crate) fn begins(head: &[u8]) -> bool {
     let inside = head.trim_ascii_start().strip_prefix(b"{");
     inside
@@ -23,7 +23,7 @@ where
     S: DeserializeSeed<'de>,
 {
     // serde_json reads byte by byte. That is fast only if reading a byte is not a call through a
-    // pointer.
+    // pointer, so the input has its own buffer.
     let input = BufReader::with_capacity(128 << 10, lines.rest());
     let mut json = serde_json::Deserializer::from_reader(input);
     let value = value.deserialize(&mut json)?;
@@ -31,7 +31,7 @@ where
     Ok(value)
 }
 
-/// A whole number. The error for anything else says that one was expected.
+/// A whole number. Anything else gives an error that a whole number was expected.
 #[derive(Clone, Copy)]
 pub(crate) struct WholeNumber<T>(pub(crate) T);
 
@@ -79,7 +79,7 @@ pub(crate) struct EachElement<T, F> {
 }
 
 impl<T, F: FnMut(T) -> Result<(), String>> EachElement<T, F> {
-    /// `what` says in errors what the list holds, as in `a list of frames`.
+    /// Makes a reader of a list. In errors, `what` names the list, as in `a list of frames`.
     pub(crate) fn new(what: &'static str, each: F) -> Self {
         Self {
             what,

@@ -1,8 +1,8 @@
-//! Heap profiles as other tools write them. This crate recognizes them by their content and reads
-//! them into the model.
+//! Reads heap profiles of other tools. This crate recognizes them by their content and reads them
+//! into the model.
 //!
 //! [`read`] takes any file: pprof's protobuf goes straight to `heapprof-profile`, and everything
-//! else is tried against the table in `readers.rs`, or in `binary.rs` if the format is no text. A
+//! else is compared with the table in `readers.rs`, or in `binary.rs` if the format is not text. A
 //! format has a module with two functions, `sniff` and `read`. It also has one row in such a table
 //! and one variant of [`ProfileFormat`]. The content of a file becomes a `Profile`. Its values are
 //! unsampled once, by the rule of the tool that wrote them; [`ProfileReading`] names the rule.

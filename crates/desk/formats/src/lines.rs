@@ -1,23 +1,23 @@
-//! Lines of a stream: one at a time, of bounded length, and counted. Text is bytes, because file
-//! names need not be UTF-8.
+//! Reads the lines of a stream: one at a time, of bounded length, and counted. Text is bytes,
+//! because file names need not be UTF-8.
 
 use std::borrow::Cow;
 use std::io::{BufRead, ErrorKind};
 
 use crate::error::{FormatError, shortened};
 
-/// The longest line that is read. A stack of 100,000 frames is shorter.
+/// Length of the longest line that is read. A stack of 100,000 frames is shorter.
 pub(crate) const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// Reads lines. [`advance`](Self::advance) goes to the next one, which [`line`](Self::line) then
-/// shows.
+/// Reads lines. [`advance`](Self::advance) goes to the next line, and [`line`](Self::line) returns
+/// it.
 pub(crate) struct LineReader<'a> {
     inner: &'a mut dyn BufRead,
     line: Vec<u8>,
     number: u64,
     bytes: u64,
     again: bool,
-    /// Whether the line has an end, and is not a part of one.
+    /// Whether the line ends with a line break. Otherwise it may be only the beginning of a line.
     is_ended: bool,
     at_end: bool,
 }
@@ -79,48 +79,48 @@ impl<'a> LineReader<'a> {
         Ok(true)
     }
 
-    /// Makes the next [`advance`](Self::advance) stay on this line, so that the function that reads
-    /// on gets this line again.
+    /// Makes the next [`advance`](Self::advance) stay on this line, so that the function that
+    /// continues reading gets this line again.
     pub(crate) fn stay(&mut self) {
         self.again = !self.at_end;
     }
 
-    /// The line, without its end. It is empty past the last line.
+    /// Returns the line without its line break. The line is empty after the last one.
     pub(crate) fn line(&self) -> &[u8] {
         &self.line
     }
 
-    /// Whether the line has an end. Only the last one of a file may have none.
+    /// Whether the line ends with a line break. Only the last line of a file may have none.
     pub(crate) fn is_ended(&self) -> bool {
         self.is_ended
     }
 
-    /// The line without white space around it.
+    /// Returns the line without white space around it.
     pub(crate) fn trimmed(&self) -> &[u8] {
         self.line.trim_ascii()
     }
 
-    /// The line as text. What is not UTF-8 shows as U+FFFD.
+    /// Returns the line as text. Bytes that are not UTF-8 become U+FFFD.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.line)
     }
 
-    /// The number of the line, from 1.
+    /// Returns the number of the line, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// How many bytes all lines up to here took.
+    /// Returns how many bytes all lines up to here took.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What is left of the stream, for formats that are not made of lines.
+    /// Returns the rest of the stream, for formats that do not consist of lines.
     pub(crate) fn rest(&mut self) -> &mut dyn BufRead {
         self.inner
     }
 
-    /// The error that this line, or the end of the file, is not what was expected.
+    /// Makes an error for a line, or an end of the file, that is not as expected.
     #[cold]
     pub(crate) fn wrong(&self, expected: impl Into<Cow<'static, str>>) -> FormatError {
         match self.at_end {
@@ -129,7 +129,7 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    /// The error that a part of this line is not what was expected.
+    /// Makes an error for a part of this line that is not as expected.
     #[cold]
     pub(crate) fn wrong_part(
         &self,
@@ -143,7 +143,7 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    /// The error that the file ends although something was expected.
+    /// Makes an error for a file that ends too soon.
     #[cold]
     pub(crate) fn ended(&self, expected: impl Into<Cow<'static, str>>) -> FormatError {
         self.wrong_part(expected, "the end of the file")

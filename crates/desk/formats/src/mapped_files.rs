@@ -1,9 +1,9 @@
-//! The memory map at the end of a text profile: which lines are mappings, and which mappings belong
-//! together.
+//! Reads the memory map at the end of a text profile: which lines are mappings, and which mappings
+//! belong together.
 //!
-//! Lines have one of two shapes, as in pprof: that of `/proc/PID/maps`, and the brief `start-end
-//! [perm] file [(@offset)] [build id]`. LineReader of the form `name=value` define `$name` for the
-//! lines that follow. Prefixes of glog are cut. Anything else is skipped.
+//! Lines have one of two forms, as in pprof: the form of `/proc/PID/maps`, and the brief form
+//! `start-end [perm] file [(@offset)] [build id]`. Lines of the form `name=value` define `$name`
+//! for the lines that follow. Prefixes of glog are cut. Anything else is skipped.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -13,21 +13,21 @@ use regex::bytes::Regex;
 use crate::error::FormatError;
 use crate::lines::LineReader;
 
-/// The most mappings that are read. The kernel allows a process far fewer.
+/// Maximum number of mappings that are read. The kernel allows a process far fewer.
 const MAX_MAPPINGS: usize = 1 << 20;
-/// The most definitions; more are ignored. gperftools writes one.
+/// Maximum number of definitions; more are ignored. gperftools writes one.
 const MAX_DEFINITIONS: usize = 64;
-/// The longest name of a definition; definitions with longer names are ignored. gperftools' is
-/// `build`.
+/// Longest name of a definition; definitions with longer names are ignored. The name in gperftools
+/// is `build`.
 const MAX_DEFINITION_NAME_BYTES: usize = 256;
-/// How many `$` of a line are looked up. A line of gperftools has one.
+/// Maximum number of `$` that are looked up in one line. A line of gperftools has one.
 const MAX_LOOKUPS_PER_LINE: usize = 64;
-/// How long all definitions that are put into the lines of a file may be together.
+/// Maximum number of bytes that definitions may put into the lines of a file, in total.
 const MAX_SUBSTITUTED_BYTES: usize = 16 << 20;
-/// The longest line with definitions put in.
+/// Longest line into which definitions are put.
 const MAX_SUBSTITUTED_LINE_BYTES: usize = 64 << 10;
 
-/// A mapped file. Names are bytes, as files' are.
+/// A mapped file. Its path is bytes, because paths need not be UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MappedFile {
     /// The first address.
@@ -38,13 +38,13 @@ pub(crate) struct MappedFile {
     pub(crate) offset: u64,
     /// The path of the file; may be empty.
     pub(crate) file: Vec<u8>,
-    /// The file's build id; may be empty.
+    /// Build id of the file; may be empty.
     pub(crate) build_id: Vec<u8>,
 }
 
 /// Whether a map begins after this line.
 pub(crate) fn begins(line: &[u8]) -> bool {
-    // Looking for an M first spares most lines the search.
+    // Searching for an M first spares most lines the full search.
     memchr::memchr(b'M', line).is_some()
         && ["MAPPED_LIBRARIES:", "--- Memory map: ---"]
             .iter()
@@ -52,7 +52,7 @@ pub(crate) fn begins(line: &[u8]) -> bool {
 }
 
 /// Reads a map to the end of the file. Returns the executable mappings in order, except that the
-/// first that looks like the program comes first. Mappings that belong together are joined.
+/// first mapping with the name of a program comes first. Mappings that belong together are joined.
 pub(crate) fn read(lines: &mut LineReader<'_>) -> Result<Vec<MappedFile>, FormatError> {
     read_until(lines, |_| false)
 }
@@ -88,17 +88,17 @@ pub(crate) fn read_until(
 
 enum MapLine {
     Executable(MappedFile),
-    /// A mapping without code.
+    /// The line is a mapping without code.
     Other,
     None,
 }
 
-/// A range such as `400000-500000`, with or without `0x`, in one of the ways in which tools
-/// separate the two addresses.
+/// Regular expression for a range such as `400000-500000`, with or without `0x`, in all ways in
+/// which tools separate the two addresses.
 const RANGE_PATTERN: &str = r"^\s*(?:0x)?(?<start>[[:xdigit:]]+)[\s-]?\s*(?:0x)?(?<limit>[[:xdigit:]]+):?(?:\s+(?<perm>[-rwxp]+))?";
 
 fn entry(line: &[u8]) -> MapLine {
-    // The device and inode tell the first shape from the second.
+    // The device and inode distinguish the first form from the second.
     static PROC_LINE: LazyLock<Regex> = LazyLock::new(|| {
         with_range(
             r"(?:\s+(?<offset>[[:xdigit:]]+))?\s+[[:xdigit:]]+:[[:xdigit:]]+\s+[0-9]+(?:\s+(?<file>\S+))?",
@@ -139,12 +139,12 @@ fn with_range(rest: &str) -> Regex {
     regex(&format!("{RANGE_PATTERN}{rest}"))
 }
 
-/// A regular expression for bytes, because names need not be UTF-8.
+/// Compiles a regular expression for bytes, because names need not be UTF-8.
 fn regex(pattern: &str) -> Regex {
     Regex::new(&format!("(?-u){pattern}")).expect("a constant that is a regular expression")
 }
 
-/// The line without the prefix `…file:line] `, which glog writes before each line.
+/// Returns the line without the prefix `…file:line] `, which glog writes before each line.
 fn without_log_prefix(line: &[u8]) -> &[u8] {
     static LOG_PREFIX: LazyLock<Regex> = LazyLock::new(|| regex(r"^[^\[\]]+:[0-9]+\]\s"));
     match LOG_PREFIX.find(line) {
@@ -154,11 +154,11 @@ fn without_log_prefix(line: &[u8]) -> &[u8] {
 }
 
 /// The definitions in `name=value` lines. `$name` in later lines stands for the value. The first
-/// definition of a name counts.
+/// definition of a name is used.
 #[derive(Default)]
 struct MapDefinitions {
     known: Vec<(Vec<u8>, Vec<u8>)>,
-    /// How many bytes of values were put into lines.
+    /// Number of bytes of values that were put into lines.
     substituted_bytes: usize,
 }
 
@@ -211,7 +211,7 @@ impl MapDefinitions {
     }
 }
 
-/// Joins neighbours that are parts of one mapping.
+/// Joins neighbouring entries that are parts of one mapping.
 fn joined(files: Vec<MappedFile>) -> Vec<MappedFile> {
     let mut joined: Vec<MappedFile> = Vec::with_capacity(files.len());
     for file in files {
@@ -241,7 +241,7 @@ fn continues(last: &MappedFile, next: &MappedFile) -> bool {
         && (last.offset == 0 || next.offset == 0 || last.offset.wrapping_add(size) == next.offset)
 }
 
-/// Swaps the first mapping that is named like a program to the front.
+/// Swaps the first mapping with the name of a program to the front.
 fn program_first(files: &mut [MappedFile]) {
     static LIBRARY_NAME: LazyLock<Regex> = LazyLock::new(|| regex(r"\.so$|\.so[._][0-9]+"));
     let program = files.iter().position(|mapped| {
@@ -269,7 +269,7 @@ fn without(name: &[u8], part: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The map of a text, one mapping for each line.
+    /// Reads the map of a text, and shows one mapping in each line.
     fn map(text: &str) -> String {
         let mut input = text.as_bytes();
         let files = read(&mut LineReader::new(&mut input)).unwrap();
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn lines_of_maps() {
         let table = [
-            // Lines as the kernel writes them. Only code counts.
+            // Lines in the kernel's form. Only mappings with code are kept.
             (
                 "00400000-00452000 r-xp 00001000 08:02 173521  /usr/bin/dbus-daemon",
                 "400000-452000 1000 /usr/bin/dbus-daemon",
@@ -303,7 +303,7 @@ mod tests {
             ),
             ("7f01-7f02 r-xp 00000000 00:00 0", "7f01-7f02 0"),
             ("7f01-7f02 r-xp 0 00:00 0 /a b (deleted)", "7f01-7f02 0 /a"),
-            // The brief shape and its variants.
+            // The brief form and its variants.
             (
                 "0x40000-0x80000 /bin/app (@FF00) abc123456",
                 "40000-80000 ff00 /bin/app abc123456",
@@ -319,7 +319,7 @@ mod tests {
             ("40000-80000000000000000 /bin/app", ""),
             ("no mapping", ""),
             ("", ""),
-            // What other tools put before or into them.
+            // Text that other tools put before the lines or into them.
             (
                 "build=/path/to/app\n40000-80000 r-xp 0 00:00 0 $build.bin\n",
                 "40000-80000 0 /path/to/app.bin",
@@ -338,11 +338,11 @@ mod tests {
         }
     }
 
-    /// Each of these texts once took minutes, or far longer than its length justifies.
-    /// How many seconds a processor has worked for this thread. A busy machine does not change it.
+    /// Returns the seconds of processor time of this thread. A busy machine does not change them.
     fn processor_seconds() -> u64 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        // What follows the name begins with the state; the 12th and the 13th are ticks of 10 ms.
+        // The text after the name begins with the state. The 12th and the 13th field are ticks of
+        // 10 ms.
         let (_, rest) = stat.rsplit_once(") ").unwrap();
         let ticks = rest.split(' ').skip(11).take(2);
         ticks
@@ -351,6 +351,7 @@ mod tests {
             / 100
     }
 
+    /// Each of these texts once took minutes, or far longer than its length justifies.
     #[test]
     fn definitions_take_no_time() {
         let long = |c: char, n: usize| c.to_string().repeat(n);

@@ -1,4 +1,4 @@
-//! From a stream to a reading: unpacks, finds the format, reads.
+//! Reads a stream of any format: unpacks it, finds its format, and calls the reader.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -16,8 +16,8 @@ use crate::spread;
 use crate::unpack::{self, CountingReader, LimitedReader};
 use crate::utf16::{self, ByteOrder, Utf16Reader};
 
-/// How many more bytes of a packed file are read for its checksum, after its content turned out to
-/// be damaged.
+/// Maximum number of bytes of a packed file that are read to reach its checksum, after its content
+/// turned out to be damaged.
 const MAX_DRAINED_BYTES: u64 = 256 << 20;
 
 /// Reads a profile of any format, plain or packed by gzip, zstd or lz4.
@@ -41,8 +41,8 @@ fn read_values(
     let mut head = Vec::new();
     unpack::read_head(&mut input, HEAD_SIZE, &mut head)?;
     if unpack::is_zstd(&head) || unpack::is_lz4(&head) {
-        // These give nothing for a part of a frame or block, so the head has to come from the
-        // stream that is then read on.
+        // These packers give nothing for a part of a frame or block. So the head has to come from
+        // the same stream that is read afterwards.
         let mut stream = unpack::plain_stream(head, input)?;
         let mut plain = Vec::new();
         unpack::read_head(&mut stream, HEAD_SIZE, &mut plain)?;
@@ -71,7 +71,7 @@ fn read_values(
         let stream = unpack::plain_stream(head, input)?;
         return read_text(&plain, stream, packed, options);
     }
-    // Every pprof profile takes this way: it is read as if nobody had looked at it before.
+    // Every pprof profile takes this path: it is read as if nothing had examined it before.
     read_pprof(&plain, Cursor::new(head).chain(input), options)
 }
 
@@ -89,14 +89,14 @@ fn read_utf16(
     read_text(&head, whole, packed, options)
 }
 
-/// Whether a file that begins with `plain` is of a format other than pprof's. It may be if it is
-/// text and there is more of it.
+/// Whether a file that begins with `plain` is of a format other than pprof's. Unknown text may be,
+/// if there is more of it.
 fn is_foreign(plain: &[u8], has_more: bool) -> bool {
     readers::find_text_format(plain).is_some() || has_more && readers::is_text(plain)
 }
 
-/// Reads a stream of text that begins with `head`. `packed` counts the bytes of its file, if it was
-/// packed.
+/// Reads a stream of text that begins with `head`. If the file is packed, `packed` counts its
+/// packed bytes.
 fn read_text(
     head: &[u8],
     stream: impl Read,
@@ -110,7 +110,7 @@ fn read_text(
         io::copy(&mut stream.by_ref().take(mark), &mut io::sink())?;
     }
     let mut reader = readers::find_text_format(head);
-    // A first line that is longer than the head is examined as a whole.
+    // If the first line is longer than the head, the whole line is examined.
     let mut first = Vec::new();
     if reader.is_none() && !head.contains(&b'\n') {
         let mut longest = stream.by_ref().take(MAX_LINE_BYTES as u64);
@@ -121,19 +121,19 @@ fn read_text(
     let mut lines = LineReader::new(&mut stream);
     let reader = match reader {
         Some(reader) => reader,
-        // A file that is known to be something else holds no report further on.
+        // A file of another known kind does not contain a report further on.
         None if others::known_json(head).is_some() => return Err(unknown_format_error(head)),
         None => find_report_format(&mut lines)?.ok_or_else(|| unknown_format_error(head))?,
     };
     check_options_apply(reader.format, options)?;
     let reading = (reader.read)(&mut lines, options);
-    // The line of an overflow is added here for all readers. JSON counts its own lines.
+    // For all readers, the line of an overflow is added here. JSON readers count their own lines.
     let reading = reading.map_err(|error| match lines.number() {
         0 => error,
         line => error.at_line(line),
     });
-    // Damage to the packing shows as nonsense inside. The checksum at its end tells whether the
-    // packing or the content is damaged.
+    // Damage to the packing shows as nonsense in the content. The checksum at the end shows whether
+    // the packing or the content is damaged.
     if packed.is_some()
         && let Err(
             FormatError::Line { .. } | FormatError::Json { .. } | FormatError::Contradiction { .. },
@@ -144,7 +144,7 @@ fn read_text(
     reading
 }
 
-/// The reader of a report that is somewhere among these lines.
+/// Returns the reader of a report that is somewhere among these lines.
 fn find_report_format(
     lines: &mut LineReader<'_>,
 ) -> Result<Option<&'static TextFormat>, FormatError> {
@@ -155,7 +155,7 @@ fn find_report_format(
     }
 }
 
-/// Reads protobuf, gzipped or plain. `head` is its beginning, unpacked.
+/// Reads protobuf, gzipped or plain. `head` is its unpacked beginning.
 fn read_pprof(
     head: &[u8],
     stream: impl Read,
@@ -177,7 +177,7 @@ fn read_pprof(
     }
 }
 
-/// Reads a binary format. `packed` counts the bytes of its file, if it was packed.
+/// Reads a binary format. If the file is packed, `packed` counts its packed bytes.
 fn read_binary(
     binary: &BinaryFormat,
     stream: impl Read,
@@ -187,7 +187,7 @@ fn read_binary(
     check_options_apply(binary.format, options)?;
     let mut stream = LimitedReader::new(stream, options.max_inflated, packed);
     let reading = (binary.read)(&mut stream, options);
-    // As of text, the checksum of the packing tells what is damaged.
+    // The checksum of the packing shows whether the packing or the content is damaged.
     if packed.is_some()
         && let Err(FormatError::Byte { .. }) = reading
     {
@@ -200,7 +200,7 @@ fn read_binary(
 /// lz4.
 ///
 /// # Errors
-/// It may be another file, be cut, or contradict itself.
+/// Fails if the file is of another format, is cut, or contradicts itself.
 pub fn perl_values(
     input: impl Read,
     options: &FormatReadOptions,
@@ -240,10 +240,10 @@ fn check_options_apply(
     Ok(())
 }
 
-/// The error that no format knows a text that begins with `head`.
+/// Makes an error for a text that begins with `head` and is of no known format.
 fn unknown_format_error(head: &[u8]) -> FormatError {
     let kind = others::kind(head);
-    // A file that is known to be something else was not compared with the formats.
+    // A file of another known kind was not compared with the formats.
     let is_known = kind.as_ref().is_some_and(|kind| kind != others::ANY_JSON);
     FormatError::Unknown {
         kind: kind.unwrap_or_else(|| begins_with(head)),
@@ -254,7 +254,7 @@ fn unknown_format_error(head: &[u8]) -> FormatError {
     }
 }
 
-/// The beginning of a text, for people.
+/// Describes the beginning of a text, for people.
 fn begins_with(text: &[u8]) -> String {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut lines = text.split(|&b| b == b'\n');
@@ -265,7 +265,7 @@ fn begins_with(text: &[u8]) -> String {
     )
 }
 
-/// An error of the protobuf decoder, about a file that begins with `plain`.
+/// Converts an error of the protobuf decoder about a file that begins with `plain`.
 fn explain_pprof_error(error: heapprof_profile::Error, plain: &[u8]) -> FormatError {
     use heapprof_profile::Error as Pprof;
     match error {
@@ -277,7 +277,7 @@ fn explain_pprof_error(error: heapprof_profile::Error, plain: &[u8]) -> FormatEr
                 false => Vec::new(),
             },
         },
-        // The first bytes of the text were taken for a message.
+        // The first bytes of the text were mistaken for a message.
         Pprof::Wire { .. } | Pprof::Invalid { .. } if readers::is_text(plain) => {
             unknown_format_error(plain)
         }
@@ -357,7 +357,7 @@ mod tests {
             (reading.format, reading.profile.samples.len()),
             (ProfileFormat::Folded, 2)
         );
-        // Keys come in any order, and the first value may be the longest.
+        // Keys may come in any order, and the first value may be the longest.
         let stacks = "[0],".repeat(HEAD_SIZE);
         let weights = "1,".repeat(HEAD_SIZE);
         let text = format!(
@@ -428,7 +428,7 @@ mod tests {
         assert!(error.to_string().contains("a trace of Chrome"), "{error}");
     }
 
-    /// Only the head of a file that is known to be something else is read.
+    /// Checks that only the head of a file of another known kind is read.
     #[test]
     fn other_files_are_named_at_once() {
         struct Counted(u64);

@@ -1,22 +1,22 @@
-//! What a file is that is not a profile, and what to do with it, for the error message: it is
-//! recognized by its first bytes.
+//! Recognizes files that are not profiles by their first bytes. Error messages say what such a file
+//! is and what to do with it.
 //!
-//! No protobuf profile begins like any of these. Their first bytes are numbers of fields that
+//! No protobuf profile begins like any of these files. Their first bytes are numbers of fields that
 //! profiles do not have, or have in another form.
 
 mod json;
 
 pub(crate) use json::UNKNOWN_JSON as ANY_JSON;
 
-/// What [`FormatError::Unknown`](crate::FormatError) says of a SQLite database.
+/// Text in [`FormatError::Unknown`](crate::FormatError) for a SQLite database.
 pub const SQLITE_DESCRIPTION: &str = "is a SQLite database";
-/// What such a file begins with.
+/// First bytes of a SQLite database.
 pub const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
-/// What to do with JSON or other data that speedscope opens.
+/// Advice for JSON or other data that speedscope opens.
 const SPEEDSCOPE_ADVICE: &str =
     "open it in speedscope (www.speedscope.app), export it there, and name what it exports";
 
-/// What a file is whose plain bytes begin with `head`. `None` if it is unknown.
+/// Describes a file whose plain bytes begin with `head`; `None` if its kind is unknown.
 pub(crate) fn kind(head: &[u8]) -> Option<String> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let known = MAGICS
@@ -31,13 +31,14 @@ pub(crate) fn kind(head: &[u8]) -> Option<String> {
         .or_else(|| text_kind(text).map(str::to_string))
 }
 
-/// What kind of JSON a file is that begins with `head`. `None` if the kind is unknown.
+/// Describes a JSON file that begins with `head`; `None` if its kind is unknown.
 pub(crate) fn known_json(head: &[u8]) -> Option<String> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     json::kind(text).filter(|kind| kind != ANY_JSON)
 }
 
-/// The position of the bytes, the bytes, and what the file is. The first row that matches counts.
+/// Table of first bytes: their position, the bytes, and the kind of the file. The first row that
+/// matches counts.
 const MAGICS: &[(usize, &[u8], &str)] = &[
     // Profilers.
     (
@@ -162,7 +163,7 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
         b"\xff\x06\0\0sNaPpY",
         "is packed by snappy; unpack it first",
     ),
-    // Pickles of Python, from version 2 of the protocol on, with their first opcode.
+    // Pickles of Python with their first opcode, from version 2 of the protocol on.
     (0, b"\x80\x02}", PICKLE_DESCRIPTION),
     (0, b"\x80\x02]", PICKLE_DESCRIPTION),
     (0, b"\x80\x02(", PICKLE_DESCRIPTION),
@@ -178,7 +179,7 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (0, b"\xfb\xa9\x03", CPROFILE_DESCRIPTION),
     (0, b"{)\x03", CPROFILE_DESCRIPTION),
     (0, b"{\xa9\x03", CPROFILE_DESCRIPTION),
-    // Others.
+    // Other files.
     (0, SQLITE_MAGIC, SQLITE_DESCRIPTION),
     (0, b"MZ", "is a program or library of Windows"),
     (
@@ -223,7 +224,7 @@ const CPROFILE_DESCRIPTION: &str = "is a profile of Python's cProfile, which has
                         stacks; python -m pstats FILE reads it";
 const PICTURE_DESCRIPTION: &str = "is a picture; name the profile that it was made of";
 
-/// What kind of ELF file it is, by the type in its header.
+/// Returns the kind of an ELF file, from the type in its header.
 fn elf(head: &[u8]) -> Option<&'static str> {
     let [0x7f, b'E', b'L', b'F', _class, order, ..] = head else {
         return None;
@@ -243,8 +244,9 @@ fn elf(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Recognizes the header of gperftools' CPU profiles: the words 0, 3 (so many follow), 0 (version),
-/// the period in microseconds, and 0. Words have the size and byte order of the program.
+/// Recognizes the header of gperftools' CPU profiles: the words 0, 3 (the number of words that
+/// follow), 0 (version), the period in microseconds, and 0. Words have the size and byte order of
+/// the program.
 fn cpu_profile(head: &[u8]) -> Option<&'static str> {
     fn words<const SIZE: usize>(head: &[u8], of: fn([u8; SIZE]) -> u64) -> Option<[u64; 5]> {
         let (words, _) = head.get(..5 * SIZE)?.as_chunks();
@@ -267,7 +269,7 @@ fn cpu_profile(head: &[u8]) -> Option<&'static str> {
 }
 
 /// Whether a file is a tar archive. Archives of any age have a sum of their header's bytes, in
-/// which blanks stand for the sum itself.
+/// which blanks replace the sum itself.
 fn is_tar(head: &[u8]) -> bool {
     let Some(header) = head.get(..512) else {
         return false;
@@ -280,7 +282,7 @@ fn is_tar(head: &[u8]) -> bool {
     header[0] != 0 && (said == Some(sum) || header[257..].starts_with(b"ustar"))
 }
 
-/// What a text is, recognized by its beginning.
+/// Returns the kind of a text, from its beginning.
 fn text_kind(head: &[u8]) -> Option<&'static str> {
     let text = head.trim_ascii_start();
     let first = text.split(|&b| b == b'\n').next().unwrap_or_default();

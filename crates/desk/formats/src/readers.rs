@@ -1,4 +1,4 @@
-//! The table of readers: every format that is read has a row here.
+//! Table of text readers: every text format has a row here.
 
 mod bpftrace;
 mod dhat;
@@ -24,13 +24,14 @@ use crate::format::ProfileFormat;
 use crate::lines::LineReader;
 use crate::reading::{FormatReadOptions, ProfileReading};
 
-/// How many bytes of a file's beginning are examined.
+/// Number of bytes at the beginning of a file that are examined.
 pub(crate) const HEAD_SIZE: usize = 64 << 10;
 
-/// A format's two functions.
+/// A text format and its two functions.
 pub(crate) struct TextFormat {
     pub(crate) format: ProfileFormat,
-    /// Whether a text that begins like this is of this format. The beginning may be cut anywhere.
+    /// Whether a text that begins with these bytes is of this format. The beginning may be cut
+    /// anywhere.
     pub(crate) sniff: fn(&[u8]) -> bool,
     pub(crate) read:
         fn(&mut LineReader<'_>, &FormatReadOptions) -> Result<ProfileReading, FormatError>,
@@ -39,7 +40,7 @@ pub(crate) struct TextFormat {
 /// The readers, in the order in which they are tried: formats with an unmistakable first line come
 /// before formats that are guessed.
 const TEXT_FORMATS: &[TextFormat] = &[
-    // This comes before gperftools, whose first line it shares.
+    // This row comes before gperftools, because both formats have the same first line.
     TextFormat {
         format: ProfileFormat::GoText,
         sniff: go_text::sniff,
@@ -122,22 +123,22 @@ const TEXT_FORMATS: &[TextFormat] = &[
     },
 ];
 
-/// Whether a line begins a report.
+/// Function that tells whether a line begins a report.
 type ReportStartTest = fn(&[u8]) -> bool;
 
-/// Formats whose reports may be among other output, which may be long, and how to recognize their
-/// first lines.
+/// Formats whose reports may be among other output, which may be long. A function recognizes the
+/// first line of a report.
 const FORMATS_AMONG_OUTPUT: &[(ProfileFormat, ReportStartTest)] = &[
     (ProfileFormat::LeakSanitizer, leaksanitizer::begins),
     (ProfileFormat::Memleak, memleak::begins),
     (ProfileFormat::Bpftrace, bpftrace::begins),
 ];
 
-/// The mark that some tools put before UTF-8. No format has it.
+/// Mark that some tools put before UTF-8. It is not part of any format.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The format of a file that begins with `head`, plain (not gzipped). `None` if it is none of the
-/// formats in this crate, or pprof's.
+/// Returns the text format of a plain (not gzipped) file that begins with `head`; `None` if it is
+/// in none of the text formats of this crate.
 pub fn sniff(head: &[u8]) -> Option<ProfileFormat> {
     find_text_format(head).map(|reader| reader.format)
 }
@@ -152,8 +153,8 @@ pub(crate) fn find_text_format(head: &[u8]) -> Option<&'static TextFormat> {
     TEXT_FORMATS.iter().find(|reader| (reader.sniff)(head))
 }
 
-/// The reader of the first report among the lines to come. `lines` then stays on the report's first
-/// line.
+/// Finds the first report among the following lines and returns its reader. `lines` then stays on
+/// the report's first line.
 pub(crate) fn find_among_output(
     lines: &mut LineReader<'_>,
 ) -> Result<Option<&'static TextFormat>, FormatError> {
@@ -167,21 +168,21 @@ pub(crate) fn find_among_output(
     Ok(None)
 }
 
-/// All formats that can be read, in the order in which they are tried.
+/// Returns pprof's format and all text formats, in the order in which they are tried.
 pub fn formats() -> impl Iterator<Item = ProfileFormat> {
     let others = TEXT_FORMATS.iter().map(|reader| reader.format);
     std::iter::once(ProfileFormat::Pprof).chain(others)
 }
 
-/// The names of all formats that are tried.
+/// Returns the names of all formats that are tried.
 pub(crate) fn names() -> Vec<&'static str> {
     formats().map(ProfileFormat::name).collect()
 }
 
 /// Whether these bytes can be text, in any encoding that includes ASCII.
 pub(crate) fn is_text(head: &[u8]) -> bool {
-    // Escape is allowed because tools that colour their output write it, and delete because JSON
-    // may hold it as it is.
+    // Escape is allowed because tools write it to colour their output, and delete is allowed
+    // because JSON may contain it unescaped.
     let text = |&b: &u8| b >= b' ' || matches!(b, b'\t'..=b'\r' | 0x1b);
     !head.is_empty() && head.iter().all(text)
 }

@@ -1,4 +1,4 @@
-//! What a reader returns, and the options for it.
+//! Result of a reader, and the options for reading.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,25 +11,24 @@ use crate::error::FormatError;
 use crate::figures::decimal;
 use crate::format::ProfileFormat;
 
-/// How to read.
+/// Options for reading a profile of any format.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FormatReadOptions {
-    /// The most bytes a file may inflate to. This limit stops a bomb.
+    /// Maximum number of bytes that a file may inflate to. This limit stops a decompression bomb.
     pub max_inflated: u64,
-    /// Which part to read of a file that holds several profiles. `None` leaves the choice to the
-    /// format.
+    /// Part to read of a file that holds several profiles. `None` leaves the choice to the format.
     pub part: Option<PartSelector>,
-    /// What the numbers mean in a file that does not say it.
+    /// Type and unit of the numbers in a file that does not contain them.
     pub values: Option<ValueTypeName>,
-    /// Whether unsampled values are cut to whole numbers, stack by stack, as pprof does. Otherwise
-    /// their sums are right.
+    /// Whether fractions of unsampled values are truncated, stack by stack, as pprof does.
+    /// Otherwise their sums are right.
     pub as_pprof: bool,
-    /// Give threads the numbers that the file has for them, instead of their share of the total.
-    /// These numbers need not add up to the total.
+    /// Whether threads keep the numbers that the file has for them, instead of their share of the
+    /// total. These numbers need not add up to the total.
     pub threads_as_counted: bool,
-    /// Keep the stacks of a pprof profile as they are written until a caller asks for frames. This
-    /// suits callers that only pass the profile on.
+    /// Whether the stacks of a pprof profile stay encoded, as in the file, until a caller asks for
+    /// frames. This suits callers that only pass the profile on.
     pub stacks_as_written: bool,
 }
 
@@ -37,7 +36,8 @@ pub struct FormatReadOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartSelector {
-    /// The profile with this number. The file's own numbers count, otherwise numbers from 1.
+    /// The profile with this number: the file's own number if it has numbers, otherwise counted
+    /// from 1.
     Number(u64),
     /// The profile with the most memory in use.
     Peak,
@@ -55,8 +55,8 @@ impl PartSelector {
         }
     }
 
-    /// The index of this part among `count` parts. `peak` is the index of the largest. Numbers
-    /// count from 1.
+    /// Returns the index of this part among `count` parts. `peak` is the index of the largest part.
+    /// Numbers count from 1.
     pub(crate) fn choose(
         self,
         noun: &str,
@@ -138,8 +138,8 @@ impl FormatReadOptions {
         self
     }
 
-    /// About the most bytes of memory that reading may take: as many as a file may inflate to, but
-    /// always enough for a small file.
+    /// Returns about the maximum number of bytes of memory that reading may take: as many as a file
+    /// may inflate to, but always enough for a small file.
     pub(crate) fn max_memory(&self) -> u64 {
         self.max_inflated.max(64 << 20)
     }
@@ -150,13 +150,13 @@ impl FormatReadOptions {
         self
     }
 
-    /// Chooses whether values are cut to whole numbers as pprof does.
+    /// Chooses whether fractions of values are truncated as pprof does.
     pub fn as_pprof(mut self, as_pprof: bool) -> Self {
         self.as_pprof = as_pprof;
         self
     }
 
-    /// Sets what the numbers mean.
+    /// Sets the type and unit of numbers in files that do not contain them.
     pub fn values(mut self, values: Option<ValueTypeName>) -> Self {
         self.values = values;
         self
@@ -168,40 +168,41 @@ impl FormatReadOptions {
         self
     }
 
-    /// Chooses whether stacks are read when a caller asks for them, or at once.
+    /// Chooses whether stacks are read only when a caller asks for frames, or at once.
     pub fn stacks_as_written(mut self, kept: bool) -> Self {
         self.stacks_as_written = kept;
         self
     }
 }
 
-/// A profile and where its values come from.
+/// A profile, and the origin of its values.
 #[derive(Clone, Debug)]
 pub struct ProfileReading {
-    /// The profile. It does not say what its format was; [`commented`](Self::commented) adds that.
+    /// The profile. It does not contain its format; [`commented`](Self::commented) adds that.
     pub profile: Profile,
     /// The format of the file.
     pub format: ProfileFormat,
-    /// How the file's values became the profile's, for people. It is empty for pprof, whose values
-    /// are taken as they are.
+    /// Description, for people, of how the file's values became the profile's. It is empty for
+    /// pprof, whose values are not changed.
     pub unsampling: Cow<'static, str>,
-    /// The lines of Devel::MProf's file as they are. It is empty for other formats.
+    /// Lines of Devel::MProf's file. The list is empty for other formats.
     pub calls: Vec<MprofCall>,
 }
 
 /// A line of Devel::MProf's file: a call that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MprofCall {
-    /// The sub's name.
+    /// Name of the sub.
     pub function: Rc<str>,
-    /// Pages of the process before the call.
+    /// Number of pages of the process before the call.
     pub before: i64,
-    /// Pages after it.
+    /// Number of pages of the process after the call.
     pub after: i64,
 }
 
 impl ProfileReading {
-    /// A profile from a file of this format, with values that were unsampled by this rule.
+    /// Makes a reading from a profile of a file of this format, whose values were unsampled by this
+    /// rule.
     pub(crate) fn new(
         format: ProfileFormat,
         unsampling: impl Into<Cow<'static, str>>,
@@ -215,9 +216,9 @@ impl ProfileReading {
         }
     }
 
-    /// The profile with two comments, `format: NAME, DESCRIPTION` and `unsampling: RULE`. `heapprof
-    /// info` shows them, and they stay when the profile is stored or converted. A pprof profile
-    /// gets no comments.
+    /// Returns the profile with two comments, `format: NAME, DESCRIPTION` and `unsampling: RULE`.
+    /// `heapprof info` shows them, and they remain when the profile is stored or converted. A pprof
+    /// profile gets no comments.
     pub fn commented(self) -> Profile {
         let mut profile = self.profile;
         if self.format != ProfileFormat::Pprof {

@@ -1,5 +1,5 @@
-//! A profile as text, for tests: a line for each sample, `root;leaf@file:line [label=text]
-//! POINT_VALUES`.
+//! Shows a profile as text, for tests. Each sample is a line:
+//! `root;leaf@file:line [label=text] VALUES`.
 
 use heapprof_profile::{Profile, StringId};
 
@@ -18,7 +18,7 @@ pub(crate) fn read_with(text: &str, options: FormatReadOptions) -> Profile {
         .profile
 }
 
-/// The sample types of a profile, e.g. `inuse_space/bytes`.
+/// Returns the sample types of a profile, e.g. `inuse_space/bytes`.
 pub(crate) fn types(profile: &Profile) -> Vec<String> {
     let types = profile.sample_type.iter();
     types
@@ -26,7 +26,7 @@ pub(crate) fn types(profile: &Profile) -> Vec<String> {
         .collect()
 }
 
-/// The samples of a profile, in order.
+/// Returns the samples of a profile as lines, in order.
 pub(crate) fn samples(profile: &Profile) -> Vec<String> {
     let frame = |(name, file, line): (StringId, StringId, i64)| {
         let place = match (profile.text(file), line) {
@@ -73,20 +73,20 @@ pub(crate) fn samples(profile: &Profile) -> Vec<String> {
     (0..profile.samples.len()).map(sample).collect()
 }
 
-/// A folder of the repository.
+/// Returns the path of a folder of the repository.
 pub(crate) fn folder(name: &str) -> std::path::PathBuf {
     std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../..")
         .join(name)
 }
 
-/// What a file is read as, which must be a profile.
+/// Reads bytes, which must be a profile.
 pub(crate) fn read_bytes(bytes: &[u8]) -> crate::ProfileReading {
     crate::read(bytes, &crate::FormatReadOptions::default())
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Why a file is no profile, in one line.
+/// Returns the error for bytes that are not a profile. It must be one line.
 pub(crate) fn error(bytes: &[u8]) -> String {
     let error = crate::read(bytes, &crate::FormatReadOptions::default()).unwrap_err();
     let error = error.to_string();

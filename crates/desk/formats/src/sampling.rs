@@ -1,27 +1,27 @@
-//! From what a sampler counted to what was there: the rule of tcmalloc, jemalloc, Go and Google's
-//! Java agent.
+//! Estimates the real values from the values that a sampler counted, by the rule of tcmalloc,
+//! jemalloc, Go and Google's Java agent.
 //!
 //! An allocation of `size` bytes is sampled with probability `1 - exp(-size/period)`. Only the
 //! count and bytes of a stack are known, so its mean size is used for all its blocks.
 
 /// Unsamples one stack after the other, so that the sums of the results are right.
 ///
-/// A sampled count stands for a number of blocks with a fraction. Cutting off the fraction stack by
-/// stack can lose up to half of a program's blocks, so it is carried over to the next stack. There
-/// are so many bytes for each sample that rounding them is enough. The bytes of a stack that did
-/// not change then stay the same from dump to dump.
+/// A sampled count stands for a number of blocks with a fraction. Truncating the fraction stack by
+/// stack can lose up to half of a program's blocks, so the fraction is carried over to the next
+/// stack. Bytes are only rounded, because a sample stands for many bytes. The bytes of a stack that
+/// did not change then stay the same from dump to dump.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsampler {
     period: i64,
     as_pprof: bool,
-    /// The fraction of a count that is carried over, plus a half. The half is there because sums
-    /// are to be rounded and whole parts are taken.
+    /// Fraction of a count that is carried over, plus a half. The half is there because sums must
+    /// be rounded, but only the whole part of a number is taken.
     rest: f64,
 }
 
 impl Unsampler {
-    /// An unsampler for samples every `period` bytes. With `as_pprof` it cuts fractions, as pprof
-    /// does.
+    /// Makes an unsampler for samples every `period` bytes. With `as_pprof` it truncates fractions,
+    /// as pprof does.
     pub(crate) fn new(period: i64, as_pprof: bool) -> Self {
         Self {
             period,
@@ -30,15 +30,15 @@ impl Unsampler {
         }
     }
 
-    /// The count and bytes of the next stack. `None` if they do not fit in 64 bits; no program had
-    /// such values.
+    /// Returns the estimated count and bytes of the next stack; `None` if they do not fit in 64
+    /// bits. No program had such values.
     pub(crate) fn next(&mut self, count: i64, bytes: i64) -> Option<(i64, i64)> {
         self.next_beside(count, bytes, None)
     }
 
-    /// Does the same as [`next`](Self::next) for what a stack allocated, given what it still has in
-    /// use of that. Each of the two carries its own fraction. But equal sampled counts give equal
-    /// results, and a larger count allocated never gives a smaller result.
+    /// Estimates like [`next`](Self::next) the values that a stack allocated, given the values that
+    /// it has in use. Allocated values and values in use have separate fractions. But equal sampled
+    /// counts give equal results, and a larger count allocated never gives a smaller result.
     pub(crate) fn next_beside(
         &mut self,
         count: i64,
@@ -55,7 +55,7 @@ impl Unsampler {
             if in_use.sampled == (count, bytes) {
                 objects = in_use.objects;
             } else if count > 0 && count >= in_use.sampled.0 {
-                // Each block that was sampled was there.
+                // At least the sampled blocks existed.
                 objects = objects.max(in_use.objects).max(count);
             }
         }
@@ -64,19 +64,18 @@ impl Unsampler {
     }
 }
 
-/// What a stack has in use.
+/// Values of a stack that are in use.
 pub(crate) struct InUseValues {
     /// The count and bytes as they were sampled.
     pub(crate) sampled: (i64, i64),
-    /// The count that the sampled values stand for.
+    /// Count that was estimated from the sampled values.
     pub(crate) objects: i64,
 }
 
-/// About the count and bytes that were there if `count` and `bytes` were sampled every `period`
-/// bytes.
+/// Estimates the real count and bytes if `count` and `bytes` were sampled every `period` bytes.
 ///
-/// They are cut to whole numbers, as pprof does. `None` if they do not fit in 64 bits; no program
-/// had such values.
+/// The results are truncated to whole numbers, as in pprof. Returns `None` if they do not fit in 64
+/// bits; no program had such values.
 pub(crate) fn unsampled(count: i64, bytes: i64, period: i64) -> Option<(i64, i64)> {
     if count == 0 || bytes == 0 {
         return Some((0, 0));
@@ -89,34 +88,35 @@ pub(crate) fn unsampled(count: i64, bytes: i64, period: i64) -> Option<(i64, i64
     Some((scaled(count, factor)?, scaled(bytes, factor)?))
 }
 
-/// The factor for count and bytes. Neither of them may be 0, and `period` must be over 1.
+/// Returns the factor for count and bytes. Neither of them may be 0, and `period` must be over 1.
 pub(crate) fn factor(count: i64, bytes: i64, period: i64) -> f64 {
     let mean = bytes as f64 / count as f64;
     1.0 / (1.0 - exp(-mean / period as f64))
 }
 
-/// The whole part of the product; `None` if it does not fit.
+/// Returns the whole part of the product; `None` if it does not fit.
 pub(crate) fn scaled(value: i64, factor: f64) -> Option<i64> {
     whole(value as f64 * factor)
 }
 
-/// The whole part of a number; `None` if it does not fit.
+/// Returns the whole part of a number; `None` if it does not fit.
 fn whole(number: f64) -> Option<i64> {
     // 2^63 is the first number that does not fit.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     (number > -LIMIT && number < LIMIT).then_some(number as i64)
 }
 
-/// `e^x`, to the bit as Go's `math.Exp` computes it on x86-64 (with fused multiply-add, as on any
-/// such CPU since 2013).
+/// Computes `e^x` with the same bits as Go's `math.Exp` on x86-64 (with fused multiply-add, as on
+/// any such CPU since 2013).
 ///
 /// glibc's `exp` differs in the last bit for some x. If sizes are small compared with the period,
-/// `1 - exp(x)` sometimes turns that bit into a different count or byte, and our numbers would not
-/// be pprof's. The method is N. Shibata's, "Efficient evaluation methods of elementary functions
-/// suitable for SIMD computation" (2010): with k the whole number nearest to x/ln 2 and r = (x -
-/// k·ln 2)/16, a Taylor series gives e^r - 1, which is squared four times as (1+s)² - 1 = s·(s+2).
+/// `1 - exp(x)` sometimes turns that bit into a different count or byte, and the results would
+/// differ from pprof's. The method is N. Shibata's, "Efficient evaluation methods of elementary
+/// functions suitable for SIMD computation" (2010): with k the whole number nearest to x/ln 2 and
+/// r = (x - k·ln 2)/16, a Taylor series gives e^r - 1, which is squared four times as
+/// (1+s)² - 1 = s·(s+2).
 fn exp(x: f64) -> f64 {
-    // Their sum is ln 2, to more bits than one number holds.
+    // The sum of both is ln 2, to more bits than one number holds.
     const LN_2_HIGH: f64 = 0.693147180559663;
     const LN_2_LOW: f64 = 2.8235290563031577e-13;
     /// 1/n! for n from 8 to 1.
@@ -155,7 +155,7 @@ fn exp(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Each pair is what pprof prints for these counts.
+    /// Compares with the values that pprof prints for these counts.
     #[test]
     fn values_of_pprof() {
         let table = [
@@ -193,7 +193,7 @@ mod tests {
         let back = [(1, 900), (-1, -900)].repeat(50);
         assert_eq!(sum(false, &back), (0, 0));
         assert_eq!(sum(false, &[(1, 900)]), (2, 1539));
-        // No stack with bytes is without blocks.
+        // Every stack with bytes has blocks.
         let mut unsampler = Unsampler::new(1024, false);
         for count in (-50..50).filter(|&count| count != 0) {
             let (objects, bytes) = unsampler.next(count, count * 5000).unwrap();
@@ -210,8 +210,8 @@ mod tests {
             (Unsampler::new(1024, false), Unsampler::new(1024, false));
         let mut sums = (0, 0, 0.0);
         for i in 0..200 {
-            // The fraction of what was allocated may have any value when a stack comes that freed
-            // nothing.
+            // The carried fraction of allocated values may be any number when a stack comes that
+            // freed nothing.
             let sampled = (1, 900 - i % 7 * 100);
             let more = (1 + i % 3, sampled.1 + i % 3 * 600);
             let (objects, _) = in_use.next(sampled.0, sampled.1).unwrap();

@@ -1,11 +1,13 @@
-//! How certain the estimates of other samplers are, which none of these samplers writes down.
+//! Computes how certain the estimates of other samplers are. None of these samplers writes this
+//! down.
 //!
 //! tcmalloc, jemalloc, Go and Google's Java agent sample as heapprof does: a block of `size` bytes
 //! with p = 1 - exp(-size/period). Each of their samples has a size in its label `bytes`: for Go it
-//! is the size of all its blocks, for the others the mean. So the bytes of a sample stand on
-//! bytes·p/size blocks. Each of these adds size²·(1-p)/p² to the variance of bytes, and (1 - p)/p²
-//! to that of objects. If sizes differ within a stack, this is about right for bytes and a guess
-//! for objects. docs/formats/spread.md has the sums.
+//! is the size of each of its blocks, for the others the mean size. So the bytes of a sample are
+//! estimated from bytes·p/size sampled blocks. Each of these blocks adds size²·(1-p)/p² to the
+//! variance of bytes, and (1 - p)/p² to the variance of objects. If sizes differ within a stack,
+//! the result is about right for bytes and a guess for objects. docs/formats/spread.md has the
+//! sums.
 
 use heapprof_profile::{Profile, Unit};
 
@@ -16,7 +18,7 @@ const SAMPLE_TYPE_PAIRS: [[&str; 2]; 3] = [
     ["objects", "space"],
 ];
 
-/// Adds the spread to a sampled profile that does not have it.
+/// Adds the spread to a sampled profile without spread.
 pub(crate) fn add(profile: &mut Profile) {
     let Some(period) = period(profile) else {
         return;
@@ -25,13 +27,13 @@ pub(crate) fn add(profile: &mut Profile) {
     let sizes = sizes(profile);
     let worth = |i: usize| profile.samples.values(i).iter().any(|&v| v != 0);
     let samples = profile.samples.len();
-    // A sample without a size shows that another tool wrote the profile, which may mean something
-    // else by all sizes.
+    // A sample without a size shows that another tool wrote the profile. That tool may give all
+    // sizes another meaning.
     let any = (0..samples).any(worth);
     if pairs.is_empty() || !any || (0..samples).any(|i| worth(i) && sizes[i].is_none()) {
         return;
     }
-    // A value that stands on less than one sample can't be an estimate with this period.
+    // A value that comes from less than one sampled block can't be an estimate with this period.
     let is_less = |i: usize| {
         let size = sizes[i].unwrap_or(1.0);
         let values = profile.samples.values(i);
@@ -70,12 +72,12 @@ pub(crate) fn add(profile: &mut Profile) {
     }
 }
 
-/// The probability that a block of this size is sampled.
+/// Returns the probability that a block of this size is sampled.
 fn probability(size: f64, period: f64) -> f64 {
     -(-size / period).exp_m1()
 }
 
-/// How many blocks of this size were sampled, if they stand for so many bytes.
+/// Returns how many blocks of this size were sampled if their estimated total is `bytes`.
 fn blocks(bytes: i64, size: f64, period: f64) -> f64 {
     (bytes as f64).abs() * probability(size, period) / size
 }
@@ -88,20 +90,20 @@ fn finite(variance: f64) -> f64 {
     }
 }
 
-/// Bytes between two samples. `None` if values are not estimates, or if the sampler says more about
-/// them itself.
+/// Returns the number of bytes between two samples; `None` if values are not estimates, or if the
+/// sampler itself wrote the spread.
 fn period(profile: &Profile) -> Option<f64> {
     let r#type = profile.period_type?;
     let unit = Unit::parse(profile.text(r#type.unit))?;
     let by_space = profile.text(r#type.r#type) == "space" && unit == Unit::parse("bytes")?;
     // heapprof's own profiles have their spread. Those that it wrote before it stored the spread
-    // have samples of blocks of many sizes.
+    // have samples with blocks of many sizes.
     let is_ours = |comment: &&_| profile.text(**comment).starts_with("collector: heapprof");
     let knows = profile.samples.has_spread() || profile.comment.iter().any(|c| is_ours(&c));
     (by_space && profile.period > 1 && !knows).then_some(profile.period as f64)
 }
 
-/// The positions of the pairs that the profile has.
+/// Returns the positions of the pairs that the profile has.
 fn pairs(profile: &Profile) -> Vec<[usize; 2]> {
     let find = |(name, unit): (&str, &str)| {
         let mut types = profile.sample_type.iter();
@@ -112,7 +114,7 @@ fn pairs(profile: &Profile) -> Vec<[usize; 2]> {
     SAMPLE_TYPE_PAIRS.iter().filter_map(pair).collect()
 }
 
-/// The size in each sample's label.
+/// Returns the size in each sample's label.
 fn sizes(profile: &Profile) -> Vec<Option<f64>> {
     let of_set = |set| {
         let labels = profile.label_sets.get(heapprof_profile::LabelSetIndex(set));
@@ -135,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    /// A profile with two sample types. Each row has the values of a stack, and the size in its
-    /// label if it has one.
+    /// Makes a profile with two sample types. Each row has the values of a stack, and the size in
+    /// its label if it has one.
     fn profile(period: i64, rows: &[([i64; 2], Option<i64>)]) -> Profile {
         let mut builder =
             ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
@@ -173,7 +175,7 @@ mod tests {
         let of_four = 4.0 * 524_288.0 * 524_288.0;
         assert_eq!((found[0].0, found[1], found[2]), (4, (2, 0.0), (0, 0.0)));
         assert!((found[0].1 / of_four - 1.0).abs() < 0.01, "{found:?}");
-        // It works for a difference as well.
+        // The spread of a difference is computed in the same way.
         let rows = [([-4098, -2_098_176], Some(512))];
         assert_eq!(added(profile(524_288, &rows)).unwrap()[0].0, 4);
     }

@@ -1,5 +1,5 @@
-//! Stacks of addresses: each address is one location, and the mappings are added when all addresses
-//! are known.
+//! Makes stacks of addresses: each address is one location, and the mappings are added when all
+//! addresses are known.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, Location, LocationIndex, Mapping, MappingIndex, Profile};
@@ -7,7 +7,7 @@ use heapprof_profile::{Line, Location, LocationIndex, Mapping, MappingIndex, Pro
 use crate::address_map::AddressMap;
 use crate::mapped_files::MappedFile;
 
-/// The locations by address. They are numbered in the order in which they are met.
+/// Locations by address. They are numbered in the order in which they occur first.
 #[derive(Default)]
 pub(crate) struct AddressLocations(HashMap<u64, LocationIndex>);
 
@@ -16,7 +16,7 @@ impl AddressLocations {
         Self(HashMap::new())
     }
 
-    /// The location of an address, which is added if it is new.
+    /// Returns the location of an address, which is added if it is new.
     pub(crate) fn get(&mut self, profile: &mut Profile, address: u64) -> LocationIndex {
         *self
             .0
@@ -24,7 +24,7 @@ impl AddressLocations {
             .or_insert_with(|| push_location(profile, address))
     }
 
-    /// The location of an address, if it has one.
+    /// Returns the location of an address, if it has one.
     pub(crate) fn find(&self, address: u64) -> Option<LocationIndex> {
         self.0.get(&address).copied()
     }
@@ -41,7 +41,7 @@ pub(crate) fn push_location(profile: &mut Profile, address: u64) -> LocationInde
         line: end..end,
         is_folded: false,
     });
-    // An address takes four bytes of text, so 2^32 of them are beyond any limit of a file's size.
+    // An address takes four bytes of text, so 2^32 addresses exceed any limit of a file's size.
     LocationIndex(place as u32)
 }
 

@@ -1,9 +1,9 @@
-//! Frames as tracing tools print them: an address, a symbol with an offset, and a file, each of
-//! which may be missing.
+//! Reads frames as tracing tools print them: an address, a symbol with an offset, and a file, each
+//! of which may be missing.
 //!
-//! perf: `125a fill+0x42 (/tmp/app)`. bpftrace: `malloc+16`, `0x7f9b56f83930`, and perf's. bcc:
-//! `main+0x6d [app]`, `0x00007f94 main+0x6d [app]`, `0 [<00007f94>] main+0x6d [app]`. dtrace:
-//! ``libc.so.1`malloc+0x15``.
+//! perf: `125a fill+0x42 (/tmp/app)`. bpftrace: `malloc+16`, `0x7f9b56f83930`, and the form of
+//! perf. bcc: `main+0x6d [app]`, `0x00007f94 main+0x6d [app]`, `0 [<00007f94>] main+0x6d [app]`.
+//! dtrace: ``libc.so.1`malloc+0x15``.
 
 use heapprof_profile::LocationIndex;
 
@@ -11,7 +11,7 @@ use crate::error::FormatError;
 use crate::figures::{address, decimal, hex};
 use crate::tally::{FrameModule, SampleTally, TextFrame};
 
-/// A frame, and whether its function was inlined into the next one.
+/// Reads a frame, and returns whether its function was inlined into the next one.
 pub(crate) fn parse(text: &str) -> (TextFrame<'_>, bool) {
     let text = text.trim();
     let (address, rest) = leading_address(text);
@@ -41,7 +41,7 @@ pub(crate) fn parse(text: &str) -> (TextFrame<'_>, bool) {
     (frame, inlined)
 }
 
-/// The location for a text that is one frame.
+/// Returns the location for a text that is one frame.
 pub(crate) fn location(tally: &mut SampleTally, text: &[u8]) -> Result<LocationIndex, FormatError> {
     tally.find_or_make(text, |tally| {
         let text = String::from_utf8_lossy(text);
@@ -49,7 +49,7 @@ pub(crate) fn location(tally: &mut SampleTally, text: &[u8]) -> Result<LocationI
     })
 }
 
-/// The address that a text begins with, or 0, and the rest of the text.
+/// Returns the address at the beginning of a text, or 0, and the rest of the text.
 fn leading_address(text: &str) -> (u64, &str) {
     // The C version of memleak numbers frames.
     if let Some((number, rest)) = text.split_once(" [<")
@@ -64,7 +64,7 @@ fn leading_address(text: &str) -> (u64, &str) {
         None => (text, ""),
     };
     let prefixed = address(first.as_bytes());
-    // Without 0x it may be a word, like `add`.
+    // Without 0x the word may be a name, like `add`.
     let long = first.len() >= 6 && first.bytes().any(|b| b.is_ascii_digit());
     let bare = || hex(first.as_bytes()).filter(|_| long || !rest.is_empty());
     match prefixed.or_else(bare) {
@@ -79,7 +79,7 @@ fn trailing_module(text: &str) -> (&str, &str) {
         let Some(inside) = text.strip_suffix(close) else {
             continue;
         };
-        // The file's own name may have such a part too: `(/tmp/app (deleted))`.
+        // The name of the file may itself end with such a part: `(/tmp/app (deleted))`.
         let mut depth = 1;
         let at = inside.char_indices().rev().find(|&(_, c)| {
             depth += i32::from(c == close) - i32::from(c == open);
@@ -95,7 +95,7 @@ fn trailing_module(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// The name in `name+0x1f` or `name+31`.
+/// Returns the name in `name+0x1f` or `name+31`.
 fn without_offset(symbol: &str) -> &str {
     match symbol.rsplit_once('+') {
         Some((name, offset))

@@ -13,19 +13,20 @@ use heapprof_profile::{
 use crate::error::FormatError;
 use crate::reading::FormatReadOptions;
 
-/// The most frames of all stacks together, for each byte of a file that describes stacks by their
-/// parents with a line for each frame. The file's text grows with the depth of stacks, but the
-/// stacks grow with its square, and memory must stay in proportion to the text.
+/// Maximum number of frames in all stacks of a file, for each byte of it. This applies to files
+/// that describe stacks by their parents, with a line for each frame. The file's text grows with
+/// the depth of stacks, but the stacks grow with its square, and memory must stay in proportion to
+/// the text.
 ///
 /// heaptrack cuts stacks at 64 frames, and a stack takes at least two lines of six bytes. So no
 /// file of heaptrack has six frames for each byte.
 const MAX_FRAMES_PER_BYTE: u64 = 16;
-/// How many frames any file may have, so that small files may have deep recursions.
+/// Number of frames that any file may have, so that small files may have deep recursions.
 const MIN_FRAME_LIMIT: u64 = 1 << 20;
-/// The most frames of a file, however long it is.
+/// Maximum number of frames of a file, however long it is.
 const MAX_FRAME_LIMIT: u64 = 1 << 27;
 
-/// A frame as texts describe it. What is unknown is empty or 0.
+/// A frame in the form of a text. Unknown fields are empty or 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextFrame<'a> {
     pub(crate) address: u64,
@@ -41,7 +42,7 @@ pub(crate) struct TextFrame<'a> {
 pub(crate) struct FrameModule<'a> {
     pub(crate) name: &'a str,
     pub(crate) build_id: &'a str,
-    /// The address of its first byte. It is 0 if addresses are offsets in the file, or if the
+    /// Address of the file's first byte. It is 0 if addresses are offsets in the file, or if the
     /// address is unknown.
     pub(crate) base: u64,
 }
@@ -54,22 +55,23 @@ pub(crate) struct SampleTally {
     hasher: RandomState,
     /// The locations by the texts that they were made from.
     seen: HashMap<Box<[u8]>, LocationIndex>,
-    /// The lines of the location that is being made. The list is kept to be used again.
+    /// Lines of the location that is being made. The list is kept for reuse.
     lines: Vec<Line>,
     /// The values of a new sample, which are all 0.
     nothing: Vec<i64>,
-    /// The most bytes of memory to take, and how many were added since the memory was checked.
+    /// Maximum number of bytes of memory to take. The next field counts the bytes that were added
+    /// since the memory was checked.
     limit: u64,
     unchecked: usize,
-    /// How many bytes the texts in `seen` take together.
+    /// Total length of the texts in `seen`, in bytes.
     seen_bytes: usize,
 }
 
-/// How many bytes are added before the memory is checked again.
+/// Number of bytes that are added before the memory is checked again.
 const MEMORY_CHECK_INTERVAL: usize = 256 << 10;
 
 impl SampleTally {
-    /// A tally without samples, of these types.
+    /// Makes a tally without samples, of these types.
     pub(crate) fn new(types: &[(&str, &str)]) -> Self {
         Self {
             builder: ProfileBuilder::new(types),
@@ -90,14 +92,14 @@ impl SampleTally {
         self
     }
 
-    /// Counts what was added. It is an error if that takes too much memory.
+    /// Counts added bytes. It is an error if the tally takes too much memory.
     pub(crate) fn count_growth(&mut self, bytes: usize) -> Result<(), FormatError> {
         self.unchecked += bytes;
         if self.unchecked < MEMORY_CHECK_INTERVAL {
             return Ok(());
         }
         self.unchecked = 0;
-        // The builder has each location, function and mapping as a key, too.
+        // The builder also stores each location, function and mapping as a key.
         let profile = 2 * self.builder.profile.memory();
         let index = self.index.capacity() * 2 * size_of::<u32>();
         let seen = self.seen_bytes + self.seen.capacity() * 2 * size_of::<(usize, usize, u32)>();
@@ -108,7 +110,7 @@ impl SampleTally {
         }
     }
 
-    /// The location that this text stands for. `make` makes it if the text is new.
+    /// Returns the location that this text stands for. `make` makes it if the text is new.
     pub(crate) fn find_or_make(
         &mut self,
         text: &[u8],
@@ -120,13 +122,13 @@ impl SampleTally {
         let location = make(self)?;
         self.seen.insert(text.into(), location);
         self.seen_bytes += text.len();
-        // This is the text, what is made from it, and its place in tables.
+        // The bytes are the text, the objects that are made from it, and its entries in tables.
         self.count_growth(2 * text.len() + 200)?;
         Ok(location)
     }
 
-    /// A location with a function for each frame that has a name, innermost first. All are at the
-    /// address and in the module of the first frame.
+    /// Returns a location with a function for each frame that has a name, innermost first. All
+    /// functions are at the address and in the module of the first frame.
     pub(crate) fn location(&mut self, frames: &[TextFrame<'_>]) -> LocationIndex {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
@@ -157,7 +159,7 @@ impl SampleTally {
         self.builder.named_function(name, file)
     }
 
-    /// A location that has only a name.
+    /// Returns a location that has only a name.
     pub(crate) fn named_location(&mut self, name: &str) -> LocationIndex {
         self.location(&[TextFrame {
             name,
@@ -165,7 +167,7 @@ impl SampleTally {
         }])
     }
 
-    /// The set with one text label, or the empty set if the text is empty.
+    /// Returns the set with one text label, or the empty set if the text is empty.
     pub(crate) fn text_label_set(&mut self, key: &str, text: &str) -> LabelSetIndex {
         if text.is_empty() {
             return self.builder.label_set(&mut []);
@@ -222,23 +224,23 @@ impl SampleTally {
         Ok(sample)
     }
 
-    /// The stack of a sample.
+    /// Returns the stack of a sample.
     pub(crate) fn stack(&self, sample: u32) -> &[LocationIndex] {
         self.builder.profile.samples.stack(sample as usize)
     }
 
-    /// The largest number of a location in any stack.
+    /// Returns the largest number of a location in any stack.
     pub(crate) fn largest_location(&self) -> Option<u32> {
         let samples = (0..self.len()).flat_map(|i| self.stack(i as u32));
         samples.map(|location| location.0).max()
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     pub(crate) fn len(&self) -> usize {
         self.builder.profile.samples.len()
     }
 
-    /// Gives the samples other types and a row of values each, in their order.
+    /// Gives the samples other types, and a row of values for each, in their order.
     pub(crate) fn with_values(mut self, types: &[(&str, &str)], values: Vec<i64>) -> Self {
         let profile = &mut self.builder.profile;
         profile.samples.set_values(types.len(), values);
@@ -249,8 +251,8 @@ impl SampleTally {
         self
     }
 
-    /// Replaces each location by the one at its number in `locations`. Stacks that become equal are
-    /// added up.
+    /// Replaces each location by the one at its number in `locations`. Values of stacks that become
+    /// equal are added up.
     pub(crate) fn relocated(mut self, locations: &[LocationIndex]) -> Result<Self, FormatError> {
         let mut tally = Self::new(&[]);
         std::mem::swap(&mut tally.builder, &mut self.builder);
@@ -267,7 +269,7 @@ impl SampleTally {
         Ok(tally)
     }
 
-    /// Gives the samples other types. Values beyond them are left out.
+    /// Gives the samples other types. Values beyond the number of types are left out.
     pub(crate) fn retyped(self, types: &[(&str, &str)]) -> Self {
         let samples = &self.builder.profile.samples;
         let rows = (0..samples.len()).map(|i| samples.values(i));
@@ -283,7 +285,7 @@ impl SampleTally {
         self.builder.profile.comment.push(comment);
     }
 
-    /// The profile, without samples whose values are all 0.
+    /// Returns the profile, without samples whose values are all 0.
     pub(crate) fn finish(mut self) -> Profile {
         let samples = &mut self.builder.profile.samples;
         samples.retain(|values| values.iter().any(|&v| v != 0));
@@ -295,9 +297,9 @@ impl SampleTally {
 
 /// Sets the end of each mapping after its last known address, and marks which names are known. A
 /// mapping whose first address is unknown begins at 0, because the addresses of `perf script` are
-/// offsets in the file, and other addresses must not be taken for offsets.
+/// offsets in the file, and other addresses must not be mistaken for offsets.
 fn describe_mappings(profile: &mut Profile) {
-    /// Mappings are made of pages.
+    /// Size of a page. Mappings consist of pages.
     const PAGE_SIZE: u64 = 4096;
     for location in &profile.location {
         let Some(mapping) = location.mapping else {
@@ -310,7 +312,7 @@ fn describe_mappings(profile: &mut Profile) {
     profile.mark_symbolized(|_| true);
 }
 
-/// The error that a number does not fit in 64 bits.
+/// Makes an error for a number that does not fit in 64 bits.
 #[cold]
 pub(crate) fn overflow(what: &str) -> FormatError {
     FormatError::Profile(ProfileError::Overflow {
@@ -325,7 +327,7 @@ pub(crate) struct FrameBudget {
 }
 
 impl FrameBudget {
-    /// A counter for a file of so many bytes, unpacked.
+    /// Makes a counter for a file of `bytes` unpacked bytes.
     pub(crate) fn for_file_bytes(bytes: u64) -> Self {
         Self {
             left: Self::frame_limit(bytes),
@@ -338,7 +340,7 @@ impl FrameBudget {
         allowed.min(MAX_FRAME_LIMIT)
     }
 
-    /// Counts one more frame. It is an error if there are more frames than are kept.
+    /// Counts one more frame. It is an error if the limit is exceeded.
     pub(crate) fn count(&mut self) -> Result<(), FormatError> {
         let left = self.left.checked_sub(1);
         self.left = left.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Texts of a file by number (frames, names, paths), stored together and each only once.
+//! Stores texts of a file by number (frames, names, paths), each text only once.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -16,7 +16,8 @@ pub(crate) struct TextTable {
 }
 
 impl TextTable {
-    /// The number of this text, which is added if it is new. `None` if there are too many texts.
+    /// Returns the number of this text, which is added if it is new; `None` if there are too many
+    /// texts.
     pub(crate) fn intern(&mut self, text: &str) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
         let same = |&i: &u32| self.get(i) == Some(text);
@@ -32,26 +33,26 @@ impl TextTable {
         Some(number)
     }
 
-    /// Adds a text without looking for an equal one. This is for tables whose entries count from
-    /// the start.
+    /// Adds a text without searching for an equal one. This is for tables whose entries have
+    /// consecutive numbers.
     pub(crate) fn push(&mut self, text: &str) {
         self.text.push_str(text);
         self.end.push(self.text.len());
     }
 
-    /// The text with this number.
+    /// Returns the text with this number.
     pub(crate) fn get(&self, number: u32) -> Option<&str> {
         let number = number as usize;
         (number < self.end.len()).then(|| &self.text[range(&self.end, number)])
     }
 
-    /// About how many bytes they take.
+    /// Estimates how many bytes the texts take.
     pub(crate) fn memory(&self) -> u64 {
         let index = self.index.capacity() * 2 * size_of::<u32>();
         (self.text.len() + size_of_val(&self.end[..]) + index) as u64
     }
 
-    /// How many texts there are.
+    /// Returns the number of texts.
     pub(crate) fn len(&self) -> usize {
         self.end.len()
     }

@@ -1,4 +1,4 @@
-//! Unpacks gzip, zstd and lz4, and enforces the limit on how much may come out.
+//! Unpacks gzip, zstd and lz4, and limits the length of the result.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
@@ -14,17 +14,17 @@ const GZIP_MAGIC: &[u8] = b"\x1f\x8b";
 const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
 const LZ4_MAGIC: &[u8] = b"\x04\x22\x4d\x18";
 
-/// Fills `head` with up to `most` bytes of the stream. What was read stays in `head` if the stream
-/// fails.
+/// Fills `head` with up to `most` bytes of the stream. If the stream fails, the bytes that were
+/// read stay in `head`.
 pub(crate) fn read_head(reader: &mut impl Read, most: usize, head: &mut Vec<u8>) -> io::Result<()> {
     reader.take(most as u64).read_to_end(head).map(|_| ())
 }
 
-/// The plain bytes at the beginning of a file that begins with `head`. There are none if the file
-/// is damaged there.
+/// Returns the plain bytes at the beginning of a file that begins with `head`. There are none if
+/// the file is damaged there.
 pub(crate) fn plain_head(head: &[u8], most: usize) -> Vec<u8> {
     let mut plain = Vec::new();
-    // The head is cut off, so an error at its end says nothing.
+    // The head is only a part of the file, so an error at its end has no meaning.
     if let Ok(mut stream) = plain_stream(Vec::new(), head) {
         let _ = read_head(&mut stream, most, &mut plain);
     }
@@ -36,8 +36,7 @@ pub(crate) fn is_gzip(head: &[u8]) -> bool {
     head.starts_with(GZIP_MAGIC)
 }
 
-/// Whether a file that begins with `head` is packed by zstd, which `heapprof-profile` does not
-/// know.
+/// Whether a file that begins with `head` is packed by zstd, which `heapprof-profile` can't read.
 pub(crate) fn is_zstd(head: &[u8]) -> bool {
     head.starts_with(ZSTD_MAGIC)
 }
@@ -52,7 +51,7 @@ pub(crate) fn is_packed(head: &[u8]) -> bool {
     is_gzip(head) || is_zstd(head) || is_lz4(head)
 }
 
-/// The plain bytes of a file. `head` holds its first bytes.
+/// Returns the plain bytes of a file as a stream. `head` holds its first bytes.
 pub(crate) fn plain_stream<'a, R: Read + 'a>(
     head: Vec<u8>,
     rest: R,
@@ -69,17 +68,19 @@ pub(crate) fn plain_stream<'a, R: Read + 'a>(
     })
 }
 
-/// So many frames of lz4 may have few bytes, and one more for each so many bytes. A decoder's
-/// buffers take longer than its bytes.
+/// Number of lz4 frames that a file may have, however short they are. Each `MIN_BYTES_PER_FRAME`
+/// bytes allow one more frame. The limit is needed because preparing a decoder's buffers takes
+/// longer than decoding a short frame.
 const MIN_FRAME_LIMIT: u64 = 1024;
 const MIN_BYTES_PER_FRAME: u64 = 64 << 10;
 
-/// Frames of lz4, one after the other.
+/// Reader of frames of lz4, one after the other.
 struct Lz4Reader<R: Read> {
-    /// How many frames there were before this one, and how many bytes they gave.
+    /// Number of frames before this one. The next field is the number of bytes that all frames have
+    /// given.
     frames: u64,
     given: u64,
-    /// The decoder of a frame. `None` after an error.
+    /// Decoder of the current frame; `None` after an error.
     frame: Option<Lz4Decoder<EndTrackingReader<R>>>,
 }
 
@@ -104,7 +105,8 @@ impl<R: Read> Read for Lz4Reader<R> {
                 return Ok(0);
             };
             let n = frame.read(buf).map_err(|error| match error.kind() {
-                // The decoder's own errors are of these kinds. Errors of the file pass.
+                // The decoder's own errors are of these kinds. Errors of the file are returned
+                // unchanged.
                 ErrorKind::UnexpectedEof => damaged_lz4("it ends within a frame"),
                 ErrorKind::Other | ErrorKind::InvalidData => damaged_lz4(error),
                 _ => error,
@@ -114,7 +116,7 @@ impl<R: Read> Read for Lz4Reader<R> {
                 self.frame = Some(frame);
                 return Ok(n);
             }
-            // The decoder also says that a frame is over if the file is.
+            // The decoder also reports the end of a frame if the file ends.
             let mut file = frame.into_inner();
             if file.beyond_its_end {
                 return Err(damaged_lz4("it ends within a frame"));
@@ -123,7 +125,7 @@ impl<R: Read> Read for Lz4Reader<R> {
                 return Ok(0);
             }
             // Each frame gets a new decoder, whose buffers have the size that the frame asks for:
-            // up to 4 MiB for a byte.
+            // up to 4 MiB for one byte.
             self.frames += 1;
             if self.frames > MIN_FRAME_LIMIT + self.given / MIN_BYTES_PER_FRAME {
                 return Err(damaged_lz4("it has too many frames with too few bytes"));
@@ -133,7 +135,7 @@ impl<R: Read> Read for Lz4Reader<R> {
     }
 }
 
-/// A file that knows whether it was asked for bytes beyond its end.
+/// A file that records whether bytes beyond its end were requested.
 struct EndTrackingReader<R> {
     file: BufReader<R>,
     beyond_its_end: bool,
@@ -151,7 +153,7 @@ fn damaged_lz4(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(FormatError::Lz4(error.to_string()))
 }
 
-/// Frames of zstd, one after the other.
+/// Reader of frames of zstd, one after the other.
 struct ZstdReader<R: Read> {
     file: BufReader<R>,
     frame: Option<Box<FrameDecoder>>,
@@ -165,18 +167,18 @@ impl<R: Read> ZstdReader<R> {
         }
     }
 
-    /// Begins the next frame; false at the end of the file.
+    /// Begins the next frame. Returns false at the end of the file.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !retry(|| self.file.fill_buf().map(|rest| rest.is_empty()))? {
-            // Each frame gets a new decoder, whose buffers grow with the data. A used decoder takes
-            // as much memory as the header claims.
+            // Each frame gets a new decoder, whose buffers grow with the data. A reused decoder
+            // would take as much memory as the header claims.
             let mut decoder = FrameDecoder::new();
             match decoder.init(&mut self.file) {
                 Ok(()) => {
                     self.frame = Some(Box::new(decoder));
                     return Ok(true);
                 }
-                // The format says that such a frame is for others and is to be skipped.
+                // Such a frame is for other programs. The format requires that it is skipped.
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                     length,
                     ..
@@ -242,11 +244,12 @@ impl<R: Read> Read for CountingReader<'_, R> {
     }
 }
 
-/// A packed text may be this part of the limit, one in so many, however small its file is.
+/// Divisor of the limit: a packed text may have the limit divided by this, however small its file
+/// is.
 const UNCHECKED_LIMIT_DIVISOR: u64 = 16;
-/// Beyond that a packed text may be so many times as long as its file. Texts of tracers are packed
-/// to a tenth or a hundredth. A text that repeats one line forever is packed to one part in twenty
-/// thousand.
+/// Maximum length of a longer packed text, as a multiple of the length of its file. Texts of
+/// tracers are packed to a tenth or a hundredth. A text that repeats one line forever is packed to
+/// one part in twenty thousand.
 const MAX_INFLATION_RATIO: u64 = 1000;
 
 /// Ends a stream with an error if it is longer than `limit`, or far longer than the file that it
@@ -255,7 +258,7 @@ pub(crate) struct LimitedReader<'a, R> {
     inner: R,
     limit: u64,
     given: u64,
-    /// How many bytes of a packed file were read.
+    /// Number of bytes of a packed file that were read.
     packed: Option<&'a Cell<u64>>,
 }
 
@@ -310,8 +313,8 @@ mod tests {
     use super::*;
     use crate::{FormatReadOptions, read};
 
-    /// A frame of zstd with a text, and then so many blocks of 128 KiB of empty lines. Each block
-    /// takes four bytes.
+    /// Makes a frame of zstd with a text, and then `blocks` blocks of 128 KiB of empty lines. Each
+    /// block takes four bytes.
     fn empty_lines(text: &[u8], blocks: usize) -> Vec<u8> {
         let header = |kind: u32, size: usize, last: bool| {
             let header = u32::from(last) | kind << 1 | (size as u32) << 3;
@@ -331,7 +334,7 @@ mod tests {
         frame
     }
 
-    /// A frame of lz4 with blocks that are not packed, and a mark at its end.
+    /// Makes a frame of lz4 with blocks that are not packed, and a mark at its end.
     fn lz4(texts: &[&[u8]], size: u8) -> Vec<u8> {
         let mut frame = [LZ4_MAGIC, &[0x60, size << 4]].concat();
         let sum = match size {
@@ -374,7 +377,7 @@ mod tests {
         assert!(error.ends_with("copy or download it again"), "{error}");
     }
 
-    /// Each of them costs a decoder with buffers of megabytes.
+    /// Each frame needs a decoder with buffers of megabytes.
     #[test]
     fn many_small_frames_of_lz4_are_too_many() {
         let file = |frames: usize| [&lz4(&[b"main;f 1\n"], 4)[..]].repeat(frames).concat();
@@ -387,7 +390,7 @@ mod tests {
         );
     }
 
-    /// 182 KB of such blocks once took 12 s.
+    /// Checks that decoding ends early. 182 KB of such blocks once took 12 s.
     #[test]
     fn text_that_is_packed_too_well_ends_early() {
         let file = empty_lines(b"v 10400 3\nX ./app\n", 64);

@@ -1,11 +1,11 @@
-//! UTF-16, which tools of Windows write, is converted to UTF-8 while it is read.
+//! Converts UTF-16, which tools of Windows write, to UTF-8 while it is read.
 //!
-//! The standard library has all that is needed except the stream, so no crate with tables of other
+//! The standard library has everything for this except the stream, so no crate with tables of other
 //! encodings is needed.
 
 use std::io::{self, ErrorKind, Read};
 
-/// How many bytes are decoded at a time.
+/// Number of bytes that are decoded at a time.
 const CHUNK_SIZE: usize = 32 << 10;
 
 /// The order of the two bytes of a unit.
@@ -24,16 +24,16 @@ impl ByteOrder {
     }
 }
 
-/// The order of a text that begins with `head`; `None` if it is not UTF-16. A byte order mark
-/// tells. Without one, at least 60 percent of the text has to be ASCII, and there must be no
-/// control characters or other units that text does not have.
+/// Returns the byte order of a text that begins with `head`; `None` if the text is not UTF-16. A
+/// byte order mark shows the order. Without a mark, at least 60 percent of the text must be ASCII,
+/// and there must be no control characters or other units that text does not have.
 pub(crate) fn order(head: &[u8]) -> Option<ByteOrder> {
-    /// How many bytes are enough to tell.
+    /// Maximum number of bytes that are examined.
     const MAX_EXAMINED_BYTES: usize = 2048;
-    /// The fewest units that can tell.
+    /// Smallest number of units from which the order can be found.
     const MIN_EXAMINED_UNITS: usize = 4;
     match head {
-        // UTF-32 begins like this, too.
+        // UTF-32 begins with these bytes, too.
         [0xff, 0xfe, 0, 0, ..] => return None,
         [0xff, 0xfe, ..] => return Some(ByteOrder::LittleEndian),
         [0xfe, 0xff, ..] => return Some(ByteOrder::BigEndian),
@@ -57,15 +57,15 @@ pub(crate) fn order(head: &[u8]) -> Option<ByteOrder> {
     orders.into_iter().find(is_text)
 }
 
-/// The UTF-8 of a stream of UTF-16. What is not a character becomes U+FFFD. A byte order mark is
-/// kept.
+/// Reader that converts a stream of UTF-16 to UTF-8. Units that are not a character become U+FFFD.
+/// A byte order mark is kept.
 pub(crate) struct Utf16Reader<R> {
     inner: R,
     order: ByteOrder,
     /// Bytes that were read but not decoded: half a unit, or the first half of a surrogate pair.
     rest: Vec<u8>,
     text: String,
-    /// How many bytes of the text were given.
+    /// Number of bytes of the text that were given to the caller.
     given: usize,
     at_end: bool,
 }
@@ -135,7 +135,7 @@ impl<R: Read> Read for Utf16Reader<R> {
 mod tests {
     use super::*;
 
-    /// A text in both orders.
+    /// Encodes a text in this byte order.
     pub(crate) fn encoded(text: &str, order: ByteOrder) -> Vec<u8> {
         let bytes = |unit: u16| match order {
             ByteOrder::LittleEndian => unit.to_le_bytes(),
@@ -144,7 +144,7 @@ mod tests {
         text.encode_utf16().flat_map(bytes).collect()
     }
 
-    /// Gives a few bytes at a time, so that units and pairs are cut.
+    /// Gives a few bytes at a time, so that units and pairs are split.
     struct Slow<'a>(&'a [u8], usize);
 
     impl Read for Slow<'_> {

@@ -1,8 +1,8 @@
-//! Frames as Valgrind's tools write them: `0x1091BC: label (pantry.c:15)`,
+//! Reads frames as Valgrind's tools write them: `0x1091BC: label (pantry.c:15)`,
 //! `0x48417B4: malloc (in /usr/lib/x.so)`.
 //!
 //! Inlined functions are separate frames at the same address, innermost first. If the same frame
-//! comes again at its address, it is a recursion instead.
+//! occurs again at its address, it is a recursion instead.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
@@ -11,7 +11,7 @@ use crate::figures::{decimal, hex};
 use crate::tally::{FrameModule, SampleTally, TextFrame};
 use crate::texts::TextTable;
 
-/// Reads such a text. A text without an address is a name.
+/// Reads the text of a frame. A text without an address is a name.
 pub(crate) fn parse(text: &str) -> TextFrame<'_> {
     let (address, rest) = text
         .strip_prefix("0x")
@@ -85,7 +85,8 @@ impl<'a> ValgrindStacks<'a> {
         }
     }
 
-    /// The locations of these frames, leaf first. Numbers that are not in the table are left out.
+    /// Returns the locations of these frames, leaf first. Numbers that are not in the table are
+    /// left out.
     pub(crate) fn locations(
         &mut self,
         tally: &mut SampleTally,

@@ -14,21 +14,21 @@ pub use firefox::write_firefox;
 pub use gperftools::{GperftoolsForm, write_gperftools};
 pub use speedscope::write_speedscope;
 
-/// Why a profile could not be written.
+/// Reason why a profile could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// The writer failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The format has no place for something that the profile holds.
+    /// The profile contains something that the format can't represent.
     #[error("{0}")]
     Unfit(String),
 }
 
 impl From<serde_json::Error> for WriteError {
     fn from(error: serde_json::Error) -> Self {
-        // Only writing can fail, because everything here can be said in JSON.
+        // Only writing can fail, because JSON can represent everything here.
         WriteError::Io(error.into())
     }
 }

@@ -1,5 +1,5 @@
-//! The end of decoding: ids are turned into positions, string numbers into texts, and every
-//! reference is checked.
+//! Finishes decoding: ids become positions, string numbers become texts, and every reference is
+//! checked.
 
 use super::samples::RawSamples;
 use super::tables::RawTables;
@@ -110,8 +110,8 @@ pub(super) fn resolve(decoder: ProfileDecoder) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Looks a string number up. The arguments are the number, what it is for, the object that it
-/// belongs to, and the offset of that object.
+/// A function that looks up a string number. Its arguments are the number, what the text is for,
+/// the object that refers to the text, and the offset of that object.
 type TextLookup<'a> = &'a dyn Fn(u64, &str, ProfileElement, Option<u64>) -> Result<StringId, Error>;
 
 fn mappings(tables: &RawTables, text: TextLookup<'_>) -> Result<Vec<Mapping>, Error> {
@@ -147,7 +147,7 @@ fn functions(tables: &RawTables, text: TextLookup<'_>) -> Result<Vec<Function>, 
     tables.function.iter().enumerate().map(resolve).collect()
 }
 
-/// Replaces what stands for ids of mappings and functions by their positions.
+/// Replaces the stand-ins for ids of mappings and functions by positions in the tables.
 fn locations(profile: &mut Profile, tables: &RawTables) -> Result<(), Error> {
     let mut missing = 0;
     for (i, location) in profile.location.iter_mut().enumerate() {
@@ -218,7 +218,7 @@ fn label_sets(
     Ok(sets)
 }
 
-/// Makes the stacks of positions of locations.
+/// Makes the stacks, in which locations are positions instead of ids.
 fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<SampleStacks, Error> {
     let end = std::mem::take(&mut samples.end);
     // If the ids are 1, 2, 3, ..., each position is its id minus 1, and no lookup is needed.
@@ -232,7 +232,7 @@ fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<SampleStacks, 
     }
     let mut stacks = std::mem::take(&mut samples.stacks);
     if let Some(count) = counted {
-        // A loop that never ends early handles several ids at once.
+        // Because this loop never ends early, the compiler can handle several ids at once.
         let mut known = true;
         for id in &mut stacks {
             id.0 = id.0.wrapping_sub(1);

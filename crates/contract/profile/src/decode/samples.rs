@@ -1,5 +1,5 @@
-//! The samples of a file, which are the bulk of it: they are read straight into columns, in one
-//! pass and without an allocation for each sample.
+//! Reads the samples of a file, which are the bulk of it, straight into columns: in one pass and
+//! without an allocation for each sample.
 
 use std::hash::BuildHasher;
 
@@ -15,11 +15,11 @@ use crate::model::{Label, LabelSetIndex, LocationIndex, Samples};
 use crate::parts::{hash_table_memory, range};
 use crate::wire::{MessageFields, WireValue};
 
-/// The field numbers that pprof does not know. See docs/formats/spread.md.
+/// Numbers of the sample fields that pprof does not know. See docs/formats/spread.md.
 pub(crate) const SAMPLED_FIELD: u32 = 1001;
 pub(crate) const VARIANCE_FIELD: u32 = 1002;
 
-/// A label with string numbers as in the file.
+/// A label whose texts are still string numbers of the file.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RawLabel {
     pub(super) key: u64,
@@ -28,25 +28,26 @@ pub(super) struct RawLabel {
     pub(super) num_unit: u64,
 }
 
-/// Samples whose locations are still ids, or numbers that stand for ids, and whose label sets are
-/// numbers in `label_sets`.
+/// Samples whose locations are still ids, or stand-ins for ids, and whose label sets are positions
+/// in `label_sets`.
 #[derive(Default)]
 pub(super) struct RawSamples {
     pub(super) samples: Samples,
-    /// What stands for the ids of all stacks. If `written` holds the stacks, only those of the last
-    /// stack are here.
+    /// The ids of the locations of all stacks, or their stand-ins. If `written` holds the stacks,
+    /// this is only the last stack.
     pub(super) stacks: Vec<LocationIndex>,
-    /// Where each stack ends among the frames of all stacks.
+    /// End of each stack among the frames of all stacks.
     pub(super) end: Vec<usize>,
     pub(super) locations: StandIns,
-    /// The stacks as they are written, if the caller asked for that.
+    /// The stacks in the encoded form of the file, if the caller asked for that.
     pub(super) written: Option<EncodedStacks>,
     /// The distinct label sets, each with the number of the sample that first had it. Set 0 is the
     /// empty set.
     pub(super) label_sets: Vec<(Vec<RawLabel>, usize)>,
-    /// How many labels all sets have together.
+    /// Total number of labels in all sets.
     labels: usize,
-    /// The bytes that each label set was encoded as. They find a set that is known already.
+    /// The bytes that each label set was encoded as. A set that is known already is found by its
+    /// bytes.
     label_bytes: Vec<u8>,
     label_end: Vec<usize>,
     label_index: HashTable<u32>,
@@ -54,13 +55,13 @@ pub(super) struct RawSamples {
     scratch: Vec<u8>,
     /// Whether fields that pprof does not know are ignored.
     pub(super) without_spread: bool,
-    /// The last sample's spread.
+    /// Spread of the last sample.
     sampled: Vec<u64>,
     variance: Vec<f64>,
 }
 
 impl RawSamples {
-    /// An empty list of samples whose stacks will be kept as they are written.
+    /// Makes an empty list of samples whose stacks will stay encoded, as in the file.
     pub(super) fn keeping_bytes() -> Self {
         Self {
             written: Some(EncodedStacks::default()),
@@ -72,10 +73,11 @@ impl RawSamples {
         self.end.is_empty()
     }
 
-    /// About how many bytes all of it takes, including what it becomes after references are
-    /// resolved.
+    /// Estimates how many bytes the samples take, including the memory that they take after
+    /// references are resolved.
     pub(super) fn memory(&self) -> u64 {
-        /// The size of a list of a few labels: it has room for four, and the allocator's own words.
+        /// Size of a list of a few labels: it has room for four labels and the allocator's own
+        /// words.
         const LABEL_LIST_BYTES: usize = 4 * size_of::<RawLabel>() + 16;
         let samples = size_of_val(&self.samples.value[..])
             + size_of_val(&self.samples.label_set[..])
@@ -184,7 +186,7 @@ impl RawSamples {
         let stack = &self.stacks[first_frame..];
         self.end.push(last_end + stack.len());
         if let Some(written) = &mut self.written {
-            // If an id is represented by another number, its bytes in the file can't be used.
+            // If a stand-in represents an id, the id's bytes in the file can't be used.
             written.push(stack, packed_ids.filter(|_| self.locations.is_empty()));
         }
         let label_set = match self.scratch.is_empty() {
@@ -200,7 +202,7 @@ impl RawSamples {
         Ok(())
     }
 
-    /// Checks and keeps the spread of the last sample.
+    /// Checks the spread of the last sample and stores it.
     #[inline(never)]
     fn spread(&mut self, offset: u64, number: usize) -> Result<(), Error> {
         let width = self.samples.width;
@@ -224,8 +226,8 @@ impl RawSamples {
         })
     }
 
-    /// The number of the label set in `scratch`. Equal bytes are the same set. Unequal bytes may be
-    /// the same set, too; `resolve` merges those.
+    /// Returns the number of the label set in `scratch`. Equal bytes are the same set. Unequal
+    /// bytes may be the same set, too; `resolve` merges such sets.
     fn label_set(&mut self, offset: u64, sample: usize) -> Result<u32, Error> {
         let hash = self.hasher.hash_one(&self.scratch[..]);
         let (bytes, end, scratch) = (&self.label_bytes, &self.label_end, &self.scratch);

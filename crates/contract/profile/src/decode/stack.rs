@@ -1,16 +1,16 @@
-//! Reading a sample's packed location ids, which are most of a profile's bytes, without a branch
-//! that depends on their lengths.
+//! Reads a sample's packed location ids, which are most of a profile's bytes, without a branch that
+//! depends on their lengths.
 
 use crate::model::LocationIndex;
 
-/// How many bytes are searched together for the ends of numbers.
+/// Number of bytes that are searched together for the ends of numbers.
 const BLOCK_SIZE: usize = 64;
 
-/// Masks for so many whole bytes.
+/// Masks for the lowest bytes of a word. The index is the number of bytes.
 const BYTE_MASKS: [u32; 4] = [0, 0xff, 0xffff, 0xff_ffff];
 
-/// Adds numbers of up to three bytes to `ids`, up to the first longer one. Returns how many bytes
-/// they took. If there are fewer than four bytes, it reads none.
+/// Adds numbers of up to three bytes to `ids`, up to the first longer number. Returns how many
+/// bytes the numbers took. If `packed` has fewer than four bytes, no number is read.
 ///
 /// First the ends of all numbers of a block are found, then each number is read from its first to
 /// its last byte. So no number has to wait for the one before it.
@@ -63,7 +63,7 @@ pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
     begin
 }
 
-/// Which bytes of a block are the last ones of a number, one bit for each byte.
+/// Returns one bit for each byte of a block: whether the byte is the last one of a number.
 fn ends_of(block: &[u8; BLOCK_SIZE]) -> u64 {
     let (words, _) = block.as_chunks();
     let mut ends = 0;
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
     use crate::wire::varint;
 
-    /// Short numbers read together are the same as numbers read one by one, and reading ends at the
-    /// first longer number.
+    /// Checks that numbers read together are the same as numbers read one by one, and that reading
+    /// ends at the first longer number.
     #[test]
     fn short_numbers_are_numbers() {
         let numbers: Vec<u64> = (0..35)

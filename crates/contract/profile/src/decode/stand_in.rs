@@ -1,14 +1,14 @@
-//! Numbers of 32 bits that stand for the ids in a file until positions are known: most ids are
-//! small numbers and stand for themselves.
+//! 32-bit numbers that stand for the ids in a file until positions are known. Most ids are small
+//! and stand for themselves.
 
 use crate::hashing::HashMap;
 
 use crate::parts::hash_table_memory;
 
-/// Ids from this one on are represented by numbers of our own.
+/// Smallest id that is represented by another number.
 const FIRST_HUGE_ID: u64 = 1 << 31;
 
-/// The huge ids of one table.
+/// The huge ids of one table, and the stand-in of each.
 #[derive(Default)]
 pub(super) struct StandIns {
     huge: Vec<u64>,
@@ -16,7 +16,7 @@ pub(super) struct StandIns {
 }
 
 impl StandIns {
-    /// What stands for an id until positions are known.
+    /// Returns the number that stands for an id until positions are known.
     #[inline]
     pub(super) fn stand_in_for(&mut self, id: u64) -> u32 {
         match id < FIRST_HUGE_ID {
@@ -34,7 +34,7 @@ impl StandIns {
         })
     }
 
-    /// The id that a number stands for.
+    /// Returns the id that a number stands for.
     pub(super) fn id(&self, stand_in: u32) -> u64 {
         match u64::from(stand_in).checked_sub(FIRST_HUGE_ID) {
             Some(at) => self.huge[at as usize],
@@ -42,13 +42,13 @@ impl StandIns {
         }
     }
 
-    /// About how many bytes they take.
+    /// Estimates how many bytes the stand-ins take.
     pub(super) fn memory(&self) -> u64 {
         let huge = size_of_val(&self.huge[..]) as u64;
         huge + hash_table_memory::<(u64, u32)>(self.index.capacity())
     }
 
-    /// Whether each id stands for itself.
+    /// Whether every id so far stands for itself.
     pub(super) fn is_empty(&self) -> bool {
         self.huge.is_empty()
     }

@@ -1,5 +1,5 @@
-//! The tables of a file (mappings, locations, functions, text). Their references are still those of
-//! the file.
+//! Reads the tables of a file: mappings, locations, functions and texts. References in them stay as
+//! they are in the file.
 
 use super::stand_in::StandIns;
 use crate::error::{Error, ProfileElement};
@@ -32,17 +32,17 @@ pub(super) struct RawFunction {
 
 pub(super) struct RawTables {
     pub(super) mapping: Vec<RawMapping>,
-    /// The locations. Their mappings are numbers that stand for ids; 0 means no mapping.
+    /// The locations. Their mappings are stand-ins for ids; 0 means no mapping.
     pub(super) location: Vec<Location>,
-    /// The offset of each location in the profile.
+    /// Offset of each location in the profile.
     pub(super) location_offset: Vec<u64>,
-    /// The lines. Their functions are numbers that stand for ids; 0 means no function.
+    /// The lines. Their functions are stand-ins for ids; 0 means no function.
     pub(super) line: Vec<Line>,
     pub(super) mappings: StandIns,
     pub(super) functions: StandIns,
     pub(super) function: Vec<RawFunction>,
     pub(super) strings: StringTable,
-    /// The text of each entry of the file's string table.
+    /// Text of each entry of the file's string table.
     pub(super) string_id: Vec<StringId>,
     pub(super) mapping_index: IdMap,
     pub(super) location_index: IdMap,
@@ -86,8 +86,8 @@ fn check_id(index: &mut IdMap, id: u64, offset: u64, object: ProfileElement) -> 
 }
 
 impl RawTables {
-    /// About how many bytes the tables take, including those that they take after their references
-    /// are resolved.
+    /// Estimates how many bytes the tables take, including the memory that they take after
+    /// references are resolved.
     pub(super) fn memory(&self) -> u64 {
         let tables = self.mapping.len() * (size_of::<RawMapping>() + size_of::<Mapping>())
             + self.function.len() * (size_of::<RawFunction>() + size_of::<Function>())
@@ -189,7 +189,7 @@ impl RawTables {
         Ok(())
     }
 
-    /// How many lines there are so far.
+    /// Returns the number of lines so far, as the position of the next line.
     fn lines(&self, offset: u64, object: ProfileElement) -> Result<u32, Error> {
         u32::try_from(self.line.len()).map_err(|_| Error::Invalid {
             offset: Some(offset),

@@ -1,10 +1,10 @@
-//! How a profile is packed when it is written.
+//! Options for writing a profile: how well it is packed.
 
-/// Says how to write a profile. The default is what [`encode`](crate::encode()) does.
+/// Options for writing a profile. The default options are those of [`encode`](crate::encode()).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncodeOptions {
-    /// Says how well the profile is packed.
+    /// How well the profile is packed.
     pub gzip: Gzip,
 }
 
@@ -16,14 +16,14 @@ impl EncodeOptions {
     }
 }
 
-/// Says how well gzip packs a profile. The gzip header holds no time and no name.
+/// How well gzip packs a profile. The gzip header holds no time and no name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gzip {
     /// Everything is packed well. This suits files that are kept.
     #[default]
     Full,
-    /// What gzip does not halve is stored as it is. This suits tools whose users wait.
+    /// Data that gzip does not halve is stored as it is. This suits tools whose users wait.
     Loose,
     /// The file is plain protobuf, without gzip.
     None,

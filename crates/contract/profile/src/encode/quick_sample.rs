@@ -8,13 +8,13 @@ use crate::model::{LabelSetIndex, LocationIndex};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct QuickSample {
-    /// The frames that the last sample does not have, leaf first.
+    /// Frames that the previous sample does not have, leaf first.
     pub newer: Vec<LocationIndex>,
-    /// Its labels.
+    /// Labels of the sample.
     pub labels: LabelSetIndex,
     /// One value for each sample type.
     pub values: Box<[i64]>,
-    /// How many sampled blocks stand behind each value; all 0 if values are exact.
+    /// Number of sampled blocks behind each value; all 0 if values are exact.
     pub sampled: Box<[u64]>,
     /// The variance of each value, finite and not negative; all 0 if values are exact.
     pub variance: Box<[f64]>,

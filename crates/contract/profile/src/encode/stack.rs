@@ -1,19 +1,19 @@
-//! Stacks as they are written: a location's id is turned into bytes once, and these are copied from
-//! then on.
+//! Encodes stacks: each location id is turned into bytes once, and these bytes are copied from then
+//! on.
 
 use crate::hashing::HashMap;
 
 use crate::model::LocationIndex;
 use crate::varint::{MAX_VARINT_BYTES, varint_bytes};
 
-/// The most bytes of an id that is kept as a word. The eighth byte of the word holds the id's
-/// length.
+/// Maximum number of bytes of an id that is kept as a word. The eighth byte of the word holds the
+/// id's length.
 const MAX_SHORT_ID_BYTES: usize = 7;
 
 /// The ids of locations as varints, by position.
 #[derive(Default)]
 pub(super) struct EncodedIds {
-    /// The bytes of each id, and in the uppermost byte their number. The word is 0 if the id is in
+    /// The bytes of each id, and their number in the uppermost byte. The word is 0 if the id is in
     /// `long`.
     short: Vec<u64>,
     long: HashMap<u32, Vec<u8>>,
@@ -38,7 +38,7 @@ impl EncodedIds {
         self.short.push(u64::from_le_bytes(word));
     }
 
-    /// How many bytes an id takes.
+    /// Returns how many bytes an id takes.
     fn length(&self, location: LocationIndex) -> usize {
         match (self.short[location.index()] >> (8 * MAX_SHORT_ID_BYTES)) as usize {
             0 => self.long[&location.0].len(),
@@ -75,16 +75,16 @@ impl EncodedIds {
     }
 }
 
-/// A stack's location ids as they are written, leaf first. A stack with the same oldest frames ends
-/// with the same bytes.
+/// Packed location ids of a stack, leaf first. Stacks with the same oldest frames end with the same
+/// bytes.
 #[derive(Default)]
 pub(super) struct PackedStack {
-    /// The ids, and room behind them.
+    /// Packed ids, and unused room after them.
     room: Vec<u8>,
     length: usize,
     frames: usize,
-    /// How many bytes the oldest frame, the oldest two frames, and so on take. Only `go_on` keeps
-    /// this.
+    /// Number of bytes that the oldest frame, the oldest two frames, and so on take. Only `go_on`
+    /// keeps this list up to date.
     bytes: Vec<usize>,
     next: Vec<u8>,
 }

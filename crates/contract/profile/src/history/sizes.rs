@@ -1,38 +1,38 @@
-//! How many objects of each size a process has allocated, by powers of two.
+//! Histogram of the sizes of a process's allocations, by powers of two.
 
 use std::fmt::Write as _;
 
 use super::{one, replace};
 use crate::model::Profile;
 
-/// How many classes there are. Class `k` has the sizes from 2^k to just below 2^(k+1), and class 0
-/// those of 0 and 1 bytes. The last class is that of mappings, which have no size of their own
-/// because parts of them may end.
+/// Number of size classes. Class `k` has the sizes from 2^k to just below 2^(k+1), and class 0 has
+/// the sizes 0 and 1. The last class is for mappings, which have no fixed size because parts of
+/// them may end.
 pub const SIZE_CLASS_COUNT: usize = 65;
 
-/// Which class a size belongs to.
+/// Returns the class of a size in bytes.
 #[must_use]
 pub const fn class_of(size: u64) -> usize {
     (63 - (size | 1).leading_zeros()) as usize
 }
 
-/// The objects of a class.
+/// Counts of the objects in one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeClass {
-    /// How many were allocated.
+    /// Number of objects that were allocated.
     pub allocated: i64,
-    /// How many of these are in use.
+    /// Number of these objects that are in use.
     pub in_use: i64,
 }
 
-/// The sizes of a process's allocations.
+/// Histogram of the sizes of a process's allocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeHistogram {
-    /// The classes, from the smallest sizes to the largest. The last one is that of mappings.
+    /// Classes, from the smallest sizes to the largest. The last class is for mappings.
     pub classes: [SizeClass; SIZE_CLASS_COUNT],
 }
 
-/// What the comment of sizes begins with.
+/// Beginning of the comment of a size histogram.
 pub(super) const SIZES_PREFIX: &str = "#heapprof.sizes.1";
 
 impl Default for SizeHistogram {
@@ -44,7 +44,7 @@ impl Default for SizeHistogram {
 }
 
 impl SizeHistogram {
-    /// The comment that holds these sizes. Classes without allocations are left out.
+    /// Returns the comment that holds these sizes. Classes without allocations are left out.
     #[must_use]
     pub fn comment(&self) -> String {
         let mut text = String::from(SIZES_PREFIX);
@@ -57,7 +57,7 @@ impl SizeHistogram {
         text
     }
 
-    /// The sizes in a comment. Returns `None` if it has none that can be read.
+    /// Reads the sizes that a comment holds. Returns `None` if the comment holds no valid sizes.
     #[must_use]
     pub fn from_comment(comment: &str) -> Option<Self> {
         let mut sizes = Self::default();
@@ -77,13 +77,14 @@ impl SizeHistogram {
         Some(sizes)
     }
 
-    /// The sizes of a profile. Returns `None` if it has none, or those of several processes.
+    /// Reads the sizes of a profile. Returns `None` if the profile has no sizes, invalid ones, or
+    /// those of several processes.
     #[must_use]
     pub fn from_profile(profile: &Profile) -> Option<Self> {
         Self::from_comment(one(profile, SIZES_PREFIX)?)
     }
 
-    /// Puts these sizes into a profile in the place of those that it has.
+    /// Puts these sizes into a profile and removes the earlier ones.
     pub fn put(&self, profile: &mut Profile) {
         replace(profile, SIZES_PREFIX, &self.comment());
     }

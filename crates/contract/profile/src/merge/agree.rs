@@ -1,5 +1,5 @@
-//! Bringing two profiles to the same addresses, names of types and units, so that they can be
-//! compared or added up.
+//! Gives two profiles the same addresses, names of types and units, so that they can be compared or
+//! added up.
 
 use std::collections::VecDeque;
 
@@ -58,8 +58,8 @@ pub fn agree_addresses(a: &Profile, b: &mut Profile) {
     }
 }
 
-/// Whether a mapping's name or build id is that of a file. Memory that is not a file's is not the
-/// same memory in two runs.
+/// Whether a mapping's name or build id belongs to a file. Memory of no file is not the same memory
+/// in two runs.
 fn is_file(name: &str) -> bool {
     let other = [
         "//",
@@ -73,8 +73,8 @@ fn is_file(name: &str) -> bool {
     !name.is_empty() && !other.iter().any(|other| name.starts_with(other))
 }
 
-/// Gives sample types that both profiles have one name and the finer of their units, so that they
-/// can be compared.
+/// Gives each sample type that is in both profiles the same name and unit (the finer one), so that
+/// its values can be compared.
 ///
 /// # Errors
 /// Returns [`Error::Overflow`] when a value in the finer unit does not fit in 64 bits. It is no

@@ -1,8 +1,8 @@
-//! Merging, subtracting and normalizing with the same results as pprof, its losses included: for
-//! `heapprof pprof`.
+//! Merges, subtracts and normalizes profiles with the same results as pprof, its losses included.
+//! `heapprof pprof` uses this.
 //!
-//! The engine is that of [`merge_all`](super::merge_all). What differs from it is kept here or
-//! named in [`MergeRules`]:
+//! The engine is that of [`merge_all`](super::merge_all). The differences are in this file or named
+//! in [`MergeRules`]:
 //!
 //! * Sample types are kept by name and converted to one unit before anything is added. A sample
 //!   whose converted values are all 0 is removed, even if its other values were not converted and
@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::model::{Profile, ValueType};
 use crate::strings::StringId;
 
-/// How [`merge_as_pprof`] converts units. The caller decides, because pprof's units have names that
-/// ours have not.
+/// Unit conversions for [`merge_as_pprof`]. The caller supplies them, because pprof has names of
+/// units that this crate does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitRules {
     /// Converts a value to another unit. The value stays as it is if the units have nothing in
@@ -31,8 +31,8 @@ pub struct UnitRules {
     pub convertible: fn(&str, &str) -> bool,
 }
 
-/// Adds profiles up as pprof does. A single profile stays as it is, except that it loses a sample
-/// type that it has twice.
+/// Adds profiles up as pprof does. A single profile stays as it is, except that a sample type that
+/// it has twice is removed.
 ///
 /// # For whom
 /// This is for a tool that stands in for pprof and needs pprof's results, its losses included:
@@ -67,7 +67,7 @@ fn merge_equal_types(profiles: &[Profile]) -> Result<Profile, Error> {
     let merged = merger.builder.finish();
     let zero = |i| merged.samples.values(i).iter().all(|&v| v == 0);
     match (0..merged.samples.len()).any(zero) {
-        // A second merge leaves behind the entries that only samples of zeros used.
+        // A second merge drops the entries that only samples of zeros used.
         true => merge_equal_types(&[merged]),
         false => Ok(merged),
     }
@@ -179,8 +179,8 @@ fn agree_units(profiles: &mut [Profile], units: UnitRules) -> Result<(), Error> 
     Ok(())
 }
 
-/// The finest unit of these types, each given with its unit. The types must be the same except for
-/// a plural.
+/// Returns the finest unit of these pairs of a type and its unit. The types must be the same except
+/// for a plural.
 fn finest(types: &[(String, String)], units: UnitRules) -> Result<String, String> {
     let Some((mut least, rest)) = types.split_first() else {
         return Ok(String::new());
@@ -201,7 +201,7 @@ fn finest(types: &[(String, String)], units: UnitRules) -> Result<String, String
     Ok(least.1.clone())
 }
 
-/// Adds the header of one more profile to that of the sum.
+/// Adds the header of one more profile to the header of the sum.
 pub(super) fn header(sum: &mut Profile, other: &Profile, first: bool) {
     let mut text = |id: StringId| sum.strings.intern(other.text(id));
     let (default, doc_url) = (text(other.default_sample_type), text(other.doc_url));

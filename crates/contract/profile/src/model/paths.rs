@@ -1,12 +1,12 @@
-//! The stacks of samples as a tree, from the root: each node is numbered once.
+//! Numbers the nodes of the tree of all stacks, from the root, each node once.
 //!
-//! Samples are divided frame by frame, so that those with an equal beginning are together. Looking
-//! up each frame of each sample in a table of all nodes took ten times as long for a million
-//! samples, because such a table fits in no cache.
+//! Samples are divided frame by frame, so that samples whose stacks begin alike are together.
+//! Looking up each frame of each sample in a table of all nodes took ten times as long for a
+//! million samples, because such a table fits in no cache.
 
 use super::Samples;
 
-/// Does what [`Samples::number_stacks`] says.
+/// Implements [`Samples::number_stacks`].
 pub(super) fn number<E>(
     samples: &Samples,
     locations: &[i64],
@@ -16,7 +16,7 @@ pub(super) fn number<E>(
     let mut order: Vec<u32> = (0..samples.len() as u32).collect();
     let mut keyed: Vec<(i64, u32)> = Vec::new();
     // The groups of samples that are still to be divided. The samples of a group have a node in
-    // common; a task says where in `order` they are.
+    // common; a task holds their range in `order`.
     let mut tasks = vec![(0, order.len(), 0, 0)];
     while let Some((start, end, depth, node)) = tasks.pop() {
         let frame = |sample: u32| -> Option<i64> {
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn each_beginning_of_stacks_is_one_node() {
         let mut samples = Samples::new(0);
-        // Stacks are leaf first. Locations 1 and 3 are taken for the same place.
+        // Stacks are leaf first. Locations 1 and 3 count as the same place.
         for stack in [
             &[2, 1, 0][..],
             &[2, 3, 0],
@@ -81,7 +81,7 @@ mod tests {
         let stacks = stacks.unwrap();
         let frames: u64 = nodes.iter().map(|n| n.2).sum();
         assert_eq!(frames as usize, samples.frames());
-        // The locations of a stack, from the leaf to the root.
+        // Collects the locations of a stack, from the leaf to the root.
         let up = |mut stack: i64| {
             let mut locations = Vec::new();
             while let Some(&(parent, location, _)) = nodes.get((stack - 1) as usize) {

@@ -1,4 +1,4 @@
-//! How far values may be from the truth: what a sampler knows about its own values.
+//! Spread of values: how far a sampler's values may be from the truth.
 //!
 //! A sampler that takes each block with a known probability p counts that block as 1/p blocks. It
 //! estimates the variance of the sum of blocks by Σ (1 - p)/p² over the blocks that it took, and
@@ -8,28 +8,28 @@
 
 use super::Samples;
 
-/// What is known about the values of all samples: as many entries as there are values.
+/// Spread of the values of all samples, with one entry for each value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpreadTable {
     pub(crate) sampled: Vec<u64>,
     pub(crate) variance: Vec<f64>,
 }
 
-/// What is known about the values of one sample, one entry for each sample type.
+/// Spread of the values of one sample, with one entry for each sample type.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleSpread<'a> {
-    /// How many sampled blocks stand behind each value; 0 if the value is not an estimate, or if
-    /// the number is unknown.
+    /// Number of sampled blocks behind each value; 0 if the value is not an estimate, or if the
+    /// number is unknown.
     pub sampled: &'a [u64],
     /// The estimated variance of each value, in its unit squared.
     pub variance: &'a [f64],
 }
 
-/// The most blocks that may stand behind a value: the largest number that SQL can count.
+/// Maximum number of blocks behind a value: the largest number that SQL can count.
 pub(crate) const MAX_SAMPLED: u64 = i64::MAX as u64;
 
 impl SpreadTable {
-    /// The spread of so many values, none of which is an estimate.
+    /// Makes the spread of `values` values, none of which is an estimate.
     pub(crate) fn exact(values: usize) -> Self {
         Self {
             sampled: vec![0; values],
@@ -37,7 +37,7 @@ impl SpreadTable {
         }
     }
 
-    /// Adds exact values, or removes values at the end, so that there are `values` in all.
+    /// Adds exact values, or removes values at the end, so that there are `values` in total.
     pub(crate) fn extend_to(&mut self, values: usize) {
         self.sampled.resize(values, 0);
         self.variance.resize(values, 0.0);
@@ -48,8 +48,8 @@ impl SpreadTable {
         self.variance.copy_within(values, to);
     }
 
-    /// Adds the spread of values that are added to those from `at` on. The two samples must be
-    /// independent.
+    /// Adds the spread of a sample whose values are added to the values from position `at` on. The
+    /// two samples must be independent.
     pub(crate) fn add(&mut self, at: usize, other: SampleSpread<'_>) {
         for (sum, &n) in self.sampled[at..].iter_mut().zip(other.sampled) {
             *sum = sum.saturating_add(n).min(MAX_SAMPLED);
@@ -59,7 +59,7 @@ impl SpreadTable {
         }
     }
 
-    /// Keeps the columns at these positions, in this order. There are `width` columns before.
+    /// Keeps the columns at these positions, in this order. The table has `width` columns before.
     pub(crate) fn keep_types(&mut self, width: usize, keep: &[usize]) {
         fn kept<T: Copy>(column: &[T], width: usize, keep: &[usize]) -> Vec<T> {
             let rows = column.chunks(width);
@@ -83,7 +83,7 @@ impl Samples {
         self.spread.is_some()
     }
 
-    /// What is known about the values of sample `i`; `None` if no sample has a spread.
+    /// Returns the spread of the values of sample `i`; `None` if no sample has a spread.
     #[inline]
     pub fn spread(&self, i: usize) -> Option<SampleSpread<'_>> {
         let spread = self.spread.as_ref()?;
@@ -94,7 +94,7 @@ impl Samples {
         })
     }
 
-    /// Sets what is known about the values of sample `i`, one entry for each sample type.
+    /// Sets the spread of the values of sample `i`, one entry for each sample type.
     ///
     /// # Panics
     /// When the number of entries is not this table's width, or when a variance is negative,
@@ -114,19 +114,19 @@ impl Samples {
         }
     }
 
-    /// Forgets the spread of all values.
+    /// Removes the spread of all values.
     pub fn forget_spread(&mut self) {
         self.spread = None;
     }
 
-    /// How many bytes of memory the spread takes.
+    /// Returns how many bytes of memory the spread takes.
     pub(crate) fn spread_memory(&self) -> u64 {
         self.spread.as_ref().map_or(0, |spread| {
             (size_of_val(&spread.sampled[..]) + size_of_val(&spread.variance[..])) as u64
         })
     }
 
-    /// The spread, which is made if there is none.
+    /// Returns the spread for changes. If there is none, an exact one is made.
     pub(crate) fn spread_mut(&mut self) -> &mut SpreadTable {
         let values = self.value.len();
         let spread = self
@@ -136,13 +136,13 @@ impl Samples {
         spread
     }
 
-    /// Whether sample `i` says nothing: all its values are exactly 0.
+    /// Whether sample `i` can be left out: all its values are exactly 0.
     pub(crate) fn is_nothing(&self, i: usize) -> bool {
         self.values(i).iter().all(|&v| v == 0) && self.spread(i).is_none_or(|s| s.is_exact())
     }
 
-    /// Whether the spread of both is the same, to the bit. A spread of exact values is the same as
-    /// none.
+    /// Whether two tables of samples have the same spread, to the bit. A spread of exact values
+    /// equals a missing spread.
     pub(crate) fn same_spread(&self, other: &Self) -> bool {
         let same = |i: usize| match (self.spread(i), other.spread(i)) {
             (Some(a), Some(b)) => {
@@ -174,7 +174,8 @@ mod tests {
         ("peak_space", "bytes"),
     ];
 
-    /// A stack, its values, blocks and variances. Without variances the sample has no spread.
+    /// A stack, with the value, number of blocks and variance of each type. A row without variances
+    /// has no spread.
     type Row<'a> = (&'a str, [i64; 3], [u64; 3], &'a [f64]);
 
     fn profile(rows: &[Row<'_>]) -> Profile {
@@ -235,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Fields written by hand have the same bytes as those that prost writes.
+    /// Checks that fields written by hand have the same bytes as those that prost writes.
     #[test]
     fn fields_are_as_prost_writes_them() {
         use prost::Message;
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(decode(&message.encode_to_vec()[..]).unwrap(), sampled());
     }
 
-    /// Protobuf also allows a field for each entry.
+    /// Checks that a field may be unpacked. Protobuf also allows a separate field for each entry.
     #[test]
     fn fields_may_be_unpacked() {
         let mut bytes = bytes(&profile(&[("main", [1, 2, 3], [0; 3], &[])]));

@@ -1,7 +1,7 @@
-//! The stacks of all samples: positions of locations or, until a caller asks for them, the bytes
-//! that a file has for them.
+//! Stacks of all samples: positions of locations or, until a caller asks for frames, the encoded
+//! bytes of the file.
 //!
-//! Reading ids and writing them again takes half of the time that it takes to pass a profile on.
+//! Decoding ids and encoding them again would be half of the work of passing a profile on.
 
 use std::sync::OnceLock;
 
@@ -10,12 +10,12 @@ use crate::parts::range;
 use crate::varint::varint;
 use crate::wire;
 
-/// All stacks, one behind the other, each leaf first.
+/// All stacks, one after the other, each leaf first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SampleStacks {
-    /// All frames. They are missing as long as there are only the bytes in `from_encoded`.
+    /// All frames. They are missing as long as only `written` holds the stacks.
     location: OnceLock<Vec<LocationIndex>>,
-    /// Where each stack ends in `location`.
+    /// End of each stack in `location`.
     end: Vec<usize>,
     written: Option<EncodedStacks>,
 }
@@ -25,14 +25,14 @@ pub(crate) struct SampleStacks {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EncodedStacks {
     bytes: Vec<u8>,
-    /// Where each stack ends in `bytes`.
+    /// End of each stack in `bytes`.
     end: Vec<usize>,
     /// The largest id, minus 1.
     largest: u32,
 }
 
 impl SampleStacks {
-    /// All frames, and where each stack ends in them.
+    /// Makes stacks from all frames and the end of each stack among them.
     pub(crate) fn new(location: Vec<LocationIndex>, end: Vec<usize>) -> Self {
         Self {
             location: location.into(),
@@ -41,7 +41,8 @@ impl SampleStacks {
         }
     }
 
-    /// Stacks that are not read before a caller asks for frames, and where each would end.
+    /// Makes stacks that are not read before a caller asks for frames. `end` holds the end of each
+    /// stack among the frames.
     pub(crate) fn from_encoded(written: EncodedStacks, end: Vec<usize>) -> Self {
         Self {
             location: OnceLock::new(),
@@ -50,7 +51,7 @@ impl SampleStacks {
         }
     }
 
-    /// The length of all stacks together.
+    /// Returns the total number of frames in all stacks.
     pub(crate) fn frames(&self) -> usize {
         self.end.last().copied().unwrap_or(0)
     }
@@ -60,13 +61,13 @@ impl SampleStacks {
         &self.all()[range(&self.end, i)]
     }
 
-    /// The number of frames of stack `i`.
+    /// Returns the number of frames of stack `i`.
     pub(crate) fn frames_of(&self, i: usize) -> usize {
         range(&self.end, i).len()
     }
 
-    /// The bytes of the stacks for a file with these locations. They are known only if the stacks
-    /// were kept as written and the ids of the locations are 1, 2, 3, ...
+    /// Returns the encoded stacks for a file with these locations. They are known only if the
+    /// stacks stayed encoded and the ids of the locations are 1, 2, 3, ...
     pub(crate) fn bytes_for(&self, locations: &[Location]) -> Option<&EncodedStacks> {
         let written = self.written.as_ref()?;
         let mut numbered = locations.iter().zip(1..);
@@ -89,7 +90,7 @@ impl SampleStacks {
         all
     }
 
-    /// All frames and the ends of stacks, to change both.
+    /// Returns all frames and the ends of stacks, so that the caller can change both.
     pub(crate) fn edit(&mut self) -> (&mut Vec<LocationIndex>, &mut Vec<usize>) {
         self.all();
         self.written = None;
@@ -105,10 +106,10 @@ impl PartialEq for SampleStacks {
 }
 
 impl EncodedStacks {
-    /// Adds a stack: its ids, and its packed bytes, if it was packed.
+    /// Adds a stack: its ids, and its packed bytes if the file packs them.
     pub(crate) fn push(&mut self, ids: &[LocationIndex], packed: Option<&[u8]>) {
-        // The bytes that each id needs. No id can be written in fewer, so each is as short as
-        // possible if the sum is the least.
+        // The number of bytes that each id needs. No id can be written in fewer bytes. So if the
+        // total is the least, every id is as short as possible.
         let above = |id: u32, bits: u32| u32::from(id >> bits != 0);
         let needed = |id| 1 + above(id, 7) + above(id, 14) + above(id, 21) + above(id, 28);
         let least: u32 = ids.iter().map(|id| needed(id.0)).sum();
@@ -133,17 +134,17 @@ impl EncodedStacks {
         self.bytes.is_empty() || self.largest < count
     }
 
-    /// How many bytes of memory the stacks take.
+    /// Returns how many bytes of memory the stacks take.
     pub(crate) fn memory(&self) -> u64 {
         (self.bytes.len() + size_of_val(&self.end[..])) as u64
     }
 
-    /// The packed ids of stack `i`.
+    /// Returns the packed ids of stack `i`.
     pub(crate) fn get(&self, i: usize) -> &[u8] {
         &self.bytes[range(&self.end, i)]
     }
 
-    /// All ids, one stack after the other.
+    /// Returns all ids, one stack after the other.
     pub(crate) fn ids(&self) -> Vec<LocationIndex> {
         let (mut ids, mut at) = (Vec::new(), 0);
         while let Ok(id) = wire::varint(&self.bytes, &mut at) {

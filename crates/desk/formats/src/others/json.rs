@@ -1,4 +1,4 @@
-//! JSON of other tools, recognized by names in its first bytes: nothing is parsed, and no more is
+//! Recognizes JSON of other tools by names in its first bytes. Nothing is parsed, and no more is
 //! read.
 
 use super::SPEEDSCOPE_ADVICE;
@@ -6,15 +6,15 @@ use super::SPEEDSCOPE_ADVICE;
 /// The text for JSON of an unknown kind.
 pub(crate) const UNKNOWN_JSON: &str = "is JSON";
 
-/// What people can do with a file.
+/// Advice on what to do with a file.
 enum JsonAdvice {
     Speedscope,
     Other(&'static str),
 }
 use JsonAdvice::{Other, Speedscope};
 
-/// Names that are all in the file, what the file is, and what to do. The first row that matches
-/// counts.
+/// Table of JSON kinds: names that are all in the file, the kind of the file, and advice. The first
+/// row that matches counts.
 const JSON_KINDS: &[(&[&str], &str, JsonAdvice)] = &[
     (
         &["snapshot", "node_fields"],
@@ -100,7 +100,7 @@ const JSON_KINDS: &[(&[&str], &str, JsonAdvice)] = &[
     ),
 ];
 
-/// What kind of JSON a text is that begins with `head`. `None` if it is not JSON.
+/// Describes a JSON text that begins with `head`; `None` if it is not JSON.
 pub(super) fn kind(head: &[u8]) -> Option<String> {
     let inside = match head.trim_ascii_start() {
         [b'[', rest @ ..] => rest.trim_ascii_start().strip_prefix(b"{")?,
@@ -126,7 +126,7 @@ pub(super) fn kind(head: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The beginnings of such files, as their tools write them.
+    /// The texts are beginnings of files as their tools write them.
     #[test]
     fn kinds_by_their_beginning() {
         let table = [

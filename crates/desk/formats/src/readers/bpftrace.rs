@@ -1,11 +1,11 @@
-//! Maps of bpftrace whose keys are stacks: `@bytes[ustack] = sum(arg0)` and the like, as bpftrace
-//! prints them.
+//! Reads maps of bpftrace whose keys are stacks: `@bytes[ustack] = sum(arg0)` and the like, as
+//! bpftrace prints them.
 //!
 //! Each map is a sample type, and the values that several maps have for one stack are one sample. A
-//! map may be printed again and again, for example every few seconds. Each print is a part of the
-//! file, and the last one is read unless another is asked for. bpftrace prints a map from its
+//! map may be printed repeatedly, for example every few seconds. Each print is a part of the file,
+//! and the last one is read unless the user asks for another. bpftrace prints a map from its
 //! smallest value to its largest, so a new print begins if a value is smaller than the one before,
-//! or if a key comes again.
+//! or if a key recurs.
 
 mod maps;
 
@@ -26,12 +26,12 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line begins a map by stacks. Such a line is looked for among other output.
+/// Whether a line begins a map by stacks. Such a line may be among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     matches!(opening(line), Some((_, rest)) if !is_whole(rest))
 }
 
-/// The name of a map and what follows its bracket.
+/// Returns the name of a map and the text after its opening bracket.
 fn opening(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.strip_prefix(b"@")?;
     let bracket = rest.iter().position(|&b| b == b'[')?;
@@ -73,8 +73,8 @@ pub(crate) fn read(
 }
 
 struct BpftraceFile {
-    /// The keys, with the numbers of frames instead of locations: frames that differ only in their
-    /// offsets become one location, but are different keys. The values are kept in `maps`.
+    /// Keys of the maps, with numbers of frames instead of locations: frames that differ only in
+    /// their offsets become one location, but are different keys. The values are in `maps`.
     tally: SampleTally,
     frames: TextTable,
     maps: BpftraceMaps,
@@ -83,7 +83,7 @@ struct BpftraceFile {
 }
 
 impl BpftraceFile {
-    /// Reads the rest of an entry of a map: frames, other keys, and its value.
+    /// Reads the rest of a map's entry: frames, other keys, and the value.
     fn entry(&mut self, lines: &mut LineReader<'_>, map: usize) -> Result<(), FormatError> {
         loop {
             if !lines.advance()? {
@@ -120,7 +120,7 @@ impl BpftraceFile {
         }
     }
 
-    /// Makes labels of the keys other than the stack.
+    /// Turns the keys other than the stack into labels.
     fn keys(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text);
         for key in text.split(',').map(str::trim).filter(|key| !key.is_empty()) {
@@ -211,7 +211,7 @@ mod tests {
             @count[app, \n    read+9\n, \n    main+7\n, 12]: 2\n";
         let profile = read(text);
         assert_eq!(types(&profile), ["bytes/bytes", "count/count"]);
-        // Frames that differ only in their offsets are one place, but were two keys.
+        // Frames that differ only in their offsets are one place, but two keys.
         assert_eq!(
             samples(&profile),
             ["main;f;malloc 10 1", "main;read [key=app] [key=12] 0 2"]

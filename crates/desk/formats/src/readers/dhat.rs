@@ -1,10 +1,10 @@
-//! JSON of Valgrind's DHAT, version 2, which the Rust crate `dhat` writes too. DHAT's author
-//! describes it in `dhat/dh_main.c`.
+//! Reads JSON of Valgrind's DHAT, version 2, which the Rust crate `dhat` writes too. DHAT's author
+//! describes the format in `dhat/dh_main.c`.
 //!
-//! A program point is a stack with three amounts: what was allocated there in total, what was in
-//! use when the heap was largest (t-gmax), and what was in use at the end. Its own maximum (`mb`,
-//! `mbk`) is ignored, because maxima of different moments can't be added. The accesses by offset
-//! (`acc`) are ignored too.
+//! A program point is a stack with three amounts: memory that was allocated there in total, memory
+//! in use when the heap was largest (t-gmax), and memory in use at the end. The maximum of a single
+//! point (`mb`, `mbk`) is ignored, because maxima of different moments can't be added. The accesses
+//! by offset (`acc`) are ignored too.
 
 use std::fmt;
 
@@ -34,18 +34,18 @@ pub(crate) fn read(
     file.reading()
 }
 
-/// What a file must record for its program points to have a value.
+/// Part of the data that a file must record so that a value of its program points is known.
 #[derive(Clone, Copy)]
 enum ValueRequirement {
     Nothing,
-    /// The file has `bklt`: how long blocks live.
+    /// The file has `bklt`: lifetimes of blocks.
     Lifetimes,
-    /// The file has `bkacc`: what is read and written in blocks.
+    /// The file has `bkacc`: reads and writes in blocks.
     Accesses,
 }
 
-/// The numbers of a program point: the key in the format, the sample type, the unit, and what the
-/// file must record.
+/// Values of a program point: the key in the format, the sample type, the unit, and the data that
+/// the file must record.
 const POINT_VALUES: [(&str, &str, &str, ValueRequirement); 9] = [
     ("tbk", "alloc_objects", "count", ValueRequirement::Nothing),
     ("tb", "alloc_space", "bytes", ValueRequirement::Nothing),
@@ -68,7 +68,7 @@ struct DhatFile {
     pid: Option<i64>,
     has_lifetimes: bool,
     has_accesses: bool,
-    /// The units of sizes, of blocks and of time.
+    /// Units of sizes, of blocks and of time, in this order.
     sizes: Option<String>,
     blocks: Option<String>,
     time: Option<String>,
@@ -83,7 +83,7 @@ struct DhatFile {
 #[derive(Default)]
 struct ProgramPoints {
     value: Vec<[i64; VALUE_COUNT]>,
-    /// Which values any of them has.
+    /// Whether any point has each of the values.
     present: [bool; VALUE_COUNT],
     frame: Vec<u32>,
     end: Vec<usize>,
@@ -94,8 +94,8 @@ impl DhatFile {
         let sizes = self.sizes.as_deref().unwrap_or("bytes");
         let blocks = self.blocks.as_deref().unwrap_or("count");
         let time = self.time.as_deref().unwrap_or("");
-        // The head says what is recorded, even in files without points. A point that has a value
-        // shows it as well.
+        // The header says which data is recorded, even in files without points. A value that a
+        // point has was recorded, too.
         let is_recorded = |i: usize| match POINT_VALUES[i].3 {
             ValueRequirement::Nothing => true,
             ValueRequirement::Lifetimes => self.has_lifetimes,
@@ -252,7 +252,7 @@ impl<'de> Visitor<'de> for ProgramPointsSeed<'_> {
     }
 }
 
-/// One program point.
+/// Reads one program point.
 struct ProgramPointSeed<'f>(&'f mut ProgramPoints);
 
 impl<'de> DeserializeSeed<'de> for ProgramPointSeed<'_> {

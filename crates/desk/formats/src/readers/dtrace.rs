@@ -1,9 +1,9 @@
-//! Aggregations of dtrace whose keys are stacks: ``@[ustack()] = count()`` and the like, as dtrace
-//! prints them when it ends.
+//! Reads aggregations of dtrace whose keys are stacks: ``@[ustack()] = count()`` and the like, as
+//! dtrace prints them when it ends.
 //!
 //! A record consists of its keys, its frames, and an indented number before an empty line. The
-//! output does not say which function aggregated, so the values are samples unless `--values` says
-//! otherwise. Equal stacks are added up.
+//! output does not show which function aggregated, so the values are samples unless `--values`
+//! gives another type. Equal stacks are added up.
 
 use heapprof_profile::{Label, LocationIndex};
 
@@ -16,7 +16,7 @@ use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::symbol_frame;
 use crate::tally::SampleTally;
 
-/// Whether a line is a frame in any place.
+/// Whether a line is a frame wherever it is in its record.
 fn is_frame(text: &[u8]) -> bool {
     text.contains(&b'`') || address(text).is_some()
 }
@@ -93,7 +93,7 @@ impl DtraceRecord {
             return Ok(());
         }
         if let Some((_, digits)) = self.pending_value.take() {
-            // The number was a key, or the address of a frame.
+            // The number is a key, or the address of a frame.
             match self.stack.is_empty() {
                 true => self.key(&digits),
                 false => self.frame(&digits)?,
@@ -128,7 +128,7 @@ impl DtraceRecord {
         Ok(())
     }
 
-    /// Ends the record if its value was read.
+    /// Ends the record if its value has been read.
     fn release(&mut self) -> Result<(), FormatError> {
         if let Some((value, _)) = self.pending_value.take() {
             let labels = self.tally.builder.label_set(&mut self.labels);

@@ -1,8 +1,9 @@
-//! Folded stacks, the form that flame graph tools exchange: `main;parse;alloc 96`, root first.
+//! Reads folded stacks, the form that flame graph tools exchange: `main;parse;alloc 96`, root
+//! first.
 //!
-//! The text does not say what the number counts. It is taken as samples unless `--values` says
-//! otherwise. Files of `difffolded.pl` and `inferno-diff-folded` have two numbers, before and
-//! after. Each of them is a sample type; `FILE#1` and `FILE#2` are profiles with only one of them.
+//! The text does not say what the numbers count. They are samples unless `--values` gives another
+//! type. Files of `difffolded.pl` and `inferno-diff-folded` have two numbers, before and after.
+//! Each of them is a sample type; `FILE#1` and `FILE#2` are profiles with only one of them.
 
 use heapprof_profile::LocationIndex;
 
@@ -14,7 +15,7 @@ use crate::lines::LineReader;
 use crate::reading::{FormatReadOptions, PartSelector, ProfileReading};
 use crate::tally::{FrameModule, SampleTally, TextFrame};
 
-/// How this crate's users write a stack without frames.
+/// Name that users of this crate write for a stack without frames.
 const EMPTY_STACK: &[u8] = b"(empty stack)";
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -39,8 +40,8 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     stacks > 0 && (others == 0 || has_frames && others < stacks)
 }
 
-/// A line's stack, its first number if there are two, and its last number. `Some(None)` for a line
-/// without a stack.
+/// Returns a line's stack, its first number if there are two, and its last number. Returns
+/// `Some(None)` for a line without a stack.
 #[allow(clippy::type_complexity)]
 fn entry(line: &[u8]) -> Option<Option<(&[u8], Option<i64>, i64)>> {
     let line = line.trim_ascii();
@@ -54,7 +55,7 @@ fn entry(line: &[u8]) -> Option<Option<(&[u8], Option<i64>, i64)>> {
     }
 }
 
-/// Splits off the number after the last blank. A fraction is rounded.
+/// Splits off the number after the last blank. A number with a fraction is rounded.
 fn last_number(text: &[u8]) -> Option<(&[u8], i64)> {
     let blank = text.iter().rposition(u8::is_ascii_whitespace)?;
     let (rest, number) = (text[..blank].trim_ascii_end(), &text[blank + 1..]);
@@ -107,7 +108,7 @@ struct FoldedFile {
     tally: SampleTally,
     stack: Vec<LocationIndex>,
     is_difference: bool,
-    /// The column that is asked for, if any.
+    /// Number of the column that the user asks for, if any.
     column: Option<usize>,
 }
 
@@ -116,7 +117,7 @@ impl FoldedFile {
         let values = options.values.as_ref();
         let (name, unit) = values.map_or(("samples", "count"), |v| (&v.r#type, &v.unit));
         let columns = 1 + usize::from(is_difference);
-        // There is no peak among columns.
+        // The columns have no peak.
         let choose = |part: PartSelector| part.choose("column", columns, columns);
         let column = options.part.map(choose).transpose()?;
         let before = format!("{name}_before");
@@ -154,7 +155,8 @@ impl FoldedFile {
     }
 }
 
-/// A frame: a name, or an unsymbolized frame as this crate's users write it, e.g. `0x401000 [app]`.
+/// Reads a frame: a name, or an unsymbolized frame as users of this crate write it, e.g.
+/// `0x401000 [app]`.
 pub(crate) fn frame(text: &str) -> TextFrame<'_> {
     let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
     let module = rest.strip_prefix('[').and_then(|r| r.strip_suffix(']'));

@@ -1,5 +1,5 @@
-//! Go's heap profile as text, `/debug/pprof/heap?debug=1`, with the names after each stack as
-//! comments.
+//! Reads Go's heap profile as text, `/debug/pprof/heap?debug=1`, in which the names follow each
+//! stack as comments.
 //!
 //! Values are read as pprof reads them. pprof ignores the names; here they are matched with the
 //! addresses before them.
@@ -73,7 +73,8 @@ pub(crate) fn read(
     ))
 }
 
-/// How many addresses are searched for a named frame. Go leaves out fewer frames at once.
+/// Maximum number of addresses that are searched for a named frame. Go leaves out fewer frames at
+/// once.
 const MAX_SEARCHED_ADDRESSES: usize = 256;
 
 /// A comment that names a frame.
@@ -82,7 +83,7 @@ struct GoNamedFrame {
     line: Line,
 }
 
-/// The samples, and the one whose comments are being read.
+/// Reader of the samples, with the sample whose comments are being read.
 struct GoSampleReader {
     builder: ProfileBuilder,
     pending: bool,
@@ -127,7 +128,7 @@ impl GoSampleReader {
         let Some(Ok(address)) = HexAddresses(first.as_bytes()).next() else {
             return Err(lines.wrong("`#`, an address of 64 bits, a function and its line"));
         };
-        // Without a function, it is an address that Go could not name either.
+        // A comment without a function has an address that Go could not name either.
         let Some(function) = fields.next() else {
             return Ok(());
         };
@@ -171,12 +172,13 @@ impl GoSampleReader {
     }
 }
 
-/// The addresses of a stack with their lines, innermost first.
+/// Returns the addresses of a stack with their lines, innermost first.
 ///
 /// Go writes a comment for each frame, in order, with the address of the call. Frames that were
-/// inlined into one call share its address. Go leaves out its runtime's functions at the leaf (how
-/// the allocation was made) and the outermost function, `runtime.goexit`. Its protobuf profiles
-/// leave them out too, and so do we. A frame that Go does not know stays an address.
+/// inlined into one call share its address. Go leaves out its runtime's functions at the leaf
+/// (which make the allocation) and the outermost function, `runtime.goexit`. Go's protobuf profiles
+/// leave these functions out too, and so does this function. A frame whose name Go does not know
+/// stays an address.
 fn frames(addresses: &[u64], named: &[GoNamedFrame]) -> Vec<(u64, Vec<Line>)> {
     if named.is_empty() {
         return addresses.iter().map(|&a| (a, Vec::new())).collect();
@@ -205,7 +207,7 @@ fn frames(addresses: &[u64], named: &[GoNamedFrame]) -> Vec<(u64, Vec<Line>)> {
                 next += skipped + 1;
             }
             (None, Some((_, lines))) if inlined => lines.push(*line),
-            // The frame is not in the stack. Its comment has its address.
+            // The frame is not in the stack, so the address in its comment is used.
             (None, _) => frames.push((*address, vec![*line])),
         }
     }
@@ -277,7 +279,7 @@ mod tests {
                  \ta.go:3\n",
                 "20 inner a.go:1 < outer a.go:2; 30 main a.go:3",
             ),
-            // Return addresses, as early versions have them.
+            // Return addresses, as in files of early versions.
             (
                 "1: 96 [1: 96] @ 0x21\n#\t0x21\tf+0x1\ta.go:1\n",
                 "20 f a.go:1",

@@ -1,9 +1,9 @@
-//! The heap profile text of gperftools and tcmalloc: `HEAPPROFILE` dumps, `/pprof/heap`, growth and
-//! fragmentation.
+//! Reads the heap profile text of gperftools and tcmalloc: `HEAPPROFILE` dumps, `/pprof/heap`,
+//! growth and fragmentation.
 //!
-//! It is read as pprof reads it, with exactly pprof's numbers if
-//! `FormatReadOptions::add_pprof_frames` is set: `heapprof pprof` prints the same bytes as pprof
-//! for such a file.
+//! Files are read as pprof reads them, with exactly pprof's numbers if
+//! `FormatReadOptions::as_pprof` is set: `heapprof pprof` prints the same bytes as pprof for such a
+//! file.
 
 use heapprof_profile::Profile;
 
@@ -41,7 +41,8 @@ pub(crate) fn read(
     ))
 }
 
-/// Reads samples up to the memory map or a line that ends them. `lines` is on that line afterwards.
+/// Reads samples up to the memory map or a line for which `ends` is true. `lines` is on that line
+/// afterwards.
 pub(crate) fn samples(
     kind: &mut HeapProfileKind,
     lines: &mut LineReader<'_>,

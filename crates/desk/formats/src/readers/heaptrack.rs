@@ -1,12 +1,12 @@
-//! Data of heaptrack, as `heaptrack_interpret` leaves it in `heaptrack.*.zst` or `.gz`.
+//! Reads data of heaptrack, as `heaptrack_interpret` leaves it in `heaptrack.*.zst` or `.gz`.
 //!
 //! A line is an entry of one of four tables (texts, instructions, traces, allocations) or an event.
-//! Numbers are hexadecimal. Entries count from 1, allocations from 0. heaptrack's
-//! `accumulatedtracedata.cpp` is the description.
+//! Numbers are hexadecimal. Entries count from 1, allocations from 0. The format is described by
+//! heaptrack's `accumulatedtracedata.cpp`.
 //!
-//! The sums are those of `heaptrack_print`, which goes through the file twice to find the heap's
-//! largest moment. Here the file is read once: each trace keeps what it held when the last maximum
-//! was reached, until there is a later maximum.
+//! The sums equal those of `heaptrack_print`, which goes through the file twice to find the heap's
+//! largest moment. Here the file is read once: each trace keeps its memory in use at the last
+//! maximum, until there is a later maximum.
 
 mod sites;
 
@@ -24,7 +24,7 @@ use crate::tally::{FrameBudget, FrameModule, SampleTally, TextFrame};
 use crate::texts::TextTable;
 use sites::{HeaptrackAllocation, HeaptrackSites};
 
-/// The newest version of the format that is known, that of heaptrack 1.4 and 1.5.
+/// Newest version of the format that is known, the one of heaptrack 1.4 and 1.5.
 const NEWEST_VERSION: u64 = 3;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -39,7 +39,7 @@ pub(crate) fn read(
     lines: &mut LineReader<'_>,
     options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
-    /// How many bytes are read before the memory is checked again.
+    /// Number of bytes that are read before the memory is checked again.
     const MEMORY_CHECK_INTERVAL: u64 = 1 << 20;
     let limit = options.max_memory();
     let mut file = HeaptrackFile::default();
@@ -63,26 +63,27 @@ struct HeaptrackFile {
     instructions: Vec<HeaptrackInstruction>,
     /// The functions of all instructions, one instruction after the other.
     frames: Vec<HeaptrackFunction>,
-    /// The instruction and the parent of each trace, both from 1. The parent of a root is 0.
+    /// The instruction and the parent of each trace, both counted from 1. The parent of a root is
+    /// 0.
     traces: Vec<(u32, u32)>,
     sites: HeaptrackSites,
     command: String,
     is_attached: bool,
-    /// Milliseconds since the start.
+    /// Number of milliseconds since the start.
     time: i64,
     page_size: i64,
-    /// The largest resident set, in pages.
+    /// Size of the largest resident set, in pages.
     max_resident: i64,
 }
 
 struct HeaptrackInstruction {
     address: u64,
     module: u32,
-    /// Where its functions end in `frames`.
+    /// End of the instruction's functions in `frames`.
     end: usize,
 }
 
-/// A function: the numbers of its name and file in the texts, and a line.
+/// A function: the numbers of its name and file in the texts, and a line number.
 #[derive(Clone, Copy)]
 struct HeaptrackFunction {
     name: u32,
@@ -91,7 +92,7 @@ struct HeaptrackFunction {
 }
 
 impl HeaptrackFile {
-    /// About how many bytes its tables take.
+    /// Estimates how many bytes the tables take.
     fn memory(&self) -> u64 {
         let tables = size_of_val(&self.instructions[..])
             + size_of_val(&self.frames[..])
@@ -170,8 +171,8 @@ impl HeaptrackFile {
                 self.is_attached = true;
                 Ok(())
             }
-            // This is a suppression that the program brought along. heaptrack applies it only to
-            // what it prints.
+            // This is a suppression that the program contains. heaptrack applies it only to the
+            // output that it prints.
             Some(b'S') => Ok(()),
             Some(b'x' | b'm') => Err(lines.wrong(
                 "interpreted data; make it of raw data first, by heaptrack_interpret of \
@@ -188,8 +189,8 @@ impl HeaptrackFile {
         let heaptrack = words.next().flatten();
         let format = words.next();
         self.version = match (heaptrack, format) {
-            // Before heaptrack 1.0 there was only one number, and this one means version 1 of the
-            // format.
+            // Versions before heaptrack 1.0 wrote only one number. This number means version 1 of
+            // the format.
             (Some(0x1_0200), None) => 1,
             (Some(_), None) => 0,
             (Some(_), Some(Some(version))) if version <= NEWEST_VERSION => version,
@@ -306,7 +307,7 @@ impl HeaptrackFile {
         ))
     }
 
-    /// A location for each instruction.
+    /// Makes a location for each instruction.
     fn locations(&self, tally: &mut SampleTally) -> Vec<LocationIndex> {
         let text = |number: u32| {
             number
@@ -344,12 +345,12 @@ impl HeaptrackFile {
     }
 }
 
-/// The entry of a table that counts from 1.
+/// Returns the entry with this number of a table that counts from 1.
 fn entry<T>(table: &[T], number: u32) -> Option<&T> {
     table.get((number as usize).checked_sub(1)?)
 }
 
-/// A number that may be 0 or that of an entry of a table.
+/// Checks that a number is 0 or the number of a table's entry.
 fn index(
     lines: &LineReader<'_>,
     number: u64,
@@ -365,7 +366,7 @@ fn index(
     })
 }
 
-/// The first hexadecimal numbers of a line. More may follow.
+/// Reads the first hexadecimal numbers of a line. More may follow.
 fn numbers<const N: usize>(
     lines: &LineReader<'_>,
     rest: &[u8],

@@ -1,8 +1,8 @@
-//! Heap profiles of Google's Java agent: `--- heapz 1 ---`, attributes, samples of numbered frames,
-//! and their names.
+//! Reads heap profiles of Google's Java agent: `--- heapz 1 ---`, attributes, samples of numbered
+//! frames, and the names of the frames.
 //!
-//! They are read as pprof reads them. The numbers of frames are not addresses and are left out, and
-//! a name is one function whatever its file.
+//! Profiles are read as pprof reads them. The numbers of frames are not addresses and are left out,
+//! and a name is one function whatever its file.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, ProfileBuilder, StringId};
@@ -19,7 +19,7 @@ use crate::sampling::Unsampler;
 use crate::stacks::{self, AddressLocations};
 
 const FIRST_LINE: &str = "--- heapz 1 ---";
-/// The agent's sampling period in bytes, which the file does not say.
+/// Sampling period of the agent in bytes. The file does not contain it.
 const SAMPLING_PERIOD: i64 = 512 << 10;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -100,7 +100,7 @@ fn attributes(lines: &mut LineReader<'_>) -> Result<String, FormatError> {
     unit.ok_or_else(|| lines.wrong("`resolution=bytes`"))
 }
 
-/// The parts of a sample line: `BYTES COUNT @ 0xID …`.
+/// Splits a sample line into its parts: `BYTES COUNT @ 0xID …`.
 fn sample(line: &[u8]) -> Option<[&[u8]; 3]> {
     let at = memchr::memchr(b'@', line)?;
     let mut words = line[..at]
@@ -120,7 +120,7 @@ fn names(
     builder: &mut ProfileBuilder,
     locations: &AddressLocations,
 ) -> Result<(), FormatError> {
-    // The first file that a name comes with.
+    // The first file that each name comes with.
     let mut files: HashMap<StringId, StringId> = HashMap::new();
     let mut named: Vec<Option<(StringId, i64)>> = vec![None; builder.profile.location.len()];
     while lines.advance()? {
@@ -137,7 +137,7 @@ fn names(
         }
         let id = u64::from_str_radix(id, 16)
             .map_err(|_| lines.wrong_part("an id of 64 bits", shortened(id.as_bytes())))?;
-        // Frames that no sample has are skipped.
+        // Frames that are in no sample are skipped.
         let Some(location) = locations.find(id) else {
             continue;
         };
@@ -160,8 +160,8 @@ fn names(
     }
 
     stacks::set_lines(&mut builder.profile, lines);
-    // A location without a name gets pprof's mapping of everything. Its number is not an address
-    // either.
+    // A location without a name gets pprof's mapping of all addresses. The number of such a
+    // location is not an address either.
     stacks::assign_mappings(&mut builder.profile, Vec::new());
     for location in &mut builder.profile.location {
         location.address = 0;
@@ -169,8 +169,8 @@ fn names(
     Ok(())
 }
 
-/// The function, file and line of a frame: `java.lang.Thread.run (Thread.java:744)`, `name
-/// (/path/lib.so)`, a stub, or a name alone.
+/// Returns the function, file and line of a frame: `java.lang.Thread.run (Thread.java:744)`,
+/// `name (/path/lib.so)`, a stub, or only a name.
 fn frame_parts(frame: &str) -> (&str, &str, i64) {
     if let Some((function, place)) = frame.strip_suffix(')').and_then(in_parentheses) {
         if let Some((file, line)) = place.rsplit_once(':')
@@ -197,7 +197,7 @@ fn in_parentheses(text: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// The last part of a path, as Go's `filepath.Base` finds it.
+/// Returns the last part of a path, as Go's `filepath.Base` does.
 fn base(path: &str) -> &str {
     if path.is_empty() {
         return ".";

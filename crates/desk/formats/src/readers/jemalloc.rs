@@ -1,9 +1,10 @@
-//! jemalloc's dumps: `heap_v2/PERIOD`, then for each stack `@ addresses`, its totals (`t*`) and the
-//! counts of its threads.
+//! Reads jemalloc's dumps: `heap_v2/PERIOD`, then for each stack `@ addresses`, its totals (`t*`)
+//! and the counts of its threads.
 //!
-//! The other header that jemalloc has had, `heap profile: … @ heap_v2/PERIOD`, is tcmalloc's and is
-//! read there. The meaning of lines and how they are unsampled are known from jeprof. A dump of
-//! jemalloc 5.3 already holds counts that are adjusted so that this rule gives unbiased values.
+//! Some versions of jemalloc have the other header, `heap profile: … @ heap_v2/PERIOD`. That is
+//! tcmalloc's format, and the reader of gperftools reads it. The meaning of lines and the rule for
+//! unsampling are known from jeprof. A dump of jemalloc 5.3 already contains counts that are
+//! adjusted so that this rule gives unbiased values.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Label, LocationIndex, Profile, ProfileBuilder, Samples, StringId};
@@ -30,7 +31,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     first.is_some_and(|line| period(line.trim_ascii()).is_some())
 }
 
-/// The digits of the header.
+/// Returns the digits of the header, if the line is one.
 fn period(line: &[u8]) -> Option<&[u8]> {
     let digits = line.strip_prefix(b"heap_v2/")?;
     (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some(digits)
@@ -78,25 +79,25 @@ pub(crate) fn read(
     Ok(ProfileReading::new(ProfileFormat::Jemalloc, rule, profile))
 }
 
-/// The count and bytes in use, and the count and bytes allocated.
+/// The count and bytes in use, then the count and bytes allocated.
 type JemallocCounts = [i64; 4];
 
 struct JemallocDump {
     period: i64,
-    /// Whether threads keep their own numbers.
+    /// Whether each thread keeps its own numbers, instead of a share of the stack's total.
     as_counted: bool,
-    /// The unsamplers of what is in use and of what was allocated, for all threads together, and
-    /// with `as_counted` for each thread. pprof does not read jemalloc's dumps, so nothing is cut
-    /// as pprof would cut it.
+    /// Unsamplers of memory in use and of memory allocated, by thread: `*` for all threads
+    /// together, and with `as_counted` also each thread. pprof does not read jemalloc's dumps, so
+    /// no fractions are truncated as in pprof.
     unsamplers: HashMap<Vec<u8>, [Unsampler; 2]>,
     profile: Profile,
-    /// The samples. They have two values, or four after the first allocations were found.
+    /// The samples. They have two values, or four after the first allocations are found.
     samples: Samples,
     locations: AddressLocations,
     /// The names of threads, by number.
     names: HashMap<Vec<u8>, Vec<u8>>,
-    /// Whether a stack was begun. Before that, counts are those of the whole process and its
-    /// threads.
+    /// Whether a stack has begun. Before the first stack, counts belong to the whole process and
+    /// its threads.
     in_stacks: bool,
     has_allocations: bool,
     stack: Vec<LocationIndex>,
@@ -127,8 +128,9 @@ impl JemallocDump {
         }
     }
 
-    /// Gives samples four values, if they have two. Without `prof_accum` jemalloc counts only what
-    /// is in use. The head tells whether there is more, or otherwise the first stack that has more.
+    /// Gives samples four values, if they have two. Without `prof_accum`, jemalloc counts only
+    /// memory in use. The header of the dump shows whether there are allocations, or else the first
+    /// stack that has some.
     fn allocations_too(&mut self) {
         if self.has_allocations {
             return;
@@ -167,15 +169,15 @@ impl JemallocDump {
         for address in HexAddresses(lines.trimmed()) {
             let address = address
                 .map_err(|text| lines.wrong_part("an address of 64 bits", shortened(text)))?;
-            // All are return addresses. The first one is that of jemalloc's own call.
+            // All addresses are return addresses. The first one belongs to jemalloc's own call.
             let call = address.wrapping_sub(1);
             self.stack.push(self.locations.get(&mut self.profile, call));
         }
         Ok(())
     }
 
-    /// Reads `t*: 1147: 1650727 [1335: 1752220]`, or the same of a thread. In the head, the names
-    /// of threads follow.
+    /// Reads `t*: 1147: 1650727 [1335: 1752220]`, or the counts of a thread in the same form.
+    /// Before the first stack, a thread's counts may be followed by its name.
     fn counts(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let mut rest = &lines.trimmed()[1..];
         let colon = memchr::memchr(b':', rest).ok_or_else(|| lines.wrong(EXPECTED_COUNTS))?;
@@ -202,7 +204,7 @@ impl JemallocDump {
         }
         let mut counts = raw;
         let period = self.period;
-        // Threads share what their stack has, unless their own numbers are wanted.
+        // Threads share the total of their stack, unless the user wants their own numbers.
         let mut unsamplers = match thread == b"*" || self.as_counted {
             true => self.unsamplers(thread).iter_mut(),
             false => [].iter_mut(),
@@ -244,7 +246,7 @@ impl JemallocDump {
         all.or_insert_with(|| [new(), new()])
     }
 
-    /// The name of a thread: `3`, or `3 worker` if the dump has names.
+    /// Returns the name of a thread: `3`, or `3 worker` if the dump has names.
     fn thread_name(&mut self, number: &[u8]) -> StringId {
         let mut text = String::from_utf8_lossy(number).into_owned();
         if let Some(name) = self.names.get(number) {
@@ -254,8 +256,8 @@ impl JemallocDump {
         self.profile.strings.intern(&text)
     }
 
-    /// Adds the samples of the stack that was read: one for each thread. Together they add up to
-    /// the stack's totals.
+    /// Adds the samples of the last stack, one for each thread. Together they add up to the stack's
+    /// totals.
     fn flush(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let Some((raw, total)) = self.total.take() else {
             return match self.in_stacks {
@@ -273,8 +275,8 @@ impl JemallocDump {
         }
         let weight = |c: usize| -> i128 { threads.iter().map(|t| i128::from(t.2[c])).sum() };
         let weights = [weight(0), weight(1), weight(2), weight(3)];
-        // The totals can't be shared among threads that have none of them, or if the numbers are
-        // too large to multiply.
+        // The totals can't be shared among threads that all have 0, or if the numbers are too large
+        // to multiply.
         let shared = (0..4).all(|c| {
             let product = i128::from(total[c]).checked_mul(weights[c]);
             product.is_some() && (weights[c] > 0 || total[c] == 0)
@@ -364,14 +366,14 @@ mod tests {
                  1: 1024 [0: 0]\n  t0: 1: 1024 [0: 0]\n",
                 "[513, 524800] 10 20 0, 1024",
             ),
-            // Threads add up to t*, however their own numbers are rounded or adjusted. This
-            // includes freed blocks.
+            // The samples of threads add up to t*, however the threads' own numbers are rounded or
+            // adjusted. This includes freed blocks.
             (
                 "heap_v2/1\n  t7: 3: 30 [9: 90] worker one\n@ 0x11\n  t*: 3: 30 [9: 90]\n  t7: 1: \
                  11 [0: 0]\n  t8: 1: 11 [9: 90]\n",
                 "[0, 0, 1, 15] 10 7 worker one, 11\n[9, 90, 2, 15] 10 8, 11",
             ),
-            // No threads, or only threads that have nothing of the totals.
+            // No threads, or only threads whose counts are all 0.
             ("heap_v2/0\n@ 0x11\nt*: 3: 30 [0: 0]", "[3, 30] 10 10"),
             (
                 "heap_v2/0\n@ 0x11\nt*: 3: 30 [0: 0]\nt1: 0: 0 [0: 0]",

@@ -1,10 +1,10 @@
-//! Leak reports of LeakSanitizer, alone or at the end of AddressSanitizer: what was in use and
-//! could not be reached.
+//! Reads leak reports of LeakSanitizer, alone or at the end of AddressSanitizer: memory that is in
+//! use and can't be reached.
 //!
-//! Other output of the program and of the sanitizer may be around them. A report ends with a
-//! SUMMARY line, whose sums must be those of its leaks.
+//! Other output of the program and of the sanitizer may be around the reports. A report ends with a
+//! SUMMARY line, whose sums must equal the sums of its leaks.
 //!
-//! Frames are read in the default form, ` #%n %p %F %L`, which they have unless
+//! Frames must have the default form, ` #%n %p %F %L`. They have another form only if
 //! `stack_trace_format` is set.
 
 use std::borrow::Cow;
@@ -26,13 +26,13 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line is part of a report. Such a line is looked for among other output.
+/// Whether a line is part of a report. Such a line may be among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     let title = b"ERROR: LeakSanitizer: detected memory leaks";
     memchr::memmem::find(line, title).is_some() || leak(&uncoloured(line)).is_some()
 }
 
-/// The line without the colours that the sanitizer writes for terminals (`color=always`).
+/// Returns the line without the colours that the sanitizer writes for terminals (`color=always`).
 fn uncoloured(line: &[u8]) -> Cow<'_, [u8]> {
     const ESCAPE: u8 = 0x1b;
     if memchr::memchr(ESCAPE, line).is_none() {
@@ -41,7 +41,7 @@ fn uncoloured(line: &[u8]) -> Cow<'_, [u8]> {
     let mut parts = line.split(|&b| b == ESCAPE);
     let mut plain = parts.next().unwrap_or_default().to_vec();
     for part in parts {
-        // A colour is `[1;31m`, for example. It ends with the letter.
+        // A colour is `[1;31m`, for example, and ends with the letter.
         let colour = part.strip_prefix(b"[").and_then(|rest| {
             let end = rest.iter().position(|b| matches!(b, b'@'..=b'~'))?;
             Some(&rest[end + 1..])
@@ -91,9 +91,10 @@ struct LeakSanitizerReport {
     /// The leak whose frames are being read: its kind, and its objects and bytes.
     open: Option<(&'static str, [i64; 2])>,
     stack: Vec<LocationIndex>,
-    /// The error for a line where the leak's first frame should be. The line may be other output.
+    /// Error for a line that is not a frame, where the leak's first frame should be. The line may
+    /// be other output.
     not_a_frame: Option<FormatError>,
-    /// The objects and bytes since the last summary.
+    /// Number of objects and bytes since the last summary.
     sums: [i64; 2],
     is_omitting: bool,
     leaks: usize,
@@ -148,7 +149,7 @@ impl LeakSanitizerReport {
         Ok(())
     }
 
-    /// Adds the open leak.
+    /// Adds the leak that is being read.
     fn close(&mut self) -> Result<(), FormatError> {
         let Some((kind, values)) = self.open.take() else {
             return Ok(());
@@ -195,7 +196,7 @@ impl LeakSanitizerReport {
     }
 }
 
-/// The kind of leak that a line begins, and what follows it.
+/// Returns the kind of the leak that a line begins, and the rest of the line.
 fn leak(line: &[u8]) -> Option<(&'static str, &[u8])> {
     let line = line.trim_ascii();
     let direct = line
@@ -204,7 +205,7 @@ fn leak(line: &[u8]) -> Option<(&'static str, &[u8])> {
     direct.or_else(|| Some(("indirect", line.strip_prefix(b"Indirect leak of ")?)))
 }
 
-/// The objects and bytes in `N byte(s) … in N` followed by `ending`.
+/// Returns the objects and bytes in the text `N byte(s) … in N` followed by `ending`.
 fn sizes(text: &[u8], ending: &[u8]) -> Option<[i64; 2]> {
     let text = text.strip_suffix(ending)?;
     let middle = memchr::memmem::find(text, b" byte(s) ")?;
@@ -213,7 +214,7 @@ fn sizes(text: &[u8], ending: &[u8]) -> Option<[i64; 2]> {
     Some([whole(objects)?, whole(&text[..middle])?])
 }
 
-/// What follows `#N ` in a line.
+/// Returns the text after `#N ` in a line.
 fn frame_text(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(b"#")?;
     let space = rest.iter().position(|&b| b == b' ')?;
@@ -221,8 +222,8 @@ fn frame_text(line: &[u8]) -> Option<&[u8]> {
     Some(&rest[space + 1..])
 }
 
-/// Reads a frame: `0x55c in function file:line:column`, `0x55c in function (module+0x12) (BuildId:
-/// 0a1b)` or `0x55c (module+0x12)`.
+/// Reads a frame: `0x55c in function file:line:column`,
+/// `0x55c in function (module+0x12) (BuildId: 0a1b)` or `0x55c (module+0x12)`.
 fn frame(text: &str) -> Option<TextFrame<'_>> {
     let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
     let mut frame = TextFrame {
@@ -259,7 +260,8 @@ fn frame(text: &str) -> Option<TextFrame<'_>> {
     let Some(named) = rest.strip_prefix("in ") else {
         return Some(frame);
     };
-    // A module is there if no file is known. Then every blank is the function's.
+    // The line has a module only if no file is known. Then every blank is part of the function's
+    // name.
     if !module.is_empty() {
         frame.name = named;
         return Some(frame);

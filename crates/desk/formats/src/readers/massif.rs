@@ -1,10 +1,10 @@
-//! Snapshots of Valgrind's Massif: each is a profile, and the peak is read unless another is asked
-//! for.
+//! Reads snapshots of Valgrind's Massif: each is a profile, and the peak is read unless the user
+//! asks for another.
 //!
 //! The format is what Massif's own `ms_print` reads. A tree goes from the functions that allocate
-//! to their callers. A node holds the bytes of all its callers, so the bytes that they do not
-//! account for are its own. Valgrind's `--xtree-memory` writes the same format. Its snapshots are
-//! measures instead of moments.
+//! to their callers. The bytes of a node include the bytes of all its callers, so the rest of its
+//! bytes belongs to the node itself. Valgrind's `--xtree-memory` writes the same format, but its
+//! snapshots are different measures instead of moments.
 
 mod snapshot;
 
@@ -25,20 +25,20 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
         Some(line) if line.starts_with(b"cmd:") => {
             memchr::memmem::find(head, b"\ntime_unit:").is_some()
         }
-        // This is left when someone cuts off the first lines.
+        // Such a file remains when a user cuts off the first lines.
         Some(line) => line.starts_with(b"snapshot=") && head.starts_with(b"#-----------"),
         None => false,
     }
 }
 
-/// Whether a line is empty or a comment. `ms_print` skips those anywhere. The lines around
+/// Whether a line is empty or a comment. `ms_print` skips such lines anywhere. The lines around
 /// `snapshot=` are comments.
 fn is_aside(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     line.is_empty() || line.starts_with(b"#")
 }
 
-/// Goes to the next line that is neither empty nor a comment; false at the end of the file.
+/// Goes to the next line that is neither empty nor a comment. Returns false at the end of the file.
 fn advance(lines: &mut LineReader<'_>) -> Result<bool, FormatError> {
     while lines.advance()? {
         if !is_aside(lines.line()) {
@@ -73,7 +73,7 @@ pub(crate) fn read(
     }
 }
 
-/// Whether a snapshot replaces the one chosen so far.
+/// Whether a snapshot replaces the one that has been chosen so far.
 fn is_chosen(
     part: Option<PartSelector>,
     new: &MassifSnapshot,
@@ -82,28 +82,28 @@ fn is_chosen(
     match part {
         Some(PartSelector::Number(number)) => new.number == number,
         Some(PartSelector::Last) => true,
-        // Measures are not moments. The first measure is what is in use.
+        // Measures are not moments. The first measure is memory in use.
         None if new.measure().is_some() => old.is_none(),
-        // Massif marks the peak. If it did not, the largest snapshot with stacks is the best
-        // choice.
+        // Massif marks the peak. If no snapshot is marked, the largest snapshot with stacks is the
+        // best choice.
         Some(PartSelector::Peak) | None => old.is_none_or(|old| {
             (new.is_peak, new.has_tree(), new.total()) > (old.is_peak, old.has_tree(), old.total())
         }),
     }
 }
 
-/// What a file says besides the snapshot that is read.
+/// Facts about a file, in addition to the snapshot that is read.
 #[derive(Default)]
 struct MassifFile {
     options: String,
     command: String,
     time_unit: String,
     snapshots: u64,
-    /// Whether any snapshot has something in the heap. With `--heap=no` no snapshot has.
+    /// Whether any snapshot has memory in the heap. With `--heap=no`, no snapshot has.
     has_heap: bool,
     first: u64,
     last: u64,
-    /// The snapshots with trees, as text.
+    /// Numbers of the snapshots with trees, as text.
     detailed: String,
 }
 
@@ -125,7 +125,7 @@ impl MassifFile {
     }
 
     fn count(&mut self, snapshot: &MassifSnapshot) {
-        /// The most bytes of the list. More numbers help nobody.
+        /// Maximum length of the list, in bytes. More numbers do not help the user.
         const MAX_LIST_BYTES: usize = 400;
         if self.snapshots == 0 {
             self.first = snapshot.number;
@@ -167,7 +167,7 @@ impl MassifFile {
         let mut stacks = ValgrindStacks::new(frames);
         snapshot.own_bytes(|path, bytes| {
             let stack = stacks.locations(&mut tally, path);
-            // Borrowed from `stacks`, so no copy is needed.
+            // The stack is borrowed from `stacks`, so no copy is needed.
             let values = [bytes; 2];
             tally.add(stack, none, &values[..types.len()]).map(|_| ())
         })?;
@@ -198,7 +198,7 @@ impl MassifFile {
         ))
     }
 
-    /// Says which snapshot this is, and which others there are.
+    /// Describes which snapshot this is, and which others the file has.
     fn which(&self, snapshot: &MassifSnapshot) -> String {
         let peak = if snapshot.is_peak { " (peak)" } else { "" };
         let detailed = match self.detailed.as_str() {
@@ -213,7 +213,7 @@ impl MassifFile {
     }
 }
 
-/// The value of a line `key=value`.
+/// Returns the value of the next line, which is `key=value`.
 fn field<'l>(lines: &'l mut LineReader<'_>, key: &'static str) -> Result<&'l [u8], FormatError> {
     match advance(lines)? {
         true => current_value(lines, key),
@@ -221,7 +221,7 @@ fn field<'l>(lines: &'l mut LineReader<'_>, key: &'static str) -> Result<&'l [u8
     }
 }
 
-/// The value of the current line, which is `key=value`.
+/// Returns the value of the current line, which is `key=value`.
 fn current_value<'l>(
     lines: &'l LineReader<'_>,
     key: &'static str,
@@ -234,7 +234,7 @@ fn current_value<'l>(
     Ok(value.trim_ascii_end())
 }
 
-/// The bytes of a line `key=bytes`.
+/// Returns the bytes of the next line, which is `key=bytes`.
 fn bytes(lines: &mut LineReader<'_>, key: &'static str) -> Result<i64, FormatError> {
     let text = field(lines, key)?.to_vec();
     let bytes = value(&text).filter(|&bytes| bytes >= 0);
@@ -273,7 +273,7 @@ mod tests {
             samples(&profile),
             [
                 "main@m.c:2;alloc@a.c:1 40 40",
-                // The bytes that callers do not account for are the node's own.
+                // The bytes that callers do not account for belong to the node itself.
                 "inlined@m.h:7;alloc@a.c:1 5 5",
                 "main@m.c:3>>inlined@m.h:7;alloc@a.c:1 25 25",
                 "other 20 20",
@@ -308,12 +308,13 @@ mod tests {
             first(Some(PartSelector::Last)),
             "(no stacks in this snapshot) 1 1"
         );
-        // Without a mark, the largest snapshot with a tree is the peak.
+        // Without a marked snapshot, the largest one with a tree is the peak.
         let text = text.replace("=peak", "=detailed");
         assert_eq!(samples(&read(&text))[0], "f40@f.c:1 40 40");
     }
 
-    /// `ms_print` skips them. So files that were changed by mail programs and editors are read.
+    /// `ms_print` skips empty lines and comments. So files that mail programs and editors have
+    /// changed can be read.
     #[test]
     fn empty_lines_and_comments_stand_anywhere() {
         let tree = "peak\nn1: 7 (heap)\n n0: 7 0x1: f (f.c:1)\n";
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(options, "options: --stacks=yes --heap=yes");
     }
 
-    /// The sample type that is shown by default has values.
+    /// Checks that the sample type that is shown by default has values.
     #[test]
     fn stacks_alone_are_shown() {
         let tree = "detailed\nn0: 0 (heap allocation functions) malloc/new/new[]\n";

@@ -1,8 +1,8 @@
-//! Reports of memleak, a tool of bcc, which lists every few seconds what was allocated while it
-//! watched and not freed yet.
+//! Reads reports of memleak, a tool of bcc, which lists every few seconds the memory that was
+//! allocated while it watched and is not freed yet.
 //!
-//! Each report is a profile. The last one is read unless another is asked for. Both versions of the
-//! tool are supported, the one in Python and the one in C.
+//! Each report is a profile. The last one is read unless the user asks for another. Both versions
+//! of the tool are supported, the one in Python and the one in C.
 
 use heapprof_profile::{LocationIndex, Profile};
 
@@ -22,7 +22,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line is part of a report. Such a line is looked for among other output.
+/// Whether a line is part of a report. Such a line may be among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     is_report(line) || entry(line).is_some()
 }
@@ -71,7 +71,7 @@ fn is_report(line: &[u8]) -> bool {
     line.starts_with(b"[") && line.ends_with(REPORT_MARK)
 }
 
-/// The objects and bytes in `80 bytes in 5 allocations from stack`.
+/// Returns the objects and bytes in `80 bytes in 5 allocations from stack`.
 fn entry(line: &[u8]) -> Option<[i64; 2]> {
     let line = line.trim_ascii().strip_suffix(STACK_MARK)?;
     let mut words = line.split(|&b| b == b' ');
@@ -84,14 +84,14 @@ fn entry(line: &[u8]) -> Option<[i64; 2]> {
 struct MemleakFile {
     part: PartSelector,
     reports: u64,
-    /// The number and bytes of the largest report.
+    /// Number of the largest report, and its bytes.
     largest: (u64, i64),
     current: MemleakReport,
     chosen: Option<Profile>,
 }
 
 impl MemleakFile {
-    /// Ends the current report, and keeps it if it is the one that is asked for.
+    /// Ends the current report, and keeps it if the user asks for it.
     fn close(&mut self) -> Result<(), FormatError> {
         let mut report = std::mem::replace(&mut self.current, MemleakReport::new());
         report.close_stack()?;
@@ -132,7 +132,7 @@ impl MemleakFile {
 struct MemleakReport {
     tally: SampleTally,
     time: String,
-    /// Objects and bytes of the stack that is being read.
+    /// Number of objects and bytes of the stack that is being read.
     values: Option<[i64; 2]>,
     stack: Vec<LocationIndex>,
     bytes: i64,
@@ -151,8 +151,8 @@ impl MemleakReport {
         }
     }
 
-    /// Whether a line belongs to the open stack although it does not begin with a tab, as in pasted
-    /// reports.
+    /// Whether a line belongs to the stack that is being read, although the line does not begin
+    /// with a tab, as in pasted reports.
     fn is_frame(&self, line: &[u8]) -> bool {
         self.values.is_some() && line.starts_with(b"    ") && !line.trim_ascii().is_empty()
     }

@@ -1,13 +1,13 @@
-//! Captures of memray, a profiler of Python, as `memray run` writes them.
+//! Reads captures of memray, a profiler of Python, as `memray run` writes them.
 //!
 //! A capture is a header and then records. Two kinds exist: a list of all allocations and frees,
-//! and, of `memray run --aggregate`, the sums of each stack. memray's `records.h`,
-//! `record_writer.cpp` and `record_reader.cpp` are the description. The layout has a version, and
-//! memray itself reads only the newest. Versions 10 to 13 are read here, which memray 1.7 to 1.20
+//! and the sums of each stack (from `memray run --aggregate`). The format is described by memray's
+//! `records.h`, `record_writer.cpp` and `record_reader.cpp`. The layout has a version, and memray
+//! itself reads only the newest. This reader supports versions 10 to 13, which memray 1.7 to 1.20
 //! write.
 //!
-//! The sums are those of memray's `FileReader`, which goes through a list twice. Here it is read
-//! once, as heaptrack's data is.
+//! The sums equal those of memray's `FileReader`, which goes through a list twice. Here a list is
+//! read only once, like heaptrack's data.
 
 mod capture;
 mod header;
@@ -38,10 +38,10 @@ pub(crate) fn read(
     stream: &mut dyn Read,
     options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
-    /// How many bytes are read before the memory is checked again.
+    /// Number of bytes that are read before the memory is checked again.
     const MEMORY_CHECK_INTERVAL: u64 = 64 << 10;
     let limit = options.max_memory();
-    // The file grows in large steps, so a program that is killed leaves zeros at its end.
+    // memray extends the file in large steps, so a program that is killed leaves zeros at its end.
     let mut bytes = BinaryReader::new(stream).without_padding();
     let header = MemrayHeader::read(&mut bytes)?;
     let mut capture = MemrayCapture::new(&header);

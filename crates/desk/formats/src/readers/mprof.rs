@@ -1,16 +1,18 @@
-//! Lines of Devel::MProf, which profiles Perl: `function:before:after` at the end of each call.
+//! Reads lines of Devel::MProf, which profiles Perl: `function:before:after` at the end of each
+//! call.
 //!
 //! The numbers are pages of the process's address space (`/proc/PID/statm`), before the call and
 //! after it. A call within another call ends first, so its line comes first. The file does not name
-//! callers. If the process grew, the caller can be told: it began when there were no more pages
-//! than before the call that it made. So each call's own growth is what the calls within it do not
-//! account for, and the growths of all calls add up to the process's. For calls that changed
-//! nothing the caller can't be told. They count as made by the next call that changed something.
+//! callers. If the process grew, the caller can be found: it began when there were no more pages
+//! than before the call that it made. So each call's own growth is the growth that the calls within
+//! it do not account for, and the growths of all calls add up to the growth of the process. For
+//! calls that changed nothing, the caller can't be found. They count as made by the next call that
+//! changed something.
 //!
-//! A function may begin at the same size at which it has begun before, after the process came back
-//! to that size. Either it was called again (a loop that takes memory and gives it back) or it
-//! called itself. Both are counted at the place of the first call. Otherwise a loop would look like
-//! a recursion as deep as it ran.
+//! A function may begin at a size at which it has begun before, after the process returned to that
+//! size. Either it was called again (in a loop that takes memory and gives it back) or it called
+//! itself. In both cases the call is counted at the place of the first call. Otherwise a loop would
+//! look like a recursion with a frame for each pass.
 
 use std::rc::Rc;
 
@@ -24,10 +26,10 @@ use crate::lines::LineReader;
 use crate::reading::{FormatReadOptions, MprofCall, ProfileReading};
 use crate::tally::{FrameBudget, SampleTally, overflow};
 
-/// The size of a page on the machines that Perl profiles come from. The file does not say it.
+/// Size of a page on the machines that Perl profiles come from. The file does not contain it.
 const PAGE_SIZE: i64 = 4096;
 
-/// The three parts of a line. Perl's names contain colons themselves.
+/// Splits a line into its three parts. Perl's names contain colons themselves.
 fn parts(line: &[u8]) -> Option<(&[u8], i64, i64)> {
     let mut parts = line.rsplitn(3, |&b| b == b':');
     let pages = |text: &[u8]| i64::try_from(decimal(text)?).ok();
@@ -50,22 +52,22 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     lines.clone().next().is_some_and(is_call) && 2 * calls > lines.count()
 }
 
-/// A call that has ended, and others that are counted with it.
+/// A call that has ended, with other calls that are counted together with it.
 struct MprofCallGroup {
     function: u32,
     before: i64,
-    /// How many calls it stands for.
+    /// Number of calls in this group.
     calls: i64,
-    /// Its own growth in pages, without the calls within it.
+    /// Own growth of the calls in pages, without the calls within them.
     own: i64,
-    /// The number of the call that it was made in; [`NO_CALLER`] if there is none, or none yet.
+    /// Number of the call that contains these calls; [`NO_CALLER`] if there is none, or none yet.
     caller: u32,
     line: u64,
 }
 
 const NO_CALLER: u32 = u32::MAX;
 
-/// A stack: a function, and the number of the stack that called it or [`NO_CALLER`].
+/// A stack: a function, and the number of the stack that called it, or [`NO_CALLER`].
 type MprofStack = (LocationIndex, u32);
 
 pub(crate) fn read(
@@ -77,7 +79,7 @@ pub(crate) fn read(
     let mut calls: Vec<MprofCallGroup> = Vec::new();
     // Ended calls whose caller is still running, with their growth.
     let mut waiting: Vec<(u32, i64)> = Vec::new();
-    // The last call of each function that began at a number of pages and changed something.
+    // The last call that changed something, by its function and the number of pages when it began.
     let mut latest: HashMap<(u32, i64), u32> = HashMap::new();
     let mut inside = Vec::new();
     while lines.advance()? {
@@ -89,7 +91,7 @@ pub(crate) fn read(
         })?;
         asked.push(MprofCall {
             function: Rc::clone(names.entry(function.0).or_insert_with(|| {
-                // The name is the profile's, too.
+                // The profile uses this name, too.
                 String::from_utf8_lossy(name).into()
             })),
             before,
@@ -98,12 +100,12 @@ pub(crate) fn read(
         let number = u32::try_from(calls.len()).ok().filter(|&n| n != NO_CALLER);
         let number = number.ok_or_else(|| overflow("the number of calls"))?;
         let too_much = || overflow("the growth of calls");
-        // Both are at most 2^63, so the difference fits.
+        // Both numbers are at most 2^63, so the difference fits.
         let growth = after - before;
         let mut own = growth;
         let mut same = None;
         // A call that changed nothing can be within the next such call or before it. Deep stacks of
-        // them help nobody, so none is within another.
+        // such calls do not help the user, so none of them is within another.
         while growth != 0
             && let Some(&(within, grown)) = waiting.last()
         {
@@ -115,8 +117,8 @@ pub(crate) fn read(
                 break;
             }
             own = own.checked_sub(grown).ok_or_else(too_much)?;
-            // The earlier call of the function counts only if it ended after the call that waits
-            // beneath, because only then is it at the same place.
+            // The earlier call of the function is used only if it ended after the call that waits
+            // below, because only then the two are at the same place.
             let beneath = waiting.len().checked_sub(2).map(|i| waiting[i].0);
             same = latest.get(&(function.0, before)).copied();
             same = same.filter(|&same| beneath.is_none_or(|beneath| same > beneath));
@@ -169,7 +171,7 @@ fn profile(
     calls: Vec<MprofCallGroup>,
     mut frames: FrameBudget,
 ) -> Result<ProfileReading, FormatError> {
-    // Many calls have the same stack. It is made once, after that of its caller.
+    // Many calls have the same stack. It is made once, after the stack of its caller.
     let mut stack_of = vec![NO_CALLER; calls.len()];
     let mut path = Vec::new();
     let mut numbers: HashMap<MprofStack, u32> = HashMap::new();
@@ -187,7 +189,7 @@ fn profile(
         }
         for at in path.drain(..).rev() {
             let stack = (LocationIndex(calls[at].function), caller);
-            // There are no more stacks than calls, whose numbers fit.
+            // There are at most as many stacks as calls, whose numbers fit.
             caller = *numbers.entry(stack).or_insert_with(|| {
                 stacks.push(stack);
                 stacks.len() as u32 - 1
@@ -237,7 +239,7 @@ fn profile(
 mod tests {
     use crate::rendered::{read, samples};
 
-    /// The samples, with pages of 4096 bytes as values.
+    /// Returns the samples of a text, with pages of 4096 bytes as values.
     fn pages(text: &str) -> Vec<String> {
         let lines = samples(&read(text)).into_iter().map(|line| {
             let (rest, bytes) = line.rsplit_once(' ').unwrap();
@@ -259,15 +261,15 @@ mod tests {
                 "d 1 1"
             ]
         );
-        // One call after the other, growing and shrinking.
+        // One call after the other; the process grows and shrinks.
         assert_eq!(pages("a:10:20\na:20:15\nb:15:18\n"), ["a 2 5", "b 1 3"]);
-        // A recursion, with a line as each call ends.
+        // A recursion. Each call has a line when it ends.
         assert_eq!(
             pages("f:12:13\nf:11:13\nf:10:13\n"),
             ["f;f;f 1 1", "f;f 1 1", "f 1 1"]
         );
-        // Loops that give back what they took: of one function, of one with another in it, and of
-        // two. Also loops with other sizes.
+        // Loops that give back the memory that they took: of one function, of one function with
+        // another in it, and of two functions. Also loops with other sizes.
         assert_eq!(pages("f:10:40\nf:10:40\nf:10:40\n"), ["f 3 30"]);
         assert_eq!(
             pages("f:10:40\nf:10:90\nf:10:20\nx:9:21\n"),
@@ -281,7 +283,7 @@ mod tests {
             pages("g:10:20\nh:20:40\nf:10:40\nz:10:10\ng:10:20\nh:20:40\nf:10:40\n"),
             ["f;g 2 -10", "f;h 2 40", "f 2 0", "f;g;z 1 0"]
         );
-        // Calls that changed nothing count for the next caller that did.
+        // Calls that changed nothing belong to the next caller that changed something.
         assert_eq!(pages("x:10:10\nx:10:10\ny:10:12\n"), ["y;x 2 0", "y 1 2"]);
     }
 }

@@ -1,11 +1,11 @@
-//! Events with their stacks as `perf script` prints them: probes of malloc, page faults, and any
-//! others.
+//! Reads events with their stacks as `perf script` prints them: probes of malloc, page faults, and
+//! any other events.
 //!
 //! A block is a line about the event, `COMMAND PID [CPU] TIME: EVENT: ARGUMENTS`, its frames, and
-//! an empty line. Old versions leave out the time if nothing asks for it. Without `-g` the only
-//! frame is on the event's line. If the probe recorded how many bytes were asked for (`perf probe
-//! -x libc.so.6 'malloc bytes=%di'`), these are the values. Otherwise each event counts once. Equal
-//! stacks are added up.
+//! an empty line. Old versions leave out the time unless an option asks for it. Without `-g`, the
+//! only frame is on the event's line. If the probe recorded how many bytes were requested
+//! (`perf probe -x libc.so.6 'malloc bytes=%di'`), these bytes are the values. Otherwise each event
+//! counts once. Equal stacks are added up.
 
 mod event;
 
@@ -35,8 +35,8 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
         || is_column(below) && bare(first).is_some()
 }
 
-/// Whether a line is empty, a comment of `--header`, or one that `--show-mmap-events` and the like
-/// put between events.
+/// Whether a line is empty, a comment of `--header`, or a line that `--show-mmap-events` and
+/// similar options put between events.
 fn is_aside(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     line.is_empty()
@@ -44,11 +44,11 @@ fn is_aside(line: &[u8]) -> bool {
         || memchr::memmem::find(line, b": PERF_RECORD_").is_some()
 }
 
-/// The beginning of a block, for people.
+/// Form of the first line of a block, for people.
 const EXPECTED_EVENT: &str = "COMMAND PID [CPU] TIME: EVENT:";
 
-/// How many bytes were asked for, if the probe recorded it: `bytes`, `bytes_alloc` or `size`, times
-/// `n` or `nmemb`.
+/// Returns how many bytes were requested, if the probe recorded it: `bytes`, `bytes_alloc` or
+/// `size`, multiplied by `n` or `nmemb`.
 fn bytes(lines: &LineReader<'_>, arguments: &[u8]) -> Result<Option<i64>, FormatError> {
     let mut size = None;
     let mut count = 1;
@@ -99,7 +99,7 @@ struct PerfScriptFile {
     /// The event whose frames are being read: its labels, the location to use if it has no frames,
     /// and its bytes.
     block: Option<(LabelSetIndex, LocationIndex, i64)>,
-    /// The frames of the block, one after the other, and where each ends.
+    /// Frames of the block, one after the other. `ends` holds the end of each frame.
     frames: Vec<u8>,
     ends: Vec<usize>,
     stack: Vec<LocationIndex>,
@@ -159,7 +159,7 @@ impl PerfScriptFile {
         self.ends.push(self.frames.len());
     }
 
-    /// Adds the open event.
+    /// Adds the event that is being read.
     fn close(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let Some((labels, unknown, bytes)) = self.block.take() else {
             return Ok(());
@@ -185,7 +185,7 @@ impl PerfScriptFile {
                     .iter()
                     .map(|text| symbol_frame::parse(text).0)
                     .collect();
-                // Only the function that is not inlined comes with the file.
+                // Only the function that is not inlined has the name of the file.
                 let module = frames.last().map(|last| last.module).unwrap_or_default();
                 let frames: Vec<TextFrame<'_>> = frames
                     .into_iter()
@@ -205,8 +205,8 @@ impl PerfScriptFile {
         Ok(())
     }
 
-    /// The end of the frames from `from` on that are one location: inlined functions and the
-    /// function around them.
+    /// Returns the end of the frames, from `from` on, that make one location: inlined functions and
+    /// the function around them.
     fn group(&self, lines: &LineReader<'_>, from: usize) -> Result<usize, FormatError> {
         let mut here = None;
         for i in from..self.ends.len() {
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(types(&read_with(&text, options)), ["faults/count"]);
     }
 
-    /// The forms that `stackcollapse-perf.pl` names, and those of old versions.
+    /// Tests the forms that `stackcollapse-perf.pl` names, and forms of old versions.
     #[test]
     fn events_of_all_versions() {
         let table = [
@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Events are read without the parts that `-F` leaves out.
+    /// Checks that events are read without the parts that `-F` leaves out.
     #[test]
     fn events_without_a_name() {
         for line in [
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(samples(&read(text)), ["f [command=java] [event=cycles] 1"]);
     }
 
-    /// Without `-g` there is one frame, after the event.
+    /// Without `-g` there is one frame, on the line of the event.
     #[test]
     fn frames_on_the_line_of_the_event() {
         let text = "              dd 30 cycles:  ffffffff81 read_tsc ([kernel.kallsyms])\n\

@@ -1,10 +1,10 @@
-//! JSON of speedscope: profiles that share their frames, as lists of stacks or of frames that open
-//! and close.
+//! Reads JSON of speedscope: profiles that share their frames, as lists of stacks or of frames that
+//! open and close.
 //!
-//! The format is described in `file-format-spec.ts` of speedscope. A file that heapprof wrote
-//! becomes what it was, with a sample type from each profile. From any other file all profiles are
-//! read, each with its name as a label, unless one is asked for. There is a sample type for each
-//! unit, and times are nanoseconds.
+//! The format is described in `file-format-spec.ts` of speedscope. From a file that heapprof wrote,
+//! the original profile is restored, with a sample type from each profile of the file. From any
+//! other file all profiles are read, each with its name as a label, unless the user asks for one of
+//! them. There is a sample type for each unit, and times are nanoseconds.
 
 mod file;
 mod timeline;
@@ -22,7 +22,7 @@ use unit::SpeedscopeUnit;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let says = |text: &str| memchr::memmem::find(head, text.as_bytes()).is_some();
-    // Keys come in any order, and the first value may be longer than the head.
+    // Keys may come in any order, and the first value may be longer than the head.
     json::begins(head)
         && (says("speedscope.app/file-format-schema")
             || says("\"shared\"") && says("\"frames\"")
@@ -38,7 +38,7 @@ pub(crate) fn read(
     file.reading(options)
 }
 
-/// A sample type, which holds the values of one or more profiles.
+/// A sample type, which holds the values of one or more profiles of the file.
 struct SpeedscopeColumn {
     name: String,
     unit: String,
@@ -55,7 +55,7 @@ impl SpeedscopeFile {
             .transpose()?;
         let is_ours = self.exporter.starts_with("heapprof");
         let mut columns: Vec<SpeedscopeColumn> = Vec::new();
-        // The column of each profile; `None` for those that are not read.
+        // Column of each profile; `None` for profiles that are not read.
         let mut of_profile: Vec<Option<usize>> = Vec::new();
         for (i, profile) in self.profiles.iter().enumerate() {
             if chosen.is_some_and(|chosen| chosen != i) {
@@ -150,11 +150,11 @@ impl SpeedscopeFile {
     }
 }
 
-/// The most sample types: as many as a pprof profile may have.
+/// Maximum number of sample types: as many as a pprof profile may have.
 const MAX_SAMPLE_TYPES: usize = 1024;
 
 impl SpeedscopeUnit {
-    /// The sample type for a profile of this unit.
+    /// Returns the sample type for a profile with this unit.
     fn column(self) -> SpeedscopeColumn {
         let (name, unit) = match self {
             SpeedscopeUnit::None => ("samples", "count"),
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn profiles_are_labels_and_units_are_types() {
-        // Keys come in any order.
+        // Keys may come in any order.
         for text in [
             format!("{{{FRAMES},{PROFILES}}}"),
             format!("{{{PROFILES},\"version\":\"0\",{FRAMES}}}"),

@@ -1,9 +1,9 @@
-//! Profiles in sections, as `jeprof --raw` and `google-pprof --raw` write them: `--- symbol`, a
-//! table of names by address, `---`, and the profile itself.
+//! Reads profiles in sections, as `jeprof --raw` and `google-pprof --raw` write them: `--- symbol`,
+//! a table of names by address, `---`, and the profile itself.
 //!
 //! The profile is a section such as `--- heap`, as text or in the words of google-pprof's CPU
-//! profiles. The tools also read a file without the table of names, and so do we. Its places have
-//! no names.
+//! profiles. The tools also read a file without the table of names, and so does this reader.
+//! Locations of such a file have no names.
 
 mod names;
 mod words;
@@ -19,9 +19,9 @@ use names::SymbolNames;
 const EXPECTED_SECTION: &str =
     "`--- heap`, `--- growth`, `--- profile` or the first line of a heap profile";
 
-/// The section of names.
+/// Name of the section with the names.
 const SYMBOL_SECTION: &[u8] = b"symbol";
-/// The sections that hold a profile.
+/// Names of the sections that hold a profile.
 const PROFILE_SECTIONS: [&[u8]; 4] = [b"heap", b"growth", b"fragmentation", b"profile"];
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -29,7 +29,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     first.is_some_and(|name| name == SYMBOL_SECTION || PROFILE_SECTIONS.contains(&name))
 }
 
-/// The name in `--- name`.
+/// Returns the name in `--- name`.
 fn section(line: &[u8]) -> Option<&[u8]> {
     let name = line.trim_ascii().strip_prefix(b"---")?;
     Some(name.trim_ascii())
@@ -62,7 +62,7 @@ pub(crate) fn read(
     ))
 }
 
-/// Goes to the next line that is not empty and does not begin with `%`. `%` begins a command
+/// Goes to the next line that is not empty and does not begin with `%`. Lines with `%` are commands
 /// between server and tool, such as a warning.
 fn next_line(lines: &mut LineReader<'_>) -> Result<(), FormatError> {
     while lines.advance()? {
@@ -80,7 +80,7 @@ fn is_heap_text(head: &[u8]) -> bool {
         .any(|start| head.starts_with(start))
 }
 
-/// Reads the heap profile whose first line `lines` is on.
+/// Reads the heap profile that begins with the current line of `lines`.
 fn text(
     lines: &mut LineReader<'_>,
     options: &FormatReadOptions,
@@ -92,7 +92,7 @@ fn text(
     } else {
         return Err(lines.wrong(EXPECTED_SECTION));
     };
-    // Unlike words, text says what its values are.
+    // Unlike words, text contains the meaning of its values.
     if options.values.is_some() {
         let reason = "holds a heap profile that says itself what its values are";
         return Err(FormatError::ValuesKnown(reason.to_string()));
@@ -155,7 +155,7 @@ mod tests {
         ] {
             let reading = parsed(format!("{SYMBOLS}{marker}{profile}").as_bytes());
             let profile = &reading.profile;
-            // The first address is a return address here, but it is not in the table.
+            // The first address is a return address here, but the table does not have it.
             assert_eq!(
                 stack(profile),
                 [

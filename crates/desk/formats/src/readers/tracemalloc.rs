@@ -1,9 +1,9 @@
-//! Snapshots of Python's module tracemalloc, as `TracemallocSnapshot.dump()` writes them.
+//! Reads snapshots of Python's module tracemalloc, as `Snapshot.dump()` writes them.
 //!
-//! Such a file is a pickle of a `tracemalloc.TracemallocSnapshot`. `Lib/tracemalloc.py` of Python's
-//! sources has its attributes: a list of traces, each a tuple of a domain, a size, and a tuple of
-//! frames, innermost first. From Python 3.9 on, a trace also has the number of frames that there
-//! were. A frame is a file and a line; tracemalloc does not note functions.
+//! Such a file is a pickle of a `tracemalloc.Snapshot`. `Lib/tracemalloc.py` of Python's sources
+//! defines its attributes: a list of traces, each a tuple of a domain, a size, and a tuple of
+//! frames, innermost first. From Python 3.9 on, a trace also has the number of frames that the
+//! stack had. A frame is a file and a line; tracemalloc does not record functions.
 
 mod pickle;
 
@@ -20,7 +20,7 @@ use crate::tally::{FrameBudget, SampleTally, TextFrame, overflow};
 use pickle::{Pickle, PickleClass, PickleValue};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
-    /// Far enough for the name of the module.
+    /// Number of bytes within which the name of the module must occur.
     const SNIFFED_BYTES: usize = 32;
     matches!(head, [0x80, 2..=5, ..])
         && memchr::memmem::find(&head[..head.len().min(SNIFFED_BYTES)], b"tracemalloc").is_some()
@@ -76,21 +76,21 @@ pub(crate) fn read(
     ))
 }
 
-/// The traces that were added up.
+/// Sums of the traces that were read so far.
 struct TracemallocSnapshot<'a> {
     pickle: &'a Pickle,
     tally: SampleTally,
     frames: FrameBudget,
-    /// The location of a file and a line.
+    /// Locations by file and line.
     locations: HashMap<(u32, i64), LocationIndex>,
-    /// The sample of a domain and a tuple of frames. Equal stacks are one tuple in real files.
+    /// Samples by domain and tuple of frames. In real files, equal stacks are one tuple.
     samples: HashMap<(i64, PickleValue), u32>,
-    /// How many traces had more frames than were kept.
+    /// Number of traces that had more frames than were kept.
     cut: u64,
 }
 
 impl TracemallocSnapshot<'_> {
-    /// Adds a trace. `None` if it is something else.
+    /// Adds a trace. Returns `None` if the value is not a trace.
     fn add(&mut self, trace: PickleValue) -> Result<Option<()>, FormatError> {
         let (domain, size, frames, all) = match self.pickle.items(trace) {
             Some(&[PickleValue::Int(domain), PickleValue::Int(size), frames]) => {
@@ -139,8 +139,8 @@ impl TracemallocSnapshot<'_> {
         Ok(Some(()))
     }
 
-    /// The location of a line. Its function is called after it, so that reports by function are
-    /// reports by line, as tracemalloc's own are.
+    /// Returns the location of a line. The name of its function is the file and the line, so that
+    /// reports by function are reports by line, like tracemalloc's own reports.
     fn location(&mut self, file: u32, line: i64) -> Result<LocationIndex, FormatError> {
         if let Some(&known) = self.locations.get(&(file, line)) {
             return Ok(known);
@@ -157,7 +157,7 @@ impl TracemallocSnapshot<'_> {
             ..TextFrame::default()
         };
         let location = self.tally.location(&[frame]);
-        // A long path may have many lines, each of which is a text.
+        // A long path may have many lines, each of which needs a text.
         const LOCATION_BYTES: usize = 200;
         self.tally.count_growth(2 * name.len() + LOCATION_BYTES)?;
         self.locations.insert((file, line), location);

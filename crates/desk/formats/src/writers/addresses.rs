@@ -1,18 +1,19 @@
-//! Addresses for a format that has only addresses for places: each location gets an address that no
-//! other has.
+//! Chooses addresses for a format in which places are only addresses: each location gets an address
+//! that no other location has.
 
 use foldhash::{HashSet, HashSetExt};
 use heapprof_profile::{Mapping, Profile};
 
-/// Where places without a usable address are put: above what programs use, below the kernel.
+/// First address for places without a usable address: above the addresses of programs, below the
+/// kernel.
 const FIRST_MADE_ADDRESS: u64 = 0x7000_0000_0000_0000;
 
-/// The addresses of all locations and the mappings that hold them.
+/// Addresses of all locations, and the mappings that hold them.
 pub(super) struct LocationAddresses {
     /// The address of each location.
     pub(super) location: Vec<u64>,
-    /// The mappings in the order of the profile, except that those without a file are last, because
-    /// readers take the first that holds an address.
+    /// The mappings in the order of the profile, except that mappings without a file are last,
+    /// because readers take the first mapping that holds an address.
     pub(super) mapping: Vec<Mapping>,
 }
 
@@ -24,8 +25,8 @@ impl LocationAddresses {
         let mut next = FIRST_MADE_ADDRESS;
         let mut mapping = tightened(profile);
         let mut shift = vec![0u64; mapping.len()];
-        // A mapping without a file says nothing about its addresses. Readers put all addresses that
-        // are in no known mapping into such a one.
+        // A mapping without a file says nothing about its addresses. Readers use such a mapping for
+        // all addresses that are in no known mapping.
         let of_files = (0..mapping.len()).filter(|&i| is_of_file(&mapping[i]));
         let mut order: Vec<usize> = of_files.collect();
         order.sort_by_key(|&i| mapping[i].memory_start);
@@ -61,8 +62,8 @@ impl LocationAddresses {
             after.checked_sub(1).is_some_and(|i| address < kept[i].1)
         };
         let mut used: HashSet<u64> = HashSet::new();
-        // Addresses are written as return addresses, one more than they are. With names, both must
-        // be free.
+        // Addresses are written as return addresses, which are greater by one. With names, both
+        // addresses must be free.
         let mut free = |address: u64| {
             let after = address.checked_add(1)?;
             let places = [address, if with_names { after } else { address }];
@@ -96,13 +97,13 @@ fn is_of_file(mapping: &Mapping) -> bool {
     !mapping.filename.is_empty() || !mapping.build_id.is_empty()
 }
 
-/// Whether this is the mapping that readers of text make up for addresses that are in no mapping.
+/// Whether this is the mapping that readers of text invent for addresses that are in no mapping.
 fn is_everything(mapping: &Mapping) -> bool {
     mapping.memory_start == 0 && mapping.memory_limit == u64::MAX
 }
 
-/// The mappings. If only the end of a mapping is known, it begins at the page of its first known
-/// address.
+/// Returns the mappings. If only the end of a mapping is known, the mapping begins at the page of
+/// its first known address.
 fn tightened(profile: &Profile) -> Vec<Mapping> {
     const PAGE_SIZE: u64 = 4096;
     let mut first = vec![u64::MAX; profile.mapping.len()];

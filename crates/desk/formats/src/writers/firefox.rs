@@ -1,9 +1,9 @@
-//! Firefox Profiler's JSON, its processed format: a thread for each sample type, with tables that
-//! all threads share.
+//! Writes Firefox Profiler's JSON in its processed format: a thread for each sample type, with
+//! tables that all threads share.
 //!
-//! It is written for version 60 of the format, which later versions of the profiler convert
-//! (`src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of its repository). The format
-//! has no place for labels. Times mean nothing here: the time of a sample is its number.
+//! The format has version 60, which later versions of the profiler convert (`src/types/profile.ts`
+//! and `docs-developer/CHANGELOG-formats.md` of its repository). The format has no place for
+//! labels. Times have no meaning here: the time of a sample is its number.
 
 mod tables;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::WriteError;
 use tables::FirefoxTables;
 
-/// The version of the processed format, and of the Gecko format behind it.
+/// Version of the processed format. The next constant is the version of the Gecko format behind it.
 const FORMAT_VERSION: u32 = 60;
 const GECKO_VERSION: u32 = 32;
 
@@ -70,7 +70,7 @@ fn meta(profile: &Profile, name: &str) -> Value {
     })
 }
 
-/// A library for each mapping, in their order.
+/// Returns a library for each mapping, in their order.
 fn libs(profile: &Profile) -> Value {
     let libs = profile.mapping.iter().map(|mapping| {
         let path = profile.text(mapping.filename);

@@ -1,8 +1,8 @@
-//! The heap profile text of gperftools, which pprof, google-pprof and jeprof read.
+//! Writes the heap profile text of gperftools, which pprof, google-pprof and jeprof read.
 //!
-//! It holds blocks and bytes, in use and allocated, at addresses. It has no names: the tools look
-//! them up in the binaries. [`GperftoolsForm::Symbolized`] puts a table of names before it, for
-//! google-pprof and jeprof.
+//! The text holds blocks and bytes, in use and allocated, at addresses. It has no names: the tools
+//! find them in the binaries. [`GperftoolsForm::Symbolized`] puts a table of names before the text,
+//! for google-pprof and jeprof.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use heapprof_profile::{Profile, Unit, UnitFamily};
 use super::WriteError;
 use super::addresses::LocationAddresses;
 
-/// Whether the text has names.
+/// Form of the text: with or without names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GperftoolsForm {
     /// The text has only addresses, as the libraries write it.
@@ -20,8 +20,8 @@ pub enum GperftoolsForm {
     Symbolized,
 }
 
-/// Writes a profile. Returns a note for the user if something had to be made up for the format, or
-/// if a reader will ignore something.
+/// Writes a profile. Returns a note for the user if values had to be invented for the format, or if
+/// a reader will ignore something.
 pub fn write_gperftools(
     profile: &Profile,
     form: GperftoolsForm,
@@ -47,8 +47,8 @@ pub fn write_gperftools(
     if has_negative {
         notes.push("google-pprof and jeprof skip negative values; pprof reads them");
     }
-    // The first line can't have a minus. Readers only look whether the totals allocated differ from
-    // those in use.
+    // The first line can't have a minus sign. Readers only check whether the totals allocated
+    // differ from the totals in use.
     let [objects, bytes, all_objects, all_bytes] = totals.map(|total| total.max(0));
     writeln!(
         writer,
@@ -65,7 +65,7 @@ pub fn write_gperftools(
             "{objects:6}: {bytes:8} [{all_objects:6}: {all_bytes:8}] @"
         )?;
         for location in profile.samples.stack(sample) {
-            // Readers subtract one to get the address of the call.
+            // Readers subtract one from an address to get the address of the call.
             write!(
                 writer,
                 " {:#018x}",
@@ -88,13 +88,13 @@ pub fn write_gperftools(
     Ok((!notes.is_empty()).then(|| notes.join("; ")))
 }
 
-/// A name as part of a line, with blanks instead of line ends and other control characters.
+/// Makes a name fit in a line: line ends and other control characters become blanks.
 fn in_a_line(name: &str) -> String {
     name.replace(char::is_control, " ")
 }
 
 /// Writes names by address. The tools look up the first address of a stack as it is written, and
-/// the others minus one.
+/// the other addresses minus one.
 fn symbols(
     profile: &Profile,
     addresses: &LocationAddresses,
@@ -124,11 +124,11 @@ fn symbols(
     Ok(())
 }
 
-/// Which sample types become blocks and bytes, in use and allocated.
+/// Sample types that become blocks and bytes, in use and allocated.
 struct GperftoolsColumns {
     /// The columns of objects and bytes in use, and of objects and bytes allocated.
     column: [Option<usize>; 4],
-    /// How many bytes the unit of each column is.
+    /// Number of bytes in the unit of each column.
     factor: [i64; 4],
     note: Option<&'static str>,
 }
@@ -207,8 +207,8 @@ impl GperftoolsColumns {
                 return Err(unfit("has bytes but no objects"));
             }
         }
-        // If what is in use or what was allocated is not known, the other takes its place. Readers
-        // take equal totals to mean that there is only one kind.
+        // If values in use or values allocated are not known, the other ones replace them. For
+        // readers, equal totals mean that there is only one kind.
         if self.column[3].is_none() {
             if values[0] >= 0 && values[1] >= 0 {
                 (values[2], values[3]) = (values[0], values[1]);

@@ -1,8 +1,8 @@
-//! speedscope's JSON: a profile named `type/unit` for each sample type, with frames that all
+//! Writes speedscope's JSON: a profile named `type/unit` for each sample type, with frames that all
 //! profiles share.
 //!
-//! Its units are none, bytes and times. Bytes and times in larger units are written as bytes and
-//! nanoseconds. The format has no place for labels.
+//! The units of the format are none, bytes and times. Bytes and times in larger units are written
+//! as bytes and nanoseconds. The format has no place for labels.
 
 use std::io::Write;
 
@@ -68,7 +68,7 @@ pub fn write_speedscope(
     Ok(())
 }
 
-/// The factor for a value, the unit that it then has, and speedscope's word for that unit.
+/// Returns the factor for a value, the unit of the result, and speedscope's word for that unit.
 fn unit_of(unit: &str) -> (i64, &str, &'static str) {
     match Unit::parse(unit) {
         Some(Unit {
@@ -83,7 +83,7 @@ fn unit_of(unit: &str) -> (i64, &str, &'static str) {
     }
 }
 
-/// The samples whose value is not 0, each with its value.
+/// Returns the samples whose value is not 0, each with its value.
 fn weights(profile: &Profile, at: usize, factor: i64) -> Result<Vec<(usize, i64)>, WriteError> {
     let samples = &profile.samples;
     let values = (0..samples.len()).map(|i| (i, samples.values(i)[at]));
@@ -103,12 +103,12 @@ fn weights(profile: &Profile, at: usize, factor: i64) -> Result<Vec<(usize, i64)
         .collect()
 }
 
-/// The frames of all locations, each different one once.
+/// Frames of all locations, each distinct frame once.
 struct SpeedscopeFrameTable<'p> {
     profile: &'p Profile,
-    /// The different frames: a function at a line, or a location without symbols.
+    /// Distinct frames: a function at a line, or a location without symbols.
     frame: Vec<SpeedscopeFrame>,
-    /// The frames of each location, outermost first, and where they end.
+    /// Frames of each location, outermost first. `end` holds the end of each location's frames.
     of_location: Vec<u32>,
     end: Vec<usize>,
 }

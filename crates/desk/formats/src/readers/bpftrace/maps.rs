@@ -1,4 +1,4 @@
-//! The maps of a file, each with everything that was printed for it.
+//! Maps of a file, each with all of its printed entries.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -6,7 +6,8 @@ use super::MapValue;
 use crate::error::FormatError;
 use crate::reading::{FormatReadOptions, PartSelector};
 
-/// The most maps. Scripts have a handful, and each takes memory for a value of every stack.
+/// Maximum number of maps. Scripts have a handful, and each map takes memory for a value of every
+/// stack.
 const MAX_MAPS: usize = 64;
 
 #[derive(Default)]
@@ -18,13 +19,13 @@ struct BpftraceMap {
     name: String,
     entries: Vec<BpftraceEntry>,
     has_counts: bool,
-    /// How often it was printed, the number and sum of the largest print so far, the sum of the
-    /// current print, and its last value.
+    /// Number of prints of the map. The next fields are the number and sum of the largest print so
+    /// far, the sum of the current print, and its last value.
     prints: u32,
     largest: (u32, i128),
     sum: i128,
     last: i64,
-    /// The print in which a stack was last seen.
+    /// The last print in which each stack was seen.
     seen: HashMap<u32, u32>,
 }
 
@@ -48,7 +49,7 @@ impl BpftraceMaps {
         self.map.is_empty()
     }
 
-    /// The number of the map with this name, which is added if it is new.
+    /// Returns the number of the map with this name, which is added if it is new.
     pub(super) fn map(&mut self, name: &[u8]) -> Result<usize, FormatError> {
         let name = String::from_utf8_lossy(name).into_owned();
         if let Some(known) = self.map.iter().position(|map| map.name == name) {
@@ -80,7 +81,7 @@ impl BpftraceMaps {
         let map = &mut self.map[map];
         let (size, rank) = match value {
             MapValue::One(size) => (size, size),
-            // These are ordered by their averages.
+            // bpftrace orders such entries by their averages.
             MapValue::CountAndTotal(count, total) => {
                 (total, total.checked_div(count).unwrap_or(total))
             }
@@ -102,7 +103,7 @@ impl BpftraceMaps {
         Ok(())
     }
 
-    /// The sample types, with the prints that are asked for.
+    /// Returns the sample types, with the prints that the options ask for.
     pub(super) fn columns(
         &self,
         options: &FormatReadOptions,
@@ -171,7 +172,7 @@ impl BpftraceMaps {
         }
     }
 
-    /// Says which print this is, if there are several.
+    /// Describes which print was read, if there are several.
     pub(super) fn which(&self, options: &FormatReadOptions) -> Result<Option<String>, FormatError> {
         let most = self.map.iter().map(|map| map.prints).max().unwrap_or(0);
         if most < 2 {
@@ -192,7 +193,7 @@ impl BpftraceMap {
         self.sum = 0;
     }
 
-    /// The number of the print that is asked for.
+    /// Returns the number of the print that `part` asks for.
     fn print(&self, part: Option<PartSelector>) -> Result<u32, FormatError> {
         let peak = match self.sum > self.largest.1 {
             true => self.prints,

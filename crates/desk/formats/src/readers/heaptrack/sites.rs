@@ -1,4 +1,5 @@
-//! What each trace allocated, what it holds, and what it held when the heap was largest.
+//! Sums of each trace: its allocations, its memory in use, and its memory in use when the heap was
+//! largest.
 
 use foldhash::HashMap;
 
@@ -16,29 +17,29 @@ pub(super) const SAMPLE_TYPES: [(&str, &str); 7] = [
     ("inuse_space", "bytes"),
 ];
 
-/// An allocation: a size at a trace.
+/// An allocation: a size and the trace that allocates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct HeaptrackAllocation {
     pub(super) size: i64,
     pub(super) trace: u32,
 }
 
-/// All traces that allocate.
+/// Sums of all traces that allocate.
 #[derive(Default)]
 pub(super) struct HeaptrackSites {
     /// The size and site of each allocation that the file defines.
     definition: Vec<(i64, u32)>,
     site: Vec<HeaptrackSite>,
-    /// The site of each trace, from 0; `NO_SITE` if it has none.
+    /// Site of each trace, from 0; `NO_SITE` if the trace has none.
     of_trace: Vec<u32>,
     /// Blocks by their address, in files of version 0.
     pointer: HashMap<u64, (i64, u32)>,
-    /// How many events there were, and the event at which the heap was largest.
+    /// Number of events so far. The next field is the event at which the heap was largest.
     event: u64,
     peak_event: u64,
     total: i64,
     peak: i64,
-    /// What was allocated last, or `Freed` if something was freed since.
+    /// The last allocation, or `Freed` if a block was freed after it.
     last: LastAllocation,
 }
 
@@ -59,15 +60,15 @@ struct HeaptrackSite {
     allocated: [i64; 2],
     temporary: i64,
     in_use: [i64; 2],
-    /// What it held at the last maximum before `changed`.
+    /// Memory in use at the last maximum before `changed`.
     in_use_at_peak: [i64; 2],
     /// The event that changed `in_use` last.
     changed: u64,
 }
 
 impl HeaptrackSite {
-    /// Changes what is held. First keeps the old amounts if they were still held at the largest
-    /// moment.
+    /// Changes the memory in use. First stores the old amounts, if they were still in use at the
+    /// largest moment.
     fn change(&mut self, event: u64, peak_event: u64, sign: i64, size: i64) -> Option<()> {
         if self.changed <= peak_event {
             self.in_use_at_peak = self.in_use;
@@ -80,7 +81,7 @@ impl HeaptrackSite {
 }
 
 impl HeaptrackSites {
-    /// About how many bytes of memory they take.
+    /// Estimates how many bytes of memory the sites take.
     pub(super) fn memory(&self) -> u64 {
         let sites = size_of_val(&self.definition[..])
             + size_of_val(&self.site[..])
@@ -89,7 +90,7 @@ impl HeaptrackSites {
         sites as u64
     }
 
-    /// How many allocations the file has defined.
+    /// Returns the number of allocations that the file has defined.
     pub(super) fn definitions(&self) -> usize {
         self.definition.len()
     }
@@ -189,7 +190,7 @@ impl HeaptrackSites {
         removed.ok_or_else(|| overflow("what a trace freed"))
     }
 
-    /// Each trace with its values, in the order of [`SAMPLE_TYPES`].
+    /// Returns each trace with its values, in the order of [`SAMPLE_TYPES`].
     pub(super) fn values(&self) -> impl Iterator<Item = (u32, [i64; 7])> {
         self.site.iter().map(|site| {
             let at_peak = match site.changed <= self.peak_event {
@@ -216,8 +217,8 @@ impl HeaptrackSites {
 mod tests {
     use super::*;
 
-    /// Each character is an event: a letter allocates, its upper case frees. Sizes are 10 for a, 20
-    /// for b and so on.
+    /// Returns the values after events. Each character is an event: a letter allocates, and its
+    /// upper case frees. Sizes are 10 for a, 20 for b and so on.
     fn values(events: &str) -> Vec<[i64; 7]> {
         let mut sites = HeaptrackSites::default();
         for (trace, size) in [(1, 10), (2, 20), (1, 30)] {

@@ -1,4 +1,4 @@
-//! One snapshot: its sums, and its tree of callers.
+//! Reads one snapshot: its sums, and its tree of callers.
 
 use crate::error::{FormatError, shortened};
 use crate::figures::{decimal, value};
@@ -8,16 +8,16 @@ use crate::texts::TextTable;
 
 use super::{advance, bytes, current_value, field};
 
-/// A snapshot as it is in the file.
+/// A snapshot as the file describes it.
 pub(super) struct MassifSnapshot {
     pub(super) number: u64,
     /// The time in the file's unit.
     pub(super) time: String,
-    /// What the program asked for, in bytes.
+    /// Number of bytes that the program has asked for.
     pub(super) heap: i64,
-    /// Headers and rounding of the allocator, in bytes.
+    /// Number of bytes for headers and rounding of the allocator.
     pub(super) extra: i64,
-    /// The stacks of all threads, in bytes.
+    /// Number of bytes in the stacks of all threads.
     pub(super) stacks: i64,
     pub(super) is_peak: bool,
     /// The text of the tree's root; empty if there is no tree.
@@ -36,7 +36,7 @@ struct MassifNode {
     line: u64,
 }
 
-/// Stands for callers that Massif did not list.
+/// Name of the frame that stands for callers that Massif did not list.
 const BELOW_THRESHOLD: &str = "(below massif's threshold)";
 
 /// Reads a snapshot, whose first line is the current one.
@@ -88,15 +88,15 @@ impl MassifSnapshot {
         !self.root.is_empty()
     }
 
-    /// The total, as in ms_print's column total(B).
+    /// Returns the total, as in ms_print's column total(B).
     pub(super) fn total(&self) -> i64 {
         self.heap
             .saturating_add(self.extra)
             .saturating_add(self.stacks)
     }
 
-    /// The type and unit of what Valgrind's --xtree-memory measured. `None` for a moment of
-    /// Massif's.
+    /// Returns the type and unit that Valgrind's --xtree-memory measured; `None` for a snapshot of
+    /// Massif.
     pub(super) fn measure(&self) -> Option<(&'static str, &'static str)> {
         let (name, _) = self.root.split_once(" : ")?;
         match name {
@@ -110,14 +110,14 @@ impl MassifSnapshot {
         }
     }
 
-    /// Reads the tree. Each node has a line, which is indented by its depth and says how many
-    /// callers follow.
+    /// Reads the tree. Each node has a line, which is indented by its depth and contains the number
+    /// of callers that follow.
     fn tree(
         &mut self,
         lines: &mut LineReader<'_>,
         frames: &mut TextTable,
     ) -> Result<(), FormatError> {
-        // How many callers are still to come for each node from the root to the current one.
+        // Number of callers that are still to come, for each node from the root to the current one.
         let mut missing: Vec<u64> = Vec::new();
         loop {
             if !advance(lines)? {
@@ -165,8 +165,9 @@ impl MassifSnapshot {
         }
     }
 
-    /// Gives `each` each path of frames, leaf first, with the bytes that no caller accounts for.
-    /// The sum of these bytes is `heap`. Errors, also those of `each`, name the line of the node.
+    /// Calls `each` for each path of frames, leaf first, with the bytes that no caller accounts
+    /// for. The sum of these bytes is `heap`. Errors, including errors of `each`, name the line of
+    /// the node.
     pub(super) fn own_bytes(
         &self,
         mut each: impl FnMut(&[u32], i64) -> Result<(), FormatError>,
@@ -202,7 +203,7 @@ impl MassifSnapshot {
     }
 }
 
-/// The parts of `n3: 1234 text`: callers, bytes, text.
+/// Splits `n3: 1234 text` into its parts: callers, bytes, text.
 fn node(line: &[u8]) -> Option<(u64, i64, &[u8])> {
     let rest = line.strip_prefix(b"n")?;
     let colon = rest.iter().position(|&b| b == b':')?;

@@ -1,4 +1,5 @@
-//! A capture of memray as it is read: its records become sums of stacks, and these a profile.
+//! Collects a capture of memray while it is read: its records become sums of stacks, and the sums
+//! become a profile.
 
 use super::header::MemrayHeader;
 use super::record::{MemrayRecord, MemrayStackSum};
@@ -9,12 +10,13 @@ use crate::format::ProfileFormat;
 use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::tally::{FrameBudget, SampleTally};
 
-/// What was read of a capture.
+/// Parts of a capture that were read so far.
 pub(super) struct MemrayCapture {
     has_code: bool,
     stacks: MemrayStacks,
     sites: MemraySites,
-    /// The largest resident set in bytes, and the last time in milliseconds since the start.
+    /// Largest resident set in bytes. The next field is the last time, in milliseconds since the
+    /// start.
     max_resident: u64,
     time: u64,
 }
@@ -30,12 +32,12 @@ impl MemrayCapture {
         }
     }
 
-    /// About how many bytes of memory it takes.
+    /// Estimates how many bytes of memory the capture takes.
     pub(super) fn memory(&self) -> u64 {
         self.stacks.memory() + self.sites.memory()
     }
 
-    /// Takes a record, which ends at `offset`.
+    /// Processes a record, which ends at `offset`.
     pub(super) fn record(&mut self, record: MemrayRecord, offset: u64) -> Result<(), FormatError> {
         let wrong = |expected: &str, found: &str| FormatError::Byte {
             offset,
@@ -109,7 +111,7 @@ impl MemrayCapture {
         self.sites.sum((thread, call, sum.allocator), sum)
     }
 
-    /// The profile. The file has so many bytes.
+    /// Makes the profile. The file has `bytes` bytes.
     pub(super) fn reading(
         self,
         header: &MemrayHeader,
@@ -117,7 +119,7 @@ impl MemrayCapture {
         bytes: u64,
         options: &FormatReadOptions,
     ) -> Result<ProfileReading, FormatError> {
-        // A file with sums does not have what was allocated in all.
+        // A file with sums does not contain the total of all allocations.
         let first = if header.is_aggregated { 2 } else { 0 };
         let mut tally = SampleTally::new(&SAMPLE_TYPES[first..]).within(options);
         let locations = self.stacks.locations(&mut tally, header);

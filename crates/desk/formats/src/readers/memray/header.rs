@@ -1,39 +1,43 @@
-//! The header of a capture of memray: which version wrote it, of which process, and how.
+//! Reads the header of a capture of memray: the version that wrote it, the process, and the
+//! options.
 
 use crate::bytes::BinaryReader;
 use crate::error::FormatError;
 
-/// What every capture begins with.
+/// First bytes of every capture.
 pub(super) const MAGIC: &[u8] = b"memray\0";
 
-/// The versions of the layout that are read.
+/// Range of versions of the layout that can be read.
 const OLDEST_VERSION: u32 = 10;
 const NEWEST_VERSION: u32 = 13;
-/// From this version on, a code object is described once, and frames have an offset in its code.
+/// First version in which a code object is described once, and frames have an offset in its code.
 const FIRST_VERSION_WITH_CODE: u32 = 12;
 
-/// The most bytes of a command line, or of a path.
+/// Maximum number of bytes of a command line, or of a path.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
 pub(super) struct MemrayHeader {
     pub(super) version: u32,
-    /// The version of Python that memray was built for, as `PY_VERSION_HEX` has it. It is 0 if the
-    /// file does not say it.
+    /// Version of Python that memray was built for, in the form of `PY_VERSION_HEX`. It is 0 if the
+    /// file does not contain it.
     pub(super) python: u32,
     /// Whether stacks of native code were recorded, too.
     pub(super) is_native: bool,
     /// Whether the file has sums instead of events.
     pub(super) is_aggregated: bool,
-    /// Milliseconds since 1970. The end is 0 if the program did not reach it.
+    /// Start of the recording in milliseconds since 1970. The next field is the end in the same
+    /// unit, 0 if the program did not reach it.
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) command: String,
     pub(super) pid: u32,
-    /// The thread that began to record, and how many of its outermost frames are memray's own.
+    /// Thread that began to record. The next field is the number of its outermost frames that
+    /// belong to memray.
     pub(super) main_thread: u64,
     pub(super) skipped: u64,
     pub(super) allocator: &'static str,
-    /// Whether blocks of Python's own allocator were recorded. `None` if the file does not say it.
+    /// Whether blocks of Python's own allocator were recorded; `None` if the file does not contain
+    /// this.
     pub(super) has_python_blocks: Option<bool>,
 }
 
@@ -81,7 +85,7 @@ impl MemrayHeader {
             _ => None,
         };
         if version >= FIRST_VERSION_WITH_CODE {
-            // Whether objects of Python were followed, too.
+            // This flag says whether objects of Python were tracked, too.
             flag(bytes)?;
         }
         if version >= 13 {
@@ -108,15 +112,15 @@ impl MemrayHeader {
         self.version >= FIRST_VERSION_WITH_CODE
     }
 
-    /// Python's version for people, e.g. `3.11`. The program's Python may have another third
-    /// number than the one that memray was built for.
+    /// Returns Python's version for people, e.g. `3.11`. The program's Python may have another
+    /// third number than the version that memray was built for.
     pub(super) fn python(&self) -> Option<String> {
         let [major, minor, _micro, _level] = self.python.to_be_bytes();
         (major != 0).then(|| format!("{major}.{minor}"))
     }
 }
 
-/// A byte that is 0 or 1.
+/// Reads a byte that is 0 or 1.
 fn flag(bytes: &mut BinaryReader<'_>) -> Result<bool, FormatError> {
     const EXPECTED_FLAG: &str = "a flag of the header, 0 or 1";
     match bytes.byte(EXPECTED_FLAG)? {
@@ -130,7 +134,7 @@ fn text(bytes: &mut BinaryReader<'_>, what: &str) -> Result<Vec<u8>, FormatError
     bytes.until(b'\0', MAX_TEXT_BYTES, what)
 }
 
-/// Reads past the folder of Python's library and the two lists of paths. An empty path ends a list.
+/// Skips the folder of Python's library and the two lists of paths. An empty path ends a list.
 fn search_paths(bytes: &mut BinaryReader<'_>) -> Result<(), FormatError> {
     text(bytes, "the folder of Python's library")?;
     for _ in 0..2 {

@@ -1,15 +1,15 @@
-//! Lines of Python's code by the offset of an instruction.
+//! Finds lines of Python's code by the offset of an instruction.
 //!
-//! Python has a table of them in each code object. Its form changed in 3.10 and in 3.11:
-//! `Objects/lnotab_notes.txt` and `Objects/locations.md` of Python's sources describe it. The lines
-//! are those that memray finds, which counts instructions in its own way.
+//! Each code object of Python has a table of its lines. The form of the table changed in 3.10 and
+//! in 3.11; `Objects/lnotab_notes.txt` and `Objects/locations.md` of Python's sources describe it.
+//! The lines are the ones that memray finds, which counts instructions in its own way.
 
-/// Gives each offset its line. The offsets are in rising order. A line that is not in the table
-/// is 0.
+/// Returns the line of each offset. `offsets` must be sorted. The line is 0 if the table does not
+/// contain it.
 pub(super) fn lines(python: u32, table: &[u8], first_line: i64, offsets: &[i64]) -> Vec<i64> {
     let mut wanted = offsets.iter().map(|&offset| u64::try_from(offset).ok());
     let mut found = Vec::with_capacity(offsets.len());
-    // An offset below 0 is that of code that has not begun.
+    // An offset below 0 belongs to code that has not begun.
     let below = offsets.iter().take_while(|&&offset| offset < 0).count();
     found.resize(below, 0);
     for _ in 0..below {
@@ -27,7 +27,8 @@ pub(super) fn lines(python: u32, table: &[u8], first_line: i64, offsets: &[i64])
     found
 }
 
-/// Entries of a byte and what follows it, from Python 3.11 on. Code counts in pairs of bytes.
+/// Reads the table of Python 3.11 and later: entries of a byte and further bytes. Code is counted
+/// in pairs of bytes.
 fn find_lines_311(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     let mut bytes = table.iter().copied();
     let mut wanted = wanted.iter().peekable();
@@ -55,7 +56,7 @@ fn find_lines_311(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec
     }
 }
 
-/// A number of six bits in each byte, the lowest first.
+/// Reads a number with six bits in each byte, the lowest first.
 fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
     let mut value = 0;
     for shift in (0..32).step_by(6) {
@@ -74,9 +75,10 @@ fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
     Some(if value & 1 == 1 { -size } else { size })
 }
 
-/// Pairs of Python 3.10: how many bytes of code, and the change of the line before them.
+/// Reads the table of Python 3.10: pairs of a number of code bytes, and the change of the line
+/// before them.
 fn find_lines_310(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
-    /// Code without a line.
+    /// Mark of code without a line.
     const NO_LINE: i8 = -128;
     let (pairs, _) = table.as_chunks::<2>();
     let mut wanted = wanted.iter().peekable();
@@ -97,7 +99,8 @@ fn find_lines_310(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec
     found.extend(wanted.map(|_| line));
 }
 
-/// Pairs up to Python 3.9: how many bytes of code, and the change of the line after them.
+/// Reads the table of Python up to 3.9: pairs of a number of code bytes, and the change of the line
+/// after them.
 fn find_lines_39(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     let (pairs, _) = table.as_chunks::<2>();
     let mut wanted = wanted.iter().peekable();
@@ -116,7 +119,7 @@ fn find_lines_39(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<
 mod tests {
     use super::*;
 
-    /// The tables are those that Python 3.11, 3.10 and 3.9 have of this function:
+    /// Python 3.11, 3.10 and 3.9 have these tables for this function:
     ///
     /// ```text
     /// def f(a):

@@ -1,50 +1,53 @@
-//! Mapped memory: what of each mapping is left when parts of it are unmapped.
+//! Keeps track of mapped memory: the parts of each mapping that are left after parts of it are
+//! unmapped.
 //!
-//! A program may unmap the middle of a mapping, or several mappings at once. The file does not say
+//! A program may unmap the middle of a mapping, or several mappings at once. The file does not show
 //! which mappings were replaced by others, so mappings may overlap, and then memray unmaps all of
-//! them. The mappings are in classes by the power of two of their length. So those at an address
-//! are found without those beside it, however many there are.
+//! them. The mappings are divided into classes by the power of two of their length. So the mappings
+//! at an address are found without their neighbours, however many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::FormatError;
 
-/// How often something may be left of one more mapping after an unmapping: so many times for each
-/// byte of the file, and so many more. In real files, mappings that overlap are few. A made file
-/// can take a piece of thousands at once.
+/// Maximum number of pieces for each byte of the file, in addition to `MIN_PIECE_LIMIT`. When one
+/// unmapping leaves parts of several mappings, each mapping after the first one adds a piece. In
+/// real files, mappings that overlap are few. An artificial file can cut parts of thousands at
+/// once.
 const MAX_PIECES_PER_BYTE: u64 = 1;
 const MIN_PIECE_LIMIT: u64 = 1 << 16;
 
 /// The mappings that are left.
 #[derive(Default)]
 pub(super) struct MemrayMappings {
-    /// By class, first address and number: the end, and the site.
+    /// End and site of each mapping, by class, first address and number.
     from: BTreeMap<(u32, u64, u64), (u64, u32)>,
-    /// By class, the cell that holds the first address, the end and number: the first address. A
-    /// cell is as long as the shortest mapping of its class.
+    /// First address of each mapping, by class, the cell that holds the first address, the end, and
+    /// the number. A cell is as long as the shortest mapping of its class.
     to: BTreeSet<(u32, u64, u64, u64, u64)>,
-    /// How many mappings each class has.
+    /// Number of mappings in each class.
     count: BTreeMap<u32, usize>,
     number: u64,
-    /// How often something was left of one more mapping than the first.
+    /// Number of pieces, as `MAX_PIECES_PER_BYTE` counts them.
     pieces: u64,
 }
 
-/// What was unmapped of a mapping.
+/// A part of a mapping that was unmapped.
 pub(super) struct UnmappedPart {
     pub(super) site: u32,
     pub(super) bytes: u64,
-    /// How many mappings there are more than before.
+    /// Change of the number of mappings: -1 if nothing is left of the mapping, 1 if two parts are
+    /// left.
     pub(super) count: i64,
 }
 
 impl MemrayMappings {
-    /// About how many bytes of memory they take.
+    /// Estimates how many bytes of memory the mappings take.
     pub(super) fn memory(&self) -> u64 {
         self.from.len() as u64 * 160
     }
 
-    /// Adds a mapping. It is not empty.
+    /// Adds a mapping, which must not be empty.
     pub(super) fn add(&mut self, start: u64, end: u64, site: u32) {
         let class = class(start, end);
         self.number += 1;
@@ -54,7 +57,8 @@ impl MemrayMappings {
         *self.count.entry(class).or_default() += 1;
     }
 
-    /// Unmaps what is between two addresses. `read` is how many bytes of the file were read.
+    /// Unmaps the memory between two addresses. `read` is the number of bytes of the file that were
+    /// read.
     pub(super) fn remove(
         &mut self,
         start: u64,
@@ -65,9 +69,10 @@ impl MemrayMappings {
         for &class in self.count.keys() {
             let cell = start >> class;
             let inside = (class, cell << class, 0)..(class, end, 0);
-            // All of them are as long as a cell, so those of this cell reach the first address.
+            // All of these mappings are at least as long as a cell, so mappings that begin in this
+            // cell or later reach the first address.
             found.extend(self.from.range(inside).map(|(&key, _)| key));
-            // None is longer than two cells.
+            // No mapping is longer than two cells.
             for before in [1, 2].into_iter().filter_map(|n| cell.checked_sub(n)) {
                 let reaching = (class, before, start, u64::MAX, u64::MAX)
                     ..(class, before, u64::MAX, u64::MAX, u64::MAX);
@@ -114,7 +119,7 @@ impl MemrayMappings {
     }
 }
 
-/// The power of two that is at most as long as the mapping.
+/// Returns the exponent of the largest power of two that is not greater than the mapping's length.
 fn class(start: u64, end: u64) -> u32 {
     (end - start).ilog2()
 }
@@ -123,7 +128,7 @@ fn class(start: u64, end: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Compares with a list, in which every mapping is looked at.
+    /// Compares with a list, in which every mapping is checked.
     #[test]
     fn as_if_all_were_compared() {
         let mut seed = 7u64;

@@ -1,23 +1,23 @@
-//! What the records of a capture of memray say, and the functions that allocate and free.
+//! Records of a capture of memray, and the functions that allocate and free.
 
-/// What a record says.
+/// Content of a record.
 pub(super) enum MemrayRecord {
-    /// The end. A program that is killed leaves none.
+    /// The end of the capture. A program that is killed leaves no end mark.
     End { is_marked: bool },
-    /// A block was allocated or freed. A free has no size, except that of a mapping.
+    /// A block was allocated or freed. A free has no size, unless it frees a mapping.
     Block {
         address: u64,
         size: u64,
         allocator: MemrayAllocator,
     },
-    /// The running thread called a function: a code object and an offset in it, or, in old files,
-    /// the number of a frame and 0.
+    /// The running thread called a function. The values are a code object and an offset in it, or,
+    /// in old files, the number of a frame and 0.
     Push(u64, i64),
-    /// The running thread returned from so many functions.
+    /// The running thread returned from this number of functions.
     Pop(u64),
-    /// The thread that runs from here on.
+    /// The thread that is running from now on.
     Thread(u64),
-    /// The running thread's name.
+    /// Name of the running thread.
     ThreadName(Vec<u8>),
     /// A function, with the table of its lines.
     Code {
@@ -27,7 +27,7 @@ pub(super) enum MemrayRecord {
         first_line: i64,
         lines: Vec<u8>,
     },
-    /// A function and a line in it, of old files.
+    /// In old files: a function and a line in it.
     Frame {
         id: u64,
         name: Vec<u8>,
@@ -36,13 +36,13 @@ pub(super) enum MemrayRecord {
     },
     /// The resident set in bytes, and the milliseconds since the start.
     Resident { bytes: u64, time: u64 },
-    /// Of a file with sums: the number of a frame, and what [`MemrayRecord::Push`] has.
+    /// In a file with sums: the number of a frame, and the values of [`MemrayRecord::Push`].
     NumberedFrame { number: u64, code: u64, offset: i64 },
-    /// Of a file with sums: a stack, as its innermost frame and the number of the stack outside.
+    /// In a file with sums: a stack, as its innermost frame and the number of the stack outside.
     Stack { frame: u64, parent: u64 },
-    /// Of a file with sums: what a thread holds of a stack and allocator.
+    /// In a file with sums: a thread's memory, for one stack and allocator.
     Sum(MemrayStackSum),
-    /// Something that a profile does not have.
+    /// A record that a profile does not need.
     Other,
 }
 
@@ -51,20 +51,20 @@ pub(super) struct MemrayStackSum {
     pub(super) thread: u64,
     pub(super) allocator: MemrayAllocator,
     pub(super) stack: u64,
-    /// Blocks and bytes when the heap was largest.
+    /// Number of blocks and bytes when the heap was largest.
     pub(super) peak: [u64; 2],
-    /// Blocks and bytes at the end.
+    /// Number of blocks and bytes at the end.
     pub(super) in_use: [u64; 2],
 }
 
-/// A function that allocates or frees, as newer files number it.
+/// A function that allocates or frees, by its number in newer files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MemrayAllocator(u8);
 
 pub(super) const MMAP: MemrayAllocator = MemrayAllocator(14);
 pub(super) const MUNMAP: MemrayAllocator = MemrayAllocator(15);
 
-/// The names, from 1.
+/// Names of the functions, from number 1.
 const ALLOCATOR_NAMES: [&str; 15] = [
     "pymalloc_free",
     "pymalloc_malloc",
@@ -83,7 +83,7 @@ const ALLOCATOR_NAMES: [&str; 15] = [
     "munmap",
 ];
 
-/// What files up to version 11 number from 1, in the numbers of newer files.
+/// Numbers of newer files for the functions that files up to version 11 number from 1.
 const OLD_ALLOCATOR_NUMBERS: [u8; 15] = [6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 2, 3, 4, 1];
 
 impl MemrayAllocator {
@@ -102,7 +102,7 @@ impl MemrayAllocator {
         ALLOCATOR_NAMES[usize::from(self.0) - 1]
     }
 
-    /// Whether it says a size: all do except those that free one block.
+    /// Whether records of this function have a size: all do, except functions that free one block.
     pub(super) fn has_size(self) -> bool {
         !matches!(self.0, 1 | 5)
     }

@@ -1,7 +1,8 @@
-//! The records of a capture of memray, one after the other, in all layouts that are read.
+//! Reads the records of a capture of memray one by one, in all supported layouts.
 //!
-//! Numbers are often written as the difference from the last number of their kind. A list of
-//! allocations says again which of the last fifteen addresses is meant, from version 12 on.
+//! Numbers are often written as the difference from the last number of their kind. From version 12
+//! on, a list of allocations refers to an address by its position among the last fifteen, if it is
+//! one of them.
 
 use crate::bytes::BinaryReader;
 use crate::error::FormatError;
@@ -9,20 +10,20 @@ use crate::error::FormatError;
 use super::header::MemrayHeader;
 use super::record::{MemrayAllocator, MemrayRecord, MemrayStackSum};
 
-/// The most bytes of a name or a path.
+/// Maximum number of bytes of a name or a path.
 const MAX_NAME_BYTES: usize = 1 << 20;
-/// The most bytes of the table of a function's lines.
+/// Maximum number of bytes of a function's line table.
 const MAX_LINE_TABLE_BYTES: u64 = 16 << 20;
 
-/// The records that are still to come.
+/// Reader of the remaining records.
 pub(super) struct MemrayRecords<'a> {
     bytes: BinaryReader<'a>,
     has_code: bool,
     is_aggregated: bool,
     is_native: bool,
-    /// When the recording began, in milliseconds since 1970.
+    /// Beginning of the recording, in milliseconds since 1970.
     start: u64,
-    /// The last number of each kind.
+    /// Last number of each kind: line, address and frame.
     line: i64,
     pointer: u64,
     frame: u64,
@@ -45,7 +46,7 @@ impl<'a> MemrayRecords<'a> {
         }
     }
 
-    /// How many bytes were read.
+    /// Returns how many bytes were read.
     pub(super) fn offset(&self) -> u64 {
         self.bytes.offset()
     }
@@ -53,7 +54,7 @@ impl<'a> MemrayRecords<'a> {
     pub(super) fn next(&mut self) -> Result<MemrayRecord, FormatError> {
         let start = self.bytes.offset();
         let Some(kind) = self.bytes.next()? else {
-            // A file with sums is written at the end, all at once.
+            // A file with sums is written all at once when the program ends.
             return match self.is_aggregated {
                 true => Err(self.bytes.ended("a record, or the end mark")),
                 false => Ok(MemrayRecord::End { is_marked: false }),
@@ -65,7 +66,7 @@ impl<'a> MemrayRecords<'a> {
             (false, false) => self.old_event(kind),
         };
         match record {
-            // The program may be killed while it writes a record.
+            // The program may have been killed while it wrote a record.
             Err(FormatError::Byte { .. })
                 if !self.is_aggregated && self.bytes.next()?.is_none() =>
             {
@@ -82,7 +83,7 @@ impl<'a> MemrayRecords<'a> {
         }
     }
 
-    /// A record of a list, from version 12 on. `None` if there is no such kind.
+    /// Reads a record of a list, from version 12 on; `None` if there is no such kind.
     fn event(&mut self, kind: u8) -> Result<Option<MemrayRecord>, FormatError> {
         let record = match kind {
             1 => MemrayRecord::End { is_marked: true },
@@ -90,7 +91,7 @@ impl<'a> MemrayRecords<'a> {
             14 => self.code()?,
             16..32 => MemrayRecord::Pop(u64::from(kind & 15) + 1),
             32..64 => {
-                // An object of Python begins or ends.
+                // The program starts or stops to track an object of Python.
                 self.address(kind >> 1 & 15)?;
                 if self.is_native && kind & 1 == 1 {
                     self.native_stack()?;
@@ -126,7 +127,8 @@ impl<'a> MemrayRecords<'a> {
         Ok(Some(record))
     }
 
-    /// A record of a list, up to version 11: four bits for the kind, and four bits with it.
+    /// Reads a record of a list, up to version 11. In its first byte, four bits are the kind, and
+    /// four bits depend on the kind.
     fn old_event(&mut self, byte: u8) -> Result<Option<MemrayRecord>, FormatError> {
         let (kind, with) = (byte & 15, byte >> 4);
         let record = match kind {
@@ -138,7 +140,7 @@ impl<'a> MemrayRecords<'a> {
                 };
                 let change = self.bytes.signed("an address")?;
                 self.pointer = self.pointer.wrapping_add_signed(change);
-                // With a native stack, every record has a size.
+                // With a native stack, every record contains a size.
                 let size = match kind == 2 || allocator.has_size() {
                     true => self.bytes.varint("the size of a block")?,
                     false => 0,
@@ -166,7 +168,7 @@ impl<'a> MemrayRecords<'a> {
         Ok(Some(record))
     }
 
-    /// A record of a file with sums.
+    /// Reads a record of a file with sums.
     fn sum_record(&mut self, kind: u8) -> Result<Option<MemrayRecord>, FormatError> {
         const EXPECTED_FRAME: &str = "a frame";
         let record = match kind {
@@ -221,7 +223,7 @@ impl<'a> MemrayRecords<'a> {
         Ok(Some(record))
     }
 
-    /// A record that all layouts have.
+    /// Reads a record of a kind that all layouts have.
     fn common(&mut self, kind: u8) -> Result<Option<MemrayRecord>, FormatError> {
         let record = match kind {
             5 => {
@@ -299,7 +301,8 @@ impl<'a> MemrayRecords<'a> {
         Ok(words)
     }
 
-    /// An address: the one at a place of the last ones, or a new one. Addresses are multiples of 8.
+    /// Reads an address: the one at `place` among the last ones, or a new one. Addresses are
+    /// multiples of 8.
     fn address(&mut self, place: u8) -> Result<u64, FormatError> {
         if let Some(&known) = self.recent.get(usize::from(place)) {
             return Ok(known);
@@ -316,7 +319,7 @@ impl<'a> MemrayRecords<'a> {
         MemrayAllocator::from_number(number).ok_or_else(|| self.bytes.wrong("an allocator", number))
     }
 
-    /// Reads past the number of a native stack.
+    /// Skips the number of a native stack.
     fn native_stack(&mut self) -> Result<(), FormatError> {
         self.bytes.signed("a native stack").map(|_| ())
     }

@@ -1,7 +1,9 @@
-//! What each stack allocated, what it holds, and what it held when the heap was largest.
+//! Sums of each stack: its allocations, its memory in use, and its memory in use when the heap was
+//! largest.
 //!
-//! memray counts a moment as the largest if no later one is as large. So the last of equal maxima
-//! is the peak, and blocks without bytes that come while the heap is that large are in it.
+//! memray takes a moment as the largest one if no later moment is as large. So the last of equal
+//! maxima is the peak, and it includes blocks without bytes that are allocated while the heap is
+//! that large.
 
 use foldhash::HashMap;
 
@@ -20,7 +22,7 @@ pub(super) const SAMPLE_TYPES: [(&str, &str); 6] = [
     ("inuse_space", "bytes"),
 ];
 
-/// Where an allocation comes from: its thread, its stack, the function that took the memory.
+/// Origin of an allocation: its thread, its stack, and the function that allocated the memory.
 pub(super) type MemraySiteKey = (u32, u32, MemrayAllocator);
 
 /// The sums of a stack, in blocks and bytes.
@@ -28,21 +30,21 @@ struct MemraySite {
     key: MemraySiteKey,
     allocated: [i64; 2],
     in_use: [i64; 2],
-    /// What it held at the last maximum before `changed`.
+    /// Memory in use at the last maximum before `changed`.
     in_use_at_peak: [i64; 2],
     /// The event that changed `in_use` last.
     changed: u64,
 }
 
-/// All stacks that allocate.
+/// Sums of all stacks that allocate.
 #[derive(Default)]
 pub(super) struct MemraySites {
     site: Vec<MemraySite>,
     number: HashMap<MemraySiteKey, u32>,
-    /// Blocks by their address: their sizes and sites.
+    /// Sizes and sites of blocks, by their address.
     block: HashMap<u64, (i64, u32)>,
     mapped: MemrayMappings,
-    /// How many events there were, and the event at which the heap was largest.
+    /// Number of events so far. The next field is the event at which the heap was largest.
     event: u64,
     peak_event: u64,
     total: i64,
@@ -50,7 +52,7 @@ pub(super) struct MemraySites {
 }
 
 impl MemraySites {
-    /// About how many bytes of memory they take.
+    /// Estimates how many bytes of memory the sites take.
     pub(super) fn memory(&self) -> u64 {
         let tables = size_of_val(&self.site[..])
             + self.number.capacity() * 2 * size_of::<(MemraySiteKey, u32)>()
@@ -75,7 +77,7 @@ impl MemraySites {
         Ok(number)
     }
 
-    /// An allocation or a free. `read` is how many bytes of the file were read.
+    /// Counts an allocation or a free. `read` is the number of bytes of the file that were read.
     pub(super) fn event(
         &mut self,
         key: MemraySiteKey,
@@ -130,15 +132,15 @@ impl MemraySites {
                 self.mapped.add(address, end, site);
             }
         } else if let Some((before, site)) = self.block.insert(address, (size, site)) {
-            // Nobody saw the free of the block that was here before. As memray does, its stack
-            // gives it back, but the heap is not smaller by it.
+            // The free of the earlier block at this address was not recorded. As in memray, its
+            // stack loses the block, but the heap does not get smaller.
             self.change(site, -1, -before)?;
         }
         self.change(site, 1, size)
     }
 
-    /// Changes what a site holds. First keeps the old amounts if they were still held at the
-    /// largest moment.
+    /// Changes a site's memory in use. First stores the old amounts, if they were still in use at
+    /// the largest moment.
     fn change(&mut self, site: u32, blocks: i64, bytes: i64) -> Result<(), FormatError> {
         let site = &mut self.site[site as usize];
         if site.changed <= self.peak_event {
@@ -154,7 +156,7 @@ impl MemraySites {
         Ok(())
     }
 
-    /// The sums of a file that has no events.
+    /// Adds the sums of a file that has no events.
     pub(super) fn sum(
         &mut self,
         key: MemraySiteKey,
@@ -162,7 +164,7 @@ impl MemraySites {
     ) -> Result<(), FormatError> {
         let site = self.site(key)?;
         let site = &mut self.site[site as usize];
-        // These sites do not change any more after the peak.
+        // These sites do not change after the peak.
         site.changed = u64::MAX;
         for (sums, values) in [
             (&mut site.in_use_at_peak, sum.peak),
@@ -178,7 +180,7 @@ impl MemraySites {
         Ok(())
     }
 
-    /// Each site with its values, in the order of [`SAMPLE_TYPES`].
+    /// Returns each site with its values, in the order of [`SAMPLE_TYPES`].
     pub(super) fn values(&self) -> impl Iterator<Item = (MemraySiteKey, [i64; 6])> {
         self.site.iter().map(|site| {
             let [blocks, bytes] = match site.changed <= self.peak_event {
@@ -211,7 +213,7 @@ mod tests {
     const MALLOC: MemrayAllocator = MemrayAllocator::with_number(6);
     const FREE: MemrayAllocator = MemrayAllocator::with_number(5);
 
-    /// Each event is a stack, an allocator, an address and a size.
+    /// Returns the values after events. Each event is a stack, an allocator, an address and a size.
     fn values(events: &[(u32, MemrayAllocator, u64, u64)]) -> Vec<[i64; 6]> {
         let mut sites = MemraySites::default();
         for &(stack, allocator, address, size) in events {
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn sums_at_the_end_and_at_the_largest_moment() {
-        // The last of two equal maxima is the peak, and a block of no bytes is in it.
+        // The last of two equal maxima is the peak, and it includes a block of no bytes.
         let equal = [
             (1, MALLOC, 16, 10),
             (0, FREE, 16, 0),
@@ -238,7 +240,7 @@ mod tests {
             [1, 0, 1, 0, 1, 0],
         ];
         assert_eq!(values(&equal), expected);
-        // A block at an address that holds one.
+        // A block at an address where another block is in use.
         let again = [(1, MALLOC, 16, 10), (2, MALLOC, 16, 4), (0, FREE, 16, 0)];
         assert_eq!(values(&again), [[1, 10, 0, 0, 0, 0], [1, 4, 1, 4, 0, 0]]);
         // Frees of unknown blocks.
@@ -253,7 +255,7 @@ mod tests {
             (0, MUNMAP, 8192, 4096),
             (0, MUNMAP, 0, 8192),
         ];
-        // A mapping of no bytes is none.
+        // A mapping of no bytes is ignored.
         let expected = [[1, 12_288, 1, 12_288, 1, 4096], [1, 0, 0, 0, 0, 0]];
         assert_eq!(values(&events), expected);
     }

@@ -1,4 +1,4 @@
-//! The stacks of a capture of memray: a tree of calls, and what functions and lines its frames are.
+//! Stacks of a capture of memray: a tree of calls, and the functions and lines of its frames.
 
 use foldhash::HashMap;
 use heapprof_profile::LocationIndex;
@@ -10,12 +10,12 @@ use crate::error::FormatError;
 use crate::tally::{SampleTally, TextFrame, overflow};
 use crate::texts::TextTable;
 
-/// A function, or a line of one in an old file.
+/// A function, or in an old file a line of a function.
 struct MemrayCode {
     name: u32,
     file: u32,
     line: i64,
-    /// Where its table of lines ends in `table`, which begins where the one before it ends.
+    /// Start and end of the function's line table in `table`.
     lines: (usize, usize),
 }
 
@@ -26,10 +26,10 @@ pub(super) struct MemrayStacks {
     table: Vec<u8>,
     code: Vec<MemrayCode>,
     code_of: HashMap<u64, u32>,
-    /// Frames: a code object and an offset in it.
+    /// Frames, each a code object and an offset in it.
     frame: Vec<(u64, i64)>,
     frame_of: HashMap<(u64, i64), u32>,
-    /// Calls from 1: the number of the call outside, or 0, and the frame.
+    /// Calls, numbered from 1. Each has the number of the call outside, or 0, and the frame.
     call: Vec<(u32, u32)>,
     call_of: HashMap<(u32, u32), u32>,
     threads: HashMap<u64, u32>,
@@ -37,12 +37,12 @@ pub(super) struct MemrayStacks {
     stack: Vec<Vec<u32>>,
     /// The names of threads, and their numbers in the file.
     pub(super) thread: Vec<(String, u64)>,
-    /// The thread that runs.
+    /// Number of the running thread.
     running: Option<u32>,
 }
 
 impl MemrayStacks {
-    /// About how many bytes of memory they take.
+    /// Estimates how many bytes of memory the stacks take.
     pub(super) fn memory(&self) -> u64 {
         let tables = self.table.len()
             + size_of_val(&self.code[..])
@@ -57,7 +57,7 @@ impl MemrayStacks {
         tables as u64 + self.texts.memory()
     }
 
-    /// The number of a thread.
+    /// Returns the number of a thread, which is added if it is new.
     pub(super) fn thread(&mut self, id: u64) -> Result<u32, FormatError> {
         if let Some(&number) = self.threads.get(&id) {
             return Ok(number);
@@ -69,7 +69,7 @@ impl MemrayStacks {
         Ok(number)
     }
 
-    /// The thread that runs.
+    /// Returns the number of the running thread.
     pub(super) fn running(&self) -> Option<u32> {
         self.running
     }
@@ -85,7 +85,7 @@ impl MemrayStacks {
         Some(())
     }
 
-    /// The innermost call of the thread that runs, 0 if there is none.
+    /// Returns the innermost call of the running thread; 0 if there is none.
     pub(super) fn innermost(&self) -> u32 {
         let stack = self
             .running
@@ -93,7 +93,7 @@ impl MemrayStacks {
         stack.and_then(|stack| stack.last()).copied().unwrap_or(0)
     }
 
-    /// The running thread calls. `None` if no thread runs.
+    /// Adds a call of the running thread. Returns `None` if no thread is running.
     pub(super) fn push(&mut self, code: u64, offset: i64) -> Result<Option<()>, FormatError> {
         let frame = self.frame(code, offset)?;
         let outside = self.innermost();
@@ -111,7 +111,8 @@ impl MemrayStacks {
         Ok(stack.map(|stack| stack.push(call)))
     }
 
-    /// The running thread returns. How many calls there are, if there are fewer.
+    /// Ends the innermost calls of the running thread. If it has fewer than `count`, the error is
+    /// their number.
     pub(super) fn pop(&mut self, count: u64) -> Result<(), usize> {
         let stack = self
             .running
@@ -145,7 +146,8 @@ impl MemrayStacks {
         u32::try_from(self.call.len()).map_err(|_| overflow("calls"))
     }
 
-    /// A frame of a file with sums, which numbers them. `None` if the number is not the next one.
+    /// Adds a frame of a file with sums, which numbers its frames. Returns `None` if the number is
+    /// not the next one.
     pub(super) fn numbered_frame(
         &mut self,
         number: u64,
@@ -155,8 +157,8 @@ impl MemrayStacks {
         Ok((self.add_frame(code, offset)? as u64 == number).then_some(()))
     }
 
-    /// A call of a file with sums, which numbers frames and calls. The numbers of the frame and of
-    /// the call outside must be known.
+    /// Adds a call of a file with sums, which numbers frames and calls. Returns `None` if the
+    /// number of the frame or of the call outside is unknown.
     pub(super) fn numbered_call(
         &mut self,
         frame: u64,
@@ -176,18 +178,18 @@ impl MemrayStacks {
         })
     }
 
-    /// The number of a call, or 0, if there is one of this number.
+    /// Returns the number of a call, or 0, if it is valid; otherwise `None`.
     pub(super) fn known_call(&self, number: u64) -> Option<u32> {
         let number = u32::try_from(number).ok()?;
         (number as usize <= self.call.len()).then_some(number)
     }
 
-    /// How many calls there are.
+    /// Returns the number of calls.
     pub(super) fn calls(&self) -> usize {
         self.call.len()
     }
 
-    /// A description of code, or of a frame of an old file. Others are ignored.
+    /// Stores the description of code, or of a frame of an old file. Other records are ignored.
     pub(super) fn describe(&mut self, record: MemrayRecord) -> Result<(), FormatError> {
         let (id, name, file, line, table) = match record {
             MemrayRecord::Code {
@@ -219,12 +221,12 @@ impl MemrayStacks {
             line,
             lines: (start, self.table.len()),
         });
-        // memray takes the last one of a number.
+        // If several have the same number, memray uses the last one.
         self.code_of.insert(id, number);
         Ok(())
     }
 
-    /// A location for each frame.
+    /// Makes a location for each frame.
     pub(super) fn locations(
         &self,
         tally: &mut SampleTally,
@@ -273,10 +275,10 @@ impl MemrayStacks {
         locations
     }
 
-    /// The frames of a call and of those outside, innermost first.
+    /// Returns the frames of a call and of the calls outside it, innermost first.
     pub(super) fn frames(&self, call: u32) -> impl Iterator<Item = u32> {
         let at = |call: u32| Some(*self.call.get((call as usize).checked_sub(1)?)?);
-        // The call outside has a smaller number, so this ends.
+        // The call outside has a smaller number, so this iteration ends.
         std::iter::successors(at(call), move |&(outside, _)| at(outside)).map(|(_, frame)| frame)
     }
 }

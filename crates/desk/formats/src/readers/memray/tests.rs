@@ -1,4 +1,4 @@
-//! Captures of memray have memray's own sums, and damage is said in one line.
+//! Checks that captures of memray give memray's own sums, and that damage is reported in one line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ fn capture(name: &str) -> Vec<u8> {
     std::fs::read(folder("sample-profiles/memray").join(name)).unwrap()
 }
 
-/// The rows of `sample-profiles/memray/rows.py`: by kind and line the blocks, the bytes, and the
-/// bytes with what was called.
+/// Computes the rows of `sample-profiles/memray/rows.py`: by kind and line the blocks, the bytes,
+/// and the bytes including calls.
 fn rows(reading: &ProfileReading) -> BTreeMap<String, [i64; 3]> {
     let profile = &reading.profile;
     let mut rows: BTreeMap<String, [i64; 3]> = BTreeMap::new();
@@ -78,10 +78,11 @@ fn sums_are_those_of_memray() {
     assert_eq!(files, 10);
 }
 
-/// A file with sums has the counts of a list, which memray's own reader does not have.
+/// A file with sums has counts that equal the counts of a list. memray's own reader does not have
+/// them.
 #[test]
 fn both_kinds_of_files_say_the_same() {
-    // How much a thread's start takes changes from run to run.
+    // The memory that the start of a thread takes changes from run to run.
     let same_in_both =
         |row: &String| row.contains(" pantry.py:") && !row.ends_with(" pantry.py:52");
     for (list, sums) in [
@@ -142,7 +143,7 @@ fn labels_and_comments_say_how_it_was_recorded() {
     assert!(profile.time_nanos > 0 && profile.duration_nanos > 0);
 }
 
-/// A capture as `memray run --no-compress` writes it: its header, and these records.
+/// Makes a capture in the form of `memray run --no-compress`: its header, and these records.
 fn made(is_aggregated: bool, records: &[u8]) -> Vec<u8> {
     let mut file = b"memray\0\x0d\0\0\0\xf0\x07\x0b\x03\0".to_vec();
     file.push(u8::from(is_aggregated));
@@ -156,7 +157,7 @@ fn made(is_aggregated: bool, records: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A function `f` at line 3, a thread that calls it and allocates 300 bytes.
+/// Records of a function `f` at line 3, and of a thread that calls it and allocates 300 bytes.
 const LIST: &[u8] =
     b"\x0e\x05f\0a.py\0\x06\x02\x80\x00\x0c\x01\0\0\0\0\0\0\0\x41\x05\0\xfe\x80\x10\xac\x02\x10\x01";
 
@@ -167,7 +168,7 @@ fn a_list_is_read_record_by_record() {
         samples(&reading.profile),
         ["f@a.py:3 [allocator=malloc] [thread=0x1] 1 300 1 300 1 300"]
     );
-    // A function that is described nowhere, and frees by the address that was used last.
+    // A function that is not described anywhere, and frees by the address that was used last.
     let mut records = LIST[13..LIST.len() - 2].to_vec();
     records.extend(b"\x85\x83\x20\x01");
     let reading = read_bytes(&made(false, &records));
@@ -297,13 +298,13 @@ fn a_cut_file_is_no_panic() {
             let error = error(&file[..at]);
             assert!(error.ends_with("copy or download it again"), "{error}");
         }
-        // After its last byte lz4 has nothing to check.
+        // After the last byte, lz4 data has no checksum that could show the damage.
         let damaged = [&file[..], b"more"].concat();
         assert!(error(&damaged).starts_with("the lz4 data is damaged"));
     }
 }
 
-/// Files with some bytes changed are read or refused.
+/// Checks that files with some bytes changed are read or refused.
 #[test]
 fn changed_bytes_are_no_panic() {
     let mut seed = 1u64;
@@ -340,7 +341,7 @@ fn changed_bytes_are_no_panic() {
     assert!(read_anyway > 30, "{read_anyway}");
 }
 
-/// Each call is within the one before it, and each allocates.
+/// Each call is within the one before it, and each call allocates.
 #[test]
 fn deep_stacks_take_bounded_memory() {
     let deep = |depth: usize| {

@@ -1,14 +1,15 @@
-//! The line that begins an event, in the forms that versions of perf and its option `-F` produce.
+//! Reads the first line of an event, in the forms that versions of perf and its option `-F`
+//! produce.
 
 use std::ops::Range;
 
 use crate::figures::{decimal, hex};
 
-/// The line that begins a block.
+/// First line of a block.
 pub(super) struct PerfEvent<'a> {
     pub(super) command: &'a [u8],
     pub(super) name: &'a [u8],
-    /// What the probe recorded, such as `(7f119e65f930) bytes=0x10`.
+    /// Data that the probe recorded, such as `(7f119e65f930) bytes=0x10`.
     pub(super) arguments: &'a [u8],
 }
 
@@ -17,8 +18,8 @@ pub(super) fn event(line: &[u8]) -> Option<PerfEvent<'_>> {
 }
 
 pub(super) fn timed(line: &[u8]) -> Option<PerfEvent<'_>> {
-    // The time is the first word that looks like one. Words can't be counted, because commands may
-    // contain blanks.
+    // The time is the first word with the form of a time. Words can't be counted, because commands
+    // may contain blanks.
     let mut words = spans(line);
     let time = words.find(|word| is_time(&line[word.clone()]))?;
     let mut before: Vec<Range<usize>> = spans(&line[..time.start]).collect();
@@ -56,7 +57,7 @@ pub(super) fn timed(line: &[u8]) -> Option<PerfEvent<'_>> {
 /// that is followed by the rest of this form.
 pub(super) fn untimed(line: &[u8]) -> Option<PerfEvent<'_>> {
     let mut words = spans(line).peekable();
-    // A command comes first.
+    // The first word belongs to the command.
     words.next()?;
     while let Some(process) = words.next() {
         if !is_process(&line[process.clone()]) {
@@ -80,8 +81,8 @@ pub(super) fn untimed(line: &[u8]) -> Option<PerfEvent<'_>> {
     None
 }
 
-/// Reads `COMMAND PID [CPU]`, which `-F comm,pid,ip,sym` prints. It begins at the start of the
-/// line, as no frame does.
+/// Reads `COMMAND PID [CPU]`, which `-F comm,pid,ip,sym` prints. The text begins at the start of
+/// the line, which no frame does.
 pub(super) fn bare(line: &[u8]) -> Option<PerfEvent<'_>> {
     let mut words: Vec<Range<usize>> = spans(line).collect();
     words.pop_if(|word| is_cpu(&line[word.clone()]));
@@ -93,8 +94,8 @@ pub(super) fn bare(line: &[u8]) -> Option<PerfEvent<'_>> {
     })
 }
 
-/// Whether a line begins as a frame that perf prints: with a tab and an address of 16 digits, with
-/// blanks instead of leading zeros.
+/// Whether a line begins like a frame that perf prints: with a tab and an address of 16 digits, in
+/// which blanks replace leading zeros.
 pub(super) fn is_column(line: &[u8]) -> bool {
     let rest = line.strip_prefix(b"\t");
     let address = rest.and_then(|rest| spans(rest).next().map(|word| (rest, word)));
@@ -112,7 +113,7 @@ pub(super) fn starts_blank(line: &[u8]) -> bool {
     line.first().is_some_and(u8::is_ascii_whitespace)
 }
 
-/// The range of each word.
+/// Returns the range of each word.
 fn spans(text: &[u8]) -> impl Iterator<Item = Range<usize>> + Clone {
     let begin = text.as_ptr() as usize;
     words(text).map(move |word| {
@@ -136,8 +137,7 @@ fn is_mode(word: &[u8]) -> bool {
     word.len() <= 3 && word.iter().all(u8::is_ascii_alphabetic)
 }
 
-/// Whether a word is a process: `25607` or `24636/25607`. -1 is a thread that perf knows nothing
-/// about.
+/// Whether a word is a process: `25607` or `24636/25607`. -1 is a thread that perf does not know.
 fn is_process(word: &[u8]) -> bool {
     let mut numbers = word.split(|&b| b == b'/');
     numbers.all(|number| decimal(number.strip_prefix(b"-").unwrap_or(number)).is_some())

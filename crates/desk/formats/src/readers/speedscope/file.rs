@@ -1,4 +1,4 @@
-//! The JSON of a file, read as a stream: its keys may come in any order, so units and frames are
+//! Reads the JSON of a file as a stream. Keys may come in any order, so units and frames are
 //! applied at the end of each object.
 
 use std::fmt;
@@ -18,11 +18,11 @@ pub(super) struct SpeedscopeFile {
     pub(super) name: String,
     pub(super) exporter: String,
     pub(super) active: Option<usize>,
-    /// The texts of all frames.
+    /// Texts of all frames, one after the other.
     pub(super) text: String,
     pub(super) frames: Vec<SharedFrame>,
     pub(super) profiles: Vec<SpeedscopeProfile>,
-    /// The stacks by number, leaf first. They hold numbers of frames instead of locations.
+    /// Stacks by number, leaf first. They consist of numbers of frames instead of locations.
     pub(super) stacks: SampleTally,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct SharedFrame {
     pub(super) column: i64,
 }
 
-/// A profile: the values of stacks.
+/// A profile: stacks and their values.
 #[derive(Default)]
 pub(super) struct SpeedscopeProfile {
     pub(super) name: String,
@@ -130,7 +130,7 @@ impl<'de> DeserializeSeed<'de> for SharedFramesSeed<'_> {
     }
 }
 
-/// A frame as JSON has it.
+/// A frame in the form of the JSON.
 #[derive(Deserialize)]
 struct JsonFrame {
     name: String,

@@ -1,4 +1,5 @@
-//! Frames that open and close: what lies between two events belongs to the frames that are open.
+//! Reads profiles of frames that open and close. The value between two events belongs to the frames
+//! that are open then.
 
 use foldhash::HashMap;
 use heapprof_profile::LocationIndex;
@@ -8,7 +9,7 @@ use super::unit::{JsonNumber, SpeedscopeUnit};
 use crate::json::WholeNumber;
 use crate::tally::{FrameBudget, SampleTally};
 
-/// An event as JSON has it.
+/// An event in the form of the JSON.
 #[derive(Deserialize)]
 pub(super) struct SpeedscopeEvent {
     r#type: SpeedscopeEventKind,
@@ -22,7 +23,7 @@ enum SpeedscopeEventKind {
     C,
 }
 
-/// The shortest event in bytes: `{"type":"O","frame":0,"at":0},`.
+/// Length of the shortest event in bytes: `{"type":"O","frame":0,"at":0},`.
 const MIN_EVENT_BYTES: u64 = 30;
 
 /// The tree of all stacks so far.
@@ -34,16 +35,17 @@ pub(super) struct SpeedscopeTimeline {
 
 struct SpeedscopeNode {
     frame: u32,
-    /// Its caller's position in the list; [`NO_CALLER`] for a root.
+    /// Position of the caller in the list; [`NO_CALLER`] for a root.
     caller: usize,
     value: i64,
 }
 
-/// Stands for the caller of roots.
+/// Position that stands for the missing caller of roots.
 const NO_CALLER: usize = usize::MAX;
 
 impl SpeedscopeTimeline {
-    /// Plays the events. Returns the values of all stacks, which are added to `stacks`.
+    /// Processes the events in order. Returns the values of all stacks, which are added to
+    /// `stacks`.
     pub(super) fn play(
         mut self,
         events: &[SpeedscopeEvent],
@@ -139,8 +141,8 @@ impl SpeedscopeTimeline {
 mod tests {
     use super::*;
 
-    /// Plays events written as `+0@1` (frame 0 opens at 1) and `-0@2`. Returns the stacks, root
-    /// first, with their values.
+    /// Processes events that are written as `+0@1` (frame 0 opens at 1) and `-0@2`. Returns the
+    /// stacks, root first, with their values.
     fn play(events: &str) -> Result<Vec<(Vec<u32>, i64)>, String> {
         let events: Vec<SpeedscopeEvent> = events
             .split(' ')

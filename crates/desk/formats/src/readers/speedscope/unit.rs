@@ -1,4 +1,4 @@
-//! What the values of a profile are, and numbers as JSON has them.
+//! Units of a profile's values, and the numbers of JSON.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(super) enum SpeedscopeUnit {
     #[default]
     None,
     Bytes,
-    /// A unit of time, which is so many nanoseconds.
+    /// A unit of time, as its number of nanoseconds.
     Time(i64),
 }
 
@@ -28,7 +28,7 @@ impl SpeedscopeUnit {
         })
     }
 
-    /// A number converted to the unit of the sample type and rounded.
+    /// Converts a number to the unit of the sample type and rounds it.
     pub(super) fn value(self, number: JsonNumber) -> Result<i64, String> {
         let factor = match self {
             SpeedscopeUnit::Time(nanoseconds) => nanoseconds,
@@ -38,7 +38,7 @@ impl SpeedscopeUnit {
             JsonNumber::Whole(n) => n.checked_mul(factor),
             JsonNumber::Fraction(x) => {
                 let product = (x * factor as f64).round();
-                // Beyond this bound the conversion would cut it.
+                // Beyond this bound the conversion would change the number.
                 (product.abs() < 9.2e18).then_some(product as i64)
             }
         };
@@ -46,7 +46,7 @@ impl SpeedscopeUnit {
     }
 }
 
-/// A number as JSON has it. Whole numbers keep all their digits.
+/// A number in JSON. Whole numbers keep all their digits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum JsonNumber {
     Whole(i64),

@@ -1,4 +1,4 @@
-//! The table of names at the head of a symbolized profile.
+//! Reads the table of names at the beginning of a symbolized profile.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ const EXPECTED_LINE: &str = "`0xADDRESS NAME`, `binary=PATH` or `---`";
 /// Names by address.
 #[derive(Default)]
 pub(super) struct SymbolNames {
-    /// All names, one text after the other.
+    /// All names, one after the other.
     text: String,
     place: HashMap<u64, Range<usize>>,
     binary: String,
@@ -36,7 +36,7 @@ impl SymbolNames {
                 self.binary = String::from_utf8_lossy(path.trim_ascii()).into_owned();
                 continue;
             }
-            // Other variables are ignored, as the tools do.
+            // Other variables are ignored, as the tools ignore them.
             let is_variable = line[0].is_ascii_lowercase() && line.contains(&b'=');
             if !is_variable {
                 self.add(lines)?;
@@ -50,7 +50,7 @@ impl SymbolNames {
     fn add(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let line = lines.trimmed();
         let space = line.iter().position(u8::is_ascii_whitespace);
-        // The name may be missing: then neither addr2line nor nm had one.
+        // The name may be missing, if neither addr2line nor nm had one.
         let (address, name) = line.split_at(space.unwrap_or(line.len()));
         if !address.starts_with(b"0x") {
             return Err(lines.wrong(EXPECTED_LINE));
@@ -77,8 +77,8 @@ impl SymbolNames {
         let lines: Vec<Vec<Line>> = addresses
             .iter()
             .map(|address| {
-                // The tools look up callers at their call, and the innermost frame at its return
-                // address.
+                // The tools look up callers by the address of their call, and the innermost frame
+                // by its return address.
                 let after = address.wrapping_add(1);
                 let place = self.place.get(address).or_else(|| self.place.get(&after));
                 place.map_or_else(Vec::new, |place| self.lines(&mut builder, place.clone()))
@@ -96,8 +96,8 @@ impl SymbolNames {
         profile
     }
 
-    /// The functions of one address. They are written outermost first with `--` between them, and
-    /// returned innermost first.
+    /// Returns the functions of one address, innermost first. In the file they are written
+    /// outermost first, with `--` between them.
     fn lines(&self, builder: &mut ProfileBuilder, place: Range<usize>) -> Vec<Line> {
         let names = self.text[place].rsplit("--").map(bare);
         let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
@@ -113,7 +113,8 @@ impl SymbolNames {
     }
 }
 
-/// A name without what nm and jeprof append to it: the version of its symbol and `<its address>`.
+/// Removes the parts of a name that nm and jeprof append: the version of its symbol and
+/// `<its address>`.
 fn bare(name: &str) -> &str {
     let mut name = name.trim();
     if let Some((before, address)) = name.strip_suffix('>').and_then(|n| n.rsplit_once('<'))

@@ -1,10 +1,10 @@
-//! The binary section that `google-pprof --raw` writes for a local heap profile: the 64-bit words
-//! of its CPU profiles.
+//! Reads the binary section that `google-pprof --raw` writes for a local heap profile: the 64-bit
+//! words of its CPU profiles.
 //!
 //! The words are `0 3 0 period 0`, then for each stack its value, its depth and its addresses. The
-//! addresses of callers are already those of the calls. The file does not say which of the heap's
-//! values it has: the one that `--inuse_space` or a similar option asked for. It is taken as bytes
-//! in use unless `FormatReadOptions::values` says otherwise.
+//! addresses of callers are already the addresses of the calls. The file does not say which of the
+//! heap's values it has. It has the one that `--inuse_space` or a similar option asked for. The
+//! value is read as bytes in use unless `FormatReadOptions::values` gives another type.
 
 use std::io::ErrorKind;
 
@@ -18,10 +18,10 @@ use crate::mapped_files;
 use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::stacks::{self, AddressLocations};
 
-/// The deepest stack that google-pprof reads.
+/// Depth of the deepest stack that google-pprof reads.
 const MAX_STACK_DEPTH: u64 = 1 << 16;
-/// The period that `google-pprof --raw` writes. A CPU profile has the microseconds between its
-/// samples here.
+/// Period that `google-pprof --raw` writes. In a CPU profile, this word is the number of
+/// microseconds between its samples.
 const RAW_PERIOD: u64 = 1;
 
 pub(super) fn read(
@@ -34,7 +34,7 @@ pub(super) fn read(
         read: 0,
     };
     words.header()?;
-    // The file does not say either whether the values were sampled.
+    // The file also does not say whether the values were sampled.
     let values = options.values.as_ref();
     let (r#type, unit) = values.map_or(("inuse_space", "bytes"), |v| (&v.r#type, &v.unit));
     let mut profile = ProfileBuilder::new(&[(r#type, unit)]).finish();
@@ -54,7 +54,7 @@ pub(super) fn read(
         for _ in 0..depth {
             stack.push(words.required_word("an address")?);
         }
-        // Some writers mark the end of the words.
+        // Some writers put this mark at the end of the words.
         if value == 0 && stack == [0] {
             files = mapped_files::read(words.input)?;
             break;
@@ -102,7 +102,7 @@ impl CpuProfileWords<'_, '_> {
         }
     }
 
-    /// The next word, which must be there.
+    /// Returns the next word. The end of the file is an error.
     fn required_word(&mut self, expected: &'static str) -> Result<u64, FormatError> {
         match self.next()? {
             Some(word) => Ok(word),
@@ -113,7 +113,7 @@ impl CpuProfileWords<'_, '_> {
         }
     }
 
-    /// The next word; `None` at the end.
+    /// Returns the next word; `None` at the end of the file.
     fn next(&mut self) -> Result<Option<u64>, FormatError> {
         let mut bytes = [0; 8];
         let mut have = 0;

@@ -1,9 +1,9 @@
-//! The part of Python's pickles that a snapshot of tracemalloc consists of.
+//! Reads the part of Python's pickle format that snapshots of tracemalloc use.
 //!
 //! A pickle is a program for a small machine with a stack, which can call any function of Python.
-//! `Lib/pickletools.py` describes its instructions. Here only those are known that put numbers,
-//! texts, tuples, lists and the two classes of a snapshot together. Nothing is called, and a pickle
-//! with any other instruction or class is refused.
+//! `Lib/pickletools.py` describes its instructions. This reader knows only the instructions that
+//! combine numbers, texts, tuples, lists and the two classes of a snapshot. Nothing is called, and
+//! a pickle with any other instruction or class is refused.
 
 use std::hash::Hash;
 
@@ -14,9 +14,9 @@ use crate::error::{FormatError, shortened};
 use crate::tally::overflow;
 use crate::texts::TextTable;
 
-/// The most bytes of a text.
+/// Maximum number of bytes of a text.
 const MAX_TEXT_BYTES: u64 = 64 << 10;
-/// How many bytes are read before the memory is checked again.
+/// Number of bytes that are read before the memory is checked again.
 const MEMORY_CHECK_INTERVAL: u64 = 64 << 10;
 
 /// A class of Python's module tracemalloc.
@@ -26,13 +26,13 @@ pub(super) enum PickleClass {
     Traces,
 }
 
-/// What the machine works with. Numbers without a name are places in [`Pickle`].
+/// A value of the machine. Numbers without a name are positions in [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PickleValue {
     None,
     Int(i64),
     Text(u32),
-    /// Where the items of a tuple begin, and how many there are.
+    /// Position of the first item of a tuple, and the number of items.
     Tuple(u32, u32),
     List(u32),
     Dictionary(u32),
@@ -42,22 +42,22 @@ pub(super) enum PickleValue {
     Mark,
 }
 
-/// Everything that a pickle made.
+/// Everything that a pickle has made.
 #[derive(Default)]
 pub(super) struct Pickle {
     texts: TextTable,
     /// The items of all tuples.
     items: Vec<PickleValue>,
     lists: Vec<Vec<PickleValue>>,
-    /// How many items all lists have.
+    /// Total number of items of all lists and dictionaries.
     in_lists: usize,
     dictionaries: Vec<Vec<(PickleValue, PickleValue)>>,
-    /// Objects and their attributes.
+    /// Classes of objects, with the positions of their attributes in `dictionaries`.
     objects: Vec<(PickleClass, Option<u32>)>,
 }
 
 impl Pickle {
-    /// The items of a tuple or list.
+    /// Returns the items of a tuple or list.
     pub(super) fn items(&self, value: PickleValue) -> Option<&[PickleValue]> {
         match value {
             PickleValue::Tuple(start, length) => {
@@ -68,7 +68,7 @@ impl Pickle {
         }
     }
 
-    /// An attribute of an object of this class.
+    /// Returns an attribute of an object of this class.
     pub(super) fn attribute(
         &self,
         object: PickleValue,
@@ -90,7 +90,7 @@ impl Pickle {
         named.next().map(|&(_, value)| value)
     }
 
-    /// A text.
+    /// Returns the text at this position.
     pub(super) fn text(&self, text: u32) -> &str {
         self.texts.get(text).unwrap_or("")
     }
@@ -105,7 +105,7 @@ impl Pickle {
     }
 }
 
-/// Reads a pickle to its end. Returns what it is of.
+/// Reads a pickle to its end. Returns everything that it made, and the value that it stands for.
 pub(super) fn read(
     bytes: &mut BinaryReader<'_>,
     limit: u64,
@@ -140,16 +140,16 @@ struct PickleMachine<'a, 'b> {
     memo: Vec<PickleValue>,
 }
 
-/// What an instruction lacks, for the error.
+/// Description of a missing instruction, for errors.
 const EXPECTED_INSTRUCTION: &str = "an instruction of the pickle";
 
 impl PickleMachine<'_, '_> {
-    /// An instruction. Returns what the pickle is of, after the last one.
+    /// Executes one instruction. After the last one, returns the value that the pickle stands for.
     fn step(&mut self) -> Result<Option<PickleValue>, FormatError> {
         const EXPECTED_TEXT: &str = "a text of the pickle";
         let instruction = self.bytes.byte(EXPECTED_INSTRUCTION)?;
         let value = match instruction {
-            // The version, and the length of the part that follows.
+            // The version, and the length of the following part.
             0x80 => return self.version(),
             0x95 => return self.bytes.u64(EXPECTED_INSTRUCTION).map(|_| None),
             b'.' => {
@@ -272,7 +272,7 @@ impl PickleMachine<'_, '_> {
         }
     }
 
-    /// A whole number of so many bytes.
+    /// Reads a whole number, whose length in bytes comes first.
     fn long(&mut self) -> Result<PickleValue, FormatError> {
         let length = self.bytes.byte(EXPECTED_INSTRUCTION)?;
         let bytes = self
@@ -292,7 +292,7 @@ impl PickleMachine<'_, '_> {
         Ok(PickleValue::Text(number.ok_or_else(|| overflow("texts"))?))
     }
 
-    /// Makes a tuple of what is on the stack from `start` on.
+    /// Makes a tuple of the values on the stack from `start` on.
     fn tuple(&mut self, start: usize) -> Result<PickleValue, FormatError> {
         if self.stack[start..].contains(&PickleValue::Mark) {
             return Err(self.lacks("the items of a tuple"));
@@ -306,7 +306,7 @@ impl PickleMachine<'_, '_> {
         Ok(PickleValue::Tuple(first, length))
     }
 
-    /// Where the last mark is on the stack.
+    /// Returns the position of the last mark on the stack.
     fn mark(&self) -> Result<usize, FormatError> {
         let mark = self
             .stack
@@ -315,8 +315,9 @@ impl PickleMachine<'_, '_> {
         mark.ok_or_else(|| self.lacks("a mark"))
     }
 
-    /// Where on the stack that begins which is added to something, and what stands below it: all
-    /// since the mark, or so many.
+    /// Returns the position on the stack of the first value that is to be added to a container, and
+    /// the container below it. If `many`, all values since the mark are added, otherwise the last
+    /// `count`.
     fn added(&self, many: bool, count: usize) -> Result<(usize, Option<PickleValue>), FormatError> {
         let start = match many {
             true => self.mark()?,
@@ -326,7 +327,7 @@ impl PickleMachine<'_, '_> {
         Ok((start, below.copied()))
     }
 
-    /// Adds the last item to a list, or all since the mark.
+    /// Adds the last item to a list, or if `many` all items since the mark.
     fn append(&mut self, many: bool) -> Result<(), FormatError> {
         let (start, Some(PickleValue::List(list))) = self.added(many, 1)? else {
             return Err(self.lacks("a list"));
@@ -340,7 +341,7 @@ impl PickleMachine<'_, '_> {
         Ok(())
     }
 
-    /// Sets the last key of a dictionary, or all since the mark.
+    /// Sets the last key of a dictionary, or if `many` all keys since the mark.
     fn set(&mut self, many: bool) -> Result<(), FormatError> {
         let (start, Some(PickleValue::Dictionary(dictionary))) = self.added(many, 2)? else {
             return Err(self.lacks("a dictionary"));
@@ -357,7 +358,7 @@ impl PickleMachine<'_, '_> {
         Ok(())
     }
 
-    /// Remembers the top of the stack under this number, which is the next one.
+    /// Stores the top of the stack in the memo under this number, which must be the next one.
     fn put(&mut self, number: u32) -> Result<(), FormatError> {
         if number as usize != self.memo.len() {
             let expected = format!("the number {} of what is remembered", self.memo.len());
@@ -393,7 +394,7 @@ impl PickleMachine<'_, '_> {
         }
     }
 
-    /// Gives an object its attributes.
+    /// Sets the attributes of an object.
     fn build(&mut self) -> Result<(), FormatError> {
         let attributes = self.pop("attributes")?;
         match (attributes, self.stack.last()) {
@@ -411,7 +412,7 @@ impl PickleMachine<'_, '_> {
         self.stack.pop().ok_or_else(|| self.lacks(what))
     }
 
-    /// The error that an instruction needs something that is not on the stack.
+    /// Makes an error for an instruction that needs something that is not on the stack.
     fn lacks(&self, what: &str) -> FormatError {
         self.bytes.wrong(
             &format!("{what} on the stack of the pickle"),
@@ -420,7 +421,7 @@ impl PickleMachine<'_, '_> {
     }
 }
 
-/// The place of the last of so many things.
+/// Returns the position of the last of `count` things.
 fn place(count: usize) -> Result<u32, FormatError> {
     u32::try_from(count - 1).map_err(|_| overflow("the pickle's objects"))
 }

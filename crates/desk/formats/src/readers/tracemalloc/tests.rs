@@ -1,4 +1,5 @@
-//! Snapshots have tracemalloc's own statistics, and pickles that do more are refused.
+//! Checks that snapshots give tracemalloc's own statistics, and that pickles with other
+//! instructions are refused.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ fn snapshot(name: &str) -> Vec<u8> {
     std::fs::read(folder("sample-profiles/tracemalloc").join(name)).unwrap()
 }
 
-/// The rows of `sample-profiles/tracemalloc/rows.py`.
+/// Computes the rows of `sample-profiles/tracemalloc/rows.py`.
 fn rows(reading: &ProfileReading) -> Vec<String> {
     let profile = &reading.profile;
     let mut rows: BTreeMap<String, [i64; 2]> = BTreeMap::new();
@@ -78,7 +79,7 @@ fn the_limit_of_frames_is_a_comment() {
     }
 }
 
-/// A snapshot as a pickle of protocol 2, with these traces in a list and the limit 1.
+/// Makes a snapshot as a pickle of protocol 2, with these traces in a list and the limit 1.
 fn made(traces: &[u8]) -> Vec<u8> {
     let parts: [&[u8]; 3] = [
         b"\x80\x02ctracemalloc\nSnapshot\nq\x00)\x81q\x01}q\x02(X\x06\0\0\0tracesq\x03\
@@ -98,7 +99,7 @@ fn traces_are_added_up() {
         samples(&read_bytes(&made(TRACE)).profile),
         ["a.py:7@a.py:7 1 300"]
     );
-    // The same trace again, one without a line in a domain of C code, one of 2^40 bytes.
+    // The same trace again, one trace without a line in a domain of C code, and one of 2^40 bytes.
     let more = [
         TRACE,
         b"h\x0a(K\x09K\x05h\x09K\x00\x86\x85K\x01t(K\x00\x8a\x06\0\0\0\0\0\x01)K\x00t",
@@ -114,7 +115,7 @@ fn traces_are_added_up() {
     assert!(read_bytes(&made(b"")).profile.samples.is_empty());
 }
 
-/// Each line of a path is a text with the whole path.
+/// Each line of a path needs a text with the whole path.
 #[test]
 fn many_lines_of_a_long_path_take_too_much_memory() {
     let path = [b'a'; 60_000];
@@ -226,7 +227,7 @@ fn damage_is_said_in_one_line() {
     );
 }
 
-/// Files with some bytes changed are read or refused.
+/// Checks that files with some bytes changed are read or refused.
 #[test]
 fn changed_bytes_are_no_panic() {
     let mut seed = 1u64;
@@ -254,7 +255,7 @@ fn changed_bytes_are_no_panic() {
     assert!(read_anyway > 30, "{read_anyway}");
 }
 
-/// One stack of many frames, in many domains.
+/// The pickle has one stack of many frames, in many domains.
 #[test]
 fn a_stack_in_many_domains_takes_bounded_memory() {
     let mut traces = b"(K\x00K\x01(X\x01\0\0\0aK\x01\x86q\x09".to_vec();

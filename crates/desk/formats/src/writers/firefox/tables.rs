@@ -1,4 +1,4 @@
-//! The tables that stacks are made of: texts, sources, functions, frames, and a tree of stacks.
+//! Tables that stacks consist of: texts, sources, functions, frames, and a tree of stacks.
 
 use std::fmt::{Display, Formatter};
 use std::io::Write;
@@ -8,7 +8,7 @@ use heapprof_profile::{FunctionIndex, Profile};
 
 use super::super::WriteError;
 
-/// A resource of this type is a library.
+/// Type of a resource that is a library.
 const LIBRARY_RESOURCE: u32 = 1;
 
 /// The tables of a profile.
@@ -19,7 +19,7 @@ pub(super) struct FirefoxTables {
     source: Vec<u32>,
     function: Vec<FirefoxFunction>,
     frame: Vec<FirefoxFrame>,
-    /// The frame and the prefix of each stack; [`NO_STACK`] if it has no prefix.
+    /// Frame and prefix of each stack. The prefix is [`NO_STACK`] if there is none.
     stack: Vec<(u32, u32)>,
     /// The stack of each sample; [`NO_STACK`] for an empty one.
     of_sample: Vec<u32>,
@@ -32,13 +32,13 @@ struct FirefoxFunction {
     name: u32,
     source: Option<u32>,
     start_line: i64,
-    /// The mapping it is in.
+    /// Mapping that the function is in.
     library: Option<u32>,
 }
 
 struct FirefoxFrame {
     function: u32,
-    /// How deep it is inlined; 0 for the function that others were inlined into.
+    /// Depth of inlining; 0 for the function that others were inlined into.
     inline_depth: usize,
     line: i64,
     column: i64,
@@ -60,7 +60,8 @@ impl FirefoxTables {
             let start = location.checked_sub(1).map_or(0, |before| ends[before]);
             start as u32..ends[location] as u32
         };
-        // The tree of all stacks, with a node for each location: its parent and its location.
+        // The tree of all stacks, with a node for each location. A node has its parent and its
+        // location.
         let mut node: Vec<(u32, u32)> = Vec::new();
         let locations: Vec<i64> = (0..profile.location.len() as i64).collect();
         let leaf = profile
@@ -70,8 +71,8 @@ impl FirefoxTables {
                 Ok::<_, std::convert::Infallible>(node.len() as i64)
             });
         let Ok(leaf) = leaf;
-        // Stacks are numbered in the order in which samples first have them. A node's number is
-        // that of the stack that ends with its last frame.
+        // Stacks are numbered in the order in which samples first have them. A node's number is the
+        // number of the stack that ends with its last frame.
         let mut number = vec![NO_STACK; node.len()];
         let mut way = Vec::new();
         for leaf in leaf {
@@ -97,8 +98,8 @@ impl FirefoxTables {
         tables
     }
 
-    /// Makes the frames of all locations, outermost first. Returns where the frames of each
-    /// location end.
+    /// Makes the frames of all locations, outermost first. Returns the end of each location's
+    /// frames.
     fn frames(&mut self, profile: &Profile) -> Vec<usize> {
         let mut functions: HashMap<FirefoxFunction, u32> = HashMap::new();
         let mut sources: HashMap<u32, u32> = HashMap::new();
@@ -170,7 +171,7 @@ impl FirefoxTables {
         number
     }
 
-    /// The stack of a sample.
+    /// Returns the stack of a sample; `None` for an empty one.
     pub(super) fn stack_of(&self, sample: usize) -> Option<u32> {
         let stack = self.of_sample.get(sample).copied();
         stack.filter(|&stack| stack != NO_STACK)
@@ -280,7 +281,7 @@ struct NullableNumber(Option<i64>);
 impl NullableNumber {
     const NULL: Self = Self(None);
 
-    /// A number for which 0 means unknown.
+    /// Makes a number from a value for which 0 means unknown.
     fn from_nonzero(number: i64) -> Self {
         Self((number != 0).then_some(number))
     }
@@ -307,10 +308,10 @@ impl Display for NullableNumber {
     }
 }
 
-/// Writes tables column by column. No column is made before it is written.
+/// Writes tables column by column. Each column is computed only when it is written.
 struct JsonTableWriter<'w, W> {
     writer: &'w mut W,
-    /// What is written before the next table, and before the next column.
+    /// Text that is written before the next table, and before the next column.
     before: [&'static str; 2],
 }
 
@@ -356,7 +357,7 @@ impl<'w, W: Write> JsonTableWriter<'w, W> {
     }
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 pub(super) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
