@@ -1,4 +1,4 @@
-//! What glibc's allocator holds: what it has from the kernel, and what of that is free.
+//! Asks glibc's allocator how much memory it has from the kernel, and how much of that is free.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -7,7 +7,7 @@ use heapprof_engine::{AllocatorUsage, ENGINE};
 
 use crate::real;
 
-/// glibc's answer, as malloc.h declares it: `struct mallinfo2`.
+/// `struct mallinfo2` as malloc.h declares it: the result of glibc's function of that name.
 #[repr(C)]
 struct MallInfo2 {
     arena: usize,
@@ -22,24 +22,24 @@ struct MallInfo2 {
     keepcost: usize,
 }
 
-/// The function `mallinfo2`; null if this glibc, which is older than 2.33, has none.
+/// The function `mallinfo2`; null if this glibc has none, because it is older than 2.33.
 static MALLINFO2: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Looks the function up.
+/// Looks up `mallinfo2`.
 pub fn prepare() {
     let found = real::next(c"mallinfo2").filter(|&found| real::is_libc(found));
     MALLINFO2.store(found.unwrap_or_default().cast_mut(), Ordering::Release);
     ENGINE.dumps().set_allocator_query(query_allocator);
 }
 
-/// What the allocator holds; `None` if it is not glibc's own, or can't be asked.
+/// Returns how much memory the allocator has; `None` if it is not glibc's own, or can't be asked.
 fn query_allocator() -> Option<AllocatorUsage> {
     let ask = MALLINFO2.load(Ordering::Acquire).cast_const();
     if ask.is_null() || !real::is_libc(real::real().malloc as *const c_void) {
         return None;
     }
     type MallInfo2Fn = unsafe extern "C" fn() -> MallInfo2;
-    // SAFETY: glibc declares the function so. It takes the allocator's locks, which nobody holds
+    // SAFETY: glibc declares the function so. It takes the allocator's locks, which no thread keeps
     // for long: this thread is in no handler.
     let info = unsafe { std::mem::transmute::<*const c_void, MallInfo2Fn>(ask)() };
     Some(AllocatorUsage {

@@ -53,7 +53,7 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
 }
 
 /// The output of a recording that this process starts itself. If `list` is the list of `record`,
-/// `record` learns of this recording's dumps, too.
+/// `record` is told of this recording's dumps, too.
 fn own_output(pattern: &[u8], list: Vec<u8>) -> DumpOutput {
     DumpOutput {
         pattern: pattern.to_vec(),
@@ -89,8 +89,9 @@ pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
         .with_guard_and_signals_blocked(|| status(result))
 }
 
-/// Under `heapprof record --fork-audit`, waits until heapprof has looked at this child's pages. If
-/// it `ends`, looks that were before count more. Returns 1 if it did, else 0.
+/// Under `heapprof record --fork-audit`, waits until heapprof has scanned this child's pages. If
+/// `ends` is not 0, the child is about to end, and an earlier scan counts more than this one.
+/// Returns 1 if the pages were scanned, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_look(ends: c_int) -> c_int {
     let look = || ENGINE.wait_for_audit(ends != 0);
@@ -128,11 +129,12 @@ pub unsafe extern "C" fn heapprof_load(load: *const ReportedLoad) -> c_int {
     }))
 }
 
-/// The longest name and the longest site of a load that are told, in bytes.
+/// Maximum length, in bytes, of each text of a reported load but its site.
 const MAX_LOAD_NAME_LEN: usize = 1000;
+/// Maximum length, in bytes, of the site of a reported load.
 const MAX_LOAD_SITE_LEN: usize = 3000;
 
-/// What `heapprof_load` is told: `struct heapprof_load` of the header.
+/// The load that the caller of `heapprof_load` reports: `struct heapprof_load` of the header.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ReportedLoad {
@@ -145,10 +147,10 @@ pub struct ReportedLoad {
     opens: i64,
 }
 
-/// A text of C's, as far as it is not too long; nothing if it is null.
+/// Returns a C string as text, cut after `longest` bytes; an empty text if it is null.
 ///
 /// # Safety
-/// It ends in a zero.
+/// The string is null, or ends in a zero.
 unsafe fn read_truncated(of: *const c_char, longest: usize) -> String {
     // SAFETY: the caller's contract.
     let bytes = unsafe { text(of) }.unwrap_or_default();
@@ -185,12 +187,12 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
     })
 }
 
-/// Has a provider asked for the frames of an interpreter from now on. Its functions must stay as
-/// long as the process does. Returns 0; EINVAL if `provider` is null, of another version, or lacks
-/// a function; ENOSPC if there are as many as there can be.
+/// Registers a provider, which is asked for the frames of an interpreter from now on. Its functions
+/// must stay as long as the process does. Returns 0; EINVAL if `provider` is null, of another
+/// version, or lacks a function; ENOSPC if there are as many providers as there can be.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_register_stack_provider(provider: *const c_void) -> c_int {
-    /// The provider as C gives it: its functions may be missing.
+    /// A provider as C gives it: its functions may be missing.
     #[repr(C)]
     struct CStackProvider {
         version: u32,
@@ -228,8 +230,8 @@ pub struct PerlField {
     value: u32,
 }
 
-/// Takes what the module Devel::HeapProf says of Perl's structures. Returns 0, or an errno: ENOENT
-/// if there is no perl, EINVAL if fields are missing or can't be right.
+/// Takes the layout of Perl's structures, which the module Devel::HeapProf reports. Returns 0, or
+/// an errno: ENOENT if there is no perl, EINVAL if fields are missing or can't be right.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: usize) -> c_int {
     if fields.is_null() || count > 4096 {
@@ -251,9 +253,9 @@ pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: u
     told.err().unwrap_or(0)
 }
 
-/// Returns where Devel::HeapProf notes the subs in C that an interpreter calls: four words, the
-/// sub, the op, the stack of contexts and the number of its newest one. Null if they are not
-/// wanted.
+/// Returns the address at which Devel::HeapProf notes the subs in C that an interpreter calls: four
+/// words, the sub, the op, the stack of contexts and the number of its newest one. Null if they are
+/// not wanted.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_perl_calls(interpreter: *const c_void) -> *mut u64 {
     let calls = ENGINE
@@ -263,14 +265,14 @@ pub extern "C" fn heapprof_perl_calls(interpreter: *const c_void) -> *mut u64 {
 }
 
 /// Whether Perl's values are to be traced: 0 if not, 1 if so, 2 if the program is not to run
-/// otherwise.
+/// without that.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_perl_values_wanted() -> c_int {
     PERL.wants_values() as c_int
 }
 
 /// Traces an interpreter's values from now on. `of_stale` is the flag of variables that a pad keeps
-/// for the next run of their `my`. Returns null if values are not wanted, or if it can't be done.
+/// for the next run of their `my`. Returns null if values are not wanted, or can't be traced.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values(
     interpreter: *const c_void,
@@ -282,29 +284,29 @@ pub unsafe extern "C" fn heapprof_perl_values(
     traced.map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
-/// Follows what an op has changed. Returns how many values it made, whose stack
-/// [`heapprof_perl_values_made`] takes.
+/// Follows the changes that an op has made to values. Returns how many values it made; then
+/// [`heapprof_perl_values_made`] must be called, which takes their stack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_changed(traced: *const TracedInterpreter) -> usize {
     // SAFETY: the caller's contract.
     unsafe { PERL.follow_values(&*traced) }
 }
 
-/// Says that the thread's stack made the values that were found.
+/// Reports that the thread's current stack made the values that were found.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const TracedInterpreter) {
     // SAFETY: the caller's contract.
     PERL.note_values_made(unsafe { &*traced });
 }
 
-/// Says that all of the program is compiled, and begins to run.
+/// Reports that the whole program is compiled, and begins to run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_compiled(traced: *const TracedInterpreter) {
     // SAFETY: the caller's contract.
     unsafe { PERL.note_values_compiled(&*traced) };
 }
 
-/// Says that the thread has run the `my` of `count` variables, whose heads `variables` has.
+/// Reports that the thread has run the `my` of `count` variables. `variables` has their heads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_my(
     traced: *const TracedInterpreter,
@@ -316,8 +318,8 @@ pub unsafe extern "C" fn heapprof_perl_values_my(
     PERL.note_my_run(traced, variables);
 }
 
-/// Keeps the values as they are, because the program has ended. `is_replaced` says that another
-/// module's run loop ran it.
+/// Keeps the values as they are, because the program has ended. `is_replaced` says whether another
+/// module's run loop ran the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_end(
     traced: *const TracedInterpreter,
@@ -327,15 +329,15 @@ pub unsafe extern "C" fn heapprof_perl_values_end(
     PERL.end_values(unsafe { &*traced }, is_replaced != 0);
 }
 
-/// Begins another part of the program, which has the label `mark` if `text` is not null. Returns
-/// its number.
+/// Begins another part of the program, labelled with `text_of_mark` if that is not null. Returns
+/// the part's number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_mark(text_of_mark: *const c_char) -> u32 {
     // SAFETY: the caller's contract.
     PERL.mark_values(unsafe { text(text_of_mark) })
 }
 
-/// What was left, of one stack and kind.
+/// The values of one stack and kind that were made since a mark and are alive.
 #[repr(C)]
 pub struct PerlLeftover {
     stack: *const c_char,
@@ -345,8 +347,8 @@ pub struct PerlLeftover {
     bytes: u64,
 }
 
-/// Gives what was made since a mark and is alive, in one call of `give` for each stack and kind.
-/// Returns 0, or an errno.
+/// Reports the values that were made since a mark and are alive, in one call of `give` for each
+/// stack and kind. Returns 0, or an errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_since(
     traced: *const TracedInterpreter,
@@ -433,7 +435,7 @@ pub extern "C" fn HeapProfilerStop() {
     end::stop();
 }
 
-/// gperftools: writes the next `PREFIX.NNNN.heap`. The reason would go to a log, but we write none.
+/// gperftools: writes the next `PREFIX.NNNN.heap`. gperftools logs the reason, but we write no log.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
     // If tcmalloc is there, it calls this function once more when the program has ended.
@@ -445,7 +447,7 @@ pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
     }
 }
 
-/// gperftools: the profile as text, in memory that the caller frees.
+/// gperftools: returns the profile as text, in memory that the caller frees.
 #[unsafe(no_mangle)]
 pub extern "C" fn GetHeapProfile() -> *mut u8 {
     give(std::ptr::null_mut(), || ENGINE.dumps().text_profile())

@@ -1,4 +1,4 @@
-//! libc's list of the functions that it calls around a fork.
+//! Registers functions on libc's list of those that it calls around a fork.
 
 use std::ffi::{c_int, c_void};
 
@@ -18,17 +18,17 @@ pub fn register(prepare: AtForkHandler, parent: AtForkHandler, child: AtForkHand
     unsafe { register_with_libc(prepare, parent, child, std::ptr::null_mut()) };
 }
 
-/// Registers a handler that is called in forked children only, in the same way.
+/// Registers a handler that is called in forked children only, and that stays for good, too.
 pub fn register_child(child: AtForkHandler) {
     let none = std::ptr::null();
     // SAFETY: a function of this library, which is never unloaded.
     unsafe { register_with_libc(none, none, child as *const c_void, std::ptr::null_mut()) };
 }
 
-/// Calls libc's own function.
+/// Calls libc's own `__register_atfork`.
 ///
 /// # Safety
-/// The same as for that function: the handlers are valid or null, and `dso` is the library that
+/// The conditions of libc's function: the handlers are valid or null, and `dso` is the library that
 /// they belong to.
 pub unsafe fn register_with_libc(
     prepare: *const c_void,

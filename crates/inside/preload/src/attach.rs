@@ -1,9 +1,9 @@
-//! Somebody attaches to a program that was not started with the library: the letter that they write
-//! (`heapprof-abi`), and what becomes of the program's slots.
+//! Attaching to a program that was not started with the library: the letter that the attaching
+//! process writes (`heapprof-abi`), and what becomes of the program's import slots.
 //!
 //! * `attach/slots.rs`: the slots through which objects call malloc.
-//! * `attach/hooks.rs`: what they are led to.
-//! * `attach/opened.rs`: objects that come later.
+//! * `attach/hooks.rs`: the hooks that the slots are pointed at.
+//! * `attach/opened.rs`: objects that are loaded later.
 
 mod hooks;
 mod opened;
@@ -24,33 +24,36 @@ use self::hooks::HOOKS;
 use self::slots::{ImportSlot, LoaderObject, SettledObjects, each_object};
 use crate::{allocator, atfork, end, interpreters, operators, python, real, start};
 
-/// So long somebody may take to take the file of the books. The thread that waits is the program's.
+/// How long the attaching process may need to take the ledger's file, in milliseconds. The thread
+/// that waits is the program's.
 const HAND_OVER_TIMEOUT_MS: u32 = 100;
 
-/// So often it is looked whether somebody else still leads slots, which takes a millisecond.
+/// Maximum number of attempts to take the lock on the slots. Another thread keeps it locked while
+/// it changes slots, which takes a millisecond.
 const MAX_LOCK_ATTEMPTS: u32 = 20_000;
 
-/// What somebody attached has done to the program.
+/// The state of an attachment to this process.
 pub struct AttachState {
-    /// Whether slots lead to us.
+    /// Whether slots lead to our hooks.
     is_there: AtomicBool,
-    /// Whether this is a child that was forked meanwhile. Its slots lead to us, and it never asks
-    /// the loader anything: a thread that it does not have may have held the loader's lock.
+    /// Whether this process was forked from one that was attached to. Its slots lead to our hooks,
+    /// and it never asks the loader anything: a thread that it does not have may have taken the
+    /// loader's lock.
     is_child: AtomicBool,
-    /// Held by whoever leads slots. The loader's lock is taken under it, and never the other way
-    /// round.
+    /// The lock that a thread takes to change slots. The loader's lock is taken after it, and never
+    /// the other way round.
     is_locked: AtomicBool,
-    /// Whether all was prepared, which is done once.
+    /// Whether everything is prepared, which is done once.
     is_ready: AtomicBool,
-    /// The functions behind the hooks, in their order.
+    /// The real functions behind the hooks, in the order of `HOOKS`.
     behind: [AtomicUsize; HOOKS.len()],
     /// Whether malloc's library has C++'s operators, too.
     has_operators: AtomicBool,
-    /// The letter that is answered.
+    /// The letter that is being answered; null if there is none.
     letter: AtomicPtr<AttachLetter>,
 }
 
-/// What is attached to this process.
+/// The state of the attachment to this process.
 pub static ATTACH_STATE: AttachState = AttachState {
     is_there: AtomicBool::new(false),
     is_child: AtomicBool::new(false),
@@ -64,7 +67,7 @@ pub static ATTACH_STATE: AttachState = AttachState {
 /// Reads a letter and answers it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_letter(letter: *mut AttachLetter) {
-    // SAFETY: whoever calls gives a letter that stays, and that nobody else writes but for its
+    // SAFETY: the caller gives a letter that stays, and of which other code writes only the
     // atomics.
     let letter = unsafe { &*letter };
     letter.progress.store(progress::LOADED, Ordering::Release);
@@ -80,12 +83,12 @@ pub unsafe extern "C" fn heapprof_letter(letter: *mut AttachLetter) {
     end_call(letter);
 }
 
-/// Ends the system call that the thread would make anew, if a signal that came meanwhile ends it.
-/// The handler runs when the thread is back.
+/// Ends the system call that the thread would make anew, if a signal that arrived meanwhile ends
+/// it. The signal's handler runs when the thread is back.
 fn end_call(letter: &AttachLetter) {
     const RAX: usize = 0;
     const RIP: usize = 16;
-    /// How long the instruction is.
+    /// Length of the instruction in bytes.
     const SYSCALL_INSTRUCTION_LEN: u64 = 2;
     if letter.stopped_call == stopped_call::NONE {
         return;
@@ -120,12 +123,13 @@ fn answer(letter: &AttachLetter) -> u32 {
 }
 
 impl AttachState {
-    /// Whether slots lead to us.
+    /// Whether slots lead to our hooks.
     pub fn is_there(&self) -> bool {
         self.is_there.load(Ordering::Relaxed)
     }
 
-    /// Runs `work` with the slots, unless somebody else has them after so many looks.
+    /// Runs `work` with the slots locked. Returns `None` if another thread still has them locked
+    /// after `looks` attempts.
     fn with_slots<R>(&self, looks: u32, work: impl FnOnce() -> R) -> Option<R> {
         let mut looked = 0;
         while self.is_locked.swap(true, Ordering::Acquire) {
@@ -159,7 +163,7 @@ impl AttachState {
             self.give_back()?;
             return Err(failure::NO_SLOTS);
         }
-        // Another thread may be loading one.
+        // Another thread may be loading an object.
         opened::expect();
         interpreters::scan_loaded_objects(on_new_code);
         let from = std::ptr::from_ref(letter).cast_mut();
@@ -188,7 +192,7 @@ impl AttachState {
         Ok(())
     }
 
-    /// Finds what is behind the hooks. It does so once: what was found stays.
+    /// Finds the real functions behind the hooks. Does so once, because they stay the same.
     fn prepare(&'static self) -> Result<(), u32> {
         if self.is_ready.load(Ordering::Acquire) {
             return Ok(());
@@ -202,14 +206,14 @@ impl AttachState {
         hooks::prepare(find);
         allocator::prepare();
         ENGINE.lifecycle().prepare();
-        // A forked child has no part in the recording: our locks would have to be taken after
-        // those of all libraries, whose handlers were registered before.
+        // A forked child has no part in the recording: our locks would have to be taken after those
+        // of all libraries, whose handlers were registered before.
         atfork::register_child(after_fork_in_child);
         self.is_ready.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Finds who defines each function first, as the loader does.
+    /// Finds the first definition of each function, as the loader does.
     fn find(&self) -> Result<(), u32> {
         let (mut own_malloc, mut malloc_in, mut news_in) = (false, 0, 0);
         let own = (&raw const ATTACH_STATE) as u64;
@@ -249,13 +253,13 @@ impl AttachState {
         Ok(())
     }
 
-    /// The function behind the hook with this name; 0 if there is none.
+    /// Returns the function behind the hook with this name; 0 if there is none.
     fn real_function(&self, name: &CStr) -> usize {
         let found = HOOKS.iter().position(|hook| hook.name == name);
         found.map_or(0, |i| self.behind[i].load(Ordering::Relaxed))
     }
 
-    /// Leads the slots of new objects to us, unless somebody else is at it.
+    /// Points the slots of new objects at our hooks, unless another thread is changing slots.
     fn lead_new(&self) {
         self.with_slots(1, || {
             if self.is_there() {
@@ -264,7 +268,8 @@ impl AttachState {
         });
     }
 
-    /// Leads all slots to us that lead to what is behind the hooks. Returns how many lead to us.
+    /// Redirects to our hooks all slots that lead to the functions behind them. Returns how many
+    /// slots lead to our hooks.
     fn lead(&self) -> u32 {
         let own = (&raw const ATTACH_STATE) as u64;
         let mut led = 0;
@@ -289,8 +294,8 @@ impl AttachState {
         led
     }
 
-    /// Whether somebody else defines malloc or free, whom the loader may find first for some object
-    /// (RTLD_DEEPBIND).
+    /// Whether another library defines malloc or free, and the loader may find its function first
+    /// for some object (RTLD_DEEPBIND).
     fn has_others(&self) -> bool {
         let names = [c"malloc", c"free"];
         let mut has_others = false;
@@ -306,8 +311,9 @@ impl AttachState {
         has_others
     }
 
-    /// Where a slot of an object is to lead; `None` if it stays as it is. `has_others` says whether
-    /// the loader may find somebody else's function for a slot that was not used yet.
+    /// Returns our hook for a slot of an object; `None` if the slot stays as it is. `has_others`
+    /// says whether the loader may find another library's function for a slot that was not used
+    /// yet.
     fn hook_for_slot(
         &self,
         shown: LoaderObject<'_>,
@@ -329,7 +335,8 @@ impl AttachState {
         (leads_to == behind || leads_to == ours || is_unused).then_some(ours)
     }
 
-    /// Leads all slots back. Returns how many there were, or why that can't be now.
+    /// Points all slots back at the real functions. Returns how many there were, or why that can't
+    /// be done now.
     fn give_back(&self) -> Result<u32, u32> {
         let given = self.with_slots(MAX_LOCK_ATTEMPTS, || {
             self.is_there.store(false, Ordering::Relaxed);
@@ -338,7 +345,7 @@ impl AttachState {
             let settled = SettledObjects::now();
             for frees in [false, true] {
                 each_object(|shown| {
-                    // Nothing of an object that is being loaded was led to us.
+                    // No slot of an object that is still being loaded was pointed at our hooks.
                     if !settled.has(shown) {
                         return;
                     }
@@ -355,7 +362,7 @@ impl AttachState {
     }
 }
 
-/// What a letter asks for.
+/// Turns a letter's request into options.
 fn options(letter: &AttachLetter) -> RecordingOptions {
     let is_exact = letter.is_exact != 0;
     let period = letter.period.clamp(1, MAX_PERIOD);
@@ -381,11 +388,11 @@ fn options(letter: &AttachLetter) -> RecordingOptions {
     }
 }
 
-/// Waits until whoever attaches has taken the file with this number, but not for long: the thread
-/// is the program's.
+/// Waits until the attaching process has taken the file with this number, but not for long: the
+/// thread is the program's.
 fn hand_over(file: i32) {
     let letter = ATTACH_STATE.letter.load(Ordering::Acquire);
-    // SAFETY: it is null, or the letter that is answered now, in this thread.
+    // SAFETY: it is null, or the letter that is being answered, in this thread.
     let Some(letter) = (unsafe { letter.as_ref() }) else {
         return;
     };
@@ -410,7 +417,7 @@ fn on_new_code(start: usize) {
 }
 
 unsafe extern "C" fn after_fork_in_child() {
-    // Whoever led slots is not there.
+    // The thread that had locked the slots does not exist here.
     ATTACH_STATE.is_locked.store(false, Ordering::Relaxed);
     if ATTACH_STATE.is_there.swap(false, Ordering::Relaxed) {
         ATTACH_STATE.is_child.store(true, Ordering::Relaxed);

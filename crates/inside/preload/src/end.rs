@@ -14,7 +14,7 @@ use crate::python::PYTHON;
 use crate::real::{self, ALIGNED_ALLOC, HookedFunction};
 use crate::wiretap;
 
-/// How far the last dump is.
+/// The state of the last dump.
 static LAST_DUMP_STATE: AtomicU8 = AtomicU8::new(NOT_BEGUN);
 /// The thread that makes the last dump.
 static LAST_DUMP_THREAD: AtomicI32 = AtomicI32::new(0);
@@ -31,7 +31,7 @@ pub fn has_ended() -> bool {
     LAST_DUMP_STATE.load(Ordering::Acquire) != NOT_BEGUN
 }
 
-/// Makes the last dump by calling `dump`, which returns how far the dump got. If another thread is
+/// Makes the last dump by calling `dump`, which returns the dump's state. If another thread is
 /// making the last dump, waits until that thread is done, because the process must not end before
 /// that. Returns whether this call made the dump. Signals must be blocked, or a handler on this
 /// thread would wait for its own thread.
@@ -46,21 +46,21 @@ fn run_once(dump: impl FnOnce() -> u8) -> bool {
                 state => LAST_DUMP_STATE.store(state, Ordering::Release),
             }
         }
-        // This thread's own dump has led to an abort. Nobody else will make the dump.
+        // This thread's own dump has led to an abort. No other thread will make the dump.
         Err(BEGUN) if LAST_DUMP_THREAD.load(Ordering::Relaxed) == sys::thread_id() => {}
         Err(_) => wait(),
     }
     free.is_ok()
 }
 
-/// Says that the program goes on, and that another end is to come.
+/// Notes that the program goes on, and that another end is to come.
 fn go_on() {
     LAST_DUMP_THREAD.store(0, Ordering::Relaxed);
     LAST_DUMP_STATE.store(NOT_BEGUN, Ordering::Release);
     ENGINE.lifecycle().go_on();
 }
 
-/// Waits for the last dump of another thread, but for half a minute at most, because nothing may
+/// Waits for the last dump of another thread, but at most for half a minute, because nothing may
 /// keep the program alive.
 fn wait() {
     const MAX_WAITS: u32 = 30_000;
@@ -78,12 +78,12 @@ static IS_RECORDED: AtomicBool = AtomicBool::new(false);
 /// Whether the program stopped such a recording.
 static WAS_STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Says that `record` waits for a profile.
+/// Notes that `record` waits for a profile.
 pub fn expect_profile() {
     IS_RECORDED.store(true, Ordering::Relaxed);
 }
 
-/// Ends the recording because the program asks for it. What it recorded can still be dumped.
+/// Ends the recording because the program asks for it. The recorded data can still be dumped.
 pub fn stop() {
     if ENGINE.lifecycle().is_running() {
         WAS_STOPPED.store(IS_RECORDED.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -91,7 +91,7 @@ pub fn stop() {
     ENGINE.lifecycle().stop();
 }
 
-/// Whether a dump is to be made when this image ends.
+/// Whether a dump must be made when this program image ends.
 fn is_due() -> bool {
     let is_there = ENGINE.lifecycle().is_running()
         || WAS_STOPPED.load(Ordering::Relaxed) && !ENGINE.lifecycle().is_sandboxed();
@@ -161,12 +161,12 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     unsafe { _exit(status) }
 }
 
-/// Whether the abort that follows was announced, and its dump was made.
+/// Whether this process has announced the abort that follows, and made its dump.
 static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 
 /// Ends the program by an abort of this thread. It may be libc's own abort (a damaged heap, a
 /// smashed stack), which does not call ours. The thread may be in the middle of an event. It is
-/// then in the allocator behind us, where it holds nothing of ours.
+/// then in the allocator behind us, where it has no lock of ours.
 pub fn by_abort(signal: c_int) {
     wiretap::end();
     if !IS_ABORTING.swap(false, Ordering::AcqRel) && is_due() {
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn abort() -> ! {
     }
 }
 
-/// The end of a failed assert. libc's function would call libc's own abort, not ours.
+/// Handles a failed assert. libc's function would call libc's own abort, not ours.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __assert_fail(
     assertion: *const c_char,
@@ -232,11 +232,11 @@ extern "C" fn at_exit(_: *mut c_void) {
     make_last_dump();
 }
 
-/// How many threads may call exit at once. Each takes a function off libc's list, and a thread that
-/// finds none ends the process.
+/// Maximum number of threads that may call exit at the same time. Each takes a function off libc's
+/// list, and a thread that finds none ends the process.
 const MAX_EXITING_THREADS: usize = 4;
 
-/// Looks up what stands behind the functions of this file.
+/// Looks up the real functions behind the hooks of this file.
 pub fn prepare() {
     let others = [
         &ABORT,
@@ -257,7 +257,7 @@ pub fn prepare() {
 ///
 /// It is called as early as possible, so that our functions run after the program's, and after the
 /// destructors of all libraries, which the loader registers later. It must not be called while libc
-/// allocates: libc may be allocating for a list of such functions, and then holds the list's lock.
+/// allocates: libc may be allocating for a list of such functions, and then has locked the list.
 pub fn register() {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if IS_REGISTERED.swap(true, Ordering::AcqRel) {
@@ -294,20 +294,21 @@ unsafe extern "C" fn after_fork_in_child() {
     wiretap::restart_in_child();
 }
 
-/// Forgets the ends of the process that this one was forked from.
+/// Forgets the ends of the parent process, in a forked child.
 pub fn forget_end() {
     LAST_DUMP_STATE.store(NOT_BEGUN, Ordering::Relaxed);
     WAS_STOPPED.store(false, Ordering::Relaxed);
     IS_ABORTING.store(false, Ordering::Relaxed);
 }
 
-/// Takes what `find` finds behind dlclose, in a program that was not started with the library.
+/// Sets the real dlclose to the one that `find` finds, in a program that was not started with the
+/// library.
 pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
     DLCLOSE.set_function(find(DLCLOSE.name()));
 }
 
 /// Writes the profile of this image before an exec. If the exec fails, the next dump removes the
-/// file. Returns whether it can be said what comes then.
+/// file. Returns whether `record` can be told about the program that is executed.
 fn end_image() -> bool {
     wiretap::end();
     if is_due() {
@@ -316,14 +317,14 @@ fn end_image() -> bool {
     ENGINE.lifecycle().is_running() && !ENGINE.lifecycle().is_sandboxed()
 }
 
-/// Called before an exec of a path.
+/// Called before an exec with a path.
 unsafe extern "C" fn before_exec(path: usize) {
     if end_image() {
         executed::report_path(path);
     }
 }
 
-/// Called before an exec of a path, or of a name that is looked up.
+/// Called before an exec with a path, or with a name that is looked up.
 unsafe extern "C" fn before_named_exec(name: usize) {
     if end_image() {
         executed::report_name(name);
@@ -345,7 +346,7 @@ static ASSERT_FAIL: HookedFunction = HookedFunction::new(c"__assert_fail");
 static DLCLOSE: HookedFunction = HookedFunction::new(c"dlclose");
 
 /// daemon: libc's function ends this process by libc's own exit, which does not call ours. The
-/// child of the process goes on.
+/// child process goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     type DaemonFn = unsafe extern "C" fn(c_int, c_int) -> c_int;
@@ -360,7 +361,7 @@ pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     result
 }
 
-/// dlclose: what is unmapped is remembered, so that stacks through it stay readable.
+/// dlclose: remembers what is unmapped, so that stacks through it stay readable.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {

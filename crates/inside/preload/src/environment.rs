@@ -10,7 +10,7 @@ use heapprof_engine::{
     DumpFormat, DumpOutput, DumpTriggers, LedgerRecipient, RecordingMode, RecordingOptions,
 };
 
-/// What the environment asks for.
+/// The options that the environment asks for.
 pub struct EnvironmentRequest {
     pub options: RecordingOptions,
     pub start: bool,
@@ -31,8 +31,8 @@ unsafe extern "C" {
     safe static environ: *const *const c_char;
 }
 
-// A variable of the loader's: where the kernel put the number of arguments, the arguments and the
-// environment.
+// A variable of the loader: the address at which the kernel put the number of arguments, the
+// arguments and the environment.
 std::arch::global_asm!(
     ".weak __libc_stack_end",
     ".pushsection .data.rel.ro.heapprof_stack_end,\"aw\",@progbits",
@@ -48,8 +48,8 @@ unsafe extern "C" {
     safe static STACK_END: Option<&'static *const usize>;
 }
 
-/// The environment's variables: libc's, or what the kernel passed if libc has not set itself up
-/// yet.
+/// Returns the environment's variables: libc's, or those that the kernel passed if libc has not set
+/// itself up yet.
 fn variables() -> *const *const c_char {
     if !environ.is_null() {
         return environ;
@@ -66,7 +66,7 @@ pub fn is_there() -> bool {
     !variables().is_null()
 }
 
-/// Where the value of a variable begins: in the program's own memory, which is writable.
+/// Returns the address of a variable's value, in the program's own memory, which is writable.
 fn value_of(name: &str) -> Option<*mut u8> {
     let mut at = variables();
     loop {
@@ -87,7 +87,7 @@ fn value_of(name: &str) -> Option<*mut u8> {
     }
 }
 
-/// The value of a variable that has one.
+/// Returns the value of a variable that has one.
 fn get(name: &str) -> Option<&'static [u8]> {
     // SAFETY: the value is the rest of a string that stays.
     let value = unsafe { CStr::from_ptr(value_of(name)?.cast()) }.to_bytes();
@@ -110,7 +110,8 @@ const SIGNAL_FORM: SettingForm<i32> = SettingForm {
     expected: "a signal number",
     read: |text| text.parse().ok().filter(|s| (1..=64).contains(s)),
 };
-/// `record`'s process id, and the program's own, which is zeros until the program fills it in.
+/// The process id of `record`, and that of the program, which is zeros until the program fills it
+/// in.
 const PROCESSES_FORM: SettingForm<(i32, i32)> = SettingForm {
     expected: "two process ids",
     read: |text| {
@@ -137,18 +138,18 @@ const LETTER_FORM: SettingForm<bool> = SettingForm {
     read: |text| Some(text.starts_with(['t', 'T', 'y', 'Y', '1'])),
 };
 
-/// What gperftools' variables say of a recording, however it is started.
+/// The settings of a recording from gperftools' variables, however the recording is started.
 #[derive(Clone, Copy)]
 pub struct GperftoolsSetup {
     pub triggers: DumpTriggers,
     pub mmap: bool,
 }
 
-/// The setup. It is read once, as gperftools does: the program may change its environment later, in
-/// another thread.
+/// The gperftools setup. It is read once, as gperftools does: the program may change its
+/// environment later, in another thread.
 static GPERFTOOLS: OnceLock<Result<GperftoolsSetup, SettingError>> = OnceLock::new();
 
-/// gperftools' setup as the library found it when it began, or its defaults.
+/// Returns gperftools' setup as the library found it when it began, or its defaults.
 pub fn gperftools() -> Result<GperftoolsSetup, SettingError> {
     let default = DumpTriggers {
         allocated: Some(1 << 30),
@@ -180,19 +181,19 @@ fn read_gperftools() -> Result<GperftoolsSetup, SettingError> {
     })
 }
 
-/// The folders in which programs are looked up by name, in the program's environment now.
+/// Returns the folders in which programs are looked up by name, from the program's environment now.
 pub fn search_path() -> Option<&'static [u8]> {
     get("PATH")
 }
 
-/// Says to `record`, if there is one, why this process is not recorded.
+/// Tells `record`, if there is one, why this process is not recorded.
 pub fn report_unrecorded(why: &str) {
     if let Some(list) = list() {
         heapprof_engine::report_unrecorded(list, why);
     }
 }
 
-/// Says to `record`, if there is one, that this process is about to run a program that is not
+/// Tells `record`, if there is one, that this process is about to run a program that is not
 /// recorded, and why.
 pub fn report_becoming_unrecorded(why: &str, program: &[u8]) {
     if let Some(list) = list() {
@@ -200,24 +201,24 @@ pub fn report_becoming_unrecorded(why: &str, program: &[u8]) {
     }
 }
 
-/// The list of `record`, if there is one that follows children.
+/// Returns the list of `record`, if there is one that follows children.
 fn list() -> Option<&'static [u8]> {
     let follows = parse_variable(variable::FOLLOW.name, &setting::ANSWER);
     get(variable::LIST.name).filter(|_| !matches!(follows, Ok(Some(false))))
 }
 
-/// Where the wiretap leads, and the file of its key; `None` if there is no wiretap.
+/// Returns the wiretap's address, and the path of its key file; `None` if there is no wiretap.
 pub fn wiretap() -> Option<(&'static [u8], Option<&'static [u8]>)> {
     let address = get(variable::WIRETAP.name)?;
     Some((address, get(variable::WIRETAP_KEY_FILE.name)))
 }
 
-/// Where the watch listens that runs this program, if one does.
+/// Returns the socket address of the watch that runs this program, if there is one.
 pub fn watch() -> Option<&'static [u8]> {
     get(variable::WATCH.name)
 }
 
-/// The variable that a wiretap could not be set up for.
+/// Returns the name of the variable that prevents a wiretap.
 pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
     match is_of_key {
         true => variable::WIRETAP_KEY_FILE.name,
@@ -234,7 +235,7 @@ pub fn python_objects() -> Result<Option<bool>, SettingError> {
     parse_variable(variable::PYTHON_OBJECTS.name, &setting::ANSWER)
 }
 
-/// Whether Python is told to take all objects from malloc.
+/// Whether the environment makes Python take all objects from malloc.
 pub fn python_has_malloc() -> bool {
     get("PYTHONMALLOC").is_some_and(|name| name.starts_with(b"malloc"))
 }
@@ -302,14 +303,14 @@ pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
     }))
 }
 
-/// Whether a recorded process handed the variable on to this one. Marks it for this one's children.
-/// As in gperftools, the upper bit of the first character tells children that they are not the
-/// first process.
+/// Whether a recorded process passed the variable on to this one. Also marks the variable for this
+/// process's children. As in gperftools, the upper bit of the first character tells children that
+/// they are not the first process.
 fn mark_inherited(name: &str) -> bool {
     let Some(first) = value_of(name) else {
         return false;
     };
-    // SAFETY: this is the program's environment, which is writable, and nobody holds a reference to
+    // SAFETY: this is the program's environment, which is writable, and no code has a reference to
     // it. The zero at the end of an empty string is left alone.
     unsafe {
         let byte = first.read();
@@ -320,10 +321,10 @@ fn mark_inherited(name: &str) -> bool {
     }
 }
 
-/// The id that [`DumpOutput::parent`] gets under `record`: this process's parent if this is the
-/// program that `record` started, and otherwise an id that nobody has. The program is the first
-/// process to come here, and what it becomes by exec. An orphan may have the same parent, so the
-/// parent's id alone does not tell.
+/// Returns the id for [`DumpOutput::parent`] under `record`: that of this process's parent if this
+/// is the program that `record` started, and otherwise an id that no process has. The program is
+/// the first process to come here, and any image that it becomes by exec. The parent's id alone
+/// does not tell, because an orphan may have the same parent.
 fn parent_of_program((record, program): (i32, i32)) -> i32 {
     const NO_PARENT: i32 = -1;
     let own = heapprof_engine::sys::process_id();
@@ -335,7 +336,7 @@ fn parent_of_program((record, program): (i32, i32)) -> i32 {
     if program == own { parent } else { NO_PARENT }
 }
 
-/// The pattern, with its `%r` replaced by the id of the program that `record` started.
+/// Returns the pattern with `%r` replaced by the id of the program that `record` started.
 fn expand_program_id(pattern: &[u8]) -> Vec<u8> {
     let id = get(variable::RECORD.name).and_then(|value| value.rsplit(|&b| b == b':').next());
     let id = id.unwrap_or_default();
@@ -356,7 +357,7 @@ fn expand_program_id(pattern: &[u8]) -> Vec<u8> {
     made
 }
 
-/// Leaves this process's id in the environment, where the processes that it starts find it.
+/// Stores this process's id in the environment, where the processes that it starts find it.
 fn set_program_id(own: i32) {
     let digits = format!("{own:010}");
     let length = get(variable::RECORD.name).map_or(0, <[u8]>::len);
@@ -364,8 +365,8 @@ fn set_program_id(own: i32) {
         return;
     };
     if let Some(value) = value_of(variable::RECORD.name) {
-        // SAFETY: this is the program's environment, which is writable, and nobody holds a
-        // reference to it. The value keeps its length.
+        // SAFETY: this is the program's environment, which is writable, and no code has a reference
+        // to it. The value keeps its length.
         unsafe {
             value
                 .add(at)
@@ -374,14 +375,14 @@ fn set_program_id(own: i32) {
     }
 }
 
-/// Whether children are recorded. If they are not, the output learns whether this is the first
-/// process.
+/// Whether children are recorded. If they are not, sets `output` so that it shows whether this is
+/// the first process.
 fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
     if get(variable::FOLLOW.name).is_some_and(|value| value[0] & 0x80 != 0) {
         return Ok(false);
     }
     let follow = parse_answer(variable::FOLLOW.name, true)?;
-    // `record` and a gperftools setup tell it by other means.
+    // `record` and a gperftools setup show it by other means.
     if !follow
         && output.parent.is_none()
         && !output.numbered_prefix
@@ -392,8 +393,8 @@ fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
     Ok(follow)
 }
 
-/// The options of gperftools' way to begin: every allocation, in gperftools' text form, into files
-/// of this prefix.
+/// Returns the options for gperftools' way to start: every allocation, in gperftools' text form,
+/// into files with the prefix from the environment.
 fn from_prefix(triggers: DumpTriggers) -> Result<RecordingOptions, SettingError> {
     let answer = |name, default| Ok(parse_variable(name, &LETTER_FORM)?.unwrap_or(default));
     let (always_id, removes_earlier) = (

@@ -1,6 +1,6 @@
-//! Looks at a program that is about to be executed, and says to `record` if the loader can't load
-//! this library into it: no loader comes, or one of another architecture. Nobody else would say
-//! why such a child is missing.
+//! Inspects a program that is about to be executed, and tells `record` if the loader can't load
+//! this library into it: the program has no loader, or is built for another architecture. Otherwise
+//! `record` would not learn why such a child is missing.
 
 use std::ffi::CStr;
 
@@ -8,12 +8,13 @@ use heapprof_engine::{ENGINE, sys};
 
 use crate::environment;
 
-/// What an executable begins with: its header and its program headers, which linkers put behind it.
+/// Length of the part of an executable that is read: its header and its program headers, which
+/// linkers put behind it.
 const MAX_HEADERS_LEN: usize = 1024;
-/// The longest path.
+/// Maximum length of a path.
 const MAX_PATH_LEN: usize = 1024;
 
-/// Says it of the file whose path is at an address that the program gives to exec.
+/// Inspects the file whose path is at an address that the program gives to exec.
 pub fn report_path(path: usize) {
     let mut buffer = [0; MAX_PATH_LEN];
     if let Some(path) = text(path, &mut buffer) {
@@ -21,7 +22,8 @@ pub fn report_path(path: usize) {
     }
 }
 
-/// As [`report_path`], of a name that is looked up in the folders of `PATH` if it has no slash.
+/// Inspects a file like [`report_path`], by a name that is looked up in the folders of `PATH` if it
+/// has no slash.
 pub fn report_name(name: usize) {
     let mut buffer = [0; MAX_PATH_LEN];
     let Some(name) = text(name, &mut buffer) else {
@@ -53,7 +55,8 @@ pub fn report_name(name: usize) {
     }
 }
 
-/// The text at an address, which may be any; `None` if there is none, or a longer one.
+/// Reads the text at an address, which may be any; `None` if there is no text, or one that is too
+/// long.
 fn text(at: usize, buffer: &mut [u8; MAX_PATH_LEN]) -> Option<&CStr> {
     let len = sys::read_memory(at, buffer);
     CStr::from_bytes_until_nul(&buffer[..len]).ok()
@@ -79,7 +82,7 @@ fn report_file(path: &CStr) {
     }
 }
 
-/// Why nothing can be loaded into a program that begins so.
+/// Returns why nothing can be loaded into a program that begins with these bytes; `None` if it can.
 fn obstacle(beginning: &[u8]) -> Option<&'static str> {
     const EM_X86_64: u16 = 62;
     const EM_AARCH64: u16 = 183;
@@ -106,7 +109,7 @@ fn obstacle(beginning: &[u8]) -> Option<&'static str> {
     let first =
         usize::try_from(u64::from_le_bytes(beginning.get(32..40)?.try_into().ok()?)).ok()?;
     for at in (0..count).map(|i| first.saturating_add(i * size)) {
-        // Headers that lie elsewhere are not looked for.
+        // Headers further behind are not searched.
         let kind = beginning.get(at..at.saturating_add(4))?;
         if u32::from_le_bytes(kind.try_into().ok()?) == PT_INTERP {
             return None;

@@ -1,4 +1,4 @@
-//! The rest of malloc's family, each over its real function.
+//! The hooks of the rest of malloc's family, each over its real function.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,7 +9,7 @@ use crate::python::note_realloc;
 use crate::real::{ALIGNED_ALLOC, RealFunctions, real};
 use crate::start;
 
-/// An allocation that is looked at.
+/// Makes an allocation that the countdown chose, and records it.
 #[inline(always)]
 pub fn record_allocation(
     size: usize,
@@ -23,7 +23,8 @@ pub fn record_allocation(
     ENGINE.events().allocate(size, frame, || make(real()))
 }
 
-/// An allocation by a hook without assembly of its own.
+/// Makes an allocation for a hook without assembly of its own, and records it if the countdown
+/// chooses it.
 #[inline(always)]
 fn allocate_counted(
     size: usize,
@@ -38,7 +39,7 @@ fn allocate_counted(
     }
 }
 
-/// Called before a free that is looked at.
+/// Records the end of a block that may be recorded. Called before the free.
 #[inline(always)]
 pub fn release(address: *mut u8) {
     if !address.is_null() {
@@ -54,7 +55,7 @@ fn fail(errno: c_int) -> *mut u8 {
 
 hook!(calloc(n: usize, each: usize) -> *mut u8, "rdx", "rcx" => chosen_calloc);
 unsafe extern "C" fn chosen_calloc(n: usize, each: usize, slot: usize, bp: usize) -> *mut u8 {
-    // The real one refuses products that overflow.
+    // The real calloc refuses products that overflow.
     // SAFETY: calloc's contract, passed on.
     allocate_counted(n.saturating_mul(each), slot, bp, |real| unsafe {
         (real.calloc)(n, each)
@@ -69,7 +70,7 @@ unsafe extern "C" fn chosen_realloc(old: *mut u8, size: usize, slot: usize, bp: 
         return allocate_counted(size, slot, bp, |real| unsafe { (real.realloc)(old, size) });
     }
     note_realloc(old);
-    // SAFETY: as above.
+    // SAFETY: realloc's contract, passed on.
     ENGINE
         .events()
         .reallocate(old, size, CallSite { slot, bp }, || unsafe {
@@ -110,7 +111,7 @@ unsafe extern "C" fn chosen_aligned_alloc(
     allocate_counted(size, slot, bp, |real| match real.aligned_alloc {
         // SAFETY: aligned_alloc's contract, passed on.
         Some(aligned_alloc) => unsafe { aligned_alloc(align, size) },
-        // malloc is libc's.
+        // malloc is libc's, so aligned_alloc is, too.
         None => match ALIGNED_ALLOC.get() {
             // SAFETY: memalign's contract; older glibcs have one function for both.
             none if none.is_null() => unsafe { (real.memalign)(align, size) },
@@ -175,7 +176,7 @@ unsafe extern "C" fn chosen_pvalloc(size: usize, slot: usize, bp: usize) -> *mut
     allocate_counted(size, slot, bp, |real| unsafe { (real.pvalloc)(size) })
 }
 
-/// free by its other names; sizes and alignments are hints for other allocators.
+/// Defines free by its other names. Sizes and alignments are hints for other allocators.
 macro_rules! frees {
     ($($name:ident($($hint:ident),*))*) => {
         $(

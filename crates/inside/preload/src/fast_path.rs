@@ -1,4 +1,4 @@
-//! The way of an allocation that is not looked at: a few instructions, then the real function.
+//! The path of an allocation that is not recorded: a few instructions, then the real function.
 //!
 //! malloc subtracts its size plus one (so that empty blocks count) from the thread's countdown, and
 //! goes on unless the countdown ran out. free looks up one byte by the address. Both keep the stack
@@ -12,7 +12,7 @@ use heapprof_engine::CallSite;
 use crate::hook::label;
 use crate::{family, python};
 
-/// malloc.
+/// The hook of malloc.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
     )
 }
 
-/// free.
+/// The hook of free.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(address: *mut u8) {
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn free(address: *mut u8) {
     )
 }
 
-/// malloc, when the countdown ran out.
+/// Handles a malloc that the countdown chose.
 unsafe extern "C" fn chosen_malloc(size: usize, slot: usize, bp: usize) -> *mut u8 {
     family::record_allocation(size, CallSite { slot, bp }, |real| {
         // SAFETY: malloc's contract, passed on.
@@ -60,7 +60,7 @@ unsafe extern "C" fn chosen_malloc(size: usize, slot: usize, bp: usize) -> *mut 
     })
 }
 
-/// free, when the address may be that of a recorded block.
+/// Handles a free of an address that may be that of a recorded block.
 unsafe extern "C" fn chosen_free(address: *mut u8) {
     if !python::is_released(address) {
         family::release(address);

@@ -1,4 +1,4 @@
-//! Fork handlers of the program's libraries: they are registered behind ours.
+//! The hook for fork handlers of the program's libraries: it registers them behind ours.
 
 use std::ffi::{c_int, c_void};
 

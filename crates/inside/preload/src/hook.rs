@@ -1,7 +1,7 @@
-//! Hooks with ordinary functions behind them, which are told where the hook was called from, or are
-//! called before the real function.
+//! Hooks with ordinary functions behind them, which get the place of the hook's call, or are called
+//! before the real function.
 
-/// Defines an exported hook that passes its arguments on with the place of the call behind them.
+/// Defines an exported hook that passes on its arguments, and after them the place of the call.
 macro_rules! hook {
     (
         $name:ident($($argument:ident: $type:ty),*) -> $result:ty,
@@ -24,8 +24,8 @@ macro_rules! hook {
 }
 pub(crate) use hook;
 
-/// A second name of a hook, which only this library sees: by the first one the loader may find
-/// somebody else's function.
+/// A second name of a hook, which only this library sees: by the exported name the loader may find
+/// another library's function.
 macro_rules! label {
     ($name:ident) => {
         concat!(
@@ -43,8 +43,8 @@ pub(crate) use label;
 
 /// The assembly of a hook that calls `before`, with the program's arguments in their registers, and
 /// then goes on to the real function. By then the arguments, which may be variadic, are where they
-/// were again. `at` is where in `table`, an array of
-/// [`HookedFunction`](crate::real::HookedFunction), the function is.
+/// were again. `at` is the offset of the function in `table`, an array of
+/// [`HookedFunction`](crate::real::HookedFunction).
 macro_rules! announce {
     () => {
         "push rdi
@@ -72,17 +72,17 @@ macro_rules! announce {
 }
 pub(crate) use announce;
 
-/// The functions that hooks of [`announce`] stand for, each named once: their table behind the
-/// hooks, their places in it, and the exported hooks.
+/// Declares, from one list of functions with hooks of [`announce`]: the table of the real
+/// functions, their indices in it, and the exported hooks.
 macro_rules! announced {
     ($before:path, $table:ident, $place:ident: $($name:ident),* $(,)?) => {
-        /// The places of the functions in their table.
+        /// The indices of the functions in their table.
         #[allow(non_camel_case_types)]
         enum $place {
             $($name),*
         }
 
-        /// What stands behind the hooks.
+        /// The real functions behind the hooks.
         static $table: [$crate::real::HookedFunction; [$(stringify!($name)),*].len()] =
             [$($crate::real::HookedFunction::new($crate::hook::name!($name))),*];
 
@@ -106,7 +106,7 @@ macro_rules! announced {
 }
 pub(crate) use announced;
 
-/// The name of a function as C has it.
+/// The name of a function as a C string.
 macro_rules! name {
     ($name:ident) => {
         const {

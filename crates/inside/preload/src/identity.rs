@@ -1,5 +1,6 @@
-//! Functions that act on all threads of a process, or only while it has one: new identities and
-//! namespaces. Some of them lower the rights of the process, which is said before.
+//! Hooks on functions that act on all threads of a process, or only while it has one: new
+//! identities and namespaces. Some of them lower the rights of the process, which is reported
+//! before.
 //!
 //! libc gives each thread the new identity, and ends the program if one thread may not have it. The
 //! kernel denies some namespaces to a process with two threads. So our own thread ends before.
@@ -11,16 +12,16 @@ use heapprof_engine::{ENGINE, RightsLeft, sys};
 use crate::hook::announced;
 use crate::real::HookedFunction;
 
-/// A user's number that stands for no change.
+/// The user number that stands for no change.
 const NO_CHANGE: u32 = u32::MAX;
 
-/// Called before a function that changes nothing that others must know of, except that the process
-/// may be another one to whoever takes the books.
+/// Called before a function whose change needs no report, except that the ledger keeper may not
+/// recognize the process afterwards.
 unsafe extern "C" fn before_call() {
     before_others();
 }
 
-/// What comes before each of these functions.
+/// Does what must come before each of these functions.
 fn before_others() {
     ENGINE.lifecycle().end_clock();
     ENGINE.lifecycle().move_ledger_to_file();
@@ -34,7 +35,7 @@ fn before_user_change(user: u32, is_for_good: bool) {
     }
 }
 
-/// Called before setuid. Root's changes all numbers of the user.
+/// Called before setuid, which changes all user numbers of a root process.
 unsafe extern "C" fn before_setuid(user: u32) {
     before_user_change(user, true);
 }
@@ -72,10 +73,10 @@ unsafe extern "C" fn before_setns(_file: c_int, kind: c_int) {
 
 /// Called before capset, which may take capabilities away from root.
 unsafe extern "C" fn before_capset(header: usize, data: usize) {
-    /// The versions of the header of Linux 2.6.25 and later, and the words of their data.
+    /// The header versions of Linux 2.6.25 and later, which have twice as many data words.
     const VERSIONS: [u32; 2] = [0x2007_1026, 0x2008_0522];
     ENGINE.lifecycle().move_ledger_to_file();
-    // Nobody is told of it under a filter of system calls, which may also forbid what comes next.
+    // Under a filter of system calls this is not reported: the filter may forbid what comes next.
     if ENGINE.lifecycle().is_filtered() {
         return;
     }
@@ -92,7 +93,7 @@ unsafe extern "C" fn before_capset(header: usize, data: usize) {
     }
 }
 
-/// The effective capabilities in the data of capset and capget.
+/// Reads the effective capabilities in the data of capset and capget.
 fn effective(data: usize, is_long: bool) -> Option<u64> {
     let mut words = [0; 24];
     let len = if is_long { 24 } else { 12 };
@@ -101,11 +102,11 @@ fn effective(data: usize, is_long: bool) -> Option<u64> {
         let bytes = words[at..at + 4].try_into().unwrap_or_default();
         u64::from(u32::from_ne_bytes(bytes))
     };
-    // In the short form, nothing is said of the later half.
+    // The short form says nothing about the upper half.
     Some(word(0) | word(12) << 32)
 }
 
-/// The effective capabilities of this thread.
+/// Returns the effective capabilities of this thread.
 fn own_capabilities() -> Option<u64> {
     let header = [0x2008_0522u32, 0];
     let mut data = [0u32; 6];
@@ -136,7 +137,7 @@ announced! { before_unshare, UNSHARE, PlaceOfUnshare: unshare }
 announced! { before_setns, SETNS, PlaceOfSetns: setns }
 announced! { before_capset, CAPSET, PlaceOfCapset: capset }
 
-/// Called before syscall, with the numbers that change who a process is, or where.
+/// Called before syscall, with the numbers that change a process's identity, or its place.
 pub fn before_syscall(number: libc::c_long, [first, second, third]: [usize; 3]) {
     let [user, effective, saved] = [first as u32, second as u32, third as u32];
     // SAFETY: these read their arguments, and capset's as the kernel does.
@@ -156,7 +157,7 @@ pub fn before_syscall(number: libc::c_long, [first, second, third]: [usize; 3]) 
     }
 }
 
-/// Looks up what stands behind our functions. It is called at the start.
+/// Looks up the real functions behind our hooks. It is called at the start.
 pub fn prepare() {
     let tables: [&[HookedFunction]; 8] = [
         &BEHIND, &SETUID, &SETEUID, &SETREUID, &SETRESUID, &UNSHARE, &SETNS, &CAPSET,

@@ -1,10 +1,10 @@
-//! Our own slots for functions of libc. A program, or a library of its own, may export functions
-//! with names of libc's (a clock of its own, a memcpy, a write), and the loader then leads our
-//! slots to these. They may take locks that the program's threads hold while they allocate, and so
-//! wait for themselves. So each slot is led to what libc itself defines.
+//! Corrects our own import slots, through which we call libc. A program, or a library of its own,
+//! may export functions with libc's names (a clock, a memcpy, a write), and the loader then points
+//! our slots at these. They may take locks that the program's threads have taken while they
+//! allocate, and so deadlock. So each slot is pointed at the function that libc itself defines.
 //!
-//! It happens before anything else that the library does, so nothing here may call a function of
-//! libc, not even a memcpy that the compiler adds: memory is read word by word, in a way that the
+//! It happens before anything else that the library does, so nothing here may call a libc function,
+//! not even a memcpy that the compiler adds: memory is read word by word, in a way that the
 //! compiler leaves alone. The structures are those of the ELF specification.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use heapprof_engine::sys;
 
 use crate::objects;
 
-// What the linker says of where this library is.
+// The linker's symbols for where this library is.
 std::arch::global_asm!(".hidden _DYNAMIC", ".hidden __ehdr_start");
 
 unsafe extern "C" {
@@ -23,7 +23,7 @@ unsafe extern "C" {
     static OWN_START: u8;
 }
 
-/// The objects that are glibc's. Before 2.34 it had some functions in objects of their own.
+/// The file names of glibc's objects. Before 2.34 it had some functions in objects of their own.
 const GLIBC_OBJECTS: [&[u8]; 4] = [
     b"libc.so.6",
     b"ld-linux-x86-64.so.2",
@@ -32,29 +32,29 @@ const GLIBC_OBJECTS: [&[u8]; 4] = [
 ];
 
 /// Functions of ours that a program's own may stand in front of: then its allocator is the one that
-/// everybody has, also libc, whose memory we free.
+/// all code calls, also libc, whose memory we free.
 const ALLOCATOR_FUNCTIONS: [&[u8]; 3] = [b"malloc", b"free", b"memalign"];
 
 /// Functions of ours that are for the program alone: where we call them ourselves, we mean libc's,
-/// and nobody's who stands between us.
+/// and not those of a library between us and libc.
 const PROGRAM_FUNCTIONS: [&[u8]; 1] = [b"pthread_create"];
 
-/// A list of objects, or of entries, longer than this is a broken one.
+/// Maximum number of objects, or of entries, in a list. A longer one is taken for a broken one.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Reads a value.
+/// Reads the value at `at`.
 ///
 /// # Safety
-/// There is such a value.
+/// There is a value of this type at `at`.
 unsafe fn get<T: Copy>(at: usize) -> T {
-    // SAFETY: the caller's contract. It is volatile, so that no loop becomes a call of libc's.
+    // SAFETY: the caller's contract. The read is volatile, so that no loop becomes a call of libc.
     unsafe { (at as *const T).read_volatile() }
 }
 
-/// Whether the text at an address is this one.
+/// Whether the text at an address equals `wanted`.
 ///
 /// # Safety
-/// There is a text that ends with a zero.
+/// There is a text at `at` that ends with a zero.
 unsafe fn is_text(at: usize, wanted: &[u8]) -> bool {
     for (i, byte) in wanted.iter().enumerate() {
         // SAFETY: no byte before this one was the last.
@@ -62,14 +62,14 @@ unsafe fn is_text(at: usize, wanted: &[u8]) -> bool {
             return false;
         }
     }
-    // SAFETY: as above.
+    // SAFETY: no byte before this one was the last.
     unsafe { get::<u8>(at + wanted.len()) == 0 }
 }
 
-/// Whether two texts are the same.
+/// Whether the texts at two addresses are equal.
 ///
 /// # Safety
-/// As for [`is_text`].
+/// There is a text at each address that ends with a zero.
 unsafe fn are_same(one: usize, other: usize) -> bool {
     for i in 0.. {
         // SAFETY: no byte before these was the last.
@@ -84,7 +84,7 @@ unsafe fn are_same(one: usize, other: usize) -> bool {
     true
 }
 
-/// A word that is written once, by whoever binds the slots.
+/// A word that is written once, by the thread that binds the slots.
 #[derive(Debug)]
 struct WriteOnceWord(AtomicUsize);
 
@@ -102,28 +102,28 @@ impl WriteOnceWord {
     }
 }
 
-/// What is read of a loaded object. Addresses are 0 for what it does not have. It lies where it
-/// stays, because to move it would be a memcpy.
+/// The parts of a loaded object that are read. An address is 0 if the object lacks the part. The
+/// value never moves, because moving it would be a memcpy.
 struct LoadedImage {
     base: WriteOnceWord,
     end: WriteOnceWord,
-    /// The part that the loader has made read-only: from one page to another.
+    /// The part that the loader has made read-only: its first page, and the page after its end.
     read_only: [WriteOnceWord; 2],
     symbols: WriteOnceWord,
     texts: WriteOnceWord,
     hashes: WriteOnceWord,
-    /// A number for each symbol, which version it has.
+    /// The table of symbol versions: a version number for each symbol.
     versions: WriteOnceWord,
-    /// The versions that it defines, and those that it needs.
+    /// The table of versions that the object defines; `needed` is the table of those that it needs.
     defined: WriteOnceWord,
     needed: WriteOnceWord,
-    /// Two tables of relocations, and their sizes.
+    /// Two tables of relocations, each with its size in bytes.
     relocations: [[WriteOnceWord; 2]; 2],
 }
 
 /// This library.
 static OWN_IMAGE: LoadedImage = LoadedImage::new();
-/// Those of [`GLIBC_OBJECTS`] that are loaded.
+/// The loaded objects of [`GLIBC_OBJECTS`].
 static GLIBC_IMAGES: [LoadedImage; GLIBC_OBJECTS.len()] =
     [const { LoadedImage::new() }; GLIBC_OBJECTS.len()];
 
@@ -131,7 +131,7 @@ static GLIBC_IMAGES: [LoadedImage; GLIBC_OBJECTS.len()] =
 #[derive(Clone, Copy)]
 struct ImageSymbol {
     name: usize,
-    /// What it is: 2 is a function, 10 one that chooses a function.
+    /// The symbol's type: 2 is a function, 10 one that chooses a function.
     kind: u8,
     is_defined: bool,
     address: usize,
@@ -156,10 +156,10 @@ impl LoadedImage {
         }
     }
 
-    /// Reads an object that begins at `base`, if it is none that was read.
+    /// Reads the object that begins at `base`, unless this image has one already.
     ///
     /// # Safety
-    /// The loader has mapped it, and it stays.
+    /// The loader has mapped the object, and it stays mapped.
     unsafe fn read(&self, base: usize, dynamic: usize) {
         const PROGRAM_HEADER_LEN: usize = 56;
         // SAFETY: the beginning of the object's file, and its headers behind it, are mapped.
@@ -187,13 +187,13 @@ impl LoadedImage {
     }
 
     /// # Safety
-    /// As for [`read`](Self::read).
+    /// The loader has mapped the object, and it stays mapped.
     unsafe fn read_dynamic(&self, dynamic: usize) {
         let base = self.base.get();
         for i in 0..MAX_ENTRIES {
             // SAFETY: no entry before this one was the last.
             let [tag, value] = unsafe { get::<[usize; 2]>(dynamic + 16 * i) };
-            // Old versions of glibc write the address over the value from the file.
+            // Old versions of glibc overwrite the value from the file with the address.
             let at = if value >= base { value } else { base + value };
             match tag {
                 0 => break,
@@ -217,7 +217,7 @@ impl LoadedImage {
     }
 
     /// # Safety
-    /// The object has so many symbols.
+    /// The object has more than `number` symbols.
     unsafe fn symbol(&self, number: usize) -> ImageSymbol {
         let at = self.symbols.get() + 24 * number;
         // SAFETY: the caller's contract.
@@ -231,10 +231,10 @@ impl LoadedImage {
         }
     }
 
-    /// The number of a symbol's version; 0 and 1 are none.
+    /// Returns the number of a symbol's version; 0 and 1 stand for none.
     ///
     /// # Safety
-    /// As for [`symbol`](Self::symbol).
+    /// The object has more than `symbol` symbols.
     unsafe fn version(&self, symbol: usize) -> u16 {
         match self.versions.get() {
             0 => 0,
@@ -243,7 +243,7 @@ impl LoadedImage {
         }
     }
 
-    /// The hash of a version that the object needs of another one.
+    /// Returns the hash of a version that the object needs of another object.
     ///
     /// # Safety
     /// The loader has read the object's versions.
@@ -271,10 +271,10 @@ impl LoadedImage {
         None
     }
 
-    /// The hash of a version that the object defines.
+    /// Returns the hash of a version that the object defines.
     ///
     /// # Safety
-    /// As for [`needed_hash`](Self::needed_hash).
+    /// The loader has read the object's versions.
     unsafe fn defined_hash(&self, version: u16) -> Option<u32> {
         let mut at = self.defined.get();
         for _ in 0..MAX_ENTRIES {
@@ -295,10 +295,11 @@ impl LoadedImage {
         None
     }
 
-    /// The function that the object defines by this name, in this version.
+    /// Finds the function that the object defines by this name, in this version.
     ///
     /// # Safety
-    /// As for [`read`](Self::read); `name` is a text that ends with a zero.
+    /// The loader has mapped the object, and it stays mapped; `name` is a text that ends with a
+    /// zero.
     unsafe fn function(&self, name: usize, version: Option<u32>) -> Option<usize> {
         let mut hash = 5381u32;
         // SAFETY: the object's table of hashes has this form.
@@ -340,12 +341,12 @@ impl LoadedImage {
     }
 }
 
-/// The function that a symbol stands for.
+/// Returns the function that a symbol stands for.
 fn resolve_function(entry: ImageSymbol) -> Option<usize> {
     match entry.kind {
         STT_FUNC => Some(entry.address),
         STT_GNU_IFUNC => {
-            // SAFETY: a function of glibc's that chooses another one by the processor, and calls
+            // SAFETY: a glibc function that chooses another one by the processor, and calls
             // nothing.
             let choose =
                 unsafe { std::mem::transmute::<usize, extern "C" fn() -> usize>(entry.address) };
@@ -355,7 +356,7 @@ fn resolve_function(entry: ImageSymbol) -> Option<usize> {
     }
 }
 
-/// Reads the objects that are glibc's. Returns whether there is one.
+/// Reads glibc's objects. Returns whether its libc is among them.
 fn read_glibc() -> bool {
     let mut map = objects::first_map();
     for _ in 0..MAX_ENTRIES {
@@ -363,7 +364,7 @@ fn read_glibc() -> bool {
             break;
         }
         // SAFETY: an entry of the loader's list: base, name, dynamic section, the next one. The
-        // names end with a zero, and objects that are glibc's stay for good.
+        // names end with a zero, and glibc's objects stay loaded for good.
         unsafe {
             let [base, path, dynamic, next] = get::<[usize; 4]>(map);
             for (name, image) in GLIBC_OBJECTS.iter().zip(&GLIBC_IMAGES) {
@@ -377,10 +378,10 @@ fn read_glibc() -> bool {
     GLIBC_IMAGES[0].base.get() != 0
 }
 
-/// Whether a path leads to a file of this name.
+/// Whether the file of a path has this name.
 ///
 /// # Safety
-/// There is a text that ends with a zero.
+/// There is a text at `path` that ends with a zero.
 unsafe fn is_file(path: usize, name: &[u8]) -> bool {
     let mut from = path;
     for at in path.. {
@@ -395,7 +396,7 @@ unsafe fn is_file(path: usize, name: &[u8]) -> bool {
     unsafe { is_text(from, name) }
 }
 
-/// Leads each slot that leads elsewhere to what glibc defines, or to what this library does.
+/// Corrects each slot that does not lead to the function that glibc, or this library, defines.
 fn lead() {
     const RELOCATION_LEN: usize = 24;
     let mut is_open = false;
@@ -417,7 +418,7 @@ fn lead() {
     }
 }
 
-/// Leads the slot at `at`, which is for a symbol of this number.
+/// Corrects the slot at `at`, which is for the symbol with this number.
 fn lead_slot(at: usize, symbol: usize, is_open: &mut bool) {
     // SAFETY: the loader has filled this slot, and it is aligned.
     let slot = unsafe { AtomicUsize::from_ptr(at as *mut usize) };
@@ -459,8 +460,8 @@ fn lead_slot(at: usize, symbol: usize, is_open: &mut bool) {
     }
 }
 
-/// Gives these rights to the part of this library that the loader has made read-only. Returns
-/// whether it has them.
+/// Sets the access rights of the part of this library that the loader has made read-only. Returns
+/// whether that succeeded.
 fn protect(rights: i32) -> bool {
     let [from, end] = [OWN_IMAGE.read_only[0].get(), OWN_IMAGE.read_only[1].get()];
     let args = [from, end - from, rights as usize, 0, 0, 0];
@@ -468,7 +469,7 @@ fn protect(rights: i32) -> bool {
     unsafe { sys::call(libc::SYS_mprotect, args) == 0 }
 }
 
-/// Leads our slots to glibc's functions, once.
+/// Points our slots at glibc's functions. Does so once.
 pub fn bind() {
     static IS_BOUND: AtomicBool = AtomicBool::new(false);
     if IS_BOUND.swap(true, Ordering::AcqRel) {

@@ -1,5 +1,5 @@
-//! Finds the interpreters that the program has, at the start and whenever it loads more code, and
-//! registers their providers.
+//! Finds the program's interpreters, at the start and whenever it loads more code, and registers
+//! their providers.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +14,8 @@ use crate::{perl, python};
 
 static HAS_SCANNED: AtomicBool = AtomicBool::new(false);
 
-/// Looks at every object that is loaded, at the start, when the loader is done with them. It does
-/// so once.
+/// Scans every loaded object at the start, when the loader has finished loading them. It does so
+/// once.
 pub fn scan_at_start() {
     if HAS_SCANNED.swap(true, Ordering::Relaxed) {
         return;
@@ -30,8 +30,8 @@ pub fn scan_at_start() {
     ENGINE.stack_providers().on_new_code(scan_new_object);
 }
 
-/// Looks at every object that is loaded, while other threads may load and unload some.
-/// `on_new_code` is called for those that come later, by their beginning.
+/// Scans every loaded object, while other threads may load and unload some. `on_new_code` is called
+/// for each object that is loaded later, with the address at which it begins.
 pub fn scan_loaded_objects(on_new_code: fn(usize)) {
     let failed = Cell::new(false);
     let memory = KernelMemory { failed: &failed };
@@ -43,7 +43,7 @@ pub fn scan_loaded_objects(on_new_code: fn(usize)) {
     ENGINE.stack_providers().on_new_code(on_new_code);
 }
 
-/// Looks at the object that begins at `start`, of which an allocation's stack has new code.
+/// Scans the object that begins at `start`, whose code is new in an allocation's stack.
 pub fn scan_new_object(start: usize) {
     if note(start as u64) {
         return;

@@ -1,22 +1,23 @@
-//! This process's own memory, read by the kernel.
+//! Reads this process's own memory through the kernel.
 
 use std::cell::Cell;
 
 use heapprof_engine::sys;
 use heapprof_memory::Memory;
 
-/// This process's own memory, read by the kernel, so that what is not there is no more than a
-/// failure.
+/// This process's own memory, read by the kernel, so that reading an unmapped address is only a
+/// failed read.
 #[derive(Clone, Copy)]
 pub struct KernelMemory<'a> {
     /// Whether a read failed.
     pub failed: &'a Cell<bool>,
 }
 
-/// Addresses below it are null pointers with an offset. That they can't be read proves nothing.
+/// Lowest address that is read. Lower ones are null pointers with an offset, and failing to read
+/// them does not count as a failed read.
 const MIN_VALID_ADDRESS: u64 = 4096;
 
-/// Fields that lie within so many bytes are read at once.
+/// Maximum number of bytes that fields may span to be read in one system call.
 const MAX_FIELD_SPAN: usize = 160;
 
 impl Memory for KernelMemory<'_> {

@@ -1,11 +1,12 @@
-//! Tells whether the library was there from the beginning, or was loaded into a program that ran.
+//! Finds out whether the library was there from the beginning, or was loaded into a running
+//! program.
 
 use std::ffi::{CStr, c_void};
 
 use heapprof_abi::letter::LIBRARY_PATH_PREFIX;
 
-/// Whether the library was loaded by somebody who attaches: then it has the name that they gave it,
-/// and does nothing before it reads their letter.
+/// Whether the library was loaded by a process that attaches: then it has the name that the
+/// attaching process gave it, and does nothing before it reads the letter.
 pub fn is_loaded_so() -> bool {
     // SAFETY: zeros are a valid answer, and the function fills it in.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };

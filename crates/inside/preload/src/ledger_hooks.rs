@@ -1,18 +1,18 @@
-//! Functions after which books that wait for their file could not have it any more: the books can
-//! be moved only while the process has one thread, and whoever takes the file is to be reached,
-//! with a descriptor that is free. The leader of a session is to be known, because others are known
-//! by it.
+//! Hooks on functions after which a ledger that waits for its file could not be moved to it any
+//! more. The ledger can be moved only while the process has one thread. The ledger keeper must be
+//! within reach then, and a file descriptor must be free. The leader of a session must be known,
+//! because other processes are known by it.
 
 use heapprof_engine::ENGINE;
 
 use crate::hook::announced;
 
-/// Called before each of these functions.
+/// Moves the ledger to its file before each of these functions.
 unsafe extern "C" fn before_call() {
     ENGINE.lifecycle().move_ledger_to_file();
 }
 
-/// Looks up what stands behind our functions. It is called at the start.
+/// Looks up the real functions behind our hooks. It is called at the start.
 pub fn prepare() {
     for function in &BEHIND {
         function.find();

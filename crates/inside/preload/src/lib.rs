@@ -1,8 +1,9 @@
 //! `libheapprof.so`: stands in front of malloc and its family in any program, by `LD_PRELOAD` or by
 //! linking.
 //!
-//! The hooks decide in a handful of instructions whether an allocation is looked at; everything
-//! else is heapprof-engine's. Nothing here prints, and nothing changes what the program does.
+//! The hooks decide in a handful of instructions whether an allocation is to be recorded.
+//! heapprof-engine does everything else. Nothing here prints, and nothing changes what the program
+//! does.
 
 // Exported functions are for C, and documented in include/heapprof.h.
 #![allow(clippy::missing_safety_doc, unreachable_pub, missing_docs)]

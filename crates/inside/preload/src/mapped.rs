@@ -1,5 +1,5 @@
-//! mmap and its family, counted as allocations when asked for. libc's own mappings do not come this
-//! way.
+//! Hooks for mmap and its family, which count mappings as allocations if the user asks for it.
+//! libc's own mappings do not call these hooks.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::real::HookedFunction;
 
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// Says whether mappings are counted from now on.
+/// Sets whether mappings are counted from now on.
 pub fn enable(enabled: bool) {
     IS_ENABLED.store(enabled, Ordering::Relaxed);
 }
@@ -24,7 +24,7 @@ static MMAP64: HookedFunction = HookedFunction::new(c"mmap64");
 static MUNMAP: HookedFunction = HookedFunction::new(c"munmap");
 static MREMAP: HookedFunction = HookedFunction::new(c"mremap");
 
-/// Looks up what stands behind our functions. It is called at the start.
+/// Looks up the real functions behind our hooks. It is called at the start.
 pub fn prepare() {
     for function in [&MMAP, &MMAP64, &MUNMAP, &MREMAP] {
         function.find();
@@ -32,8 +32,8 @@ pub fn prepare() {
 }
 
 /// Passes on the program's own call: to another library's function that stands between ours and
-/// libc's, or else to the kernel, as libc would. Returns what the kernel says, or the same made of
-/// the other function's -1 and errno.
+/// libc's, or else to the kernel, as libc would. Returns the kernel's result, or the same form made
+/// of the other function's -1 and errno.
 unsafe fn call(behind: &HookedFunction, n: libc::c_long, args: [usize; 6]) -> isize {
     type MappingCallFn =
         unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> *mut c_void;
@@ -52,7 +52,7 @@ unsafe fn call(behind: &HookedFunction, n: libc::c_long, args: [usize; 6]) -> is
     }
 }
 
-/// Returns what the kernel said, by libc's convention.
+/// Turns the kernel's result into one by libc's convention.
 fn to_libc_result(result: isize) -> *mut c_void {
     if (-4095..0).contains(&result) {
         // SAFETY: errno is this thread's own.
@@ -63,8 +63,8 @@ fn to_libc_result(result: isize) -> *mut c_void {
 }
 
 /// Defines mmap by one of its names. Its arguments fill all six registers, so no register can pass
-/// on the place of the call. `Events::caller` finds it instead, and for that there must be only
-/// one frame of ours.
+/// on the place of the call. `EngineEvents::caller` finds the place instead, and for that there
+/// must be only one frame of ours.
 macro_rules! mmap {
     ($name:ident, $behind:ident) => {
         #[unsafe(no_mangle)]
@@ -102,8 +102,8 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     }) as isize as c_int
 }
 
-/// Unmaps, and counts what ended. The map of regions is locked only around the kernel's own call.
-/// Another library's function may wait for a lock of its own.
+/// Unmaps, and counts the mappings that ended. The map of regions is locked only around the
+/// kernel's own call, because another library's function may wait for a lock of its own.
 fn count_unmapping(
     behind: &HookedFunction,
     at: usize,
@@ -120,7 +120,7 @@ fn count_unmapping(
     said
 }
 
-/// mremap. Its fifth argument, where to move to, is variadic in C, and comes in the fifth register
+/// mremap. Its fifth argument, the new address, is variadic in C, and comes in the fifth register
 /// all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn mremap(
     if !is_counted() {
         return to_libc_result(kernel());
     }
-    // What is moved away without being unmapped is still there.
+    // Memory that is moved away without being unmapped is still there.
     let gone = if flags & libc::MREMAP_DONTUNMAP == 0 {
         old
     } else {

@@ -1,5 +1,5 @@
-//! `heapprof_mark`: the program tells the watch that runs it that something begins here, with what
-//! it has in memory now. Nothing here waits or allocates.
+//! `heapprof_mark`: the program tells the `heapprof watch` that runs it that something begins here,
+//! and how much memory it has now. Nothing here waits or allocates.
 //!
 //! Calls at which a thread could be cancelled are made as system calls, as in the wiretap.
 
@@ -15,18 +15,18 @@ use heapprof_wiretap::keeping_errno;
 use crate::environment;
 use crate::say::text;
 
-/// The longest datagram. A longer text is cut.
+/// Maximum length of a datagram. A longer text is cut.
 const MAX_DATAGRAM_LEN: usize = 1200;
-/// Room for what comes before the text.
+/// Room for the line from /proc/self/statm, which comes before the text.
 const MAX_STATM_LEN: usize = 160;
 
-/// How many marks could not be sent since one was.
+/// The number of marks that could not be sent since the last one that was.
 static LOST_MARKS: AtomicU32 = AtomicU32::new(0);
 
-/// Where the watch listens.
+/// The socket address at which the watch listens.
 static WATCH_ADDRESS: OnceLock<libc::sockaddr_un> = OnceLock::new();
 
-/// Remembers where the watch listens, if one runs this program.
+/// Remembers where the watch listens, if a watch runs this program.
 pub fn prepare() {
     let Some(path) = environment::watch() else {
         return;
@@ -34,7 +34,7 @@ pub fn prepare() {
     // SAFETY: numbers and an array of them alone.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    // A zero must follow.
+    // A zero must follow the path.
     if path.len() >= address.sun_path.len() {
         return;
     }
@@ -44,7 +44,8 @@ pub fn prepare() {
     let _ = WATCH_ADDRESS.set(address);
 }
 
-/// Says that something begins here. It may be called in any thread, and in a signal handler.
+/// Tells the watch that something begins here. May be called in any thread, and in a signal
+/// handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_mark(name: *const c_char) {
     let Some(watch) = WATCH_ADDRESS.get() else {
@@ -58,7 +59,7 @@ pub unsafe extern "C" fn heapprof_mark(name: *const c_char) {
     keeping_errno(|| send(watch, name));
 }
 
-/// A datagram in the making. What has no room is cut.
+/// A datagram under construction. What does not fit is cut.
 struct MarkDatagram {
     bytes: [u8; MAX_DATAGRAM_LEN],
     len: usize,
@@ -126,7 +127,7 @@ fn send(watch: &libc::sockaddr_un, name: &[u8]) {
     close(socket as c_int);
 }
 
-/// The line that the kernel has of this process's memory; an empty one if it can't be read.
+/// Appends the kernel's line about this process's memory; an empty line if it can't be read.
 fn push_statm(datagram: &mut MarkDatagram) {
     let path = c"/proc/self/statm";
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
@@ -147,6 +148,6 @@ fn push_statm(datagram: &mut MarkDatagram) {
 }
 
 fn close(fd: c_int) {
-    // SAFETY: whoever calls has opened the descriptor, and uses it no more.
+    // SAFETY: the caller has opened the descriptor, and does not use it any more.
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }

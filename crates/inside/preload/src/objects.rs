@@ -1,4 +1,4 @@
-//! The objects that are loaded, and which of them were looked at.
+//! The loaded objects, and which of them were scanned.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use heapprof_memory::loaded::{LoadedObject, objects};
 
 use crate::kernel_memory::KernelMemory;
 
-// glibc's loader exports it for debuggers. It is null elsewhere.
+// glibc's loader exports this for debuggers. It is null elsewhere.
 std::arch::global_asm!(
     ".weak _r_debug",
     ".pushsection .data.rel.ro.heapprof_r_debug,\"aw\",@progbits",
@@ -24,13 +24,13 @@ unsafe extern "C" {
     safe static R_DEBUG: u64;
 }
 
-/// The objects that are loaded.
+/// Iterates over the loaded objects.
 pub fn loaded_objects<M: Memory>(memory: M) -> impl Iterator<Item = LoadedObject> {
     objects(memory, R_DEBUG)
 }
 
-/// The first entry of the loader's list of objects; 0 if there is none. Nothing of libc's is called
-/// for it.
+/// Returns the address of the first entry in the loader's list of objects; 0 if there is none.
+/// Calls nothing of libc.
 pub fn first_map() -> usize {
     match R_DEBUG as usize {
         0 => 0,
@@ -45,18 +45,18 @@ pub fn is_loaded(object: LoadedObject) -> bool {
     loaded_objects(KernelMemory { failed: &failed }).any(|other| other == object)
 }
 
-/// Forgets which objects were looked at, because another one may have come to the place of one.
+/// Forgets which objects were scanned, because another object may have come to the place of one.
 pub fn forget() {
     for seen in &SEEN_OBJECTS {
         seen.store(0, Ordering::Relaxed);
     }
 }
 
-/// Where objects began that were looked at. It is as long as most programs need, and what has no
-/// place in it is looked at again.
+/// The addresses at which scanned objects begin. The table is as long as most programs need. An
+/// object that has lost its place in it is scanned again.
 static SEEN_OBJECTS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Remembers an object. Returns whether it was known.
+/// Remembers an object as scanned. Returns whether it was known.
 pub fn note(base: u64) -> bool {
     let place = (base >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
     SEEN_OBJECTS[place as usize].swap(base.max(1), Ordering::Relaxed) == base.max(1)

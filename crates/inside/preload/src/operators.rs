@@ -1,8 +1,8 @@
 //! C++'s operators new and delete, for allocators behind us that bring their own.
 //!
-//! Mostly the operators come down to malloc and free, and are passed on untouched. Those of an
-//! allocator that brings its own do not come down to malloc and free, so they are looked at in the
-//! same way as these.
+//! Mostly the operators call malloc and free in the end, and are passed on untouched. If an
+//! allocator brings operators of its own, these do not call malloc and free, so calls to them are
+//! counted and recorded in the same way as calls to malloc and free.
 //!
 //! An operator that throws is called in its form that does not throw, so that no exception crosses
 //! Rust. If that fails, we jump to the throwing form, with the program's arguments and nothing of
@@ -19,21 +19,21 @@ use crate::real::{self, next, object, real as allocator};
 
 type OperatorSlots = [AtomicPtr<c_void>; COUNT];
 
-/// Where each operator goes: null until one is first used, then the real operator or ours that
-/// looks.
+/// The function that each operator's hook jumps to: null until the operator is first used, then the
+/// real operator or our recording one.
 static TARGET: OperatorSlots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 /// The real operators.
 static REAL: OperatorSlots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 
-/// The real operator: the next one after us, or that of a C++ library that was loaded only for a
-/// plugin.
+/// Finds the real operator: the next one after us, or that of a C++ library that was loaded only
+/// for a plugin.
 fn find(name: &CStr) -> *mut c_void {
     if let Some(found) = next(name) {
         return found.cast_mut();
     }
     let mut found: *mut c_void = std::ptr::null_mut();
     for library in [c"libstdc++.so.6", c"libc++.so.1", c"libc++abi.so.1"] {
-        // SAFETY: looks a library up that is loaded already, and a function in it.
+        // SAFETY: looks up a library that is loaded already, and a function in it.
         unsafe {
             let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if !handle.is_null() && found.is_null() {
@@ -41,12 +41,12 @@ fn find(name: &CStr) -> *mut c_void {
             }
         }
     }
-    // SAFETY: this clears the loader's error. What was not found is no error of the program's.
+    // SAFETY: this clears the loader's error. A missing function is no error of the program.
     unsafe { libc::dlerror() };
     found
 }
 
-/// Finds all operators. Returns where the one with this index goes.
+/// Finds all operators. Returns the function that the hook of the operator `index` jumps to.
 extern "C" fn resolve(index: usize) -> *mut c_void {
     ENGINE
         .lifecycle()
@@ -54,26 +54,27 @@ extern "C" fn resolve(index: usize) -> *mut c_void {
     TARGET[index].load(Ordering::Acquire)
 }
 
-/// Takes the operators that `find` finds, for a program that was not started with the library.
+/// Sets the real operators to those that `find` finds, for a program that was not started with the
+/// library.
 pub fn set_real_operators(find: impl Fn(&CStr) -> *const c_void) {
     choose_targets(NAMES.map(|name| find(name).cast_mut()));
 }
 
-/// Decides where each operator goes, of which `all` are the real ones.
+/// Decides for each operator where its hook jumps to. `all` has the real operators.
 fn choose_targets(all: [*mut c_void; COUNT]) {
     let malloc = object(allocator().malloc as *const c_void);
     let foreign = !real::is_libc(allocator().malloc as *const c_void);
     for (i, found) in all.into_iter().enumerate() {
         let is_delete = i >= FIRST_DELETE;
-        // A new that throws is called in the form that doesn't, and that form must not lead
-        // back here: the C++ library's calls the one that throws. If the form is the C++
-        // library's, the operators are passed on, and come down to the allocator's malloc.
+        // A new that throws is called in the form that doesn't. That form must not lead back here,
+        // as the C++ library's form does: it calls the throwing one. If the form is the C++
+        // library's, the operators are passed on, and call the allocator's malloc in the end.
         let called = if is_delete { found } else { all[i | 1] };
         let is_its_own = |function| foreign && object(function) == malloc;
         let target = match found.is_null() {
             true if is_delete => crate::fast_path::free as *mut c_void,
-            // There is no C++ library at all: the plugin has one linked in, whose throwing form
-            // is out of reach.
+            // There is no C++ library at all: the plugin is linked with its own copy, whose
+            // throwing form is out of reach.
             true if i & 2 == 0 => crate::fast_path::malloc as *mut c_void,
             true => allocate_aligned as *mut c_void,
             false if is_its_own(found) && is_its_own(called) => LOOKING[i] as *mut c_void,
@@ -89,8 +90,7 @@ extern "C" fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
     unsafe { crate::family::memalign(align, size) }
 }
 
-/// Allocates for operator `I`, which was called as `new(size)` or `new(size, align)`. Does not
-/// throw.
+/// Allocates for operator `I`, called as `new(size)` or `new(size, align)`. Does not throw.
 unsafe extern "C" fn chosen_new<const I: usize>(
     size: usize,
     align: usize,
@@ -126,8 +126,8 @@ unsafe extern "C" fn chosen_delete(address: *mut u8) {
     }
 }
 
-/// All operators, by the Itanium ABI's names: their numbers, their names, the exported hooks, and
-/// the functions that look at calls.
+/// Declares all operators, by their names in the Itanium ABI: their numbers, their names, the
+/// exported hooks, and the recording functions.
 macro_rules! operators {
     (new: $($new:ident)*; delete: $($delete:ident)*;) => {
         /// The number of each operator.
@@ -144,7 +144,7 @@ macro_rules! operators {
         $(hook!($new);)*
         $(hook!($delete);)*
 
-        /// The operators of ours that look at calls.
+        /// Our recording operators.
         mod looking {
             use super::*;
 
@@ -152,13 +152,13 @@ macro_rules! operators {
             $(look!($delete, chosen_delete);)*
         }
 
-        /// Our operators that look, by number.
+        /// Our recording operators, by number.
         static LOOKING: [unsafe extern "C" fn(); COUNT] =
             [$(looking::$new,)* $(looking::$delete,)*];
     };
 }
 
-/// Defines the exported hook of an operator, which goes where its slot says.
+/// Defines the exported hook of an operator, which jumps to the function in the operator's slot.
 macro_rules! hook {
     ($name:ident) => {
         #[unsafe(naked)]
@@ -193,8 +193,8 @@ macro_rules! hook {
     };
 }
 
-/// Defines the function that looks at the calls of an operator, then goes on: a delete to the real
-/// operator, a new to its caller. A new that failed goes on to the real operator, which may throw.
+/// Defines the recording function of an operator. A delete goes on to the real operator, a new back
+/// to its caller. A new that failed goes on to the real operator, which may throw.
 macro_rules! look {
     ($name:ident, $chosen:path) => {
         #[unsafe(naked)]
@@ -231,7 +231,7 @@ macro_rules! look {
 }
 
 operators! {
-    // Each throwing new stands before the form of it that does not throw.
+    // Each throwing new stands before its form that does not throw.
     new:
         _Znwm _ZnwmRKSt9nothrow_t
         _ZnwmSt11align_val_t _ZnwmSt11align_val_tRKSt9nothrow_t

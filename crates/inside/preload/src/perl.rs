@@ -1,18 +1,18 @@
 //! The provider of Perl's stacks.
 //!
-//! The first stacks of an interpreter are read by the kernel, and compared with what Perl's own
-//! `Perl_caller_cx` says. If nothing is wrong with them, later ones are read directly, and compared
-//! now and then. A stack that is wrong switches the provider off. The engine tells when an
-//! interpreter is freed, so nothing is read of one that is gone.
+//! The kernel reads the first stacks of an interpreter, and they are compared with what Perl's own
+//! `Perl_caller_cx` returns. If nothing is wrong with them, later ones are read directly, and
+//! compared now and then. A stack that is wrong switches the provider off. The engine reports when
+//! an interpreter is freed, so nothing is read of an interpreter that is gone.
 //!
 //! * `perl/state.rs`: the perl and its interpreters.
 //! * `perl/capture.rs`: the stack of a thread.
-//! * `perl/arenas.rs`, `perl/report.rs`: what its arenas hold, and what a profile says of that.
+//! * `perl/arenas.rs`, `perl/report.rs`: the use of Perl's arenas, and what a profile says of it.
 //! * `perl/arena_values.rs`: the values that lie in an arena.
-//! * `perl/values.rs`: who made the values that are alive, if Devel::HeapProf is there.
-//! * `perl/trace.rs`: what the module tells, and what a profile gets of that.
-//! * `perl/turn.rs`: what one thread does at a time.
-//! * `perl/texts.rs`: what frames and labels are called.
+//! * `perl/values.rs`: the stacks that made the values that are alive, if Devel::HeapProf is there.
+//! * `perl/trace.rs`: what the module reports, and what a profile gets of it.
+//! * `perl/turn.rs`: a lock that is tried for a short time only.
+//! * `perl/texts.rs`: the names of frames and labels.
 
 mod arena_values;
 mod arenas;
@@ -34,7 +34,7 @@ use heapprof_perl::{PerlRuntime, UnreadablePerl};
 pub use state::PERL;
 pub use values::{TracedInterpreter, ValueRequest};
 
-/// Notes a perl, if it is the first one, and has its stacks asked for.
+/// Notes a perl, if it is the first one, and registers the provider of its stacks.
 pub fn register<M: Memory>(
     memory: M,
     object: LoadedObject,
@@ -59,7 +59,7 @@ pub fn register<M: Memory>(
         values: Some(trace::values),
         unchanged: None,
     };
-    // SAFETY: the functions do what a provider's must, in any thread. Without a place for it,
-    // stacks are native ones.
+    // SAFETY: the functions do what a provider's must, in any thread. If there is no room for the
+    // provider, stacks are native ones.
     let _ = unsafe { ENGINE.stack_providers().register(provider) };
 }

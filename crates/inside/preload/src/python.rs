@@ -1,15 +1,15 @@
 //! The provider of Python's stacks.
 //!
-//! The first stacks are read by the kernel, and each code object's type must be that of code
-//! objects. If nothing is wrong with them, later ones are read directly, and now and then so
-//! carefully. Whatever is read belongs to the thread that reads it, so nothing changes meanwhile.
+//! The kernel reads the first stacks, and each code object's type must be that of code objects. If
+//! nothing is wrong with them, later ones are read directly, and only now and then with such care.
+//! All memory that is read belongs to the thread that reads it, so nothing changes meanwhile.
 //!
-//! * `python/state.rs`: the Python, and the state of the thread that runs it.
-//! * `python/capture.rs`: the stack of a thread.
-//! * `python/cell.rs`: what notebooks' cells are called.
-//! * `python/objects.rs`: its small objects, which never reach malloc.
-//! * `python/report.rs`: what a profile says of them.
-//! * `python/texts.rs`: what frames are called, and why they are missing.
+//! * `python/state.rs`: the process's Python, and the state of the thread that runs it.
+//! * `python/capture.rs`: capturing the stack of a thread.
+//! * `python/cell.rs`: the names of notebooks' cells.
+//! * `python/objects.rs`: Python's small objects, which never reach malloc.
+//! * `python/report.rs`: remarks in a profile about small objects and deep stacks.
+//! * `python/texts.rs`: the names of frames, and why frames are missing.
 
 mod capture;
 mod cell;
@@ -28,8 +28,8 @@ use heapprof_python::{PythonRuntime, UnreadablePython};
 pub use objects::{PYTHON_OBJECTS, is_released, note_realloc};
 pub use state::PYTHON;
 
-/// Notes a Python, if it is the first one, and has its stacks asked for. `is_early` says that there
-/// are no other threads yet.
+/// Notes a Python, if it is the first one, and registers the provider of its stacks. `is_early`
+/// says whether there are no other threads yet.
 pub fn register<M: Memory>(
     memory: M,
     object: LoadedObject,
@@ -55,8 +55,8 @@ pub fn register<M: Memory>(
         values: None,
         unchanged: Some(capture::is_unchanged),
     };
-    // SAFETY: the functions do what a provider's must, in any thread. Without a place for it,
-    // stacks are native ones.
+    // SAFETY: the functions do what a provider's must, in any thread. If there is no room for the
+    // provider, stacks are native ones.
     let _ = unsafe { ENGINE.stack_providers().register(provider) };
     if is_early && PYTHON.python().is_some() {
         // SAFETY: there are no other threads.

@@ -1,12 +1,12 @@
-//! The functions behind the hooks: glibc's own, or those of another allocator that comes after us.
+//! The functions behind the hooks: those of glibc, or of another allocator that comes after us.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use heapprof_engine::ENGINE;
 
-/// Where each hook goes on. It is written before the first allocation is passed on, and read by the
-/// hooks' assembly.
+/// The function that each hook goes on to. The table is written before the first allocation is
+/// passed on, and read by the hooks' assembly.
 #[repr(C)]
 pub struct RealFunctions {
     pub malloc: unsafe extern "C" fn(usize) -> *mut u8,
@@ -20,11 +20,11 @@ pub struct RealFunctions {
     pub aligned_alloc: Option<unsafe extern "C" fn(usize, usize) -> *mut u8>,
 }
 
-/// What glibc alone has. Each is null where there is another libc.
+/// Functions that glibc alone has. Each is null where there is another libc.
 #[repr(C)]
 struct GlibcFunctions {
-    /// Its allocator, in the order of [`RealFunctions`], by its other names (GLIBC_2.2.5), which we
-    /// do not take. So no lookup is needed before the first allocation.
+    /// glibc's allocator, in the order of [`RealFunctions`], by its other names (GLIBC_2.2.5),
+    /// which we do not take. So no lookup is needed before the first allocation.
     family: [usize; first::FAMILY_LEN],
     dlvsym: Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void>,
     sigaction: Option<SigactionFn>,
@@ -74,17 +74,18 @@ unsafe extern "C" {
     safe static GLIBC: GlibcFunctions;
 }
 
-/// Whether the program's libc is glibc. The library does nothing where there is another one.
+/// Whether the program's libc is glibc. The library does nothing in a program with another libc.
 pub fn is_glibc() -> bool {
     GLIBC.family[0] != 0
 }
 
-/// glibc's `__cxa_at_quick_exit`.
+/// Returns glibc's `__cxa_at_quick_exit`; `None` in a program with another libc.
 pub fn at_quick_exit() -> Option<AtQuickExitFn> {
     GLIBC.at_quick_exit
 }
 
-/// libc's sigaction, by a name that nobody else takes, or else as the loader finds it.
+/// Returns libc's sigaction: in glibc by a name that no other library takes, or else as the loader
+/// finds it.
 pub fn sigaction(behind: &HookedFunction) -> Option<SigactionFn> {
     GLIBC.sigaction.or_else(|| {
         let found = behind.get();
@@ -127,11 +128,11 @@ unsafe extern "C" {
     static mut REAL: RealFunctions;
 }
 
-/// The real functions.
+/// Returns the table of real functions.
 #[inline(always)]
 pub fn real() -> &'static RealFunctions {
-    // SAFETY: its words are written before any allocation is passed on; where threads may do so at
-    // once, with an atomic exchange.
+    // SAFETY: the table's words are written before any allocation is passed on. Where several
+    // threads may write them at once, they do so with an atomic exchange.
     unsafe {
         let table = &raw const REAL;
         &*table
@@ -140,7 +141,7 @@ pub fn real() -> &'static RealFunctions {
 
 static HAS_SEARCHED: AtomicBool = AtomicBool::new(false);
 
-/// Looks whether another allocator stands behind us. If so, the hooks go on to it.
+/// Finds out whether another allocator stands behind us. If so, the hooks go on to it.
 ///
 /// Called at the first allocation of the process, before it is passed on: memory of one allocator
 /// must not be freed by another.
@@ -151,7 +152,7 @@ pub fn find() {
     fill(next_of_family);
 }
 
-/// Puts libc's allocator where the table still has the functions that it begins with.
+/// Puts libc's allocator where the table still has its initial functions.
 fn put_libc_allocator() {
     let table = (&raw mut REAL).cast::<AtomicUsize>();
     for (i, (name, first)) in first::all().into_iter().enumerate() {
@@ -171,18 +172,18 @@ fn put_libc_allocator() {
     }
 }
 
-/// A function of another libc than glibc; 0 if it has none of this name.
+/// Finds a function of a libc other than glibc; 0 if it has none of this name.
 fn find_in_other_libc(name: &CStr) -> usize {
     let found = next(name);
     if found.is_none() {
-        // SAFETY: forgets the error, which is not the program's.
+        // SAFETY: clears the loader's error, which is not the program's.
         unsafe { libc::dlerror() };
     }
     found.unwrap_or_default() as usize
 }
 
-/// Takes the functions that `find` finds for the family, in a program that was not started with the
-/// library.
+/// Sets the real functions of the malloc family to those that `find` finds, in a program that was
+/// not started with the library.
 pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
     if HAS_SEARCHED.swap(true, Ordering::AcqRel) {
         return;
@@ -193,7 +194,7 @@ pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
     });
 }
 
-/// Fills the table with what `find` finds, unless that is glibc's allocator.
+/// Fills the table with the functions that `find` finds, unless they are glibc's allocator.
 fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
     put_libc_allocator();
     let Some(malloc) = find(c"malloc") else {
@@ -215,17 +216,17 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
     type SizeFn = unsafe extern "C" fn(usize) -> *mut u8;
     type TwoSizesFn = unsafe extern "C" fn(usize, usize) -> *mut u8;
     let real = &raw mut REAL;
-    // SAFETY: each symbol has the type of the function it is named after; nobody else uses the
+    // SAFETY: each symbol has the type of the function it is named after; no other code uses the
     // table yet.
     unsafe {
         set!(real, malloc: SizeFn, free: unsafe extern "C" fn(*mut u8), calloc: TwoSizesFn,
             realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8, memalign: TwoSizesFn,
             valloc: SizeFn, pvalloc: SizeFn);
     }
-    // These two are the other allocator's only if they come from the same object: glibc's would
+    // These two belong to the other allocator only if they come from the same object: glibc's would
     // call glibc's malloc.
     let same = |name: &CStr| find(name).filter(|f| object(*f) == object(malloc));
-    // SAFETY: as above.
+    // SAFETY: each symbol has the type of the function it is named after.
     unsafe {
         (*real).posix_memalign = same(c"posix_memalign").map(|f| {
             std::mem::transmute::<
@@ -240,8 +241,9 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
     }
 }
 
-/// The next definition of one of malloc's family. glibc's malloc debugging (libc_malloc_debug.so)
-/// defines them with a version only. Other libraries' definitions are not found by a version.
+/// Finds the next definition of a function of malloc's family. glibc's malloc debugging
+/// (libc_malloc_debug.so) defines them with a version only. Other libraries' definitions are not
+/// found by a version.
 fn next_of_family(name: &CStr) -> Option<*const c_void> {
     let found = next(name).filter(|found| !is_libc(*found));
     let by_version = || {
@@ -256,15 +258,15 @@ fn next_of_family(name: &CStr) -> Option<*const c_void> {
     found.or_else(by_version).or_else(|| next(name))
 }
 
-/// The next definition of a function after ours. If there is none, the loader keeps an error in
-/// memory of the program's: whoever looks for what may be missing calls `dlerror` to clear it.
+/// Finds the next definition of a function after ours. If there is none, the loader keeps an error
+/// in memory of the program: a caller whose function may be missing calls `dlerror` to clear it.
 pub fn next(name: &CStr) -> Option<*const c_void> {
     // SAFETY: a name that ends in zero.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     (!found.is_null()).then_some(found.cast_const())
 }
 
-/// A function of libc that one of ours stands in front of.
+/// A libc function that one of our functions stands in front of.
 pub struct HookedFunction {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -275,11 +277,11 @@ pub struct HookedFunction {
 pub static ALIGNED_ALLOC: HookedFunction = HookedFunction::new(c"aligned_alloc");
 
 impl HookedFunction {
-    /// Where the function's address lies in this structure, for assembly. The address is null until
-    /// it is looked up.
+    /// The offset of the function's address in this structure, for assembly. The address is null
+    /// until it is looked up.
     pub const FOUND_OFFSET: usize = std::mem::offset_of!(Self, found);
 
-    /// The next function called `name`.
+    /// Describes the next function called `name`.
     pub const fn new(name: &'static CStr) -> Self {
         Self {
             name,
@@ -293,21 +295,22 @@ impl HookedFunction {
         self.name
     }
 
-    /// Takes a function that was found otherwise; null if there is none.
+    /// Sets a function that was found in another way; null if there is none.
     pub fn set_function(&self, found: *const c_void) {
         self.is_libcs.store(is_libc(found), Ordering::Relaxed);
         self.found.store(found.cast_mut(), Ordering::Release);
     }
 
-    /// Looks the function up. It is called at the start, because a forked child must not wait for
-    /// the loader's lock.
+    /// Looks the function up. Called at the start, because a forked child must not wait for the
+    /// loader's lock.
     pub fn find(&self) -> *const c_void {
         let found = next(self.name).unwrap_or_default();
         self.set_function(found);
         found
     }
 
-    /// The function of another library that stands between ours and libc's, if there is one.
+    /// Returns the function of another library that stands between ours and libc's, if there is
+    /// one.
     pub fn interposed(&self) -> Option<*const c_void> {
         let found = self.found.load(Ordering::Acquire).cast_const();
         // Only what was looked up at the start counts: this may be called before the start, or by
@@ -315,7 +318,7 @@ impl HookedFunction {
         (!found.is_null() && !self.is_libcs.load(Ordering::Relaxed)).then_some(found)
     }
 
-    /// The function, or one that fails if there is no such function.
+    /// Returns the function, or one that fails if there is no such function.
     pub fn or_missing(&self) -> *const c_void {
         match self.get() {
             none if none.is_null() => missing as *const c_void,
@@ -323,10 +326,10 @@ impl HookedFunction {
         }
     }
 
-    /// The function, null when there is none.
+    /// Returns the function; null when there is none.
     pub fn get(&self) -> *const c_void {
         match self.found.load(Ordering::Acquire).cast_const() {
-            // The library has not started yet, or nobody has the function: then it is looked for
+            // The library has not started yet, or no library has the function: then it is looked up
             // again at each call, so this is for functions that libc has.
             found if found.is_null() => ENGINE.lifecycle().with_reentrancy_guard(|| self.find()),
             found => found,
@@ -334,7 +337,7 @@ impl HookedFunction {
     }
 }
 
-/// Where a hook goes on. It is called by assembly.
+/// Returns the function that a hook goes on to. It is called by assembly.
 pub unsafe extern "C" fn go_on_to(behind: &HookedFunction) -> *const c_void {
     behind.or_missing()
 }
@@ -346,13 +349,13 @@ unsafe extern "C" fn missing() -> c_int {
     -1
 }
 
-/// Where the object that holds `address` is loaded; 0 if there is none. (dladdr also looks for the
-/// nearest symbol, which takes a hundred times as long.)
+/// Returns the address at which the object that contains `address` is loaded; 0 if there is none.
+/// (dladdr also searches for the nearest symbol, which takes a hundred times as long.)
 pub fn object(address: *const c_void) -> usize {
     ENGINE.lifecycle().object_at(address as usize).unwrap_or(0)
 }
 
-/// Whether a function is glibc's.
+/// Whether the function at `address` is libc's.
 pub fn is_libc(address: *const c_void) -> bool {
     object(address) == object(libc::getpid as *const c_void)
 }
@@ -364,18 +367,18 @@ pub fn defined_elsewhere(name: &CStr) -> bool {
     !first.is_null() && object(first) != object(find as *const c_void)
 }
 
-/// What the hooks go on to before the real functions are known: each finds them, and goes on to its
-/// own. In glibc that takes no lookup, because its allocator has second names.
+/// The functions in the table before the real ones are known: each finds the real functions, and
+/// goes on to its own. In glibc that takes no lookup, because its allocator has second names.
 mod first {
     use std::ffi::{CStr, c_void};
 
     use super::{put_libc_allocator, real};
 
-    /// How many functions there are.
+    /// The number of functions.
     pub const FAMILY_LEN: usize = 7;
     const PAGE_SIZE: usize = 4096;
 
-    /// The functions' names, and the functions here, in the order of the table.
+    /// Returns the functions' names, and the functions here, in the order of the table.
     pub fn all() -> [(&'static CStr, *const c_void); FAMILY_LEN] {
         [
             (c"malloc", malloc as *const c_void),
@@ -388,7 +391,8 @@ mod first {
         ]
     }
 
-    /// A function of the table, if it is another one than this by now.
+    /// Puts libc's allocator into the table, and gives the table's function, unless that is still
+    /// the one here.
     macro_rules! found {
         ($name:ident) => {{
             put_libc_allocator();

@@ -1,12 +1,12 @@
-//! What the library says: in a line on stderr, if it was asked to or can't do what it was asked
-//! for, and to C by errno.
+//! The library's messages: a line on stderr, if it was asked to write one or can't do what it was
+//! asked for, and an errno for C callers.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use heapprof_engine::setting::SettingError;
 use heapprof_engine::{DumpError, sys};
 
-/// Says which variable stands in the way.
+/// Reports the environment variable that could not be understood.
 pub fn report_misunderstood(wrong: &SettingError) {
     say(&[
         b"heapprof: ",
@@ -24,7 +24,7 @@ pub fn say(parts: &[&[u8]]) {
     sys::write_to(2, &line);
 }
 
-/// Says what became of a dump.
+/// Reports the result of a dump on stderr.
 pub fn report(result: &Result<CString, DumpError>) {
     match result {
         Ok(path) => say(&[b"heapprof: wrote ", path.to_bytes()]),
@@ -32,7 +32,7 @@ pub fn report(result: &Result<CString, DumpError>) {
     }
 }
 
-/// The result by the library's own errno convention: 0, or what went wrong.
+/// Turns a dump's result into the library's own errno convention: 0, or the error.
 pub fn status(result: Result<CString, DumpError>) -> c_int {
     match result {
         Ok(_) => 0,
@@ -44,7 +44,7 @@ pub fn status(result: Result<CString, DumpError>) -> c_int {
     }
 }
 
-/// The text behind a C string, if it is one.
+/// Returns the text of a C string; `None` if it is null.
 pub unsafe fn text<'a>(string: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: the caller's contract: null, or a string.
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes())

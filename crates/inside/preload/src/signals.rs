@@ -20,7 +20,7 @@ static OWN_SIGNALS: AtomicU64 = AtomicU64::new(0);
 /// The signal that dumps; the others end the program.
 static DUMP_SIGNAL: AtomicU64 = AtomicU64::new(0);
 
-/// libc's own sigaction.
+/// Calls libc's own sigaction.
 unsafe fn sigaction_of_libc(
     signal: c_int,
     new: *const libc::sigaction,
@@ -70,7 +70,7 @@ extern "C" fn abort_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_
     }
 }
 
-/// Puts our handler in place.
+/// Installs our handler for a signal.
 fn install(signal: c_int) -> bool {
     let dumps = DUMP_SIGNAL.load(Ordering::Relaxed) & bit(signal) != 0;
     let (handler, flags) = match signal {
@@ -92,8 +92,8 @@ fn install(signal: c_int) -> bool {
     done
 }
 
-/// Whether our handler is in place. The kernel knows: sigignore and other functions of libc's
-/// change it without coming by here.
+/// Whether our handler is installed. The kernel is asked, because sigignore and other libc
+/// functions change the handler without calling our hooks.
 fn is_in_place(signal: c_int) -> bool {
     handler_of(signal).is_some_and(is_ours)
 }
@@ -111,7 +111,7 @@ fn is_default(signal: c_int) -> bool {
     handler_of(signal) == Some(libc::SIG_DFL)
 }
 
-/// The handler that the kernel knows.
+/// Returns the handler that the kernel has for a signal.
 fn handler_of(signal: c_int) -> Option<libc::sighandler_t> {
     // SAFETY: a valid structure to write to.
     unsafe {
@@ -120,7 +120,7 @@ fn handler_of(signal: c_int) -> Option<libc::sighandler_t> {
     }
 }
 
-/// Takes `signal` for dumps, if the program left it at its default. Returns whether it was taken.
+/// Takes `signal` for dumps, if the program left it at its default. Returns whether that was done.
 pub fn dump_on(signal: c_int) -> bool {
     DUMP_SIGNAL.fetch_or(bit(signal), Ordering::AcqRel);
     take(signal)
@@ -133,7 +133,7 @@ fn take(signal: c_int) -> bool {
     }
 }
 
-/// Catches the signals by which a terminal or a service manager ends a program, and the one of
+/// Catches the signals by which a terminal or a service manager ends a program, and the signal of
 /// aborts, if the program left them at their default.
 pub fn catch_ends() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGABRT] {
@@ -141,7 +141,7 @@ pub fn catch_ends() {
     }
 }
 
-/// Puts the signals that are ours back to their default, for good.
+/// Sets the signals that we took back to their default, for good.
 pub fn give_back() {
     WANTED_SIGNALS.store(0, Ordering::Release);
     let ours = OWN_SIGNALS.swap(0, Ordering::AcqRel);
@@ -156,13 +156,13 @@ pub fn give_back() {
     }
 }
 
-/// Whether the signal is ours whenever the program has it at its default. In a vfork child it is
+/// Whether we take the signal whenever the program has it at its default. In a vfork child we do
 /// not: the child has handlers of its own, but shares this memory with its parent.
 fn is_to_be_ours(signal: c_int) -> bool {
     WANTED_SIGNALS.load(Ordering::Acquire) & bit(signal) != 0 && ENGINE.lifecycle().is_own_process()
 }
 
-/// sigaction, with our handlers looking like the default that they stand for.
+/// sigaction: reports our handlers as the default that they stand for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
@@ -203,7 +203,7 @@ static SYSV_SIGNAL: HookedFunction = HookedFunction::new(c"__sysv_signal");
 static SIGINTERRUPT: HookedFunction = HookedFunction::new(c"siginterrupt");
 static SIGSET: HookedFunction = HookedFunction::new(c"sigset");
 
-/// Looks up what stands behind our functions. It is called at the start.
+/// Looks up the real functions behind our hooks. It is called at the start.
 pub fn prepare() {
     SIGACTION.find();
     SIGNAL.find();
@@ -212,7 +212,7 @@ pub fn prepare() {
     SIGSET.find();
 }
 
-/// signal and functions like it. For the signals that we want they go through sigaction.
+/// Does what signal and functions like it do. For the signals that we take it calls our sigaction.
 unsafe fn set(real: &HookedFunction, signal: c_int, handler: usize, flags: c_int) -> usize {
     type SignalFn = unsafe extern "C" fn(c_int, usize) -> usize;
     // SAFETY: signal's contract, passed on.
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
 /// The signals whose handlers, set by `signal`, interrupt system calls.
 static INTERRUPTING_SIGNALS: AtomicU64 = AtomicU64::new(0);
 
-/// siginterrupt: passed on as well, because libc's own signal goes by what it said.
+/// siginterrupt: passed on to libc as well, because libc's own signal obeys it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupt: c_int) -> c_int {
     type SiginterruptFn = unsafe extern "C" fn(c_int, c_int) -> c_int;
@@ -298,7 +298,7 @@ mod aliases {
     }
 }
 
-/// sigset: calls libc's own, which looks at the signal's mask, too.
+/// sigset: calls libc's own, which changes the thread's signal mask, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigset(signal: c_int, handler: usize) -> usize {
     type SigsetFn = unsafe extern "C" fn(c_int, usize) -> usize;

@@ -1,4 +1,4 @@
-//! The library's beginning: at the process's first allocation or its constructor, whichever comes
+//! The library's start: at the process's first allocation or in its constructor, whichever comes
 //! first.
 
 use std::ffi::c_void;
@@ -16,33 +16,33 @@ static START_STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
 const NOT_STARTED: u8 = 0;
 const STARTING: u8 = 1;
 const STARTED: u8 = 2;
-/// As [`STARTED`], and an object may have come, whose slots are to be led to us.
+/// State: like [`STARTED`], and an object may have been loaded, whose slots must be pointed at our
+/// hooks.
 const SCAN_PENDING: u8 = 3;
 
-/// What looks for new objects, if somebody attached to the program, which was started without the
-/// library; otherwise null.
+/// The function that scans for new objects, if the program was started without the library and a
+/// process attached to it; otherwise null.
 static OBJECT_SCANNER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Says that somebody attached: there is nothing to begin with. `scan_at_start` looks for new
-/// objects.
+/// Notes that a process attached, so that there is nothing to start. `look` scans for new objects.
 pub fn set_attached(look: fn()) {
     OBJECT_SCANNER.store(look as *mut (), Ordering::Release);
     START_STATE.store(STARTED, Ordering::Release);
 }
 
-/// What looks for new objects, if somebody attached.
+/// Returns the function that scans for new objects, if a process attached.
 fn object_scanner() -> Option<fn()> {
     let look = OBJECT_SCANNER.load(Ordering::Acquire);
     // SAFETY: it is null, or what `set_attached` stored.
     (!look.is_null()).then(|| unsafe { std::mem::transmute::<*mut (), fn()>(look) })
 }
 
-/// Whether somebody attached.
+/// Whether a process attached.
 pub fn is_attached() -> bool {
     object_scanner().is_some()
 }
 
-/// Says whether the next allocation that is looked at looks for new objects.
+/// Sets whether the next allocation that the countdown chooses scans for new objects.
 pub fn scan_at_next_allocation(looks: bool) {
     let (from, to) = if looks {
         (STARTED, SCAN_PENDING)
@@ -52,14 +52,14 @@ pub fn scan_at_next_allocation(looks: bool) {
     let _ = START_STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
 }
 
-/// Whether the library has begun.
+/// Whether the library has started.
 #[inline(always)]
 pub fn is_done() -> bool {
     START_STATE.load(Ordering::Relaxed) == STARTED
 }
 
-/// Begins, unless the C library is not ready yet. `caller` is the address that the program
-/// allocates from.
+/// Starts, unless the C library is not ready yet. `caller` is the address of the program's code
+/// that allocates.
 #[cold]
 pub fn at_first_allocation(caller: *const c_void) {
     if is_inside_engine() {
@@ -98,7 +98,7 @@ fn begin_once(caller: *const c_void) {
     });
 }
 
-/// Does nothing in a program with another libc than glibc, but for a word to `record`.
+/// Does nothing in a program with another libc than glibc, except for a message to `record`.
 fn stay_idle() {
     let relaxed = Ordering::Relaxed;
     if START_STATE
@@ -122,7 +122,7 @@ extern "C" fn constructor() {
     begin_early();
 }
 
-/// Begins at a moment when the program does not allocate.
+/// Starts at a moment when the program does not allocate.
 pub fn begin_early() {
     if is_inside_engine() {
         return;
@@ -142,7 +142,7 @@ pub fn begin_early() {
     }
 }
 
-/// Whether the program has more rights than its user. The user's environment is not obeyed then.
+/// Whether the program has more rights than its user. Then the user's environment is not obeyed.
 fn is_secure() -> bool {
     // SAFETY: plain libc call.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -169,7 +169,7 @@ fn begin() -> bool {
     true
 }
 
-/// Records, if the environment asks for it.
+/// Starts recording, if the environment asks for it.
 fn record() {
     let asked = environment::python_objects().and_then(|answer| {
         python::PYTHON_OBJECTS.set_answer(answer, environment::python_has_malloc());
@@ -206,8 +206,8 @@ fn record() {
         (true, false) => perl::ValueRequest::Values,
         (true, true) => perl::ValueRequest::ValuesOrNothing,
     });
-    // heapprof_start takes these options, with its own mode and period, and its own output if it
-    // has one.
+    // heapprof_start takes these options, with its own mode and period, and with its own output if
+    // it has one.
     ENGINE.lifecycle().set_default(asked.options.clone());
     if asked.recorded {
         ENGINE.lifecycle().begin_with_program();

@@ -13,7 +13,7 @@ macro_rules! never {
             concat!(".hidden ", $name),
             concat!(".type ", $name, ",@function"),
             concat!($name, ":"),
-            // Answers 0: no frames, nothing found.
+            // Returns 0: no frames, nothing found.
             "xor eax, eax",
             "ret",
             concat!(".size ", $name, ", . - ", $name),

@@ -1,5 +1,5 @@
-//! The wiretap of a program: `heapprof_alive` says that code ran, and the end of the process says
-//! how often it did.
+//! The wiretap of a program: `heapprof_alive` reports that code ran, and the end of the process
+//! reports how many datagrams it has sent.
 
 use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ use crate::say::{say, text};
 
 static WIRETAP_SENDER: DatagramSender = DatagramSender::new();
 
-/// Sets the wiretap up, if the environment asks for it.
+/// Sets up the wiretap, if the environment asks for it.
 pub fn prepare() {
     let Some((address, key_file)) = environment::wiretap() else {
         return;
@@ -34,22 +34,22 @@ pub fn prepare() {
     }
 }
 
-/// Says how many datagrams this process has sent. A program that is shut in by a sandbox may make
-/// no such system call.
+/// Reports how many datagrams this process has sent. A program that is shut in by a sandbox may
+/// make no system call for it.
 pub fn end() {
     if !ENGINE.lifecycle().is_sandboxed() {
         WIRETAP_SENDER.end();
     }
 }
 
-/// Counts anew, in a forked child.
+/// Starts the count of datagrams anew, in a forked child.
 pub fn restart_in_child() {
     if !ENGINE.lifecycle().is_sandboxed() {
         WIRETAP_SENDER.note_fork();
     }
 }
 
-/// Says that a forked child has tried to load something.
+/// Reports that a forked child has tried to load a module.
 pub fn load(load: &LoadAttempt) {
     if !WIRETAP_SENDER.is_set() || ENGINE.lifecycle().is_sandboxed() {
         return;
@@ -63,14 +63,14 @@ pub fn load(load: &LoadAttempt) {
     WIRETAP_SENDER.load(load.name.as_bytes(), load.site.as_bytes(), outcome, us);
 }
 
-/// Says that the code `name` has run. It may be called in any thread, and in a signal handler.
+/// Reports that the code `name` has run. May be called in any thread, and in a signal handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_alive(name: *const c_char) {
     // SAFETY: the caller's contract.
     unsafe { heapprof_alive_at(name, std::ptr::null()) };
 }
 
-/// Says the same, and where it was called from.
+/// Reports that the code `name` has run, and where it was called from.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_alive_at(name: *const c_char, site: *const c_char) {
     if !WIRETAP_SENDER.is_set() || ENGINE.lifecycle().is_sandboxed() {

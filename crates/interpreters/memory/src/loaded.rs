@@ -1,37 +1,40 @@
-//! The objects that the loader loaded, and their dynamic symbols, found without asking the loader.
+//! Finds the objects that the loader has loaded, and their dynamic symbols, without asking the
+//! loader.
 //!
 //! The structures are those of glibc's `link.h` and of the ELF specification: `r_debug`,
 //! `link_map`, the dynamic section, its GNU hash table and its symbols. Debuggers find objects in
-//! the same way. It works while another thread loads something: what is half there is not found.
+//! the same way. It works while another thread loads an object: a half-loaded object is not found.
 
 use crate::Memory;
 
 /// A loaded object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadedObject {
-    /// What is added to the addresses in its file.
+    /// The difference between the object's addresses in memory and those in its file.
     pub base: u64,
-    /// Where its dynamic section is.
+    /// Address of the object's dynamic section.
     dynamic: u64,
 }
 
-/// A symbol that an object defines.
+/// A symbol that a loaded object defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DynamicSymbol {
-    /// Where it is; for a thread-local one, its place in the object's thread-local memory.
+    /// The symbol's address; for a thread-local one, its offset in the object's thread-local
+    /// memory.
     pub address: u64,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// A list longer than this is a broken one.
+/// Maximum number of loaded objects. A longer list is taken for a broken one.
 const MAX_OBJECTS: usize = 100_000;
-/// A dynamic section longer than this is a broken one.
+/// Maximum number of entries in a dynamic section. A longer one is taken for a broken one.
 const MAX_DYNAMIC_ENTRIES: u64 = 1000;
-/// A chain of symbols with equal hashes that is longer than this is a broken one.
+/// Maximum length of a chain of symbols with equal hashes. A longer one is taken for a broken one.
 const MAX_HASH_CHAIN: u64 = 100_000;
 
-/// The objects in the list that begins in the `r_debug` at `at`, which glibc exports as `_r_debug`.
+/// Iterates over the objects in the list of the `r_debug` at `at`, which glibc exports as
+/// `_r_debug`.
 pub fn objects<M: Memory>(memory: M, at: u64) -> impl Iterator<Item = LoadedObject> {
     let mut map = memory.u64(at + 8).unwrap_or(0);
     let next = move || {
@@ -56,17 +59,18 @@ pub fn objects<M: Memory>(memory: M, at: u64) -> impl Iterator<Item = LoadedObje
     core::iter::from_fn(next).take(MAX_OBJECTS)
 }
 
-/// The executable of a process.
+/// A process's executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadedExecutable {
-    /// The object that it is.
+    /// The executable as a loaded object.
     pub object: LoadedObject,
-    /// Where the name of its loader is; `None` if it has none.
+    /// Address of the path of the executable's loader; `None` if it has no loader.
     pub loader: Option<u64>,
 }
 
-/// The executable of a process that the kernel told this of itself, when it began: pairs of a key
-/// and a word (`/proc/PID/auxv`). `None` if there is none that was linked with libraries.
+/// Finds the executable of a process. `auxiliary` is the process's auxiliary vector: pairs of a key
+/// and a word, which the kernel gave the process at its start (`/proc/PID/auxv`). `None` if the
+/// executable was not linked with libraries.
 pub fn executable<M: Memory>(memory: M, auxiliary: &[u8]) -> Option<LoadedExecutable> {
     const AT_PHDR: u64 = 3;
     const AT_PHNUM: u64 = 5;
@@ -91,14 +95,14 @@ pub fn executable<M: Memory>(memory: M, auxiliary: &[u8]) -> Option<LoadedExecut
     Some(LoadedExecutable { object, loader })
 }
 
-/// What the kernel told a process of itself under a key.
+/// Returns the value that the auxiliary vector has under `key`.
 pub fn auxiliary_value(auxiliary: &[u8], key: u64) -> Option<u64> {
     let mut pairs = auxiliary.as_chunks::<8>().0.as_chunks::<2>().0.iter();
     let pair = pairs.find(|[found, _]| u64::from_ne_bytes(*found) == key)?;
     Some(u64::from_ne_bytes(pair[1]))
 }
 
-/// The objects that were loaded into the process of an executable, which is the first of them.
+/// Iterates over the objects of the process that has this executable, which is the first of them.
 pub fn objects_from_executable<M: Memory>(
     memory: M,
     executable: LoadedObject,
@@ -109,20 +113,20 @@ pub fn objects_from_executable<M: Memory>(
 }
 
 impl LoadedObject {
-    /// The object with this base, whose dynamic section is at `dynamic`; 0 if it has none.
+    /// Returns the object with this base whose dynamic section is at `dynamic`; 0 if it has none.
     pub fn at(base: u64, dynamic: u64) -> Self {
         Self { base, dynamic }
     }
 
-    /// Where the section is that the dynamic section has under `tag`.
+    /// Returns the address of the section that the dynamic section has under `tag`.
     pub fn section<M: Memory>(self, memory: M, tag: u64) -> Option<u64> {
         let value = self.entry(memory, tag)?;
-        // Old versions of glibc write the address over the value from the file.
+        // Old versions of glibc overwrite the value from the file with the address.
         let is_address = value >= self.base;
         Some(if is_address { value } else { self.base + value })
     }
 
-    /// What the dynamic section has under `tag`.
+    /// Returns the value that the dynamic section has under `tag`.
     pub fn entry<M: Memory>(self, memory: M, tag: u64) -> Option<u64> {
         if self.dynamic == 0 {
             return None;
@@ -140,7 +144,7 @@ impl LoadedObject {
         None
     }
 
-    /// A symbol that the object defines.
+    /// Finds a symbol that the object defines, by name.
     pub fn symbol<M: Memory>(self, memory: M, name: &str) -> Option<DynamicSymbol> {
         const DT_STRTAB: u64 = 5;
         const DT_SYMTAB: u64 = 6;
@@ -152,7 +156,7 @@ impl LoadedObject {
         if buckets == 0 || words == 0 {
             return None;
         }
-        // A filter says of most names that they are not there.
+        // A Bloom filter tells for most names that the object does not define them.
         let word = memory.u64(table + 16 + 8 * u64::from((hash / 64) % words))?;
         let bits = 1u64 << (hash % 64) | 1u64 << (hash.checked_shr(shift).unwrap_or(0) % 64);
         if word & bits != bits {
@@ -181,7 +185,7 @@ impl LoadedObject {
         None
     }
 
-    /// The symbol at `at`, if it is defined here and has this name.
+    /// Returns the symbol whose table entry is at `at`, if it is defined here and has this name.
     fn symbol_at<M: Memory>(
         self,
         memory: M,
@@ -214,7 +218,7 @@ impl LoadedObject {
     }
 }
 
-/// The hash of a name in a GNU hash table.
+/// Computes the hash that a GNU hash table has for a name.
 fn gnu_hash(name: &str) -> u32 {
     let mix = |hash: u32, byte: u8| hash.wrapping_mul(33).wrapping_add(byte.into());
     name.bytes().fold(5381, mix)

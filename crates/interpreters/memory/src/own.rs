@@ -2,20 +2,20 @@
 
 use crate::Memory;
 
-/// This process's own memory. Reading an address that is not there ends the process, except in the
-/// first page, where nothing ever is.
+/// This process's own memory. Reading an unmapped address ends the process, except in the first
+/// page, where nothing is ever mapped.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnMemory(());
 
-/// Addresses below it are null pointers with an offset.
+/// Lowest address that is read. Lower ones are null pointers with an offset.
 const MIN_VALID_ADDRESS: u64 = 4096;
 
 impl OwnMemory {
-    /// This process's memory.
+    /// Returns this process's memory.
     ///
     /// # Safety
-    /// Whoever reads gives only addresses that are mapped and readable, or in the first page. What
-    /// is given to [`known_fields`](Memory::known_fields) is not in the first page.
+    /// The caller reads only addresses that are mapped and readable, or in the first page. It gives
+    /// [`known_fields`](Memory::known_fields) no address in the first page.
     pub const unsafe fn new() -> Self {
         Self(())
     }
@@ -24,7 +24,7 @@ impl OwnMemory {
 /// Reads a `$type` at `$at`.
 macro_rules! word {
     ($at:ident, $type:ty) => {
-        // SAFETY: whoever made this promised that the address can be read.
+        // SAFETY: the caller of `OwnMemory::new` promised that the address can be read.
         ($at >= MIN_VALID_ADDRESS).then(|| unsafe { ($at as *const $type).read_unaligned() })
     };
 }
@@ -35,7 +35,8 @@ impl Memory for OwnMemory {
         if at < MIN_VALID_ADDRESS {
             return false;
         }
-        // SAFETY: as above. What is read may change meanwhile, but it is bytes whatever it is.
+        // SAFETY: the caller of `OwnMemory::new` promised that the address can be read. The memory
+        // may change meanwhile, but any content is valid bytes.
         unsafe { core::ptr::copy((at as *const u8).cast(), to.as_mut_ptr(), to.len()) };
         true
     }
@@ -54,7 +55,7 @@ impl Memory for OwnMemory {
         let mut fields = [0; N];
         for (field, distance) in fields.iter_mut().zip(distances) {
             let at = at.wrapping_add(distance.into()) as *const u64;
-            // SAFETY: whoever made this promised that the addresses can be read.
+            // SAFETY: the caller of `OwnMemory::new` promised that the addresses can be read.
             *field = unsafe { at.read_unaligned() };
         }
         Some(fields)

@@ -1,9 +1,9 @@
 //! Arenas: the memory that Perl takes the heads and bodies of values from, and never gives back.
 //!
-//! A value has a head of 24 bytes, and mostly a body of a size that its type has. Perl takes both
-//! from arenas of some 4 KiB, one kind of thing in each, and keeps what is free in lists. So the
-//! line at which an arena is allocated is the one that came when a list was empty, and says nothing
-//! of who keeps values.
+//! A value has a head of 24 bytes, and mostly a body, whose size depends on the type. Perl takes
+//! both from arenas of some 4 KiB, one kind of thing in each, and keeps the free ones in lists. So
+//! an arena is allocated by whichever line needs a thing when a list is empty, and that line says
+//! nothing about which lines keep values.
 //!
 //! The layout of arenas and lists is that of Perl's sv.c, `S_more_sv` and `Perl_more_bodies`.
 
@@ -11,32 +11,34 @@ use heapprof_memory::Memory;
 
 use crate::interpreter::PerlRuntime;
 
-/// The size of an arena of heads.
+/// Size of an arena of heads, in bytes.
 pub(crate) const ARENA_SIZE: usize = 4080;
-/// No arena is smaller or larger.
+/// Possible sizes of arenas, in bytes.
 pub const ARENA_SIZE_RANGE: core::ops::RangeInclusive<usize> = 2048..=4096;
-/// The size of a head. The first of an arena leads to the next arena.
+/// Size of a head, in bytes. The first head of an arena leads to the next arena.
 const HEAD_SIZE: usize = crate::sv::HEAD_SIZE as usize;
-/// Where a head has how often it is referred to, and its flags.
+/// Offset, in a head, of the number of references to the value.
 const HEAD_COUNT_OFFSET: usize = 8;
+/// Offset, in a head, of the flags.
 const HEAD_FLAGS_OFFSET: usize = 12;
-/// A list of arenas: how many entries are taken, and where they begin. An entry is an address, a
-/// length and a type.
+/// Size of a list of arenas, in bytes. An entry is an address, a length and a type.
 const LIST_SIZE: usize = 4072;
+/// Offset, in a list of arenas, of the number of taken entries.
 const LIST_TAKEN_OFFSET: usize = 0xc;
+/// Offset, in a list of arenas, of the first entry.
 const LIST_ENTRIES_OFFSET: usize = 0x10;
 const LIST_ENTRY_SIZE: usize = 24;
 const MAX_LIST_ENTRIES: usize = 169;
-/// The types of bodies, as Perl counts them.
+/// The number of types of bodies, as Perl numbers them.
 pub(crate) const TYPE_COUNT: usize = crate::sv::TYPE_COUNT;
-/// The type of the bodies of hashes that know more than keys and values, from 5.36. It is that of
-/// integers, which need no body.
+/// The type of the bodies of hashes that have more than keys and values, from 5.36. It is Perl's
+/// number for integers, which need no body.
 const HASH_AUX_TYPE: usize = 1;
 /// The type of numbers.
 const NUMBER_TYPE: usize = 2;
-/// So many words above a call are searched for the caller of Perl's own malloc.
+/// Maximum number of words above a call that are searched for the caller of Perl's own malloc.
 const MAX_CALLER_WORDS: usize = 24;
-/// More arenas than this are a loop.
+/// Maximum number of arenas. A longer list is taken for a loop.
 const MAX_ARENAS: u64 = 1 << 26;
 
 /// Whether one of the innermost calls comes from each of these pieces of code.
@@ -54,15 +56,15 @@ fn are_callers<const N: usize>(
     are_callers
 }
 
-/// Whether a block of so many bytes may be a slab: memory that ops are taken from. It has room for
-/// 64 words of ops or for a power of two more, and a header.
+/// Whether a block of `size` bytes may be a slab: memory that ops are taken from. A slab has room
+/// for 64 words of ops or for a power of two more, and a header.
 #[inline(always)]
 pub fn may_be_slab(size: usize) -> bool {
     let without_header = size & !63;
     without_header.is_power_of_two() && (512..=16384).contains(&without_header)
 }
 
-/// What an arena is made of.
+/// The kind of thing that an arena consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArenaType {
     /// Heads of values.
@@ -75,7 +77,7 @@ pub enum ArenaType {
 }
 
 impl ArenaType {
-    /// What it is called, such as `HASH bodies`.
+    /// Returns the type's name, such as `HASH bodies`.
     pub fn name(self) -> &'static str {
         const BODY_NAMES: [&str; TYPE_COUNT] = [
             "hash entries",
@@ -104,20 +106,20 @@ impl ArenaType {
     }
 }
 
-/// What arenas of a type hold.
+/// The use of the arenas of one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaTypeUsage {
-    /// How many arenas there are.
+    /// The number of arenas.
     pub arenas: u64,
-    /// How many bytes they have.
+    /// The bytes of the arenas.
     pub bytes: u64,
-    /// How many heads or bodies of them are used.
+    /// The number of heads or bodies in use.
     pub used: u64,
-    /// How many bytes these have.
+    /// The bytes of the heads or bodies in use.
     pub used_bytes: u64,
 }
 
-/// What all arenas of an interpreter hold.
+/// The use of all arenas of an interpreter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaUsage {
     heads: ArenaTypeUsage,
@@ -142,7 +144,7 @@ impl ArenaUsage {
         lists: ArenaTypeUsage::NONE,
     };
 
-    /// Each type that has arenas.
+    /// Iterates over the types that have arenas.
     pub fn types(&self) -> impl Iterator<Item = (ArenaType, ArenaTypeUsage)> {
         let bodies = (0..).map(ArenaType::Bodies).zip(self.bodies);
         [(ArenaType::Heads, self.heads)]
@@ -152,7 +154,7 @@ impl ArenaUsage {
             .filter(|(_, of)| of.arenas != 0)
     }
 
-    /// Adds those of another interpreter.
+    /// Adds the arenas of another interpreter.
     pub fn add(&mut self, other: &Self) {
         let all = self.bodies.iter_mut().zip(&other.bodies);
         let rest = [
@@ -167,22 +169,24 @@ impl ArenaUsage {
         }
     }
 
-    /// Values that are alive, as Perl counts them in `PL_sv_count`.
+    /// Returns the number of values that are alive, as Perl counts them in `PL_sv_count`.
     pub fn values(&self) -> u64 {
         self.heads.used
     }
 }
 
-/// The lists of what is free in arenas of bodies.
+/// Counts the free things in arenas of bodies, by following their lists.
 pub trait FreeLists {
-    /// Makes room for so many arenas, with so many things in them. Returns false if there is none.
+    /// Makes room for `arenas` arenas with `things` things in them. Returns false if there is no
+    /// memory.
     fn begin(&mut self, arenas: u64, things: u64) -> bool;
 
-    /// Notes an arena of things of `size` bytes, whose lists may be asked for next.
+    /// Notes an arena of things of `size` bytes, whose lists may be counted next.
     fn arena(&mut self, address: u64, length: u64, size: u64);
 
-    /// How many are free in the list that begins at `first`, of the arenas that were noted. Forgets
-    /// these. `None` if the list can't be followed.
+    /// Returns the number of free things in the list that begins at `first`, in the arenas that
+    /// were noted. Forgets these arenas. `None` if the list can't be followed, or is longer than
+    /// `most`.
     fn count(&mut self, first: u64, most: u64) -> Option<u64>;
 }
 
@@ -210,7 +214,7 @@ impl PerlRuntime {
             return true;
         }
         // The code for the bodies of hashes with more is in another function, which mostly has no
-        // symbol. An entry that is taken and has no address yet is proof enough.
+        // symbol. A taken entry without an address is proof enough.
         let list = read(variables.body_arenas).unwrap_or(0);
         if list == 0 {
             return size == LIST_SIZE && of_bodies;
@@ -230,8 +234,8 @@ impl PerlRuntime {
         (1..=MAX_LIST_ENTRIES).contains(&(taken as usize)) && memory.u64(entry) == Some(0)
     }
 
-    /// Whether an allocation is a slab, of which [`may_be_slab`] says that it may be. `above` is as
-    /// for [`is_arena`](Self::is_arena).
+    /// Whether an allocation for which [`may_be_slab`] is true is a slab. `above` are the words on
+    /// the stack from the allocation's return address on.
     #[cold]
     #[inline(never)]
     pub fn is_slab(&self, above: impl Iterator<Item = u64>) -> bool {
@@ -239,8 +243,8 @@ impl PerlRuntime {
         is_caller
     }
 
-    /// Calls `each` with every arena of heads: where its first head is that may have a value, and
-    /// how many there are. Returns `None` if they can't be read, or if `each` does.
+    /// Calls `each` with every arena of heads: the address of its first head that may have a value,
+    /// and the number of heads. Returns `None` if they can't be read, or if `each` does.
     pub fn each_arena_of_heads<M: Memory>(
         &self,
         memory: M,
@@ -251,7 +255,7 @@ impl PerlRuntime {
         each_head_arena(memory, memory.u64(newest)?, each)
     }
 
-    /// Calls `each` with every arena of bodies, and every list of them: where it begins.
+    /// Calls `each` with the address of every arena of bodies, and of every list of them.
     pub(crate) fn each_other_arena<M: Memory>(
         &self,
         memory: M,
@@ -274,7 +278,7 @@ impl PerlRuntime {
         Some(())
     }
 
-    /// What the arenas of an interpreter hold; `None` if they can't be read.
+    /// Returns the use of an interpreter's arenas; `None` if they can't be read.
     pub fn arenas<M: Memory>(
         &self,
         memory: M,
@@ -298,7 +302,7 @@ impl PerlRuntime {
             let of = &mut all.bodies[of];
             of.arenas += 1;
             of.bytes += length;
-            // What they have room for, so far.
+            // Until the free things are counted, all that there is room for count as used.
             of.used += length / size;
             Some(())
         })?;
@@ -306,7 +310,7 @@ impl PerlRuntime {
             if all.bodies[of].arenas == 0 {
                 continue;
             }
-            // As many as were counted, because another thread may make more meanwhile.
+            // Only as many arenas as were counted, because another thread may make more meanwhile.
             let (arenas, room) = (all.bodies[of].arenas, all.bodies[of].used);
             let mut left = lists.begin(arenas, room).then_some(arenas)?;
             each_body_arena(memory, newest, |_, found, address, length| {
@@ -327,13 +331,13 @@ impl PerlRuntime {
         Some(all)
     }
 
-    /// How many values Perl says that there are.
+    /// Returns Perl's own count of values.
     pub fn value_count<M: Memory>(&self, memory: M, interpreter: u64) -> Option<u64> {
         let at = self.variable.arenas?.sv_count;
         memory.u64(interpreter.wrapping_add(at))
     }
 
-    /// The size of a body, by type; 0 for types without arenas.
+    /// Returns the sizes of bodies, by type; 0 for types without arenas.
     pub(crate) fn body_sizes(&self) -> Option<[u64; TYPE_COUNT]> {
         let layout = &self.layout;
         let or_none = |size: Option<u32>| u64::from(size.unwrap_or(0));
@@ -379,8 +383,9 @@ fn each_body_arena<M: Memory>(
     Some(())
 }
 
-/// Calls `each` with every arena of heads, from the newest one: where its first head is that may
-/// have a value, and how many there are. Returns `None` if they can't be read, or if `each` does.
+/// Calls `each` with every arena of heads, from the newest one: the address of its first head that
+/// may have a value, and the number of heads. Returns `None` if they can't be read, or if `each`
+/// does.
 pub(crate) fn each_head_arena<M: Memory>(
     memory: M,
     newest: u64,
@@ -388,7 +393,7 @@ pub(crate) fn each_head_arena<M: Memory>(
 ) -> Option<()> {
     let (mut arena, mut arenas) = (newest, 0);
     while arena != 0 {
-        // The first head says which arena is the next one, and how many heads this one has.
+        // The first head has the address of the next arena, and the number of heads in this one.
         let mut first = [0; HEAD_COUNT_OFFSET + 4];
         if !memory.read(arena, &mut first) {
             return None;
@@ -404,7 +409,7 @@ pub(crate) fn each_head_arena<M: Memory>(
     Some(())
 }
 
-/// What the arenas of heads hold, from the newest one.
+/// Returns the use of the arenas of heads, from the newest one.
 fn head_usage<M: Memory>(memory: M, newest: u64) -> Option<ArenaTypeUsage> {
     let (mut all, mut read) = (ArenaTypeUsage::NONE, [0; ARENA_SIZE]);
     each_head_arena(memory, newest, |first, count| {
@@ -414,7 +419,7 @@ fn head_usage<M: Memory>(memory: M, newest: u64) -> Option<ArenaTypeUsage> {
         }
         all.arenas += 1;
         all.bytes += ARENA_SIZE as u64;
-        // All bits of the type are set in a head that is free.
+        // All bits of the type are set in a free head.
         let is_used = |head: &&[u8]| head[HEAD_FLAGS_OFFSET] != 0xff;
         all.used += heads.chunks_exact(HEAD_SIZE).filter(is_used).count() as u64;
         Some(())

@@ -1,9 +1,9 @@
-//! Which parts of arenas, and which blocks of malloc's, each value of an interpreter has. So a page
-//! that was written to can be said to be somebody's.
+//! Finds the parts of arenas, and the blocks of malloc, that belong to each value of an
+//! interpreter. So a page that was written to can be attributed to values.
 //!
 //! A key of a hash is one block that all hashes with the key share. It begins with an entry of the
-//! hash of all keys (`PL_strtab`), which counts how many use it. The layout is that of Perl's hv.h
-//! (`struct shared_he`).
+//! hash of all keys (`PL_strtab`), which counts the uses of the key. The layout is that of Perl's
+//! hv.h (`struct shared_he`).
 
 use core::ops::Range;
 
@@ -13,28 +13,30 @@ use crate::arenas::{ARENA_SIZE, ArenaType, each_head_arena};
 use crate::interpreter::PerlRuntime;
 use crate::values::{HEAD_BYTES, SvHead, arena_body, buffer_address};
 
-/// More buckets, keys and values than these are not looked at: memory that changes meanwhile may
-/// lead in a circle.
+/// Maximum number of buckets that are read. There is a limit because memory that changes meanwhile
+/// may lead in a circle.
 const MAX_BUCKETS: u64 = 1 << 26;
+/// Maximum number of keys that are read.
 const MAX_KEYS: u64 = 1 << 26;
+/// Maximum number of values that are read.
 const MAX_VALUES: usize = 1 << 27;
-/// So many buckets are read at once.
+/// Maximum number of buckets that are read at once.
 const MAX_BUCKETS_PER_READ: usize = 64;
 
-/// What a value has.
+/// The memory of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerlValueMemory {
-    /// Its head, in an arena.
+    /// The value's head, in an arena.
     pub head: Range<u64>,
-    /// Its body, in an arena; empty if it has none.
+    /// The value's body, in an arena; empty if it has none.
     pub body: Range<u64>,
-    /// A place in the block that its text, its elements or its buckets are in.
+    /// An address in the block with the value's text, elements or buckets.
     pub in_buffer: Option<u64>,
 }
 
 impl PerlRuntime {
-    /// Calls `each` with what every value of an interpreter has. Returns `None` if they can't be
-    /// read; some may have been told by then.
+    /// Calls `each` with the memory of every value of an interpreter. Returns `None` if the values
+    /// can't be read; `each` may have been called for some by then.
     pub fn each_value<M: Memory>(
         &self,
         memory: M,
@@ -70,8 +72,8 @@ impl PerlRuntime {
         })
     }
 
-    /// Calls `each` with a place in every arena of an interpreter, and what the arena is made of.
-    /// Returns `None` if they can't be read, or if `each` does.
+    /// Calls `each` with an address in every arena of an interpreter, and the arena's type. Returns
+    /// `None` if the arenas can't be read, or if `each` does.
     pub fn each_arena<M: Memory>(
         &self,
         memory: M,
@@ -84,8 +86,8 @@ impl PerlRuntime {
         self.each_other_arena(memory, interpreter, each)
     }
 
-    /// Calls `each` with where every key begins that hashes share. Returns `None` if they can't be
-    /// read, or if `each` does; some may have been told by then.
+    /// Calls `each` with the address of every key that hashes share. Returns `None` if the keys
+    /// can't be read, or if `each` does; `each` may have been called for some keys by then.
     pub fn each_key<M: Memory>(
         &self,
         memory: M,

@@ -1,69 +1,69 @@
-//! The contexts of a stack: what Perl keeps of each sub, eval and block that it is in, and the
-//! frames that they are.
+//! The contexts of a stack: Perl's records of each sub, eval and block that it is in, and the
+//! frames that they stand for.
 //!
-//! Nothing is read of a context that Perl may be in the middle of pushing, except what it sets
-//! first.
+//! Of a context that Perl may be in the middle of pushing, only the fields that Perl sets first are
+//! read.
 
 use heapprof_memory::Memory;
 
 use crate::frame::{PerlFrame, PerlFrameKind};
 use crate::interpreter::{InterpreterLocator, PerlRuntime};
 
-/// So many frames are walked at each end of a deep stack.
+/// Maximum number of frames that are walked at each end of a deep stack.
 pub const MAX_FRAMES_PER_END: usize = 256;
 
-/// No stack of contexts is as long.
+/// Maximum number of contexts in a stack. More are taken for damage.
 const MAX_CONTEXTS: i32 = 1 << 24;
 
-/// No sub is there.
+/// The address of the debugger's sub if there is no debugger: no sub has this address.
 pub(crate) const NO_DEBUGGER: u64 = 1;
 
-/// Stack infos after which a walk gives up.
+/// Maximum number of stack infos in a walk, which then gives up.
 pub(crate) const MAX_STACK_INFOS: usize = 10_000;
 
 /// The line of a statement that has none (NOLINE).
 pub(crate) const NO_LINE: u32 = u32::MAX;
 
-/// What stays the same in a walk.
+/// The values that stay the same in a walk.
 #[derive(Clone, Copy)]
 pub(crate) struct ContextReader<'a, M> {
     pub(crate) perl: &'a PerlRuntime,
     pub(crate) memory: M,
-    /// The statement that stands for what is being compiled.
+    /// The statement that stands for the text that is being compiled.
     pub(crate) compiling: u64,
-    /// The sub of the debugger that calls all others, or 1. `caller` hides it.
+    /// The sub of the debugger that calls all others, or `NO_DEBUGGER`. `caller` hides it.
     pub(crate) debugger: u64,
-    /// The statement that a copied interpreter began with, 0 in any other. It is one of the
-    /// interpreter that it was copied from, which may have freed it since.
+    /// The statement that a copied interpreter began with, 0 in any other interpreter. It belongs
+    /// to the interpreter that was copied, which may have freed it since.
     pub(crate) foreign: u64,
 }
 
-/// A stack info.
+/// A stack info: Perl's record of one stack of contexts.
 #[derive(Clone, Copy)]
 pub(crate) struct StackInfo {
     pub(crate) at: u64,
     pub(crate) contexts: u64,
     /// The index of the newest context; -1 if there is none.
     pub(crate) newest: i32,
-    /// The index of the newest frame that is whole; `None` if this version does not tell.
+    /// The index of the newest frame that is whole; `None` if this version does not have it.
     pub(crate) whole: Option<i32>,
     pub(crate) kind: u32,
 }
 
-/// What is read of a context.
+/// The fields that are read of a context.
 #[derive(Clone, Copy)]
 pub(crate) struct ContextFields {
     /// The kind and its flags, and in the upper half what Perl calls `blku_u16`.
     pub(crate) flags: u32,
     pub(crate) oldcop: u64,
     pub(crate) retop: u64,
-    /// The sub or format, of those kinds.
+    /// The sub or format, in contexts of those kinds.
     pub(crate) subject: u64,
-    /// The number of the next older frame, in versions that have it.
+    /// The index of the next older frame, in versions that have it.
     pub(crate) older: i32,
 }
 
-/// What a context is to a walk.
+/// The role of a context in a walk.
 pub(crate) enum ContextRole {
     /// A frame.
     Frame(PerlFrameKind),
@@ -105,7 +105,7 @@ impl<M: Memory> ContextReader<'_, M> {
         is_sound.then_some(info)
     }
 
-    /// What a context holds. What it means depends on its kind.
+    /// Reads the fields of a context. Their meaning depends on its kind.
     #[inline(always)]
     pub(crate) fn fields(self, context: u64) -> Option<ContextFields> {
         let layout = &self.perl.layout;
@@ -128,7 +128,7 @@ impl<M: Memory> ContextReader<'_, M> {
         })
     }
 
-    /// What a context is.
+    /// Returns the role of a context.
     #[inline(always)]
     pub(crate) fn classify(self, fields: ContextFields) -> ContextRole {
         let layout = &self.perl.layout;
@@ -142,7 +142,7 @@ impl<M: Memory> ContextReader<'_, M> {
         self.classify_non_sub(fields, kind)
     }
 
-    /// What a context is that is no sub.
+    /// Returns the role of a context that is no sub.
     #[inline(never)]
     pub(crate) fn classify_non_sub(self, fields: ContextFields, kind: u32) -> ContextRole {
         let layout = &self.perl.layout;
@@ -158,7 +158,7 @@ impl<M: Memory> ContextReader<'_, M> {
         }
     }
 
-    /// What an eval is that this op began.
+    /// Returns the kind of an eval that this op began.
     #[inline(always)]
     pub(crate) fn eval_kind(self, op: u32) -> PerlFrameKind {
         let layout = &self.perl.layout;
@@ -170,8 +170,8 @@ impl<M: Memory> ContextReader<'_, M> {
         }
     }
 
-    /// The newest context in a version that does not tell whether it is whole. Perl pushes the
-    /// context of an eval in two steps, and allocates between them.
+    /// Returns the role of the newest context in a version that does not show whether it is whole.
+    /// Perl pushes the context of an eval in two steps, and allocates between them.
     #[cold]
     pub(crate) fn role_if_incomplete(
         self,
@@ -190,7 +190,7 @@ impl<M: Memory> ContextReader<'_, M> {
             return ContextRole::Frame(kind);
         };
         match self.eval_kind(op.into()) {
-            // Its file is not there yet. What the context says of it is of an earlier one.
+            // The eval's file is not there yet. The context still has the file of an earlier eval.
             PerlFrameKind::EvalString => ContextRole::Frame(PerlFrameKind::EvalString),
             PerlFrameKind::Require | PerlFrameKind::DoFile => {
                 ContextRole::Frame(PerlFrameKind::EvalBlock)
@@ -199,7 +199,7 @@ impl<M: Memory> ContextReader<'_, M> {
         }
     }
 
-    /// The frame of a context, whose statement is `cop`.
+    /// Returns the frame of a context, whose statement is `cop`.
     #[inline(always)]
     pub(crate) fn frame_of(
         self,
@@ -238,7 +238,8 @@ impl<M: Memory> ContextReader<'_, M> {
             if line == NO_LINE {
                 line = 0;
             }
-            // What is being compiled has no number yet, nor do copies of the statement for it.
+            // The text that is being compiled has no number yet, nor do copies of the statement for
+            // it.
             if cop == self.compiling || version == 0 {
                 version = self.version_of_file(cop)?;
             }
@@ -253,11 +254,11 @@ impl<M: Memory> ContextReader<'_, M> {
         })
     }
 
-    /// The statement of a frame whose context has the number `ix`, which is -1 if it has none; 0 if
-    /// that statement may be gone.
+    /// Returns the statement of the frame whose context has the index `ix`, which is -1 if it has
+    /// no context; 0 if that statement may be gone.
     ///
     /// C code calls the first sub of a copy, mostly in an eval. Frames further in stand at
-    /// statements of the copy itself, even if it is the same one.
+    /// statements of the copy itself, even if the address is the same.
     #[inline(always)]
     pub(crate) fn statement(self, cop: u64, ix: i32) -> u64 {
         match cop == self.foreign && ix <= 1 {
@@ -266,10 +267,10 @@ impl<M: Memory> ContextReader<'_, M> {
         }
     }
 
-    /// The statement that a copied interpreter began with; 0 if the interpreter is the first one,
-    /// or if the stack does not tell.
+    /// Returns the statement that a copied interpreter began with; 0 if the interpreter is the
+    /// first one, or if the stack does not show it.
     ///
-    /// C code calls the first sub of a copy, so that the oldest context was entered from there.
+    /// C code calls the first sub of a copy, so the oldest context was entered from that statement.
     #[inline(always)]
     pub(crate) fn foreign_of(self, interpreter: u64, first: u64, cop: u64) -> Option<u64> {
         match self.perl.locator {
@@ -296,7 +297,7 @@ impl<M: Memory> ContextReader<'_, M> {
                 found = if is_called_by_c { oldest.oldcop } else { 0 };
             }
             if info.kind == layout.si_is_main {
-                // What stands for the text that is compiled is the interpreter's own.
+                // The statement that stands for the compiled text is the interpreter's own.
                 return Some(if found == self.compiling { 0 } else { found });
             }
             at = self.memory.u64(info.at + u64::from(layout.si_prev))?;
@@ -307,7 +308,8 @@ impl<M: Memory> ContextReader<'_, M> {
         Some(0)
     }
 
-    /// Where the text of a statement's file is, or the glob that has it; 0 if there is none.
+    /// Returns the address of the text of a statement's file, or of the glob that has it; 0 if
+    /// there is none.
     #[inline(always)]
     pub(crate) fn file(self, cop: u64) -> Option<u64> {
         let layout = &self.perl.layout;
@@ -315,7 +317,8 @@ impl<M: Memory> ContextReader<'_, M> {
         self.memory.u64(cop + u64::from(offset))
     }
 
-    /// A number for the file that is being compiled: one statement stands for all of them.
+    /// Returns a number that distinguishes the file that is being compiled from others: one
+    /// statement stands for all of them.
     #[cold]
     pub(crate) fn version_of_file(self, cop: u64) -> Option<u32> {
         let mut room = [0; 256];
@@ -325,7 +328,7 @@ impl<M: Memory> ContextReader<'_, M> {
     }
 }
 
-/// The sub that the debugger calls all others through, 0 without a debugger.
+/// Returns the sub that the debugger calls all others through; 0 without a debugger.
 #[inline(always)]
 pub(crate) fn debugger_of<M: Memory>(perl: &PerlRuntime, memory: M, glob: u64) -> Option<u64> {
     if glob == 0 {
@@ -339,7 +342,7 @@ pub(crate) fn debugger_of<M: Memory>(perl: &PerlRuntime, memory: M, glob: u64) -
 }
 
 impl PerlRuntime {
-    /// Whether the context at `locator` only stands for the code in a regular expression.
+    /// Whether `context` only stands for the code in a regular expression.
     pub fn is_fake<M: Memory>(&self, memory: M, context: u64) -> bool {
         let layout = &self.layout;
         let flags = memory.u8(context.wrapping_add(layout.cx_type.into()));

@@ -1,4 +1,4 @@
-//! The other end of a deep stack, walked from the root.
+//! Walks the far end of a deep stack, from the root.
 
 use heapprof_memory::Memory;
 
@@ -7,7 +7,7 @@ use crate::frame::PerlFrameKind;
 use crate::walk::{PerlFrameSink, PerlWalkSummary};
 
 impl<M: Memory> ContextReader<'_, M> {
-    /// Walks the other end of a deep stack, up to the context `stop` of `info`, where the walk from
+    /// Walks the far end of a deep stack, up to the context `stop` of `info`, where the walk from
     /// the leaf stopped, at the statement `stopped_at`.
     #[cold]
     #[inline(never)]
@@ -32,7 +32,7 @@ impl<M: Memory> ContextReader<'_, M> {
             }
         }
         if root.kind != layout.si_is_main {
-            // The stack begins further away than anybody looks.
+            // The stack begins further away than a walk goes.
             return Some(leaf);
         }
         let last = if root.at == info.at {
@@ -40,7 +40,7 @@ impl<M: Memory> ContextReader<'_, M> {
         } else {
             root.newest
         };
-        // The frame that waits for the statement that it runs.
+        // The frame whose current statement is not known yet.
         let mut waiting = Some((PerlFrameKind::Main, None));
         for ix in 0..=last {
             let context = self.context(root, ix);

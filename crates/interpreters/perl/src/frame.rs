@@ -1,6 +1,6 @@
-//! A frame of a Perl stack: as numbers while it runs, as text for whoever reads it.
+//! A frame of a Perl stack: as numbers while it runs, as text for readers.
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerlFrameKind {
     /// A sub, anonymous or not.
@@ -15,7 +15,7 @@ pub enum PerlFrameKind {
     Require,
     /// A file that `do` runs.
     DoFile,
-    /// The text of a file outside of any sub.
+    /// The code of a file outside of any sub.
     Main,
     /// Perl compiles the text at this line.
     Compile,
@@ -23,27 +23,27 @@ pub enum PerlFrameKind {
     Start,
     /// Perl frees everything at its end.
     Destruct,
-    /// Memory from which Perl takes values, of whatever line.
+    /// Memory from which Perl takes values, for any line.
     Arenas,
-    /// Perl called back from C: the number says for what, such as a sort.
+    /// A callback that C code made to Perl: the number says for what, such as a sort.
     Callback(u8),
 }
 
-/// A frame as numbers. Equal numbers mean the same place, as long as [`version`](Self::version)
-/// tells apart what came to the same address one after the other.
+/// A frame as numbers. Equal numbers mean the same place in the program. [`version`](Self::version)
+/// distinguishes texts that came to the same address one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerlFrame {
-    /// What is run: an address with the kind in its lowest bits, or a number below 4096.
+    /// The code that runs: an address with the kind in its lowest bits, or a number below 4096.
     pub code: u64,
-    /// The statement that is run (a COP's address).
+    /// The statement that runs (a COP's address).
     pub cop: u64,
-    /// Which text the statement is of.
+    /// The number of the text that the statement belongs to.
     pub version: u32,
     /// The statement's line.
     pub line: u32,
-    /// Whether C code called what is run.
+    /// Whether C code called this code.
     pub from_c: bool,
-    /// Where the frame's context is; 0 if it has none.
+    /// Address of the frame's context; 0 if it has none.
     pub context: u64,
 }
 
@@ -52,11 +52,11 @@ const TAG_MASK: u64 = 7;
 const CALLBACK_CODE: u64 = 0x100;
 
 impl PerlFrameKind {
-    /// The code of a frame of this kind, which runs what is at `address`.
+    /// Returns the code of a frame of this kind, for the sub, format or file name at `address`.
     #[inline(always)]
     pub(crate) const fn code(self, address: u64) -> u64 {
         let tag = match self {
-            // So that a sub whose address is gone is a frame, too.
+            // A sub whose address is gone must be a frame, too.
             Self::Sub => 4,
             Self::Format => 1,
             Self::Require => 2,
@@ -70,18 +70,18 @@ impl PerlFrameKind {
             Self::Arenas => return 0x70,
             Self::Callback(of) => return CALLBACK_CODE + of as u64,
         };
-        // A file's name may be missing. What is below 4096 is no address.
+        // A file's name may be missing. A number below 4096 is no address.
         (address & !TAG_MASK) | tag
     }
 }
 
 impl PerlFrame {
-    /// The code of a frame that runs the sub at `address`.
+    /// Returns the code of a frame that runs the sub at `address`.
     pub fn code_of_sub(address: u64) -> u64 {
         PerlFrameKind::Sub.code(address)
     }
 
-    /// A frame that is of no code and no line.
+    /// Returns a frame without code and line.
     pub fn from_kind(kind: PerlFrameKind) -> Self {
         Self {
             code: kind.code(0),
@@ -93,7 +93,7 @@ impl PerlFrame {
         }
     }
 
-    /// What the frame is.
+    /// Returns the frame's kind.
     pub fn kind(&self) -> PerlFrameKind {
         match self.code {
             0x10 => PerlFrameKind::EvalBlock,
@@ -113,7 +113,7 @@ impl PerlFrame {
         }
     }
 
-    /// The address of what is run, for kinds that have one.
+    /// Returns the address in the code, for kinds that have one.
     pub(crate) fn address(&self) -> u64 {
         self.code & !TAG_MASK
     }
@@ -127,34 +127,34 @@ pub struct BoundedText<'a> {
 }
 
 impl<'a> BoundedText<'a> {
-    /// An empty text, which grows into `to`.
+    /// Returns an empty text, which grows into `to`.
     pub fn new(to: &'a mut [u8]) -> Self {
         Self { to, len: 0 }
     }
 
-    /// The text so far.
+    /// Returns the text so far.
     pub fn bytes(&self) -> &[u8] {
         &self.to[..self.len]
     }
 
-    /// Adds `bytes`, as far as there is room.
+    /// Appends `bytes`, as far as there is room.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         let n = bytes.len().min(self.to.len() - self.len);
         self.to[self.len..self.len + n].copy_from_slice(&bytes[..n]);
         self.len += n;
     }
 
-    /// The room that is left.
+    /// Returns the room that is left.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.to[self.len..]
     }
 
-    /// Adds the first `n` bytes that were put into the room.
+    /// Appends the first `n` bytes that were put into the room.
     pub(crate) fn grow(&mut self, n: usize) {
         self.len = (self.len + n).min(self.to.len());
     }
 
-    /// Leaves the number out of each `(eval 12)`, because each evaluation has its own.
+    /// Removes the number from each `(eval 12)`, because each evaluation has its own.
     pub fn leave_out_eval_numbers(&mut self) {
         const EVAL_PREFIX: &[u8] = b"(eval ";
         let mut at = 0;
@@ -167,7 +167,7 @@ impl<'a> BoundedText<'a> {
             let end = begin + digits;
             at = begin;
             if digits != 0 && self.to[..self.len].get(end) == Some(&b')') {
-                // The space goes, too.
+                // The space is removed, too.
                 self.to.copy_within(end..self.len, begin - 1);
                 self.len -= digits + 1;
             }
@@ -182,7 +182,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
 /// A frame as text.
 #[derive(Debug)]
 pub struct NamedPerlFrame<'a> {
-    /// `Package::sub`, or `(what it is)` in parentheses.
+    /// `Package::sub`, or a description in parentheses.
     pub name: BoundedText<'a>,
     /// The file of the statement; may be empty.
     pub file: BoundedText<'a>,

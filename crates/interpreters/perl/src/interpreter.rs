@@ -1,74 +1,76 @@
-//! A perl in a process: where its variables are, and the layout of its structures.
+//! A perl in a process: the addresses of its variables, and the layout of its structures.
 
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{DynamicSymbol, LoadedObject};
 
 use crate::layout::{PerlLayout, PerlVersion};
 
-/// How to find the interpreter that a thread runs.
+/// The way to find the interpreter that a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterpreterLocator {
-    /// Each thread has its own. The addresses are those of the key for `pthread_getspecific`, and
-    /// of the pointer to the first interpreter. As long as that one is null, the key is nobody's.
+    /// Each thread has its own interpreter. As long as the pointer to the first interpreter is
+    /// null, the key for `pthread_getspecific` is not in use.
     Key {
-        /// Where the key is.
+        /// Address of the key for `pthread_getspecific`.
         key: u64,
-        /// Where the pointer is.
+        /// Address of the pointer to the first interpreter.
         first: u64,
     },
-    /// There is one, which this pointer points to.
+    /// There is one interpreter, which the pointer at this address points to.
     Pointer(u64),
-    /// There is one, and its parts are variables by themselves.
+    /// There is one interpreter, and its parts are separate variables.
     Variables,
 }
 
-/// A call of a sub that is written in C: such a one has no context of its own.
+/// A call of a sub that is written in C: it has no context of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XsubCall {
     /// The sub; 0 if there is none.
     pub sub: u64,
-    /// The op that called it.
+    /// The op that called the sub.
     pub op: u64,
-    /// The stack of contexts then, and the number of its newest one.
+    /// The stack of contexts at the call.
     pub info: u64,
-    /// See [`info`](Self::info).
+    /// The index of the newest context in [`info`](Self::info) at the call.
     pub ix: u32,
 }
 
-/// Where Perl has what it keeps of each sub, eval and block that it is in: its contexts.
+/// The layout of contexts: Perl's records of each sub, eval and block that it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextLayout {
-    /// How many bytes a context has.
+    /// Size of a context in bytes.
     pub size: u64,
-    /// The number of subs among the kinds of contexts, in the bits of the mask of the first byte.
+    /// The kind of a sub's context: the value of its first byte's bits in `mask`.
     pub sub: u8,
-    /// See [`sub`](Self::sub).
+    /// The bits of a context's first byte that are its kind.
     pub mask: u8,
-    /// Where that begins which each kind has of its own.
+    /// Offset of the fields that each kind has of its own.
     pub own: u64,
-    /// Where a sub's context has the sub.
+    /// Offset of the sub in a sub's context.
     pub code: u64,
-    /// Where the context of an `eval` has the name of the file that is required.
+    /// Offset of the name of the required file in an `eval`'s context.
     pub name: u64,
 }
 
 /// A perl that was found in a process.
 #[derive(Clone, Copy, Debug)]
 pub struct PerlRuntime {
-    /// Its version.
+    /// The perl's version.
     pub version: PerlVersion,
-    /// How to find the interpreter of a thread.
+    /// The way to find the interpreter of a thread.
     pub locator: InterpreterLocator,
-    /// The function `Perl_caller_cx`, which says what `caller` would say; 0 if it is not exported.
+    /// Address of the function `Perl_caller_cx`, which returns what `caller` would; 0 if it is not
+    /// exported.
     pub caller_cx: u64,
-    /// Where the code of the loop is that runs a program's ops; empty if it is not known.
+    /// The beginning and end of the loop that runs a program's ops; zeros if they are not known.
     pub run_loop: (u64, u64),
-    /// Where the functions' code is that allocate arenas, of heads and of bodies; empty if one is
-    /// not exported.
+    /// The beginning and end of the functions that allocate arenas, of heads and of bodies; zeros
+    /// for one that is not exported.
     pub(crate) arena_code: [(u64, u64); 2],
-    /// Where the function's code is that allocates the memory of ops; empty if it is not exported.
+    /// The beginning and end of the function that allocates the memory of ops; zeros if it is not
+    /// exported.
     pub(crate) slab_code: (u64, u64),
-    /// The array of the names of ops; 0 if it is not exported.
+    /// Address of the array of the names of ops; 0 if it is not exported.
     op_names: u64,
     pub(crate) layout: PerlLayout,
     /// Whether the layout has the offsets of [`PerlLayout::USUAL`].
@@ -76,7 +78,8 @@ pub struct PerlRuntime {
     pub(crate) variable: InterpreterVariables,
 }
 
-/// Where the variables of an interpreter are, from its beginning.
+/// The offsets of an interpreter's variables from its beginning, or their addresses if they are
+/// separate variables.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InterpreterVariables {
     pub(crate) stack_sp: u64,
@@ -89,14 +92,14 @@ pub(crate) struct InterpreterVariables {
     pub(crate) start_env: u64,
     pub(crate) compiling: u64,
     pub(crate) db_sub: u64,
-    /// `None` if this build may have them elsewhere.
+    /// `None`, like the following fields, if this build may have the variable elsewhere.
     pub(crate) cop_seqmax: Option<u64>,
     pub(crate) phase: Option<u64>,
     pub(crate) strtab: Option<u64>,
     pub(crate) arenas: Option<ArenaVariables>,
 }
 
-/// Where the variables are that lead to values.
+/// The offsets or addresses of the variables that lead to values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ArenaVariables {
     pub(crate) sv_count: u64,
@@ -106,18 +109,18 @@ pub(crate) struct ArenaVariables {
     pub(crate) body_arenas: u64,
 }
 
-/// Why a perl's stacks can't be read.
+/// The reason why a perl's stacks can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadablePerl {
     /// The layout of this version is not known.
     Version(PerlVersion),
-    /// The interpreter has another size (the second) than this version's has.
+    /// The interpreter has another size (the second field) than this version's has.
     Size(PerlVersion, u32),
     /// A variable is not exported.
     Variable(PerlVersion),
-    /// Its ops are not those of its version.
+    /// The ops are not those of this version.
     Ops(PerlVersion),
-    /// It was built with an option that changes the structures.
+    /// The perl was built with an option that changes the structures.
     Build(PerlVersion),
 }
 
@@ -145,8 +148,8 @@ impl core::fmt::Display for UnreadablePerl {
 }
 
 impl PerlRuntime {
-    /// The perl that is in `object`; `None` if there is none. The `executable` may have copies of
-    /// its variables, which count instead of them.
+    /// Finds the perl that is in `object`; `None` if there is none. The `executable` may have
+    /// copies of the perl's variables, which count instead of them.
     pub fn find<M: Memory>(
         memory: M,
         object: LoadedObject,
@@ -155,8 +158,8 @@ impl PerlRuntime {
         Self::find_with(memory, object, executable, None)
     }
 
-    /// The perl that is in `object`, as in [`find`](Self::find). If its `layout` is known, whoever
-    /// made it had the headers of this very perl.
+    /// Finds the perl that is in `object`, like [`find`](Self::find). If there is a layout in
+    /// `given`, it was made with the headers of this very perl.
     pub fn find_with<M: Memory>(
         memory: M,
         object: LoadedObject,
@@ -164,7 +167,7 @@ impl PerlRuntime {
         given: Option<PerlLayout>,
     ) -> Option<Result<Self, UnreadablePerl>> {
         let symbol = |name: &str| object.symbol(memory, name);
-        // A perl has them all, whatever it was built with.
+        // Every perl has these variables, whatever it was built with.
         let (revision, version) = (symbol("PL_revision")?, symbol("PL_version")?);
         let subversion = symbol("PL_subversion")?;
         let byte = |symbol: DynamicSymbol| memory.u8(symbol.address);
@@ -204,7 +207,7 @@ impl PerlRuntime {
         let options = &options[..read.unwrap_or(0)];
         let was_built_with =
             |option: &[u8]| options.windows(option.len()).any(|part| part == option);
-        // Headers say the rest themselves.
+        // A layout from the perl's own headers accounts for the other options.
         let has = |option: &[u8]| given.is_none() && was_built_with(option);
         if has(b"DEBUG_LEAKING_SCALARS") {
             // The head of each value is longer.
@@ -213,7 +216,7 @@ impl PerlRuntime {
         if has(b"USE_LONG_DOUBLE") || has(b"USE_QUADMATH") {
             // A number that may stand in the place of a glob's package is 16 bytes.
             layout.gv_stash = 0x30;
-            // So may bodies be longer.
+            // Bodies may be longer for the same reason.
             layout.body_number = None;
         }
         let variable = match context {
@@ -225,11 +228,11 @@ impl PerlRuntime {
         };
         let has_long_heads = was_built_with(b"DEBUG_LEAKING_SCALARS");
         if has_long_heads || PerlLayout::for_version(version, has_interpreter).is_none() {
-            // Nobody knows what lies in its arenas.
+            // The structures in such a perl's arenas are not known.
             variable.arenas = None;
         }
         if has(b"SAWAMPERSAND") && has_interpreter {
-            // Some variables are there that the table does not have.
+            // This build has some variables that the table lacks.
             (variable.phase, variable.cop_seqmax) = (None, None);
             (variable.strtab, variable.arenas) = (None, None);
         }
@@ -252,13 +255,14 @@ impl PerlRuntime {
         })
     }
 
-    /// Where the code of the loop is that runs the ops of the perl in `object`, whether its
-    /// structures are known or not; empty if that is not known.
+    /// Returns the beginning and end of the loop that runs the ops of the perl in `object`, whether
+    /// its structures are known or not; zeros if it is not known.
     pub fn run_loop_of<M: Memory>(memory: M, object: LoadedObject) -> (u64, u64) {
         code_of(memory, object, "Perl_runops_standard")
     }
 
-    /// Where the variables of the interpreter at `at` are counted from: 0 if each is one by itself.
+    /// Returns the base of the variables of the interpreter at `at`: 0 if its parts are separate
+    /// variables.
     #[inline]
     pub fn base_of(&self, at: u64) -> u64 {
         match self.locator {
@@ -267,8 +271,8 @@ impl PerlRuntime {
         }
     }
 
-    /// Where the first interpreter of the process is, from which its variables are counted. `None`
-    /// if there is none yet.
+    /// Returns the base of the variables of the process's first interpreter. `None` if there is no
+    /// interpreter yet.
     pub fn first_interpreter<M: Memory>(&self, memory: M) -> Option<u64> {
         match self.locator {
             InterpreterLocator::Variables => Some(0),
@@ -278,7 +282,7 @@ impl PerlRuntime {
         }
     }
 
-    /// How many bytes an interpreter has; `None` if its parts are variables by themselves.
+    /// Returns the size of an interpreter in bytes; `None` if its parts are separate variables.
     pub fn interpreter_size(&self) -> Option<u64> {
         let has_one = self.locator != InterpreterLocator::Variables;
         self.layout
@@ -287,7 +291,7 @@ impl PerlRuntime {
             .map(u64::from)
     }
 
-    /// Where a context has what.
+    /// Returns the layout of contexts.
     pub fn contexts(&self) -> ContextLayout {
         let layout = &self.layout;
         ContextLayout {
@@ -300,13 +304,13 @@ impl PerlRuntime {
         }
     }
 
-    /// Whether another one reads the same places.
+    /// Whether another perl is read at the same addresses.
     pub fn reads_same_places(&self, other: &Self) -> bool {
         (self.layout, self.locator) == (other.layout, other.locator)
     }
 
-    /// Whether the numbers of ops in the layout are those of this perl. Most releases have other
-    /// numbers than the one before.
+    /// Whether the layout's numbers of ops are those of this perl. Most releases have other numbers
+    /// than the one before.
     pub fn has_ops<M: Memory>(&self, memory: M) -> bool {
         let layout = &self.layout;
         let is = |op: u32, wanted: &str| {
@@ -324,7 +328,7 @@ impl PerlRuntime {
                 && is(layout.op_max, "freed")
     }
 
-    /// The same perl, read with another layout: for tests of what a wrong one does.
+    /// Returns the same perl with another layout: for tests of what a wrong one does.
     #[must_use]
     pub fn with_layout(self, layout: PerlLayout) -> Self {
         let variable = match self.locator {
@@ -339,7 +343,7 @@ impl PerlRuntime {
         }
     }
 
-    /// Puts the name of an op into `to`, such as `concat`. Returns its length.
+    /// Copies the name of an op, such as `concat`, into `to`. Returns its length.
     pub fn op_name<M: Memory>(&self, memory: M, op: u16, to: &mut [u8]) -> Option<usize> {
         if op == 0 || u32::from(op) >= self.layout.op_max || self.op_names == 0 {
             return None;
@@ -348,13 +352,13 @@ impl PerlRuntime {
         memory.text(name, to)
     }
 
-    /// How many ops there are.
+    /// Returns the number of ops.
     pub fn ops(&self) -> u16 {
         self.layout.op_max as u16
     }
 
-    /// A place on the stack of the thread that runs an interpreter; `None` if it runs nothing, or
-    /// nothing that could die.
+    /// Returns an address on the stack of the thread that runs an interpreter; `None` if the
+    /// interpreter runs nothing, or nothing that could die.
     pub fn place_on_stack<M: Memory>(&self, memory: M, interpreter: u64) -> Option<u64> {
         let start = interpreter.wrapping_add(self.variable.start_env);
         let place = memory.u64(interpreter.wrapping_add(self.variable.top_env))?;
@@ -370,19 +374,20 @@ impl PerlRuntime {
         call.sub != 0 && is_same && ix() == Some(call.ix)
     }
 
-    /// Where the statement of an interpreter lies that stands for what is being compiled.
+    /// Returns the address of the interpreter's statement that stands for the text that is being
+    /// compiled.
     pub(crate) fn compiling(&self, interpreter: u64) -> u64 {
         interpreter.wrapping_add(self.variable.compiling)
     }
 }
 
-/// Where a function's code begins and ends; zeros if it has no symbol.
+/// Returns the beginning and end of a function's code; zeros if it has no symbol.
 fn code_of<M: Memory>(memory: M, object: LoadedObject, name: &str) -> (u64, u64) {
     let symbol = object.symbol(memory, name);
     symbol.map_or((0, 0), |of| (of.address, of.address + of.size))
 }
 
-/// Where the variables are in an interpreter that is one structure.
+/// Returns the offsets of the variables in an interpreter that is one structure.
 fn by_offset(layout: &PerlLayout) -> Option<InterpreterVariables> {
     let at = |offset: Option<u32>| offset.map(u64::from);
     Some(InterpreterVariables {
@@ -409,7 +414,7 @@ fn by_offset(layout: &PerlLayout) -> Option<InterpreterVariables> {
     })
 }
 
-/// Where the variables are if each has a symbol of its own.
+/// Returns the addresses of the variables if each has a symbol of its own.
 fn by_name(address: &impl Fn(&str) -> u64) -> Option<InterpreterVariables> {
     let at = |name: &str| Some(address(name)).filter(|&at| at != 0);
     Some(InterpreterVariables {

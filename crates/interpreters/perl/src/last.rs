@@ -1,45 +1,45 @@
-//! The last walk of a thread: which contexts it met, so that the next one walks only what changed.
+//! The contexts that a thread's last walk met, so that the next one walks only those that changed.
 //!
 //! A frame is the same as last time if its context is, and if no code was compiled since: Perl
-//! counts up `cop_seqmax` in each compilation, so no statement can have come to the place of
+//! increments `cop_seqmax` in each compilation, so no statement can have come to the place of
 //! another one meanwhile.
 
 use crate::context::{ContextFields, MAX_FRAMES_PER_END};
 
-/// The contexts of a thread's last walk. All zero is a new one.
+/// The contexts of a thread's last walk. All zero means that there was none.
 #[repr(C)]
 pub struct LastWalk {
     interpreter: u64,
     info: u64,
-    /// What Perl had compiled then.
+    /// The value of Perl's `cop_seqmax` at the last walk.
     compiled: u32,
     pub(crate) len: u32,
-    /// The statement that is another interpreter's.
+    /// Address of the statement that belongs to another interpreter.
     pub(crate) foreign: u64,
-    /// The number that whoever walks gave the interpreter.
+    /// The number that the caller of the walk gave the interpreter.
     pub number: u32,
-    /// The interpreter that can be read again without a question; 0 if there is none. Whoever walks
-    /// sets it.
+    /// The interpreter that can be read again without a check; 0 if there is none. The caller of
+    /// the walk sets it.
     pub quick: u64,
-    /// Another interpreter that was the thread's for a moment, and how often that need not be
-    /// looked into again. Whoever walks sets it.
+    /// Another interpreter that was the thread's for a moment, and the number of walks for which
+    /// that need not be checked again. The caller of the walk sets it.
     pub passing: (u64, u32),
-    /// Where the calls of subs in C are noted of that interpreter; 0 if nobody notes them. Whoever
-    /// walks sets it.
+    /// Address of the words in which calls of subs in C are noted for the interpreter that the
+    /// thread runs; 0 if they are not noted. The caller of the walk sets it.
     pub calls: u64,
     /// The number of the interpreter that the thread runs.
     pub runs_number: u32,
-    /// The interpreter that the thread runs, as far as whoever walks knows.
+    /// The interpreter that the thread runs, as far as the caller of the walk knows.
     pub runs: u64,
-    /// The state of things at the last walk, which must be the same for another one.
+    /// A number for the state of things at the last walk, which must be the same for another one.
     pub moment: u32,
-    /// How many walks may follow before whoever walks has something else to do.
+    /// The number of walks that may follow before the caller of the walk has something else to do.
     pub left: u32,
     /// The frames' contexts, root first.
     pub(crate) context: [RememberedContext; MAX_FRAMES_PER_END],
 }
 
-/// A context as it was.
+/// The fields of a context at the last walk.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct RememberedContext {
@@ -50,14 +50,15 @@ pub(crate) struct RememberedContext {
     pub(crate) subject: u64,
 }
 
-/// A walk that is being remembered.
+/// The state of a walk whose contexts are being remembered.
 #[derive(Clone, Copy)]
 pub(crate) struct WalkMemo {
-    /// How many of the oldest contexts are what they were.
+    /// The number of the oldest contexts that have not changed.
     pub(crate) holds: usize,
-    /// The number of the newest one of them; -1 if there is none.
+    /// The index of the newest context that has not changed; -1 if there is none.
     pub(crate) stop: i32,
-    /// How many contexts were met, newest first. They are at the end of the array meanwhile.
+    /// The number of contexts met so far, newest first. They are at the end of the array until the
+    /// walk ends.
     met: usize,
 }
 
@@ -94,8 +95,8 @@ impl LastWalk {
         }; MAX_FRAMES_PER_END],
     };
 
-    /// Begins a walk. What is remembered is of no use if anything was compiled since, or if it is
-    /// of another stack.
+    /// Begins a walk. The last walk's contexts are dropped if anything was compiled since, or if
+    /// they belong to another stack.
     #[inline(always)]
     pub(crate) fn begin(&mut self, interpreter: u64, info: u64, compiled: u32) {
         let is_same = (self.interpreter, self.info, self.compiled) == (interpreter, info, compiled);
@@ -116,7 +117,7 @@ impl LastWalk {
         self.interpreter == interpreter
     }
 
-    /// Whether the last walk was of this stack, so that it can be read.
+    /// Whether the last walk was of this stack, so that the stack can be read.
     #[inline(always)]
     pub(crate) fn is_on(&self, info: u64) -> bool {
         self.info == info
@@ -128,19 +129,19 @@ impl LastWalk {
         self.compiled == compiled
     }
 
-    /// The contexts of the last walk, root first.
+    /// Returns the contexts of the last walk, root first.
     #[inline(always)]
     pub(crate) fn contexts(&self) -> &[RememberedContext] {
         &self.context[..self.len()]
     }
 
-    /// The newest context of the last walk.
+    /// Returns the newest context of the last walk.
     #[inline(always)]
     pub(crate) fn newest(&self) -> Option<&RememberedContext> {
         self.contexts().last()
     }
 
-    /// How many contexts are remembered.
+    /// Returns the number of remembered contexts.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         (self.len as usize).min(MAX_FRAMES_PER_END)
@@ -163,9 +164,9 @@ impl LastWalk {
         }
     }
 
-    /// Ends a walk that met all contexts that are new, and the newest one that is the same. Returns
-    /// how many frames are the same: that one's statement may be another one, and the text of the
-    /// file outside of any sub is a frame, too.
+    /// Ends a walk that met all new contexts, and the newest one that has not changed. Returns the
+    /// number of frames that are the same as last time: those of the unchanged contexts except the
+    /// newest one, whose statement may be another one, and the text of the file outside of any sub.
     #[inline(always)]
     pub(crate) fn finish(&mut self, memo: WalkMemo) -> usize {
         let same = memo.holds.saturating_sub(1);

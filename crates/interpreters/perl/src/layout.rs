@@ -1,16 +1,16 @@
 //! Sizes, offsets and numbers of Perl's structures, by version.
 //!
-//! `layouts.tsv` has a column for each build that was looked at: perls 5.20 to 5.42, each with
+//! `layouts.tsv` has a column for each build that was measured: perls 5.20 to 5.42, each with
 //! threads (`-thr`) and without (`-nothr`), and those of Debian. The headers of each perl gave the
-//! values. `-` says that a version lacks the field. `sym:PL_x` says that it is a variable by
-//! itself. `0x20:0:9` is a field of bits.
+//! values. `-` says that a version lacks the field. `sym:PL_x` says that it is a separate variable.
+//! `0x20:0:9` is a bit field.
 
 const LAYOUT_TABLE: &str = include_str!("layouts.tsv");
 
 /// The version of a perl, as it exports it: 5, 36, 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PerlVersion {
-    /// 5.
+    /// The first number, 5.
     pub revision: u8,
     /// The series. An odd one is in development.
     pub version: u8,
@@ -29,14 +29,14 @@ impl core::fmt::Display for PerlVersion {
     }
 }
 
-/// Defines [`PerlLayout`] and how its fields are called in the table.
+/// Defines [`PerlLayout`] and the names of its fields in the table.
 macro_rules! layout {
     (
         needed { $($(#[$doc:meta])* $field:ident $row:literal,)* }
         optional { $($(#[$optional_doc:meta])* $optional:ident $optional_row:literal,)* }
     ) => {
-        /// Sizes, offsets (both in bytes) and numbers in one version of Perl. A field that is in no
-        /// structure of the version is `None`.
+        /// Sizes, offsets (both in bytes) and numbers in one version of Perl. A field that no
+        /// structure of the version has is `None`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct PerlLayout {
             $($(#[$doc])* pub(crate) $field: u32,)*
@@ -49,8 +49,8 @@ macro_rules! layout {
                 $($optional: None,)*
             };
 
-            /// The layout with these values of the table's rows, if every field is there that must
-            /// be.
+            /// Returns the layout with these values of the table's rows, if all needed fields are
+            /// there.
             pub fn from_rows(value: impl Fn(&str) -> Option<u32>) -> Option<Self> {
                 Some(Self {
                     $($field: value($row)?,)*
@@ -58,7 +58,7 @@ macro_rules! layout {
                 })
             }
 
-            /// The layout in a column of the table, if every field is there that must be.
+            /// Returns the layout in a column of the table, if all needed fields are there.
             fn in_column(column: usize) -> Option<Self> {
                 let mut layout = Self::default();
                 let mut found = 0;
@@ -89,7 +89,7 @@ layout! {
         si_type "PERL_SI.si_type",
         cx_size "sizeof.CX",
         cx_type "CX.cx_u.cx_blk.blku_type",
-        /// The upper bits of a context's flags: for an eval, the number of its op.
+        /// Offset of the upper bits of a context's flags: for an eval, the number of its op.
         cx_u16 "CX.cx_u.cx_blk.blku_u16",
         cx_oldcop "CX.cx_u.cx_blk.blku_oldcop",
         cx_sub_retop "CX.cx_u.cx_blk.blk_u.blku_sub.retop",
@@ -102,7 +102,7 @@ layout! {
         cx_is_sub "CXt_SUB",
         cx_is_format "CXt_FORMAT",
         cx_is_eval "CXt_EVAL",
-        /// A sub or format that only stands for the code in a regular expression.
+        /// The flag of a sub or format that only stands for the code in a regular expression.
         cx_is_fake "CXp_SUB_RE_FAKE",
         si_is_main "PERLSI_MAIN",
         cop_line "COP.cop_line",
@@ -123,7 +123,7 @@ layout! {
         sv_is_cv "SVt_PVCV",
         sv_is_format "SVt_PVFM",
         sv_is_hv "SVt_PVHV",
-        /// A hash has what it knows besides keys and values.
+        /// The flag of a hash that has more than keys and values.
         sv_has_aux "SVf_OOK",
         cv_stash "XPVCV.xcv_stash",
         cv_start "XPVCV.xcv_start_u",
@@ -150,24 +150,25 @@ layout! {
         stack_max "interp.Istack_max",
         curcop "interp.Icurcop",
         curstackinfo "interp.Icurstackinfo",
-        /// Where Perl jumps to if code dies: a place on the stack of the thread that runs it.
+        /// The place that Perl jumps to if code dies, on the stack of the thread that runs it.
         top_env "interp.Itop_env",
-        /// The place for code that no `eval` is around. It lies in the interpreter.
+        /// The place that Perl jumps to if code outside of any `eval` dies. It lies in the
+        /// interpreter.
         start_env "interp.Istart_env",
         db_sub "interp.IDBsub",
         compiling "interp.Icompiling",
-        /// It counts up with each compilation.
+        /// A counter that grows with each compilation.
         cop_seqmax "interp.Icop_seqmax",
         phase "interp.Iphase",
-        /// The hash that has all texts of keys.
+        /// The hash that has the texts of all keys.
         strtab "interp.Istrtab",
-        /// How many values there are.
+        /// The number of values.
         sv_count "interp.Isv_count",
-        /// The first value's head that is free.
+        /// The first free head.
         sv_root "interp.Isv_root",
         /// The newest arena of heads.
         sv_arenaroot "interp.Isv_arenaroot",
-        /// For each type, the first body that is free.
+        /// The first free body of each type.
         body_roots "interp.Ibody_roots",
         /// The newest list of arenas of bodies.
         body_arenas "interp.Ibody_arenas",
@@ -176,27 +177,27 @@ layout! {
         cx_sub_older "CX.cx_u.cx_blk.blk_u.blku_sub.old_cxsubix",
         cx_format_older "CX.cx_u.cx_blk.blk_u.blku_format.old_cxsubix",
         cx_eval_older "CX.cx_u.cx_blk.blk_u.blku_eval.old_cxsubix",
-        /// An eval that is the `try` of 5.34.
+        /// The flag of an eval that is the `try` of 5.34.
         cx_is_try "CXp_TRY",
         /// The file of a line: its text in perls with threads, a glob in others.
         cop_file "COP.cop_file",
         cop_filegv "COP.cop_filegv",
         cv_is_lexical "CVf_LEXICAL",
-        /// The bodies of these types have other sizes in some versions: numbers, regular
-        /// expressions, objects, hashes with what they know besides.
+        /// The sizes of bodies that differ between versions: numbers, regular expressions, objects,
+        /// and hashes with more than keys and values.
         body_number "body[2].body_size",
         body_regexp "body[8].body_size",
         body_object "body[16].body_size",
         body_hash "sizeof.XPVHV_WITH_AUX",
-        /// Where a hash's body has what it knows besides, from 5.36. Before, that lies behind the
-        /// array of its buckets.
+        /// Offset, in a hash's body, of what the hash has besides keys and values, from 5.36.
+        /// Before, that lies behind the array of its buckets.
         hv_aux "XPVHV_WITH_AUX.xhv_aux",
     }
 }
 
 impl PerlLayout {
-    /// Where a sub's context and its statement have what a walk needs, in releases from 5.32 on.
-    /// The other fields are empty.
+    /// The offsets and numbers that a walk needs of a sub's context and of its statement, in
+    /// releases from 5.32 on. The other fields are empty.
     pub(crate) const USUAL: Self = Self {
         cx_size: 104,
         cx_type: 0,
@@ -212,7 +213,7 @@ impl PerlLayout {
         ..Self::EMPTY
     };
 
-    /// Whether it has the usual values.
+    /// Whether the layout has the values of `USUAL`.
     pub(crate) fn is_usual(&self) -> bool {
         let of = |layout: &Self| {
             let Self {
@@ -237,8 +238,8 @@ impl PerlLayout {
     }
 }
 
-/// The number in a cell of a table of layouts; `None` for a field that is not there, or that is a
-/// variable by itself.
+/// Reads the number in a cell of a table of layouts; `None` for a field that is not there, or that
+/// is a separate variable.
 pub fn parse_number(cell: &str) -> Option<u32> {
     let offset = cell.split(':').next()?;
     match offset.strip_prefix("0x") {
@@ -247,29 +248,29 @@ pub fn parse_number(cell: &str) -> Option<u32> {
     }
 }
 
-/// The name of a column without Debian's mark: the version, then how it was built.
+/// Splits the name of a column, without Debian's mark, into the version and the kind of build.
 fn split_build(column: &str) -> (&str, &str) {
     let column = column.strip_prefix("deb-").unwrap_or(column);
     column.split_once('-').unwrap_or((column, ""))
 }
 
 impl PerlLayout {
-    /// The layout of a version, with threads or without; `None` if it is not known. A series that
-    /// was released has one layout. A release in development has its own.
+    /// Returns the layout of a version, with threads or without; `None` if it is not known. A
+    /// released series has one layout. A release in development has its own.
     pub fn for_version(version: PerlVersion, has_threads: bool) -> Option<Self> {
         let head = LAYOUT_TABLE.lines().next()?;
         Self::in_column(column_of(head, version, has_threads)?)
     }
 
-    /// The layout in the table's column of that name, such as `deb-5.36.0-thr`.
+    /// Returns the layout in the table's column of that name, such as `deb-5.36.0-thr`.
     pub fn by_column(name: &str) -> Option<Self> {
         let mut columns = LAYOUT_TABLE.lines().next()?.split('\t').skip(1);
         Self::in_column(columns.position(|column| column == name)?)
     }
 }
 
-/// The number of the column for a version, with threads or without, in a table of layouts whose
-/// first line is `head`. The column of the rows' names does not count.
+/// Finds the column for a version, with threads or without, in a table of layouts whose first line
+/// is `head`. Returns its number. The column of the rows' names does not count.
 pub fn column_of(head: &str, version: PerlVersion, has_threads: bool) -> Option<usize> {
     let wanted_build = if has_threads { "thr" } else { "nothr" };
     let find = |fits: &dyn Fn(PerlVersion) -> bool| {
@@ -348,8 +349,8 @@ mod tests {
         assert_ne!(of("5.36.0", true), of("5.32.0", true));
     }
 
-    /// Two columns that differ in anything are of different versions or builds, so the version
-    /// refuses all columns but the right one.
+    /// Two columns that differ in anything belong to different versions or builds, so a choice by
+    /// version refuses all columns but the right one.
     #[test]
     fn the_version_tells_columns_apart() {
         let columns: Vec<&str> = LAYOUT_TABLE

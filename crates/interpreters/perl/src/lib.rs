@@ -1,8 +1,8 @@
-//! Perl's stack, read without asking Perl: which sub, which file, which line.
+//! Reads Perl's stack without asking Perl: which sub, which file, which line.
 //!
 //! A [`PerlRuntime`] is an interpreter's library as it was found in a process, with the
 //! [`PerlLayout`] of its structures by its exact version. [`PerlRuntime::walk`] gives the frames of
-//! a stack as numbers, so it can run inside malloc: it allocates nothing, calls nothing of Perl's,
+//! a stack as numbers, so it can run inside malloc: it allocates nothing, calls no Perl function,
 //! and takes no lock. [`PerlRuntime::name`] makes names of such frames while the code is still
 //! there.
 //!
@@ -10,19 +10,19 @@
 //! or on a core file. The layouts come from perls of all versions (`layouts.tsv`), and are for
 //! x86-64 and other processors with the same sizes of types.
 //!
-//! It must never know malloc, profiles or SQLite.
+//! This crate must never know malloc, profiles or SQLite.
 //!
 //! * `layout.rs`: sizes, offsets and numbers by version.
-//! * `interpreter.rs`: finding a perl, choosing its layout, and where its variables are.
+//! * `interpreter.rs`: finding a perl, its layout, and the addresses of its variables.
 //! * `frame.rs`: a frame as numbers, and as text.
-//! * `context.rs`: what Perl keeps of each sub, eval and block that it is in.
-//! * `walk.rs`, `deep.rs`: from the innermost frame to the outermost one, and from the other end of
-//!   a deep stack.
-//! * `last.rs`, `unchanged.rs`: what a thread's next walk need not walk again.
+//! * `context.rs`: Perl's records of each sub, eval and block that it is in.
+//! * `walk.rs`, `deep.rs`: walking from the innermost frame to the outermost one, and from the far
+//!   end of a deep stack.
+//! * `last.rs`, `unchanged.rs`: the parts of a stack that a thread's next walk need not walk again.
 //! * `arenas.rs`: the memory that values are taken from, and how much of it is used.
 //! * `sv.rs`: the types and the flags of values.
 //! * `values.rs`: the type, the class and the size of a value.
-//! * `belongings.rs`: which parts of arenas, and which blocks, a value has.
+//! * `belongings.rs`: the parts of arenas, and the blocks, that a value has.
 //! * `name.rs`: the name, file and line of a frame.
 #![no_std]
 #![forbid(unsafe_code)]

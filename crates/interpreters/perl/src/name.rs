@@ -1,19 +1,19 @@
 //! The name of a frame, its file, and where its sub begins.
 //!
-//! Nothing of Perl's is called, because its functions for names allocate. The structures are read
-//! as `caller` and `cv_name` read them.
+//! No Perl function is called, because its functions for names allocate. The structures are read as
+//! `caller` and `cv_name` read them.
 
 use heapprof_memory::Memory;
 
 use crate::frame::{BoundedText, NamedPerlFrame, PerlFrame, PerlFrameKind};
 use crate::interpreter::PerlRuntime;
 
-/// Names longer than this are no names.
+/// Maximum length of a name. A longer one is taken for damage.
 const MAX_NAME_LEN: usize = 1000;
-/// Ops that are looked at for the first statement of a sub.
+/// Maximum number of ops that are searched for the first statement of a sub.
 const MAX_FIRST_OPS: usize = 8;
 
-/// What Perl calls back for, in the order of Perl's numbers, from -1.
+/// The names of callbacks, in the order of Perl's numbers, from -1.
 const CALLBACK_NAMES: [&str; 13] = [
     "(callback)",
     "(callback)",
@@ -31,8 +31,8 @@ const CALLBACK_NAMES: [&str; 13] = [
 ];
 
 impl PerlRuntime {
-    /// Makes the texts of a frame whose code is still there. Returns false if some of it could not
-    /// be read; what could not is missing then.
+    /// Makes the texts of a frame whose code is still there. Returns false if a part could not be
+    /// read. That part is missing then.
     pub fn name<M: Memory>(
         &self,
         memory: M,
@@ -82,7 +82,7 @@ impl PerlRuntime {
         is_read && read.is_some()
     }
 
-    /// Puts the file of a statement into `to`. Returns its length.
+    /// Copies the file name of a statement into `to`. Returns its length.
     pub(crate) fn file<M: Memory>(&self, memory: M, cop: u64, to: &mut [u8]) -> Option<usize> {
         let layout = &self.layout;
         if let Some(offset) = layout.cop_file {
@@ -107,7 +107,7 @@ impl PerlRuntime {
         Some(flags & self.layout.sv_type_mask)
     }
 
-    /// Adds the name of a sub or format, with its package.
+    /// Appends the name of a sub or format, with its package.
     fn sub_name<M: Memory>(&self, memory: M, sub: u64, name: &mut BoundedText<'_>) -> Option<()> {
         let layout = &self.layout;
         let kind = self.type_of(memory, sub)?;
@@ -138,7 +138,7 @@ impl PerlRuntime {
         self.glob_name(memory, of, name)
     }
 
-    /// Adds the name of a glob: its package and its own.
+    /// Appends the name of a glob: its package and its own.
     fn glob_name<M: Memory>(&self, memory: M, glob: u64, name: &mut BoundedText<'_>) -> Option<()> {
         let layout = &self.layout;
         let mut glob = glob;
@@ -155,7 +155,7 @@ impl PerlRuntime {
         self.key(memory, memory.u64(body + u64::from(layout.gv_name))?, name)
     }
 
-    /// Adds the name of a package.
+    /// Appends the name of a package.
     pub(crate) fn package<M: Memory>(
         &self,
         memory: M,
@@ -174,7 +174,7 @@ impl PerlRuntime {
         }
     }
 
-    /// Where the name of a package is; 0 if it has none.
+    /// Returns the address of a package's name; 0 if it has none.
     fn package_key<M: Memory>(&self, memory: M, stash: u64) -> Option<u64> {
         let layout = &self.layout;
         if stash == 0 || self.type_of(memory, stash)? != layout.sv_is_hv {
@@ -196,12 +196,12 @@ impl PerlRuntime {
         match memory.u32(aux + u64::from(layout.aux_name_count))? {
             _ if names == 0 => Some(0),
             0 => Some(names),
-            // It has several names, of which the first is its own.
+            // The package has several names, of which the first is its own.
             _ => memory.u64(names),
         }
     }
 
-    /// Adds a key of a hash, in which Perl keeps names.
+    /// Appends a key of a hash, in which Perl keeps names.
     fn key<M: Memory>(&self, memory: M, key: u64, name: &mut BoundedText<'_>) -> Option<()> {
         if key == 0 {
             name.add(b"__ANON__");
@@ -220,7 +220,7 @@ impl PerlRuntime {
         Some(())
     }
 
-    /// Adds the text of a string value.
+    /// Appends the text of a string value.
     fn string<M: Memory>(&self, memory: M, value: u64, name: &mut BoundedText<'_>) -> Option<()> {
         if value == 0 {
             return Some(());
@@ -234,7 +234,7 @@ impl PerlRuntime {
         Some(())
     }
 
-    /// The line of the first statement of a sub; `None` if it has none.
+    /// Returns the line of the first statement of a sub; `None` if it has none.
     pub fn start_line<M: Memory>(&self, memory: M, sub: u64) -> Option<u32> {
         let layout = &self.layout;
         let body = memory.u64(sub + u64::from(layout.sv_any))?;

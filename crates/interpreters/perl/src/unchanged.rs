@@ -1,4 +1,4 @@
-//! The walk of a stack in which nothing has changed since the last one, except the statement of the
+//! Walks a stack in which nothing has changed since the last walk except the statement of the
 //! innermost sub, or in which there is no sub. Most stacks of most programs are like that.
 
 use heapprof_memory::Memory;
@@ -15,10 +15,10 @@ const USUAL_LAYOUT: PerlLayout = PerlLayout::USUAL;
 impl PerlRuntime {
     /// Walks the stack of the interpreter at `interpreter` if all its frames are those of the last
     /// walk, with another statement in the innermost one at most, or if the text outside of any sub
-    /// is all there is. Gives the innermost frame, and `None` if the whole stack must be
+    /// is all there is. Returns the innermost frame, or `None` if the whole stack must be
     /// [walked](Self::walk).
     ///
-    /// It is the same as that walk, with what can't be otherwise left out.
+    /// Does the same as that walk, without the steps whose result is certain here.
     #[inline(always)]
     pub fn walk_unchanged<M: Memory>(
         &self,
@@ -123,7 +123,7 @@ impl PerlRuntime {
 }
 
 impl<M: Memory> ContextReader<'_, M> {
-    /// Whether all contexts of the last walk are still what they were.
+    /// Whether no context of the last walk has changed.
     #[inline(always)]
     fn are_all_unchanged(memory: M, contexts: u64, last: &LastWalk) -> bool {
         let mut older = -1;

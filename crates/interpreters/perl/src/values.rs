@@ -1,7 +1,7 @@
-//! A value of Perl's: its type, its class, and how many bytes it has.
+//! A Perl value: its type, its class, and its size in bytes.
 //!
-//! What is read here has the same place and meaning in perls from 5.20 to 5.42. Whoever traces
-//! values was compiled with the headers of its perl, and compares them.
+//! All that is read here has the same place and meaning in perls from 5.20 to 5.42. The module that
+//! traces values was compiled with the headers of its perl, and compares them.
 //!
 //! The layout is that of Perl's sv.h, av.h and hv.h.
 
@@ -14,23 +14,25 @@ use crate::sv::{
     TYPE_COUNT, TYPE_MASK,
 };
 
-/// The size of a head.
+/// Size of a head in bytes.
 pub const HEAD_BYTES: usize = crate::sv::HEAD_SIZE as usize;
-/// The words of a body that are read.
+/// The number of words that are read of a body.
 pub const BODY_WORDS: usize = 5;
 
 /// The word of a body that has the class.
 const STASH_WORD: usize = 0;
-/// How many keys a hash has.
+/// The word of a body that has the number of a hash's keys.
 const KEY_COUNT_WORD: usize = 2;
-/// How long a text may become, and the last place of an array or the last bucket of a hash.
+/// The word of a body that has the capacity of a text, the last index of an array, or the last
+/// bucket of a hash.
 const LENGTH_WORD: usize = 3;
-/// Where the memory of an array begins. Its first elements may have been taken away.
+/// The word of a body that has the address of an array's memory. The array's first elements may
+/// have been removed.
 const ALLOCATION_WORD: usize = 4;
-/// No array and no hash has room for more, and no text is longer. What says more was changed while
-/// it was read.
+/// Maximum number of words of an array or a hash, and an eighth of the maximum length of a text. A
+/// larger number was changed while it was read.
 const MAX_WORDS: u64 = 1 << 44;
-/// An entry of a hash. Perl takes them from arenas.
+/// Size of an entry of a hash, in bytes. Perl takes entries from arenas.
 const HASH_ENTRY_SIZE: u64 = 24;
 
 /// The head of a value.
@@ -42,7 +44,7 @@ pub struct SvHead {
 }
 
 impl SvHead {
-    /// The head that these bytes are.
+    /// Reads a head from its bytes.
     pub fn new(bytes: &[u8; HEAD_BYTES]) -> Self {
         let [any, count_and_flags, u] = core::array::from_fn(|i| {
             let mut word = [0; 8];
@@ -60,7 +62,7 @@ impl SvHead {
         self.flags & TYPE_MASK
     }
 
-    /// Whether no value has it.
+    /// Whether no value has the head.
     pub fn is_free(&self) -> bool {
         self.kind() == TYPE_MASK
     }
@@ -70,12 +72,12 @@ impl SvHead {
         self.flags & flags != 0
     }
 
-    /// Where its body is, if it has one that says more.
+    /// Returns the address of the value's body, if it has one that is worth reading.
     pub fn body(&self) -> Option<u64> {
         (self.kind() >= TEXT && self.any != 0).then_some(self.any)
     }
 
-    /// The number of its type's name in [`TYPE_NAMES`].
+    /// Returns the number of the type's name in [`TYPE_NAMES`].
     pub fn name(&self) -> u8 {
         match self.kind() {
             0..=7 if self.has(IS_REFERENCE) => REFERENCE_TYPE,
@@ -86,7 +88,8 @@ impl SvHead {
 
 const REFERENCE_TYPE: u8 = 17;
 
-/// What types are called, as `ref` calls them: by Perl's number, then that of references.
+/// The names that `ref` gives to types: by Perl's number of the type, and last the name of
+/// references.
 pub const TYPE_NAMES: [&str; 18] = [
     "SCALAR", "SCALAR", "SCALAR", "SCALAR", "INVLIST", "SCALAR", "SCALAR", "SCALAR", "REGEXP",
     "GLOB", "LVALUE", "ARRAY", "HASH", "CODE", "FORMAT", "IO", "OBJECT", "REF",
@@ -95,35 +98,35 @@ pub const TYPE_NAMES: [&str; 18] = [
 /// The first words of a value's body.
 pub type SvBody = [u64; BODY_WORDS];
 
-/// Where the class of an object is; `None` if it has none.
+/// Returns the address of an object's class; `None` if it has none.
 pub fn class_of(head: &SvHead, body: &SvBody) -> Option<u64> {
     (head.has(IS_BLESSED) && body[STASH_WORD] != 0).then_some(body[STASH_WORD])
 }
 
-/// Where the byte is that says how many others have the same text.
+/// Returns the address of the byte with the number of other values that share the value's text.
 pub fn sharers_of(head: &SvHead, body: &SvBody) -> Option<u64> {
     let is_shared = has_text(head) && head.has(IS_SHARED) && body[LENGTH_WORD] != 0;
     is_shared.then(|| head.u.wrapping_add(body[LENGTH_WORD] - 1))
 }
 
-/// A place in the buffer that a value has outside of arenas.
+/// Returns an address in the buffer that a value has outside of arenas.
 pub(crate) fn buffer_address(head: &SvHead) -> Option<u64> {
     let has_one = has_text(head) || matches!(head.kind(), ARRAY | HASH);
     (has_one && head.u != 0).then_some(head.u)
 }
 
-/// Where the body of a value is, if it lies in an arena.
+/// Returns the address of a value's body, if it lies in an arena.
 pub(crate) fn arena_body(head: &SvHead) -> Option<u64> {
     (head.kind() >= NUMBER && head.any != 0).then_some(head.any)
 }
 
-/// Whether it has a text of its own.
+/// Whether a value has a text of its own.
 fn has_text(head: &SvHead) -> bool {
     let may_have = matches!(head.kind(), TEXT..REGEXP | LVALUE);
     may_have && head.u != 0 && !head.has(IS_REFERENCE)
 }
 
-/// What a value's buffer is for.
+/// The content of a value's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SvBufferKind {
     /// A text.
@@ -134,10 +137,10 @@ pub enum SvBufferKind {
     Hash,
 }
 
-/// What was allocated for the content of a value, outside of arenas, and how many bytes that are. A
-/// text that several values share is divided between them.
+/// Returns the kind and the size in bytes of what was allocated for the content of a value, outside
+/// of arenas. A text that several values share is divided between them.
 pub fn buffer_of(head: &SvHead, body: &SvBody, others: u8) -> (SvBufferKind, u64) {
-    // An array that has nothing has a last place of -1.
+    // An empty array has a last index of -1.
     let words = |last: u64| last.wrapping_add(1).min(MAX_WORDS) * 8;
     match head.kind() {
         ARRAY => {
@@ -167,7 +170,8 @@ pub fn buffer_of(head: &SvHead, body: &SvBody, others: u8) -> (SvBufferKind, u64
 }
 
 impl PerlRuntime {
-    /// How many bytes a value has: its head, its body, the entries of a hash, and its buffer.
+    /// Returns the size of a value in bytes: its head, its body, the entries of a hash, and its
+    /// buffer.
     pub fn bytes_of(&self, head: &SvHead, body: &SvBody, others: u8) -> u64 {
         let entries = match head.kind() {
             HASH => body[KEY_COUNT_WORD].min(MAX_WORDS) * HASH_ENTRY_SIZE,
@@ -178,12 +182,12 @@ impl PerlRuntime {
         own + entries + buffer
     }
 
-    /// How many bytes the body of a value has in an arena.
+    /// Returns the size of a value's body in an arena, in bytes.
     pub(crate) fn body_size_of(&self, head: &SvHead) -> u64 {
         self.body_size(head.kind(), head.flags)
     }
 
-    /// How many bytes the body of a value has in an arena, by its type and its flags.
+    /// Returns the size of a body in an arena, in bytes, by the value's type and flags.
     pub fn body_size(&self, kind: u32, flags: u32) -> u64 {
         let Some(sizes) = self.body_sizes() else {
             return 0;
@@ -197,13 +201,13 @@ impl PerlRuntime {
         }
     }
 
-    /// Adds the name of a class.
+    /// Appends the name of a class. Returns whether it could be read.
     pub fn class_name<M: Memory>(&self, memory: M, stash: u64, name: &mut BoundedText<'_>) -> bool {
         self.package(memory, stash, name).is_some()
     }
 
-    /// Where an interpreter has its first free head, its newest arena of heads, and how many values
-    /// it has.
+    /// Returns the addresses of an interpreter's variables for the first free head, the newest
+    /// arena of heads, and the count of values.
     pub fn value_roots(&self, interpreter: u64) -> Option<[u64; 3]> {
         let variables = self.variable.arenas?;
         let of = [

@@ -1,9 +1,9 @@
-//! From the innermost frame of a Perl stack to the outermost one: what `caller` says, and more.
+//! Walks a Perl stack from the innermost frame to the outermost one: what `caller` says, and more.
 //!
 //! Perl keeps a stack of contexts (subs, evals, loops, blocks) for each stack info, and a new stack
 //! info for each call back from C that must not see the old stack (a sort, a tie, a DESTROY). The
-//! statement of a frame is that of `PL_curcop` for the innermost one, and then the one that the
-//! next inner context was entered from. `Perl_caller_cx` in Perl's `pp_ctl.c` goes the same way.
+//! statement of the innermost frame is `PL_curcop`. That of any other frame is the one from which
+//! the next inner context was entered. `Perl_caller_cx` in Perl's `pp_ctl.c` works in the same way.
 
 use heapprof_memory::Memory;
 
@@ -20,19 +20,20 @@ use crate::layout::PerlLayout;
 const BEGIN_INFO_KIND: u32 = 9;
 /// Takes the frames of a walk.
 pub trait PerlFrameSink {
-    /// Forgets all frames so far. The walk begins anew.
+    /// Forgets all frames so far, because the walk begins anew.
     fn restart(&mut self);
 
-    /// The next outer frame, beginning with the innermost one. There are [`MAX_FRAMES_PER_END`] at
-    /// most.
+    /// Takes the next outer frame, beginning with the innermost one. There are at most
+    /// [`MAX_FRAMES_PER_END`].
     fn newest(&mut self, frame: PerlFrame);
 
-    /// A frame at the other end of a stack that has more frames than that: so many of its callers
-    /// are before it, beginning with 0. There are [`MAX_FRAMES_PER_END`] at most.
+    /// Takes a frame at the far end of a stack that has more frames than that. `callers` is the
+    /// number of its callers that came before it: 0 for the first. There are at most
+    /// [`MAX_FRAMES_PER_END`].
     fn oldest(&mut self, callers: usize, frame: PerlFrame);
 }
 
-/// What a walk found besides the frames.
+/// The results of a walk besides the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerlWalkSummary {
     /// The op that runs, or 0.
@@ -42,25 +43,26 @@ pub struct PerlWalkSummary {
     pub phase: Option<u8>,
     /// Whether Perl compiles at the innermost frame.
     pub compiles: bool,
-    /// Whether there were contexts to look at.
+    /// Whether there were contexts to walk.
     pub is_walked: bool,
-    /// Whether Perl says the same of them at this moment.
+    /// Whether `Perl_caller_cx` would show the same contexts at this moment.
     pub is_comparable: bool,
-    /// How many frames were given to [`PerlFrameSink::newest`].
+    /// The number of frames that were given to [`PerlFrameSink::newest`].
     pub newest: usize,
-    /// How many frames were given to [`PerlFrameSink::oldest`].
+    /// The number of frames that were given to [`PerlFrameSink::oldest`].
     pub oldest: usize,
-    /// Whether frames between the two were left out.
+    /// Whether frames between the two ends were left out.
     pub is_cut: bool,
-    /// How many of the oldest frames are those of the last walk. They were not given to the sink.
+    /// The number of the oldest frames that are those of the last walk. They were not given to the
+    /// sink.
     pub shared: usize,
 }
 
-/// Where a walk of subs begins, and what it goes on counting.
+/// The arguments of a walk of subs.
 struct SubWalk<'a> {
     contexts: u64,
     ix: i32,
-    /// Where the frames begin that are the same as last time.
+    /// The index at which the frames begin that are the same as last time.
     stop: i32,
     cop: u64,
     count: &'a mut usize,
@@ -70,16 +72,15 @@ struct SubWalk<'a> {
     last: &'a mut LastWalk,
 }
 
-/// No context's number: the walk met what is the same as last time.
+/// The index of no context: the walk met the frames that are the same as last time.
 const REACHED_LAST_WALK: i32 = -2;
 
 impl PerlRuntime {
-    /// Walks the stack of the interpreter at `interpreter` (0 if its parts are variables by
-    /// themselves), which the calling thread runs, or which is at rest. `None` if it runs nothing
-    /// or can't be read; what the sink got then means nothing.
+    /// Walks the stack of the interpreter at `interpreter` (0 if its parts are separate variables),
+    /// which the calling thread runs, or which is at rest. `None` if it runs nothing or can't be
+    /// read; frames that the sink got then mean nothing.
     ///
-    /// `last` is what the thread's last walk was like. Frames that are still the same are not
-    /// walked again.
+    /// `last` has the thread's last walk. Frames that are still the same are not walked again.
     #[inline(always)]
     pub fn walk<M: Memory>(
         &self,
@@ -105,7 +106,7 @@ impl PerlRuntime {
             // The interpreter was just made, or is gone and the memory has zeros.
             return None;
         }
-        // An interpreter that was freed may hold anything.
+        // The memory of a freed interpreter may contain anything.
         let stack = [variable.stack_base, variable.stack_sp, variable.stack_max];
         let [base, top, end] = [read(stack[0])?, read(stack[1])?, read(stack[2])?];
         let mut cop = read(variable.curcop)?;
@@ -132,14 +133,15 @@ impl PerlRuntime {
         walk.foreign = walk.foreign_of(interpreter, first, cop)?;
         last.foreign = walk.foreign;
         leaf.compiles = cop == walk.compiling;
-        // Before an interpreter runs anything, its statement is the one of what is compiled.
+        // Before an interpreter runs anything, its statement is that of the compiled text.
         let has_begun = leaf.phase.is_none_or(|phase| phase >= 2);
         if leaf.compiles && has_begun && self.place_on_stack(memory, interpreter).is_none() {
             last.forget();
             return None;
         }
         if leaf.compiles && memory.u32(cop + u64::from(layout.cop_line))? == NO_LINE {
-            // Perl makes a constant sub, and compiles no text. The statement that runs is put away.
+            // Perl makes a constant sub, and compiles no text. Perl has stored the running
+            // statement elsewhere.
             leaf.compiles = false;
             cop = 0;
         }
@@ -159,7 +161,7 @@ impl PerlRuntime {
             {
                 Some(walked)
             }
-            // It has become deep.
+            // The stack has become deep.
             Some(_) => walk.walk_anew(first, cop, op, last, sink, leaf),
             None => {
                 last.forget();
@@ -215,10 +217,12 @@ impl<M: Memory> ContextReader<'_, M> {
         for _ in 0..MAX_STACK_INFOS {
             let info = self.info(at)?;
             if info.at == first {
-                // As long as there is no whole frame, Perl looks at what it is pushing, too.
+                // As long as there is no whole frame, `Perl_caller_cx` also shows what is being
+                // pushed.
                 leaf.is_comparable = info.whole != Some(-1) || info.newest < 0;
             }
-            // Above the newest whole frame are blocks, or what Perl is just pushing or popping.
+            // Above the newest whole frame are blocks, or a context that Perl is pushing or
+            // popping.
             let (mut ix, mut chain) = match info.whole {
                 Some(whole) if info.at == first => (whole, true),
                 _ => (info.newest, false),
@@ -281,12 +285,13 @@ impl<M: Memory> ContextReader<'_, M> {
                     && fields.oldcop == self.compiling
                     && let ContextRole::Frame(PerlFrameKind::EvalBlock) = found
                 {
-                    // Perl works out a constant while it compiles, in an eval of its own.
+                    // Perl computes a constant while it compiles, in an eval of its own.
                     found = ContextRole::Frame(PerlFrameKind::Compile);
                 }
                 let here = ix;
                 ix = match info.whole {
-                    // Where older contexts are known by number, those between are no frames.
+                    // Where the index of the next older frame is known, contexts between them are
+                    // no frames.
                     Some(whole) if ix <= whole => {
                         chain = true;
                         if fields.older >= ix || fields.older < -1 {
@@ -302,7 +307,7 @@ impl<M: Memory> ContextReader<'_, M> {
                     ContextRole::Frame(kind) => {
                         let statement = self.statement(cop, here);
                         let mut frame = self.frame_of(kind, context, fields, statement)?;
-                        // The callback's own frame says it.
+                        // The callback's own frame shows that C code called.
                         frame.from_c &= ix >= 0 || has_no_callback;
                         sink.newest(frame);
                         leaf.newest += 1;
@@ -343,7 +348,7 @@ impl<M: Memory> ContextReader<'_, M> {
             }
         }
         if leaf.newest == 0 && (op == 0 || self.foreign != 0 && cop == self.foreign) {
-            // The program that holds this perl runs code of its own.
+            // The program that embeds this perl runs code of its own.
             return None;
         }
         sink.newest(self.frame(PerlFrameKind::Main, 0, self.statement(cop, -1), false, 0)?);
@@ -351,10 +356,10 @@ impl<M: Memory> ContextReader<'_, M> {
         Some(leaf)
     }
 
-    /// How many of the last walk's contexts are still what they were, from the root.
+    /// Counts the contexts of the last walk that have not changed, from the root.
     ///
-    /// Every frame's context up to `whole` is in the chain from there. So a context that is what it
-    /// was, and whose next older frame is the same, has the same callers.
+    /// Every frame's context up to `whole` is in the chain from there. So a context that has not
+    /// changed, and whose next older frame is the same, has the same callers.
     #[inline(always)]
     fn match_last_walk<const USUAL: bool>(
         self,
@@ -399,7 +404,7 @@ impl<M: Memory> ContextReader<'_, M> {
         memo
     }
 
-    /// Walks subs that were called one by the other, as most are, up to anything else.
+    /// Walks subs that called one another, as most do, up to the first context of another kind.
     ///
     /// With the `USUAL` offsets, which are those from 5.32 on, this takes a third of the
     /// instructions.

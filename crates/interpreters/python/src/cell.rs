@@ -1,7 +1,7 @@
-//! What a notebook's cell is called: the first line of its text.
+//! Names a notebook's cell by the first line of its text.
 //!
 //! IPython compiles each cell under a file name that no file has, and puts its text into
-//! `linecache.cache`, where tracebacks find it: the file name stands for a tuple of size, time,
+//! `linecache.cache`, where tracebacks find it: the file name is the key of a tuple of size, time,
 //! lines and name.
 
 use heapprof_memory::Memory;
@@ -9,21 +9,23 @@ use heapprof_memory::Memory;
 use crate::interpreter::PythonRuntime;
 use crate::layout::LENGTH_OFFSET;
 
-/// So many lines are looked at for one that is not blank.
+/// Maximum number of lines that are searched for one that is not blank.
 const MAX_LINES: u64 = 16;
-/// The most characters of a line that are shown.
+/// Maximum number of characters of a line that are shown.
 const MAX_COLUMNS: usize = 60;
 
-/// Where a module has its dictionary, and a list its elements' place.
+/// Offset, in a module, of its dictionary.
 const MODULE_DICTIONARY_OFFSET: u64 = 16;
+/// Offset, in a list, of the address of its elements.
 const LIST_ITEMS_OFFSET: u64 = 24;
-/// Which element of the tuple has the lines, and how many there are.
+/// The index of the lines in the tuple.
 const LINES_ELEMENT: u64 = 2;
+/// The number of elements of the tuple.
 const ELEMENT_COUNT: u64 = 4;
 
 /// Whether a frame of this name and file is the body of a notebook's cell.
 pub fn is_cell(name: &[u8], file: &[u8]) -> bool {
-    // IPython 8 named some by their first line that runs.
+    // IPython 8 named some cells by their first line that runs.
     let is_body = name == b"<module>" || name.starts_with(b"<cell line: ");
     let of_kernel = b"/ipykernel_";
     let is_of_kernel = || file.windows(of_kernel.len()).any(|part| part == of_kernel);
@@ -32,7 +34,7 @@ pub fn is_cell(name: &[u8], file: &[u8]) -> bool {
 
 impl PythonRuntime {
     /// Puts `cell: ` and the first line of a cell's text into `to`, if the cell has this file name.
-    /// Returns how many bytes that is. The thread with this state, which asks, must hold the GIL.
+    /// Returns its length in bytes. `state` is that of the calling thread, which must have the GIL.
     pub fn cell<M: Memory>(
         &self,
         memory: M,
@@ -55,7 +57,7 @@ impl PythonRuntime {
         for i in 0..count {
             let mut room = [0; 4 * (MAX_COLUMNS + 1)];
             let len = self.text(memory, memory.u64(first + 8 * i)?, &mut room)?;
-            // It is whole UTF-8, but for bytes that were none.
+            // The text is whole UTF-8, except for bytes that were none.
             let line = match core::str::from_utf8(room.get(..len)?) {
                 Ok(line) => line,
                 Err(error) => core::str::from_utf8(&room[..error.valid_up_to()]).ok()?,
@@ -69,13 +71,14 @@ impl PythonRuntime {
     }
 }
 
-/// The name of a cell's magic, as in `%%time`. IPython turns the cell into a call.
+/// Returns the name of a cell's magic, such as `time` for `%%time`. IPython turns the cell into a
+/// call.
 fn magic(line: &str) -> Option<&str> {
     let name = line.strip_prefix("get_ipython().run_cell_magic('")?;
     Some(name.split_once('\'')?.0)
 }
 
-/// Puts a line's beginning into `to`, and says if there is more.
+/// Copies a line's beginning into `to`, with dots if there is more. Returns the length.
 fn put_line(line: &str, to: &mut [u8]) -> Option<usize> {
     if let Some(name) = magic(line) {
         return put_all(["cell: ", "%%", name], to);

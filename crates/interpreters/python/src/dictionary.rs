@@ -1,36 +1,40 @@
-//! Looking up a text in one of Python's dictionaries, without asking Python.
+//! Looks up a text in one of Python's dictionaries, without asking Python.
 
 use heapprof_memory::Memory;
 
 use crate::interpreter::PythonRuntime;
 use crate::layout::LENGTH_OFFSET;
 
-/// More entries are no dictionary's of modules or source texts.
+/// Maximum number of entries. No dictionary of modules or source texts has more.
 const MAX_ENTRIES: u64 = 1 << 16;
-/// The longest key that is looked up, in bytes.
+/// Maximum length of a key that is looked up, in bytes.
 const MAX_KEY_LEN: usize = 256;
 
-/// Of a dictionary: its keys, and values that are apart from them.
+/// Offset, in a dictionary, of its keys.
 const KEYS_OFFSET: u64 = 32;
+/// Offset, in a dictionary, of values that are stored outside of its keys.
 const VALUES_OFFSET: u64 = 40;
 
 /// The entries of a dictionary.
 struct DictionaryEntries {
-    /// Where the first one is, and how many there are.
+    /// Address of the first entry.
     first: u64,
+    /// The number of entries.
     count: u64,
-    /// How long each is, and where its key is in it. The value is behind it.
+    /// Size of an entry, in bytes.
     len: u64,
+    /// Offset, in an entry, of its key. The value is behind it.
     key: u64,
 }
 
 impl PythonRuntime {
-    /// The value under a key that is a text; `None` if there is none, or something can't be read.
+    /// Returns the value under a key that is a text; `None` if there is none, or something can't be
+    /// read.
     pub(crate) fn value<M: Memory>(&self, memory: M, dictionary: u64, key: &[u8]) -> Option<u64> {
         let entries = self.entries(memory, dictionary)?;
         let is_ascii = key.is_ascii();
         let is_it = |at: u64| {
-            // One that is not ASCII has fewer characters than bytes.
+            // A text that is not ASCII has fewer characters than bytes.
             let len = memory.u64(at + self.layout.header + LENGTH_OFFSET)?;
             if len > key.len() as u64 || is_ascii && len != key.len() as u64 {
                 return None;
@@ -42,7 +46,7 @@ impl PythonRuntime {
         for i in 0..entries.count {
             let at = entries.first + i * entries.len + entries.key;
             let [found, value] = memory.fields(at, [0, 8])?;
-            // Null stands where something was removed.
+            // Null stands where an entry was removed.
             if found != 0 && value != 0 && is_it(found).is_some() {
                 return Some(value);
             }

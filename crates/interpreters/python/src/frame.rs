@@ -1,4 +1,4 @@
-//! A frame of Python's, and what tells its code from other code at the same address.
+//! A Python frame, and the number that distinguishes its code from other code at the same address.
 
 use heapprof_memory::Memory;
 
@@ -7,30 +7,31 @@ use crate::layout::{HASH_OFFSET, PythonLayout};
 /// A frame as numbers. Equal frames are the same place in the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PythonFrame {
-    /// The code object.
+    /// Address of the code object.
     pub code: u64,
-    /// The instruction in it.
+    /// The instruction in the code object.
     pub place: u64,
-    /// It differs if other code has come to the same address.
+    /// A number that differs if other code has come to the same address.
     pub version: u32,
-    /// 0, or where on the native stack the evaluator was entered for this frame; 1 if it was
-    /// entered there, but the place is not known.
+    /// The address on the native stack where the evaluator was entered for this frame; 0 if it was
+    /// not entered there, 1 if the address is not known.
     pub entry: u64,
 }
 
-/// A frame, and where it lies.
+/// A frame with its address.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct LocatedPythonFrame {
     pub(crate) at: u64,
     pub(crate) frame: PythonFrame,
 }
 
-/// Low bits of a pointer to code are a mark from 3.14 on.
+/// The low bits of a pointer to code that are a mark from 3.14 on.
 pub(crate) const POINTER_MARK_MASK: u64 = 3;
 
-/// What tells a code object up to 3.11 from others that lie at the same address before or after it:
-/// its table of lines, its name, its first line, and where its file's name is. Bodies of modules
-/// have one name, and cells of a notebook one first line too.
+/// Returns a number that distinguishes a code object up to 3.11 from others that lie at the same
+/// address before or after it. It is made of the address of the line table, the name, the first
+/// line, and the address of the file's name. All of these are needed: bodies of modules have the
+/// same name, and cells of a notebook also the same first line.
 #[inline(always)]
 pub(crate) fn version_of<M: Memory>(memory: M, layout: &PythonLayout, code: u64) -> Option<u32> {
     let [table, name, first, file] = memory.fields(code, telling_fields(layout))?;
@@ -42,7 +43,7 @@ pub(crate) fn version_of<M: Memory>(memory: M, layout: &PythonLayout, code: u64)
     ))
 }
 
-/// As [`version_of`], of code that was seen before.
+/// Returns the number of [`version_of`], for code that was seen before.
 #[inline(always)]
 pub(crate) fn known_version_of<M: Memory>(
     memory: M,
@@ -58,7 +59,7 @@ pub(crate) fn known_version_of<M: Memory>(
     ))
 }
 
-/// Where a code object has what tells it from others.
+/// Returns the offsets, in a code object, of the fields that distinguish it from others.
 #[inline(always)]
 fn telling_fields(layout: &PythonLayout) -> [u32; 4] {
     [
@@ -71,7 +72,8 @@ fn telling_fields(layout: &PythonLayout) -> [u32; 4] {
 
 #[inline(always)]
 fn mix_fields(table: u64, file: u64, first: u64, hash: u64) -> u32 {
-    // They fit an instruction, and spread what differs over the upper half, each in another way.
+    // The factors fit an instruction, and each spreads differences over the upper half in its own
+    // way.
     const TABLE_FACTOR: u64 = 0x7f4a_7c15;
     const FILE_FACTOR: u64 = 0x5851_f42d;
     const FIRST_LINE_FACTOR: u64 = 0x45d9_f3b3;
@@ -88,8 +90,8 @@ fn mix_fields(table: u64, file: u64, first: u64, hash: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Tables lie 16 bytes apart at least, and lines are small numbers: what differs by a little
-    /// has another version, also if both do.
+    /// Tables lie at least 16 bytes apart, and lines are small numbers: a small difference in one
+    /// of them, or in both, must give another version.
     #[test]
     fn tables_and_lines_do_not_make_up_for_each_other() {
         let version = |table: u64, first: u64| mix_fields(0x7f12_3456_7890 + table, 77, first, 5);

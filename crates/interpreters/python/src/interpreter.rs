@@ -1,4 +1,4 @@
-//! A CPython in a process: which one it is, and how to know which of its threads runs.
+//! A CPython in a process: its version, and how to find the thread that runs it.
 
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::LoadedObject;
@@ -10,9 +10,9 @@ use crate::layout::{LAYOUTS, ModulesOffset, PythonLayout};
 pub struct PythonVersion {
     /// The first number.
     pub major: u8,
-    /// The second one, which decides about structures.
+    /// The second number, which decides about structures.
     pub minor: u8,
-    /// The third one; `None` if this Python does not say it where it can be read.
+    /// The third number; `None` if this Python does not export it.
     pub micro: Option<u8>,
 }
 
@@ -26,62 +26,64 @@ impl core::fmt::Display for PythonVersion {
     }
 }
 
-/// Where a thread has its variable with the state that it runs with.
+/// The location of a thread's variable with the state that it runs with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadLocal {
-    /// So far from the thread pointer.
+    /// The offset from the thread pointer.
     Offset(i64),
-    /// So far behind what the two words at an address stand for: the number of a module's
-    /// thread-local memory, and a place in it.
+    /// An offset from the place that two words stand for: the number of a module's thread-local
+    /// memory, and a place in it.
     Index {
-        /// Where the two words are.
+        /// Address of the two words.
         at: u64,
-        /// How far behind it.
+        /// The variable's offset from the place.
         offset: i64,
     },
 }
 
-/// How to know the state of the thread that runs Python.
+/// The way to find the state of the thread that runs Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurrentThreadState {
-    /// A variable of the process points to the state of the thread that holds the GIL.
+    /// A variable of the process, at this address, points to the state of the thread that has the
+    /// GIL.
     Holder(u64),
-    /// Each thread has a variable, which is null while it does not hold the GIL.
+    /// Each thread has a variable, which is null while it does not have the GIL.
     Own(ThreadLocal),
-    /// It is not known where that variable is.
+    /// The place of the threads' variable is not known.
     Unknown,
 }
 
 /// A CPython that was found in a process.
 #[derive(Clone, Copy, Debug)]
 pub struct PythonRuntime {
-    /// Its version.
+    /// The Python's version.
     pub version: PythonVersion,
-    /// How to know the thread that runs it.
+    /// The way to find the state of the thread that runs it.
     pub current: CurrentThreadState,
-    /// Where the evaluator's code is, from its begin to its end; empty if it is not known.
+    /// The beginning and end of the evaluator's code; zeros if it is not known.
     pub evaluator: (u64, u64),
-    /// The variable with all state of the process.
+    /// Address of the variable with all state of the process.
     runtime: u64,
-    /// What is in it: whether there is a key for threads' states, and that key, in one word; and
-    /// whether Python is initialized.
+    /// Address of the word that says whether there is a key for threads' states, and has that key.
     key_is_made: u64,
+    /// Address of the word that says whether Python is initialized.
     initialized: u64,
     /// The type of code objects.
     pub(crate) code_type: u64,
     pub(crate) layout: &'static PythonLayout,
 }
 
-/// Why a Python's stacks can't be read.
+/// The reason why a Python's stacks can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadablePython {
     /// The structures of this version are not known.
     Version(PythonVersion),
-    /// It says no version, and its state has a size that no known version has.
+    /// This Python exports no version, and its runtime has a size, in bytes, that no known
+    /// version's has.
     Size(u64),
-    /// It is a debug build.
+    /// This Python is a debug build.
     Debug(PythonVersion),
-    /// It says that its structures are others than those of its version.
+    /// This Python exports offsets of its structures that differ from those of its version.
     Offsets(PythonVersion),
     /// A variable is not exported.
     Variable(PythonVersion),
@@ -110,16 +112,16 @@ impl core::fmt::Display for UnreadablePython {
     }
 }
 
-/// The least number of a release candidate in the last byte of a version's number. Alphas and betas
-/// still change structures.
+/// The lowest number of a release candidate in the last byte of a version's number. Alphas and
+/// betas still change structures.
 const MIN_RELEASE_CANDIDATE: u64 = 0xc0;
-/// The word of `_Py_DebugOffsets` that says whether there is no GIL.
+/// The word of `_Py_DebugOffsets` that says whether the GIL is missing.
 const FREE_THREADED_WORD: u64 = 2;
-/// What debug builds export, and others do not.
+/// The symbols that debug builds export, and other builds do not.
 const DEBUG_BUILD_SYMBOLS: [&str; 3] = ["_Py_RefTotal", "_Py_GetRefTotal", "_Py_NegativeRefcount"];
 
 impl PythonRuntime {
-    /// The Python that is in `object`; `None` if there is none.
+    /// Finds the Python that is in `object`; `None` if there is none.
     pub fn find<M: Memory>(
         memory: M,
         object: LoadedObject,
@@ -135,7 +137,7 @@ impl PythonRuntime {
                     minor: byte(16),
                     micro: Some(byte(8)),
                 };
-                // Versions that may have none say so in the runtime's beginning.
+                // Versions that may lack the GIL say so at the beginning of the runtime.
                 let says_none = || memory.u64(runtime.address + 8 * FREE_THREADED_WORD) == Some(1);
                 let has_gil = version.minor < 13 || !says_none();
                 let is_known = |layout: &&PythonLayout| {
@@ -148,7 +150,7 @@ impl PythonRuntime {
                 };
                 (version, layout)
             }
-            // 3.8, 3.9 and 3.10 differ in size.
+            // 3.8, 3.9 and 3.10 differ in the runtime's size.
             None => {
                 let is_known = |layout: &&PythonLayout| layout.runtime_size == Some(runtime.size);
                 let Some(layout) = LAYOUTS.iter().find(is_known) else {
@@ -196,7 +198,7 @@ impl PythonRuntime {
         Some(python.check_debug_offsets(memory))
     }
 
-    /// A Python of which nothing is known but its layout.
+    /// Makes a Python of which only the layout is known.
     #[cfg(test)]
     pub(crate) fn with_layout(layout: &'static PythonLayout) -> Self {
         Self {
@@ -215,7 +217,7 @@ impl PythonRuntime {
         }
     }
 
-    /// Refuses a Python that says itself that it is another one.
+    /// Refuses a Python whose exported offsets differ from those of its version.
     fn check_debug_offsets<M: Memory>(self, memory: M) -> Result<Self, UnreadablePython> {
         const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
         if self.layout.minor < 13 {
@@ -235,17 +237,17 @@ impl PythonRuntime {
         }
     }
 
-    /// Whether one thread at a time runs its code. One without the GIL has all objects in an
-    /// allocator of its own.
+    /// Whether one thread at a time runs Python's code. A Python without the GIL has all objects in
+    /// an allocator of its own.
     pub fn has_gil(&self) -> bool {
         self.layout.has_gil
     }
 
-    /// The key for `pthread_getspecific` under which each thread has its state; `None` if there is
-    /// none at this moment.
+    /// Returns the key for `pthread_getspecific` under which each thread has its state; `None` if
+    /// there is no key at this moment.
     pub fn key<M: Memory>(&self, memory: M) -> Option<u32> {
         let made = memory.u64(self.key_is_made)?;
-        // The key is in the upper half, behind whether there is one.
+        // The key is in the upper half, behind the number that says whether there is one.
         (made as u32 != 0).then_some((made >> 32) as u32)
     }
 
@@ -255,9 +257,9 @@ impl PythonRuntime {
         found.is_some_and(|initialized| initialized != 0)
     }
 
-    /// The dictionary of modules of the interpreter that runs with a thread's state.
+    /// Returns the dictionary of modules of the interpreter that runs with a thread's state.
     pub(crate) fn modules<M: Memory>(&self, memory: M, state: u64) -> Option<u64> {
-        /// Of a thread's state: its interpreter, in all versions.
+        /// Offset, in a thread's state, of its interpreter, in all versions.
         const INTERPRETER_OFFSET: u64 = 16;
         let offset = match self.layout.modules {
             ModulesOffset::Fixed(offset) => offset,
@@ -270,13 +272,13 @@ impl PythonRuntime {
         )
     }
 
-    /// Whether a state is that of `thread`, a value of `pthread_self`.
+    /// Whether a state belongs to `thread`, a value of `pthread_self`.
     pub fn is_state_of<M: Memory>(&self, memory: M, state: u64, thread: u64) -> bool {
         memory.u64(state + self.layout.thread_id) == Some(thread)
     }
 }
 
-/// The variable that a function returns, as its code says on x86-64.
+/// Returns the variable that a function returns, read from its code on x86-64.
 fn variable_of<M: Memory>(memory: M, code: u64) -> Option<ThreadLocal> {
     let mut bytes = [0; 48];
     if !memory.read(code, &mut bytes) {
@@ -315,18 +317,18 @@ fn variable_of<M: Memory>(memory: M, code: u64) -> Option<ThreadLocal> {
     Some(ThreadLocal::Index { at, offset })
 }
 
-/// Thread-local memory that the loader has given every thread from its beginning lies so close
-/// before the thread pointer.
+/// Maximum distance, in bytes, before the thread pointer, of the thread-local memory that the
+/// loader has given every thread from its beginning.
 const MAX_STATIC_TLS: u64 = 64 << 10;
 
 impl ThreadLocal {
-    /// How far from the thread pointer the variable is, in every thread; `None` if it is elsewhere
-    /// in each, as in a library that was loaded later. `thread` is the thread pointer of the thread
-    /// that asks.
+    /// Returns the offset of the variable from the thread pointer, in every thread; `None` if it
+    /// differs between threads, as in a library that was loaded later. `thread` is the thread
+    /// pointer of the calling thread.
     ///
     /// The words that are read are those of glibc on x86-64: behind the thread pointer comes the
-    /// address of an array with two words for each module, of which the first one is where the
-    /// module's thread-local memory is.
+    /// address of an array with two words for each module. The first of these is the address of the
+    /// module's thread-local memory.
     pub fn offset<M: Memory>(self, memory: M, thread: u64) -> Option<i64> {
         let (at, offset) = match self {
             Self::Offset(offset) => return Some(offset),
@@ -374,7 +376,7 @@ mod tests {
             variable_of(ByteMemory(executable), 0x1000),
             Some(ThreadLocal::Offset(-8))
         );
-        // Those of 3.12.1.
+        // The code of the getter in 3.12.1.
         let library: &[u8] = &[
             0x48, 0x83, 0xec, 0x08, 0x66, 0x48, 0x8d, 0x3d, 0xf4, 0xc9, 0x26, 0x00, 0x66, 0x66,
             0x48, 0xe8, 0xdc, 0x10, 0xe3, 0xff, 0x48, 0x8b, 0x00, 0x48, 0x83, 0xc4, 0x08, 0xc3,

@@ -11,36 +11,37 @@ use crate::interpreter::PythonRuntime;
 use crate::unchanged;
 use crate::walk::{MAX_FRAMES_PER_END, PythonFrameSink, PythonWalkSummary, place_of};
 
-/// How many frames a stack may have that is remembered.
+/// Maximum number of frames of a stack that is remembered.
 const MAX_REMEMBERED_FRAMES: usize = 200;
-/// So many of the last stack's newest frames are looked at for one that may be the same.
+/// Maximum number of the last stack's newest frames that are searched for one that may be the same.
 const MAX_SKIPPED_FRAMES: usize = 4;
 
-/// The last stack of a thread. All zero is none.
+/// The last stack of a thread. All zero means that there is none.
 #[cfg_attr(test, derive(Clone))]
 pub struct LastPythonStack {
-    /// How many frames it has, 0 if it is not remembered.
+    /// The number of frames; 0 if no stack is remembered.
     len: usize,
-    /// Its frames, the outermost one first.
+    /// The frames, the outermost one first.
     seen: [LocatedPythonFrame; MAX_REMEMBERED_FRAMES],
-    /// Those of a new stack that are not the last one's, the innermost one first.
+    /// The frames of a new stack that differ from the last one's, the innermost one first.
     new: [LocatedPythonFrame; MAX_REMEMBERED_FRAMES],
 }
 
-/// Where frames are written.
+/// A destination of frames.
 pub trait FramePlaceWriter {
-    /// Takes the frame in a place: the newest frames are at their number, and the oldest ones of a
-    /// deep stack take each other's places, in turns.
+    /// Takes the frame for a place. The place of one of the newest frames is its number. The oldest
+    /// frames of a deep stack replace each other in turns.
     fn write(&mut self, place: usize, frame: PythonFrame);
 }
 
-/// A new stack, as it is compared with the last one.
+/// The comparison of a new stack with the last one.
 pub struct StackComparison<'a, W> {
     last: &'a mut LastPythonStack,
     to: W,
-    /// Of the last stack's frames so many may still be found.
+    /// The number of the last stack's frames that may still be found.
     left: usize,
-    /// The first of the frames that are the last one's until now.
+    /// The number of the first frame in the current run of frames that are also the last stack's;
+    /// `None` outside of a run.
     run: Option<usize>,
 }
 
@@ -54,7 +55,7 @@ impl LastPythonStack {
         }
     }
 
-    /// The frames, the outermost one first; none if no stack is remembered.
+    /// Returns the frames, the outermost one first; none if no stack is remembered.
     #[inline(always)]
     pub(crate) fn frames(&self) -> &[LocatedPythonFrame] {
         self.seen.get(..self.len).unwrap_or_default()
@@ -65,7 +66,7 @@ impl LastPythonStack {
         self.len = 0;
     }
 
-    /// Compares a stack with this one, and writes the frames that are new.
+    /// Begins to compare a new stack with this one. The frames that are new are written to `to`.
     #[inline(always)]
     pub fn compare<W: FramePlaceWriter>(&mut self, to: W) -> StackComparison<'_, W> {
         StackComparison {
@@ -78,8 +79,8 @@ impl LastPythonStack {
 }
 
 impl PythonRuntime {
-    /// Whether a walk of the thread with this state would give the stack that was remembered. False
-    /// if something can't be read, or if no stack was remembered.
+    /// Whether a walk of the thread with this state would give the remembered stack. False if
+    /// something can't be read, or if no stack is remembered.
     #[inline(always)]
     pub fn is_unchanged<M: Memory>(&self, memory: M, state: u64, last: &LastPythonStack) -> bool {
         let same = self.layout.as_constant(
@@ -118,8 +119,8 @@ impl<W: FramePlaceWriter> PythonFrameSink for StackComparison<'_, W> {
 }
 
 impl<W: FramePlaceWriter> StackComparison<'_, W> {
-    /// Looks for a frame among the newest ones that are left of the last stack. Writes it if it is
-    /// another one.
+    /// Searches the newest of the last stack's remaining frames for this frame. Writes it if it is
+    /// a new one.
     #[inline(always)]
     fn search(&mut self, n: usize, seen: LocatedPythonFrame) {
         for left in (self.left.saturating_sub(MAX_SKIPPED_FRAMES)..self.left).rev() {
@@ -146,8 +147,8 @@ impl<W: FramePlaceWriter> StackComparison<'_, W> {
         }
     }
 
-    /// Writes the frames that were the last stack's, up to the `n`th one, because a caller of
-    /// theirs is another one.
+    /// Writes the frames that were the last stack's, up to the `n`th one, because one of their
+    /// callers has changed.
     #[cold]
     #[inline(never)]
     fn end_run(&mut self, n: usize) {
@@ -159,15 +160,15 @@ impl<W: FramePlaceWriter> StackComparison<'_, W> {
         }
     }
 
-    /// Remembers the stack. Returns how many of its oldest frames are those of the last one, and
-    /// were not written.
+    /// Remembers the new stack. Returns how many of its oldest frames are those of the last stack,
+    /// and were not written.
     #[inline(always)]
     pub fn finish(mut self, walked: Option<PythonWalkSummary>) -> usize {
         let Some(PythonWalkSummary { frames, .. }) = walked else {
             self.last.forget();
             return 0;
         };
-        // A deep stack's oldest frames are put in order, so they must be there.
+        // A deep stack's oldest frames are put in order, so all of them must be written.
         if self.left > 0 || frames > 2 * MAX_FRAMES_PER_END {
             self.end_run(frames);
         }
@@ -205,11 +206,12 @@ mod tests {
         }
     }
 
-    /// What comes of stacks, each given by its frames' addresses and codes, outermost first: all of
-    /// them as whoever reads them has them.
+    /// Compares stacks one after the other, each given by its frames' addresses and codes,
+    /// outermost first. Checks that a reader gets all frames. Returns how many frames were shared
+    /// in all.
     fn check(stacks: &[Vec<(u64, u64)>]) -> usize {
         let mut last = LastPythonStack::new();
-        // What the reader has, outermost first.
+        // The frames that the reader has, outermost first.
         let mut known: Vec<PythonFrame> = Vec::new();
         let mut all_shared = 0;
         for stack in stacks {
@@ -243,7 +245,7 @@ mod tests {
     fn frames_in_common_are_not_written_again() {
         let main = [(10, 1), (20, 2)];
         let table = [
-            // The same again, and a call.
+            // The same stack again, and a call.
             (&[&main[..], &main, &[(10, 1), (20, 2), (30, 3)]][..], 4),
             // A return, and another call from the same place.
             (&[&main, &[(10, 1)], &[(10, 1), (20, 3)]], 2),
@@ -251,7 +253,7 @@ mod tests {
             (&[&main, &[(10, 9), (20, 2)]], 0),
             (&[&main, &[(20, 2)]], 0),
             (&[&[(20, 2)], &main], 0),
-            // A frame that was left for a longer time than is looked at.
+            // A frame that was left longer ago than is searched.
             (&[&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(10, 1)]], 1),
         ];
         for (stacks, shared) in table {

@@ -1,110 +1,117 @@
-//! Where fields are in CPython's structures, by minor version.
+//! The offsets of fields in CPython's structures, by minor version.
 //!
 //! The numbers are `offsetof` of the release builds of 3.8 to 3.14, from CPython's own headers
 //! (`Include/internal`), for 64 bits. Those without the GIL (3.13t, 3.14t) have a longer header in
 //! every object.
 
-/// How a thread's frames hang together.
+/// The way in which a thread's frames are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameChain {
     /// Frames are objects, and each is run by one call of the evaluator (up to 3.10).
     Objects,
-    /// A structure on the native stack points to the frame; frames know whether native code entered
+    /// A structure on the native stack points to the frame; frames show whether native code entered
     /// the evaluator there (3.11).
     Entries,
-    /// Such a structure as well, and each run of frames ends with one that is on the native stack
-    /// (3.12).
+    /// A structure on the native stack points to the frame, and each run of frames ends with one
+    /// that is on the native stack (3.12).
     Shims,
     /// The thread points to the frame itself; runs end as in 3.12 (from 3.13 on).
     Direct,
 }
 
-/// How the lines of a code object are written down.
+/// The format of a code object's line table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineTableFormat {
     /// Pairs of bytes and lines (3.8, 3.9).
     Pairs,
-    /// Such pairs, where -128 is no line (3.10).
+    /// Pairs of bytes and lines, where -128 stands for no line (3.10).
     Ends,
-    /// Entries of a byte and what follows it (from 3.11 on).
+    /// Entries of a byte and the bytes that belong to it (from 3.11 on).
     Entries,
 }
 
-/// Where an interpreter has its dictionary of modules.
+/// The offset of an interpreter's dictionary of modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModulesOffset {
-    /// So far from its begin.
+    /// A fixed offset from the interpreter's beginning.
     Fixed(u64),
-    /// As far as this word of the runtime says (from 3.13 on).
+    /// The value of this word of the runtime (from 3.13 on).
     RuntimeWord(u64),
 }
 
-/// Offsets, in bytes.
+/// The offsets in one version, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PythonLayout {
     pub(crate) minor: u8,
     /// Whether one thread at a time runs Python's code.
     pub(crate) has_gil: bool,
-    /// How many bytes more than 16 the header of every object has.
+    /// The number of bytes by which the header of every object is longer than 16.
     pub(crate) header: u64,
     pub(crate) chain: FrameChain,
     pub(crate) lines: LineTableFormat,
-    /// Of the runtime: the thread that holds the GIL; `None` if each thread has a variable instead.
+    /// Offset, in the runtime, of the thread that has the GIL; `None` if each thread has a variable
+    /// instead.
     pub(crate) holder: Option<u64>,
-    /// Of the runtime: whether there is a key for the thread's own state, in 32 bits, and the key
-    /// behind it.
+    /// Offset, in the runtime, of 32 bits that say whether there is a key for the thread's own
+    /// state. The key is behind them.
     pub(crate) key_is_made: u64,
-    /// Of the runtime: whether Python is initialized.
+    /// Offset, in the runtime, of whether Python is initialized.
     pub(crate) initialized: u64,
-    /// The size of the runtime, for versions that have no number.
+    /// Size of the runtime, for versions that export no version number.
     pub(crate) runtime_size: Option<u64>,
-    /// Of a thread's state: the thread.
+    /// Offset, in a thread's state, of the thread.
     pub(crate) thread_id: u64,
-    /// Of a thread's state: its newest frame, or what points to it.
+    /// Offset, in a thread's state, of its newest frame, or of the structure that points to it.
     pub(crate) newest: u64,
-    /// Of what points to the newest frame: that pointer.
+    /// Offset, in the structure that points to the newest frame, of that pointer.
     pub(crate) newest_in: u64,
-    /// Of a frame: the one that called it, the code, and the instruction.
+    /// Offset, in a frame, of the frame that called it.
     pub(crate) previous: u32,
+    /// Offset, in a frame, of the code.
     pub(crate) code: u32,
+    /// Offset, in a frame, of the instruction.
     pub(crate) instruction: u32,
-    /// Of a frame: whose it is, or whether native code entered the evaluator there.
+    /// Offset, in a frame, of its owner, or of whether native code entered the evaluator there.
     pub(crate) owner: u32,
     /// The owner of frames on the native stack that end a run.
     pub(crate) shim: u8,
-    /// Of a code object.
+    /// Offset, in a code object, of its file name. The fields up to `copies` are offsets in it,
+    /// too.
     pub(crate) filename: u32,
     pub(crate) name: u32,
     pub(crate) qualname: Option<u32>,
     pub(crate) first_line: u32,
     pub(crate) line_table: u32,
     pub(crate) instructions: u32,
-    /// A number that no other code object has; there is none before 3.12.
+    /// A number that no other code object has; `None` before 3.12.
     pub(crate) version: Option<u32>,
-    /// Of a code object: its instructions, one copy for each thread that runs it; `None` if all
-    /// threads have the same.
+    /// The instructions' copies, one for each thread that runs the code; `None` if all threads
+    /// share the instructions.
     pub(crate) copies: Option<u32>,
-    /// Of a text's form: the lowest bit of what follows the state of its interning.
+    /// The shift of a text's form: its lowest bit in the word behind the state of the text's
+    /// interning.
     pub(crate) form: u32,
-    /// Of a text: where those begin that are ASCII, and others.
+    /// Offset, in a text, of its characters if they are ASCII. `other` is that of other texts'
+    /// characters.
     pub(crate) ascii: u64,
     pub(crate) other: u64,
-    /// Of an interpreter.
+    /// Offset, in an interpreter, of its dictionary of modules.
     pub(crate) modules: ModulesOffset,
-    /// Of a tuple: its first element, behind the header.
+    /// Offset, in a tuple, of its first element, behind the header.
     pub(crate) elements: u64,
 }
 
-/// Of 3.11's structure on the native stack: the one of the caller.
+/// Offset, in 3.11's structure on the native stack, of the caller's structure.
 pub(crate) const OUTER_OFFSET: u64 = 16;
-/// Of every object: its type. Like those below, it lies further behind a longer header.
+/// Offset, in every object, of its type. Like the offsets below, it grows with a longer header.
 pub(crate) const TYPE_OFFSET: u64 = 8;
-/// Of texts, bytes and code objects: how long they are.
+/// Offset, in texts, bytes and code objects, of their length.
 pub(crate) const LENGTH_OFFSET: u64 = 16;
-/// Of a text: its hash, and its form.
+/// Offset, in a text, of its hash.
 pub(crate) const HASH_OFFSET: u64 = 24;
+/// Offset, in a text, of its form.
 pub(crate) const FORM_OFFSET: u64 = 32;
-/// Where bytes begin.
+/// Offset, in a bytes object, of its first byte.
 pub(crate) const BYTES_OFFSET: u64 = 32;
 
 const LAYOUT_3_8: PythonLayout = PythonLayout {
@@ -262,7 +269,7 @@ const LAYOUT_3_14T: PythonLayout = PythonLayout {
     ..LAYOUT_3_13T
 };
 
-/// Every version that is known.
+/// The layouts of all known versions.
 pub(crate) static LAYOUTS: [PythonLayout; 9] = [
     LAYOUT_3_8,
     LAYOUT_3_9,
@@ -276,14 +283,14 @@ pub(crate) static LAYOUTS: [PythonLayout; 9] = [
 ];
 
 impl PythonLayout {
-    /// The owner of a frame, in the word of the frame that has it, which is at
-    /// [`owner_word`](Self::owner_word).
+    /// Returns the owner of a frame from the frame's word at [`owner_word`](Self::owner_word),
+    /// which contains it.
     #[inline(always)]
     pub(crate) fn owner_of(&self, word: u64) -> u8 {
         word.to_ne_bytes()[self.owner as usize & 7]
     }
 
-    /// Of a frame: the word with its owner.
+    /// Returns the offset, in a frame, of the word that contains its owner.
     #[inline(always)]
     pub(crate) fn owner_word(&self) -> u32 {
         self.owner & !7
@@ -306,8 +313,8 @@ impl PythonLayout {
         }
     }
 
-    /// What `_Py_DebugOffsets` must say where it has a word: the word's number, and the word. The
-    /// structure is the first thing of the runtime since 3.13.
+    /// Returns the words that `_Py_DebugOffsets` must have: the number of each word, and its value.
+    /// The structure is the first part of the runtime since 3.13.
     pub(crate) fn expected_debug_offsets(&self) -> &'static [(u64, u64)] {
         match (self.minor, self.has_gil) {
             // Of threads: current_frame, thread_id. Of frames: previous, executable, instr_ptr,

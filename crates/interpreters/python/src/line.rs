@@ -1,6 +1,6 @@
-//! The line of an instruction, from a code object's table of lines.
+//! Finds the line of an instruction in a code object's line table.
 //!
-//! The forms are those of CPython's `Objects/lnotab_notes.txt` (3.8 to 3.10) and
+//! The formats are those of CPython's `Objects/lnotab_notes.txt` (3.8 to 3.10) and
 //! `InternalDocs/code_objects.md` (from 3.11 on).
 
 use heapprof_memory::Memory;
@@ -43,12 +43,12 @@ impl<M: Memory> LineTableReader<M> {
         Some(self.part[self.next - 1])
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes that are left.
     fn bytes_left(&self) -> u64 {
         self.left + (self.len - self.next) as u64
     }
 
-    /// A number of as many bytes as it needs, six bits each, the lowest first.
+    /// Reads a number of as many bytes as it needs, six bits each, the lowest first.
     fn varint(&mut self) -> Option<u64> {
         let (mut value, mut shift) = (0, 0);
         loop {
@@ -62,34 +62,37 @@ impl<M: Memory> LineTableReader<M> {
     }
 }
 
-/// The code whose lines are looked for.
+/// The code whose line table is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct LineTableOwner {
     pub(crate) code: u64,
-    /// Another one if other code came to the same address. Its table may have come, too: as with
-    /// a frame's texts, code that has this in common with other code is taken for it.
+    /// A number that differs if other code came to the same address. The other code's table may
+    /// have come, too: as with a frame's texts, code that has all of this in common with other code
+    /// is taken for it.
     pub(crate) version: u32,
     pub(crate) first_line: u32,
 }
 
-/// How far a table was read. Code that runs forward has its lines found from there, because a table
-/// can only be read from its begin. All zero is no table.
+/// The place up to which a table was read. Lines of code that runs forward are searched from there,
+/// because a table can only be read from its beginning. All zero means no table.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct LineTableProgress {
-    /// The table, and whose it is.
+    /// Address of the table.
     table: u64,
     len: u64,
     owner: LineTableOwner,
-    /// How many bytes were left, and the line and the end of the part before.
+    /// The number of bytes that were left.
     left: u64,
+    /// The line of the part before.
     line: i64,
+    /// The end of the part before.
     end: i64,
 }
 
-/// The line of the instruction with the number `unit` (of two bytes each), in a table of `len`
-/// bytes at `at`. `None` if it has none. A number below 0 is that of the function's line.
+/// Finds the line of the instruction with the number `unit` (of two bytes each), in a table of
+/// `len` bytes at `at`. `None` if it has no line. A number below 0 gives the function's first line.
 pub(crate) fn line_of<M: Memory>(
     memory: M,
     form: LineTableFormat,
@@ -153,7 +156,8 @@ pub(crate) fn line_of<M: Memory>(
     }
 }
 
-/// How many units a part of a table has, how many lines on it is, and whether it has a line.
+/// A part of a table: its number of units, the distance of its line from the last one, and whether
+/// it has a line.
 type LineTablePart = (i64, i64, bool);
 
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! The name, the file and the lines of a frame, as texts and numbers.
+//! Gives the name, the file and the lines of a frame, as texts and numbers.
 
 use heapprof_memory::Memory;
 
@@ -7,16 +7,16 @@ use crate::interpreter::PythonRuntime;
 use crate::layout::{BYTES_OFFSET, FORM_OFFSET, LENGTH_OFFSET, LineTableFormat};
 use crate::line::{LineTableOwner, LineTableProgress, line_of};
 
-/// The texts of a frame, in memory of the caller's, and its lines.
+/// The texts of a frame, in the caller's memory, and its lines.
 #[derive(Debug)]
 pub struct NamedPythonFrame<'a> {
-    /// Where the function's name goes.
+    /// Room for the function's name.
     pub name: &'a mut [u8],
-    /// How many bytes it has.
+    /// Length of the name in bytes.
     pub name_len: usize,
-    /// Where the file goes.
+    /// Room for the file.
     pub file: &'a mut [u8],
-    /// How many bytes it has.
+    /// Length of the file in bytes.
     pub file_len: usize,
     /// The line at which the function begins.
     pub start_line: u32,
@@ -26,8 +26,8 @@ pub struct NamedPythonFrame<'a> {
 
 impl PythonRuntime {
     /// Puts the texts and lines of a frame into `to`, while its code is still there. Names are
-    /// qualified from 3.11 on. `None` if something can't be read. `reached` is how far the tables
-    /// of codes were read before.
+    /// qualified from 3.11 on. `None` if something can't be read. `reached` has the places up to
+    /// which line tables were read before.
     pub fn name<M: Memory>(
         &self,
         memory: M,
@@ -55,7 +55,7 @@ impl PythonRuntime {
         let table = (table + BYTES_OFFSET, memory.u64(table + LENGTH_OFFSET)?);
         to.start_line = first;
         let mut none = LineTableProgress::default();
-        // Codes lie at least so far apart.
+        // Code objects lie at least 64 bytes apart.
         let place = (code >> 6) as usize % reached.len().max(1);
         let reached = reached.get_mut(place).unwrap_or(&mut none);
         let owner = LineTableOwner {
@@ -67,10 +67,10 @@ impl PythonRuntime {
         Some(())
     }
 
-    /// Where the instructions begin among which a frame's is. They are behind the code object, or a
-    /// copy of them that a thread has: 3.14 without the GIL gives each thread one.
+    /// Returns the beginning of the instructions that contain a frame's. They are behind the code
+    /// object, or a copy of them that a thread has: 3.14 without the GIL gives each thread one.
     fn instructions<M: Memory>(&self, memory: M, frame: &PythonFrame) -> Option<u64> {
-        /// More threads than this may have copies only if memory is overwritten.
+        /// Maximum number of threads with copies. There can be more only if memory is overwritten.
         const MAX_COPIES: u64 = 1 << 20;
         let layout = self.layout;
         let own = frame.code + u64::from(layout.instructions);
@@ -86,12 +86,12 @@ impl PythonRuntime {
         let count = memory.u64(all)?.min(MAX_COPIES);
         let copy = |i: u64| memory.u64(all + 8 + 8 * i);
         let found = (0..count).map_while(copy).find(|&copy| is_in(copy));
-        // Before a function runs, its frame stands before its first instruction.
+        // Before a function runs, its frame is before the first instruction.
         Some(found.unwrap_or(own))
     }
 
-    /// Puts the text of a `str` into `to`, as UTF-8. Returns how many bytes it has. One that is too
-    /// long is cut behind a character.
+    /// Copies the text of a `str` into `to`, as UTF-8. Returns its length in bytes. A text that is
+    /// too long is cut behind a character.
     pub(crate) fn text<M: Memory>(&self, memory: M, at: u64, to: &mut [u8]) -> Option<usize> {
         let behind = at + self.layout.header;
         let (len, form) = (

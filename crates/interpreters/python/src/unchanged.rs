@@ -1,6 +1,6 @@
-//! Whether a thread's stack is still the one that was seen last: a walk that writes nothing.
+//! Checks whether a thread's stack is still the last one: a walk that writes nothing.
 //!
-//! Most allocations come from where the one before came from. This walk takes the same fields as
+//! Most allocations come from the same stack as the one before. This walk reads the same fields as
 //! [`walk`](crate::walk), compares each frame with the one that is expected there, and stops at the
 //! first that differs.
 
@@ -9,7 +9,7 @@ use heapprof_memory::Memory;
 use crate::frame::{LocatedPythonFrame, POINTER_MARK_MASK, known_version_of};
 use crate::layout::{FrameChain, OUTER_OFFSET, PythonLayout};
 
-/// Whether the thread with this state has these frames, the outermost one first, and no others.
+/// Whether the thread with this state has exactly these frames, given with the outermost one first.
 #[inline(always)]
 pub(crate) fn compare<M: Memory>(
     memory: M,
@@ -29,7 +29,7 @@ pub(crate) fn compare<M: Memory>(
     }
 }
 
-/// Whether the frames from `at` on are these, and no others.
+/// Whether the frames from `at` on are exactly these, for `FrameChain::Objects`.
 #[inline(always)]
 pub(crate) fn objects<M: Memory>(
     memory: M,
@@ -49,7 +49,8 @@ pub(crate) fn objects<M: Memory>(
     (at == 0 && !last.is_empty()).then_some(())
 }
 
-/// As [`objects`], where native code entered at `outer` for the first of the frames that it did.
+/// Whether the frames from `at` on are exactly these, for `FrameChain::Entries`. `outer` is the
+/// structure on the native stack for the first of them that native code entered.
 #[inline(always)]
 pub(crate) fn entries<M: Memory>(
     memory: M,
@@ -80,7 +81,7 @@ pub(crate) fn entries<M: Memory>(
     (at == 0 && !last.is_empty()).then_some(())
 }
 
-/// As [`objects`].
+/// Whether the frames from `at` on are exactly these, for chains with shims.
 #[inline(always)]
 pub(crate) fn shims<M: Memory>(
     memory: M,
@@ -90,10 +91,10 @@ pub(crate) fn shims<M: Memory>(
 ) -> Option<()> {
     let mut left = last.iter().rev();
     let mut expected = left.next();
-    // Where native code entered the evaluator for the frame before: as it is, if that has been seen
-    // yet, and as it was.
+    // The place on the native stack where the evaluator was entered for the previous frame: as far
+    // as it is known now, and as it was in the last stack.
     let (mut entry, mut known) = (0, None);
-    // More links than this may be between few frames only if memory is overwritten.
+    // There can be more links than this between the frames only if memory is overwritten.
     for _ in 0..=4 * last.len() {
         if at == 0 {
             return (expected.is_none() && known == Some(entry)).then_some(());

@@ -1,4 +1,4 @@
-//! The frames of a thread, from the innermost one to the outermost one.
+//! Walks the frames of a thread, from the innermost one to the outermost one.
 
 use heapprof_memory::Memory;
 
@@ -7,33 +7,33 @@ use crate::interpreter::PythonRuntime;
 use crate::layout::{FrameChain, OUTER_OFFSET, PythonLayout, TYPE_OFFSET};
 use crate::unchanged;
 
-/// How many frames of each end of a deep stack are kept.
+/// Maximum number of frames that are kept of each end of a deep stack.
 pub const MAX_FRAMES_PER_END: usize = 256;
-/// How many frames are walked. An allocation would take as long as its stack is deep, and a deep
-/// recursion as long as the square of its depth.
+/// Maximum number of frames that are walked. Without it an allocation would take as long as its
+/// stack is deep, and a deep recursion as long as the square of its depth.
 pub const MAX_WALKED_FRAMES: usize = 4096;
 
-/// Where frames go.
+/// A destination of a walk's frames.
 pub trait PythonFrameSink {
-    /// Takes the `n`th frame from the innermost one, which lies at an address. Returns whether all
-    /// that come after it may be [`expected`](Self::expected) from here on.
+    /// Takes the `n`th frame from the innermost one, which lies at the address `at`. Returns
+    /// whether the frames after it may be exactly the [`expected`](Self::expected) ones.
     fn put(&mut self, n: usize, at: u64, frame: PythonFrame) -> bool;
-    /// The frames that come after the last one if these are known, the outermost one first.
+    /// Returns the frames that come after the last one if these are known, the outermost one first.
     #[inline(always)]
     fn expected(&self) -> &[LocatedPythonFrame] {
         &[]
     }
-    /// Takes all that are expected. Returns how many there are.
+    /// Takes all expected frames. Returns how many there are.
     #[inline(always)]
     fn take_expected(&mut self) -> usize {
         0
     }
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PythonWalkSummary {
-    /// How many frames there are, or how many were walked.
+    /// The number of frames, or of those that were walked.
     pub frames: usize,
     /// Whether the outermost frame was reached.
     pub is_whole: bool,
@@ -46,8 +46,8 @@ impl PythonWalkSummary {
         is_whole: true,
     };
 
-    /// How many frames were kept of a deep stack's oldest end, and in which of their places the
-    /// first of them is; `None` if all frames lie in order.
+    /// Returns the place, counted from the first place of the oldest end, of that end's first
+    /// frame, if frames of a deep stack were left out; `None` if all frames lie in order.
     pub fn cut(&self) -> Option<usize> {
         let oldest = self.frames.checked_sub(MAX_FRAMES_PER_END)?;
         (oldest > MAX_FRAMES_PER_END).then_some(oldest % MAX_FRAMES_PER_END)
@@ -55,8 +55,8 @@ impl PythonWalkSummary {
 }
 
 impl PythonRuntime {
-    /// Gives the frames of the thread with this state. `None` if something can't be read, or, where
-    /// `carefully` says so, if a frame's code is no code object.
+    /// Passes the frames of the thread with this state to `to`. Returns `None` if something can't
+    /// be read, or, with `carefully`, if a frame's code is no code object.
     #[inline(always)]
     pub fn walk<M: Memory>(
         &self,
@@ -92,7 +92,7 @@ impl PythonRuntime {
 struct PythonStackWalk<M> {
     memory: M,
     layout: &'static PythonLayout,
-    /// What code objects' type must be, if it is looked at.
+    /// The type that code objects must have, if it is checked.
     code_type: Option<u64>,
 }
 
@@ -104,7 +104,7 @@ impl<M: Memory> PythonStackWalk<M> {
         while at != 0 && n < MAX_WALKED_FRAMES {
             let fields = [layout.previous, layout.code, layout.instruction];
             let [previous, code, instruction] = memory.fields(at, fields)?;
-            // It is a number of 32 bits.
+            // The instruction is a number of 32 bits.
             let place = u64::from(instruction as u32);
             let frame = self.frame(code, place)?;
             let may_be_known = self.put(to, n, at, PythonFrame { entry: 1, ..frame });
@@ -131,7 +131,7 @@ impl<M: Memory> PythonStackWalk<M> {
             let mut frame = self.frame(code, place)?;
             if is_entry {
                 let next = memory.u64(outer + OUTER_OFFSET)?;
-                // The outermost one is the thread's own, and not on the native stack.
+                // The outermost structure is the thread's own, and not on the native stack.
                 frame.entry = if next == 0 { 1 } else { outer };
                 outer = if next == 0 { outer } else { next };
             }
@@ -193,8 +193,8 @@ impl<M: Memory> PythonStackWalk<M> {
         })
     }
 
-    /// A frame of 3.12 or later; `Some(None)` if it stands for a call only: between a class and its
-    /// `__init__` there is code without lines, whose name is its file's.
+    /// Returns a frame of 3.12 or later; `Some(None)` if it only stands for a call: between a class
+    /// and its `__init__` there is code without lines, whose name is its file's.
     #[inline(always)]
     fn visible_frame(&self, code: u64, place: u64) -> Option<Option<PythonFrame>> {
         let Self { memory, layout, .. } = *self;
@@ -211,8 +211,8 @@ impl<M: Memory> PythonStackWalk<M> {
         Some((filename != name).then_some(frame))
     }
 
-    /// A frame up to 3.11. Another code object at the same address has another table of lines,
-    /// another name, or another first line.
+    /// Returns a frame up to 3.11. Another code object at the same address has another line table,
+    /// another name, another first line, or another file.
     #[inline(always)]
     fn frame(&self, code: u64, place: u64) -> Option<PythonFrame> {
         self.is_code(code).then_some(())?;
@@ -225,14 +225,14 @@ impl<M: Memory> PythonStackWalk<M> {
         })
     }
 
-    /// Gives a frame. Returns whether all that come after it may be expected; if their code is
-    /// looked at, they are walked.
+    /// Passes a frame to the sink. Returns whether the frames after it may be the expected ones; if
+    /// the code of frames is checked, they must be walked.
     #[inline(always)]
     fn put(&self, to: &mut impl PythonFrameSink, n: usize, at: u64, frame: PythonFrame) -> bool {
         to.put(n, at, frame) && self.code_type.is_none()
     }
 
-    /// Whether this is a code object, if that is looked at.
+    /// Whether `code` is a code object. True if that is not checked.
     #[inline(always)]
     fn is_code(&self, code: u64) -> bool {
         let is_it =
@@ -241,8 +241,9 @@ impl<M: Memory> PythonStackWalk<M> {
     }
 }
 
-/// The place of the `n`th frame from the innermost one, below `2 * MAX_FRAMES_PER_END`: the newest
-/// ones by their number, the oldest ones of a deep stack in the place of older ones, in turns.
+/// Returns the place, below `2 * MAX_FRAMES_PER_END`, of the `n`th frame from the innermost one.
+/// The place of one of the newest frames is its number. The oldest frames of a deep stack replace
+/// older ones, in turns.
 #[inline(always)]
 pub(crate) fn place_of(n: usize) -> usize {
     match n < MAX_FRAMES_PER_END {

@@ -1,4 +1,4 @@
-//! The hooks that a program gets which was not started with the library.
+//! The hooks for a program that was not started with the library.
 
 use std::ffi::CStr;
 
@@ -9,7 +9,7 @@ use crate::{end, sandbox};
 use super::opened;
 use super::slots::SlotHook;
 
-/// Declares the hooks that are exported by these names, and all hooks' table.
+/// Declares the hooks, which are exported by these names, and the table of all hooks.
 macro_rules! hooks {
     (
         $(frees $frees:ident)* ; $(makes $makes:ident)* ;
@@ -24,7 +24,7 @@ macro_rules! hooks {
             $(#[link_name = $label] fn $other();)*
         }
 
-        /// The hooks.
+        /// All hooks.
         pub static HOOKS: [SlotHook; [
             $(stringify!($frees),)* $(stringify!($makes),)* $(stringify!($deletes),)*
             $(stringify!($news),)* $(stringify!($other),)*
@@ -81,8 +81,8 @@ static DLMOPEN: HookedFunction = HookedFunction::new(c"dlmopen");
 static DLSYM: HookedFunction = HookedFunction::new(c"dlsym");
 static DLVSYM: HookedFunction = HookedFunction::new(c"dlvsym");
 
-/// Looks up what is behind the hooks that are not malloc's: `find` gives the function that slots of
-/// this name lead to.
+/// Sets the real functions behind the hooks outside the malloc family. `find` returns the function
+/// that slots of a name lead to.
 pub fn prepare(find: impl Fn(&CStr) -> *const std::ffi::c_void) {
     for behind in [&DLOPEN, &DLMOPEN, &DLSYM, &DLVSYM] {
         behind.set_function(find(behind.name()));
@@ -92,8 +92,8 @@ pub fn prepare(find: impl Fn(&CStr) -> *const std::ffi::c_void) {
     real::ALIGNED_ALLOC.find();
 }
 
-/// Defines a function that goes on to the loader's of this name once `before` was called. It jumps
-/// there, because the loader looks at who calls.
+/// Defines a hook that calls `before`, and then jumps to the loader's function of this name. It
+/// does not call that function, because the loader checks where the call comes from.
 macro_rules! opens {
     ($label:literal, $before:path, $behind:ident) => {
         std::arch::global_asm!(

@@ -1,9 +1,10 @@
-//! The slots through which objects call malloc and its family: who is behind them, and leading them
-//! to our hooks and back.
+//! The import slots through which objects call malloc and its family: finding the functions that
+//! they lead to, and pointing them at our hooks and back.
 //!
 //! The structures are those of the ELF specification and its supplement for x86-64. All of it
-//! happens inside `dl_iterate_phdr`, so that no object goes away meanwhile. Nothing is looked up
-//! through the loader there: that would take its lock under the one that we are given.
+//! happens inside `dl_iterate_phdr`, so that no object goes away meanwhile. No symbol is looked up
+//! through the loader there: that would take its lock under the one that `dl_iterate_phdr` has
+//! taken.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -14,19 +15,20 @@ use heapprof_engine::sys;
 use heapprof_memory::loaded::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
 
-/// A function of the program's that slots are led away from.
+/// A function whose slots are pointed at a hook of ours.
 pub struct SlotHook {
-    /// What it is called.
+    /// The function's name.
     pub name: &'static CStr,
-    /// Ours.
+    /// Our hook.
     pub ours: unsafe extern "C" fn(),
-    /// Whether it frees: those slots are led first, because nothing may be freed unseen.
+    /// Whether the function frees: the slots of these are changed first, because no free may go
+    /// unseen.
     pub frees: bool,
     /// Whether it is one of C++'s operators, which matter only if malloc's library has its own.
     pub is_operator: bool,
 }
 
-/// An object that the loader shows us, for as long as it does.
+/// An object that the loader shows us, valid for as long as it does.
 #[derive(Clone, Copy)]
 pub struct LoaderObject<'a> {
     object: LoadedObject,
@@ -36,34 +38,34 @@ pub struct LoaderObject<'a> {
     pub is_executable: bool,
 }
 
-/// A slot of an object.
+/// An import slot of an object.
 #[derive(Clone, Copy)]
 pub struct ImportSlot {
-    /// The hook that has its name.
+    /// The hook for the function that the slot imports.
     pub hook: &'static SlotHook,
-    /// Where it leads now.
+    /// Address that the slot holds now.
     pub leads_to: u64,
-    /// Whether it is for calls alone. The loader fills such a slot when it is first used, unless it
-    /// was asked to fill all of them at once.
+    /// Whether the slot is for calls alone. The loader fills such a slot when it is first used,
+    /// unless it was asked to fill all of them at once.
     pub is_called: bool,
 }
 
-/// How many objects were loaded so far, as of the last look at which none was being loaded.
+/// The number of objects loaded so far, as of the last scan during which none was being loaded.
 static LAST_LOADED_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Which objects the loader is done with. It shows others, too, which it still fills, and whose
-/// parts it makes read-only afterwards: nobody else may touch these.
+/// The objects that the loader has finished loading. The loader also shows objects that it is still
+/// filling, and whose parts it makes read-only afterwards: no other code may touch these.
 pub struct SettledObjects {
     /// The mappings that can't be written, in order of their addresses.
     read_only: Vec<Range<u64>>,
-    /// Whether one was not settled.
+    /// Whether an object was found that is not settled.
     is_waited_for: Cell<bool>,
-    /// How many objects were loaded so far.
+    /// The number of objects loaded so far.
     loaded: u64,
 }
 
 impl SettledObjects {
-    /// Looks at the rights of this moment.
+    /// Reads the current access rights of all mappings.
     pub fn now() -> Self {
         let loaded = count_loaded();
         let maps = sys::read_file(c"/proc/self/maps");
@@ -75,7 +77,7 @@ impl SettledObjects {
         }
     }
 
-    /// Whether the loader is done with an object.
+    /// Whether the loader has finished loading an object.
     pub fn has(&self, shown: LoaderObject<'_>) -> bool {
         let is_settled = match shown.read_only() {
             Some((from, _)) => self.is_read_only(from as u64),
@@ -87,7 +89,7 @@ impl SettledObjects {
         is_settled
     }
 
-    /// Remembers what was loaded, unless an object is still waited for.
+    /// Remembers the number of loaded objects, unless an object is not settled yet.
     pub fn end(self) {
         if !self.is_waited_for.get() {
             LAST_LOADED_COUNT.store(self.loaded, Ordering::Relaxed);
@@ -102,7 +104,8 @@ impl SettledObjects {
     }
 }
 
-/// A mapping that can't be written, of a line of `/proc/PID/maps`: `from-end rights …`.
+/// Returns the mapping that a line of `/proc/PID/maps` (`from-end rights …`) describes, if it can't
+/// be written.
 fn parse_read_only(line: &[u8]) -> Option<Range<u64>> {
     let mut parts = line.splitn(3, |&byte| byte == b'-' || byte == b' ');
     let mut number = || {
@@ -113,7 +116,7 @@ fn parse_read_only(line: &[u8]) -> Option<Range<u64>> {
     (parts.next()?.get(1) == Some(&b'-')).then_some(range)
 }
 
-/// How many objects were loaded so far.
+/// Returns the number of objects loaded so far.
 fn count_loaded() -> u64 {
     let mut count = 0;
     each_until(&mut |_, loaded| {
@@ -123,7 +126,7 @@ fn count_loaded() -> u64 {
     count
 }
 
-/// Calls `look` for each object that is loaded, in the order in which they are searched.
+/// Calls `look` for each loaded object, in the order in which the loader searches them.
 pub fn each_object(mut look: impl FnMut(LoaderObject<'_>)) {
     let mut first = true;
     each_until(&mut |shown, _| {
@@ -134,13 +137,13 @@ pub fn each_object(mut look: impl FnMut(LoaderObject<'_>)) {
     });
 }
 
-/// Whether an object was loaded since the last look at all of them.
+/// Whether an object was loaded since the last scan of all objects.
 pub fn has_new_objects() -> bool {
     count_loaded() != LAST_LOADED_COUNT.load(Ordering::Relaxed)
 }
 
-/// A function that looks at objects. It gets one, and how many were loaded so far. It returns
-/// whether it needs no more.
+/// A function that is called with objects. Its arguments are an object, and the number of objects
+/// loaded so far. It returns whether it needs no more.
 type LoaderObjectVisitor<'a> = &'a mut dyn FnMut(&mut LoaderObject<'_>, u64) -> bool;
 
 fn each_until(mut look: LoaderObjectVisitor<'_>) {
@@ -176,14 +179,14 @@ fn each_until(mut look: LoaderObjectVisitor<'_>) {
 }
 
 impl LoaderObject<'_> {
-    /// Its memory, and this process's.
+    /// Returns access to this process's memory, which has the object in it.
     fn memory(self) -> OwnMemory {
         // SAFETY: what is read is where the loader has put the object's tables, and the object
         // stays for as long as it is shown.
         unsafe { OwnMemory::new() }
     }
 
-    /// Whether an address lies in it.
+    /// Whether an address lies in the object.
     pub fn contains(self, address: u64) -> bool {
         self.headers.iter().any(|of| {
             let from = self.base.wrapping_add(of.p_vaddr);
@@ -191,26 +194,26 @@ impl LoaderObject<'_> {
         })
     }
 
-    /// The pages that the loader has made read-only once it had filled them: where they begin, and
-    /// how many bytes they have.
+    /// The pages that the loader makes read-only once it has filled them: their address, and their
+    /// length in bytes.
     fn read_only(self) -> Option<(usize, usize)> {
         let mut headers = self.headers.iter();
         let part = headers.find(|of| of.p_type == libc::PT_GNU_RELRO)?;
         let from = self.base.wrapping_add(part.p_vaddr) as usize;
-        // As the loader does it: from the first page to the last whole one.
+        // Rounded like in the loader: from the first page to the last whole one.
         let end = from.wrapping_add(part.p_memsz as usize) & !4095;
         let from = from & !4095;
         (from < end).then_some((from, end - from))
     }
 
-    /// The function that it defines by this name.
+    /// Finds the function that the object defines by this name.
     pub fn function(self, name: &CStr) -> Option<u64> {
         let found = self.object.symbol(self.memory(), name.to_str().ok()?)?;
         self.contains(found.address).then_some(found.address)
     }
 
-    /// Leads slots to where `leads` says: it is told of a slot, and returns where that is to lead,
-    /// or `None` if it stays as it is. Returns how many were changed.
+    /// Changes the object's slots. `leads` gets a slot, and returns the address to store in it, or
+    /// `None` if the slot stays as it is. Returns how many slots were changed.
     pub fn lead(
         self,
         hooks: &'static [SlotHook],
@@ -241,8 +244,8 @@ impl LoaderObject<'_> {
         changed
     }
 
-    /// Calls `found` for each slot that names one of our hooks: it is told of the hook, where the
-    /// slot is, and whether it is one for calls alone.
+    /// Calls `found` for each slot that imports a function with a hook. Its arguments are the hook,
+    /// the slot's address, and whether the slot is for calls alone.
     fn slots(
         self,
         hooks: &'static [SlotHook],
@@ -261,7 +264,7 @@ impl LoaderObject<'_> {
         }
     }
 
-    /// The slots of one table of relocations, which lies there.
+    /// Calls `found` for each slot with a hook in one table of relocations.
     fn slots_in(
         self,
         hooks: &'static [SlotHook],
@@ -305,8 +308,8 @@ impl LoaderObject<'_> {
     }
 }
 
-/// The part of an object that the loader has made read-only once it had filled it, opened for as
-/// long as this lives.
+/// The part of an object that the loader makes read-only once it has filled it, writable for as
+/// long as this value lives.
 struct WritableRelro<'a> {
     object: LoaderObject<'a>,
     is_open: bool,
@@ -330,7 +333,7 @@ impl WritableRelro<'_> {
         let Some((from, len)) = self.object.read_only() else {
             return true;
         };
-        // SAFETY: the object's own pages, which hold no code. Whoever reads them still may.
+        // SAFETY: the object's own pages, which hold no code. They stay readable for all code.
         unsafe { sys::call(libc::SYS_mprotect, [from, len, rights as usize, 0, 0, 0]) == 0 }
     }
 }

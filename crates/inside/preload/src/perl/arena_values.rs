@@ -1,22 +1,23 @@
 //! The values of an arena: their heads and the first words of their bodies, read by the kernel.
 //!
-//! Other threads may change them meanwhile. What can't be read stays zero: the value has gone.
+//! Other threads may change them meanwhile. A part that can't be read stays zero: the value has
+//! gone.
 
 use heapprof_engine::sys;
 use heapprof_perl::{BODY_WORDS, HEAD_BYTES, SvBody, SvHead, sharers_of};
 
-/// A value with what was read of it.
+/// A value, with the parts of it that were read.
 #[derive(Clone, Copy)]
 pub(super) struct ArenaValue {
-    /// Which head of the arena it has.
+    /// The index of the value's head in the arena.
     pub(super) place: usize,
     pub(super) head: SvHead,
     pub(super) body: SvBody,
-    /// How many others have the same text.
+    /// The number of other values that share the value's text.
     pub(super) others: u8,
 }
 
-/// The most heads of an arena.
+/// Maximum number of heads in an arena.
 const MAX_HEADS: usize = 170;
 
 /// The values of an arena.
@@ -26,8 +27,7 @@ pub(super) struct ArenaValues {
 }
 
 impl ArenaValues {
-    /// Reads those of `count` heads, from `first` on, that are wanted. `None` if they can't be
-    /// read.
+    /// Reads the wanted ones of the `count` heads from `first` on. `None` if they can't be read.
     pub(super) fn read(
         first: u64,
         count: usize,
@@ -79,7 +79,8 @@ impl ArenaValues {
         self.read_of(sharers, |value, &[others]: &[u8; 1]| value.others = others);
     }
 
-    /// Reads `N` bytes of each value that has them somewhere, and puts them in.
+    /// Reads `N` bytes for each value at the address that `at` gives, if it gives one, and passes
+    /// them to `put`.
     fn read_of<const N: usize>(
         &mut self,
         at: impl Fn(&ArenaValue) -> Option<u64>,
@@ -102,13 +103,13 @@ impl ArenaValues {
     }
 }
 
-/// Reads as many bytes at each of these addresses. What can't be read stays as it is. The kernel
-/// does it in one call, unless some can't be read.
+/// Reads `N` bytes at each of these addresses. Bytes that can't be read stay as they are. The
+/// kernel does it in one call, unless some can't be read.
 fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) {
     let mut done = 0;
     while done < from.len() {
         done += sys::read_each(&from[done..], &mut to[done..]);
-        // The next one can't be read, or not as a whole.
+        // The next bytes can't be read, or not as a whole.
         done += 1;
     }
 }

@@ -1,5 +1,5 @@
-//! What the arenas of Perl's interpreters hold, of those that are there and of those that left
-//! theirs.
+//! Reads what the arenas of Perl's interpreters contain: those of living interpreters, and those
+//! that freed interpreters left.
 
 use std::cell::{Cell, UnsafeCell};
 
@@ -17,20 +17,20 @@ pub(super) struct LeftArenas {
     holdings: UnsafeCell<ArenaHoldings>,
 }
 
-/// What the arenas of some interpreters hold, and how many values they say that they have.
+/// The content of some interpreters' arenas, and the number of values that Perl counts in them.
 #[derive(Clone, Copy)]
 pub(super) struct ArenaHoldings {
     pub(super) arenas: ArenaUsage,
     pub(super) interpreters: u64,
-    /// How many others could not be read.
+    /// The number of other interpreters, whose arenas could not be read.
     pub(super) unread: u64,
     pub(super) values: u64,
-    /// What was allocated for the content of values, by
-    /// [`SvBufferKind`](heapprof_perl::SvBufferKind), if it was asked for.
+    /// The bytes that were allocated for the content of values, by
+    /// [`SvBufferKind`](heapprof_perl::SvBufferKind), if they were asked for.
     pub(super) buffers: [u64; 3],
 }
 
-// SAFETY: whoever reads or writes the arenas holds them.
+// SAFETY: a thread that reads or writes the arenas has the lock.
 unsafe impl Sync for LeftArenas {}
 
 impl LeftArenas {
@@ -41,9 +41,9 @@ impl LeftArenas {
         }
     }
 
-    /// Does `work` with them, unless another thread keeps them.
+    /// Runs `work` with the arenas that freed interpreters left, unless another thread keeps them.
     pub(super) fn with(&self, work: impl FnOnce(&mut ArenaHoldings)) {
-        // SAFETY: one thread has them at a time.
+        // SAFETY: one thread has the lock at a time.
         let _ = self
             .turn
             .with(|| work(unsafe { &mut *self.holdings.get() }));
@@ -70,11 +70,11 @@ impl ArenaHoldings {
     }
 }
 
-/// What the arenas of an interpreter hold; `None` if they can't be read. The kernel reads them:
-/// other threads may change them, and the program may have written into what is free.
+/// Reads what the arenas of an interpreter contain; `None` if they can't be read. The kernel reads
+/// them: other threads may change them, and the program may have written into free memory.
 ///
-/// If every allocation is recorded, this also adds up what values have outside of arenas, so that
-/// memory can be accounted for.
+/// If every allocation is recorded, this also adds up the memory that values have outside of
+/// arenas, so that memory can be accounted for.
 pub(super) fn read_holdings(perl: &PerlRuntime, at: u64) -> Option<ArenaHoldings> {
     let address = perl.base_of(at);
     let failed = Cell::new(false);
@@ -95,7 +95,7 @@ pub(super) fn read_holdings(perl: &PerlRuntime, at: u64) -> Option<ArenaHoldings
     }
     Some(ArenaHoldings {
         arenas,
-        // One that has freed its arenas left none.
+        // An interpreter that has freed its arenas left none.
         interpreters: u64::from(arenas.types().next().is_some()),
         unread: 0,
         values,
@@ -103,27 +103,29 @@ pub(super) fn read_holdings(perl: &PerlRuntime, at: u64) -> Option<ArenaHoldings
     })
 }
 
-/// Free lists, followed in a copy of what lies at the beginning of each thing. The kernel reads an
-/// arena at once, where it would have to read thing by thing along a list. The copy lies in memory
-/// of its own, so that what is set aside for the profile is not used up.
+/// Free lists, followed in a copy of the first word of each thing in the arenas. The kernel reads
+/// an arena at once, where it would have to read thing by thing along a list. The copy lies in
+/// memory of its own, so that the memory that is set aside for the profile is not used up.
 struct FreeListCopy<M> {
     memory: M,
     mapped: MappedWords,
-    /// How many arenas there may be, how many there are, and how many words are filled behind them.
+    /// Maximum number of arenas.
     most: usize,
+    /// The number of arenas.
     arenas: usize,
+    /// The number of words that are filled behind the table of arenas.
     words: usize,
     size: u64,
     is_whole: bool,
 }
 
-/// An arena: its address, its length, and where its copy begins.
+/// An arena: its address, its length, and the index at which its copy begins.
 type ArenaCopy = [u64; 3];
 
-/// More than this is not copied.
+/// Maximum number of words that are copied.
 const MAX_COPIED_WORDS: usize = 32 << 20;
 
-/// Memory from the kernel, given back at the end.
+/// Memory from the kernel, which is given back at the end.
 struct MappedWords {
     at: *mut u64,
     words: usize,
@@ -139,7 +141,7 @@ impl MappedWords {
         let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
         let arguments = [0, words * 8, protection, flags, usize::MAX, 0];
-        // SAFETY: new memory, which is nobody's.
+        // SAFETY: new memory, which no other code uses.
         let at = unsafe { sys::call(libc::SYS_mmap, arguments) };
         (at > 0).then_some(Self {
             at: at as *mut u64,
@@ -150,7 +152,7 @@ impl MappedWords {
     fn words(&mut self) -> &mut [u64] {
         match self.at.is_null() {
             true => &mut [],
-            // SAFETY: so many words were mapped, and are this value's own.
+            // SAFETY: `words` words were mapped, and are this value's own.
             false => unsafe { std::slice::from_raw_parts_mut(self.at, self.words) },
         }
     }
@@ -160,7 +162,7 @@ impl Drop for MappedWords {
     fn drop(&mut self) {
         if !self.at.is_null() {
             let arguments = [self.at as usize, self.words * 8, 0, 0, 0, 0];
-            // SAFETY: it was mapped, and nobody has a part of it.
+            // SAFETY: it was mapped, and no code has a part of it.
             unsafe { sys::call(libc::SYS_munmap, arguments) };
         }
     }
@@ -179,7 +181,7 @@ impl<M: Memory> FreeListCopy<M> {
         }
     }
 
-    /// The arenas, and the first word of each of their things.
+    /// Returns the arenas, and the first words of their things.
     fn parts(&mut self) -> (&mut [ArenaCopy], &mut [u64]) {
         let (most, arenas) = (self.most, self.arenas);
         let (table, next) = self.mapped.words().split_at_mut(3 * most);
@@ -187,7 +189,7 @@ impl<M: Memory> FreeListCopy<M> {
     }
 }
 
-/// What follows the thing at `at`.
+/// Returns the address that follows the thing at `at` in the free list.
 fn next_free(
     arenas: &[ArenaCopy],
     next: &[u64],

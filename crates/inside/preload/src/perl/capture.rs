@@ -1,5 +1,5 @@
-//! Capturing a stack of Perl's: which thread runs which interpreter, and whether what is read of it
-//! can be believed.
+//! Captures a Perl stack: finds the interpreter that a thread runs, and checks whether what is read
+//! of it can be right.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -17,7 +17,7 @@ use super::state::{
 };
 use crate::kernel_memory::KernelMemory;
 
-/// How many frames of a stack are compared.
+/// Maximum number of frames of a stack that are compared.
 const MAX_COMPARED_FRAMES: usize = 32;
 
 /// The contexts of the newest frames.
@@ -26,16 +26,17 @@ struct NewestContexts {
     len: usize,
 }
 
-/// Writes frames as the engine wants them.
+/// Writes frames in the engine's form.
 struct PerlRawFrameWriter {
     to: *mut RawFrame,
     most: usize,
     len: usize,
-    /// The interpreter's number, which tells its code from another one's at the same place.
+    /// The interpreter's number, which tells its code from another interpreter's at the same
+    /// address.
     number: u32,
 }
 
-/// Writes frames, and keeps their contexts.
+/// Writes frames, and keeps the addresses of their contexts.
 struct ContextKeepingWriter {
     writer: PerlRawFrameWriter,
     contexts: NewestContexts,
@@ -62,7 +63,7 @@ impl PerlRawFrameWriter {
             entry: u64::from(frame.from_c),
         };
         if i < self.most {
-            // SAFETY: the engine gives an array of so many frames.
+            // SAFETY: the engine gives an array of `most` frames.
             unsafe { self.to.add(i).write(raw) };
         }
     }
@@ -80,7 +81,7 @@ impl PerlFrameSink for PerlRawFrameWriter {
     }
 
     fn oldest(&mut self, callers: usize, frame: PerlFrame) {
-        // They come from the root, and are moved to their place at the end.
+        // The oldest frames come from the root, and are moved to their place at the end.
         self.put(self.most - 1 - callers, frame);
     }
 }
@@ -107,7 +108,7 @@ impl PerlFrameSink for ContextKeepingWriter {
     }
 }
 
-/// The interpreter that this thread runs; 0 if its parts are variables by themselves.
+/// Returns the interpreter that this thread runs; 0 if its parts are separate variables.
 #[inline(always)]
 fn current_interpreter(perl: &PerlRuntime) -> Option<u64> {
     // SAFETY: these are variables of a perl that is not unloaded while it runs.
@@ -127,28 +128,28 @@ fn current_interpreter(perl: &PerlRuntime) -> Option<u64> {
     }
 }
 
-/// Where the place on the stack is that an interpreter's code would jump to if it died; `None` if
-/// it runs nothing that could.
+/// Returns the stack address that an interpreter's code would jump to if it died; `None` if the
+/// interpreter runs nothing that could die.
 fn place_of(perl: &PerlRuntime, interpreter: &InterpreterSlot, at: u64) -> Option<u64> {
     let address = perl.base_of(at);
     if interpreter.stacks.load(Ordering::Relaxed) < PROBATION_STACKS {
         let failed = Cell::new(false);
         return perl.place_on_stack(KernelMemory { failed: &failed }, address);
     }
-    // SAFETY: an interpreter that was read and that nobody has freed.
+    // SAFETY: an interpreter that was read and that no thread has freed.
     perl.place_on_stack(unsafe { OwnMemory::new() }, address)
 }
 
-/// Whether a place is on this thread's own stack.
+/// Whether an address is on this thread's own stack.
 fn is_own(to: &StackCapture, place: u64) -> bool {
     (to.stack_begin as u64..to.stack_end as u64).contains(&place)
 }
 
-/// A bit of a label: the memory is for ops.
+/// The flag of a label that says that the memory is for ops.
 pub(super) const HOLDS_OPS: u64 = 1 << 24;
 
-/// What is said of a whole stack, in one number: the op, Perl's phase and one more, and which
-/// interpreter it is. [`HOLDS_OPS`] may come on top.
+/// Packs what is known of a whole stack into one number: the op, Perl's phase plus one, and the
+/// interpreter's number. [`HOLDS_OPS`] may be added.
 fn label_of(op: u16, phase: Option<u8>, interpreter: u32) -> u64 {
     let phase = phase.map_or(0, |phase| u64::from(phase) + 1);
     u64::from(op) | phase << 16 | u64::from(interpreter & 0x7fff) << 32
@@ -162,7 +163,7 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     if to.memory_size < size_of::<LastWalk>() {
         return 0;
     }
-    // SAFETY: as above.
+    // SAFETY: the engine's memory is large enough, and all zero is a new one.
     let last = unsafe { &mut *to.memory.cast::<LastWalk>() };
     let Some(perl) = this.perl() else { return 0 };
     let Some(at) = current_interpreter(perl) else {
@@ -175,7 +176,7 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     frames
 }
 
-/// Puts the sub that is written in C before the frames, if the newest of them calls one.
+/// Adds a frame for the sub in C that the newest frame calls, if it calls one.
 #[cold]
 #[inline(never)]
 fn add_call(perl: &PerlRuntime, last: &LastWalk, to: &mut StackCapture, frames: usize) -> usize {
@@ -253,7 +254,7 @@ impl PerlStacks {
     }
 }
 
-/// The words on the thread's stack from the return address of the allocation on.
+/// Iterates over the words on the thread's stack, from the return address of the allocation on.
 fn stack_words<'a>(
     to: &'a StackCapture,
     kernel: KernelMemory<'a>,
@@ -279,7 +280,7 @@ fn is_slab(perl: &PerlRuntime, to: &StackCapture) -> bool {
     perl.is_slab(stack_words(to, KernelMemory { failed: &failed }))
 }
 
-/// The stack of an arena. Nobody knows yet whose values will lie in it.
+/// Gives the stack of an arena. It is not known yet whose values will lie in it.
 #[cold]
 fn capture_arena(last: &mut LastWalk, to: &mut StackCapture) -> usize {
     last.forget();
@@ -288,11 +289,13 @@ fn capture_arena(last: &mut LastWalk, to: &mut StackCapture) -> usize {
     1
 }
 
-/// So many stacks in a row are taken for those of the interpreter that the thread ran before, once
-/// one was: perl_clone makes thousands of allocations in the other one's name.
+/// The number of stacks that are attributed, without a check, to the interpreter that the thread
+/// ran before, after one was found to be: perl_clone makes thousands of allocations in the other
+/// interpreter's name.
 const MAX_PASSING_STACKS: u32 = 15;
 
-/// Whether this thread runs an interpreter's code that the code has called which it ran before.
+/// Whether this thread runs an interpreter's code that was called by the interpreter that it ran
+/// before.
 fn is_within(
     perl: &PerlRuntime,
     (inner, inner_at): (&InterpreterSlot, u64),
@@ -309,7 +312,7 @@ fn is_within(
     is_within
 }
 
-/// Whether this thread runs one interpreter's code that another one's code has called.
+/// Whether this thread runs code of the interpreter `inner` that code of `outer` has called.
 fn runs_within(
     perl: &PerlRuntime,
     (inner, inner_at): (&InterpreterSlot, u64),
@@ -330,7 +333,7 @@ impl PerlStacks {
         perl.is_arena(stack_words(to, kernel), kernel, perl.base_of(at), to.size)
     }
 
-    /// Captures a stack of which something changed, or that is to be compared.
+    /// Captures a stack that has changed, or that must be compared.
     #[inline(never)]
     fn capture_whole(
         &self,
@@ -366,7 +369,7 @@ impl PerlStacks {
         };
         let is_contested = interpreter.is_contested.load(Ordering::Relaxed);
         (last.runs, last.runs_number) = (at, last.number);
-        // Of a contested one, the thread that runs it is looked for each time.
+        // If the interpreter is contested, each capture checks again which thread runs it.
         last.quick = if is_contested { 0 } else { at };
         last.calls = match interpreter.has_calls.load(Ordering::Relaxed) {
             true => interpreter.call.as_ptr() as u64,
@@ -375,10 +378,12 @@ impl PerlStacks {
         len
     }
 
-    /// Whether this thread may read an interpreter's stack, because it runs it or nobody does.
+    /// Whether this thread may read an interpreter's stack, because it runs the interpreter or no
+    /// thread does.
     ///
-    /// A thread may have an interpreter as its own that another one runs: whoever made it and gave
-    /// it away, or whoever had one that is gone, where there is a new one now.
+    /// A thread may have an interpreter as its own that another thread runs: it may have made the
+    /// interpreter and given it away, or it may have had one that is gone, where there is a new one
+    /// now.
     fn may_read(
         &self,
         perl: &PerlRuntime,
@@ -395,7 +400,7 @@ impl PerlStacks {
         }
         let (place, here) = (place_of(perl, interpreter, at), to.caller as u64);
         if thread == 0 {
-            // Nobody has read it yet. On another stack than its own, a thread's code may be
+            // No thread has read it yet. On another stack than its own, a thread's code may be
             // anywhere.
             let may_be = |place| is_own(to, place) || !is_own(to, here);
             if !place.is_none_or(may_be) {
@@ -410,7 +415,7 @@ impl PerlStacks {
             return claimed.is_ok();
         }
         if !interpreter.is_contested.swap(true, Ordering::AcqRel) {
-            // The other thread must ask, too, before it reads the stack once more.
+            // The other thread must check, too, before it reads the stack once more.
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
         is_own(to, here) && place.is_some_and(|place| here < place && is_own(to, place))
@@ -461,7 +466,7 @@ impl PerlStacks {
             return Some(leaf.newest + leaf.shared);
         }
         let cut = usize::from(leaf.is_cut);
-        // SAFETY: all lie in the array, which has room for both ends and one more.
+        // SAFETY: all frames lie in the array, which has room for both ends and one more.
         unsafe {
             if leaf.is_cut {
                 to.frames.add(leaf.newest).write(RawFrame::default());
@@ -513,7 +518,7 @@ impl PerlStacks {
         (self.state.load(Ordering::Relaxed) == ON).then_some(leaf)
     }
 
-    /// Compares frames with what Perl says. `contexts` are those of the newest ones.
+    /// Compares frames with what Perl returns. `contexts` are those of the newest frames.
     #[cold]
     fn compare(
         &self,
@@ -528,7 +533,7 @@ impl PerlStacks {
         let ask = |level: usize| -> u64 {
             type ThreadedCallerCxFn = unsafe extern "C" fn(u64, c_int, *mut u64) -> u64;
             type UnthreadedCallerCxFn = unsafe extern "C" fn(c_int, *mut u64) -> u64;
-            // Under a debugger, what it returns is the context of the debugger's own sub.
+            // Under a debugger, Perl returns the context of the debugger's own sub.
             let (level, mut frame) = (level as c_int, 0);
             let function = perl.caller_cx as *const c_void;
             // SAFETY: the function is Perl's, of a version that declares it so. It reads the stack

@@ -1,8 +1,8 @@
-//! What a profile says of Perl: how many values there are, and what its arenas hold, used and free,
-//! by the type of value.
+//! Reports for a profile how many values Perl has, and how much of its arenas is used and free, by
+//! the type of value.
 //!
 //! A perl that ends frees its interpreter and leaves its arenas. The last profile comes after that.
-//! So what an interpreter's arenas hold is noted before it is freed.
+//! So the content of an interpreter's arenas is noted before it is freed.
 
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering;
@@ -14,8 +14,8 @@ use super::arenas::{ArenaHoldings, read_holdings};
 use super::state::{GONE_INTERPRETER, PerlStacks};
 
 impl PerlStacks {
-    /// What the arenas of all interpreters hold. Those that cannot be read are left out, because
-    /// other threads may change them meanwhile.
+    /// Adds up the content of all interpreters' arenas. Arenas that cannot be read are left out,
+    /// because other threads may change them meanwhile.
     fn sum_holdings(&self, perl: &PerlRuntime) -> ArenaHoldings {
         let mut all = ArenaHoldings::NONE;
         self.left.with(|left| all = *left);
@@ -33,8 +33,8 @@ impl PerlStacks {
     }
 }
 
-/// Says how many values there are: those that lie in arenas, and those that Perl counts. Gives each
-/// part of what the arenas hold.
+/// Reports the number of values, both in arenas and as Perl counts them, and the parts of the
+/// arenas.
 pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const ReportSink) {
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, report) = unsafe { (&*context.cast::<PerlStacks>(), &*report) };
@@ -74,7 +74,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     for (of, held) in held.arenas.types() {
         let free = held.bytes.saturating_sub(held.used_bytes);
         let name = of.name();
-        // An arena is counted where the most of it is.
+        // An arena is counted as used or as free, whichever the larger part of its memory is.
         let is_mostly_used = held.used_bytes >= free;
         for (state, bytes, has_arenas) in [
             ("used", held.used_bytes, is_mostly_used),
@@ -94,7 +94,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     }
 }
 
-/// Says what of the memory in use arenas and the content of values have.
+/// Reports how much of the memory in use belongs to arenas and to the content of values.
 fn account(report: &ReportSink, held: &ArenaHoldings) {
     if !ENGINE.stack_providers().is_exact() {
         return;

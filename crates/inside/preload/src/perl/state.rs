@@ -22,17 +22,18 @@ pub static PERL: PerlStacks = PerlStacks::new();
 pub struct PerlStacks {
     pub(super) state: AtomicU8,
     pub(super) known: UnsafeCell<Option<Result<PerlRuntime, UnreadablePerl>>>,
-    /// The same perl by the layout that Devel::HeapProf told, once `layout_report` is
+    /// The same perl with the layout that Devel::HeapProf reported, once `layout_report` is
     /// [`LAYOUT_REPORTED`].
     by_module: UnsafeCell<Option<PerlRuntime>>,
     layout_report: AtomicU8,
-    /// Where it was found.
+    /// The object in which the perl was found.
     pub(super) object: UnsafeCell<Option<LoadedObject>>,
     pub(super) op_names: UnsafeCell<OpNames>,
     pub(super) interpreters: [InterpreterSlot; 64],
-    /// How many interpreters there were.
+    /// The number of interpreters that there ever were.
     pub(super) count: AtomicU32,
-    /// How many of them are gone, and how often the library was closed.
+    /// The number of interpreters that are gone, plus the number of times that the library was
+    /// closed, plus the other changes after which threads must read stacks anew.
     pub(super) changes: AtomicU32,
     pub(super) keeps_eval_numbers: AtomicBool,
     /// Whether enough stacks were read and found right.
@@ -40,69 +41,72 @@ pub struct PerlStacks {
     pub(super) left: LeftArenas,
     pub(super) values: PerlValueTracker,
     noting: TurnLock,
-    /// Whether more interpreters lived at once than there are places.
+    /// Whether more interpreters lived at the same time than there are slots.
     pub(super) has_too_many: AtomicBool,
 }
 
-/// Nobody has told a layout; somebody does; somebody has.
+/// State of the layout report: no layout was reported yet.
 const LAYOUT_ABSENT: u8 = 0;
+/// State of the layout report: a thread is storing a layout.
 const LAYOUT_ARRIVING: u8 = 1;
+/// State of the layout report: a layout was reported.
 const LAYOUT_REPORTED: u8 = 2;
 
 /// The names of ops, each up to a zero.
 pub(super) struct OpNames(pub(super) [[u8; 24]; 512]);
 
-/// Nobody has found a perl.
+/// State: no perl was found.
 pub(super) const NOT_FOUND: u8 = 0;
-/// Somebody has, and notes it.
+/// State: a thread has found a perl, and notes it.
 pub(super) const BEING_NOTED: u8 = 1;
-/// It may be closed at this moment.
+/// State: perl's library may be unloaded at this moment.
 pub(super) const PAUSED: u8 = 6;
-/// Its stacks are read.
+/// State: perl's stacks are read.
 pub(super) const ON: u8 = 2;
-/// Its structures are not known.
+/// State: perl's structures are not known.
 pub(super) const UNREADABLE: u8 = 3;
-/// Its own function says something else.
+/// State: perl's own function returned something else than what was read.
 pub(super) const DIFFERS: u8 = 4;
-/// An address in it was none.
+/// State: an address in perl's structures was wrong.
 pub(super) const BROKEN: u8 = 5;
 
-// SAFETY: what was found is written once, before the state says so.
+// SAFETY: the perl that was found is written once, before the state says so.
 unsafe impl Sync for PerlStacks {}
 
 /// An interpreter that runs or ran.
 #[repr(align(64))]
 pub(super) struct InterpreterSlot {
-    /// Where it is; 0 if this place was never taken, and [`GONE_INTERPRETER`] if it was.
+    /// The interpreter's address; 0 if this slot was never taken, and [`GONE_INTERPRETER`] if the
+    /// interpreter is gone.
     pub(super) at: AtomicU64,
-    /// How many came before it.
+    /// The number of interpreters that came before this one.
     pub(super) number: AtomicU32,
-    /// How many stacks of it were read and found right. Threads may lose some of each other's
-    /// counts.
+    /// The number of the interpreter's stacks that were read and found right. Threads may lose some
+    /// of each other's counts.
     pub(super) stacks: AtomicU32,
-    /// The thread that runs it; 0 if that is not known yet.
+    /// The thread that runs the interpreter; 0 if that is not known yet.
     pub(super) thread: AtomicU64,
-    /// Whether another thread had it as its interpreter, too. Then its stacks are read only where
+    /// Whether another thread had this interpreter as its own, too. Then stacks are read only where
     /// it is certain that this thread runs it.
     pub(super) is_contested: AtomicBool,
-    /// How many stacks of it led to an address that was none.
+    /// The number of the interpreter's stacks that led to a wrong address.
     pub(super) failures: AtomicU32,
     /// Whether Devel::HeapProf notes calls of subs that are written in C.
     pub(super) has_calls: AtomicBool,
     /// The call that is being made, as the module notes it: the sub, the op, the stack of contexts,
-    /// and how many there are.
+    /// and the number of the newest context.
     pub(super) call: [AtomicU64; 4],
 }
 
-/// An interpreter was in this place.
+/// Stands in a free slot for the address of an interpreter that is gone.
 pub(super) const GONE_INTERPRETER: u64 = u64::MAX;
-/// So many stacks of an interpreter may lead to an address that is none. Then it is not read any
-/// more.
+/// Maximum number of an interpreter's stacks that may lead to a wrong address. After that the
+/// interpreter is not read any more.
 pub(super) const MAX_FAILURES: u32 = 64;
-/// So many stacks of an interpreter are read by the kernel first.
+/// The number of an interpreter's stacks that the kernel reads at first.
 pub(super) const PROBATION_STACKS: u32 = 64;
-/// One in so many of a thread's stacks is compared with what Perl says. In a debug build that is
-/// every second one.
+/// The number of a thread's stacks between two that are compared with what Perl returns. In a debug
+/// build every second one is compared.
 pub(super) const COMPARE_INTERVAL: u32 = if cfg!(debug_assertions) { 1 } else { 4096 };
 
 impl PerlStacks {
@@ -137,13 +141,12 @@ impl PerlStacks {
         }
     }
 
-    /// Says whether `(eval 12)` keeps its number.
+    /// Sets whether `(eval 12)` keeps its number.
     pub fn keep_eval_numbers(&self, keeps: bool) {
         self.keeps_eval_numbers.store(keeps, Ordering::Relaxed);
     }
 
-    /// Notes a perl, if it is the first one. Returns where its run loop is, and how many bytes it
-    /// has.
+    /// Notes a perl, if it is the first one. Returns the address and the length of its run loop.
     pub(super) fn note_perl<M: Memory>(
         &'static self,
         memory: M,
@@ -167,7 +170,7 @@ impl PerlStacks {
                 (begin, end - begin)
             }
         };
-        // SAFETY: this thread alone changed the state from `NOT_FOUND`, and nobody reads either
+        // SAFETY: this thread alone changed the state from `NOT_FOUND`, and no thread reads either
         // before the next change.
         unsafe {
             if let Ok(perl) = &found {
@@ -180,7 +183,7 @@ impl PerlStacks {
         Some((run_loop, size))
     }
 
-    /// The perl, if its stacks are read.
+    /// Returns the perl, if its stacks are read.
     #[inline(always)]
     pub(super) fn perl(&self) -> Option<&PerlRuntime> {
         if self.state.load(Ordering::Acquire) != ON {
@@ -189,27 +192,27 @@ impl PerlStacks {
         self.known_perl()
     }
 
-    /// The perl, whether its stacks are read or not any more.
+    /// Returns the perl, even if its stacks are not read any more.
     pub(super) fn known_perl(&self) -> Option<&PerlRuntime> {
         if self.state.load(Ordering::Acquire) < ON {
             return None;
         }
         if self.layout_report.load(Ordering::Acquire) == LAYOUT_REPORTED {
-            // SAFETY: it is not written any more.
+            // SAFETY: the perl is not written any more.
             return unsafe { (*self.by_module.get()).as_ref() };
         }
-        // SAFETY: it is not written any more.
+        // SAFETY: the perl is not written any more.
         unsafe { (*self.known.get()).as_ref()?.as_ref().ok() }
     }
 
-    /// Takes the layout of the perl's structures from somebody who was compiled with its headers.
-    /// Returns an errno if there is no perl, or if the layout can't be its.
+    /// Takes the layout of the perl's structures from a module that was compiled with perl's
+    /// headers. Returns an errno if there is no perl, or if the layout can't be this perl's.
     pub fn report_layout(&self, layout: PerlLayout) -> Result<(), c_int> {
         let state = self.state.load(Ordering::Acquire);
         if matches!(state, NOT_FOUND | BEING_NOTED | PAUSED) {
             return Err(libc::ENOENT);
         }
-        // SAFETY: it is not written any more, because the state says that a perl was found.
+        // SAFETY: the object is not written any more, because the state says that a perl was found.
         let object = unsafe { *self.object.get() };
         let Some(object) = object else {
             return Err(libc::ENOENT);
@@ -237,8 +240,8 @@ impl PerlStacks {
         if first.is_err() {
             return Ok(());
         }
-        // SAFETY: this thread alone tells, and nobody reads either before it has told. The names of
-        // ops are read if a perl is known, and then they are there.
+        // SAFETY: only this thread reports a layout, and no thread reads either before it has
+        // reported. The names of ops are read if a perl is known, and then they are there.
         unsafe {
             if self.known_perl().is_none() {
                 self.name_ops(memory, &perl);
@@ -252,15 +255,15 @@ impl PerlStacks {
         }
         self.layout_report.store(LAYOUT_REPORTED, Ordering::Release);
         self.changes.fetch_add(1, Ordering::AcqRel);
-        // Another thread may be closing the library, and says itself what comes then.
+        // Another thread may be closing the library. Then that thread sets the next state.
         let _ = self
             .state
             .compare_exchange(state, ON, Ordering::AcqRel, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Where the module notes the calls that an interpreter makes; `None` if there are too many
-    /// interpreters.
+    /// Returns the words in which the module notes the calls that an interpreter makes; `None` if
+    /// there are too many interpreters.
     pub fn calls_of(&self, at: u64) -> Option<&[AtomicU64; 4]> {
         self.perl()?;
         let interpreter = self.interpreter(at.max(1))?;
@@ -272,7 +275,7 @@ impl PerlStacks {
     /// Notes the names of ops.
     ///
     /// # Safety
-    /// Nobody reads or writes them meanwhile.
+    /// No thread reads or writes the names meanwhile.
     unsafe fn name_ops<M: Memory>(&self, memory: M, perl: &PerlRuntime) {
         // SAFETY: the caller's promise.
         let names = unsafe { &mut (*self.op_names.get()).0 };
@@ -290,28 +293,28 @@ impl PerlStacks {
             .compare_exchange(ON, why, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Whether no stack of any interpreter was right, and one has been given up.
+    /// Whether no stack of any interpreter was right, and one interpreter has been given up.
     pub(super) fn is_broken(&self) -> bool {
         let is_given_up =
             |of: &InterpreterSlot| of.failures.load(Ordering::Relaxed) >= MAX_FAILURES;
         !self.is_believed.load(Ordering::Relaxed) && self.interpreters.iter().any(is_given_up)
     }
 
-    /// Where the search for an interpreter begins.
+    /// Iterates over all slots, in the order in which an interpreter's slot is searched.
     pub(super) fn probe_slots(&self, at: u64) -> impl Iterator<Item = &InterpreterSlot> {
         let first = (at >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
         (0..self.interpreters.len()).map(move |i| &self.interpreters[(first as usize + i) & 63])
     }
 
-    /// What is known of the interpreter at `at`.
+    /// Returns the slot of the interpreter at `at`, if it is known.
     pub(super) fn known_interpreter(&self, at: u64) -> Option<&InterpreterSlot> {
         let is_it = |found: &&InterpreterSlot| found.at.load(Ordering::Relaxed) == at;
         let was_taken = |found: &&InterpreterSlot| found.at.load(Ordering::Relaxed) != 0;
         self.probe_slots(at).take_while(was_taken).find(is_it)
     }
 
-    /// What is known of the interpreter at `at`, which is noted if it is new; `None` if there are
-    /// too many.
+    /// Returns the slot of the interpreter at `at`, which gets one if it is new; `None` if there
+    /// are too many.
     pub(super) fn interpreter(&self, at: u64) -> Option<&InterpreterSlot> {
         if let Some(known) = self.known_interpreter(at) {
             return Some(known);
@@ -356,7 +359,7 @@ impl PerlStacks {
         Some(new)
     }
 
-    /// Notes what the arenas of an interpreter hold that is about to be freed.
+    /// Notes the content of the arenas of an interpreter that is about to be freed.
     pub(super) fn keep_arenas(&self, at: u64) {
         if ENGINE.stack_providers().frame_choice() == FrameChoice::Native {
             return;
@@ -368,14 +371,14 @@ impl PerlStacks {
         self.left.with(|left| left.add(&held.unwrap_or(unread)));
     }
 
-    /// Changes whenever what a thread knows may not hold any more.
+    /// Returns a number that changes whenever a thread's knowledge may not be true any more.
     #[inline(always)]
     pub(super) fn moment(&self) -> u32 {
         let recording = ENGINE.stack_providers().recording_number() as u32;
         recording.wrapping_add(self.changes.load(Ordering::Relaxed))
     }
 
-    /// Reads no stacks while `close` runs, which may close the library that Perl is in.
+    /// Reads no stacks while `close` runs, which may unload the library that Perl is in.
     pub fn around_unload<R>(&self, close: impl FnOnce() -> R) -> R {
         let pause = self
             .state
@@ -383,7 +386,7 @@ impl PerlStacks {
         let result = close();
         if pause.is_ok() {
             self.changes.fetch_add(1, Ordering::AcqRel);
-            // SAFETY: it is not written while the state is what it is.
+            // SAFETY: the object is not written while the state is `PAUSED`.
             let object = unsafe { *self.object.get() };
             let is_there = object.is_some_and(objects::is_loaded);
             let next = if is_there { ON } else { NOT_FOUND };

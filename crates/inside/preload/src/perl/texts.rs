@@ -1,4 +1,4 @@
-//! The texts of Perl's frames and labels, and why frames are missing.
+//! Gives the texts of Perl's frames and labels, and why frames are missing.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
@@ -146,7 +146,7 @@ pub(super) unsafe extern "C" fn status(
     if !is_broken && (state <= ON || state == PAUSED) {
         return 1;
     }
-    // SAFETY: it is not written any more.
+    // SAFETY: the perl is not written any more.
     let known = unsafe { (*this.known.get()).as_ref() };
     let why = match (state, known, this.known_perl()) {
         (UNREADABLE, Some(Err(unreadable)), _) => unreadable.to_string(),

@@ -1,5 +1,5 @@
-//! Tracing an interpreter's values: what the module Devel::HeapProf tells, and what a profile gets
-//! of it.
+//! Traces interpreters' values: what the module Devel::HeapProf reports, and what a profile gets of
+//! it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -14,7 +14,7 @@ use super::values::{
 };
 
 impl PerlStacks {
-    /// Says whether values are wanted.
+    /// Sets whether values are wanted.
     pub fn want_values(&self, wants: ValueRequest) {
         self.values.wanted.store(wants as u8, Ordering::Relaxed);
     }
@@ -28,9 +28,9 @@ impl PerlStacks {
         }
     }
 
-    /// Traces an interpreter's values from now on, if they are wanted and it can be done.
-    /// `of_stale` is the flag of variables that a pad keeps for the next run of their `my`.
-    /// `is_copy` says that it was made for a thread.
+    /// Traces an interpreter's values from now on, if they are wanted and can be traced. `of_stale`
+    /// is the flag of variables that a pad keeps for the next run of their `my`. `is_copy` says
+    /// that the interpreter was made for a thread.
     ///
     /// # Safety
     /// This thread runs the interpreter, and its values lie in arenas.
@@ -62,7 +62,7 @@ impl PerlStacks {
         Some(new)
     }
 
-    /// Follows what an op has changed. Returns how many values it made.
+    /// Follows the changes that an op has made to values. Returns how many values it made.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -71,12 +71,12 @@ impl PerlStacks {
         unsafe { traced.follow() }
     }
 
-    /// Says that this thread's stack made the values that were found.
+    /// Notes that this thread's stack made the values that were found.
     pub fn note_values_made(&self, traced: &TracedInterpreter) {
         traced.note_made(self.values.moment.load(Ordering::Relaxed));
     }
 
-    /// Says that all of the program is compiled, and begins to run.
+    /// Notes that the whole program is compiled, and begins to run.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -85,14 +85,14 @@ impl PerlStacks {
         unsafe { traced.note_compiled() };
     }
 
-    /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
+    /// Notes that this thread has run the `my` of the variables whose heads are at these addresses.
     pub fn note_my_run(&self, traced: &TracedInterpreter, variables: &[u64]) {
         let moment = self.values.moment.load(Ordering::Relaxed);
         traced.note_my_run(variables, moment, (moment > FIRST_MOMENT).then_some(moment));
     }
 
     /// Keeps an interpreter's values as they are: the program has ended, and what follows frees
-    /// them. `is_replaced` says that another module's run loop ran it.
+    /// them. `is_replaced` says that another module's run loop ran the program.
     pub fn end_values(&self, traced: &TracedInterpreter, is_replaced: bool) {
         let kept = ENGINE.events().trace(|_| {
             let Some(perl) = self.known_perl() else {
@@ -114,8 +114,8 @@ impl PerlStacks {
         }
     }
 
-    /// Begins another part of the program, whose values are told from earlier ones. They get the
-    /// label `mark` if there is a text. Returns its number.
+    /// Begins another part of the program, whose values are distinguished from earlier ones. They
+    /// get the label `mark` if there is a text. Returns the part's number.
     pub fn mark_values(&self, text: Option<&[u8]>) -> u32 {
         let moment = self.values.moment.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(text) = text {
@@ -133,8 +133,9 @@ impl PerlStacks {
         moment
     }
 
-    /// What was made since a mark and is alive, except variables that wait for the next run of
-    /// their `my`. `None` if it can't be told, as after the recording.
+    /// Returns the values that were made since a mark and are alive, except variables that wait for
+    /// the next run of their `my`. `None` if they can't be found out, for example after the
+    /// recording.
     pub fn values_since(
         &self,
         traced: &TracedInterpreter,
@@ -162,10 +163,11 @@ impl PerlStacks {
         })?
     }
 
-    /// Forgets an interpreter that is about to be freed. What its stacks made stays counted.
+    /// Forgets an interpreter that is about to be freed. The values that its stacks made stay
+    /// counted.
     pub(super) fn forget_values(&self, at: u64) {
         for place in &self.values.traced {
-            // SAFETY: they stay for good.
+            // SAFETY: traced interpreters stay for good.
             let traced = unsafe { place.load(Ordering::Acquire).as_ref() };
             let Some(traced) = traced.filter(|traced| traced.at == at) else {
                 continue;
@@ -197,7 +199,7 @@ impl PerlStacks {
         }
     }
 
-    /// What a profile should say of values, besides their rows.
+    /// Returns the remarks of a profile about values, besides their rows.
     pub(super) fn value_remarks(&self) -> Vec<&'static str> {
         let mut remarks = Vec::new();
         if self.wants_values() == ValueRequest::Nothing {
@@ -241,7 +243,7 @@ impl PerlStacks {
     }
 }
 
-/// The labels of values, each a key and a text; `None` if the number is a stack's.
+/// Returns the labels of values, each a key and a text; `None` if the number is a stack's.
 pub(super) fn labels(this: &PerlStacks, label: u64) -> Option<Vec<(&'static str, String)>> {
     if label & IS_VALUE == 0 {
         return None;
@@ -300,7 +302,7 @@ pub(super) unsafe extern "C" fn values(
         row
     });
     let Some(given) = given else {
-        // Another thread keeps them: this profile has no more.
+        // Another thread keeps the values: this profile gets no more of them.
         this.values.has_lost.store(true, Ordering::Relaxed);
         return 1;
     };

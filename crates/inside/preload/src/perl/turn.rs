@@ -1,17 +1,17 @@
-//! A turn that threads take one after the other, without waiting for long.
+//! A lock that a thread tries for a short time only.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use heapprof_engine::sys;
 
-/// A turn. A child that was forked while another thread had it takes it over, because there it has
-/// no such thread.
+/// A lock that is tried for a short time only. A child that was forked while another thread had it
+/// locked takes it over, because the child has no such thread.
 pub(super) struct TurnLock {
-    /// The process that has a thread that has it; 0 if nobody has.
+    /// The process whose thread has the lock; 0 if no thread has it.
     holder: AtomicI32,
 }
 
-/// So often a thread tries. A turn is short.
+/// Maximum number of attempts to take the lock. It is never locked for long.
 const MAX_ATTEMPTS: u32 = 10_000;
 
 impl TurnLock {
@@ -21,7 +21,7 @@ impl TurnLock {
         }
     }
 
-    /// Does `work` in this thread's turn. Returns `None` if another thread keeps it.
+    /// Runs `work` with the lock taken. Returns `None` if another thread keeps it.
     pub(super) fn with<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
         let us = sys::process_id();
         for _ in 0..MAX_ATTEMPTS {

@@ -1,8 +1,8 @@
 //! The values of Perl's interpreters: which are alive, and which stack made each of them.
 //!
-//! Devel::HeapProf has a run loop of its own, which tells after each op whether values were made or
-//! freed. So values are known exactly, one by one, where the memory that they lie in is taken by
-//! whoever comes when a list is empty.
+//! Devel::HeapProf has a run loop of its own, which reports after each op whether values were made
+//! or freed. So values are known exactly, one by one. The memory that they lie in tells less: the
+//! code that needs a value when a free list is empty allocates an arena for many values.
 //!
 //! * `values/heads.rs`: which heads have a value, and who made it.
 //! * `values/traced.rs`: an interpreter whose values are traced.
@@ -33,54 +33,56 @@ use super::turn::TurnLock;
 pub struct PerlValueTracker {
     pub(super) wanted: AtomicU8,
     pub(super) traced: [AtomicPtr<TracedInterpreter>; 64],
-    /// It counts up with each mark, and tells values that were made before one from later ones.
+    /// A number that grows with each mark, and tells values that were made before a mark from later
+    /// ones.
     pub(super) moment: AtomicU32,
     turn: TurnLock,
     shared: UnsafeCell<SharedValueState>,
-    /// Why a profile may have less than there is.
+    /// Whether some values could not be read for the last profile.
     pub(super) lacks_some: AtomicBool,
-    /// Why all later ones have less, too: what an interpreter that has ended held was not kept.
+    /// Whether values were lost: those of an ended interpreter were not kept, or another thread
+    /// kept them from a profile. All later profiles say so.
     pub(super) has_lost: AtomicBool,
-    /// Whether an interpreter has ended after the recording.
+    /// Whether an interpreter has ended only after the recording was stopped.
     pub(super) is_stopped: AtomicBool,
-    /// Whether the run loop was another module's.
+    /// Whether another module's run loop ran the program.
     pub(super) is_replaced: AtomicBool,
 }
 
 /// The moment before the first mark.
 pub(super) const FIRST_MOMENT: u32 = 1;
 
-/// What belongs to the thread whose turn it is.
+/// The state that belongs to the thread with the lock.
 pub(super) struct SharedValueState {
     pub(super) names: PerlLabelTexts,
-    /// Each mark: its moment, and the number of its text.
+    /// The marks, two words each: the moment, and the number of the mark's text.
     pub(super) marks: MappedVec<u64>,
     /// The values of interpreters that have ended.
     pub(super) left: PerlValueRows,
-    /// The recording in which stacks have the numbers that are there.
+    /// The recording in which the numbers of stacks here are valid.
     pub(super) recording: u64,
-    /// What a profile that is being written gets.
+    /// The rows for the profile that is being written.
     pub(super) shown: PerlValueRows,
 }
 
-// SAFETY: what is shared belongs to the thread whose turn it is.
+// SAFETY: the shared state belongs to the thread with the lock.
 unsafe impl Sync for PerlValueTracker {}
 
-/// Whether values are wanted.
+/// The user's request for values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ValueRequest {
-    /// They are not.
+    /// Values are not wanted.
     Nothing = 0,
-    /// They are, wherever the module is.
+    /// Values are wanted wherever the module is.
     Values = 1,
-    /// They are, and without the module this program is not to run.
+    /// Values are wanted, and without the module this program must not run.
     ValuesOrNothing = 2,
 }
 
-/// What a block of Perl code has left, of one stack and kind.
+/// The values of one stack and kind that a block of Perl code has left.
 pub struct LeftoverValues {
-    /// Each frame on a line, the newest first.
+    /// The frames, one on a line, the newest first.
     pub stack: String,
     pub kind: &'static str,
     pub class: String,
@@ -88,7 +90,7 @@ pub struct LeftoverValues {
     pub bytes: u64,
 }
 
-/// What stands for the stack of values that nobody saw being made: those of a thread, or others.
+/// Returns the text that stands for the unknown stack of values: why it is not known.
 pub(super) fn unseen_stack_text(stack: u32, origin: u32) -> &'static CStr {
     match (stack, origin) {
         (NEWER_STACK, _) => c"(made just now)",
@@ -123,7 +125,7 @@ impl PerlValueTracker {
 
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut SharedValueState) -> R) -> Option<R> {
         self.turn.with(|| {
-            // SAFETY: one thread has it at a time.
+            // SAFETY: one thread has the lock at a time.
             let shared = unsafe { &mut *self.shared.get() };
             let recording = ENGINE.stack_providers().recording_number();
             if shared.recording != recording {
@@ -134,7 +136,7 @@ impl PerlValueTracker {
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &'static TracedInterpreter> {
-        // SAFETY: they stay for good.
+        // SAFETY: traced interpreters stay for good.
         let of = |place: &AtomicPtr<TracedInterpreter>| unsafe {
             place.load(Ordering::Acquire).as_ref()
         };
@@ -143,7 +145,8 @@ impl PerlValueTracker {
 }
 
 impl SharedValueState {
-    /// Adds the values of an interpreter to what is shown, or to what is left.
+    /// Adds the values of an interpreter to the shown rows, or to those that are left. Returns
+    /// false if some could not be read.
     pub(super) fn add(
         &mut self,
         perl: &PerlRuntime,
@@ -165,13 +168,13 @@ impl SharedValueState {
     }
 }
 
-/// The number of the mark that came last before a moment; 0 if there was none.
+/// Returns the number of the last mark before a moment; 0 if there was none.
 fn mark_at(marks: &MappedVec<u64>, moment: u32) -> u32 {
     let marks: &[[u64; 2]] = marks.all().as_chunks().0;
     marks.partition_point(|&[at, _]| at <= u64::from(moment)) as u32
 }
 
-/// The frames of a row's stack, each on a line.
+/// Returns the frames of a row's stack, each on a line.
 pub(super) fn stack_of(row: &PerlValueRow) -> String {
     if row.stack >= UNKNOWN_STACK {
         return unseen_stack_text(row.stack, row.origin)

@@ -1,4 +1,4 @@
-//! Capturing a stack of Python's.
+//! Captures a Python stack.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -17,23 +17,23 @@ use super::state::{PROBATION_FRAMES, PythonStacks};
 
 use crate::kernel_memory::KernelMemory;
 
-/// One in so many of a thread's stacks is read carefully. In a debug build that is every second
+/// A thread reads one stack out of this number with care. In a debug build that is every second
 /// one.
 const CHECK_INTERVAL: u64 = if cfg!(debug_assertions) { 2 } else { 4096 };
 
-/// What a thread knows of the stacks that it gave. All zero is nothing.
+/// A thread's knowledge of the stacks that it gave. All zero is none.
 #[repr(C)]
 pub(super) struct PythonStackMemory {
-    /// How many there were.
+    /// The number of stacks that the thread gave.
     stacks: u64,
     last: LastPythonStack,
-    /// How far the tables of lines were read.
+    /// The places up to which line tables were read.
     pub(super) reached: [LineTableProgress; 32],
-    /// The cell that was named last.
+    /// The name of the cell that was named last.
     pub(super) cell: CachedCell,
 }
 
-/// Writes frames as the engine wants them.
+/// Writes frames in the engine's form.
 struct PythonRawFrameWriter(*mut RawFrame);
 
 impl FramePlaceWriter for PythonRawFrameWriter {
@@ -46,7 +46,7 @@ impl FramePlaceWriter for PythonRawFrameWriter {
             line: 0,
             entry: frame.entry,
         };
-        // SAFETY: the engine gives an array of more than both ends of a stack.
+        // SAFETY: the engine gives an array with more places than both ends of a stack take.
         unsafe { self.0.add(place).write(raw) };
     }
 }
@@ -75,8 +75,8 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     let walked = if is_new || is_due {
         walk_carefully(this, python, state, is_new, &mut compared)
     } else {
-        // SAFETY: what was read so far was right, it is this thread's own, and this thread changes
-        // nothing meanwhile.
+        // SAFETY: what was read so far was right, the memory is this thread's own, and this thread
+        // changes nothing meanwhile.
         python.walk(unsafe { OwnMemory::new() }, state, false, &mut compared)
     };
     to.shared = compared.finish(walked);
@@ -99,11 +99,11 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     }
 }
 
-/// Puts the oldest frames, which begin at `first` among their places, in order, behind one that
-/// stands for what was left out.
+/// Puts the oldest frames, whose places are a ring that begins at `first`, in order, behind a frame
+/// that stands for those that were left out.
 ///
 /// # Safety
-/// There are both ends of a stack, and room for one frame more.
+/// There are both ends of a stack at `frames`, and room for one frame more.
 #[cold]
 unsafe fn put_in_order(frames: *mut RawFrame, first: usize) {
     // SAFETY: the caller's promise.
@@ -115,7 +115,7 @@ unsafe fn put_in_order(frames: *mut RawFrame, first: usize) {
     }
 }
 
-/// Whether the thread's stack is the one that was captured last.
+/// Whether the thread's stack is the same as the one that was captured last.
 pub(super) unsafe extern "C" fn is_unchanged(
     context: *mut c_void,
     memory: *mut c_void,
@@ -148,18 +148,18 @@ pub(super) unsafe extern "C" fn is_unchanged(
     1
 }
 
-/// Looks after the wrappers of allocators, if this thread may do so.
+/// Checks the wrappers of allocators, if this thread may do so.
 #[cold]
 fn check_wrappers(this: &PythonStacks, python: &PythonRuntime, state: u64) {
     let is_done = PYTHON_OBJECTS.has_mimalloc() && PYTHON_OBJECTS.is_settled();
     if !is_done && this.holds_gil(python, state) {
-        // SAFETY: this thread holds the GIL.
+        // SAFETY: this thread has the GIL.
         unsafe { PYTHON_OBJECTS.check_wrappers(true) };
     }
 }
 
-/// Reads a stack and looks whether it can be one. A new Python is read by the kernel, so that
-/// nothing happens if an address is none.
+/// Reads a stack and checks whether it can be one. The kernel reads the stacks of a new Python, so
+/// that a wrong address does no harm.
 #[cold]
 fn walk_carefully(
     this: &PythonStacks,
@@ -177,7 +177,7 @@ fn walk_carefully(
     };
     match walked {
         None => this.count_failure(),
-        // There was nothing to look at.
+        // There were no frames to check.
         Some(PythonWalkSummary { frames: 0, .. }) => {}
         Some(PythonWalkSummary { frames, .. }) => this.count_frames(frames),
     }

@@ -7,21 +7,21 @@ use heapprof_python::PythonRuntime;
 use super::state::PythonStacks;
 use crate::kernel_memory::KernelMemory;
 
-/// What a thread knows of the cell that it named last. All zero is nothing.
+/// A thread's knowledge of the cell that it named last. All zero is none.
 #[repr(C)]
 pub(super) struct CachedCell {
-    /// A hash of the cell's file.
+    /// A hash of the name of the cell's file.
     file: u64,
-    /// How many bytes of the name there are.
+    /// Length of the name in bytes.
     len: usize,
     name: [u8; MAX_CELL_NAME_LEN],
 }
 
-/// The longest name of a cell, in bytes.
+/// Maximum length of a cell's name, in bytes.
 const MAX_CELL_NAME_LEN: usize = 256;
 
-/// Gives a notebook's cell its text's first line as its name, if that is to be had. Returns the
-/// name's length.
+/// Names a notebook's cell by the first line of its text, if that can be found. Returns the name's
+/// length.
 #[cold]
 pub(super) fn name_cell(
     this: &PythonStacks,
@@ -40,7 +40,7 @@ pub(super) fn name_cell(
     let known = known.unwrap_or(&mut none);
     if known.file != file_hash || known.len == 0 {
         let state = this.thread_state(python)?;
-        // Without the GIL, others may change what is read.
+        // Without the GIL, other threads may change what is read.
         if !python.has_gil() || !this.holds_gil(python, state) {
             return None;
         }

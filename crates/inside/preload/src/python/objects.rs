@@ -1,19 +1,21 @@
 //! Python's small objects, which never reach malloc: its allocators are wrapped by ours.
 //!
 //! Python takes requests up to 512 bytes from arenas that it maps itself. So a wrapper around the
-//! allocators of its domains `mem` and `obj` records what is so small, and leaves the rest to
+//! allocators of its domains `mem` and `obj` records these small requests, and leaves the rest to
 //! malloc's hook. `PyMem_SetAllocator` is Python's own way to do so. Before `main` the wrappers are
 //! there from the first object on. Python sets its table anew where it is configured (`-X dev`,
-//! `PYTHONMALLOC`) and, since 3.12, when it is initialized a second time, so the table is looked at
-//! again now and then, by a thread that holds the GIL: only such threads use these domains.
+//! `PYTHONMALLOC`) and, since 3.12, when it is initialized a second time. So the table is checked
+//! again now and then, by a thread with the GIL: only such threads use these domains.
 //!
-//! What is underneath decides: with `PYTHONMALLOC=malloc` nothing is small, because malloc's hook
-//! sees everything. Debug hooks stay on top of the wrappers, so a request is longer by 24 bytes.
+//! The allocator underneath decides: with `PYTHONMALLOC=malloc` no request is small, because
+//! malloc's hook sees everything. Debug hooks stay on top of the wrappers, so a request is longer
+//! by 24 bytes.
 //!
 //! A Python without the GIL has requests of every size from a mimalloc inside it, so the wrappers
-//! record every size, unless nothing of it is wanted. Its threads must not wait for Python's own
-//! lock in the midst of an allocation, because others may then collect garbage. So one thread looks
-//! at the tables, and only until they are as they should be, and wrappers stay for good.
+//! record every size, unless the user wants no Python objects. Its threads must not wait for
+//! Python's own lock in the midst of an allocation, because other threads may then collect garbage.
+//! So one thread checks the tables, and only until they are as they should be, and wrappers stay
+//! for good.
 
 mod wrappers;
 
@@ -50,51 +52,54 @@ struct ArenaAllocator {
     free: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize)>,
 }
 
-/// Python's functions, by their addresses.
+/// The addresses of Python's functions.
 #[derive(Clone, Copy)]
 struct PythonFunctions {
     get: u64,
     set: u64,
-    /// It names what stands in the tables; there need not be one.
+    /// Address of the function that names the allocators in the tables; 0 if there is none.
     name: u64,
-    /// It puts debug hooks on top of what stands in the tables.
+    /// Address of the function that puts debug hooks on top of the allocators in the tables.
     hook: u64,
     get_arenas: u64,
     set_arenas: u64,
-    /// The list of interpreters, if each of them may have a GIL of its own.
+    /// Address of the function that returns the first interpreter; 0 if interpreters can't have a
+    /// GIL of their own.
     first_interpreter: u64,
     next_interpreter: u64,
 }
 
 /// The wrappers of a process.
 pub struct PythonObjects {
-    /// What the environment says: 1 is yes, -1 is no.
+    /// The environment's answer: 1 is yes, -1 is no.
     answer: AtomicI8,
-    /// Whether it says that Python takes all objects from malloc.
+    /// Whether the environment makes Python take all objects from malloc.
     has_malloc: AtomicBool,
     /// Whether small objects are to be recorded.
     are_wanted: AtomicBool,
     /// Whether this Python has no GIL, and all objects in a mimalloc of its own.
     has_mimalloc: AtomicBool,
-    /// Whether a thread looks at the tables at this moment.
+    /// Whether a thread is checking the tables.
     is_checked: AtomicBool,
-    /// Whether somebody should look at once: nobody has since Python chose its allocators, or they
-    /// were none that we know.
+    /// Whether a thread should check the tables at once: none has since Python chose its
+    /// allocators, or they were unknown ones.
     is_unsettled: AtomicBool,
-    /// How often somebody looked while Python's allocators were none that we know.
+    /// The number of checks while Python's allocators were unknown ones.
     unknown_checks: AtomicU32,
-    /// What was found of Python is written once, before its stacks are read.
+    /// Python's functions. They are written once, before Python's stacks are read.
     functions: UnsafeCell<PythonFunctions>,
-    /// What is wrapped, by domain. It is written before `main`, or by whoever holds the GIL.
+    /// The wrapped allocators, by domain. They are written before `main`, or by a thread with the
+    /// GIL.
     wrapped: [UnsafeCell<PythonAllocator>; 2],
     wrapped_arenas: UnsafeCell<ArenaAllocator>,
-    /// The largest request that is small; 0 if none is.
+    /// Size of the largest request that counts as small; 0 if none does.
     most: AtomicUsize,
-    /// What became of them.
+    /// What became of the small objects: `UNDECIDED`, `WRAPPED`, `NOT_NEEDED` or
+    /// `UNKNOWN_ALLOCATOR`.
     state: AtomicU8,
-    /// Whether the program goes on without us, so that the wrappers go.
+    /// Whether the wrappers must be removed, because the program goes on without us.
     are_to_go: AtomicBool,
-    /// How many bytes the arenas have that were made since the wrappers were there.
+    /// The bytes of the arenas that were made since the wrappers were there.
     arenas: AtomicU64,
 }
 
@@ -121,38 +126,39 @@ pub static PYTHON_OBJECTS: PythonObjects = PythonObjects {
 
 /// What became of Python's small objects in a recording.
 pub(super) enum SmallObjectOutcome {
-    /// They are recorded, from arenas of so many bytes that were made since.
+    /// Small objects are recorded, from arenas with this number of bytes that were made since.
     Recorded { arenas: u64 },
-    /// They are malloc's, and recorded as such.
+    /// Small objects come from malloc, and are recorded as malloc's blocks.
     FromMalloc,
-    /// They are missing, because nobody wants them, and with them whatever Python allocates.
+    /// All of Python's allocations are missing, because the user does not want them.
     NotRequested,
-    /// They are missing, because the allocators are none that we know.
+    /// Small objects are missing, because Python's allocators are unknown ones.
     UnknownAllocator,
-    /// They are missing, because nobody could look.
+    /// Small objects are missing, because no thread could check the allocators.
     Undecided,
 }
 
-/// Nobody has found out what allocators Python has.
+/// State: it is not known yet which allocators Python has.
 const UNDECIDED: u8 = 0;
-/// They are wrapped.
+/// State: Python's allocators are wrapped.
 const WRAPPED: u8 = 1;
-/// All of their memory is malloc's.
+/// State: all memory of Python's allocators comes from malloc.
 const NOT_NEEDED: u8 = 2;
-/// They are none that we know.
+/// State: Python's allocators are unknown ones.
 const UNKNOWN_ALLOCATOR: u8 = 3;
 
-/// So often somebody looks again at once whether they have become some that we know. While Python
-/// notes its configuration, it takes the domain `raw` from malloc for a few allocations.
+/// Maximum number of checks, made at once, whether unknown allocators have become known ones. While
+/// Python notes its configuration, it takes the domain `raw` from malloc for a few allocations.
 const MAX_UNKNOWN_CHECKS: u32 = 100;
 
-/// The domain `raw`, as Python numbers it.
+/// The number of the domain `raw` in Python.
 const RAW_DOMAIN: c_int = 0;
-/// The domains `mem` and `obj`.
+/// The numbers of the domains `mem` and `obj` in Python.
 const OBJECT_DOMAINS: [c_int; 2] = [1, 2];
-/// The longest request that Python takes from its arenas.
+/// Size of the largest request that Python takes from its arenas.
 const MAX_SMALL_REQUEST: usize = 512;
-/// The smallest arena. What is smaller is memory for frames, which Python takes from there, too.
+/// Size of the smallest arena. A smaller piece is memory for frames, which Python takes from there,
+/// too.
 const MIN_ARENA_SIZE: usize = 256 << 10;
 
 impl ArenaAllocator {
@@ -179,9 +185,9 @@ impl PythonAllocator {
 }
 
 thread_local! {
-    /// Which block this thread gave to realloc last.
+    /// The block that this thread gave to realloc last.
     static LAST_REALLOCATED_BLOCK: Cell<usize> = const { Cell::new(0) };
-    /// Which block this thread frees at this moment, after a wrapper has recorded its end.
+    /// The block that this thread is freeing, after a wrapper has recorded its end.
     static RELEASED_BLOCK: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -200,8 +206,8 @@ pub fn note_realloc(old: *mut u8) {
 }
 
 impl PythonObjects {
-    /// Says whether small objects are to be recorded in every recording; `None` if they are in a
-    /// sample only. `has_malloc` says whether Python is told to take them from malloc.
+    /// Sets whether small objects are recorded in every recording; `None` if only in a sampling
+    /// one. `has_malloc` says whether the environment makes Python take all objects from malloc.
     pub fn set_answer(&self, answer: Option<bool>, has_malloc: bool) {
         self.has_malloc.store(has_malloc, Ordering::Relaxed);
         let answer = answer.map_or(0, |answer| if answer { 1 } else { -1 });
@@ -212,7 +218,7 @@ impl PythonObjects {
         }
     }
 
-    /// Says that a recording begins.
+    /// Notes that a recording begins.
     pub fn begin(&self, mode: RecordingMode) {
         self.set_wanted(match self.answer.load(Ordering::Relaxed) {
             0 => mode == RecordingMode::Sampled || self.has_mimalloc(),
@@ -239,18 +245,18 @@ impl PythonObjects {
         }
     }
 
-    /// Says that the recording ends, and that the program goes on without us. The next request to a
-    /// wrapper takes it away, because that needs the GIL.
+    /// Notes that the recording ends, and that the program goes on without us. The next request to
+    /// a wrapper removes it, because that needs the GIL.
     pub fn give_back(&self) {
         self.set_wanted(false);
         self.are_to_go.store(true, Ordering::Relaxed);
     }
 
-    /// Puts back what is wrapped, if the program is to go on without us. Hooks that stand on top
-    /// stay until somebody takes them away.
+    /// Puts back the wrapped allocators, if the program is to go on without us. Hooks that stand on
+    /// top of our wrappers keep these in use until the program removes the hooks.
     ///
     /// # Safety
-    /// This thread holds a GIL.
+    /// This thread has a GIL.
     #[cold]
     unsafe fn unwrap(&'static self) {
         if self.are_wanted.load(Ordering::Relaxed) || !self.are_to_go.load(Ordering::Relaxed) {
@@ -259,14 +265,15 @@ impl PythonObjects {
         if self.has_mimalloc() {
             return;
         }
-        // SAFETY: they are not written any more.
+        // SAFETY: the functions are not written any more.
         let Some((get, set)) = functions_of(unsafe { *self.functions.get() }) else {
             return;
         };
         let mut are_back = true;
         for (domain, wrapped) in OBJECT_DOMAINS.iter().zip(&self.wrapped) {
             let mut found = PythonAllocator::NONE;
-            // SAFETY: as they are declared. What is behind a wrapper stays where it finds it.
+            // SAFETY: they are called as Python declares them. A wrapper finds its wrapped
+            // allocator where it was.
             unsafe {
                 get(*domain, &raw mut found);
                 if found.is_ours() {
@@ -282,13 +289,13 @@ impl PythonObjects {
         }
     }
 
-    /// Whether nobody needs to look at once.
+    /// Whether no thread needs to check the tables at once.
     #[inline(always)]
     pub(super) fn is_settled(&self) -> bool {
         !self.is_unsettled.load(Ordering::Relaxed)
     }
 
-    /// What became of small objects. `None` if they are not wanted.
+    /// Returns what became of small objects; `None` if they are not wanted.
     pub(super) fn small_object_outcome(&self) -> Option<SmallObjectOutcome> {
         if !self.are_wanted.load(Ordering::Relaxed) {
             if self.has_mimalloc() {
@@ -307,7 +314,7 @@ impl PythonObjects {
         }
     }
 
-    /// Whether Python's allocators are or were wrapped. Programs without Python look no further.
+    /// Whether Python's allocators are or were wrapped. Programs without Python check nothing else.
     #[inline(always)]
     fn were_found(&self) -> bool {
         self.state.load(Ordering::Relaxed) != UNDECIDED
@@ -329,7 +336,7 @@ impl PythonObjects {
         self.has_mimalloc.load(Ordering::Relaxed)
     }
 
-    /// Notes a Python's functions. It is called once, before its stacks are read.
+    /// Notes a Python's functions. It is called once for each Python, before its stacks are read.
     pub(super) fn note_functions<M: Memory>(&self, memory: M, object: LoadedObject, has_gil: bool) {
         self.has_mimalloc.store(!has_gil, Ordering::Relaxed);
         let is_open = self.answer.load(Ordering::Relaxed) == 0;
@@ -353,7 +360,7 @@ impl PythonObjects {
             first_interpreter: if_own_gils("PyInterpreterState_Head"),
             next_interpreter: if_own_gils("PyInterpreterState_Next"),
         };
-        // SAFETY: nobody reads them yet.
+        // SAFETY: no thread reads them yet.
         unsafe { *self.functions.get() = functions };
         // An earlier Python may be gone, with its wrappers.
         self.set_state(UNDECIDED);
@@ -361,11 +368,11 @@ impl PythonObjects {
         self.is_unsettled.store(are_wanted, Ordering::Relaxed);
     }
 
-    /// Looks whether the wrappers are where they should be, and puts them there. `is_configured`
+    /// Checks whether the wrappers are where they should be, and puts them there. `is_configured`
     /// says whether Python has chosen its allocators: before that it has its own.
     ///
     /// # Safety
-    /// This thread holds the GIL, or there are no other threads yet, or there is no GIL.
+    /// This thread has the GIL, or there are no other threads yet, or there is no GIL.
     pub(super) unsafe fn check_wrappers(&'static self, is_configured: bool) {
         if !self.are_wanted.load(Ordering::Relaxed) {
             return;
@@ -373,20 +380,21 @@ impl PythonObjects {
         if self.has_mimalloc() && self.is_checked.swap(true, Ordering::Acquire) {
             return;
         }
-        // SAFETY: the caller's promise; without a GIL this is the one thread that looks.
+        // SAFETY: the caller's promise; without a GIL this is the only thread that checks.
         unsafe { self.check_wrappers_alone(is_configured) };
         self.is_checked.store(false, Ordering::Release);
     }
 
-    /// As [`check_wrappers`](Self::check_wrappers).
+    /// Does what [`check_wrappers`](Self::check_wrappers) does, in one thread at a time.
     ///
     /// # Safety
-    /// As there, and no other thread is here.
+    /// This thread has the GIL, or there are no other threads yet, or there is no GIL. No other
+    /// thread is in this function.
     unsafe fn check_wrappers_alone(&'static self, is_configured: bool) {
         if is_configured {
             self.is_unsettled.store(false, Ordering::Relaxed);
         }
-        // SAFETY: they are not written any more.
+        // SAFETY: the functions are not written any more.
         let functions = unsafe { *self.functions.get() };
         let Some((get, set)) = functions_of(functions) else {
             return;
@@ -399,7 +407,7 @@ impl PythonObjects {
         }
         let is_below = |found: &PythonAllocator| found.is_ours() || is_on_ours(found);
         if found.iter().all(is_below) {
-            // They may have slept since a recording ended.
+            // The wrappers may have recorded nothing since a recording ended.
             let state = self.state.load(Ordering::Relaxed);
             if !matches!(state, UNKNOWN_ALLOCATOR | NOT_NEEDED) {
                 self.record_small();
@@ -423,7 +431,7 @@ impl PythonObjects {
                 self.set_state(NOT_NEEDED);
                 return;
             }
-            // Somebody's allocators, or hooks that are not on top of ours.
+            // The program's own allocators, or hooks that are not on top of ours.
             _ => {
                 self.set_state(UNKNOWN_ALLOCATOR);
                 let looks = self.unknown_checks.fetch_add(1, Ordering::Relaxed);
@@ -433,12 +441,13 @@ impl PythonObjects {
             }
         };
         if has_hooks && functions.has_other_interpreters() {
-            // They may be calling these hooks, with a GIL of their own.
+            // Other interpreters may be calling these hooks, with a GIL of their own.
             self.set_state(UNKNOWN_ALLOCATOR);
             return;
         }
         if has_hooks {
-            // What debug hooks stand on comes behind a letter in what they are given.
+            // A debug hook's context has a one-letter name, and behind it the allocator that the
+            // hook stands on.
             for found in &mut found {
                 // SAFETY: these are Python's own hooks, of a version that declares them so.
                 *found = unsafe { found.context.byte_add(8).cast::<PythonAllocator>().read() };
@@ -465,9 +474,9 @@ impl PythonObjects {
                 realloc: Some(REALLOC[i]),
                 free: Some(FREE[i]),
             };
-            // SAFETY: what is wrapped is there before anybody calls a wrapper. An interpreter with
-            // a GIL of its own may call one with another's context, which no wrapper looks at, and
-            // pymalloc does not either.
+            // SAFETY: the wrapped allocator is written before any thread calls a wrapper. An
+            // interpreter with a GIL of its own may call a wrapper with another's context, which no
+            // wrapper reads, and pymalloc does not either.
             unsafe {
                 if !found.is_ours() {
                     *wrapped.get() = found;
@@ -481,14 +490,14 @@ impl PythonObjects {
             unsafe { std::mem::transmute::<u64, SetupDebugHooksFn>(functions.hook)() };
         }
         self.record_small();
-        // What mimalloc maps comes from nowhere else.
+        // mimalloc maps its memory through no other allocator.
         if !self.has_mimalloc() {
             // SAFETY: as above.
             unsafe { self.wrap_arenas(functions) };
         }
     }
 
-    /// Wraps what arenas come from, which is taken out of what else the program maps.
+    /// Wraps the arena allocator, whose mappings are not counted with the program's other mappings.
     ///
     /// # Safety
     /// See [`check_wrappers`](Self::check_wrappers).
@@ -547,7 +556,7 @@ impl PythonFunctions {
 type GetAllocatorFn = unsafe extern "C" fn(c_int, *mut PythonAllocator);
 type SetAllocatorFn = unsafe extern "C" fn(c_int, *const PythonAllocator);
 
-/// What reads and what writes the tables of allocators, if there is both.
+/// Returns the functions that read and write the tables of allocators, if there are both.
 fn functions_of(functions: PythonFunctions) -> Option<(GetAllocatorFn, SetAllocatorFn)> {
     if functions.get == 0 || functions.set == 0 {
         return None;
@@ -561,10 +570,11 @@ fn functions_of(functions: PythonFunctions) -> Option<(GetAllocatorFn, SetAlloca
     }
 }
 
-/// Whether hooks call our wrappers: what they are given has the allocator underneath in its first
-/// words, as tracemalloc's and those of debug builds have. That may be another hook.
+/// Whether hooks call our wrappers: the first words of a hook's context have the allocator
+/// underneath, in tracemalloc and in the hooks of debug builds. That allocator may be another hook.
 fn is_on_ours(found: &PythonAllocator) -> bool {
-    /// What hooks are given begins with the allocator, or with a letter and the allocator.
+    /// The word at which the allocator begins in a hook's context: at once, or behind a one-letter
+    /// name.
     const ALLOCATOR_OFFSETS: [u64; 2] = [0, 1];
     const MAX_CONTEXT_WORDS: u64 = 8;
     let failed = Cell::new(false);

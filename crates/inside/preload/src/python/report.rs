@@ -1,4 +1,4 @@
-//! What a profile says of Python's small objects, and of stacks that are not whole.
+//! Remarks in a profile about Python's small objects, and about stacks that are not whole.
 
 use std::ffi::{CString, c_void};
 

@@ -18,42 +18,43 @@ pub static PYTHON: PythonStacks = PythonStacks::new();
 pub struct PythonStacks {
     state: AtomicU8,
     known: UnsafeCell<Option<Result<PythonRuntime, UnreadablePython>>>,
-    /// Where it was found.
+    /// The object in which Python was found.
     object: UnsafeCell<Option<LoadedObject>>,
-    /// How far from the thread pointer a thread has the state that it runs with; 0 if that is not
-    /// known.
+    /// The offset, from a thread's thread pointer, of the variable with the state that the thread
+    /// runs with; 0 if that is not known.
     variable: AtomicI64,
-    /// How many frames were read carefully and found right. Threads may lose some of each other's
-    /// counts.
+    /// The number of frames that were read with care and found right. Threads may lose some of each
+    /// other's counts.
     pub(super) frames: AtomicU32,
-    /// How many stacks were found wrong.
+    /// The number of stacks, one after the other, that were found wrong.
     pub(super) failures: AtomicU32,
-    /// Whether there was a stack that is deeper than is walked.
+    /// Whether there was a stack with more frames than are walked.
     was_too_deep: AtomicBool,
 }
 
-/// Nobody has found a Python.
+/// State: no Python was found.
 const NOT_FOUND: u8 = 0;
-/// Somebody has, and notes it.
+/// State: a thread has found a Python, and notes it.
 const BEING_NOTED: u8 = 1;
-/// It may be closed at this moment.
+/// State: Python's library may be unloaded at this moment.
 const PAUSED: u8 = 2;
-/// Its stacks are read.
+/// State: Python's stacks are read.
 const ON: u8 = 3;
-/// Its structures are not known.
+/// State: Python's structures are not known.
 const UNREADABLE: u8 = 4;
-/// What was read of it was wrong.
+/// State: what was read of Python was wrong.
 const BROKEN: u8 = 5;
 
-/// So many frames are read carefully first.
+/// The number of frames that are read with care at first.
 pub(super) const PROBATION_FRAMES: u32 = 512;
-/// So many stacks may be wrong, one after the other. Then no more are read.
+/// Maximum number of wrong stacks, one after the other. After that no more are read.
 const MAX_FAILURES: u32 = 16;
 
-// SAFETY: what was found is written once, before the state says so.
+// SAFETY: the Python that was found is written once, before the state says so.
 unsafe impl Sync for PythonStacks {}
 
-/// Where this thread's thread-local memory is counted from. It is `pthread_self`, too.
+/// Returns the address from which this thread's thread-local memory is counted. It is also the
+/// value of `pthread_self`.
 fn thread_pointer() -> u64 {
     // SAFETY: it only says which thread this is.
     unsafe { libc::pthread_self() as u64 }
@@ -72,7 +73,8 @@ impl PythonStacks {
         }
     }
 
-    /// Notes a Python, if it is the first one. Returns where its evaluator begins and ends.
+    /// Notes a Python, if it is the first one. Returns the addresses where its evaluator begins and
+    /// ends.
     pub(super) fn note_python<M: Memory>(
         &'static self,
         memory: M,
@@ -103,7 +105,7 @@ impl PythonStacks {
         if let Ok(python) = &found {
             PYTHON_OBJECTS.note_functions(memory, object, python.has_gil());
         }
-        // SAFETY: this thread alone changed the state from `NOT_FOUND`, and nobody reads either
+        // SAFETY: this thread alone changed the state from `NOT_FOUND`, and no thread reads either
         // before the next change.
         unsafe {
             *self.known.get() = Some(found);
@@ -113,23 +115,23 @@ impl PythonStacks {
         Some(evaluator)
     }
 
-    /// The Python, if its stacks are read.
+    /// Returns the Python, if its stacks are read.
     #[inline(always)]
     pub(super) fn python(&self) -> Option<&PythonRuntime> {
         if self.state.load(Ordering::Acquire) != ON {
             return None;
         }
-        // SAFETY: it is not written any more.
+        // SAFETY: the Python is not written any more.
         unsafe { (*self.known.get()).as_ref()?.as_ref().ok() }
     }
 
-    /// Why no stacks are read; `None` if they are, or if there is no Python.
+    /// Returns why no stacks are read; `None` if they are, or if there is no Python.
     pub(super) fn why_not(&self) -> Option<String> {
         let state = self.state.load(Ordering::Acquire);
         if !matches!(state, UNREADABLE | BROKEN) {
             return None;
         }
-        // SAFETY: it is not written any more.
+        // SAFETY: the Python is not written any more.
         match unsafe { (*self.known.get()).as_ref()? } {
             Err(unreadable) => Some(unreadable.to_string()),
             Ok(python) => Some(format!(
@@ -149,7 +151,7 @@ impl PythonStacks {
         }
     }
 
-    /// Counts the frames of a stack that was read carefully and is right.
+    /// Counts the frames of a stack that was read with care and is right.
     #[cold]
     pub(super) fn count_frames(&self, frames: usize) {
         self.failures.store(0, Ordering::Relaxed);
@@ -158,19 +160,19 @@ impl PythonStacks {
             .store(before.saturating_add(frames as u32), Ordering::Relaxed);
     }
 
-    /// Notes that a stack is deeper than is walked.
+    /// Notes that a stack has more frames than are walked.
     #[cold]
     pub(super) fn note_too_deep(&self) {
         self.was_too_deep.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there was a stack that is deeper than is walked.
+    /// Whether there was a stack with more frames than are walked.
     pub(super) fn was_too_deep(&self) -> bool {
         self.was_too_deep.load(Ordering::Relaxed)
     }
 
-    /// The state that this thread runs Python's code with, or, while it has released the GIL, the
-    /// state in which its frames rest.
+    /// Returns the state that this thread runs Python's code with, or, while it has released the
+    /// GIL, the state in which its frames rest.
     #[inline(always)]
     pub(super) fn thread_state(&self, python: &PythonRuntime) -> Option<u64> {
         // SAFETY: these are variables of a Python that is not unloaded while it runs.
@@ -199,8 +201,7 @@ impl PythonStacks {
         Some(holder)
     }
 
-    /// Whether the thread with this state, which is this one, holds the GIL of a Python that is
-    /// initialized.
+    /// Whether this thread, whose state this is, has the GIL of a Python that is initialized.
     pub(super) fn holds_gil(&self, python: &PythonRuntime, state: u64) -> bool {
         // SAFETY: these are variables of a Python that is not unloaded while it runs.
         let memory = unsafe { OwnMemory::new() };
@@ -219,7 +220,7 @@ impl PythonStacks {
             .compare_exchange(ON, PAUSED, Ordering::AcqRel, Ordering::Relaxed);
         let result = close();
         if pause.is_ok() {
-            // SAFETY: it is not written while the state is what it is.
+            // SAFETY: the object is not written while the state is `PAUSED`.
             let object = unsafe { *self.object.get() };
             let is_there = object.is_some_and(objects::is_loaded);
             let next = if is_there { ON } else { NOT_FOUND };
@@ -232,15 +233,15 @@ impl PythonStacks {
     }
 }
 
-/// Whether the state of whoever holds the GIL is one of this thread's. If it is another thread's,
-/// it may be freed at any moment, so the kernel reads it.
+/// Whether the state of the thread with the GIL is a state of this thread. If it is another
+/// thread's, it may be freed at any moment, so the kernel reads it.
 #[cold]
 fn is_of_this_thread(python: &PythonRuntime, state: u64) -> bool {
     let failed = Cell::new(false);
     python.is_state_of(KernelMemory { failed: &failed }, state, thread_pointer())
 }
 
-/// The word so far from the thread pointer.
+/// Reads the word at this offset from the thread pointer.
 #[inline(always)]
 fn read_local(offset: i64) -> u64 {
     let word;

@@ -1,4 +1,4 @@
-//! The texts of Python's frames, and why frames are missing.
+//! Gives the texts of Python's frames, and why frames are missing.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};

@@ -1,4 +1,5 @@
-//! Tables of each form, and those of the standard library beside what Python says of them.
+//! Checks line tables of each format, and compares those of the standard library with Python's own
+//! lines.
 
 use std::process::Command;
 use std::string::String;
@@ -37,7 +38,7 @@ fn tables_of_all_forms() {
         let owner = owner(10);
         let mut fresh = LineTableProgress::default();
         let found = line_of(Bytes(table), form, place, owner, unit, &mut fresh);
-        // From where the one before was found, it is the same.
+        // Going on from the place of the line before must give the same line.
         let mut again = reached.get();
         let by_parts = line_of(Bytes(table), form, place, owner, unit, &mut again);
         assert_eq!(by_parts, found, "{form:?} {unit}");
@@ -57,7 +58,7 @@ fn tables_of_all_forms() {
         [0, 1, 2, 3, 4].map(of_ends),
         [Some(11), Some(11), None, Some(13), None]
     );
-    // One unit on the line after, in short; two with no line; one 70 lines on, in long.
+    // One unit on the next line, in short; two with no line; one 70 lines on, in long.
     let entries = [
         0x80 | 11 << 3,
         0,
@@ -105,8 +106,8 @@ fn a_table_at_the_place_of_another_is_read_from_its_begin() {
     assert_eq!(lines.collect::<Vec<_>>(), [Some(18), Some(14)]);
 }
 
-/// The pythons to ask: the one on the path, and those in HEAPPROF_PYTHONS, with colons between
-/// them.
+/// Returns the pythons to run: the one on the path, and those in HEAPPROF_PYTHONS, with colons
+/// between them.
 fn pythons() -> Vec<String> {
     let more = std::env::var("HEAPPROF_PYTHONS").unwrap_or_default();
     let more = more.split(':').filter(|name| !name.is_empty());
@@ -116,8 +117,8 @@ fn pythons() -> Vec<String> {
         .collect()
 }
 
-/// Compares the line of every instruction of so many files of the standard library. Returns how
-/// many instructions there were.
+/// Compares the line of every instruction of `files` files of the standard library. Returns the
+/// number of instructions.
 fn compare(python: &str, files: usize) -> usize {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -127,7 +128,7 @@ fn compare(python: &str, files: usize) -> usize {
     let done = command.arg(script).arg(std::format!("{files}")).output();
     let done = match done {
         Err(_) if std::env::var_os("HEAPPROF_REQUIRE").is_none() => {
-            // The tests of the collector say that Python is missing.
+            // The tests of the collector report that Python is missing.
             return usize::MAX;
         }
         done => done.unwrap(),

@@ -1,4 +1,4 @@
-//! It says what a whole walk says, whatever is changed in the thread's frames.
+//! Checks that the comparison agrees with a whole walk, whatever changes in the thread's frames.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -10,7 +10,7 @@ use crate::last::{FramePlaceWriter, LastPythonStack};
 use crate::layout::{HASH_OFFSET, LAYOUTS};
 use crate::walk::{MAX_FRAMES_PER_END, PythonFrameSink};
 
-/// Words at addresses. Others can't be read.
+/// Words at addresses. Other addresses can't be read.
 #[derive(Clone, Copy)]
 struct Words<'a>(&'a BTreeMap<u64, u64>);
 
@@ -35,8 +35,8 @@ impl FramePlaceWriter for Written<'_> {
     }
 }
 
-/// The stack as it is compared with the last one, of which the frames are known that are not
-/// written again.
+/// Returns the stack as it is compared with the last one. `known` are the last one's frames, some
+/// of which are not written again.
 fn compared(
     python: &PythonRuntime,
     words: &BTreeMap<u64, u64>,
@@ -47,7 +47,7 @@ fn compared(
     let mut to = last.compare(Written(&mut written));
     let walked = python.walk(Words(words), STATE, false, &mut to);
     let shared = to.finish(walked);
-    // Of a deeper one both ends are written, not in order.
+    // Of a deeper stack both ends are written, not in order.
     let walked = walked.filter(|walked| walked.frames <= 2 * MAX_FRAMES_PER_END);
     written.truncate(walked?.frames - shared);
     written.extend_from_slice(&known[known.len() - shared..]);
@@ -75,7 +75,7 @@ fn put<const N: usize>(words: &mut BTreeMap<u64, u64>, at: u64, bytes: [u8; N]) 
     }
 }
 
-/// A thread with such frames, each given by its code and its owner, the innermost one first.
+/// Makes a thread with these frames, each given by its code and its owner, the innermost one first.
 fn thread(layout: &PythonLayout, frames: &[(u64, u8)]) -> BTreeMap<u64, u64> {
     let mut words = BTreeMap::new();
     let all = &mut words;
@@ -151,7 +151,7 @@ fn thread(layout: &PythonLayout, frames: &[(u64, u8)]) -> BTreeMap<u64, u64> {
     words
 }
 
-/// It says what a whole walk says, whatever word is another one.
+/// The comparison agrees with a whole walk, whichever word changes.
 #[test]
 fn every_word_counts() {
     let stacks = [

@@ -1,29 +1,29 @@
-//! A list in memory of its own, straight from the kernel: neither the program's heap nor what is
-//! set aside for profiles.
+//! Lists in memory of their own, straight from the kernel, which is neither the program's heap nor
+//! the memory set aside for profiles.
 
 use heapprof_engine::sys;
 
-/// A list of plain numbers and structures of numbers. All zero is a value of `T`.
+/// A growing list of plain numbers, or of structures of numbers. All zero is a value of `T`.
 pub(in crate::perl) struct MappedVec<T: PlainNumbers> {
     at: *mut T,
     len: usize,
     room: usize,
 }
 
-/// What may lie in such a list: all zero is a value of it, and it owns nothing.
+/// An element type of `MappedVec`: all zero is a value of it, and a value owns nothing.
 ///
 /// # Safety
-/// Both hold.
+/// All zero is a value of the type, and a value owns nothing.
 pub(in crate::perl) unsafe trait PlainNumbers: Copy {}
 
-// SAFETY: they are numbers.
+// SAFETY: zero is a number, and numbers own nothing.
 unsafe impl PlainNumbers for u8 {}
-// SAFETY: as above.
+// SAFETY: zero is a number, and numbers own nothing.
 unsafe impl PlainNumbers for u32 {}
-// SAFETY: as above.
+// SAFETY: zero is a number, and numbers own nothing.
 unsafe impl PlainNumbers for u64 {}
 
-/// A list takes so many bytes at first.
+/// The bytes that a list takes at first.
 const INITIAL_BYTES: usize = 64 << 10;
 
 impl<T: PlainNumbers> MappedVec<T> {
@@ -35,7 +35,7 @@ impl<T: PlainNumbers> MappedVec<T> {
         }
     }
 
-    /// Makes room for so many. Returns false if there is none.
+    /// Makes room for `wanted` elements. Returns false if there is no memory.
     pub(in crate::perl) fn reserve(&mut self, wanted: usize) -> bool {
         if wanted <= self.room {
             return true;
@@ -62,7 +62,7 @@ impl<T: PlainNumbers> MappedVec<T> {
         (self.room * size_of::<T>()).next_multiple_of(4096)
     }
 
-    /// Adds one at the end. Returns false if there is no memory.
+    /// Appends an element. Returns false if there is no memory.
     pub(in crate::perl) fn push(&mut self, one: T) -> bool {
         let has_room = self.len < self.room || self.reserve(self.len + 1);
         if has_room {
@@ -73,20 +73,21 @@ impl<T: PlainNumbers> MappedVec<T> {
         has_room
     }
 
-    /// Makes it so long; what is new is zero. Returns false if there is no memory.
+    /// Grows the list to `len` elements; the new ones are zero. Returns false if there is no
+    /// memory.
     pub(in crate::perl) fn grow(&mut self, len: usize) -> bool {
         if !self.reserve(len) {
             return false;
         }
         if len > self.len {
-            // SAFETY: there is room for so many, and zeros are values.
+            // SAFETY: there is room for `len` elements, and zeros are values.
             unsafe { self.at.add(self.len).write_bytes(0, len - self.len) };
             self.len = len;
         }
         true
     }
 
-    /// Leaves out what comes behind so many.
+    /// Shortens the list to `len` elements, if it is longer.
     pub(in crate::perl) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -94,7 +95,7 @@ impl<T: PlainNumbers> MappedVec<T> {
     pub(in crate::perl) fn all(&self) -> &[T] {
         match self.at.is_null() {
             true => &[],
-            // SAFETY: so many were written, and nobody changes them while this is borrowed.
+            // SAFETY: `len` elements were written, and no code changes them while this is borrowed.
             false => unsafe { std::slice::from_raw_parts(self.at, self.len) },
         }
     }
@@ -102,7 +103,7 @@ impl<T: PlainNumbers> MappedVec<T> {
     pub(in crate::perl) fn all_mut(&mut self) -> &mut [T] {
         match self.at.is_null() {
             true => &mut [],
-            // SAFETY: so many were written, and they are this list's own.
+            // SAFETY: `len` elements were written, and they are this list's own.
             false => unsafe { std::slice::from_raw_parts_mut(self.at, self.len) },
         }
     }
@@ -111,15 +112,15 @@ impl<T: PlainNumbers> MappedVec<T> {
 impl<T: PlainNumbers> Drop for MappedVec<T> {
     fn drop(&mut self) {
         if !self.at.is_null() {
-            // SAFETY: it is this list's own memory, and nobody has a part of it.
+            // SAFETY: it is this list's own memory, and no code has a part of it.
             unsafe { sys::unmap(self.at.cast(), self.bytes()) };
         }
     }
 }
 
-/// A table from numbers to numbers. A number may have several.
+/// A hash table from numbers to numbers. A key may have several values.
 pub(in crate::perl) struct NumberMultimap {
-    /// Pairs of a number, plus one, and what belongs to it. There is a power of two of places.
+    /// Pairs of a key plus one, and its value. Their number is a power of two.
     places: MappedVec<u64>,
     len: usize,
 }
@@ -138,7 +139,7 @@ impl NumberMultimap {
         mixed as usize & places.wrapping_sub(1)
     }
 
-    /// What belongs to a number.
+    /// Iterates over the values of a key.
     #[inline]
     pub(in crate::perl) fn get_all(&self, key: u64) -> impl Iterator<Item = u64> {
         let all = self.places.all();

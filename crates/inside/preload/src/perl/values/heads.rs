@@ -1,10 +1,10 @@
 //! The heads of an interpreter's values: which are free, and which stack made each of the others.
 //!
 //! Perl keeps free heads in a list, and makes a value from its first one. The list is a stack, so
-//! it is compared with a copy of it after each op: what is missing at its top was made into values,
-//! and what is new there was freed. A head that is free has its place in the copy written where a
-//! value would have its content. So the first head of the list that has kept its place tells where
-//! the copy still holds.
+//! it is compared with a copy of it after each op: a head that is missing at the top was made into
+//! a value, and a head that is new there was freed. A free head has its index in the copy written
+//! where a value would have its content. So the first head of the list that has kept its index
+//! shows where the rest of the copy is still right.
 
 use heapprof_perl::HEAD_BYTES;
 
@@ -12,88 +12,96 @@ use super::grown::{MappedVec, NumberMultimap};
 
 /// The heads of an interpreter.
 pub(in crate::perl) struct HeadTable {
-    /// Where each arena begins, and how many heads it has, without its first one.
+    /// Pairs: the address of each arena, and its number of heads, not counting the first one.
     arenas: MappedVec<u64>,
-    /// The arena that begins in a page.
+    /// The arenas, by the page in which they begin.
     by_page: NumberMultimap,
     /// The newest arena that is known.
     newest: u64,
-    /// The list of free heads, the first one last: their numbers.
+    /// The copy of the list of free heads: their numbers, the list's first head last.
     free: MappedVec<u32>,
-    /// The heads that were made into values whose stack is still to come.
+    /// The heads that were made into values whose stack is not known yet.
     made: MappedVec<u32>,
-    /// The stack that made the value of each head, and when, with [`INTRODUCED_BIT`].
+    /// The stack that made the value of each head.
     stack: MappedVec<u32>,
+    /// The moment at which the value of each head was made, with [`INTRODUCED_BIT`].
     moment: MappedVec<u32>,
-    /// The type and the body of each value that nobody saw being made, to tell it from a later one.
+    /// The type and the body of each value that was not seen being made, to distinguish it from a
+    /// later one.
     before: MappedVec<u64>,
-    /// How many values each stack made.
+    /// The number of values that each stack made.
     count: MappedVec<u64>,
-    /// How many values nobody saw being made.
+    /// The number of values that were not seen being made.
     pub(in crate::perl) unseen: u64,
-    /// How many values Perl counts more than there are heads with one.
+    /// The difference between Perl's count of values and the number of heads with a value.
     surplus: i64,
     last_arena: u64,
-    /// How many heads there are.
+    /// The number of heads.
     heads: u64,
-    /// What came into the list since the copy was made, the first one first.
+    /// The heads that came into the list since the copy was made, the first one first.
     new: MappedVec<u32>,
 }
 
-/// The most heads of an arena.
+/// Maximum number of heads in an arena.
 const MAX_ARENA_HEADS: u64 = 170;
-/// A head whose stack nobody saw.
+/// The stack of a head whose value was not seen being made.
 pub(in crate::perl) const UNSEEN_STACK: u32 = u32::MAX;
-/// A head whose value, if it has one by now, is newer than the last look.
+/// The stack of a head whose value, if it has one by now, is newer than the last comparison.
 pub(in crate::perl) const NEWER_STACK: u32 = u32::MAX - 1;
-/// A variable that a pad keeps for the next run of its `my`, whoever made it.
+/// The stack of a variable that a pad keeps for the next run of its `my`, whatever stack made it.
 pub(in crate::perl) const RESTING_STACK: u32 = u32::MAX - 2;
-/// A head that had another value when the recording began. The compiler has freed that and made
-/// this one before the program ran.
+/// The stack of a head that had another value when the recording began. The compiler has freed that
+/// and made this one before the program ran.
 pub(in crate::perl) const COMPILED_STACK: u32 = u32::MAX - 3;
-/// A head whose value was seen being made, but by a stack that could not be read.
+/// The stack of a head whose value was seen being made, but by a stack that could not be read.
 pub(in crate::perl) const UNKNOWN_STACK: u32 = u32::MAX - 4;
-/// A bit of a moment: the value is a variable whose `my` has run.
+/// The flag of a moment that says that the value is a variable whose `my` has run.
 const INTRODUCED_BIT: u32 = 1 << 31;
-/// Where heads have what they need.
+/// Offset, in a head, of the pointer to the body. A free head has the next free head there, and an
+/// arena's first head the next arena.
 const ANY_OFFSET: u64 = 0;
+/// Offset of the reference count. An arena's first head has the number of heads there.
 const COUNT_OFFSET: u64 = 8;
+/// Offset of the flags, whose first byte is the type.
 const FLAGS_OFFSET: u64 = 12;
+/// Offset of the content.
 const CONTENT_OFFSET: u64 = 16;
+/// The type of a free head.
 const FREE_TYPE: u8 = 0xff;
-/// So many more heads are looked at for a place at which the copy holds and Perl's count fits.
+/// Maximum number of further heads that are searched for one at which the copy is right and Perl's
+/// count fits.
 const MAX_EXTRA_HEADS: usize = 4096;
-/// More arenas than this have no numbers.
+/// Maximum number of arenas. Further ones have no numbers.
 const MAX_ARENAS: usize = (u32::MAX as u64 / MAX_ARENA_HEADS) as usize - 1;
-/// So many heads below the place where the copy holds must be as the copy says.
+/// The number of heads below a head that must be as the copy says, for the copy to be right there.
 const MIN_MATCHING_HEADS: usize = 4;
-/// What is written into a head that is free, besides its place.
+/// The mark that is written into a free head, together with its index in the copy.
 const FREE_HEAD_MARK: u64 = 0x7ea9_5f8e_0000_0000;
 
-/// What is wrong with heads.
+/// The ways in which the table of heads fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::perl) enum HeadTableError {
-    /// There is no memory to keep them.
+    /// There is no memory to keep the heads.
     NoMemory,
-    /// The list is not as Perl keeps it.
+    /// The list of free heads is not as Perl keeps it.
     BrokenList,
 }
 
-/// Where an interpreter keeps its heads.
+/// The current values of the variables in which an interpreter keeps its heads.
 #[derive(Clone, Copy)]
 pub(in crate::perl) struct HeadTableRoots {
-    /// The first free head.
+    /// Address of the first free head.
     pub(in crate::perl) first: u64,
-    /// The newest arena.
+    /// Address of the newest arena.
     pub(in crate::perl) arena: u64,
-    /// How many values Perl counts.
+    /// Perl's count of values.
     pub(in crate::perl) count: i64,
 }
 
 /// Reads a word of a head.
 ///
 /// # Safety
-/// It is a head of an interpreter that this thread runs.
+/// `at` lies in a head of an interpreter that this thread runs.
 unsafe fn word(at: u64) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { (at as *const u64).read() }
@@ -119,7 +127,7 @@ impl HeadTable {
         }
     }
 
-    /// Each arena: its number, where it begins, and how many heads it has.
+    /// Iterates over the arenas: the index, the address and the number of heads of each.
     pub(in crate::perl) fn arenas(&self) -> impl Iterator<Item = (usize, u64, u64)> {
         let arenas = self.arenas.all().as_chunks().0;
         arenas
@@ -128,7 +136,7 @@ impl HeadTable {
             .map(|(i, &[at, heads])| (i, at, heads))
     }
 
-    /// The stack that made the value of a head, and when.
+    /// Returns the stack that made the value of a head, and when.
     pub(in crate::perl) fn maker(&self, arena: usize, head: usize) -> (u32, u32) {
         let number = arena * MAX_ARENA_HEADS as usize + head;
         let of = |list: &MappedVec<u32>| list.all().get(number).copied();
@@ -138,7 +146,7 @@ impl HeadTable {
         )
     }
 
-    /// How many values each stack made.
+    /// Returns the number of values that each stack made.
     pub(in crate::perl) fn counts(&self) -> &[u64] {
         self.count.all()
     }
@@ -162,7 +170,7 @@ impl HeadTable {
             .map_or(0, |at| at + (head + 1) * HEAD_BYTES as u64)
     }
 
-    /// The number of the head at `at`.
+    /// Returns the number of the head at `at`.
     fn number(&mut self, at: u64) -> Option<u32> {
         let arenas = self.arenas.all();
         let holds = |arena: u64| -> Option<u32> {
@@ -185,8 +193,8 @@ impl HeadTable {
         Some(number)
     }
 
-    /// Follows what has changed. Returns how many values were made whose stack is to be told by
-    /// [`note_made_by`](Self::note_made_by).
+    /// Follows the changes of the list of free heads. Returns how many values were made whose stack
+    /// must be reported by [`note_made_by`](Self::note_made_by).
     ///
     /// # Safety
     /// The roots are of an interpreter that this thread runs, and that does not run now.
@@ -204,7 +212,8 @@ impl HeadTable {
         };
         let alive = self.count_alive(kept, self.new.all().len());
         self.surplus = roots.count - alive;
-        // What was in the list and is no more. The heads of a new arena never were in it.
+        // Heads that were in the list and are not any more. The heads of a new arena never were in
+        // it.
         for place in kept..self.free.all().len() {
             let number = self.free.all()[place];
             // SAFETY: the caller's promise.
@@ -225,7 +234,7 @@ impl HeadTable {
             if !self.free.push(number) {
                 return Err(HeadTableError::NoMemory);
             }
-            // SAFETY: the head is free, so what it had as content is nobody's.
+            // SAFETY: the head is free, so no code uses its content.
             unsafe {
                 ((self.address(number) + CONTENT_OFFSET) as *mut u64).write(FREE_HEAD_MARK | place)
             };
@@ -239,7 +248,8 @@ impl HeadTable {
         self.stack.all_mut()[number] = NEWER_STACK;
     }
 
-    /// Says which stack made the values that [`follow`](Self::follow) found.
+    /// Notes the stack that made the values that [`follow`](Self::follow) found. Returns false if
+    /// there is no memory.
     pub(in crate::perl) fn note_made_by(&mut self, stack: u32, moment: u32) -> bool {
         let made = self.made.all().len();
         if !self.count_made(stack, made as u64) {
@@ -254,10 +264,11 @@ impl HeadTable {
         true
     }
 
-    /// Remembers the values that are there, none of which was seen being made.
+    /// Remembers the current values, none of which was seen being made. Returns false if there is
+    /// no memory.
     ///
     /// # Safety
-    /// As for [`follow`](Self::follow).
+    /// `self` has the heads of an interpreter that this thread runs, and that does not run now.
     pub(in crate::perl) unsafe fn remember(&mut self) -> bool {
         let all = self.stack.all().len();
         if !self.before.grow(all) {
@@ -270,11 +281,11 @@ impl HeadTable {
         true
     }
 
-    /// Looks which of the values that nobody saw being made were freed since, and whose head has
-    /// another one now: the compiler runs no op that would tell.
+    /// Marks each head whose remembered value was freed since, and that has another value now, as
+    /// compiled: the compiler runs no op after which such a change would be reported.
     ///
     /// # Safety
-    /// As for [`follow`](Self::follow).
+    /// `self` has the heads of an interpreter that this thread runs, and that does not run now.
     pub(in crate::perl) unsafe fn compare_with_before(&mut self) {
         for number in 0..self.before.all().len() {
             // SAFETY: the caller's promise.
@@ -285,7 +296,7 @@ impl HeadTable {
         }
     }
 
-    /// The type of a head's value and where its body is, in one number.
+    /// Returns the type of a head's value and the address of its body, in one number.
     unsafe fn likeness(&self, number: u32) -> u64 {
         let at = self.address(number);
         if at == 0 {
@@ -297,8 +308,8 @@ impl HeadTable {
         }
     }
 
-    /// The number of the head of a variable whose `my` has run, if that makes it another value: one
-    /// whose `my` had not run before, or one that is older than the last `mark`.
+    /// Returns the number of the head of a variable whose `my` has run, if that makes it another
+    /// value: its `my` had not run before, or the value is older than the last `mark`.
     pub(in crate::perl) fn renew_value(&mut self, at: u64, mark: Option<u32>) -> Option<u32> {
         let number = self.number(at)?;
         let made = *self.moment.all().get(number as usize)?;
@@ -306,7 +317,7 @@ impl HeadTable {
         (made & INTRODUCED_BIT == 0 || is_older).then_some(number)
     }
 
-    /// Says which stack has run the `my` of a variable.
+    /// Notes the stack that has run the `my` of a variable. Returns false if there is no memory.
     pub(in crate::perl) fn note_remade_by(&mut self, number: u32, stack: u32, moment: u32) -> bool {
         let before = self.stack.all()[number as usize];
         if !self.count_made(stack, 1) {
@@ -335,12 +346,12 @@ impl HeadTable {
         true
     }
 
-    /// How many values there are if so much of the copy is kept and so many heads are new in it.
+    /// Returns the number of values if the copy keeps `kept` heads and gets `new` ones.
     fn count_alive(&self, kept: usize, new: usize) -> i64 {
         self.heads as i64 - (kept + new) as i64
     }
 
-    /// Notes a head whose stack is to be told, if it has a value.
+    /// Adds a head to those whose stack is not known yet, if it has a value.
     unsafe fn note_if_made(&mut self, number: u32) -> Result<(), HeadTableError> {
         let at = self.address(number) + FLAGS_OFFSET;
         // SAFETY: the caller's promise.
@@ -351,8 +362,8 @@ impl HeadTable {
         }
     }
 
-    /// Compares Perl's list with the copy. Returns how much of the copy holds, and leaves in `new`
-    /// what comes before it.
+    /// Compares Perl's list with the copy. Returns how many heads of the copy are still right, and
+    /// leaves in `new` the heads that come before these in Perl's list.
     unsafe fn compare(&mut self, roots: HeadTableRoots) -> Result<usize, HeadTableError> {
         self.new.truncate(0);
         let (mut at, mut likely) = (roots.first, None);
@@ -372,7 +383,7 @@ impl HeadTable {
             if let Some((kept, length)) = likely
                 && new > length + MAX_EXTRA_HEADS
             {
-                // Perl counts in another way now: a head that it has left out of its list.
+                // Perl's count has changed for another reason: it has left a head out of its list.
                 self.new.truncate(length);
                 return Ok(kept);
             }
@@ -384,7 +395,7 @@ impl HeadTable {
             if !self.new.push(number) {
                 return Err(HeadTableError::NoMemory);
             }
-            // SAFETY: as above.
+            // SAFETY: it is a head of an arena.
             at = unsafe { word(at + ANY_OFFSET) };
         }
         let is_whole = roots.count - self.count_alive(0, self.new.all().len()) == self.surplus;
@@ -397,7 +408,7 @@ impl HeadTable {
         }
     }
 
-    /// The place of a free head in the copy, if it and those below it are as the copy says.
+    /// Returns the index of a free head in the copy, if it and those below it are as the copy says.
     unsafe fn place_of(&self, at: u64) -> Option<usize> {
         // SAFETY: the caller's promise.
         let content = unsafe { word(at + CONTENT_OFFSET) };
@@ -409,7 +420,7 @@ impl HeadTable {
         let (mut at, mut below) = (at, free[..place].iter().rev());
         for _ in 0..MIN_MATCHING_HEADS {
             let expected = below.next().map_or(0, |&number| self.address(number));
-            // SAFETY: as above; what lies below in the copy is a head, too.
+            // SAFETY: it is a head of an arena; what lies below in the copy is a head, too.
             at = unsafe { word(at + ANY_OFFSET) };
             if at != expected {
                 return None;
@@ -421,7 +432,7 @@ impl HeadTable {
         Some(place)
     }
 
-    /// Adds the arenas from the newest one on.
+    /// Adds the new arenas, from the newest one on.
     unsafe fn add_arenas(&mut self, newest: u64) -> Result<(), HeadTableError> {
         let mut at = newest;
         while at != 0 && at != self.newest {
@@ -443,7 +454,7 @@ impl HeadTable {
             }
             self.stack.all_mut()[heads_before - MAX_ARENA_HEADS as usize..].fill(NEWER_STACK);
             self.heads += heads;
-            // SAFETY: as above.
+            // SAFETY: it is the first head of an arena.
             at = unsafe { word(at + ANY_OFFSET) };
         }
         self.newest = newest;

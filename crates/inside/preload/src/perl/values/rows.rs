@@ -11,14 +11,14 @@ use super::traced::TracedInterpreter;
 use crate::kernel_memory::KernelMemory;
 use crate::perl::arena_values::ArenaValues;
 
-/// Values of a stack that are alike.
+/// The values of one stack that are alike.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(in crate::perl) struct PerlValueRow {
     pub(in crate::perl) stack: u32,
-    /// Which interpreter's way stands for a stack that nobody saw.
+    /// For an unknown stack, how the interpreter came to be: 1 for one copied for a thread, else 0.
     pub(in crate::perl) origin: u32,
-    /// The type, the class and the mark: see [`PerlLabelTexts`].
+    /// The type, the class and the mark, packed by `make_label`.
     pub(in crate::perl) label: u64,
     pub(in crate::perl) made: u64,
     pub(in crate::perl) objects: u64,
@@ -28,31 +28,32 @@ pub(in crate::perl) struct PerlValueRow {
 // SAFETY: it is made of numbers.
 unsafe impl PlainNumbers for PerlValueRow {}
 
-/// The texts that labels stand for.
+/// The texts of labels: classes and marks, by number.
 pub(in crate::perl) struct PerlLabelTexts {
-    /// The classes: their texts behind each other, and where each ends.
+    /// The texts one behind the other. `ends` has the end of each.
     texts: MappedVec<u8>,
     ends: MappedVec<u64>,
     by_hash: NumberMultimap,
 }
 
-/// Rows, and how many of the first are sorted and different.
+/// Rows. The first `merged` ones are sorted and all different.
 pub(in crate::perl) struct PerlValueRows {
     all: MappedVec<PerlValueRow>,
     merged: usize,
 }
 
-/// So many rows are merged at a time, at least.
+/// The number of rows, at least, after which they are merged.
 const MERGE_BATCH_LEN: usize = 64 << 10;
-/// A class's number has so many bits in a label, and a mark's so many.
+/// The number of bits of a class's number in a label.
 const CLASS_BITS: u32 = 22;
+/// The number of bits of a mark's number in a label.
 const MARK_BITS: u32 = 16;
-/// A bit that tells labels of values from those of stacks.
+/// The flag that tells labels of values from those of stacks.
 pub(in crate::perl) const IS_VALUE: u64 = 1 << 47;
-/// A type, in a label of values; 0 is none.
+/// The number of bits of a type in a label of values; type 0 is none.
 const TYPE_BITS: u32 = 5;
 
-/// The parts of a label: the type plus 1, the class, the mark. 0 is none.
+/// Splits a label into its parts: the type plus 1, the class, the mark. 0 is none.
 pub(in crate::perl) fn split_label(label: u64) -> (u8, u32, u32) {
     let of = |from: u32, bits: u32| (label >> from) & ((1 << bits) - 1);
     (
@@ -81,7 +82,7 @@ impl PerlLabelTexts {
         }
     }
 
-    /// The text with this number, from 1 on.
+    /// Returns the text with this number, from 1 on.
     pub(in crate::perl) fn text(&self, number: u32) -> Option<&[u8]> {
         let at = (number as usize).checked_sub(1)?;
         let ends = self.ends.all();
@@ -89,7 +90,7 @@ impl PerlLabelTexts {
         self.texts.all().get(begin..*ends.get(at)? as usize)
     }
 
-    /// The number of a text; 0 if there is no room for it.
+    /// Returns the number of a text, which gets one if it is new; 0 if there is no room for it.
     pub(in crate::perl) fn number(&mut self, text: &[u8]) -> u32 {
         let hash = text.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -117,12 +118,12 @@ impl PerlLabelTexts {
     }
 }
 
-/// Which values are wanted.
+/// A filter for values.
 #[derive(Clone, Copy)]
 pub(in crate::perl) struct PerlValueFilter {
-    /// Those that were made at this moment or later.
+    /// The first moment of values that are wanted.
     pub(in crate::perl) since: u32,
-    /// Variables that a pad keeps for the next run of their `my`, too.
+    /// Whether variables that a pad keeps for the next run of their `my` are wanted, too.
     pub(in crate::perl) stale: bool,
 }
 
@@ -134,7 +135,7 @@ impl PerlValueRows {
         }
     }
 
-    /// The rows, by stack and label, once they are [`merge`](Self::merge)d.
+    /// Returns the rows. After [`merge`](Self::merge) they are sorted by stack and label.
     pub(in crate::perl) fn all(&self) -> &[PerlValueRow] {
         self.all.all()
     }
@@ -147,7 +148,7 @@ impl PerlValueRows {
         self.all.push(row)
     }
 
-    /// Makes one row of those that are alike.
+    /// Merges rows that are alike into one.
     pub(in crate::perl) fn merge(&mut self) {
         let rows = self.all.all_mut();
         rows.sort_unstable_by_key(|row| (row.stack, row.origin, row.label));
@@ -173,8 +174,8 @@ impl PerlValueRows {
         self.merged = len;
     }
 
-    /// Adds the values of an interpreter. `mark` tells which mark came last before a moment.
-    /// Returns false if some could not be read.
+    /// Adds the values of an interpreter. `mark` returns the last mark before a moment. Returns
+    /// false if some could not be read.
     pub(in crate::perl) fn add_values(
         &mut self,
         perl: &PerlRuntime,
@@ -241,7 +242,7 @@ impl PerlValueRows {
     }
 }
 
-/// The number of a class's name.
+/// Returns the number of a class's name.
 fn number_of_class(
     perl: &PerlRuntime,
     names: &mut PerlLabelTexts,

@@ -10,37 +10,41 @@ use super::heads::{HeadTable, HeadTableError, HeadTableRoots, UNKNOWN_STACK, UNS
 /// An interpreter whose values are traced. The module reads the first two words after each op.
 #[repr(C)]
 pub struct TracedInterpreter {
-    /// The first free head, and how many values there were, when they were looked at last.
+    /// The first free head, as of the last comparison with Perl's list.
     first: AtomicU64,
+    /// Perl's count of values, as of the last comparison with Perl's list.
     count: AtomicI64,
-    /// Where it keeps both, and its newest arena.
+    /// The addresses of Perl's variables for the first free head, the newest arena and the count of
+    /// values.
     roots: [u64; 3],
-    /// The interpreter.
+    /// The interpreter's address.
     pub(in crate::perl) at: u64,
     /// The flag of variables that a pad keeps for the next run of their `my`.
     pub(in crate::perl) stale_flag: u32,
-    /// The recording in which stacks have their numbers.
+    /// The recording in which the numbers of stacks are valid.
     recording: AtomicU64,
     state: AtomicU8,
-    /// What stands for a stack that nobody saw: see
+    /// How the interpreter came to be, which stands for a stack that was not seen: see
     /// [`unseen_stack_text`](super::unseen_stack_text).
     pub(in crate::perl) origin: AtomicU8,
     is_taken: AtomicBool,
     heads: UnsafeCell<HeadTable>,
 }
 
-// SAFETY: the heads belong to the thread whose turn it is.
+// SAFETY: the heads belong to the thread that has set `is_taken`.
 unsafe impl Sync for TracedInterpreter {}
 
-/// Values are traced; they are not any more, because there is no memory, or because the list of
-/// heads is not as Perl keeps it; or because the program has ended.
+/// State: values are traced.
 pub(in crate::perl) const TRACING: u8 = 0;
+/// State: values are not traced any more, because there is no memory.
 pub(in crate::perl) const NO_MEMORY: u8 = 1;
+/// State: values are not traced any more, because the list of heads is not as Perl keeps it.
 pub(in crate::perl) const BROKEN_LIST: u8 = 2;
+/// State: values are not traced any more, because the program has ended.
 pub(in crate::perl) const PROGRAM_ENDED: u8 = 3;
 
 impl TracedInterpreter {
-    /// A new one, which stays for good; `None` if there is no memory.
+    /// Makes a traced interpreter, which stays for good; `None` if there is no memory.
     pub(in crate::perl) fn new(
         at: u64,
         roots: [u64; 3],
@@ -51,7 +55,7 @@ impl TracedInterpreter {
         if memory.is_null() {
             return None;
         }
-        // SAFETY: new memory, which is nobody's.
+        // SAFETY: new memory, which no other code uses.
         unsafe {
             memory.write(Self {
                 first: AtomicU64::new(u64::MAX),
@@ -73,15 +77,17 @@ impl TracedInterpreter {
         self.state.load(Ordering::Acquire)
     }
 
-    /// Traces it no more.
+    /// Ends tracing the interpreter.
     pub(in crate::perl) fn end(&self, why: u8) {
         self.state.store(why, Ordering::Release);
     }
 
-    /// Does `work` with its heads, unless another thread keeps them. In a child, a thread that had
-    /// them at the fork keeps them for good. It ran this interpreter, which nobody runs there.
+    /// Runs `work` with the interpreter's heads, unless another thread keeps them. In a child, a
+    /// thread that had them at the fork keeps them for good. That thread ran this interpreter,
+    /// which no thread of the child runs.
     pub(in crate::perl) fn with<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> Option<R> {
-        /// The interpreter's own thread has them for less than a microsecond, nearly always.
+        /// Maximum number of attempts. The interpreter's own thread nearly always has the heads for
+        /// less than a microsecond.
         const MAX_ATTEMPTS: u32 = 100_000;
         for _ in 0..MAX_ATTEMPTS {
             if self.is_taken.load(Ordering::Relaxed) {
@@ -93,14 +99,14 @@ impl TracedInterpreter {
         None
     }
 
-    /// As [`with`](Self::with), for the interpreter's own thread, which does not wait.
+    /// Does what [`with`](Self::with) does, for the interpreter's own thread, which does not wait.
     fn with_now<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> Option<R> {
         let is_free = !self.is_taken.swap(true, Ordering::Acquire);
         is_free.then(|| self.with_taken(work))
     }
 
     fn with_taken<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> R {
-        // SAFETY: one thread has taken them at a time.
+        // SAFETY: one thread has taken the heads at a time.
         let heads = unsafe { &mut *self.heads.get() };
         let recording = ENGINE.stack_providers().recording_number();
         if self.recording.load(Ordering::Relaxed) != recording {
@@ -112,7 +118,7 @@ impl TracedInterpreter {
         done
     }
 
-    /// Gives back the memory of what is known of its heads.
+    /// Gives back the memory of the table of heads.
     pub(in crate::perl) fn clear(&self) {
         self.with(|heads| *heads = HeadTable::new());
     }
@@ -129,7 +135,7 @@ impl TracedInterpreter {
         }
     }
 
-    /// Follows what has changed. Returns how many values were made.
+    /// Follows the changes that an op has made to values. Returns how many values were made.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -152,7 +158,7 @@ impl TracedInterpreter {
                     });
                     0
                 }
-                // A dump reads them: the next op looks once more.
+                // A dump reads the heads: the next op calls this once more.
                 None => {
                     self.first.store(u64::MAX, Ordering::Relaxed);
                     0
@@ -167,12 +173,12 @@ impl TracedInterpreter {
         self.count.store(roots.count, Ordering::Relaxed);
     }
 
-    /// Says that this thread's stack has made the values that [`follow`](Self::follow) found.
+    /// Notes that this thread's stack has made the values that [`follow`](Self::follow) found.
     pub(in crate::perl) fn note_made(&self, moment: u32) {
         self.note_made_by(moment, |tracer| tracer.stack().unwrap_or(UNKNOWN_STACK));
     }
 
-    /// Says that nobody saw who made them.
+    /// Notes that the values that `follow` found were not seen being made.
     pub(in crate::perl) fn note_made_before(&self) {
         self.note_made_by(0, |_| UNSEEN_STACK);
     }
@@ -187,7 +193,7 @@ impl TracedInterpreter {
         });
     }
 
-    /// Remembers the values that are there.
+    /// Remembers the current values.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -196,7 +202,7 @@ impl TracedInterpreter {
         self.with_now(|heads| unsafe { heads.remember() });
     }
 
-    /// Looks which values the compiler has made, now that the program begins to run.
+    /// Finds the values that the compiler has made, now that the program begins to run.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -207,8 +213,8 @@ impl TracedInterpreter {
             .trace(|_| self.with_now(|heads| unsafe { heads.compare_with_before() }));
     }
 
-    /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
-    /// Only now are they this call's.
+    /// Notes that this thread has run the `my` of the variables whose heads are at these addresses.
+    /// Only now do they belong to this call.
     pub(in crate::perl) fn note_my_run(&self, variables: &[u64], moment: u32, mark: Option<u32>) {
         if self.state() != TRACING {
             return;

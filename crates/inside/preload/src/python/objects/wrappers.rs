@@ -1,4 +1,4 @@
-//! The functions that Python calls in the place of its allocators'.
+//! The functions that Python calls in place of its own allocators.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
@@ -15,7 +15,8 @@ use super::{
 #[inline(always)]
 fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     let most = PYTHON_OBJECTS.most.load(Ordering::Relaxed);
-    // pymalloc gives a request for nothing to malloc, for one byte. mimalloc makes a block for it.
+    // pymalloc passes a request for nothing on to malloc, for one byte. mimalloc makes a block for
+    // it.
     let size = if most == usize::MAX {
         size.max(1)
     } else {
@@ -27,15 +28,15 @@ fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
             .events()
             .record_allocation(made, size, CallSite { slot, bp });
     } else if most == 0 {
-        // SAFETY: whoever calls a wrapper holds a GIL.
+        // SAFETY: the caller of a wrapper has a GIL.
         unsafe { PYTHON_OBJECTS.unwrap() };
     }
 }
 
-/// A wrapper that passes on where it was called from, for each domain.
+/// Defines a wrapper for each domain, which passes on the place of its call.
 ///
-/// It takes no notice of its context. Another interpreter with a GIL of its own may read Python's
-/// table while it is written, and call us with what was behind the context before.
+/// A wrapper ignores its context. Another interpreter with a GIL of its own may read Python's table
+/// while it is written, and call a wrapper with the context that was there before.
 macro_rules! wrapper {
     (
         $names:ident: $first:ident, $second:ident
@@ -64,11 +65,11 @@ macro_rules! wrapper {
     };
 }
 
-/// What the wrappers of a domain stand before.
+/// Returns the allocator behind the wrappers of a domain.
 #[inline(always)]
 fn wrapped_allocator<const DOMAIN: usize>() -> PythonAllocator {
-    // SAFETY: it is written before the wrappers are in Python's table, and then only with what it
-    // holds already.
+    // SAFETY: the allocator is written before the wrappers are in Python's table, and then only
+    // with the same content.
     unsafe { *PYTHON_OBJECTS.wrapped[DOMAIN].get() }
 }
 
@@ -111,8 +112,8 @@ unsafe extern "C" fn made_by_calloc<const DOMAIN: usize>(
     made
 }
 
-/// How many bytes before a block that begins which is realloc's: debug hooks of the domain and of
-/// what is underneath it put 16 before it each.
+/// The possible distances, in bytes, from realloc's block to the block that Python knows: debug
+/// hooks of the domain, and of the allocator underneath, put 16 bytes before it each.
 const HOOK_PREFIX_LENGTHS: [usize; 3] = [0, 16, 32];
 
 wrapper!(
@@ -143,14 +144,14 @@ unsafe extern "C" fn made_by_realloc<const DOMAIN: usize>(
     let made = wrapped.realloc.map_or(std::ptr::null_mut(), |f| unsafe {
         f(wrapped.context, old, size)
     });
-    // If the block was malloc's, its hook has recorded the new one, however small.
+    // If the block was malloc's, malloc's hook has recorded the new one, however small.
     let passed_on = LAST_REALLOCATED_BLOCK.get();
     let is_malloc_s =
         passed_on != 0 && HOOK_PREFIX_LENGTHS.contains(&(old as usize).wrapping_sub(passed_on));
     if made.is_null() || is_malloc_s {
         return made;
     }
-    // Nobody else can have got the old block meanwhile, because this thread holds the GIL.
+    // No other thread can have got the old block meanwhile, because this thread has the GIL.
     if !old.is_null() && ENGINE.events().may_hold(old as usize) {
         ENGINE.events().release_known(old);
     }
@@ -158,7 +159,7 @@ unsafe extern "C" fn made_by_realloc<const DOMAIN: usize>(
     made
 }
 
-/// Frees a block. One that was not recorded costs no more than a look at a table.
+/// Defines the wrapper of free. Freeing an unrecorded block costs no more than a lookup in a table.
 macro_rules! free {
     ($name:ident, $domain:literal) => {
         #[unsafe(naked)]
@@ -193,7 +194,8 @@ pub(super) const FREE: [unsafe extern "C" fn(*mut c_void, *mut u8); 2] = [free_o
 
 unsafe extern "C" fn release_and_free<const DOMAIN: usize>(_: *mut c_void, block: *mut u8) {
     let wrapped = wrapped_allocator::<DOMAIN>();
-    // Most are small ones. If one is malloc's, its hook must not look for it once more.
+    // Most blocks are small ones. If a block is malloc's, malloc's hook must not record its end
+    // again.
     if !block.is_null() && ENGINE.events().release_known(block) {
         RELEASED_BLOCK.set(block as usize);
     }
@@ -205,7 +207,7 @@ unsafe extern "C" fn release_and_free<const DOMAIN: usize>(_: *mut c_void, block
 }
 
 pub(super) unsafe extern "C" fn arena_alloc(_: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: it is not written while Python allocates, which needs the GIL.
+    // SAFETY: the arena allocator is not written while Python allocates, which needs the GIL.
     let wrapped = unsafe { *PYTHON_OBJECTS.wrapped_arenas.get() };
     let Some(alloc) = wrapped.alloc else {
         return std::ptr::null_mut();
@@ -228,13 +230,13 @@ pub(super) unsafe extern "C" fn arena_alloc(_: *mut c_void, size: usize) -> *mut
 }
 
 pub(super) unsafe extern "C" fn arena_free(_: *mut c_void, arena: *mut c_void, size: usize) {
-    // SAFETY: as above.
+    // SAFETY: the arena allocator is not written while Python frees, which needs the GIL.
     let wrapped = unsafe { *PYTHON_OBJECTS.wrapped_arenas.get() };
     let Some(free) = wrapped.free else { return };
     // SAFETY: as Python calls it.
     unsafe { free(wrapped.context, arena, size) };
     if size >= MIN_ARENA_SIZE {
-        // Some may be from before.
+        // Some arenas may have been made before the wrappers were there.
         let _ = PYTHON_OBJECTS
             .arenas
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
