@@ -3,39 +3,39 @@
 //! The collectors read them, `heapprof record` sets them, and docs/environment.md shows them. No
 //! other code writes the name of a variable.
 
-/// The one who sets a variable.
+/// Who sets a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableSetter {
-    /// The user. `record` takes it away, so that it does not mix with its own options.
+    /// The user. `record` removes the variable, so that it does not mix with its own options.
     User,
     /// The user, or an option of `record`.
     UserOrRecord,
-    /// The user. `record` leaves it as it is, because it has no options for it.
+    /// The user. `record` leaves the variable as it is, because it has no option for it.
     UserPassthrough,
-    /// `record` alone.
+    /// Only `record`.
     Record,
-    /// `watch` alone. `record` leaves it as it is.
+    /// Only `watch`. `record` leaves the variable as it is.
     Watch,
     /// The user of an existing gperftools setup.
     Gperftools,
 }
 
-/// A variable.
+/// An environment variable, as documentation shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct EnvironmentVariable {
-    /// Its name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// What it may be set to, in Markdown.
+    /// Allowed values, in Markdown.
     pub form: &'static str,
-    /// The one who sets it.
+    /// Who sets the variable.
     pub setter: VariableSetter,
-    /// What holds if it is not set, in Markdown.
+    /// Value that applies if the variable is not set, in Markdown.
     pub default: &'static str,
-    /// What setting it does, in Markdown.
+    /// Effect of the variable, in Markdown.
     pub meaning: &'static str,
 }
 
-/// Defines a constant for each row, and the table of all.
+/// Defines a constant for each row, and the table of all rows.
 macro_rules! variables {
     ($(
         $constant:ident $name:literal, $setter:ident, $form:literal, $default:literal,
@@ -52,7 +52,7 @@ macro_rules! variables {
             };
         )*
 
-        /// All variables: ours, then those of gperftools that an existing setup may have.
+        /// All variables: heapprof's own, then those of gperftools that an existing setup may have.
         pub const ALL: &[EnvironmentVariable] = &[$($constant),*];
     };
 }

@@ -1,159 +1,164 @@
-//! How somebody outside of a program and the library inside talk about an attachment: a
-//! [`AttachLetter`] in the program's memory.
+//! How an attacher outside a program talks with the library inside it: by an [`AttachLetter`] in
+//! the program's memory.
 //!
-//! Whoever attaches maps a region into the program: a page of code, then the letter, then a stack
-//! for the thread that runs both. They write their wish into the letter, and send a thread there.
-//! The code saves the thread, loads the library if it is not there yet, calls its
-//! `heapprof_letter`, and gives the thread back. docs/dev/attach.md describes the whole.
+//! The attacher maps a region into the program: a page of code, then the letter, then a stack for
+//! the thread that runs both. It writes its request into the letter, and sends a thread there. The
+//! code saves the thread's state, loads the library if it is not there yet, calls the library's
+//! `heapprof_letter`, and restores the thread. docs/dev/attach.md describes the whole.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
-/// What the region of an attachment begins with.
+/// Magic bytes at the start of an attachment's region.
 pub const LETTER_MAGIC: [u8; 16] = *b"heapprof region\n";
-/// The version of this layout. Another one can't be talked to.
+/// Version of this layout. A letter of another version is refused.
 pub const LETTER_VERSION: u32 = 3;
-/// How many bytes of code the region begins with. The letter follows.
+/// Number of bytes of code at the start of the region. The letter follows.
 pub const CODE_LEN: usize = 4096;
-/// Where the processor's state is kept, counted from the letter: as many bytes as any needs.
+/// Offset of the saved processor state, counted from the letter. The state takes as many bytes as
+/// the processor needs.
 pub const STATE_OFFSET: usize = 4096;
-/// How long the region is that stays. The stack begins behind the state and ends here. The library
-/// lies behind it until it is loaded.
+/// Length of the part of the region that stays mapped, in bytes. The stack begins behind the
+/// processor state and ends here. The library's bytes lie behind that until they are loaded.
 pub const REGION_LEN: usize = 384 << 10;
 
-/// What is wished.
+/// Requests of an attacher.
 pub mod request {
-    /// Begin to record.
+    /// Request: begin to record.
     pub const ATTACH: u32 = 1;
-    /// End the recording, and leave every slot as it was.
+    /// Request: end the recording, and leave every slot as it was.
     pub const DETACH: u32 = 2;
 }
 
-/// How far the thread is.
+/// How far the thread that was sent has come.
 pub mod progress {
-    /// It has not come yet.
+    /// Progress: the thread has not arrived yet.
     pub const NOT_ARRIVED: u32 = 0;
-    /// It is there.
+    /// Progress: the thread has arrived.
     pub const ARRIVED: u32 = 1;
-    /// The library was loaded, and reads the letter.
+    /// Progress: the library was loaded, and reads the letter.
     pub const LOADED: u32 = 2;
-    /// The library waits for somebody to take the file of its books.
+    /// Progress: the library waits for the attacher to take the file of its ledger.
     pub const OFFERS_LEDGER: u32 = 3;
-    /// All is done, and the thread goes back to what it did.
+    /// Progress: the request is done, and the thread goes back to its own work.
     pub const DONE: u32 = 4;
 }
 
-/// Which system call a thread makes anew that was stopped in it.
+/// Kinds of the system call in which a thread was stopped, and which it makes again.
 pub mod stopped_call {
-    /// None, or one that goes on whatever signals come.
+    /// Kind: no such call, or one that goes on whatever signals come.
     pub const NONE: u32 = 0;
-    /// One that a signal ends unless its handler asks for the opposite (SA_RESTART).
+    /// Kind: a call that a signal ends, unless the signal's handler asks for a restart
+    /// (SA_RESTART).
     pub const RESTARTS: u32 = 1;
-    /// One that every handler of a signal ends.
+    /// Kind: a call that every signal handler ends.
     pub const ENDS: u32 = 2;
 }
 
-/// What could not be done; 0 if all was.
+/// Reasons why a request failed; 0 if it succeeded.
 pub mod failure {
-    /// No file in memory could be made for the library; the file's number is the errno, negated.
+    /// Reason: no file in memory could be made for the library.
+    /// [`AttachLetter::file`](super::AttachLetter::file) is the errno, negated.
     pub const NO_FILE: u32 = 1;
-    /// The library could not be written into it.
+    /// Reason: the library could not be written into its file.
     pub const NO_ROOM: u32 = 2;
-    /// The loader refused it. [`AttachLetter::text`](super::AttachLetter::text) says why.
+    /// Reason: the loader refused the library. [`AttachLetter::text`](super::AttachLetter::text)
+    /// has its message.
     pub const NOT_LOADED: u32 = 3;
-    /// The library reads no letters of this version.
+    /// Reason: the library reads no letters of this version.
     pub const OTHER_VERSION: u32 = 4;
-    /// The program has a malloc of its own, whose calls nobody sees.
+    /// Reason: the program has a malloc of its own, whose calls cannot be hooked.
     pub const OWN_MALLOC: u32 = 5;
-    /// The library records already, because the program asked it to.
+    /// Reason: the library records already, because the program asked for it.
     pub const ALREADY_RECORDING: u32 = 6;
-    /// No recording could be begun: there is no memory for it, or a thread is held up in it.
+    /// Reason: no recording could be begun, because there is no memory for it or a thread is stuck
+    /// in it.
     pub const NOT_BEGUN: u32 = 7;
-    /// Nothing in the program refers to malloc.
+    /// Reason: nothing in the program refers to malloc.
     pub const NO_SLOTS: u32 = 8;
-    /// Nothing is attached.
+    /// Reason: nothing is attached.
     pub const NOT_ATTACHED: u32 = 9;
-    /// Somebody else is at it in the program.
+    /// Reason: another thread of the program is changing slots or loading an object.
     pub const BUSY: u32 = 11;
-    /// It was forked from a program that was attached to.
+    /// Reason: the program was forked from one that was attached to.
     pub const FORKED: u32 = 12;
-    /// The program has shut itself in, so that nothing more may be done in it.
+    /// Reason: the program has sandboxed itself, so nothing more may be done in it.
     pub const SANDBOXED: u32 = 10;
 }
 
-/// How many registers a letter holds: rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8 to r15, rip, and
-/// the flags, in this order.
+/// Number of registers in a letter: rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8 to r15, rip, and the
+/// flags, in this order.
 pub const REGISTER_COUNT: usize = 18;
 
-/// A letter. It is written before the thread comes, and answered by it.
+/// A letter from an attacher, which the thread that is sent to it answers.
 #[derive(Debug)]
 #[repr(C)]
 pub struct AttachLetter {
-    /// [`LETTER_VERSION`].
+    /// Version of the layout: [`LETTER_VERSION`].
     pub version: u32,
-    /// How many bytes this has.
+    /// Number of bytes of this letter.
     pub size: u32,
-    /// How the thread goes on.
+    /// Registers with which the thread goes on.
     pub registers: [AtomicU64; REGISTER_COUNT],
-    /// Which system call the thread makes anew: one of [`stopped_call`].
+    /// Kind of the system call that the thread makes again: one of [`stopped_call`].
     pub stopped_call: u32,
-    /// Whether the books may be kept in a file.
+    /// Whether the ledger may be kept in a file.
     pub may_share_ledger: u32,
-    /// The signals that the thread blocks.
+    /// Mask of the signals that the thread blocks.
     pub mask: u64,
-    /// The loader's function `dlopen`.
+    /// Address of the loader's function `dlopen`.
     pub dlopen: u64,
-    /// The loader's function `dlsym`.
+    /// Address of the loader's function `dlsym`.
     pub dlsym: u64,
-    /// The loader's function `dlerror`.
+    /// Address of the loader's function `dlerror`.
     pub dlerror: u64,
-    /// libc's function `__errno_location`.
+    /// Address of libc's function `__errno_location`.
     pub errno_at: u64,
-    /// Where the library's bytes are. They are unmapped once they are loaded.
+    /// Address of the library's bytes. They are unmapped once the library is loaded.
     pub library: u64,
-    /// How many bytes the library has.
+    /// Length of the library in bytes.
     pub library_len: u64,
-    /// The library's function that reads this; 0 if it is not loaded yet.
+    /// Address of the library's function that reads the letter; 0 if the library is not loaded yet.
     pub enter: AtomicU64,
-    /// How far the thread is: one of [`progress`].
+    /// How far the thread has come: one of [`progress`].
     pub progress: AtomicU32,
-    /// What could not be done: one of [`failure`], or 0.
+    /// Why the request failed: one of [`failure`], or 0.
     pub failure: AtomicU32,
-    /// The number of a file that is open in the program meanwhile; negative if there is none.
+    /// Descriptor of a file that is open in the program meanwhile; negative if there is none.
     pub file: AtomicI32,
-    /// The thread that was sent here last.
+    /// Id of the thread that was sent last.
     pub thread: u32,
-    /// One of [`request`].
+    /// What the attacher asks for: one of [`request`].
     pub request: u32,
     /// Whether every allocation is recorded.
     pub is_exact: u32,
     /// Mean bytes between samples.
     pub period: u64,
-    /// Which frames are kept of interpreters: 1 theirs, 2 the native ones, 3 both.
+    /// Which frames are kept of an interpreter's stack: 1 its own, 2 the native ones, 3 both.
     pub frames: u32,
     /// Whether each thread's share is kept.
     pub by_thread: u32,
     /// Whether each event goes into a log.
     pub log: u32,
-    /// The thread's errno, which it gets back at the end.
+    /// The thread's errno, which is restored at the end.
     pub errno: AtomicU32,
-    /// Set by whoever has taken the file.
+    /// Whether the attacher has taken the file.
     pub is_file_taken: AtomicU32,
-    /// How many slots lead to the library.
+    /// Number of slots that lead to the library.
     pub slots: AtomicU32,
-    /// Whether any do.
+    /// Whether the program is attached to, or was forked from a program that was.
     pub is_attached: AtomicU32,
-    /// The number of the process that has attached; 0 if there is none.
+    /// Id of the process that has attached; 0 if there is none.
     pub owner: u32,
-    /// When that process began, in ticks since the machine did.
+    /// When the process that has attached began, in clock ticks since the machine started.
     pub owner_began: u64,
-    /// The namespace that its number is of.
+    /// Pid namespace in which `owner` is valid.
     pub owner_namespace: u64,
-    /// A path for the loader, or what it said.
+    /// A path for the loader, or the loader's message.
     pub text: [u8; 256],
 }
 
 const _: () = assert!(size_of::<AttachLetter>() <= STATE_OFFSET);
 
-/// What the name begins with by which the library is loaded. Nobody else has a reason to write the
-/// path of an open file so, and the loader tells names apart by their letters.
+/// Start of the name by which the library is loaded. No other code has a reason to write the path
+/// of an open file in this way, and the loader compares names character by character.
 pub const LIBRARY_PATH_PREFIX: &str = "/proc/self/fd/././";

@@ -25,7 +25,7 @@ fn main() -> std::io::Result<()> {
     }
 }
 
-/// The program's own work: a cache of the last 1,000 answers, about 64 MB of them.
+/// Simulates the program's own work: a cache of the last 1,000 answers, about 64 MB of them.
 #[inline(never)]
 fn remember(cache: &mut VecDeque<Vec<u8>>) {
     cache.push_back(vec![1; 64 << 10]);

@@ -1,11 +1,11 @@
-//! The allocator itself: each call either goes straight to the one behind it, or is looked at on
-//! the way.
+//! The allocator itself: it passes each call straight to the allocator behind it, or has the engine
+//! record the call on the way.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use heapprof_engine::{CallSite, ENGINE, RecordingMode, is_inside_engine};
 
-/// A global allocator that records what `A` is asked for.
+/// A global allocator that records the allocations of `A`.
 ///
 /// ```
 /// # use heapprof_alloc::HeapProf;
@@ -19,7 +19,7 @@ pub struct HeapProf<A = System> {
 }
 
 impl HeapProf {
-    /// Makes an allocator in front of the system's.
+    /// Makes an allocator in front of the system's allocator.
     #[must_use]
     pub const fn system() -> Self {
         Self::new(System)
@@ -27,8 +27,8 @@ impl HeapProf {
 }
 
 impl<A> HeapProf<A> {
-    /// Makes an allocator in front of another one, which must not itself be a `HeapProf`: blocks
-    /// would count twice.
+    /// Makes an allocator in front of `behind`, which must not itself be a `HeapProf`, because
+    /// blocks would count twice.
     #[must_use]
     pub const fn new(behind: A) -> Self {
         Self { inner: behind }
@@ -40,23 +40,22 @@ impl<A> HeapProf<A> {
     }
 }
 
-/// Whether an allocation is looked at.
+/// Whether an allocation goes through the engine.
 ///
 /// The mode is checked before the countdown, so the countdown stands still until a recording
-/// starts. Its length is random, so any point of it is as good a beginning.
+/// starts. The countdown's length is random, so a recording may begin at any point of it.
 #[inline(always)]
 fn should_record(size: usize) -> bool {
     match ENGINE.events().mode() {
         RecordingMode::Off => false,
         RecordingMode::Sampled => ENGINE.events().charge(size),
-        // The countdown does not decide: an earlier sampled recording may have left something on
-        // it.
+        // The countdown does not decide: an earlier sampled recording may have left a part of it.
         RecordingMode::Exact => !is_inside_engine(),
     }
 }
 
-// Allocations that are looked at have functions of their own. If these were inlined, they would use
-// registers that every allocation would have to save.
+// Calls that go through the engine have functions of their own. If these were inlined, they would
+// use registers that every allocation would have to save.
 
 #[cold]
 #[inline(never)]
@@ -84,9 +83,9 @@ fn record_free(block: *mut u8) {
     ENGINE.events().release(block);
 }
 
-/// Gives the collector a spare block when the allocator behind has no memory. Gives the program
-/// null. The collector's own allocations must not fail with the program's, because std would abort
-/// the program.
+/// Returns a spare block if the collector allocates, and null if the program does. It is called
+/// when the allocator behind has no memory. The collector's own allocations must not fail with the
+/// program's, because std would abort the program.
 #[cold]
 #[inline(never)]
 fn spare_block(layout: Layout) -> *mut u8 {
@@ -97,7 +96,7 @@ fn spare_block(layout: Layout) -> *mut u8 {
     }
 }
 
-/// Returns the block, or what `spare_block` gives if the block is null.
+/// Returns the block, or the result of `spare_block` if the block is null.
 #[inline(always)]
 fn block_or_spare(block: *mut u8, layout: Layout) -> *mut u8 {
     if block.is_null() {
@@ -107,9 +106,9 @@ fn block_or_spare(block: *mut u8, layout: Layout) -> *mut u8 {
     }
 }
 
-// `Events::caller` finds the caller of the function that it is called in. So each function that
-// needs it calls it itself, and none of these functions is inlined: the compiler would put them
-// into the program's functions, which would then be missing from their own stacks.
+// `EngineEvents::caller` finds the caller of the function that it is called in. So each function
+// that needs the caller calls it itself, and none of these functions is inlined: the compiler would
+// put them into the program's functions, which would then be missing from their own stacks.
 // SAFETY: every block comes from the allocator behind, or from the arena's spare memory. It goes
 // back to where it came from, with the layout that the caller passed.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
@@ -125,7 +124,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
 
     #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller's contract, passed on.
         let real = || unsafe { self.inner.alloc_zeroed(layout) };
         if !should_record(layout.size()) {
             let block = real();
@@ -151,15 +150,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
         if ENGINE.events().may_hold(block as usize) && !is_inside_engine() {
             record_free(block);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller's contract, passed on.
         unsafe { self.inner.dealloc(block, layout) }
     }
 
     #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller's contract, passed on.
         let real = || unsafe { self.inner.realloc(block, layout, size) };
-        // SAFETY: as above; `reallocate_by_copy` is called only if the block is still as it was.
+        // SAFETY: the caller's contract, passed on; `reallocate_by_copy` is called only if the
+        // block is unchanged.
         let moved = || unsafe { self.reallocate_by_copy(block, layout, size) };
         if ENGINE.memory().is_spare(block) {
             return moved();
@@ -188,10 +188,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
 
 impl<A: GlobalAlloc> HeapProf<A> {
     /// Moves a block to a new one of `size` bytes. If the allocator behind has no memory, a block
-    /// of the collector's goes to spare memory, and one of the program's stays: the result is null.
+    /// of the collector moves to spare memory, and a block of the program stays where it is and the
+    /// result is null.
     ///
     /// # Safety
-    /// The same as for `realloc`.
+    /// The contract of `GlobalAlloc::realloc`.
     #[cold]
     unsafe fn reallocate_by_copy(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's contract, passed on. Both blocks are at least as large as what is

@@ -1,4 +1,5 @@
-//! Options from environment variables, by the names and in the forms that `libheapprof.so` reads.
+//! Options from environment variables, by the names and in the forms that `libheapprof.so` reads,
+//! too.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

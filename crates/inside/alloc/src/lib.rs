@@ -2,7 +2,7 @@
 //! own.
 //!
 //! It is meant for programs that no library can be preloaded into (static executables, musl), and
-//! for programs that want to hand out their own profiles. Two lines record and dump on demand:
+//! for programs that offer their own profiles. Two lines record and dump on demand:
 //!
 //! ```no_run
 //! #[global_allocator]
@@ -23,7 +23,7 @@
 //!
 //! Nothing is recorded before [`start`]. Until then, an allocation costs one more load and one more
 //! branch. After that, in sampled mode (the default), it costs a few more instructions, and one
-//! allocation in about 512 KiB is looked at. [`RecordingMode::Exact`] looks at all of them.
+//! allocation in about 512 KiB is recorded. [`RecordingMode::Exact`] records all of them.
 //!
 //! A recording belongs to the process, so functions of this crate control it, not methods of the
 //! allocator. `examples/pprof_endpoint.rs` serves profiles at `/debug/pprof/heap`, as Go programs
@@ -53,8 +53,8 @@ pub use heapprof_engine::{
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// Says that the code of this name has run, in a datagram to where `HEAPPROF_WIRETAP` says. Without
-/// that variable it does nothing.
+/// Reports that the code of this name has run, in a datagram to the address in `HEAPPROF_WIRETAP`.
+/// Without that variable it does nothing.
 ///
 /// ```
 /// heapprof_alloc::alive!("orders.cancel");

@@ -1,14 +1,14 @@
-//! What the process does around a recording: it forks, and it ends.
+//! Handlers for the process's forks and its end.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use heapprof_engine::{DumpReason, ENGINE};
 
-/// Whether a dump at exit was asked for.
+/// Whether a dump at exit was requested.
 static DUMPS_AT_EXIT: AtomicBool = AtomicBool::new(false);
 
-/// Registers the fork handlers. It does so once, because what is registered stays registered.
+/// Registers the fork handlers, once, because registered handlers stay registered.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -27,11 +27,11 @@ pub(crate) fn watch_forks() {
 }
 
 /// Registers the program's own fork handlers as belonging to no file, so that they stay. Returns
-/// whether it did.
+/// whether that was possible.
 ///
 /// glibc removes the handlers of each file when it runs that file's destructors, which for the
 /// program is at its end. A thread that forks at that moment would not reach the second handler,
-/// which gives back what the first one took.
+/// which releases the locks that the first one took.
 #[cfg(target_env = "gnu")]
 fn register_for_good() -> bool {
     type RegisteredForkHandler = Option<unsafe extern "C" fn()>;
@@ -74,12 +74,12 @@ pub(crate) fn call_at_exit(end: extern "C" fn()) {
     }
 }
 
-/// Asks for a dump when the process exits. Forked children make one, too.
+/// Requests a dump when the process exits. Forked children make one, too.
 pub(crate) fn dump_at_exit() {
     if DUMPS_AT_EXIT.swap(true, Ordering::AcqRel) {
         return;
     }
-    // SAFETY: as above.
+    // SAFETY: it is a function of this crate, which stays as long as the program or library does.
     unsafe {
         libc::atexit(make_last_dump);
     }
@@ -87,7 +87,7 @@ pub(crate) fn dump_at_exit() {
 
 extern "C" fn make_last_dump() {
     if ENGINE.lifecycle().is_running() {
-        // Nobody is left to be told of an error.
+        // At the exit there is no caller left to report an error to.
         ENGINE.dumps().dump_at_end(DumpReason::Exit);
     }
 }

@@ -1,4 +1,4 @@
-//! The functions by which a program starts its recording, asks it for profiles and stops it.
+//! Functions by which a program starts its recording, requests profiles and stops the recording.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,12 +10,13 @@ use heapprof_engine::{DumpError, DumpReason, ENGINE, RecordingMode, RecordingOpt
 use crate::environment;
 use crate::process;
 
-/// Begins to record the allocations that the program makes from now on. What an earlier recording
-/// found is forgotten.
+/// Begins to record the allocations that the program makes from now on. The results of an earlier
+/// recording are forgotten.
 ///
-/// Returns false, and begins nothing, if there is no memory for it, if a thread is held up in the
-/// middle of an allocation, if the period is above 1 TiB, or if the mode is off. In a program whose
-/// global allocator is not a [`HeapProf`](crate::HeapProf), a recording finds nothing.
+/// Returns false, and begins nothing, if there is no memory for the recording, if a thread is stuck
+/// in the middle of an allocation, if the period is above 1 TiB, or if the mode is off. In a
+/// program whose global allocator is not a [`HeapProf`](crate::HeapProf), a recording finds
+/// nothing.
 pub fn start(mut options: RecordingOptions) -> bool {
     // A plain output name is this process's own; children insert their process id.
     let parent = sys::parent_id();
@@ -23,12 +24,12 @@ pub fn start(mut options: RecordingOptions) -> bool {
     begin(options)
 }
 
-/// Begins to record as the environment's [`SETTINGS`](crate::SETTINGS) say, if `HEAPPROF_OUTPUT`
-/// is set. Returns whether a recording began. An output name without `%` gets the process's id,
+/// Begins to record by the environment's [`SETTINGS`](crate::SETTINGS), if `HEAPPROF_OUTPUT` is
+/// set. Returns whether a recording began. An output name without `%` gets the process's id,
 /// because other programs may have the same variable.
 ///
-/// Nothing begins under `heapprof record`, or if `libheapprof.so` is preloaded. The library records
-/// then, and both would write to the same files.
+/// Nothing begins under `heapprof record`, or if `libheapprof.so` is preloaded. In these cases the
+/// library records, and both would write to the same files.
 ///
 /// # Errors
 /// A variable has a value that is not understood. Nothing is recorded then.
@@ -44,8 +45,8 @@ fn begin(options: RecordingOptions) -> bool {
     options.mode != RecordingMode::Off && ENGINE.lifecycle().start(options)
 }
 
-/// Ends the recording. Dumps still show what it found until then. Blocks that are freed later still
-/// count as in use. No thread of this crate is left when it returns.
+/// Ends the recording. Dumps still show what was recorded until then. Blocks that are freed later
+/// still count as in use. When this returns, no thread of this crate is left.
 pub fn stop() {
     ENGINE.lifecycle().stop();
     ENGINE.lifecycle().end_clock();
@@ -57,12 +58,13 @@ pub fn is_running() -> bool {
     ENGINE.lifecycle().is_running()
 }
 
-/// Writes a profile where the recording's [`DumpOutput`](crate::DumpOutput) says. Returns its path.
+/// Writes a profile to the path that the recording's [`DumpOutput`](crate::DumpOutput) sets.
+/// Returns that path.
 ///
 /// # Errors
-/// There is no recording, it has no output, another thread's dump is not done within ten seconds,
-/// the file can't be written, or there is no memory. If there is memory for the dump, but not for
-/// the path that is returned, the file is written all the same.
+/// There is no recording, the recording has no output, another thread's dump is not done within ten
+/// seconds, the file can't be written, or there is no memory. If there is memory for the dump, but
+/// not for the path that is returned, the file is written all the same.
 pub fn dump() -> Result<PathBuf, DumpError> {
     to_own_path(ENGINE.dumps().request(None))
 }
@@ -70,15 +72,15 @@ pub fn dump() -> Result<PathBuf, DumpError> {
 /// Writes a profile to `path`, and returns that path. The file appears whole or not at all.
 ///
 /// # Errors
-/// The same as for [`dump`], except that the recording needs no output.
+/// Every error of [`dump`], except that the recording needs no output.
 pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, DumpError> {
     let path = path.as_ref().as_os_str().as_bytes();
     to_own_path(ENGINE.dumps().request(Some(path)))
 }
 
-/// The profile as it is now, in gzipped pprof. A server can answer `/debug/pprof/heap` with these
-/// bytes. They are empty if nothing was ever recorded, if there is no memory for them, or if
-/// another thread's dump is not done within ten seconds.
+/// Returns the profile of this moment, in gzipped pprof. A server can answer `/debug/pprof/heap`
+/// with these bytes. They are empty if nothing was ever recorded, if there is no memory for them,
+/// or if another thread's dump is not done within ten seconds.
 #[must_use]
 pub fn profile() -> Vec<u8> {
     if !ENGINE.lifecycle().was_started() {
@@ -88,7 +90,7 @@ pub fn profile() -> Vec<u8> {
     hand_over(bytes, |bytes| try_copy(bytes)).unwrap_or_default()
 }
 
-/// Asks for a last dump when the process calls `exit`, which is also how `main` ends. There is no
+/// Requests a last dump when the process calls `exit`, which is also how `main` ends. There is no
 /// such dump if the process aborts, calls `_exit`, or dies by a signal. The dump is made as by
 /// [`dump`], except that a plain output name gets no number.
 pub fn dump_at_exit() {
@@ -103,7 +105,7 @@ fn to_own_path(made: Result<CString, DumpError>) -> Result<PathBuf, DumpError> {
     Ok(OsString::from_vec(own.ok_or(DumpError::NoMemory)?).into())
 }
 
-/// The error, with its path in the program's own memory.
+/// Returns the error with its path in the program's own memory.
 fn own_error(error: DumpError) -> DumpError {
     let DumpError::Write(path, errno) = error else {
         return error;
@@ -121,8 +123,8 @@ fn try_copy(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(copy)
 }
 
-/// Copies what the collector made into the program's own memory. The copy counts as allocated by
-/// the program, so its free is known, too.
+/// Copies a result of the collector into the program's own memory. The copy counts as allocated by
+/// the program, so its free is recorded, too.
 fn hand_over<T, R>(made: T, copy: impl FnOnce(&T) -> R) -> R {
     let own = copy(&made);
     ENGINE.lifecycle().with_reentrancy_guard(|| drop(made));

@@ -1,4 +1,4 @@
-//! The wiretap of a Rust program: `alive!` says that code ran.
+//! The wiretap of a Rust program: `alive!` reports that code ran.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,11 +12,12 @@ use crate::process;
 
 static WIRETAP_SENDER: DatagramSender = DatagramSender::new();
 
-/// Says that the code `name` has run, and where. [`alive!`](crate::alive) says where by itself.
+/// Reports that the code `name` has run, and where. [`alive!`](crate::alive) adds the place by
+/// itself.
 ///
-/// The first call reads the environment, and may allocate; what it allocates is not recorded. No
-/// call waits or fails. A value that is not understood means that nothing is sent, as for the
-/// preloaded library, which says so.
+/// The first call reads the environment, and may allocate; its allocations are not recorded. No
+/// call waits or fails. If a variable's value is not understood, nothing is sent. The preloaded
+/// library sends nothing either, but prints a message.
 pub fn alive_at(name: &str, site: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| ENGINE.lifecycle().with_guard_and_signals_blocked(set_up));

@@ -1,4 +1,4 @@
-//! The program's code: which files are mapped, how to unwind from an address, what was unmapped
+//! The program's code: the mapped files, how to unwind from an address, and what was unmapped
 //! since.
 
 pub(crate) mod cfi;
@@ -28,30 +28,31 @@ use mappings::CodeMappings;
 use modules::{LoadedModule, LoadedModules};
 use seen::SeenObjects;
 
-/// What is known of the program's code.
+/// All data about the program's code.
 pub(crate) struct ProgramCode {
     pub(crate) mappings: CodeMappings,
     pub(crate) modules: LoadedModules,
-    /// Rules by return address (an interrupted pc stands in as pc + 1).
+    /// Unwind rules by return address (an interrupted pc stands in as pc + 1).
     pub(crate) rules: ProbeTable<{ rank::RULES }>,
-    /// Where the kernel started the program.
+    /// Addresses at which the kernel started the program.
     pub(crate) entries: EntryPoints,
-    /// Which objects unwinding has met.
+    /// The objects that unwinding has met.
     pub(crate) seen: SeenObjects,
-    /// What dlclose can't take away.
+    /// Code that dlclose can't unmap.
     pub(crate) lasting: LastingCode,
-    /// Who wants to know when unwinding meets code of an object: [`CodeWatcher`] as a pointer.
+    /// A listener that is called when unwinding meets code of an object: a [`CodeWatcher`] as a
+    /// pointer.
     watcher: AtomicPtr<()>,
 }
 
-/// Bytes of the longest path, with the zero at its end.
+/// Maximum number of bytes of a path, with the zero at its end.
 const MAX_PATH_LEN: usize = 4096;
 
-/// Is told where the object begins.
+/// A function that gets the address at which an object begins.
 pub(crate) type CodeWatcher = fn(usize);
 
 impl ProgramCode {
-    /// Nothing is known yet.
+    /// Makes the data of a program whose code is not known yet.
     pub(crate) const fn new() -> Self {
         Self {
             mappings: CodeMappings::new(),
@@ -64,8 +65,8 @@ impl ProgramCode {
         }
     }
 
-    /// Called when unwinding meets a module at an address without rules. Returns whether the module
-    /// has come to the place of another one.
+    /// Notes a module that unwinding has met at an address without rules. Returns whether the
+    /// module has come to the place of another one.
     pub(crate) fn note_module(&self, process: &EngineProcess, module: &LoadedModule) -> bool {
         let is_closing = || self.modules.closers() != 0;
         let is_other = self.mappings.note_module(process, module, is_closing);
@@ -78,20 +79,21 @@ impl ProgramCode {
         }
         let watcher = self.watcher.load(Ordering::Acquire);
         if !watcher.is_null() {
-            // SAFETY: nothing else is stored there.
+            // SAFETY: only `watch` stores a pointer there, and it is a [`CodeWatcher`].
             let watcher = unsafe { std::mem::transmute::<*mut (), CodeWatcher>(watcher) };
             watcher(module.start);
         }
         is_other
     }
 
-    /// Called when unwinding meets an object for the first time. Nobody can find out what lay where
-    /// once the process has been killed, so the object's code is in the kept books before the
-    /// stack is.
+    /// Notes an object that unwinding has met for the first time. Once the process has been killed,
+    /// no one can find out what was mapped where, so the object's code is in the saved ledger
+    /// before the stack is.
     #[cold]
     fn note_new(&self, process: &EngineProcess, module: &LoadedModule) {
         if process.pages.table_file.is_there() {
-            // A look finds the unwind tables of some objects, and what came beside the loader.
+            // A scan finds the unwind tables of some objects, and code that came without the
+            // loader.
             if !self.mappings.note_met(process, module) || module.lacks_table() {
                 self.seen.request_scan();
             }
@@ -99,15 +101,15 @@ impl ProgramCode {
         self.seen.note(module.start);
     }
 
-    /// Whether the rule of `address` may be kept. While a thread closes objects, only that of
-    /// lasting code is: others are found anew, so that [`note_module`](Self::note_module) sees what
-    /// lies there by now.
+    /// Whether the rule of `address` may be kept. While a thread closes objects, only rules of
+    /// lasting code may be: others are found anew, so that [`note_module`](Self::note_module)
+    /// notices what lies there by now.
     pub(crate) fn may_keep_rule(&self, address: usize) -> bool {
         self.modules.closers() == 0 || self.lasting.holds(address)
     }
 
-    /// Notes which of the code that is known lasts as long as the process. If dlopen may have
-    /// brought some of it, that is only the program's own, the loader's, libc's and this engine's.
+    /// Notes which of the known code lasts as long as the process. If dlopen may have brought some
+    /// of it, that is only the program's own, the loader's, libc's and this engine's.
     pub(crate) fn note_lasting(&self, process: &EngineProcess) {
         let own = [
             libc::getauxval as *const () as usize,
@@ -123,27 +125,28 @@ impl ProgramCode {
         self.lasting.note(there);
     }
 
-    /// Called before a thread closes objects. Until [`end_close`](Self::end_close) nothing is
-    /// remembered of code that may go: its place may have other code at any time.
-    /// `has_memory` says whether there is memory to note that code.
+    /// Prepares for a thread that closes objects. Until [`end_close`](Self::end_close) no rule of
+    /// code that may go is kept, because other code may come to its place at any time. `has_memory`
+    /// says whether there is memory to note that code.
     pub(crate) fn begin_close(&self, process: &EngineProcess, has_memory: bool) {
         self.modules.begin_close();
         let stays = |address| self.lasting.holds(address);
         if has_memory {
             self.mappings.note_closing(process, stays);
         }
-        // A return address may be the one behind the last instruction.
+        // A return address may be that behind the last instruction.
         self.rules
             .remove(process, |address| !stays(address as usize - 1));
     }
 
-    /// Called when a thread has closed what it would close, and what is gone is forgotten.
+    /// Ends the preparation, when a thread has closed its objects, and the closed code is
+    /// forgotten.
     pub(crate) fn end_close(&self) {
         self.modules.end_close();
     }
 
-    /// Indexes the unwind tables of objects whose linker made no table of them. It is called when
-    /// it is known anew what code is mapped, by one thread at a time.
+    /// Indexes the unwind tables of objects whose linker made no search table. It is called when
+    /// the mapped code was just scanned, by one thread at a time.
     pub(crate) fn index_frames(&self, process: &EngineProcess) {
         let mut path = [0; MAX_PATH_LEN];
         let is_new = |start: usize| {
@@ -160,20 +163,20 @@ impl ProgramCode {
                 self.modules.note_index();
             }
             if !self.modules.indexes.is_known(module.start) {
-                // There is no room for more.
+                // There is no room for more indexes.
                 return;
             }
         }
     }
 
-    /// Has `watcher` told of the object whenever unwinding meets an address without rules. It runs
+    /// Sets the listener that is called whenever unwinding meets an address without rules. It runs
     /// inside allocations.
     pub(crate) fn watch(&self, watcher: CodeWatcher) {
         self.watcher.store(watcher as *mut (), Ordering::Release);
     }
 
-    /// The objects that unwinding has met and of which no mapping is known, because nobody could
-    /// look.
+    /// Returns the objects that unwinding has met and of which no mapping is known, because no scan
+    /// was possible.
     pub(crate) fn unknown_objects(&self, process: &EngineProcess) -> Vec<Range<usize>> {
         let object = |start| {
             let found = weak::dl_find_object(start)?;
@@ -184,7 +187,7 @@ impl ProgramCode {
             .collect()
     }
 
-    /// Remembers where objects lay that are gone, and of which nothing else is known.
+    /// Notes the addresses of objects that are gone, and of which nothing else is known.
     pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, objects: Vec<Range<usize>>) {
         let is_there = |range: &Range<usize>| {
             let found = weak::dl_find_object(range.start);
@@ -199,7 +202,7 @@ impl ProgramCode {
         }
     }
 
-    /// Forgets the rules of code that is no longer there.
+    /// Removes the rules of code that is no longer mapped.
     pub(crate) fn forget_gone(&self, process: &EngineProcess, reserve: impl Fn(usize) -> bool) {
         let is_last = || self.modules.closers() <= 1;
         let gone = self.mappings.note_gone(process, is_last, reserve);
@@ -208,7 +211,7 @@ impl ProgramCode {
         }
         for range in gone {
             self.modules.indexes.forget(&range);
-            // A return address may be the one behind the last instruction.
+            // A return address may be that behind the last instruction.
             let addresses = range.start as u64..range.end as u64 + 1;
             self.rules.remove_range(process, addresses);
         }
@@ -216,7 +219,7 @@ impl ProgramCode {
         self.seen.clear();
     }
 
-    /// The locks that fork must hold.
+    /// Returns the locks that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 4] {
         let Self {
             mappings,

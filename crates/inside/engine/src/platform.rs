@@ -1,5 +1,5 @@
-//! What the engine asks of the kernel, the processor and libc: system calls, locks, memory of its
-//! own, stacks to switch to, thread-local storage.
+//! What the engine needs from the kernel, the processor and libc: system calls, locks, memory and
+//! stacks of its own, and thread-local storage.
 
 pub(crate) mod arena;
 pub(crate) mod floating_point;

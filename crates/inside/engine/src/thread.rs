@@ -1,4 +1,4 @@
-//! What a thread has while it lives.
+//! Data that a thread has while it lives.
 
 pub(crate) mod names;
 pub(crate) mod state;

@@ -1,9 +1,9 @@
 //! Reads .eh_frame of the running program: the rule at an address, and full evaluation where a rule
 //! is not enough.
 //!
-//! gimli parses. Which row of a call frame table applies, and its few registers of interest, are
-//! worked out here, because gimli's own context is kilobytes and would have to live on the profiled
-//! program's stack.
+//! gimli parses. This module itself finds the row of a call frame table that applies, and its few
+//! registers of interest, because gimli's own context is kilobytes and would have to lie on the
+//! profiled program's stack.
 
 use gimli::{
     BaseAddresses, CallFrameInstruction, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Operation,
@@ -30,15 +30,15 @@ enum CfaRule {
 enum RegisterRule {
     Same,
     Undefined,
-    /// At CFA + offset.
+    /// The register is saved at CFA + offset.
     At(i64),
-    /// At the address the expression gives.
+    /// The register is saved at the address that the expression yields.
     AtExpression(CfiExpression),
-    /// Something else.
+    /// Any other rule.
     Other,
 }
 
-/// The row of a call frame table, as far as it concerns us.
+/// A row of a call frame table, with only the registers that unwinding needs.
 #[derive(Clone, Copy)]
 struct CfiRow {
     cfa: CfaRule,
@@ -57,19 +57,19 @@ struct CfiLookup {
 /// Registers of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameRegisters {
-    /// Where the frame goes on, as a return address. For an interrupted frame it is one more than
-    /// its pc.
+    /// Address at which the frame goes on, as a return address. For an interrupted frame it is the
+    /// pc plus one.
     pub(crate) pc: usize,
     pub(crate) sp: usize,
     pub(crate) bp: usize,
 }
 
-/// The rule at `pc` in `module`.
+/// Returns the rule at `pc` in `module`.
 pub(crate) fn find_rule(module: &LoadedModule, pc: usize) -> UnwindRule {
     match find(module, pc) {
         Some(found) => to_rule(&found),
-        // No call returns to where a function begins, so makecontext put the address there, at a
-        // stack's end. rbp is then still that of whoever made the context.
+        // No call returns to the beginning of a function, so makecontext put the address there, at
+        // a stack's end. rbp then still belongs to the code that made the context.
         None if is_function_start(module, pc + 1) => UnwindRule::END,
         None => UnwindRule::FRAME_POINTER,
     }
@@ -89,7 +89,7 @@ pub(crate) fn has_tables(module: &LoadedModule) -> bool {
     module.eh_frame_hdr != 0 || module.index.is_some()
 }
 
-/// Whether its unwind tables say something of `pc`.
+/// Whether the object's unwind tables cover `pc`.
 pub(crate) fn covers(module: &LoadedModule, pc: usize) -> bool {
     find(module, pc).is_some()
 }
@@ -127,7 +127,7 @@ fn to_rule(found: &CfiLookup) -> UnwindRule {
     }
 }
 
-/// The n of an expression that is `rbp + n`, or `*(rbp + n)` with `deref`.
+/// Returns the n of an expression that is `rbp + n`, or `*(rbp + n)` with `deref`.
 fn rbp_offset(found: &CfiLookup, expression: CfiExpression, deref: bool) -> Option<i64> {
     let expression = expression.get(&found.eh_frame).ok()?;
     let mut operations = expression.operations(found.encoding);
@@ -147,7 +147,7 @@ fn rbp_offset(found: &CfiLookup, expression: CfiExpression, deref: bool) -> Opti
     operations.next().ok()?.is_none().then_some(offset)
 }
 
-/// The caller's registers by full evaluation. `read` reads memory that may not be there.
+/// Returns the caller's registers by full evaluation. `read` reads memory that may not be mapped.
 pub(crate) fn step(
     module: &LoadedModule,
     registers: FrameRegisters,
@@ -179,8 +179,8 @@ pub(crate) fn step(
     })
 }
 
-/// Evaluates an expression with the operations that signal trampolines, PLTs and stack realignment
-/// use.
+/// Evaluates an expression with the operations that occur in signal trampolines, PLTs and stack
+/// realignment.
 fn evaluate(
     found: &CfiLookup,
     expression: CfiExpression,
@@ -241,7 +241,7 @@ fn fde_offset(
     if let Some(index) = &module.index {
         let offset = index.find(module.start, pc)?;
         let bases = BaseAddresses::default().set_eh_frame(index.eh_frame as u64);
-        // SAFETY: this is the section of the object, as it was found in memory.
+        // SAFETY: this is the object's section, as it was found in memory.
         let eh_frame = EhFrame::new(unsafe { slice(index.eh_frame, index.end) }, LittleEndian);
         return Some((eh_frame, bases, offset.into()));
     }
@@ -249,8 +249,8 @@ fn fde_offset(
     if hdr_at == 0 || hdr_at >= module.end {
         return None;
     }
-    // SAFETY: the loader mapped the module from here to its end; gimli reads only what the header
-    // refers to.
+    // SAFETY: the loader mapped the module from here to its end; gimli reads only the parts to
+    // which the header refers.
     let hdr_bytes = unsafe { slice(hdr_at, module.end) };
     let bases = BaseAddresses::default().set_eh_frame_hdr(hdr_at as u64);
     let hdr = EhFrameHdr::new(hdr_bytes, LittleEndian)
@@ -264,7 +264,7 @@ fn fde_offset(
         return None;
     }
     let bases = bases.set_eh_frame(at as u64);
-    // SAFETY: as above.
+    // SAFETY: the loader mapped the module from here to its end.
     let eh_frame = EhFrame::new(unsafe { slice(at, module.end) }, LittleEndian);
     let table = hdr.table()?;
     let pointer = table.lookup(pc as u64, &bases).ok()?;
@@ -272,12 +272,12 @@ fn fde_offset(
     Some((eh_frame, bases, offset))
 }
 
-/// Memory of a loaded module.
+/// Returns memory of a loaded module.
 ///
 /// # Safety
-/// What is read of the range is mapped and stays so.
+/// The part of the range that is read is mapped and stays so.
 unsafe fn slice(start: usize, end: usize) -> &'static [u8] {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller's contract.
     unsafe { std::slice::from_raw_parts(start as *const u8, end - start) }
 }
 
@@ -327,7 +327,7 @@ fn find(module: &LoadedModule, pc: usize) -> Option<CfiLookup> {
     })
 }
 
-/// A call frame program on its way to the row of `pc`.
+/// A call frame program that runs up to the row of `pc`.
 struct CfiProgram {
     factors: (u64, i64),
     at: u64,

@@ -1,5 +1,5 @@
-//! Code that was unloaded or may be just now, while nothing else has come to its place: what comes
-//! there belongs to another generation of mappings.
+//! Closed code: code that was unloaded or may be unloaded just now, while no other code has come to
+//! its place. Code that comes there belongs to another generation of mappings.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -10,17 +10,17 @@ use crate::platform::lock::{ForkLock, LockedValue, rank};
 use crate::platform::process::EngineProcess;
 use crate::platform::sys;
 
-/// Such code, and what a stack's walk asks of it.
+/// The closed code, and the count that a stack's walk reads.
 pub(crate) struct ClosedCode {
     all: LockedValue<{ rank::CLOSED_MAPPINGS }, ClosedMappings>,
-    /// How many there are.
+    /// Number of closed mappings.
     len: AtomicUsize,
 }
 
-/// Mappings of such code.
+/// Mappings of closed code.
 pub(crate) struct ClosedMappings(Vec<ClosedMapping>);
 
-/// Where such code lay, and which image it was of.
+/// Addresses and image of closed code.
 pub(crate) struct ClosedMapping {
     start: usize,
     end: usize,
@@ -28,19 +28,19 @@ pub(crate) struct ClosedMapping {
     presence: CodePresence,
 }
 
-/// Whether code is there.
+/// Whether closed code is still mapped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CodePresence {
-    /// It was when a thread began to close objects, and may go.
+    /// The code was mapped when a thread began to close objects, and may go.
     MayGo,
     Gone,
-    /// Other code has come to its place. This is the last generation in which it may have been
-    /// there.
+    /// Other code has come to its place. The number is the last generation in which the closed code
+    /// may have been mapped.
     Replaced(u32),
 }
 
 impl ClosedMapping {
-    /// What is to be noted of code that is there while a thread closes objects.
+    /// Makes the note of code that is mapped while a thread closes objects.
     pub(crate) fn from_closing(range: Range<usize>, image: MappedImage) -> Self {
         Self {
             start: range.start,
@@ -50,20 +50,20 @@ impl ClosedMapping {
         }
     }
 
-    /// Whether it is what was noted of the code that lay there.
+    /// Whether this is the note of the code that lay at `range`.
     pub(crate) fn is_of(&self, range: &Range<usize>, image: &MappedImage) -> bool {
         self.start == range.start && self.end == range.end && self.image == *image
     }
 }
 
 impl ClosedMappings {
-    /// Puts these in the place of those that may go.
+    /// Replaces the notes of code that may go.
     pub(crate) fn replace_closing(&mut self, new: impl Iterator<Item = ClosedMapping>) {
         self.0.retain(|c| c.presence != CodePresence::MayGo);
         self.0.extend(new);
     }
 
-    /// Notes that code is gone. Returns whether it was noted before that it may go.
+    /// Notes that code is gone. Returns whether it was noted before as code that may go.
     pub(crate) fn note_gone(&mut self, range: Range<usize>, image: MappedImage) -> bool {
         let presence = CodePresence::Gone;
         if let Some(noted) = self.0.iter_mut().find(|c| c.is_of(&range, &image)) {
@@ -75,8 +75,8 @@ impl ClosedMappings {
         false
     }
 
-    /// Takes out those to whose place other code has come. `learn` is told of each, and in which
-    /// generation it may have been there last.
+    /// Removes the code that was replaced by other code. `learn` gets each note, with the last
+    /// generation in which the code may have been mapped.
     pub(crate) fn take_replaced(&mut self, mut learn: impl FnMut(&ClosedMapping, u32)) {
         self.0.retain(|c| match c.presence {
             CodePresence::Replaced(last) => {
@@ -87,7 +87,7 @@ impl ClosedMappings {
         });
     }
 
-    /// Called when a stack leads through a module. Returns whether it has come to the place of
+    /// Notes a module through which a stack leads. Returns whether it has come to the place of
     /// another one.
     fn note_module(
         &mut self,
@@ -102,8 +102,8 @@ impl ClosedMappings {
         if !self.0.iter().any(here) {
             return false;
         }
-        // A plugin that comes and goes mostly comes back to its place: its stacks are the same
-        // then.
+        // A plugin that comes and goes mostly comes back to its place: its stacks are then the
+        // same.
         let now = MappedImage::read_at(module.start, 0);
         let mut is_other = false;
         self.0.retain_mut(|c| {
@@ -112,7 +112,7 @@ impl ClosedMappings {
             }
             let is_same = c.image == now;
             match c.presence {
-                // While a thread closes objects, this one may still go.
+                // While a thread closes objects, this module may still go.
                 CodePresence::MayGo if is_same && now.is_known() => return is_closing(),
                 CodePresence::Gone if is_same && now.has_build_id() => return false,
                 CodePresence::MayGo => c.presence = CodePresence::Replaced(generation),
@@ -126,7 +126,7 @@ impl ClosedMappings {
 }
 
 impl ClosedCode {
-    /// There is none yet.
+    /// Makes a list without closed code.
     pub(crate) const fn new() -> Self {
         Self {
             all: LockedValue::new(ClosedMappings(Vec::new())),
@@ -134,7 +134,7 @@ impl ClosedCode {
         }
     }
 
-    /// Runs `work` with them.
+    /// Runs `work` with the closed mappings, under their lock.
     pub(crate) fn with<R>(
         &self,
         process: &EngineProcess,
@@ -147,9 +147,8 @@ impl ClosedCode {
         })
     }
 
-    /// Called when a stack leads through a module. If that has come to the place of another one,
-    /// `generation` is counted up. Returns whether it has. `is_closing` says whether a thread
-    /// closes objects.
+    /// Notes a module through which a stack leads. If it has come to the place of another one, this
+    /// counts `generation` up and returns true. `is_closing` says whether a thread closes objects.
     pub(crate) fn note_module(
         &self,
         process: &EngineProcess,
@@ -175,13 +174,14 @@ impl ClosedCode {
         is_other
     }
 
-    /// Bytes that they may take, if so many mappings are known.
+    /// Returns the number of bytes that the closed mappings may take, if `known` mappings are
+    /// known.
     pub(crate) fn memory_needed(&self, known: usize) -> usize {
         let all = self.len.load(Ordering::Relaxed) + known;
         all * 3 * size_of::<ClosedMapping>()
     }
 
-    /// The lock that fork must hold.
+    /// Returns the lock that fork must take.
     pub(crate) fn lock(&self) -> &dyn ForkLock {
         &self.all.lock
     }
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::platform::pages::PageSource;
 
-    /// A module whose memory holds no image.
+    /// Makes a module whose memory contains no image.
     fn module() -> LoadedModule {
         let start = sys::map(sys::PAGE_SIZE).expose_provenance();
         LoadedModule {

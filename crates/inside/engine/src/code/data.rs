@@ -1,6 +1,6 @@
-//! What the kernel counts as a process's data (VmData), divided by what it is.
+//! The memory that the kernel counts as a process's data (VmData), divided by its use.
 //!
-//! VmData is the size of all mappings that the process alone may write, except its main stack. The
+//! VmData is the size of all mappings that only the process may write, except its main stack. The
 //! kernel lists them in /proc/self/smaps.
 
 use crate::code::maps;
@@ -9,11 +9,11 @@ use crate::platform::sys;
 /// The parts of a process's data, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessData {
-    /// All of it, except the engine's own mappings.
+    /// All data, except the engine's own mappings.
     pub(crate) all: u64,
     /// The engine's own mappings.
     pub(crate) own: u64,
-    /// What the program's file and its libraries keep their variables in.
+    /// The variables of the program's file and its libraries.
     pub(crate) of_files: u64,
 }
 
@@ -24,14 +24,14 @@ struct DataMapping {
     len: u64,
     is_data: bool,
     is_of_file: bool,
-    /// How many of its bytes are variables: all of a file's, and those at the beginning of an
-    /// anonymous mapping that go on where the file ends.
+    /// Number of bytes that are variables: all of a file's mapping, and the beginning of an
+    /// anonymous mapping that continues a file.
     of_file: u64,
 }
 
-/// The data of this process; `None` if the kernel does not show it. `end_of` says where the loaded
-/// object with an address ends: what the kernel shows behind a file may be another mapping, or hold
-/// one that came to lie there.
+/// Returns the data of this process; `None` if the kernel does not show it. `end_of` returns the
+/// end of the loaded object that contains an address, because the mapping that the kernel shows
+/// behind a file may be another one, or may include one that came to lie there.
 pub(crate) fn read_data(end_of: impl Fn(usize) -> Option<usize>) -> Option<ProcessData> {
     let mut all = ProcessData::default();
     let mut last: Option<DataMapping> = None;
@@ -45,7 +45,7 @@ pub(crate) fn read_data(end_of: impl Fn(usize) -> Option<usize>) -> Option<Proce
     last.map(|_| all)
 }
 
-/// The mapping that a line begins, after the `last` one.
+/// Parses the line that begins a mapping, after the `last` one.
 fn parse_mapping(
     line: &[u8],
     last: Option<DataMapping>,
@@ -81,7 +81,7 @@ fn parse_mapping(
 
 fn add(all: &mut ProcessData, mapping: DataMapping, flags: &[u8]) {
     let has = |wanted: &[u8]| flags.split(|&byte| byte == b' ').any(|flag| flag == wanted);
-    // The main stack grows down.
+    // The main stack has this flag, because it grows down.
     if !mapping.is_data || has(b"gd") {
         return;
     }
@@ -98,7 +98,7 @@ fn add(all: &mut ProcessData, mapping: DataMapping, flags: &[u8]) {
 mod tests {
     use super::*;
 
-    /// What the kernel itself adds up.
+    /// Returns the kernel's own sum.
     fn counted() -> u64 {
         let text = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = text
@@ -109,7 +109,7 @@ mod tests {
         number.parse::<u64>().unwrap() * 1024
     }
 
-    /// What lies behind a file is its variables only as far as the object reaches.
+    /// The memory behind a file contains its variables only as far as the object reaches.
     #[test]
     fn variables_end_where_the_object_ends() {
         let file = b"7f0000000000-7f0000002000 rw-p 00001000 08:01 77 /usr/lib/a.so";
@@ -151,7 +151,7 @@ mod tests {
             read_data(|_| None),
             counted()
         );
-        // SAFETY: nobody refers to it.
+        // SAFETY: nothing refers to the mapping.
         unsafe { sys::unmap(at, LEN) };
     }
 }

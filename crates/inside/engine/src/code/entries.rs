@@ -1,26 +1,27 @@
-//! Where the kernel starts the program and its loader: the outermost code of the first thread.
+//! The entry points of the program and its loader: the outermost code of the first thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::platform::sys;
 
-/// Where the kernel starts a program: in its loader, and in the program itself. The code there may
-/// have no unwind tables.
+/// Addresses at which the kernel starts a program: in its loader, and in the program itself. The
+/// code there may have no unwind tables.
 #[derive(Debug)]
 pub(crate) struct EntryPoints {
     program: AtomicUsize,
     loader: AtomicUsize,
 }
 
-/// The code at a program's entry has at least so many bytes.
+/// Smallest length of the code at a program's entry, in bytes.
 const PROGRAM_ENTRY_LEN: usize = 34;
-/// The same of the loader's, with what it does before it goes to the program's entry.
+/// Smallest length of the code at the loader's entry, up to its jump to the program's entry, in
+/// bytes.
 const LOADER_ENTRY_LEN: usize = 128;
-/// Where an ELF file's header says where the kernel is to start it.
+/// Offset of the entry's address in an ELF file's header.
 const E_ENTRY: usize = 24;
 
 impl EntryPoints {
-    /// None is known yet.
+    /// Makes entry points that are not known yet.
     pub(crate) const fn new() -> Self {
         Self {
             program: AtomicUsize::new(0),
@@ -28,9 +29,9 @@ impl EntryPoints {
         }
     }
 
-    /// Asks where they are. It is called when a recording begins.
+    /// Finds the entry points. It is called when a recording begins.
     pub(crate) fn find(&self) {
-        // SAFETY: it reads what the kernel gave the process.
+        // SAFETY: the call only reads numbers that the kernel gave the process.
         let [program, base] =
             unsafe { [libc::AT_ENTRY, libc::AT_BASE].map(|kind| libc::getauxval(kind) as usize) };
         self.program.store(program, Ordering::Relaxed);
@@ -42,12 +43,12 @@ impl EntryPoints {
         }
     }
 
-    /// The addresses of both, or 0 for what is not known.
+    /// Returns the addresses of both entries, with 0 for one that is not known.
     pub(crate) fn all(&self) -> [usize; 2] {
         [&self.program, &self.loader].map(|entry| entry.load(Ordering::Relaxed))
     }
 
-    /// Whether this is code where the kernel starts one of them.
+    /// Whether `pc` lies in the code of an entry.
     pub(crate) fn contains(&self, pc: usize) -> bool {
         let holds = |entry: &AtomicUsize, len: usize| match entry.load(Ordering::Relaxed) {
             0 => false,

@@ -1,9 +1,9 @@
-//! Where the entries of an `.eh_frame` are, for objects whose linker made no table of them
+//! Indexes of the entries of an `.eh_frame`, for objects whose linker made no search table
 //! (`-Wl,--no-eh-frame-hdr`, or an `.eh_frame_hdr` without its table).
 //!
-//! Only the section headers of the file say where such an `.eh_frame` lies. They are read when
-//! code is looked at, never in an event. The file may be another one by now, so its headers and
-//! the section itself must be what is in memory, byte by byte.
+//! Only the section headers of the file say where such an `.eh_frame` lies. They are read when code
+//! is scanned, never in an event. The file may be another one by now, so its headers and the
+//! section itself must equal memory, byte by byte.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -13,17 +13,17 @@ use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 
 use crate::platform::sys::{self, EngineFile, PAGE_SIZE};
 
-/// So many objects have an index.
+/// Maximum number of objects that have an index.
 const MAX_OBJECTS: usize = 64;
-/// An `.eh_frame` that is longer is left alone.
+/// Maximum length of an `.eh_frame` that is indexed, in bytes.
 const MAX_SECTION_LEN: usize = 64 << 20;
-/// Bytes that all indexes may take.
+/// Maximum number of bytes of all indexes together.
 const MAX_INDEX_MEMORY: usize = 16 << 20;
-/// A file with more headers of either kind is left alone.
+/// Maximum number of headers of either kind in a file that is indexed.
 const MAX_HEADERS: usize = 4096;
 
-/// A function's entry: where the function begins, and where its entry is, both from the beginning
-/// of the object or of the section.
+/// A function's entry: the offset of the function in the object, and the offset of its entry in the
+/// section.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct FrameIndexEntry {
@@ -34,7 +34,7 @@ struct FrameIndexEntry {
 /// The index of an object. It stays in memory for good.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameIndex {
-    /// Where the section is in memory.
+    /// Address of the section in memory.
     pub(crate) eh_frame: usize,
     pub(crate) end: usize,
     entries: *const FrameIndexEntry,
@@ -47,24 +47,25 @@ pub(crate) struct FrameIndexes {
     taken: AtomicUsize,
 }
 
-/// An object that was looked at. Only looks at code write it, one at a time.
+/// An object that was scanned. Only scans of code write it, one at a time.
 struct FrameIndexSlot {
-    /// Where the object begins; 0 if there is none, or none any more.
+    /// Address at which the object begins; 0 for an empty slot.
     start: AtomicUsize,
     eh_frame: AtomicUsize,
     end: AtomicUsize,
-    /// Null if the object has no section that can be used.
+    /// The entries of the index; null if the object has no section that can be used.
     entries: AtomicPtr<FrameIndexEntry>,
     len: AtomicUsize,
-    /// How often it began and ended to change: odd while it does. A walk may be interrupted for as
-    /// long as another object takes to come to the same place.
+    /// Number of times that the slot began and ended to change: odd while it changes. A walk may be
+    /// interrupted for as long as another object takes to come to the same place.
     changes: AtomicU32,
 }
 
 impl FrameIndex {
-    /// Where the entry of the function that holds `pc` is in the section, if there is one.
+    /// Returns the offset in the section of the entry for the function that contains `pc`, if there
+    /// is one.
     pub(crate) fn find(&self, module_start: usize, pc: usize) -> Option<usize> {
-        // SAFETY: the entries were written before the index was given out, and stay.
+        // SAFETY: the entries were written before the index was published, and stay.
         let all = unsafe { std::slice::from_raw_parts(self.entries, self.len) };
         let offset = u32::try_from(pc.checked_sub(module_start)?).ok()?;
         let behind = all.partition_point(|entry| entry.function <= offset);
@@ -73,7 +74,7 @@ impl FrameIndex {
 }
 
 impl FrameIndexes {
-    /// None is known yet.
+    /// Makes a table without indexes.
     pub(crate) const fn new() -> Self {
         Self {
             slot: [const {
@@ -95,7 +96,7 @@ impl FrameIndexes {
         self.slot.iter().find(holds)
     }
 
-    /// The index of the object that begins at `start`, if there is one.
+    /// Returns the index of the object that begins at `start`, if there is one.
     pub(crate) fn find(&self, start: usize) -> Option<FrameIndex> {
         let slot = self.slot(start)?;
         let before = slot.changes.load(Ordering::Acquire);
@@ -110,12 +111,12 @@ impl FrameIndexes {
         (is_whole && !found.entries.is_null()).then_some(found)
     }
 
-    /// Whether the object that begins at `start` was looked at.
+    /// Whether the object that begins at `start` was scanned.
     pub(crate) fn is_known(&self, start: usize) -> bool {
         self.slot(start).is_some()
     }
 
-    /// Forgets the objects that began in this range, which was unmapped.
+    /// Removes the objects that began in this range, which was unmapped.
     pub(crate) fn forget(&self, range: &std::ops::Range<usize>) {
         for slot in &self.slot {
             if range.contains(&slot.start.load(Ordering::Relaxed)) {
@@ -126,7 +127,7 @@ impl FrameIndexes {
 
     /// Makes the index of an object whose file is at `path`. Returns whether there is one now.
     ///
-    /// Only one thread at a time may be here.
+    /// Only one thread at a time may call this.
     pub(crate) fn add(&self, object: &Range<usize>, path: &CStr) -> bool {
         let Some(slot) = self.slot(0) else {
             return false;
@@ -152,7 +153,7 @@ impl FrameIndexes {
     }
 }
 
-/// Memory of our own for a while.
+/// Private memory that is used for a while.
 #[derive(Clone, Copy)]
 struct MappedBuffer {
     at: *mut u8,
@@ -167,32 +168,32 @@ impl MappedBuffer {
     }
 
     fn release(self) {
-        // SAFETY: it came from `map`, and nothing refers to it any more.
+        // SAFETY: the memory came from `map`, and nothing refers to it any more.
         unsafe { sys::unmap(self.at, self.len) };
     }
 }
 
-/// An `.eh_frame`: a copy of it, how many bytes it has, and where it is in memory.
+/// An `.eh_frame`: a copy of it, its length in bytes, and its address in memory.
 struct EhFrameSection {
     copy: MappedBuffer,
     len: usize,
     at: usize,
 }
 
-/// A number in a header.
+/// Reads a number of `N` bytes in a header.
 fn parse_number<const N: usize>(header: &[u8], at: usize) -> Option<usize> {
     let mut bytes = [0; 8];
     bytes[..N].copy_from_slice(header.get(at..at + N)?);
     Some(u64::from_le_bytes(bytes) as usize)
 }
 
-/// Reads a header of the file.
+/// Reads a header of `N` bytes from the file.
 fn read_header<const N: usize>(file: &EngineFile, at: usize) -> Option<[u8; N]> {
     let mut header = [0; N];
     (file.read_at(&mut header, at as u64) == N).then_some(header)
 }
 
-/// Whether memory has these bytes.
+/// Whether memory at `at` equals these bytes.
 fn is_in_memory(at: usize, bytes: &[u8]) -> bool {
     let mut place = at;
     bytes.chunks(1024).all(|chunk| {
@@ -204,7 +205,7 @@ fn is_in_memory(at: usize, bytes: &[u8]) -> bool {
     })
 }
 
-/// Finds the section in the file, and copies it if it is what is in memory.
+/// Finds the section in the file, and copies it if it equals memory.
 fn find_section(object: &Range<usize>, path: &CStr) -> Option<EhFrameSection> {
     const LOAD: usize = libc::PT_LOAD as usize;
     let file = EngineFile::open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
@@ -218,7 +219,7 @@ fn find_section(object: &Range<usize>, path: &CStr) -> Option<EhFrameSection> {
     if sizes != (56, 64) || programs_len.max(sections_len) > MAX_HEADERS {
         return None;
     }
-    // Where the program headers say that the file is, less where it is.
+    // `bias` is the object's address in memory, less its address in the program headers.
     let (mut bias, mut holds) = (None, [0usize; 3]);
     let names = sections.checked_add(64 * parse_number::<2>(&elf, 62)?)?;
     let names = parse_number::<8>(&read_header::<64>(&file, names)?, 24)?;
@@ -255,7 +256,7 @@ fn find_section(object: &Range<usize>, path: &CStr) -> Option<EhFrameSection> {
     }
     let at = bias?.wrapping_add(address);
     let copy = MappedBuffer::new(len)?;
-    // SAFETY: it has at least so many bytes, and nobody else knows it.
+    // SAFETY: the copy has at least `len` bytes, and no other code knows it.
     let bytes = unsafe { std::slice::from_raw_parts_mut(copy.at, len) };
     let mut read = 0;
     while read < len {
@@ -271,17 +272,17 @@ fn find_section(object: &Range<usize>, path: &CStr) -> Option<EhFrameSection> {
     Some(EhFrameSection { copy, len, at })
 }
 
-/// The entries of a section: where they are, how many, where the section is, and how many bytes
-/// they take.
+/// The entries of a section: their address, their number, the section's beginning and end, and the
+/// number of bytes that the entries take.
 type BuiltIndex = (*mut FrameIndexEntry, usize, [usize; 2], usize);
 
-/// Makes the entries of a section, if there is room for them besides what is `taken`.
+/// Makes the entries of a section, if there is memory for them besides the `taken` bytes.
 fn build_index(
     object: &Range<usize>,
     section: &EhFrameSection,
     taken: usize,
 ) -> Option<BuiltIndex> {
-    // SAFETY: the copy is there until the caller gives it back, and nothing of it is kept.
+    // SAFETY: the copy exists until the caller releases it, and no reference to it is kept.
     let bytes = unsafe { std::slice::from_raw_parts(section.copy.at.cast_const(), section.len) };
     let mut count = 0;
     for_each_function(object, section, bytes, |_| count += 1);
@@ -290,7 +291,7 @@ fn build_index(
         return None;
     }
     let copy = MappedBuffer::new(room)?;
-    // SAFETY: there is room for so many, all zero, and nobody else knows it.
+    // SAFETY: there is room for `count` entries, all zero, and no other code knows it.
     let all = unsafe { std::slice::from_raw_parts_mut(copy.at.cast::<FrameIndexEntry>(), count) };
     let mut places = all.iter_mut();
     for_each_function(object, section, bytes, |entry| {
@@ -303,8 +304,8 @@ fn build_index(
     Some((copy.at.cast(), count, places, copy.len))
 }
 
-/// Calls `with` for the entry of each function of the object. It ends where the section does, or
-/// where it is damaged.
+/// Calls `with` for the entry of each function of the object. It stops at the section's end, or at
+/// a damaged entry.
 fn for_each_function(
     object: &Range<usize>,
     section: &EhFrameSection,

@@ -1,23 +1,23 @@
-//! The ELF image that a mapping is of: where it begins, and its build id, read without trusting
-//! that anything is there.
+//! The ELF image of a mapping: its beginning and its build id, read without trusting that any
+//! memory is mapped.
 
 use crate::platform::sys::{self, PAGE_SIZE};
 
-/// The longest build id that is kept, in bytes.
+/// Maximum number of bytes of a build id that are kept.
 const MAX_BUILD_ID_LEN: usize = 64;
 
-/// What is known of an image: enough to tell whether another one is the same.
+/// Data about an image: enough to decide whether another one is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MappedImage {
     start: usize,
     bytes: [u8; MAX_BUILD_ID_LEN],
     len: usize,
-    /// What its first page has, if it has no build id: programs that are not the same differ there
-    /// in sizes and names.
+    /// A checksum of the image's first page, if the image has no build id. Different programs
+    /// differ there in sizes and names.
     first_page: u64,
 }
 
-/// A piece of an image's code: the addresses that it has, and its offset in the file.
+/// A piece of an image's code: its addresses, and its offset in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CodePiece {
     pub(crate) start: usize,
@@ -34,13 +34,13 @@ impl MappedImage {
         first_page: 0,
     };
 
-    /// The image that has file offset `offset` at `start`.
+    /// Returns the image that has file offset `offset` at `start`.
     pub(crate) fn read_at(start: usize, offset: u64) -> Self {
         Self::find(start, offset).unwrap_or(Self::UNKNOWN)
     }
 
-    /// Puts into `to` where the kernel has the code of the image that begins at `start`. Returns
-    /// how many pieces there are, for which there may be no room; none if there is no image.
+    /// Writes the places of the code of the image that begins at `start` into `to`. Returns the
+    /// number of pieces, which may be more than `to` has room for; 0 if there is no image.
     pub(crate) fn find_code(start: usize, to: &mut [CodePiece]) -> usize {
         let Some(headers) = ImageHeaders::read_at(start) else {
             return 0;
@@ -64,7 +64,7 @@ impl MappedImage {
         count
     }
 
-    /// Its build id; empty if it has none.
+    /// Returns the image's build id; empty if it has none.
     pub(crate) fn build_id(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -73,16 +73,16 @@ impl MappedImage {
         self.len != 0
     }
 
-    /// Whether anything of it could be read.
+    /// Whether any part of the image could be read.
     pub(crate) fn is_known(&self) -> bool {
         self.start != 0
     }
 
     fn find(start: usize, offset: u64) -> Option<Self> {
         let direct = start.checked_sub(offset as usize)?;
-        // If the image was mapped in one piece, its first page lies as far in front of the code as
-        // it does in the file. Linkers may leave gaps of pages between file and memory, so this
-        // looks a little further.
+        // If the image was mapped in one piece, its first page is as far before the code as in the
+        // file. Linkers may leave gaps of pages between file and memory, so this searches a little
+        // further.
         let mut starts = (0..64).filter_map(|pages| direct.checked_sub(pages * PAGE_SIZE));
         let headers = starts.find_map(|at| {
             ImageHeaders::read_at(at).filter(|headers| headers.places_offset(start, offset))
@@ -102,7 +102,7 @@ impl MappedImage {
     }
 }
 
-/// A number that depends on every byte of a page.
+/// Returns a checksum that depends on every byte of a page.
 fn checksum_page(start: usize) -> u64 {
     let (mut sum, mut bytes) = (0u64, [0; 512]);
     for at in (start..start.saturating_add(PAGE_SIZE)).step_by(bytes.len()) {
@@ -115,15 +115,17 @@ fn checksum_page(start: usize) -> u64 {
     sum
 }
 
-/// Memory that may not be there, of which the first bytes were read at once: a file's header is
-/// followed by its program headers, and each system call costs more than what it reads.
+/// A window on memory that may not be mapped. Its first bytes are read at once, because a file's
+/// header is followed by its program headers, and a system call costs more than the bytes that it
+/// reads.
 struct HeaderWindow {
     at: usize,
     len: usize,
     bytes: [u8; WINDOW_LEN],
 }
 
-/// Fourteen program headers fit in. There may be little room on this stack.
+/// Number of bytes of a window. Fourteen program headers fit in. There may be little room on the
+/// stack.
 const WINDOW_LEN: usize = 896;
 
 impl HeaderWindow {
@@ -133,7 +135,7 @@ impl HeaderWindow {
         Self { at, len, bytes }
     }
 
-    /// Reads what is at an address. Returns false if it is not there.
+    /// Reads the bytes at an address. Returns false if they are not mapped.
     fn read(&self, at: usize, to: &mut [u8]) -> bool {
         let from = at.wrapping_sub(self.at);
         let seen = &self.bytes[..self.len];
@@ -159,7 +161,7 @@ struct ImageHeaders {
     at: usize,
     size: usize,
     count: usize,
-    /// What is added to the file's addresses.
+    /// Number that is added to the file's addresses.
     bias: usize,
 }
 
@@ -173,7 +175,7 @@ struct ImageHeader {
 }
 
 impl ImageHeaders {
-    /// The headers of the image that begins at `start`, if one does.
+    /// Reads the headers of the image that begins at `start`, if there is one.
     fn read_at(start: usize) -> Option<Self> {
         let mut magic = [0; 5];
         let memory = HeaderWindow::read_at(start);
@@ -214,7 +216,7 @@ impl ImageHeaders {
     }
 
     /// Whether one of the pieces has the file's `offset` at `start`. Another library's header may
-    /// lie below a mapping of something else.
+    /// lie below an unrelated mapping.
     fn places_offset(&self, start: usize, offset: u64) -> bool {
         let offset = offset as usize;
         self.all().any(|piece| {
@@ -226,7 +228,7 @@ impl ImageHeaders {
     }
 }
 
-/// Reads the build id among the notes at `read_at` into `id`. Returns its length.
+/// Reads the build id among the notes at `at` into `id`. Returns its length.
 fn read_build_id(mut at: usize, len: usize, id: &mut [u8]) -> Option<usize> {
     let end = at.checked_add(len)?;
     let memory = HeaderWindow::read_at(at);

@@ -1,23 +1,23 @@
-//! Code that stays mapped for as long as the process lives: dlclose takes away only what dlopen
-//! brought.
+//! Lasting code: code that stays mapped as long as the process lives, because dlclose removes only
+//! what dlopen brought.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Code of more objects is taken for code that may go.
+/// Maximum number of ranges. Code of more objects counts as code that may go.
 const MAX_RANGES: usize = 256;
 
-/// Where such code lies, in a list without a lock, in the order of the addresses.
+/// The addresses of lasting code, in a list without a lock, in the order of the addresses.
 pub(crate) struct LastingCode {
     range: [(AtomicUsize, AtomicUsize); MAX_RANGES],
-    /// Whether all code that is mapped when the recording begins is such code.
+    /// Whether all code that is mapped when the recording begins is lasting.
     is_all: AtomicBool,
-    /// How many ranges there are. They are written before they are counted, and are not taken out.
+    /// Number of ranges. They are written before they are counted, and are never removed.
     len: AtomicUsize,
 }
 
 impl LastingCode {
-    /// None is known.
+    /// Makes a list without lasting code.
     pub(crate) const fn new() -> Self {
         Self {
             range: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MAX_RANGES],
@@ -26,7 +26,7 @@ impl LastingCode {
         }
     }
 
-    /// Says that nothing was loaded by dlopen up to now.
+    /// Notes that dlopen has loaded nothing up to now.
     pub(crate) fn expect_all(&self) {
         self.is_all.store(true, Ordering::Relaxed);
     }
@@ -36,7 +36,7 @@ impl LastingCode {
         self.is_all.load(Ordering::Relaxed)
     }
 
-    /// Notes all such code, once, in ranges that do not overlap. It is called by one thread at a
+    /// Notes all lasting code, once, in ranges that do not overlap. It is called by one thread at a
     /// time.
     pub(crate) fn note(&self, mut all: Vec<Range<usize>>) {
         if self.len.load(Ordering::Relaxed) != 0 {
@@ -50,10 +50,10 @@ impl LastingCode {
         self.len.store(all.len().min(MAX_RANGES), Ordering::Release);
     }
 
-    /// Whether `address` lies in such code.
+    /// Whether `address` lies in lasting code.
     pub(crate) fn holds(&self, address: usize) -> bool {
         let ranges = &self.range[..self.len.load(Ordering::Acquire)];
-        // This is asked of each rule at each dlclose.
+        // Each dlclose calls this for each rule.
         let behind = ranges.partition_point(|(start, _)| start.load(Ordering::Relaxed) <= address);
         let last = behind.checked_sub(1).map(|at| &ranges[at]);
         last.is_some_and(|(_, end)| address < end.load(Ordering::Relaxed))
@@ -72,7 +72,7 @@ mod tests {
         code.note(vec![Range { start: 50, end: 60 }]);
         let held = (0..100).filter(|&at| code.holds(at));
         assert!(held.eq((10..20).chain(30..45)));
-        // What there is no room for may go.
+        // Code for which there is no room may go.
         let code = LastingCode::new();
         code.note((0..1000).map(|i| 10 * i..10 * i + 1).collect());
         assert!(code.holds(0) && code.holds(10 * (MAX_RANGES - 1)));

@@ -1,30 +1,31 @@
-//! Keeps forks apart from what threads do with the loader: a child has the loader's locks as they
-//! were when it was forked, and a thread that held one is not there to give it back.
+//! Keeps forks and uses of the loader from overlapping: a child has the loader's locks as they were
+//! when it was forked, and a thread that had one does not exist there to release it.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use crate::platform::sys;
 
-/// More threads at once are not kept apart.
+/// Maximum number of threads in the loader that are known. Forks do not wait for further ones.
 const MAX_THREADS: usize = 32;
-/// So long a fork waits for threads that unload code, or these for a fork, in nanoseconds. What a
-/// library does at its end may itself wait for whoever forks. Only a test that hangs waits longer.
+/// Longest time that a fork waits for threads that unload code, or that these wait for a fork, in
+/// nanoseconds. A library's destructor may itself wait for the thread that forks. Only a test that
+/// hangs waits longer.
 const LOADER_TIMEOUT: i64 = if cfg!(test) {
     600_000_000_000
 } else {
     100_000_000
 };
 
-/// Who is at the loader, and who forks.
+/// The threads that use the loader, and the threads that fork.
 pub(crate) struct LoaderAccess {
-    /// The threads that unload code, or ask the loader what is there: their numbers, below zero if
-    /// a fork has waited for one in vain. Later forks do not wait for that one again.
+    /// Ids of the threads that unload code, or ask the loader for its objects. An id is negated if
+    /// a fork has waited for that thread in vain, and later forks do not wait for it again.
     threads: [AtomicI32; MAX_THREADS],
-    /// How many threads fork, or wait to do so.
+    /// Number of threads that fork, or wait to do so.
     forks: AtomicU32,
 }
 
-/// A thread's place among those that are at the loader, which it leaves when this is dropped.
+/// A thread's place among those that use the loader, which is released when this is dropped.
 pub(crate) struct LoaderVisit<'a>(Option<&'a AtomicI32>);
 
 impl Drop for LoaderVisit<'_> {
@@ -35,7 +36,8 @@ impl Drop for LoaderVisit<'_> {
     }
 }
 
-/// Waits until `is_so`, but not for longer than [`LOADER_TIMEOUT`]. Returns whether it is.
+/// Waits until `is_so` returns true, but not for longer than [`LOADER_TIMEOUT`]. Returns whether it
+/// did.
 fn wait_until(is_so: impl Fn() -> bool) -> bool {
     let mut until = 0;
     while !is_so() {
@@ -59,29 +61,29 @@ impl LoaderAccess {
         }
     }
 
-    /// Comes to the loader, once no thread forks.
+    /// Enters the loader, once no thread forks.
     pub(crate) fn enter(&self) -> LoaderVisit<'_> {
         let own = sys::thread_id();
         if self.has_thread(own) {
-            // What a library does at its end may close another one.
+            // A library's destructor may close another library.
             return LoaderVisit(None);
         }
         loop {
             let is_free = wait_until(|| self.forks.load(Ordering::SeqCst) == 0);
             let at_loader = self.take_place(own);
-            // Somebody may have begun to fork just now, and not have seen this thread.
+            // Another thread may have begun to fork just now, without noticing this thread.
             if !is_free || at_loader.0.is_none() || self.forks.load(Ordering::SeqCst) == 0 {
                 return at_loader;
             }
         }
     }
 
-    /// As [`enter`](Self::enter), for a thread that a fork may wait for: it does not wait.
+    /// Enters the loader without waiting, for a thread for which a fork may wait.
     pub(crate) fn enter_at_once(&self) -> LoaderVisit<'_> {
         self.take_place(sys::thread_id())
     }
 
-    /// Whether this thread is at the loader, as far as there was a place for it.
+    /// Whether this thread is in the loader, as far as there was a place for it.
     pub(crate) fn is_inside(&self) -> bool {
         self.has_thread(sys::thread_id())
     }
@@ -97,7 +99,7 @@ impl LoaderAccess {
         LoaderVisit(places.find(|place| place.compare_exchange(0, own, all, relaxed).is_ok()))
     }
 
-    /// Called before a fork: waits until no other thread is at the loader, and lets none come.
+    /// Prepares for a fork: waits until no other thread is in the loader, and lets none enter.
     pub(crate) fn before_fork(&self) {
         self.forks.fetch_add(1, Ordering::SeqCst);
         let own = sys::thread_id();
@@ -110,7 +112,7 @@ impl LoaderAccess {
         }
     }
 
-    /// Has no fork wait for those that are at the loader now, besides this thread.
+    /// Makes forks wait no more for the threads that are in the loader now, except this thread.
     fn give_up(&self, own: i32) {
         let is_other = |thread: i32| (thread > 0 && thread != own).then_some(-thread);
         for place in &self.threads {
@@ -118,12 +120,12 @@ impl LoaderAccess {
         }
     }
 
-    /// Called after a fork, in the parent.
+    /// Lets threads enter the loader again, in the parent of a fork.
     pub(crate) fn after_fork(&self) {
         self.forks.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Called in a forked child, which has one thread.
+    /// Removes all threads, in a forked child, which has one thread.
     pub(crate) fn in_child(&self) {
         self.forks.store(0, Ordering::SeqCst);
         for place in &self.threads {
@@ -167,7 +169,8 @@ mod tests {
             });
         });
         assert!(IS_INSIDE.load(Ordering::SeqCst));
-        // Nobody waits again for a thread that was waited for in vain, until it has come anew.
+        // No fork waits again for a thread that was waited for in vain, until that thread enters
+        // anew.
         let (came, has_come) = std::sync::mpsc::channel();
         let (leave, may_leave) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || {

@@ -1,5 +1,4 @@
-//! What code is mapped where: the files of the process and their images, also of code that was
-//! closed.
+//! The mapped code: the process's files and their images, including code that was closed.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -19,24 +18,24 @@ use crate::tables::word_memory::WordMemory;
 
 mod met;
 
-/// Code that is or was mapped.
+/// A mapping of code, present or former.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeMapping {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) offset: u64,
     pub(crate) path: Box<[u8]>,
-    /// Whether the file there is another one by now, or none.
+    /// Whether the path now leads to another file, or to none.
     pub(crate) deleted: bool,
     pub(crate) image: MappedImage,
-    /// The last generation in which it was there.
+    /// Last generation of mappings in which the code was mapped.
     pub(crate) last: u32,
     closed: bool,
-    /// The turn in which it was found there, or gone.
+    /// The turn in which the mapping was found mapped, or gone.
     turn: u64,
-    /// Where its path is for whoever reads it from outside; 0 if it is nowhere.
+    /// Address of the path for readers outside; 0 if the path is not published.
     shown_at: u64,
-    /// Whether the path is the loader's, because the kernel did not tell its own.
+    /// Whether the path is the loader's, because the kernel did not report its own.
     is_loaders: bool,
 }
 
@@ -53,7 +52,7 @@ impl CodeMapping {
             && (self.path == other.path || self.is_loaders)
     }
 
-    /// Takes over what is told of the same mapping later.
+    /// Takes over facts that were reported about the same mapping later.
     fn learn(&mut self, other: Self) {
         self.deleted = other.deleted;
         if self.is_loaders && !other.is_loaders {
@@ -62,22 +61,23 @@ impl CodeMapping {
     }
 }
 
-/// What is known of mappings, and memory for the paths that are shown of them.
+/// The known mappings, and memory for their published paths.
 struct KnownMappings {
     all: Vec<CodeMapping>,
     paths: WordMemory,
-    /// Whether some of it has changed since it was shown.
+    /// Whether a mapping has changed since it was published.
     is_changed: bool,
-    /// Where a path is put together.
+    /// Buffer in which a path is put together.
     room: met::PathBuffer,
-    /// How often something was to be noted. Whoever reads what is mapped takes the number before,
-    /// so as to tell what others have found out since.
+    /// Number of times that mappings were noted. A thread that reads the mapped code takes this
+    /// number before, so that it can recognize what other threads have found since.
     turn: u64,
 }
 
 impl KnownMappings {
-    /// Notes a mapping that is there. Those that begin where it does are among `here`, and what is
-    /// told of it was found out after `turn`. Returns its number; `None` if it is gone since.
+    /// Notes a mapping that exists. `here` are the numbers of all known mappings that begin at the
+    /// same address, and `turn` is the turn after which the mapping was read. Returns the mapping's
+    /// number; `None` if it is gone since.
     fn note(
         &mut self,
         mut mapping: CodeMapping,
@@ -92,7 +92,7 @@ impl KnownMappings {
             return Some(i);
         }
         let image = MappedImage::read_at(mapping.start, mapping.offset);
-        // The mapping was closed, and is back before anything else came to its place.
+        // The mapping was closed, and came back before any other code came to its place.
         let is_back = |&i: &usize| {
             let m = &self.all[i];
             m.closed
@@ -106,7 +106,7 @@ impl KnownMappings {
             self.all[i].learn(mapping);
             return Some(i);
         }
-        // Something else may lie there by now, of which this would be the path.
+        // By now other code may lie there, to which this path does not belong.
         let is_gone = |i: usize| {
             let m = &self.all[i];
             m.closed && m.turn > turn && m.is_same(&mapping)
@@ -122,34 +122,36 @@ impl KnownMappings {
     }
 }
 
-/// The mappings of the process, now and before.
+/// The process's mappings of code, present and former.
 pub(crate) struct CodeMappings {
     generation: AtomicU32,
     known: LockedValue<{ rank::KNOWN_MAPPINGS }, KnownMappings>,
-    /// What is known, for whoever reads it from outside: how many mappings, and what of each.
+    /// Number of mappings that are published for readers outside.
     pub(crate) published: AtomicU32,
+    /// The published mappings, for readers outside.
     pub(crate) mapping: ChunkedArray<heapprof_abi::LedgerMapping>,
-    /// Code that was unloaded, or may be just now, while nothing else has come to its place.
+    /// Code that was unloaded, or may be unloaded just now, while no other code has come to its
+    /// place.
     closed: ClosedCode,
-    /// How many bytes it took to read what is mapped when it was read last.
+    /// Number of bytes that the last read of the mapped code took.
     reading: AtomicUsize,
 }
 
-/// What the kernel told of what is mapped.
+/// Result of a scan of the mapped code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CodeScanOutcome {
     All,
-    /// Perhaps there was no descriptor left.
+    /// The kernel reported nothing, perhaps because no file descriptor was free.
     Nothing,
-    /// There is no memory to read it.
+    /// There was no memory for the scan.
     NoMemory,
 }
 
-/// So often it is read again, because it has changed meanwhile.
+/// Maximum number of reads of the mapped code, which is read again if it has changed meanwhile.
 const MAX_READ_ATTEMPTS: usize = 10;
 
 impl CodeMappings {
-    /// Nothing is known yet.
+    /// Makes a table without mappings.
     pub(crate) const fn new() -> Self {
         Self {
             generation: AtomicU32::new(0),
@@ -167,16 +169,16 @@ impl CodeMappings {
         }
     }
 
-    /// The generation of mappings. It counts up when an address comes to mean something else.
+    /// Returns the generation of mappings. It is counted up when an address gets another meaning.
     #[inline]
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Called when unwinding meets a module at an address without rules: it may lie where one lay
-    /// that was unloaded, or that a thread unloads just now. Then the stack that is being unwound
-    /// belongs to the next generation. `is_closing` says whether a thread closes objects. Returns
-    /// whether the module has come to the place of another one.
+    /// Notes a module that unwinding has met at an address without rules. It may lie in the place
+    /// of a module that was unloaded, or that a thread unloads just now. In that case the stack
+    /// that is being unwound belongs to the next generation. `is_closing` says whether a thread
+    /// closes objects. Returns whether the module has come to the place of another one.
     pub(crate) fn note_module(
         &self,
         process: &EngineProcess,
@@ -188,9 +190,9 @@ impl CodeMappings {
             .note_module(process, module, generation, is_closing)
     }
 
-    /// Called before a thread closes objects: notes the code that may go with them, which is all
-    /// that `stays` does not name. So whoever meets other code in its place knows it at once, and
-    /// not only when [`note_gone`](Self::note_gone) has looked.
+    /// Notes the code that may go, before a thread closes objects: all code for which `stays` is
+    /// false. So a thread that meets other code in its place knows that at once, and not only after
+    /// [`note_gone`](Self::note_gone).
     pub(crate) fn note_closing(&self, process: &EngineProcess, stays: impl Fn(usize) -> bool) {
         self.known.with(process, |known| {
             self.closed.with(process, |closed| {
@@ -203,9 +205,9 @@ impl CodeMappings {
         });
     }
 
-    /// Marks what is no longer mapped as closed. Returns where each such mapping lay. `is_last`
-    /// says whether no other thread closes objects just now, and `reserve` sets aside the bytes
-    /// that this takes.
+    /// Marks mappings that no longer exist as closed. Returns their addresses. `is_last` says
+    /// whether no other thread closes objects just now, and `reserve` sets aside the bytes that
+    /// this takes.
     pub(crate) fn note_gone(
         &self,
         process: &EngineProcess,
@@ -219,8 +221,8 @@ impl CodeMappings {
         if !is_told && !weak::has_dl_find_object() {
             return Vec::new();
         }
-        // The kernel tells them in their order. If it does not tell, perhaps for lack of a
-        // descriptor (at least this code is mapped), the loader knows its objects.
+        // The kernel reports the mappings in order. If it reports none, perhaps because no file
+        // descriptor is free (at least this code is mapped), the loader knows its objects.
         let is_there = |mapping: &CodeMapping| {
             if !is_told {
                 let is_vdso = !mapping.path.starts_with(b"/");
@@ -233,7 +235,7 @@ impl CodeMappings {
             self.closed.with(process, |closed| {
                 mark_replaced(known, closed);
                 let generation = self.generation();
-                // What another thread has found since may be mapped since.
+                // A mapping that another thread has found since may be newer than this read.
                 let is_open = |m: &&mut CodeMapping| !m.closed && m.turn <= turn;
                 for mapping in known.all.iter_mut().filter(is_open) {
                     if is_there(mapping) {
@@ -242,7 +244,7 @@ impl CodeMappings {
                     (mapping.closed, mapping.turn) = (true, known.turn);
                     gone.push(mapping.range());
                     if closed.note_gone(mapping.range(), mapping.image) {
-                        // Nothing else was met in its place up to now.
+                        // No other code was met in its place up to now.
                         mapping.last = generation;
                     }
                 }
@@ -257,18 +259,18 @@ impl CodeMappings {
         gone
     }
 
-    /// Whether a mapping is known that is there, and lies in these addresses.
+    /// Whether a known mapping exists in these addresses.
     pub(crate) fn knows(&self, process: &EngineProcess, range: &Range<usize>) -> bool {
         let is_it = |m: &CodeMapping| !m.closed && m.start < range.end && range.start < m.end;
         self.known
             .with(process, |known| known.all.iter().any(is_it))
     }
 
-    /// Remembers that code of an object that nobody has looked at lay there, and is gone. Stacks
+    /// Notes that code of an object that was never scanned lay in this range, and is gone. Stacks
     /// through it have no names, and what comes to its place is other code.
     pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, range: Range<usize>) {
         self.known.with(process, |known| {
-            // The program's own code comes first.
+            // The program's own code must be the first entry.
             if !known.all.is_empty() {
                 known.all.push(CodeMapping {
                     start: range.start,
@@ -291,7 +293,7 @@ impl CodeMappings {
         });
     }
 
-    /// Adds what is mapped now to what is known. `reserve` sets aside the bytes that this takes.
+    /// Adds the mapped code to the known mappings. `reserve` sets aside the bytes that this takes.
     pub(crate) fn remember(
         &self,
         process: &EngineProcess,
@@ -315,9 +317,9 @@ impl CodeMappings {
         told
     }
 
-    /// Adds what was mapped after `turn`. Returns whether all of it is known now, and none of it is
-    /// gone since, as far as another thread has found out. A thread that unloads code adds it
-    /// before, so what is gone is no news.
+    /// Adds mappings that were read after `turn`. Returns whether all of them are known now, and
+    /// none of them is gone since, as far as another thread has found out. A thread that unloads
+    /// code adds it before, so what is gone is already known.
     fn add(&self, process: &EngineProcess, now: Vec<CodeMapping>, turn: u64) -> bool {
         self.known.with(process, |known| {
             let generation = self.closed.with(process, |closed| {
@@ -325,7 +327,7 @@ impl CodeMappings {
                 self.generation()
             });
             let mut is_whole = true;
-            // There may be tens of thousands of them.
+            // There may be tens of thousands of mappings.
             let mut by_start: Vec<usize> = (0..known.all.len()).collect();
             by_start.sort_unstable_by_key(|&i| known.all[i].start);
             for mapping in now {
@@ -340,8 +342,8 @@ impl CodeMappings {
         })
     }
 
-    /// Shows what is known to whoever reads it from outside. Mappings are never taken out, and
-    /// their paths stay where they are.
+    /// Publishes the known mappings for readers outside. Mappings are never removed, and their
+    /// paths stay where they are.
     fn publish(&self, known: &mut KnownMappings, pages: &PageSource) {
         known.is_changed = false;
         if (0..known.all.len()).all(|i| self.publish_one(known, i, pages)) {
@@ -354,7 +356,7 @@ impl CodeMappings {
         pages.copy(&self.published);
     }
 
-    /// Shows one mapping. Returns false if there is no memory for it.
+    /// Publishes one mapping. Returns false if there is no memory for it.
     fn publish_one(&self, known: &mut KnownMappings, i: usize, pages: &PageSource) -> bool {
         let to = self.mapping.touch(i, pages, TableLifetime::Lasting);
         if to.is_null() {
@@ -367,8 +369,8 @@ impl CodeMappings {
         let mut id = [0; 64];
         let build_id = mapping.image.build_id();
         id[..build_id.len()].copy_from_slice(build_id);
-        // SAFETY: it is mapped, and only whoever holds the lock writes it. A reader outside may see
-        // it half written, and is told so.
+        // SAFETY: the entry is mapped, and only the thread that has the lock writes it. A reader
+        // outside may read a half-written entry, and its documentation says so.
         unsafe {
             to.write(heapprof_abi::LedgerMapping {
                 start: mapping.start as u64,
@@ -388,8 +390,8 @@ impl CodeMappings {
         true
     }
 
-    /// All code that is or was mapped, the program's own first, as far as
-    /// [`remember`](Self::remember) saw it.
+    /// Returns all code that is or was mapped, the program's own first, as far as
+    /// [`remember`](Self::remember) found it.
     pub(crate) fn known_mappings(&self, process: &EngineProcess) -> Vec<CodeMapping> {
         self.known.with(process, |known| {
             self.closed
@@ -398,7 +400,7 @@ impl CodeMappings {
         })
     }
 
-    /// Where each mapping lies of which it is known that it is there.
+    /// Returns the addresses of each mapping that is known to exist.
     pub(crate) fn present_ranges(&self, process: &EngineProcess) -> Vec<Range<usize>> {
         self.known.with(process, |known| {
             let there = known.all.iter().filter(|m| !m.closed);
@@ -406,8 +408,8 @@ impl CodeMappings {
         })
     }
 
-    /// The first of the mappings that are there of which `is_wanted` makes something, with its path
-    /// in `path`.
+    /// Returns the first existing mapping for which `is_wanted` returns a value, with its path in
+    /// `path`.
     pub(crate) fn find_first<'a, T>(
         &self,
         process: &EngineProcess,
@@ -428,7 +430,7 @@ impl CodeMappings {
         Some((found, CStr::from_bytes_until_nul(path).ok()?))
     }
 
-    /// The locks that fork must hold.
+    /// Returns the locks that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
         let Self {
             generation: _,
@@ -441,14 +443,14 @@ impl CodeMappings {
         [&known.lock, closed.lock()]
     }
 
-    /// Bytes that [`remember`](Self::remember) and [`known_mappings`](Self::known_mappings) may
-    /// take.
+    /// Returns the number of bytes that [`remember`](Self::remember) and
+    /// [`known_mappings`](Self::known_mappings) may take.
     pub(crate) fn memory_needed(&self, process: &EngineProcess) -> usize {
         self.memory_for(process, self.room())
     }
 
-    /// The same, if reading what is mapped takes at most `room` bytes: three times those of the
-    /// mappings that are known, the room, and some more.
+    /// Returns the number of bytes that a scan may take, if reading the mapped code takes at most
+    /// `room` bytes: three times those of the known mappings, the room, and some more.
     fn memory_for(&self, process: &EngineProcess, room: usize) -> usize {
         let of_each = |m: &CodeMapping| 3 * (size_of::<CodeMapping>() + m.path.len() + 64);
         let known = self.known.with(process, |known| {
@@ -460,14 +462,15 @@ impl CodeMappings {
         known + closed + room + (64 << 10)
     }
 
-    /// Bytes that reading what is mapped may take: a quarter more than last time, and some more.
+    /// Returns the number of bytes that reading the mapped code may take: a quarter more than last
+    /// time, and some more.
     fn room(&self) -> usize {
         let last = self.reading.load(Ordering::Relaxed);
         last + last / 4 + (256 << 10)
     }
 
-    /// The executable mappings of files; none if the kernel does not tell. `None` if `reserve` has
-    /// no memory for them.
+    /// Reads the executable mappings of files; none if the kernel reports none. Returns `None` if
+    /// `reserve` has no memory for them.
     fn read(
         &self,
         process: &EngineProcess,
@@ -485,12 +488,12 @@ impl CodeMappings {
         Some(Vec::new())
     }
 
-    /// The executable mappings of files. `None` if reading them takes more than `room` bytes.
+    /// Reads the executable mappings of files. Returns `None` if this takes more than `room` bytes.
     fn read_code(&self, room: usize) -> Option<Vec<CodeMapping>> {
         let (mut all, mut taken) = (Vec::new(), 0);
         maps::for_each_line::<8192>(|line| {
             if line.contains(&b'x') {
-                // Each line is parsed, kept and copied, in lists that double.
+                // Each line is parsed, kept and copied, in lists whose capacity doubles.
                 taken += 6 * size_of::<CodeMapping>() + 3 * line.len();
                 if taken <= room {
                     add_code(&mut all, line);
@@ -504,7 +507,7 @@ impl CodeMappings {
     }
 }
 
-/// Begins another turn, and marks the mappings as closed to whose place other code has come.
+/// Begins another turn, and marks mappings as closed if other code has come to their place.
 fn mark_replaced(known: &mut KnownMappings, closed: &mut ClosedMappings) {
     known.turn += 1;
     closed.take_replaced(|replaced, last| {
@@ -517,12 +520,12 @@ fn mark_replaced(known: &mut KnownMappings, closed: &mut ClosedMappings) {
     });
 }
 
-/// Puts a path where it stays. Returns where that is; 0 without memory.
+/// Stores a path at a fixed address. Returns the address; 0 if there is no memory.
 fn store_path(path: &[u8], paths: &mut WordMemory, pages: &PageSource) -> u64 {
     let Some(at) = paths.take(path.len().div_ceil(8), pages) else {
         return 0;
     };
-    // SAFETY: there is room for so many bytes, and nobody else has it.
+    // SAFETY: the memory has room for the path, and no other thread uses it.
     unsafe {
         at.cast::<u8>()
             .copy_from_nonoverlapping(path.as_ptr(), path.len())
@@ -530,7 +533,7 @@ fn store_path(path: &[u8], paths: &mut WordMemory, pages: &PageSource) -> u64 {
     at.expose_provenance() as u64
 }
 
-/// Adds the executable mapping of a file, if a line of /proc/thread-self/maps tells of one.
+/// Adds the executable mapping of a file, if a line of /proc/thread-self/maps describes one.
 fn add_code(all: &mut Vec<CodeMapping>, line: &[u8]) {
     let Some((start, end, rest)) = maps::parse_range(line) else {
         return;
@@ -574,8 +577,9 @@ fn add_code(all: &mut Vec<CodeMapping>, line: &[u8]) {
     });
 }
 
-/// The mapping that held `address` in `generation`: of those that ever held it, the first one that
-/// was still there then. What came to its place later came in a later generation.
+/// Returns the index of the mapping that contained `address` in `generation`: of all that ever
+/// contained it, the first one that still existed then. Code that came to its place later belongs
+/// to a later generation.
 pub(crate) fn find(known: &[CodeMapping], address: usize, generation: u32) -> Option<usize> {
     let holds = |m: &CodeMapping| m.start <= address && address < m.end;
     let then = known.iter().position(|m| holds(m) && generation <= m.last);

@@ -1,17 +1,17 @@
-//! The kernel's text of what is mapped where, /proc/thread-self/maps: its lines and what begins
-//! them.
+//! Parses the kernel's list of mappings, /proc/thread-self/maps.
 
 use std::ffi::CStr;
 
 use crate::platform::sys::EngineFile;
 
-/// Gives each line to `each`, with a buffer of `N` bytes on the stack and without allocating. There
-/// may be a hundred thousand lines. A line that is longer than the buffer comes in parts.
+/// Calls `each` with each line of the list, with a buffer of `N` bytes on the stack and without
+/// allocating. There may be a hundred thousand lines. A line that is longer than the buffer comes
+/// in parts.
 pub(crate) fn for_each_line<const N: usize>(each: impl FnMut(&[u8])) {
     for_each_line_in::<N>(c"/proc/thread-self/maps", each);
 }
 
-/// Gives the lines of a file in the same way.
+/// Calls `each` with each line of the file at `path`, in the same way as [`for_each_line`].
 pub(crate) fn for_each_line_in<const N: usize>(path: &CStr, mut each: impl FnMut(&[u8])) {
     let Ok(file) = EngineFile::open(path, libc::O_RDONLY, 0) else {
         return;
@@ -38,7 +38,7 @@ pub(crate) fn for_each_line_in<const N: usize>(path: &CStr, mut each: impl FnMut
     }
 }
 
-/// What a line begins with, `start-end `, and the rest of it.
+/// Parses the beginning of a line, `start-end `. Returns both addresses and the rest of the line.
 pub(crate) fn parse_range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
     let (start, n) = parse_hex(line);
     let rest = line.get(n..)?.strip_prefix(b"-")?;
@@ -46,7 +46,7 @@ pub(crate) fn parse_range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
     Some((start, end, rest.get(n..)?.strip_prefix(b" ")?))
 }
 
-/// The hexadecimal number at the beginning, and how many digits it has.
+/// Parses the hexadecimal number at the beginning. Returns it and its number of digits.
 pub(crate) fn parse_hex(text: &[u8]) -> (usize, usize) {
     let mut value = 0usize;
     for (i, byte) in text.iter().enumerate() {
@@ -58,7 +58,8 @@ pub(crate) fn parse_hex(text: &[u8]) -> (usize, usize) {
     (value, text.len())
 }
 
-/// A path as it is: the kernel writes a newline in it as `\012`, and nothing else in this way.
+/// Returns a path without escapes: the kernel writes a newline in it as `\012`, and escapes nothing
+/// else.
 pub(crate) fn unescape_path(path: &[u8]) -> Box<[u8]> {
     const NEWLINE: &[u8] = b"\\012";
     if !path.contains(&b'\\') {
@@ -81,7 +82,7 @@ pub(crate) fn unescape_path(path: &[u8]) -> Box<[u8]> {
     bytes.into()
 }
 
-/// What follows a number (the inode's).
+/// Returns the text that follows a number (the inode's).
 pub(crate) fn skip_number(text: &[u8]) -> &[u8] {
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     text[digits..].trim_ascii_start()

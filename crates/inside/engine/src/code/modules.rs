@@ -1,5 +1,5 @@
-//! Which loaded object holds an address: glibc's lock-free answer, or a snapshot where libc has
-//! none.
+//! Finds the loaded object that contains an address: by glibc's lock-free function, or in a
+//! snapshot if libc has no such function.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,22 +11,24 @@ use crate::platform::process::EngineProcess;
 use crate::platform::table_file::TableLifetime;
 use crate::platform::{sys, weak};
 
-/// A loaded object, as far as unwinding needs it.
+/// A loaded object, with the data that unwinding needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoadedModule {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) eh_frame_hdr: usize,
-    /// What stands for the table of `.eh_frame_hdr` where the object has none.
+    /// The index that replaces the table of `.eh_frame_hdr`, if the object has no table.
     pub(crate) index: Option<FrameIndex>,
 }
 
 impl LoadedModule {
-    /// Whether its linker made no table of its unwind tables. Another thread may close it just now,
-    /// so its memory is read as one that may not be there, and then it lacks nothing.
+    /// Whether the object's linker made no search table for its unwind tables. Another thread may
+    /// close the object just now, so its memory is read as memory that may not be mapped; the
+    /// result is then false.
     pub(crate) fn lacks_table(&self) -> bool {
-        /// The table's encoding is the fourth byte of the header, and this one means none.
+        /// Offset in the header of the byte that encodes the table.
         const TABLE_ENCODING: usize = 3;
+        /// Encoding that means that there is no table.
         const OMITTED: u8 = 0xff;
         let at = self.eh_frame_hdr.wrapping_add(TABLE_ENCODING);
         if self.eh_frame_hdr == 0 || !(self.start..self.end).contains(&at) {
@@ -37,19 +39,19 @@ impl LoadedModule {
     }
 }
 
-/// The loaded objects: those that libc does not tell of without a lock, how often some were closed,
-/// and whether some are just now.
+/// The loaded objects: a snapshot of those that libc does not report without a lock, the number of
+/// unloads, and the number of threads that close objects just now.
 pub(crate) struct LoadedModules {
-    /// How often it changed what is loaded, or may have.
+    /// Number of changes, or possible changes, of the loaded objects.
     unloads: AtomicU32,
-    /// How many threads close objects now.
+    /// Number of threads that close objects now.
     closers: AtomicU32,
-    /// Who is at the loader, and who forks.
+    /// The threads that use the loader, and the threads that fork.
     pub(crate) loading: LoaderAccess,
     /// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
     /// static executables. They are read under the loader's lock, when an address is new.
     snapshot: LockedValue<{ rank::MODULES }, ModuleSnapshot>,
-    /// What stands for tables that objects lack.
+    /// The indexes that replace missing tables of objects.
     pub(crate) indexes: FrameIndexes,
 }
 
@@ -63,16 +65,16 @@ struct ModuleSnapshot {
 unsafe impl Send for ModuleSnapshot {}
 
 impl ModuleSnapshot {
-    /// The objects.
+    /// Returns the objects.
     fn all(&self) -> &[LoadedModule] {
         match self.module.is_null() {
             true => &[],
-            // SAFETY: so many were written.
+            // SAFETY: `len` objects were written.
             false => unsafe { std::slice::from_raw_parts(self.module, self.len) },
         }
     }
 
-    /// Puts other objects in the place of those that are there, if there is memory for them.
+    /// Replaces the objects, if there is memory for the new ones.
     fn replace(&mut self, process: &EngineProcess, new: &[LoadedModule]) {
         if self.module.is_null() {
             let len = MAX_MODULES * size_of::<LoadedModule>();
@@ -80,14 +82,14 @@ impl ModuleSnapshot {
         }
         if !self.module.is_null() {
             self.len = new.len().min(MAX_MODULES);
-            // SAFETY: there is room for so many.
+            // SAFETY: there is room for `MAX_MODULES` objects.
             unsafe { self.module.copy_from_nonoverlapping(new.as_ptr(), self.len) };
         }
     }
 }
 
 impl LoadedModules {
-    /// Nothing is known yet.
+    /// Makes a list without objects.
     pub(crate) const fn new() -> Self {
         Self {
             unloads: AtomicU32::new(0),
@@ -101,10 +103,10 @@ impl LoadedModules {
         }
     }
 
-    /// The object that holds `pc`.
+    /// Returns the object that contains `pc`.
     pub(crate) fn find(&self, process: &EngineProcess, pc: usize) -> Option<LoadedModule> {
         let mut module = self.find_loaded(process, pc)?;
-        // Few objects have an index. Only for one that does is its memory looked at, because
+        // Few objects have an index. The object's memory is read only for one that does, because
         // another object may have come to its place.
         let index = self.indexes.find(module.start);
         module.index = index.filter(|_| module.lacks_table());
@@ -120,15 +122,15 @@ impl LoadedModules {
                 eh_frame_hdr: found.eh_frame,
                 index: None,
             };
-            // For a static executable glibc tells where the code is, and the tables lie outside of
-            // that.
+            // For a static executable, glibc reports the addresses of the code, and the tables lie
+            // outside of them.
             let whole = module.start <= module.eh_frame_hdr && module.eh_frame_hdr < module.end;
             if whole || module.eh_frame_hdr == 0 {
                 return Some(module);
             }
         }
         if self.closers() != 0 {
-            // What lies there may be another object by now, whose unwind tables lie elsewhere.
+            // By now another object may lie there, whose unwind tables lie elsewhere.
             self.refresh(process);
         }
         let holds = |m: &&LoadedModule| m.start <= pc && pc < m.end;
@@ -142,14 +144,14 @@ impl LoadedModules {
         })
     }
 
-    /// How often it changed what is loaded, or may have: what was remembered about a stack before
-    /// may no longer hold.
+    /// Returns the number of changes, or possible changes, of the loaded objects. After a change,
+    /// remembered stacks may be wrong.
     #[inline(always)]
     pub(crate) fn unloads(&self) -> u32 {
         self.unloads.load(Ordering::Acquire)
     }
 
-    /// Says that objects were unloaded: what was remembered about stacks may no longer hold.
+    /// Notes that objects were unloaded, so that remembered stacks may be wrong.
     pub(crate) fn note_unload(&self, process: &EngineProcess) {
         self.unloads.fetch_add(1, Ordering::AcqRel);
         if !weak::has_dl_find_object() {
@@ -157,47 +159,47 @@ impl LoadedModules {
         }
     }
 
-    /// Says that more is known of the code that is loaded: what was remembered about stacks may end
+    /// Notes that more of the loaded code can be unwound, so that remembered stacks may end too
     /// early.
     pub(crate) fn note_index(&self) {
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Says that a thread is about to close objects.
+    /// Notes that a thread is about to close objects.
     pub(crate) fn begin_close(&self) {
         self.closers.fetch_add(1, Ordering::AcqRel);
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Says that a thread has closed what it would close.
+    /// Notes that a thread has closed its objects.
     pub(crate) fn end_close(&self) {
-        // In a forked child there may be fewer than there were when this one began.
+        // In a forked child there may be fewer such threads than when this one began.
         let less = |closers: u32| closers.checked_sub(1);
         let (new, old) = (Ordering::AcqRel, Ordering::Acquire);
         let _ = self.closers.fetch_update(new, old, less);
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many threads close objects now.
+    /// Returns how many threads close objects now.
     pub(crate) fn closers(&self) -> u32 {
         self.closers.load(Ordering::Acquire)
     }
 
-    /// Says that the stack that is being unwound leads through code that may be closed just now:
-    /// what is remembered about it does not hold.
+    /// Notes that the stack that is being unwound leads through code that may be closed just now,
+    /// so that it must not be remembered.
     pub(crate) fn note_unsure(&self) {
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Called in a forked child, which has the thread that forked alone. `is_closing` says whether
-    /// that thread closes something.
+    /// Resets the counts in a forked child, which has only the thread that forked. `is_closing`
+    /// says whether that thread closes an object.
     pub(crate) fn in_child(&self, is_closing: bool) {
         self.loading.in_child();
         self.closers.store(u32::from(is_closing), Ordering::Release);
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The lock that fork must hold.
+    /// Returns the lock that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self {
             unloads: _,
@@ -210,8 +212,8 @@ impl LoadedModules {
     }
 
     fn refresh(&self, process: &EngineProcess) {
-        // The objects are collected without our lock, so that nobody waits for the loader's lock
-        // while holding ours.
+        // The objects are collected without the engine's lock, so that no thread waits for the
+        // loader's lock while it has the engine's.
         let mut new: Vec<LoadedModule> = Vec::with_capacity(MAX_MODULES);
         let at_loader = self.loading.enter_at_once();
         // SAFETY: the callback gets the vector and lives no longer than the call.
@@ -222,7 +224,7 @@ impl LoadedModules {
     }
 }
 
-/// The most objects that are looked at.
+/// Maximum number of objects in a snapshot.
 const MAX_MODULES: usize = 1024;
 
 unsafe extern "C" fn collect_module(
@@ -277,10 +279,10 @@ mod tests {
             }];
         assert!(is_new(begin) && is_new(begin) && is_new(end));
         assert_eq!(modules.closers(), 1);
-        // It was another thread that closed something.
+        // Another thread closed an object.
         assert!(is_new(fork));
         assert_eq!(modules.closers(), 0);
-        // This one does, and so did a library at its end.
+        // This thread closes an object, and so did a library's destructor.
         let at_loader = modules.loading.enter();
         assert!(is_new(begin) && is_new(begin) && is_new(fork));
         assert_eq!(modules.closers(), 1);

@@ -1,15 +1,15 @@
-//! How to get from one frame to its caller, packed in 8 bytes: the part of a CFI row that compilers
-//! use.
+//! Unwind rules: how to get from one frame to its caller, packed in 8 bytes. A rule is the part of
+//! a CFI row that compilers use.
 
-/// A rule of unwinding at one address.
+/// The unwind rule at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnwindRule(pub(crate) u64);
 
-/// Where the canonical frame address comes from.
+/// How the canonical frame address (CFA) is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum UnwindRuleKind {
-    /// There is no caller.
+    /// The frame has no caller.
     End = 0,
     /// CFA = rsp + offset.
     Rsp = 1,
@@ -17,7 +17,7 @@ pub(crate) enum UnwindRuleKind {
     Rbp = 2,
     /// CFA = *(rbp + offset): functions that realign their stack.
     DerefRbp = 3,
-    /// Anything else (signal frames, expressions): evaluated anew each time, never reused.
+    /// Any other rule (signal frames, expressions): evaluated each time, never reused.
     Complex = 4,
     /// No unwind information (JIT, assembly): the frame pointer is tried.
     FramePointer = 5,
@@ -28,7 +28,7 @@ const SAVES_RBP: u64 = 8;
 impl UnwindRule {
     pub(crate) const END: Self = Self(UnwindRuleKind::End as u64);
     pub(crate) const COMPLEX: Self = Self(UnwindRuleKind::Complex as u64);
-    /// `push rbp; mov rbp, rsp`.
+    /// The rule for frames that begin with `push rbp; mov rbp, rsp`.
     pub(crate) const FRAME_POINTER: Self = Self(Self::new_const(
         UnwindRuleKind::FramePointer as u64 | SAVES_RBP,
         16,
@@ -39,7 +39,8 @@ impl UnwindRule {
         low | ((rbp as u32 & 0xff_ffff) as u64) << 8 | (cfa as u32 as u64) << 32
     }
 
-    /// A rule; `rbp` is where the caller's rbp is kept, from the CFA (from rbp for `DerefRbp`).
+    /// Makes a rule. `rbp` is the offset of the caller's saved rbp from the CFA (from rbp for
+    /// `DerefRbp`).
     pub(crate) fn new(kind: UnwindRuleKind, cfa: i64, rbp: Option<i64>) -> Self {
         let fits = |v: i64, bits: u32| v >= -(1 << (bits - 1)) && v < 1 << (bits - 1);
         if !fits(cfa, 32) || !fits(rbp.unwrap_or(0), 24) {
@@ -65,13 +66,13 @@ impl UnwindRule {
         }
     }
 
-    /// Offset of the CFA from its register.
+    /// Returns the offset of the CFA from its register.
     #[inline]
     pub(crate) fn cfa(self) -> usize {
         (self.0 as i64 >> 32) as usize
     }
 
-    /// Offset of the saved rbp, if this frame saves it.
+    /// Returns the offset of the saved rbp, if this frame saves it.
     #[inline]
     pub(crate) fn saved_rbp(self) -> Option<usize> {
         let offset = ((self.0 as u32 as i32) >> 8) as isize as usize;

@@ -1,29 +1,30 @@
-//! Which objects unwinding has met, and whether somebody is to look what is mapped because of one.
+//! The objects that unwinding has met, and whether the mapped code must be scanned because of one.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-/// More objects are not told apart: each is new whenever it is met.
+/// Maximum number of objects in the table. Any further object counts as new whenever it is met.
 const MAX_OBJECTS: usize = 1024;
-/// A look takes at most one part in so many of the time: the kernel writes a line for each mapping,
-/// and a program that loads many objects has many.
+/// Divisor of the time that scans may take: at most a fiftieth of all time, because the kernel
+/// writes a line for each mapping, and a program that loads many objects has many.
 const SCAN_TIME_DIVISOR: i64 = 50;
-/// What is left over of so much time, in microseconds, is there for looks one after the other.
-/// Objects come in groups, and nobody looks any more once a program waits.
+/// Longest time whose unused share can be saved for scans in a row, in microseconds. Objects come
+/// in groups, and no scan runs any more once a program waits.
 const MAX_SCAN_BURST: i64 = 100_000;
-/// So long no look takes at least.
+/// Smallest time that is counted for a scan, in microseconds.
 const MIN_SCAN_TIME: i64 = 20;
 
-/// Where objects begin, as a hash table without a lock.
+/// The addresses at which objects begin, in a hash table without a lock.
 pub(crate) struct SeenObjects {
     start: [AtomicUsize; MAX_OBJECTS],
-    /// Whether somebody is to look.
+    /// Whether a scan is due.
     is_due: AtomicBool,
-    /// By when looks up to now have had their share of the time.
+    /// Earliest time of the next scan, in microseconds after the recording began. Each scan moves
+    /// it by the scan's price.
     paid: AtomicI64,
 }
 
 impl SeenObjects {
-    /// None was met.
+    /// Makes a table without objects.
     pub(crate) const fn new() -> Self {
         Self {
             start: [const { AtomicUsize::new(0) }; MAX_OBJECTS],
@@ -32,7 +33,7 @@ impl SeenObjects {
         }
     }
 
-    /// Whether the object that begins at `start` was not met yet, or there was no room for it.
+    /// Whether the object that begins at `start` was not met yet, or had no room in the table.
     pub(crate) fn is_new(&self, start: usize) -> bool {
         for place in self.places(start) {
             match place.load(Ordering::Acquire) {
@@ -44,8 +45,8 @@ impl SeenObjects {
         true
     }
 
-    /// Notes the object that begins at `start`. What was done about it before is seen by whoever
-    /// finds that it is not new.
+    /// Notes the object that begins at `start`. A thread that then finds the object in the table
+    /// also sees what this thread did about it before.
     pub(crate) fn note(&self, start: usize) {
         for place in self.places(start) {
             match place.compare_exchange(0, start, Ordering::Release, Ordering::Relaxed) {
@@ -56,44 +57,45 @@ impl SeenObjects {
         }
     }
 
-    /// Where the object that begins at `start` may be noted, the first place first.
+    /// Returns the places in the table for the object that begins at `start`, the preferred place
+    /// first.
     fn places(&self, start: usize) -> impl Iterator<Item = &AtomicUsize> {
         let first = (start as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         (0..MAX_OBJECTS).map(move |i| &self.start[(first as usize).wrapping_add(i) % MAX_OBJECTS])
     }
 
-    /// Where the objects begin that were met.
+    /// Returns the addresses at which the objects begin that were met.
     pub(crate) fn all(&self) -> impl Iterator<Item = usize> {
         let all = self.start.iter().map(|place| place.load(Ordering::Relaxed));
         all.filter(|&start| start != 0)
     }
 
-    /// Forgets them, because some were unloaded. What comes to their place is new.
+    /// Removes all objects, because some were unloaded. Objects that come to their place are new.
     pub(crate) fn clear(&self) {
         let all = self.start.iter();
         all.for_each(|place| place.store(0, Ordering::Relaxed));
     }
 
-    /// Says that time is counted from now on. What looks have cost before is forgotten.
+    /// Restarts the account of time. The time that scans have taken before is forgotten.
     pub(crate) fn begin(&self) {
         self.paid.store(-MAX_SCAN_BURST, Ordering::Relaxed);
     }
 
-    /// Whether somebody is to look, and it is time to look again: so many microseconds have passed
-    /// since the recording began.
+    /// Whether a scan is due and may run now, `micros` microseconds after the recording began.
+    /// Clears the request if so.
     pub(crate) fn take_due(&self, micros: i64) -> bool {
         self.is_due.load(Ordering::Relaxed)
             && micros >= self.paid.load(Ordering::Relaxed)
             && self.is_due.swap(false, Ordering::AcqRel)
     }
 
-    /// Says that somebody is to look: an object was met of which more is to be known, or nothing
-    /// came of a look.
+    /// Requests a scan: an object was met of which more must be known, or a scan had no result.
     pub(crate) fn request_scan(&self) {
         self.is_due.store(true, Ordering::Release);
     }
 
-    /// Notes that a look took so many microseconds, and ended so many after the recording began.
+    /// Notes that a scan took `took` microseconds, and ended `micros` microseconds after the
+    /// recording began.
     pub(crate) fn note_scan(&self, micros: i64, took: i64) {
         let price = took.max(MIN_SCAN_TIME).saturating_mul(SCAN_TIME_DIVISOR);
         let paid = self.paid.load(Ordering::Relaxed);
@@ -120,7 +122,7 @@ mod tests {
         for start in starts.clone() {
             assert!(is_new(start) && !is_new(start));
         }
-        // There is no room for more.
+        // There is no room for more objects.
         assert!(is_new(4096 * 7777) && is_new(4096 * 7777));
         assert!(seen.all().count() == MAX_OBJECTS && !is_new(4096));
         seen.clear();
@@ -130,7 +132,7 @@ mod tests {
         assert!(seen.take_due(0) && !seen.take_due(0));
     }
 
-    /// Some looks may follow each other at once, and all together take their share of the time.
+    /// Some scans may follow each other at once, and all together take their share of the time.
     #[test]
     fn looks_take_a_small_part_of_the_time() {
         for (took, at_once) in [(0, 101), (100, 21), (1500, 2), (10_000, 1)] {
@@ -154,7 +156,7 @@ mod tests {
                 (share - 1..=share + 1).contains(&(later as i64)),
                 "{took}: {later}"
             );
-            // What is left over does not pile up.
+            // Unused time does not add up without limit.
             let after_an_hour = (0..1000).filter(|_| is_time(3_600_000_000)).count();
             assert!(
                 (at_once..=at_once + 1).contains(&after_an_hour),

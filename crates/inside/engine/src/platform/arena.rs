@@ -1,9 +1,9 @@
 //! A global allocator on private mappings, for what the engine's cold parts allocate inside the
 //! program.
 //!
-//! libheapprof.so uses it instead of malloc, which is the program's. Sizes are rounded up to powers
-//! of two, with a free list for each. A block of more than 32 KiB is a mapping of its own, and goes
-//! back to the kernel when it is freed.
+//! libheapprof.so uses this allocator instead of malloc, which belongs to the program. Sizes are
+//! rounded up to powers of two, with a free list for each. A block of more than 32 KiB is a mapping
+//! of its own, and is unmapped when it is freed.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,22 +23,24 @@ struct ArenaLists {
     free: [*mut u8; CLASS_COUNT],
     at: *mut u8,
     left: usize,
-    /// Memory for when the kernel gives no more: its start, how much of it is left (from the start
-    /// on), and its length.
+    /// Address of the memory for when the kernel gives no more.
     reserve: *mut u8,
+    /// Number of bytes of the reserve that are left, from its start on.
     reserve_left: usize,
+    /// Length of the reserve in bytes.
     reserve_len: usize,
-    /// How many spare blocks are in use.
+    /// Number of spare blocks in use.
     spare_blocks: usize,
-    /// Start and length of the free ranges that spare blocks are cut from.
+    /// Start and length of each free range that spare blocks are cut from.
     spare: [(usize, usize); 64],
-    /// Start and length of earlier reserves that still hold spare blocks.
+    /// Start and length of each earlier reserve that still has spare blocks in use.
     earlier: [(usize, usize); 16],
-    /// Bytes of all chunks that small blocks are cut from.
+    /// Number of bytes of all chunks that small blocks are cut from.
     chunks: usize,
-    /// Start and length of blocks that are mappings of their own.
+    /// Start and length of each block that is a mapping of its own.
     mapped: [(usize, usize); 64],
-    /// Bytes of such blocks that the list has no room for.
+    /// Number of bytes of blocks that are mappings of their own, but for which `mapped` has no
+    /// room.
     unlisted: usize,
 }
 
@@ -51,19 +53,19 @@ const CLASS_COUNT: usize = (MAX_SMALL_BLOCK.ilog2() - MIN_CLASS_BITS + 1) as usi
 const CHUNK_LEN: usize = 128 << 10;
 
 impl ArenaLists {
-    /// Pages from the kernel, else from the reserve.
+    /// Returns pages from the kernel, or else from the reserve.
     fn pages(&mut self, len: usize) -> *mut u8 {
         let mapped = sys::map_dense(len);
         if !mapped.is_null() || self.reserve_left < len {
             return mapped;
         }
         self.reserve_left -= len;
-        // SAFETY: what is left of the reserve is at its start.
+        // SAFETY: the remaining part of the reserve is at its start.
         unsafe { self.reserve.add(self.reserve_left) }
     }
 
-    /// Updates the list of mappings: `old` is gone and `new` has come. Each is a start and a
-    /// length, or zeros for nothing.
+    /// Updates the list of mappings: removes `old` and adds `new`. Each is a start and a length, or
+    /// zeros for no mapping.
     fn remap(&mut self, old: (usize, usize), new: (usize, usize)) {
         for (wanted, becomes) in [(old, (0, 0)), ((0, 0), new)] {
             let bytes = wanted.1 + becomes.1;
@@ -79,7 +81,7 @@ impl ArenaLists {
         }
     }
 
-    /// Takes a piece of the reserve: from the first range that is large enough.
+    /// Takes a spare block from the first free range of the reserve that is large enough.
     fn spare(&mut self, layout: Layout) -> *mut u8 {
         let size = spare_size(layout);
         for i in 0..self.spare.len() {
@@ -96,7 +98,7 @@ impl ArenaLists {
         std::ptr::null_mut()
     }
 
-    /// Adds a range to those that spare blocks are cut from, if there is room to note it.
+    /// Adds a free range from which spare blocks can be cut, if the list has room for it.
     fn add_spare(&mut self, mut start: usize, mut len: usize) {
         if len == 0 {
             return;
@@ -112,7 +114,7 @@ impl ArenaLists {
         }
     }
 
-    /// Takes a spare block back.
+    /// Makes a spare block free again.
     fn take_back(&mut self, block: *mut u8, layout: Layout) {
         self.spare_blocks -= 1;
         if self.spare_blocks > 0 {
@@ -135,7 +137,7 @@ impl ArenaLists {
 }
 
 impl EngineArena {
-    /// An arena with nothing mapped yet.
+    /// Makes an arena with nothing mapped yet.
     pub(crate) const fn new() -> Self {
         Self {
             lists: LockedValue::new(ArenaLists {
@@ -156,16 +158,17 @@ impl EngineArena {
         }
     }
 
-    /// The lock that fork must hold.
+    /// Returns the lock that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self { lists, spare: _ } = self;
         [&lists.lock]
     }
 
-    /// Sets memory aside, so that what follows can't fail for lack of it. Returns false if there is
-    /// not so much.
+    /// Sets `len` bytes aside, so that what follows can't fail for lack of memory. Returns false if
+    /// there is not enough memory.
     ///
-    /// std aborts the process when an allocation fails, and the process is the program's.
+    /// This is needed because std aborts the process when an allocation fails, and the process is
+    /// the program's.
     pub(crate) fn reserve(&self, process: &EngineProcess, len: usize) -> bool {
         let len = round_to_pages(len);
         self.lists.with(process, |lists| {
@@ -181,14 +184,14 @@ impl EngineArena {
                 let is_full = lists.spare.iter().all(|(_, len)| *len > 0);
                 let mut earlier = lists.earlier.iter_mut();
                 let Some(free) = earlier.find(|(_, len)| *len == 0 && !is_full) else {
-                    // SAFETY: nobody knows of the new one yet.
+                    // SAFETY: no other code knows of the new reserve yet.
                     unsafe { sys::unmap(new, len) };
                     return false;
                 };
                 *free = (lists.reserve.addr(), lists.reserve_len);
             } else {
                 if lists.reserve_left == lists.reserve_len && lists.reserve_len > 0 {
-                    // SAFETY: nothing of the old one is in use.
+                    // SAFETY: nothing of the old reserve is in use.
                     unsafe { sys::unmap(lists.reserve, lists.reserve_len) };
                 }
                 lists.spare.fill((0, 0));
@@ -199,7 +202,7 @@ impl EngineArena {
         })
     }
 
-    /// How many bytes of the arena are in memory.
+    /// Returns how many bytes of the arena are in memory.
     pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         let (cut, reserve, earlier, mapped) = self.lists.with(process, |lists| {
             let cut = lists.chunks.saturating_sub(lists.left) + lists.unlisted;
@@ -213,8 +216,8 @@ impl EngineArena {
             .sum::<usize>()
     }
 
-    /// A piece of what was set aside, for an allocation of the engine's own that another
-    /// allocator has no memory for. Null when that is used up.
+    /// Takes a block of the memory that was set aside, for an allocation of the engine for which
+    /// another allocator has no memory. Returns null when the memory is used up.
     #[cold]
     pub(crate) fn spare(&self, process: &EngineProcess, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE_SIZE {
@@ -227,17 +230,17 @@ impl EngineArena {
         })
     }
 
-    /// Whether a block is one that [`spare`](Self::spare) gave.
+    /// Whether a block came from [`spare`](Self::spare).
     #[inline(always)]
     pub(crate) fn is_spare(&self, process: &EngineProcess, block: *mut u8) -> bool {
         self.spare.load(Ordering::Relaxed)
             && self.lists.with(process, |lists| lists.is_reserve(block))
     }
 
-    /// Takes a spare block back.
+    /// Frees a spare block.
     ///
     /// # Safety
-    /// [`spare`](Self::spare) gave it, for this layout, and nobody uses it any more.
+    /// The block came from [`spare`](Self::spare) with this layout, and nothing uses it any more.
     #[cold]
     pub(crate) unsafe fn free_spare(
         &self,
@@ -261,7 +264,7 @@ fn size_class(layout: Layout) -> Option<usize> {
     (size <= MAX_SMALL_BLOCK).then(|| (size.ilog2() - MIN_CLASS_BITS) as usize)
 }
 
-/// How much of the reserve a spare block takes.
+/// Returns how many bytes of the reserve a spare block takes.
 fn spare_size(layout: Layout) -> usize {
     layout.size().next_multiple_of(64)
 }
@@ -270,7 +273,7 @@ fn round_to_pages(size: usize) -> usize {
     size.next_multiple_of(PAGE_SIZE)
 }
 
-/// An arena with the process that it belongs to: an allocator.
+/// An arena and its process, which together are an allocator.
 #[derive(Clone, Copy)]
 pub(crate) struct EngineAllocator<'a>(pub(crate) &'a EngineArena, pub(crate) &'a EngineProcess);
 
@@ -307,8 +310,8 @@ unsafe impl GlobalAlloc for EngineAllocator<'_> {
             }
             let size = 1usize << (class as u32 + MIN_CLASS_BITS);
             // The chunk is page-aligned. A block of up to a page is cut at a multiple of its size,
-            // so it is aligned to its size. A larger one is cut at a multiple of the page size, so
-            // it is aligned to a page.
+            // so it is aligned to its size. A larger block is cut at a multiple of the page size,
+            // so it is aligned to a page.
             let skip = lists.at.addr().next_multiple_of(size.min(PAGE_SIZE)) - lists.at.addr();
             if lists.left < size + skip {
                 let chunk = lists.pages(CHUNK_LEN);
@@ -362,7 +365,7 @@ unsafe impl GlobalAlloc for EngineAllocator<'_> {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps to GlobalAlloc's contract.
         let block = unsafe { self.alloc(layout) };
-        // A fresh mapping is zeros, and takes no memory where nobody writes.
+        // A fresh mapping is zeros, and pages that are not written take no memory.
         let is_fresh = size_class(layout).is_none() && !self.with(|lists| lists.is_reserve(block));
         if !block.is_null() && !is_fresh {
             // SAFETY: a block of this size was given just now.
@@ -442,7 +445,7 @@ mod tests {
                 assert!(pair[0].0.addr() + pair[0].1.size() <= pair[1].0.addr());
             }
             for (block, layout) in all {
-                // SAFETY: as above.
+                // SAFETY: the block came from `spare` with this layout, and is not used any more.
                 unsafe { arena.free_spare(&process, block, layout) };
                 assert!(arena.is_spare(&process, block) == arena.spare.load(Ordering::Relaxed));
             }
@@ -483,12 +486,13 @@ mod tests {
             }
         };
         let (half, grown, after) = count(40);
-        // A kernel that gives large pages unasked gives more than was written.
+        // A kernel that gives large pages by itself gives more than was written.
         assert!(
             half >= 40 * 150 * PAGE_SIZE && grown >= 550 * PAGE_SIZE,
             "{half} {grown}"
         );
-        // Blocks that the list has no room for are counted whole, and nothing of them stays.
+        // Blocks for which the list has no room are counted as a whole, and not any more once they
+        // are freed.
         count(100);
         assert_eq!(arena.resident(&process), after);
     }

@@ -1,24 +1,25 @@
-//! The program's floating point environment: what we calculate neither goes by it nor changes it.
+//! The program's floating point environment: the engine's calculations neither depend on it nor
+//! change it.
 
-/// Calculates by the rules that every program starts with, and puts the program's own back. The
-/// program may round in another way, trap what is not exact, or look afterwards whether something
-/// was not.
+/// Runs `calculate` with the floating point settings that every program starts with, and then
+/// restores the program's own. The program may have set another rounding mode, may trap inexact
+/// results, or may check afterwards whether a result was inexact.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
     let (mut kept, usual) = (0u32, 0x1f80u32);
-    // SAFETY: the register is read, set to what it is at a program's start, and set back; what is
-    // calculated is behind a call.
+    // SAFETY: the register is read, set to its value at a program's start, and set back; the
+    // calculation is behind a call.
     unsafe {
         std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut kept, options(nostack));
         std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const usual, options(nostack));
     }
     calculate();
-    // SAFETY: as above.
+    // SAFETY: as for the assembly before the call.
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const kept, options(nostack)) };
 }
 
-/// On other processors, calculates by the program's rules.
+/// Runs `calculate` with the program's settings, on other processors.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
     calculate();

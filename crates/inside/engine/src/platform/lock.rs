@@ -1,11 +1,12 @@
 //! A lock that allocates nothing and calls nothing of libc: waiting is a futex.
 //!
-//! An event of the program waits only for a while. A signal handler may have interrupted the holder
-//! of what it needs, and may wait in turn, perhaps for this thread. Once a thread has given up, all
-//! threads wait less.
+//! An event of the program waits for a lock only for a limited time. A signal handler may have
+//! interrupted the thread that has the lock, and may itself wait, perhaps for this thread. Once a
+//! thread has given up, all threads wait for a shorter time.
 //!
-//! Each lock has a rank in its type. A thread takes locks in the order of their ranks, or two
-//! threads could wait for each other. A debug build asserts it. Fork takes all locks in that order.
+//! Each lock has a rank in its type. A thread takes locks in the order of their ranks, because
+//! otherwise two threads could wait for each other. A debug build asserts this. Fork takes all
+//! locks in that order.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
@@ -16,51 +17,51 @@ use crate::platform::{sys, tls};
 
 /// The ranks of all locks, outermost first.
 pub(crate) mod rank {
-    /// Whose turn it is to dump.
+    /// Rank of the lock of the thread that dumps.
     pub(crate) const DUMPING: u8 = 0;
-    /// The options of the recording.
+    /// Rank of the lock of the recording's options.
     pub(crate) const OPTIONS: u8 = 1;
-    /// The names of dumps.
+    /// Rank of the lock of the names of dumps.
     pub(crate) const NAMING: u8 = 2;
-    /// The beginning of a recording.
+    /// Rank of the lock of a recording that begins.
     pub(crate) const STARTING: u8 = 3;
-    /// The triggers of dumps.
+    /// Rank of the lock of the triggers of dumps.
     pub(crate) const TRIGGERS: u8 = 4;
-    /// What was told of stacks that are followed.
+    /// Rank of the lock of the values that were last reported of followed stacks.
     pub(crate) const REPORTED_STACKS: u8 = 5;
-    /// The moments of the heap's history.
+    /// Rank of the lock of the moments in the heap's history.
     pub(crate) const MOMENTS: u8 = 6;
-    /// The rules of unwinding.
+    /// Rank of the lock of the unwind rules.
     pub(crate) const RULES: u8 = 7;
-    /// The program's own mappings.
+    /// Rank of the lock of the program's own mappings.
     pub(crate) const REGIONS: u8 = 8;
-    /// The budgets, and the owners of the live table's parts.
+    /// Rank of the lock of the budgets and of the owners of the live table's parts.
     pub(crate) const OWNERS: u8 = 9;
-    /// The slots of other threads.
+    /// Rank of the lock of other threads' slots.
     pub(crate) const SLOTS: u8 = 10;
-    /// The options of a recording that the program is to start.
+    /// Rank of the lock of the options with which the program is to start a recording.
     pub(crate) const DEFAULT_OPTIONS: u8 = 11;
-    /// The mappings that are known.
+    /// Rank of the lock of the known mappings.
     pub(crate) const KNOWN_MAPPINGS: u8 = 12;
-    /// The mappings that are closed.
+    /// Rank of the lock of the closed mappings.
     pub(crate) const CLOSED_MAPPINGS: u8 = 13;
-    /// The loaded objects.
+    /// Rank of the lock of the loaded objects.
     pub(crate) const MODULES: u8 = 14;
-    /// The frames of interpreters by their texts.
+    /// Rank of the lock of the table of interpreter frames by their texts.
     pub(crate) const SCRIPT_FRAMES: u8 = 15;
-    /// The memory of those texts.
+    /// Rank of the lock of the memory of the interpreter frames' texts.
     pub(crate) const SCRIPT_TEXTS: u8 = 16;
-    /// The stacks by their hash.
+    /// Rank of the lock of the table of stacks by their hash.
     pub(crate) const STACKS: u8 = 17;
-    /// The memory of the stacks.
+    /// Rank of the lock of the memory of the stacks.
     pub(crate) const STACK_MEMORY: u8 = 18;
-    /// What the engine itself allocates from.
+    /// Rank of the lock of the arena from which the engine itself allocates.
     pub(crate) const ARENA: u8 = 19;
-    /// The parts of the live table.
+    /// Rank of the locks of the live table's parts.
     pub(crate) const PARTS: u8 = 20;
-    /// The size in use.
+    /// Rank of the lock of the size in use.
     pub(crate) const HEAP: u8 = 21;
-    /// How many ranks there are.
+    /// Number of ranks.
     #[cfg(test)]
     pub(crate) const COUNT: u8 = 22;
 }
@@ -72,19 +73,19 @@ const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// A lock as fork sees it: one among others.
+/// A lock among those that fork takes.
 pub(crate) trait ForkLock {
     /// The lock's rank.
     fn rank(&self) -> u8;
-    /// Takes the lock, unless it is held for longer than
-    /// [`wait_timeout`](EngineProcess::wait_timeout) says.
+    /// Takes the lock, unless another thread has it for longer than
+    /// [`wait_timeout`](EngineProcess::wait_timeout). Returns whether it was taken.
     fn acquire_for_fork(&self, process: &EngineProcess) -> bool;
-    /// Gives back what [`acquire_for_fork`](Self::acquire_for_fork) took.
+    /// Releases the lock that [`acquire_for_fork`](Self::acquire_for_fork) took.
     fn release_after_fork(&self);
 }
 
-/// Asserts that the thread may wait for a lock of this rank: it has none of this rank or a higher
-/// one.
+/// Asserts that the thread may wait for a lock of this rank: it has locked none of this rank or a
+/// higher one.
 #[inline(always)]
 fn assert_may_enter(rank: u8) {
     if cfg!(debug_assertions) {
@@ -101,7 +102,7 @@ fn note_entered(rank: u8) {
     }
 }
 
-/// Notes that the thread gives a lock back.
+/// Notes that the thread has released a lock.
 #[inline(always)]
 fn note_left(rank: u8) {
     if cfg!(debug_assertions) {
@@ -109,7 +110,7 @@ fn note_left(rank: u8) {
     }
 }
 
-/// Sleeps until an awaited word is given back, or for no reason at all.
+/// Sleeps until a word that is waited for is released. It may also return for no reason.
 fn sleep(word: &AtomicU32) {
     #[cfg(not(all(test, shuttle)))]
     sys::futex_wait(word, CONTENDED);
@@ -125,32 +126,33 @@ fn wake(word: &AtomicU32) {
     let _ = word;
 }
 
-/// Takes a word, if it is free. Returns whether it was.
+/// Takes a lock's word, if it is free. Returns whether it was.
 #[inline(always)]
 fn take_word(word: &AtomicU32) -> bool {
     word.compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed)
         .is_ok()
 }
 
-/// As [`take_word`], for waiters: it does not disturb the holder while the word is not free.
+/// Takes a lock's word, if it is free, for a waiting thread: unlike [`take_word`], this does not
+/// disturb the lock's owner while the word is not free.
 fn take_word_if_free(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) == UNLOCKED && take_word(word)
 }
 
 impl<const RANK: u8> FutexLock<RANK> {
-    /// A lock that nobody holds.
+    /// Makes an unlocked lock.
     pub(crate) const fn new() -> Self {
         Self(AtomicU32::new(UNLOCKED))
     }
 
-    /// The guard of a lock that was taken just now.
+    /// Makes the guard of a lock that was taken just now.
     #[inline(always)]
     fn guard(&self) -> LockGuard<'_, RANK> {
         note_entered(RANK);
         LockGuard(self)
     }
 
-    /// Waits until nobody else holds it.
+    /// Takes the lock, and waits until it is free.
     #[inline]
     pub(crate) fn lock(&self, process: &EngineProcess) -> LockGuard<'_, RANK> {
         assert_may_enter(RANK);
@@ -160,10 +162,10 @@ impl<const RANK: u8> FutexLock<RANK> {
         self.guard()
     }
 
-    /// The lock, if nobody holds it now.
+    /// Takes the lock, if it is free now.
     pub(crate) fn try_lock(&self) -> Option<LockGuard<'_, RANK>> {
-        // The guard is made only if the lock was free: a guard that is dropped gives the lock back,
-        // whoever holds it.
+        // The guard is made only if the lock was free: a guard that is dropped releases the lock,
+        // whichever thread has it.
         take_word(&self.0).then(|| self.guard())
     }
 
@@ -180,17 +182,17 @@ impl<const RANK: u8> FutexLock<RANK> {
         }
     }
 
-    /// The lock, unless it is held for longer than [`wait_timeout`](EngineProcess::wait_timeout)
-    /// says.
+    /// Takes the lock, unless another thread has it for longer than
+    /// [`wait_timeout`](EngineProcess::wait_timeout).
     #[inline]
     pub(crate) fn lock_in_time(&self, process: &EngineProcess) -> Option<LockGuard<'_, RANK>> {
         assert_may_enter(RANK);
         (take_word(&self.0) || wait_a_while(&self.0, process)).then(|| self.guard())
     }
 
-    /// The lock, unless a thread that forks holds it for longer than `wait_timeout` (nanoseconds).
-    /// That thread may wait for malloc's own lock, and this thread may hold that, if a signal came
-    /// in the middle of malloc.
+    /// Takes the lock, unless a thread that forks has it for longer than `patience` (nanoseconds).
+    /// That thread may wait for malloc's own lock, and this thread may have that one, if a signal
+    /// came in the middle of malloc.
     pub(crate) fn lock_past_fork(
         &self,
         process: &EngineProcess,
@@ -227,8 +229,8 @@ impl<const RANK: u8> ForkLock for FutexLock<RANK> {
     }
 
     fn acquire_for_fork(&self, process: &EngineProcess) -> bool {
-        // A thread that dumps is not held up, because it has its signals blocked. But it may take
-        // long.
+        // A thread that dumps is not suspended in a signal handler, because it has blocked its
+        // signals. But it may take long.
         if RANK == rank::DUMPING {
             std::mem::forget(self.lock(process));
             return true;
@@ -246,7 +248,7 @@ impl<const RANK: u8> ForkLock for FutexLock<RANK> {
     }
 }
 
-/// Holds a [`FutexLock`] until dropped.
+/// Keeps a [`FutexLock`] locked until dropped.
 pub(crate) struct LockGuard<'a, const RANK: u8>(&'a FutexLock<RANK>);
 
 impl<const RANK: u8> Drop for LockGuard<'_, RANK> {
@@ -256,15 +258,15 @@ impl<const RANK: u8> Drop for LockGuard<'_, RANK> {
     }
 }
 
-/// Waits for a word for a while, and longer while a thread forks, because that thread holds all
-/// locks.
+/// Waits for a word for a limited time, and for longer while a thread forks, because that thread
+/// has all locks.
 #[cold]
 fn wait_a_while(word: &AtomicU32, process: &EngineProcess) -> bool {
     wait_for(word, process, || !process.is_forking())
 }
 
-/// Waits for a word. Whoever holds it may not be running, so this first spins, then makes way, then
-/// sleeps (for threads of other priorities).
+/// Waits for a word. The thread that has it may not be running, so this first spins, then yields,
+/// then sleeps (for threads of other priorities).
 fn wait_for(word: &AtomicU32, process: &EngineProcess, may_give_up: impl Fn() -> bool) -> bool {
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     for tries in 0u64.. {
@@ -290,8 +292,8 @@ fn wait_for(word: &AtomicU32, process: &EngineProcess, may_give_up: impl Fn() ->
     false
 }
 
-/// A lock for a few loads and stores: giving it back is a plain store. A thread holds one at a time
-/// of those that have the same rank, except that fork takes all.
+/// A lock for a few loads and stores: its release is a plain store. A thread has only one lock of a
+/// rank at a time, except that fork takes all.
 pub(crate) struct SpinLock<const RANK: u8>(AtomicU32);
 
 impl<const RANK: u8> SpinLock<RANK> {
@@ -299,8 +301,8 @@ impl<const RANK: u8> SpinLock<RANK> {
         Self(AtomicU32::new(UNLOCKED))
     }
 
-    /// Takes the lock, unless it is held for longer than
-    /// [`wait_timeout`](EngineProcess::wait_timeout) says.
+    /// Takes the lock, unless another thread has it for longer than
+    /// [`wait_timeout`](EngineProcess::wait_timeout). Returns whether it was taken.
     #[inline]
     pub(crate) fn acquire_in_time(&self, process: &EngineProcess) -> bool {
         assert_may_enter(RANK);
@@ -311,7 +313,7 @@ impl<const RANK: u8> SpinLock<RANK> {
         taken
     }
 
-    /// Takes the lock, if nobody holds it.
+    /// Takes the lock, if it is free now. Returns whether it was taken.
     #[inline(always)]
     pub(crate) fn acquire_at_once(&self) -> bool {
         assert_may_enter(RANK);
@@ -328,13 +330,13 @@ impl<const RANK: u8> SpinLock<RANK> {
         self.0.store(UNLOCKED, Ordering::Release);
     }
 
-    /// Takes the lock for fork, with others of its rank, unless it is held for longer than
-    /// [`wait_timeout`](EngineProcess::wait_timeout) says.
+    /// Takes the lock for fork, together with others of its rank, unless another thread has it for
+    /// longer than [`wait_timeout`](EngineProcess::wait_timeout). Returns whether it was taken.
     pub(crate) fn acquire_for_fork(&self, process: &EngineProcess) -> bool {
         take_word(&self.0) || wait_for(&self.0, process, || true)
     }
 
-    /// Gives back what [`acquire_for_fork`](Self::acquire_for_fork) took.
+    /// Releases the lock that [`acquire_for_fork`](Self::acquire_for_fork) took.
     pub(crate) fn release_after_fork(&self) {
         self.0.store(UNLOCKED, Ordering::Release);
     }
@@ -347,11 +349,11 @@ pub(crate) struct LockedValue<const RANK: u8, T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only by whoever holds the lock.
+// SAFETY: the value is reached only by the thread that has the lock.
 unsafe impl<const RANK: u8, T: Send> Sync for LockedValue<RANK, T> {}
 
 impl<const RANK: u8, T> LockedValue<RANK, T> {
-    /// `value`, not locked.
+    /// Makes an unlocked lock around `value`.
     pub(crate) const fn new(value: T) -> Self {
         Self {
             lock: FutexLock::new(),
@@ -359,34 +361,34 @@ impl<const RANK: u8, T> LockedValue<RANK, T> {
         }
     }
 
-    /// Where the value is.
+    /// Returns the address of the value.
     pub(crate) const fn value_place(&self) -> *mut T {
         self.value.get()
     }
 
-    /// Runs `use_it` with the value while holding the lock.
+    /// Runs `use_it` with the value while the lock is taken.
     pub(crate) fn with<R>(&self, process: &EngineProcess, use_it: impl FnOnce(&mut T) -> R) -> R {
         let _guard = self.lock.lock(process);
         // SAFETY: the guard makes this the only reference.
         use_it(unsafe { &mut *self.value.get() })
     }
 
-    /// As [`with`](Self::with), if nobody holds the lock now.
+    /// Runs `use_it` with the value while the lock is taken, if the lock is free now.
     pub(crate) fn with_at_once<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Option<R> {
         let _guard = self.lock.try_lock()?;
-        // SAFETY: as above.
+        // SAFETY: the guard makes this the only reference.
         Some(use_it(unsafe { &mut *self.value.get() }))
     }
 
-    /// As [`with`](Self::with), unless the lock is held for longer than
-    /// [`wait_timeout`](EngineProcess::wait_timeout) says.
+    /// Runs `use_it` with the value while the lock is taken, unless another thread has the lock for
+    /// longer than [`wait_timeout`](EngineProcess::wait_timeout).
     pub(crate) fn with_in_time<R>(
         &self,
         process: &EngineProcess,
         use_it: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
         let _guard = self.lock.lock_in_time(process)?;
-        // SAFETY: as above.
+        // SAFETY: the guard makes this the only reference.
         Some(use_it(unsafe { &mut *self.value.get() }))
     }
 }

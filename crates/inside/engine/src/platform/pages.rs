@@ -1,4 +1,4 @@
-//! Where the tables get their memory: from the kernel, or from a file that outlives the process.
+//! The tables' memory: it comes from the kernel, or from a file that outlives the process.
 
 #[cfg(test)]
 use std::sync::atomic::AtomicUsize;
@@ -9,30 +9,30 @@ use crate::platform::table_file::{TableFile, TableLifetime};
 
 /// A source of zeroed memory in whole pages.
 pub(crate) struct PageSource {
-    /// The file that tables are kept in, if there is one.
+    /// The file in which tables are kept, if there is one.
     pub(crate) table_file: TableFile,
     #[cfg(test)]
     region: PageRegion,
 }
 
-/// Memory that a test hands in.
+/// Memory that a test provides.
 #[cfg(test)]
 struct PageRegion {
     /// Null if the kernel gives the memory.
     at: *mut u8,
     len: usize,
-    /// How much of it is taken.
+    /// Number of bytes that are taken.
     taken: AtomicUsize,
 }
 
 // SAFETY: each part of the region is given out once.
 #[cfg(test)]
 unsafe impl Sync for PageRegion {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 #[cfg(test)]
 unsafe impl Send for PageRegion {}
 
-/// Whether a table will be filled.
+/// Whether a table will be mostly filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableFill {
     Sparse,
@@ -40,7 +40,7 @@ pub(crate) enum TableFill {
 }
 
 impl PageSource {
-    /// Memory of the kernel's, as much as it has.
+    /// Makes a source of the kernel's memory, without a limit.
     pub(crate) const fn from_kernel() -> Self {
         Self {
             table_file: TableFile::new(),
@@ -53,12 +53,12 @@ impl PageSource {
         }
     }
 
-    /// The memory of a region, and no more than that. What is given back to it is not given out
-    /// again.
+    /// Makes a source of a region's memory, and no more than that. Memory that is returned to it is
+    /// not given out again.
     ///
     /// # Safety
-    /// The region begins at a page, is zeroed, is nobody else's to write, and stays for as long as
-    /// anything uses what this gives.
+    /// The region begins at a page, is zeroed, is written by no other code, and stays for as long
+    /// as anything uses the memory that comes from it.
     #[cfg(test)]
     pub(crate) const unsafe fn from_region(at: *mut u8, len: usize) -> Self {
         let taken = AtomicUsize::new(0);
@@ -78,20 +78,20 @@ impl PageSource {
         false
     }
 
-    /// Fresh zeroed memory; null if there is none.
+    /// Maps fresh zeroed memory. Returns null if there is none.
     pub(crate) fn map(&self, len: usize, lot: TableLifetime) -> *mut u8 {
         self.take_other(len, lot).unwrap_or_else(|| sys::map(len))
     }
 
-    /// As [`map`](Self::map), for tables that will be filled.
+    /// Maps fresh zeroed memory for a table that will be filled. Returns null if there is none.
     pub(crate) fn map_dense(&self, len: usize, lot: TableLifetime) -> *mut u8 {
         self.take_other(len, lot)
             .unwrap_or_else(|| sys::map_dense(len))
     }
 
-    /// What `at` points to. If that is nothing yet, it is zeroed memory from here on, which begins
-    /// at a multiple of `align`. Other threads may do the same at the same time: whoever comes
-    /// first is heard. Null if there is no memory.
+    /// Returns the value of `at`. If that is null, this maps zeroed memory first, which begins at a
+    /// multiple of `align`, and stores its address there. If several threads do so at the same
+    /// time, the first one's memory is used. Returns null if there is no memory.
     pub(crate) fn map_once<T>(
         &self,
         at: &AtomicPtr<T>,
@@ -121,14 +121,15 @@ impl PageSource {
         match at.compare_exchange(null, begin, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => begin,
             Err(first) => {
-                // SAFETY: it came from here, and nobody else has seen it.
+                // SAFETY: the memory came from this source, and no other thread has seen it.
                 unsafe { self.unmap(new, len) };
                 first
             }
         }
     }
 
-    /// Memory that is not the kernel's private one, if there is any of that.
+    /// Takes memory of a test's region or of the table file; `None` if the kernel's private memory
+    /// is to be used.
     fn take_other(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
         #[cfg(test)]
         if self.is_region() {
@@ -145,14 +146,14 @@ impl PageSource {
         };
         let taken = &self.region.taken;
         match taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-            // SAFETY: what was taken is inside the region.
+            // SAFETY: the part that is taken is inside the region.
             Ok(taken) => unsafe { self.region.at.add(taken) },
             Err(_) => std::ptr::null_mut(),
         }
     }
 
-    /// Shows readers of the file what a number or a list of chunks is now. It does nothing if there
-    /// is no file, or if the value is not one that readers look for.
+    /// Copies the present value of a number or a list of chunks to the readers of the file. It does
+    /// nothing if there is no file, or if readers do not need the value.
     #[inline]
     pub(crate) fn copy<T>(&self, of: &T) {
         if self.table_file.is_there() {
@@ -160,10 +161,10 @@ impl PageSource {
         }
     }
 
-    /// Gives memory back that nobody uses.
+    /// Unmaps memory that is not used any more.
     ///
     /// # Safety
-    /// `at..at+len` came from here, and nothing refers to it any more.
+    /// `at..at+len` came from this source, and nothing refers to it any more.
     pub(crate) unsafe fn unmap(&self, at: *mut u8, len: usize) {
         if !self.is_region() && !self.table_file.holds(at) {
             // SAFETY: the caller's contract.
@@ -171,10 +172,10 @@ impl PageSource {
         }
     }
 
-    /// Says that the content of part of the memory is not needed any more.
+    /// Discards the content of a part of the memory, which is not needed any more.
     ///
     /// # Safety
-    /// The same as for [`unmap`](Self::unmap).
+    /// `at..at+len` came from this source, and nothing refers to it any more.
     pub(crate) unsafe fn discard(&self, at: *mut u8, len: usize) {
         if !self.is_region() && !self.table_file.holds(at) {
             // SAFETY: the caller's contract.
@@ -185,7 +186,7 @@ impl PageSource {
     /// Makes whole pages of the memory zero.
     ///
     /// # Safety
-    /// The same as for [`unmap`](Self::unmap).
+    /// `at..at+len` came from this source, and nothing refers to it any more.
     pub(crate) unsafe fn clear_pages(&self, at: *mut u8, len: usize) {
         // SAFETY: the caller's contract.
         unsafe {
@@ -196,7 +197,7 @@ impl PageSource {
         }
     }
 
-    /// How many bytes of a part are in memory.
+    /// Returns how many bytes of a part are in memory.
     pub(crate) fn resident(&self, at: *const u8, len: usize) -> usize {
         match self.is_region() {
             false => sys::resident(at, len),
@@ -212,20 +213,19 @@ pub(crate) mod tests {
     use super::*;
     use crate::platform::sys::PAGE_SIZE;
 
-    /// A region of whole pages, which is never freed.
+    /// Makes a source of `len` bytes in whole pages, which are never freed.
     pub(crate) fn region_of(len: usize) -> PageSource {
         let layout = Layout::from_size_align(len, PAGE_SIZE).unwrap();
-        // SAFETY: the region is zeroed, and nobody else knows of it.
+        // SAFETY: the region is zeroed, and no other code knows of it.
         unsafe { PageSource::from_region(alloc_zeroed(layout), len) }
     }
 
-    /// As [`region_of`], as large as most tests need.
+    /// Makes a source that is as large as most tests need.
     pub(crate) fn region() -> PageSource {
         region_of(64 << 20)
     }
 
-    /// What is there stays, whoever asks, and what is asked to be aligned is, with all of its
-    /// length.
+    /// A mapping stays the same whichever caller asks, and aligned memory has its whole length.
     #[test]
     fn what_is_mapped_once_stays() {
         let pages = region_of(16 * PAGE_SIZE);
@@ -268,7 +268,7 @@ pub(crate) mod tests {
             });
             let first = at.load(Ordering::Relaxed);
             assert!(all.iter().all(|&mapped| mapped == first.addr()));
-            // SAFETY: it came from there, and every thread is done with it.
+            // SAFETY: the memory came from this source, and every thread is done with it.
             unsafe { pages.unmap(first.cast(), PAGE_SIZE) };
         }
     }

@@ -1,4 +1,4 @@
-//! What is known of the process that is recorded, and what every part of the engine needs of it.
+//! State of the recorded process that every part of the engine needs.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{
@@ -11,51 +11,51 @@ use crate::platform::pages::PageSource;
 use crate::platform::program;
 use crate::platform::sys::{self, NOT_BLOCKED, PAGE_SIZE};
 
-/// The process as the engine knows it. Whoever waits for a lock, counts what is dropped, or needs
-/// memory for a table is given this.
+/// The process as the engine knows it. A function that waits for a lock, counts dropped events, or
+/// needs memory for a table gets this.
 pub(crate) struct EngineProcess {
     pub(crate) recorded: RecordingState,
     pub(crate) dropped: DroppedEvents,
-    /// Where the tables get their memory.
+    /// Source of the tables' memory.
     pub(crate) pages: PageSource,
-    /// The process that records. A vfork child shares this memory, and is another process.
+    /// Id of the process that records. A vfork child shares this memory, but is another process.
     pub(crate) id: AtomicI32,
-    /// What a thread that forks is to put back.
+    /// What a thread that forks must restore.
     pub(crate) fork: ForkRecord,
-    /// Whether a thread forks. It holds all locks meanwhile, for as long as the kernel takes to
-    /// copy the process.
+    /// Whether a thread forks. That thread has all locks meanwhile, for as long as the kernel takes
+    /// to copy the process.
     forking: AtomicBool,
-    /// Whether this process was forked while threads that it does not have may have held locks. It
-    /// does not record any more.
+    /// Whether this process was forked while another thread of its parent may have had a lock. Such
+    /// a process records nothing any more.
     abandoned: AtomicBool,
-    /// How often somebody waited in vain.
+    /// Number of waits that timed out.
     in_vain: AtomicU32,
-    /// A page that the kernel wipes in every child that gets a copy of the memory, so that such a
-    /// child is known by it.
+    /// A page that the kernel wipes in every child that gets a copy of the memory. By it, the
+    /// engine recognizes such a child.
     marked: AtomicPtr<AtomicU32>,
-    /// Whether the program installed a filter of system calls. A call that was not among those that
-    /// were tried may end the program.
+    /// Whether the program installed a filter of system calls. A call that was not among the tried
+    /// ones may end the program.
     filtered: AtomicBool,
-    /// What [`may_share_ledger`](Self::may_share_ledger) knows.
+    /// The cached answer of [`may_share_ledger`](Self::may_share_ledger).
     keeps: AtomicU8,
-    /// Whether the program shut itself in: nothing of ours makes a system call any more. Whoever
-    /// would make one asks this first.
+    /// Whether the program has sandboxed itself, so that the engine makes no system call any more.
+    /// Code that would make one checks this first.
     is_in_sandbox: AtomicBool,
     name: OnceLock<Vec<u8>>,
-    /// Whether whoever keeps the books was handed the file that this process runs, by this process
-    /// or by one that it was forked from.
+    /// Whether the ledger keeper was given the process's executable, by this process or by one that
+    /// it was forked from.
     pub(crate) executable_handed: AtomicBool,
-    /// Whether profiles have the whole command line.
+    /// Whether profiles contain the whole command line.
     pub(crate) tells_command_line: AtomicBool,
-    /// When somebody who audits has answered one of the audited processes, in memory that they
-    /// all have.
+    /// Time of the auditor's last answer to any of the audited processes, in memory that all of
+    /// them share.
     pub(crate) last_audit: OnceLock<&'static AtomicU64>,
-    /// How much could not be told to them.
+    /// Number of reports that did not reach the auditor.
     pub(crate) unreported_audits: AtomicU32,
 }
 
 impl EngineProcess {
-    /// A process that nothing is recorded of. Its tables get their memory from `pages`.
+    /// Makes the state of a process that is not recorded. Its tables get their memory from `pages`.
     pub(crate) const fn new(pages: PageSource) -> Self {
         Self {
             recorded: RecordingState::new(),
@@ -78,12 +78,12 @@ impl EngineProcess {
         }
     }
 
-    /// Says that this process is the one that records.
+    /// Notes that this process is the one that records.
     pub(crate) fn remember_id(&self) {
         self.id.store(sys::process_id(), Ordering::Relaxed);
     }
 
-    /// Whether a process ever recorded here.
+    /// Whether a process ever recorded with this state.
     pub(crate) fn has_recorded(&self) -> bool {
         self.id.load(Ordering::Relaxed) != 0
     }
@@ -94,24 +94,25 @@ impl EngineProcess {
         self.id.load(Ordering::Relaxed) == sys::process_id()
     }
 
-    /// Says that the locks are held by fork, or no longer.
+    /// Sets whether a thread that forks has the locks.
     pub(crate) fn set_forking(&self, forking: bool) {
         self.forking.store(forking, Ordering::SeqCst);
     }
 
-    /// Whether a thread that forks holds the locks.
+    /// Whether a thread that forks has the locks.
     pub(crate) fn is_forking(&self) -> bool {
         self.forking.load(Ordering::SeqCst)
     }
 
-    /// Called in a child that has one thread. From now on every lock is as good as free.
+    /// Makes every lock count as free from now on, and stops the recording. It is called in a child
+    /// that has one thread.
     pub(crate) fn abandon(&self) {
         self.recorded.stop();
         self.abandoned.store(true, Ordering::SeqCst);
     }
 
     /// Whether [`abandon`](Self::abandon) was called, or should have been, because this child was
-    /// made without fork's handlers. This makes up for it then.
+    /// made without fork's handlers. In the latter case, this calls it.
     pub(crate) fn is_abandoned(&self) -> bool {
         if self.is_orphan() && !self.abandoned.load(Ordering::Relaxed) {
             self.abandon();
@@ -119,8 +120,9 @@ impl EngineProcess {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Says that the process is no copy that nobody told us of. It is called before the first
-    /// event, and in each child that fork's handlers run in.
+    /// Marks this process as known to the engine, and not as a copy that was made without fork's
+    /// handlers. It is called before the first event, and in each child in which fork's handlers
+    /// run.
     pub(crate) fn mark(&self) {
         let mut page = self.marked.load(Ordering::Acquire);
         if page.is_null() {
@@ -134,12 +136,12 @@ impl EngineProcess {
         unsafe { (*page).store(1, Ordering::Release) };
     }
 
-    /// Whether a copy of the process would be known as one.
+    /// Whether the engine can recognize a copy of this process.
     pub(crate) fn is_marked(&self) -> bool {
         !self.marked.load(Ordering::Acquire).is_null()
     }
 
-    /// Whether this is a copy of the process that nobody told us of (clone, _Fork).
+    /// Whether this is a copy of the process that was made without fork's handlers (clone, _Fork).
     #[inline(always)]
     fn is_orphan(&self) -> bool {
         // SAFETY: null, or a page of our own that is never unmapped.
@@ -147,15 +149,16 @@ impl EngineProcess {
         page.is_some_and(|page| page.load(Ordering::Acquire) == 0)
     }
 
-    /// Whether the tables are those of the process that this one is a copy of, and that has them
-    /// still. Nobody told us of that copy, or it had no memory for tables of its own.
+    /// Whether this process is a copy that still uses the tables of the process that it was copied
+    /// from, because fork's handlers did not run, or because there was no memory for tables of its
+    /// own.
     #[inline(always)]
     pub(crate) fn shares_tables(&self) -> bool {
         self.pages.table_file.is_shared() && self.is_orphan()
     }
 
-    /// How long an event may wait for another one, in nanoseconds. It gets shorter with each wait
-    /// in vain: a program that held an event up will do it again.
+    /// Returns how long an event may wait for another one, in nanoseconds. The time gets shorter
+    /// with each wait that timed out, because a program that delayed an event will do it again.
     pub(crate) fn wait_timeout(&self) -> i64 {
         const FIRST_TIMEOUT: i64 = 2_000_000_000;
         const MIN_TIMEOUT: i64 = 20_000_000;
@@ -163,7 +166,7 @@ impl EngineProcess {
         (FIRST_TIMEOUT >> in_vain.saturating_mul(2).min(62)).max(MIN_TIMEOUT)
     }
 
-    /// Says that somebody waited for as long as [`wait_timeout`](Self::wait_timeout) says.
+    /// Notes that a thread has waited in vain for the [`wait_timeout`](Self::wait_timeout).
     pub(crate) fn note_timeout(&self) {
         let more = |n: u32| n.checked_add(1);
         let _ = self
@@ -171,8 +174,8 @@ impl EngineProcess {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
-    /// Whether the filters of system calls let the books be kept in a file. `find` finds it out,
-    /// which is asked once for each filter.
+    /// Whether the filters of system calls let the ledger be kept in a file. `find` finds out, once
+    /// for each filter.
     pub(crate) fn may_share_ledger(&self, find: impl FnOnce() -> bool) -> bool {
         const UNKNOWN: u8 = 0;
         const NO: u8 = 1;
@@ -188,18 +191,18 @@ impl EngineProcess {
         }
     }
 
-    /// Says that there is a filter of system calls.
+    /// Notes that there is a filter of system calls.
     pub(crate) fn note_filter(&self) {
         self.keeps.store(0, Ordering::Relaxed);
         self.filtered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there is such a filter, as far as is known.
+    /// Whether there is a filter of system calls, as far as the engine knows.
     pub(crate) fn is_filtered(&self) -> bool {
         self.filtered.load(Ordering::Relaxed)
     }
 
-    /// Says that any system call of ours may be the program's end from now on.
+    /// Notes that from now on any system call of the engine may end the program.
     pub(crate) fn enter_sandbox(&self) {
         self.is_in_sandbox.store(true, Ordering::Relaxed);
     }
@@ -209,8 +212,8 @@ impl EngineProcess {
         self.is_in_sandbox.load(Ordering::Relaxed)
     }
 
-    /// Blocks all signals of this thread, unless the program is shut in. Returns what was blocked
-    /// before, for [`sys::restore_signals`].
+    /// Blocks all signals of this thread, unless the program has sandboxed itself. Returns the
+    /// previous mask, for [`sys::restore_signals`].
     pub(crate) fn block_signals(&self) -> u64 {
         match self.is_sandboxed() {
             true => NOT_BLOCKED,
@@ -218,14 +221,14 @@ impl EngineProcess {
         }
     }
 
-    /// The program's name, as it was when somebody first asked. That is at the start, before the
-    /// program changes its folder.
+    /// Returns the program's name, as it was at the first call. That is at the start, before the
+    /// program changes its working folder.
     pub(crate) fn name(&self) -> &[u8] {
         self.name.get_or_init(program::name)
     }
 }
 
-/// What a thread that forks is to put back afterwards. Only whoever holds the locks writes and
+/// What a thread that forks must restore afterwards. Only the thread that has the locks writes and
 /// reads it, in the parent or in the child.
 pub(crate) struct ForkRecord {
     mask: AtomicU64,
@@ -240,19 +243,19 @@ pub(crate) struct ForkRecord {
 /// The content of a [`ForkRecord`].
 #[derive(Clone, Copy)]
 pub(crate) struct ForkState {
-    /// The signal mask that is to be put back.
+    /// The signal mask to restore.
     pub(crate) mask: u64,
-    /// Which locks the thread holds, with one bit for each.
+    /// The locks that the thread has taken, with one bit for each.
     pub(crate) locks: u32,
-    /// Whether it holds libc's streams.
+    /// Whether the thread has locked libc's streams.
     pub(crate) streams: bool,
-    /// Whether it holds the lock of the heap's size.
+    /// Whether the thread has the lock of the heap's size.
     pub(crate) counting: bool,
-    /// Whether it keeps everybody from the file that tables are kept in.
+    /// Whether the thread has locked the pieces of the file in which tables are kept.
     pub(crate) keeping: bool,
-    /// Whether the tables were at rest when it forked.
+    /// Whether the tables were at rest when the thread forked.
     pub(crate) whole: bool,
-    /// Whether the thread that forks is in dlclose: a library's end may fork.
+    /// Whether the thread that forks is in dlclose, because a library's destructor may fork.
     pub(crate) is_closing: bool,
 }
 
@@ -269,7 +272,7 @@ impl ForkRecord {
         }
     }
 
-    /// Keeps this until the fork is over.
+    /// Saves the state until the fork is over.
     pub(crate) fn save(&self, kept: ForkState) {
         self.mask.store(kept.mask, Ordering::Relaxed);
         self.locks.store(kept.locks, Ordering::Relaxed);
@@ -280,7 +283,7 @@ impl ForkRecord {
         self.is_closing.store(kept.is_closing, Ordering::Relaxed);
     }
 
-    /// What was kept.
+    /// Returns the saved state.
     pub(crate) fn load(&self) -> ForkState {
         ForkState {
             mask: self.mask.load(Ordering::Relaxed),

@@ -1,19 +1,19 @@
-//! What the running program is called, in names of files and in comments of profiles.
+//! The name of the running program, for names of files and comments of profiles.
 
 use std::ffi::CStr;
 
 use crate::platform::sys;
 
-/// The name of the running program: the one that it was started by, if that leads to the file that
-/// runs (a script's does not). One file may be many programs, and `vim` may be a link to
-/// `vim.basic`.
+/// Returns the name of the running program. It is the name by which the program was started, if
+/// that name leads to the running file. (A script's name does not.) One file may be many programs,
+/// and `vim` may be a link to `vim.basic`.
 pub(crate) fn name() -> Vec<u8> {
     const EXECUTABLE_LINK: &CStr = c"/proc/thread-self/exe";
     let mut buf = [0u8; 4096];
     let path = sys::read_link(EXECUTABLE_LINK, &mut buf);
     let running = last_part(path.strip_suffix(b" (deleted)").unwrap_or(path));
     let name = match executed_path() {
-        // Mostly both names are the same, and nothing has to be asked.
+        // Mostly both names are the same, and no system call is needed.
         Some(path)
             if last_part(path.to_bytes()) != running
                 && (running.is_empty() || sys::is_same_file(path, EXECUTABLE_LINK)) =>
@@ -33,8 +33,8 @@ fn last_part(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or_default()
 }
 
-/// The path that was executed. A program that executes its own file anew, or an open one, tells no
-/// name by that.
+/// Returns the path that was executed. `None` if the program executed its own file again, or an
+/// open file, because such a path contains no name.
 fn executed_path() -> Option<&'static CStr> {
     sys::executed_path().filter(|path| {
         let path = path.to_bytes();

@@ -1,7 +1,7 @@
-//! Runs dumps on a stack of their own. If the program has used up all file descriptors, also runs
-//! them with a table of files of their own.
+//! Runs dumps on a stack of their own and, if the program has used up all file descriptors, with a
+//! file descriptor table of their own.
 //!
-//! The program's stack may be small, or it may be that of a signal handler.
+//! The program's stack may be small, or may be that of a signal handler.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::OwnStack;
@@ -14,17 +14,17 @@ mod x86_64 {
 
     const STACK_SIZE: usize = 1 << 20;
 
-    /// The stack that dumps are made on. It has one user at a time, because a thread that dumps
-    /// holds the lock of dumps.
+    /// The stack on which dumps are made. It has one user at a time, because a thread that dumps
+    /// has the lock of dumps.
     pub(crate) struct OwnStack(AtomicPtr<u8>);
 
     impl OwnStack {
-        /// A stack that is not mapped yet.
+        /// Makes a stack that is not mapped yet.
         pub(crate) const fn new() -> Self {
             Self(AtomicPtr::new(std::ptr::null_mut()))
         }
 
-        /// The stack's end, or 0 if there is no memory for it.
+        /// Returns the address of the stack's end, or 0 if there is no memory for the stack.
         fn end(&self) -> usize {
             let mut stack = self.0.load(Ordering::Relaxed);
             if stack.is_null() {
@@ -67,8 +67,9 @@ mod x86_64 {
             }
         }
 
-        /// Runs `work` on the dump stack in a child that shares this process's memory and has a
-        /// copy of its files, while this thread waits. Returns whether such a child could be made.
+        /// Runs `work` on the dump stack, in a child that shares this process's memory and has a
+        /// copy of its file descriptor table, while this thread waits. Returns whether such a child
+        /// could be made.
         pub(crate) fn run_in_child(&self, mut work: &mut dyn FnMut()) -> bool {
             unsafe extern "C" fn run(work: *mut &mut dyn FnMut()) {
                 // SAFETY: the pointer is to the argument above, whose owner sleeps.
@@ -82,7 +83,7 @@ mod x86_64 {
                 return false;
             }
             let child: isize;
-            // SAFETY: the child runs on a stack that nobody else uses. It uses the thread-local
+            // SAFETY: the child runs on a stack that no other thread uses. It uses the thread-local
             // storage of this thread, which sleeps until the child ends. The child never returns,
             // because it ends in the second system call.
             unsafe {
@@ -120,7 +121,7 @@ mod x86_64 {
     }
 }
 
-/// On other processors, what would run there runs on the thread's own stack.
+/// The stack on which dumps are made: on other processors, the thread's own.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) struct OwnStack;
 
@@ -134,7 +135,7 @@ impl OwnStack {
         work();
     }
 
-    /// On other processors there is no such child.
+    /// Returns false, because on other processors there is no such child.
     pub(crate) fn run_in_child(&self, _work: &mut dyn FnMut()) -> bool {
         false
     }

@@ -1,16 +1,16 @@
-//! What the kernel says about this process: resident memory now and at most.
+//! Facts about this process from /proc: resident memory, filters of system calls, threads.
 
 use crate::platform::sys;
 use crate::platform::weak::single_threaded;
 
-/// What stands behind a name in a status file.
+/// Returns the text behind a name in a status file.
 fn find_line<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut lines = text.split(|&b| b == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(name))?;
     Some(line.trim_ascii())
 }
 
-/// Resident bytes now, and at the highest moment.
+/// Returns the number of resident bytes now, and the largest number so far.
 pub(crate) fn resident() -> (u64, u64) {
     let text = sys::read_file(c"/proc/thread-self/status");
     let field = |name: &[u8]| {
@@ -23,7 +23,7 @@ pub(crate) fn resident() -> (u64, u64) {
     (field(b"VmRSS:"), field(b"VmHWM:"))
 }
 
-/// Whether there is a filter of system calls already, which a launcher installed.
+/// Whether a launcher has already installed a filter of system calls.
 pub(crate) fn is_filtered() -> bool {
     if let Some(mode) = sys::seccomp_mode() {
         return mode != 0;
@@ -32,7 +32,7 @@ pub(crate) fn is_filtered() -> bool {
     find_line(&text, b"Seccomp:").is_some_and(|mode| mode != b"0")
 }
 
-/// Whether this process has one thread only. False in doubt.
+/// Whether this process has only one thread. False in doubt.
 pub(crate) fn has_one_thread() -> bool {
     if single_threaded() {
         return true;
@@ -52,7 +52,7 @@ pub(crate) fn is_deserted() -> bool {
 /// The exit code of the main thread, which has ended: 0 if libc ended it.
 pub(crate) fn main_thread_exit_code() -> u8 {
     let text = sys::read_file(c"/proc/self/stat");
-    // The last field is a wait status; the program's name, in front, may hold anything.
+    // The last field is a wait status. The program's name, before it, may contain any bytes.
     let last = text.trim_ascii().rsplit(|&b| b == b' ').next();
     let status = last.and_then(|text| std::str::from_utf8(text).ok()?.parse::<u32>().ok());
     (status.unwrap_or(0) >> 8) as u8

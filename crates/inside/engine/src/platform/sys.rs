@@ -1,4 +1,4 @@
-//! The kernel's calls, made directly: libc's wrappers set errno, which belongs to the program.
+//! System calls, made directly, because libc's wrappers set errno, which belongs to the program.
 
 #[cfg(not(any(miri, all(test, shuttle))))]
 mod clock;
@@ -31,14 +31,15 @@ pub use memory::{map, read_each, read_memory, remap, unmap};
 
 use crate::platform::tls;
 
-/// One system call.
+/// Makes a system call. Returns its result, or the negated errno.
 ///
 /// # Safety
 /// The kernel's contract for call number `n` with these arguments.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     let result;
-    // SAFETY: the caller vouches for the arguments; rcx and r11 are what `syscall` clobbers.
+    // SAFETY: the caller vouches for the arguments; rcx and r11 are the registers that `syscall`
+    // changes.
     unsafe {
         asm!("syscall", inlateout("rax") n as isize => result,
             in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
@@ -48,7 +49,8 @@ pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     result
 }
 
-/// One system call, on other processors than x86-64: through libc, with errno put back.
+/// Makes a system call through libc, on other processors than x86-64, and restores errno. Returns
+/// the call's result, or the negated errno.
 ///
 /// # Safety
 /// The kernel's contract for call number `n` with these arguments.
@@ -69,11 +71,11 @@ pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     }
 }
 
-/// No system call: in an interpreter there is no kernel, and each call answers that it is not
-/// there.
+/// Makes no system call, because there is no kernel in an interpreter. Returns the negated errno
+/// for a missing call.
 ///
 /// # Safety
-/// None is needed.
+/// No requirement.
 #[cfg(miri)]
 pub unsafe fn call(_: libc::c_long, _: [usize; 6]) -> isize {
     -(libc::ENOSYS as isize)
@@ -82,7 +84,7 @@ pub unsafe fn call(_: libc::c_long, _: [usize; 6]) -> isize {
 #[cfg(all(test, shuttle))]
 pub(crate) use model::{barrier, nanoseconds, register_barrier, sleep, yield_now};
 
-/// Registers for [`barrier`]. Returns whether the kernel has it.
+/// Registers this process for [`barrier`]. Returns whether the kernel supports it.
 #[cfg(not(all(test, shuttle)))]
 pub(crate) fn register_barrier() -> bool {
     const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
@@ -96,7 +98,7 @@ pub(crate) fn register_barrier() -> bool {
 }
 
 /// Runs a memory barrier on every core that runs a thread of this process. Returns whether the
-/// kernel did.
+/// kernel did so.
 #[cfg(not(all(test, shuttle)))]
 pub(crate) fn barrier() -> bool {
     const PRIVATE_EXPEDITED: usize = 1 << 3;
@@ -111,14 +113,14 @@ pub(crate) fn yield_now() {
     unsafe { call(libc::SYS_sched_yield, [0; 6]) };
 }
 
-/// Whether this process has the thread that the kernel knows by this number.
+/// Whether this process has a thread with the kernel's id `number`.
 pub(crate) fn is_thread(number: i32) -> bool {
     let args = [process_id() as usize, number as usize, 0, 0, 0, 0];
     // SAFETY: no signal is sent.
     unsafe { call(libc::SYS_tgkill, args) == 0 }
 }
 
-/// The signals that wait for this thread, as a set of bits, of which the first one is signal 1.
+/// Returns this thread's pending signals, as a set of bits that begins with signal 1.
 pub fn waiting_signals() -> u64 {
     let mut set = 0u64;
     let args = [&raw mut set as usize, size_of::<u64>(), 0, 0, 0, 0];
@@ -127,10 +129,10 @@ pub fn waiting_signals() -> u64 {
     set
 }
 
-/// Whether the program has a handler of its own for a signal, and whether that asks for system
-/// calls to go on (SA_RESTART).
+/// Returns whether the program's handler for a signal restarts system calls (SA_RESTART); `None` if
+/// the program has no handler for it.
 pub fn signal_handler(signal: u32) -> Option<bool> {
-    // As the kernel has it: the handler, flags, what returns from it, and a mask.
+    // The kernel's structure: the handler, flags, the function that returns from it, and a mask.
     let mut action = [0usize; 4];
     let at = action.as_mut_ptr() as usize;
     let args = [signal as usize, 0, at, size_of::<u64>(), 0, 0];
@@ -140,26 +142,27 @@ pub fn signal_handler(signal: u32) -> Option<bool> {
     (answered && is_handled).then_some(action[1] & libc::SA_RESTART as usize != 0)
 }
 
-/// Sleeps a moment.
+/// Sleeps for a moment: 50 microseconds.
 pub(crate) fn nap() {
     sleep(50_000);
 }
 
-/// Sleeps for so many nanoseconds, less than a second, or until a signal comes. It waits for a word
-/// that nobody changes: nanosleep would make the kernel forget how to go on with the sleep that a
-/// thread was taken from by whoever attaches.
+/// Sleeps for `nanoseconds`, which are less than a second, or until a signal comes. It waits for a
+/// word that no thread changes, and not by nanosleep, which would make the kernel forget how to
+/// resume the sleep from which an attacher took this thread.
 #[cfg(not(all(test, shuttle)))]
 pub fn sleep(nanoseconds: u64) {
     let word = AtomicU32::new(0);
     futex_wait_for(&word, 0, nanoseconds as i64);
 }
 
-/// Sleeps until `word` is no longer `expected`, or for no reason at all.
+/// Sleeps until `word` is no longer `expected`. It may also return for no reason.
 pub fn futex_wait(word: &AtomicU32, expected: u32) {
     wait(word, expected, std::ptr::null());
 }
 
-/// As [`futex_wait`], for so many nanoseconds at most.
+/// Sleeps until `word` is no longer `expected`, for at most `nanoseconds`. It may also return for
+/// no reason.
 pub(crate) fn futex_wait_for(word: &AtomicU32, expected: u32, nanoseconds: i64) {
     let time = libc::timespec {
         tv_sec: nanoseconds / 1_000_000_000,
@@ -176,7 +179,7 @@ fn wait(word: &AtomicU32, expected: u32, most: *const libc::timespec) {
     unsafe { call(libc::SYS_futex, args) };
 }
 
-/// Wakes one sleeper on `word`.
+/// Wakes one thread that sleeps on `word`.
 pub fn futex_wake(word: &AtomicU32) {
     const WAKE_PRIVATE: usize = 129;
     // SAFETY: the word outlives the call.
@@ -188,7 +191,7 @@ pub fn futex_wake(word: &AtomicU32) {
     };
 }
 
-/// A clock's time, in Miri.
+/// Returns a clock's time in nanoseconds, in Miri.
 #[cfg(all(miri, not(all(test, shuttle))))]
 pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
@@ -200,8 +203,8 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// This process. In a child of ours that shares this memory and does this process's work, it is
-/// the process that the child works for.
+/// Returns the id of this process. In a child of the engine that shares this memory and works for
+/// this process, it is the id of the process that the child works for.
 pub fn process_id() -> i32 {
     match tls::works_for() {
         0 => kernels_process_id(),
@@ -214,54 +217,54 @@ fn kernels_process_id() -> i32 {
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
 }
 
-/// Waits for the end of a child of our own, of which the program is sent no signal.
+/// Waits for the end of a child of the engine, whose end sends the program no signal.
 pub(crate) fn reap(child: usize) {
     wait_for_child(child, 0);
 }
 
-/// Whether such a child has ended.
+/// Whether a child of the engine has ended.
 pub(crate) fn has_ended(child: usize) -> bool {
     wait_for_child(child, libc::WNOHANG) != 0
 }
 
 fn wait_for_child(child: usize, options: i32) -> isize {
     let options = (options | libc::__WALL) as usize;
-    // SAFETY: no status is asked for.
+    // SAFETY: no status is requested.
     unsafe { call(libc::SYS_wait4, [child, 0, options, 0, 0, 0]) }
 }
 
-/// The process that started this one.
+/// Returns the id of the process that started this one.
 pub fn parent_id() -> i32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_getppid, [0; 6]) as i32 }
 }
 
-/// The user that this process acts as.
+/// Returns the id of the user as which this process acts.
 pub(crate) fn effective_user() -> u32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
-/// The group that this process acts as.
+/// Returns the id of the group as which this process acts.
 pub(crate) fn effective_group() -> u32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_getegid, [0; 6]) as u32 }
 }
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 pub fn thread_id() -> i32 {
-    // SAFETY: without arguments, it only tells.
+    // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
 }
 
-/// Bytes of a thread's name, with a zero at the end.
+/// Maximum number of bytes of a thread's name, with the zero at its end.
 pub(crate) const THREAD_NAME_LEN: usize = 16;
 
-/// The calling thread's name, up to a zero.
+/// Returns the calling thread's name, which ends with a zero.
 pub(crate) fn thread_name() -> [u8; THREAD_NAME_LEN] {
     let mut name = [0; THREAD_NAME_LEN];
     let to = name.as_mut_ptr() as usize;
-    // SAFETY: the kernel writes so many bytes.
+    // SAFETY: the kernel writes `THREAD_NAME_LEN` bytes.
     unsafe {
         call(
             libc::SYS_prctl,
@@ -271,21 +274,22 @@ pub(crate) fn thread_name() -> [u8; THREAD_NAME_LEN] {
     name
 }
 
-/// The kernel's number for how system calls of this thread are filtered, 0 for not at all; `None`
-/// if it does not say.
+/// Returns the kernel's number for the mode in which this thread's system calls are filtered, 0 for
+/// no filter; `None` if the kernel can't say.
 pub(crate) fn seccomp_mode() -> Option<u32> {
     let args = [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0];
-    // SAFETY: it only tells.
+    // SAFETY: the call only reads a number.
     let mode = unsafe { call(libc::SYS_prctl, args) };
     u32::try_from(mode).ok()
 }
 
-/// Whether this is the thread that the process began with, or that forked it.
+/// Whether this is the process's first thread: the one with which the process began, or the one
+/// that forked it.
 pub(crate) fn is_main_thread() -> bool {
     thread_id() == process_id()
 }
 
-/// The path that this program was executed by.
+/// Returns the path by which this program was executed.
 pub(crate) fn executed_path() -> Option<&'static std::ffi::CStr> {
     // SAFETY: null, or a string that the kernel put at the end of the stack.
     unsafe {
@@ -294,14 +298,14 @@ pub(crate) fn executed_path() -> Option<&'static std::ffi::CStr> {
     }
 }
 
-/// The mask of no thread: two signals can't be blocked. [`restore_signals`] leaves things as they
-/// are when it is given this.
+/// A mask that no thread has, because two signals can't be blocked. [`restore_signals`] does
+/// nothing when it gets this mask.
 pub(crate) const NOT_BLOCKED: u64 = u64::MAX;
 
-/// Blocks all signals of this thread. Returns what was blocked before, for [`restore_signals`].
+/// Blocks all signals of this thread. Returns the previous mask, for [`restore_signals`].
 pub(crate) fn block_signals() -> u64 {
-    // libc's own signal for new identities stays: the thread that changes them waits for all others
-    // to take it.
+    // libc's own signal for new identities is not blocked, because the thread that changes them
+    // waits for all other threads to take it.
     const SETXID: u64 = 1 << 32;
     let (all, mut before) = (!SETXID, 0u64);
     let args = [
@@ -317,7 +321,7 @@ pub(crate) fn block_signals() -> u64 {
     before
 }
 
-/// Puts back the mask that [`block_signals`] found.
+/// Restores the mask that [`block_signals`] returned.
 pub(crate) fn restore_signals(before: u64) {
     if before == NOT_BLOCKED {
         return;
@@ -334,8 +338,8 @@ pub(crate) fn restore_signals(before: u64) {
     unsafe { call(libc::SYS_rt_sigprocmask, args) };
 }
 
-/// What threads ask of the kernel while they wait for each other, in a model test: each call lets
-/// another thread go on, no time passes, and memory is in order.
+/// The kernel calls by which threads wait for each other, in a model test: each call lets another
+/// thread run, no time passes, and memory is ordered.
 #[cfg(all(test, shuttle))]
 mod model {
     use shuttle::thread;

@@ -1,10 +1,9 @@
-//! Tables that outlive the process: a file in memory that whoever records has, too.
+//! Tables that outlive the process: they lie in a file in memory, which the ledger keeper has, too.
 //!
-//! The file begins with a [`Header`]. It is mapped piece by piece, as tables are made. Some tables
-//! last, so that a forked child gets a copy of them, and some pass, so that it begins without.
-//! Numbers and lists of chunks of the engine's own stay where they are, in private memory, and each
-//! change of one that a reader needs is copied into the header. So the way of an allocation is the
-//! same with and without a file.
+//! The file begins with a [`Header`]. It is mapped piece by piece, as tables are made. A forked
+//! child gets a copy of lasting tables, and begins without passing ones. The engine's own numbers
+//! and lists of chunks stay where they are, in private memory. Each change of one that a reader
+//! needs is copied into the header. So an allocation takes the same path with and without a file.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{
@@ -21,69 +20,73 @@ mod relocation;
 
 pub(crate) use relocation::TableMemory;
 
-/// What a table is for, which says where its memory is.
+/// What a table is for, which decides where its memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableLifetime {
-    /// The process itself. Nobody else needs it, so it is always private.
+    /// For the process itself. No reader needs the table, so it is always private.
     Own,
-    /// Readers, too, for as long as there are any: what never changes once it is written. A forked
-    /// child gets a copy of it.
+    /// For the process and for any reader: data that never changes once it is written. A forked
+    /// child gets a copy.
     Lasting,
-    /// Readers, too, but only of this process: what threads count. A forked child begins without.
+    /// For the process and its readers only: what threads count. A forked child begins without it.
     Passing,
 }
 
-/// How long the file is. It has memory only where something was written.
+/// Length of the file in bytes. It has memory only where something was written.
 pub(crate) const TABLE_FILE_LEN: usize = 16 << 30;
-/// A piece of it is a quarter of what there is, and within these bounds unless more is asked for.
+/// Smallest size of a piece. A piece is a quarter of the file so far, within these bounds, unless
+/// more is needed.
 const MIN_PIECE_LEN: usize = 256 << 10;
+/// Largest size of a piece, unless more is needed.
 const MAX_PIECE_LEN: usize = 256 << 20;
 
-/// More bytes than a process allocates.
+/// A number of bytes that no process allocates.
 const NEVER_DUE: u64 = u64::MAX;
 
-/// How many numbers and lists are copied.
+/// Number of values (numbers and lists) that are copied into the header.
 pub(crate) const COPY_COUNT: usize = 19;
 
-/// Which of them are copied often: the sums of the process, what was dropped, the history of the
-/// heap, and when the heap was largest.
+/// Index of the copy of the process's sums, which is often written.
 pub(crate) const HEAP_COPY: usize = 6;
+/// Index of the copy of the counts of dropped events, which is often written.
 pub(crate) const DROPPED_COPY: usize = 7;
+/// Index of the copy of the heap's history, which is often written.
 pub(crate) const MOMENTS_COPY: usize = 15;
+/// Index of the copy of the time when the heap was largest, which is often written.
 pub(crate) const PEAK_AT_COPY: usize = 16;
 
-/// The file of a process, as far as it has one.
+/// A process's tables that outlive it, in a file or in private memory that may become one.
 pub(crate) struct TableFile {
-    /// Where it begins; null if there is none.
+    /// Address of the header; null if there is neither a file nor such memory.
     base: AtomicPtr<u8>,
-    /// Whether what is mapped is a file that another process may have mapped, too: the one that
-    /// this process was forked from, until it has a file of its own. Otherwise it is private
-    /// memory.
+    /// Whether the pieces are mapped from a file that another process may have mapped, too. A
+    /// forked child has its parent's file until it has one of its own. Otherwise the pieces are
+    /// private memory.
     is_shared: AtomicBool,
-    /// How many bytes the process is to have allocated when the tables move from private memory
-    /// into a file; [`NEVER_DUE`] if they do not wait for that.
+    /// Number of allocated bytes at which the tables move from private memory into a file;
+    /// [`NEVER_DUE`] if they do not wait for that.
     file_due: AtomicU64,
     pieces: UnsafeCell<TablePieces>,
-    /// Whether somebody uses `pieces`. Nobody takes a lock meanwhile, or waits for anything.
+    /// Whether a thread uses `pieces`. Such a thread takes no lock and waits for nothing.
     is_locked: AtomicBool,
     copies: [CopiedValue; COPY_COUNT],
 }
 
-// SAFETY: the pieces are reached only by whoever holds them, or by the one thread of a forked
-// child.
+// SAFETY: the pieces are reached only by the thread that has locked them, or by the one thread of a
+// forked child.
 unsafe impl Sync for TableFile {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl Send for TableFile {}
 
-/// The pieces of the file that are mapped.
+/// The mapped pieces of the file.
 struct TablePieces {
     all: [TablePiece; MAX_EXTENTS],
     count: usize,
-    /// Where the next one begins in the file.
+    /// Offset in the file at which the next piece begins.
     end: usize,
 }
 
-/// A piece of the file, of which a part is taken.
+/// A piece of the file, of which `taken` bytes are in use.
 #[derive(Clone, Copy)]
 struct TablePiece {
     at: *mut u8,
@@ -93,16 +96,16 @@ struct TablePiece {
     lot: TableLifetime,
 }
 
-/// What is copied from the engine into the header.
+/// A value of the engine that is copied into the header.
 struct CopiedValue {
     from: AtomicUsize,
     len: AtomicUsize,
-    /// Where its copy begins, in bytes behind the first value.
+    /// Offset of the copy, in bytes from the first value.
     to: AtomicUsize,
 }
 
 impl TableFile {
-    /// No file.
+    /// Makes a table file without a file.
     pub(crate) const fn new() -> Self {
         const NONE: TablePiece = TablePiece {
             at: std::ptr::null_mut(),
@@ -131,22 +134,22 @@ impl TableFile {
         }
     }
 
-    /// Whether there is one.
+    /// Whether tables are kept in a file, or in private memory in its place.
     #[inline]
     pub(crate) fn is_there(&self) -> bool {
         !self.base.load(Ordering::Acquire).is_null()
     }
 
-    /// Whether another process may have it mapped, too, so that a copy of this process must not
-    /// touch it.
+    /// Whether another process may have the pieces mapped, too, so that a copy of this process must
+    /// not touch them.
     #[inline(always)]
     pub(crate) fn is_shared(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Keeps everybody from the pieces until [`unlock_pieces`](Self::unlock_pieces). A thread that
-    /// forks holds them for as long as the kernel takes to copy the process. Returns false if
-    /// somebody has them for longer than that: they are held up.
+    /// Locks the pieces until [`unlock_pieces`](Self::unlock_pieces). A thread that forks keeps
+    /// them locked for as long as the kernel takes to copy the process. Returns false if another
+    /// thread has them locked for longer than that, because it is suspended.
     pub(crate) fn lock_pieces(&self) -> bool {
         const MAX_YIELDS: usize = 1000;
         const MAX_NAPS: usize = 40_000;
@@ -162,14 +165,14 @@ impl TableFile {
         false
     }
 
-    /// Ends what [`lock_pieces`](Self::lock_pieces) began.
+    /// Unlocks the pieces that [`lock_pieces`](Self::lock_pieces) locked.
     pub(crate) fn unlock_pieces(&self) {
         self.is_locked.store(false, Ordering::Release);
     }
 
-    /// Begins to keep tables in a file of [`TABLE_FILE_LEN`] bytes, or in private memory that may
-    /// become such a file later ([`move_into`](Self::move_into)). Returns false if it can't be
-    /// mapped. It is called once, before there is any table.
+    /// Begins to keep tables in a file of [`TABLE_FILE_LEN`] bytes, or, without a file, in private
+    /// memory that may later become one ([`move_into`](Self::move_into)). Returns false if the
+    /// memory can't be mapped. It is called once, before there is any table.
     pub(crate) fn begin(&self, file: Option<&EngineFile>) -> bool {
         let head = size_of::<Header>().next_multiple_of(PAGE_SIZE);
         let len = head + MIN_PIECE_LEN;
@@ -177,7 +180,7 @@ impl TableFile {
         if at.is_null() {
             return false;
         }
-        // SAFETY: there is no file yet, so nobody else is here.
+        // SAFETY: there is no file yet, so no other thread uses the pieces.
         let pieces = unsafe { &mut *self.pieces.get() };
         pieces.all[0] = TablePiece {
             at,
@@ -187,10 +190,10 @@ impl TableFile {
             lot: TableLifetime::Lasting,
         };
         (pieces.count, pieces.end) = (1, len);
-        // SAFETY: its last page.
+        // SAFETY: the address is that of the piece's last page.
         let seals = |file| unsafe { relocation::seal_mapped(file, at.add(len - PAGE_SIZE)) };
         if file.is_some_and(|file| !seals(file)) {
-            // SAFETY: nobody knows of it yet.
+            // SAFETY: no other thread knows of the mapping yet.
             unsafe { sys::unmap(at, len) };
             return false;
         }
@@ -200,54 +203,57 @@ impl TableFile {
         true
     }
 
-    /// Asks that the tables move into a file when the process has allocated so many bytes.
+    /// Requests that the tables move into a file when the process has allocated `bytes` bytes.
     pub(crate) fn wait_for(&self, bytes: u64) {
         self.file_due.store(bytes, Ordering::Relaxed);
     }
 
-    /// Does not wait any longer.
+    /// Withdraws the request that the tables move into a file.
     pub(crate) fn stop_waiting(&self) {
         self.wait_for(NEVER_DUE);
     }
 
-    /// Whether the tables are in private memory, and are to move into a file later.
+    /// Whether the tables are in private memory and are to move into a file later.
     pub(crate) fn is_waiting(&self) -> bool {
         self.is_file_due(NEVER_DUE - 1)
     }
 
-    /// Whether the tables are to move now that the process has allocated so many bytes.
+    /// Whether the tables are to move into a file, now that the process has allocated `allocated`
+    /// bytes.
     pub(crate) fn is_file_due(&self, allocated: u64) -> bool {
         allocated >= self.file_due.load(Ordering::Relaxed)
     }
 
-    /// The header.
+    /// The header of the file.
     pub(crate) fn header(&self) -> *mut Header {
         self.base.load(Ordering::Acquire).cast()
     }
 
-    /// Runs `work` with the pieces, unless somebody else holds them for long: they may be held up.
+    /// Runs `work` with the pieces locked. Returns `None` without running it if another thread has
+    /// had them locked for long, because it may be suspended.
     fn with_pieces<R>(&self, work: impl FnOnce(&mut TablePieces) -> R) -> Option<R> {
         if !self.lock_pieces() {
             return None;
         }
-        // SAFETY: nobody else has them.
+        // SAFETY: the pieces are locked by this thread.
         let result = work(unsafe { &mut *self.pieces.get() });
         self.unlock_pieces();
         Some(result)
     }
 
-    /// Whether something lies in the file.
+    /// Whether the memory at `at` lies in the file.
     pub(crate) fn holds(&self, at: *const u8) -> bool {
         let is_in = |piece: &TablePiece| at.addr().wrapping_sub(piece.at.addr()) < piece.len;
         self.is_there()
             && self
                 .with_pieces(|pieces| pieces.all[..pieces.count].iter().any(is_in))
-                // Memory that is not given back does no harm.
+                // Memory that is not unmapped does no harm.
                 .unwrap_or(true)
     }
 
-    /// Zeroed memory of the file; `None` if tables of this lot are not kept there. What there is no
-    /// room for is in private memory, and the header says so.
+    /// Takes zeroed memory of the file. Returns `None` if tables of this lifetime are not kept
+    /// there, or if there is no room. In the latter case the header says so, and the table is in
+    /// private memory.
     pub(crate) fn take(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
         if lot == TableLifetime::Own || !self.is_there() {
             return None;
@@ -268,7 +274,7 @@ impl TableFile {
         taken
     }
 
-    /// Says in the header where the pieces are.
+    /// Writes the addresses of the pieces into the header.
     fn publish_pieces(&self, pieces: &TablePieces) {
         let header = self.header();
         for (i, piece) in pieces.all[..pieces.count].iter().enumerate() {
@@ -277,19 +283,21 @@ impl TableFile {
                 offset: piece.offset as u64,
                 len: piece.len as u64,
             };
-            // SAFETY: the header has room for them, and only whoever has the pieces writes it.
+            // SAFETY: the header has room for them, and only the thread that has locked the pieces
+            // writes it.
             unsafe { (&raw mut (*header).extent[i]).write(extent) };
         }
         let count = pieces.count as u32;
         self.with_header(|header| header.extents.store(count, Ordering::Release));
     }
 
-    /// Says what has become of the process.
+    /// Sets the process's state in the header.
     pub(crate) fn set_state(&self, state: u32) {
         self.with_header(|header| header.state.store(state, Ordering::Release));
     }
 
-    /// Has `what` read or change the atomic fields of the header, if there is one.
+    /// Runs `what` with the header, whose atomic fields it may read or change, if there is a
+    /// header.
     fn with_header(&self, what: impl FnOnce(&Header)) {
         // SAFETY: null, or the header, of which only the atomic fields change once it is written.
         if let Some(header) = unsafe { self.header().as_ref() } {
@@ -297,15 +305,15 @@ impl TableFile {
         }
     }
 
-    /// What has become of the process, as the header says it.
+    /// Returns the process's state from the header.
     pub(crate) fn state(&self) -> u32 {
         let mut found = process_state::NOT_ENDED;
         self.with_header(|header| found = header.state.load(Ordering::Relaxed));
         found
     }
 
-    /// Says what is copied from now on: where each value is, and how many bytes it has. Returns
-    /// where the copies are.
+    /// Sets the values that are copied from now on, by address and length in bytes. Returns the
+    /// addresses of their copies.
     pub(crate) fn set_copies(&self, all: [(usize, usize); COPY_COUNT]) -> [usize; COPY_COUNT] {
         let values = self.header().cast::<u8>();
         // SAFETY: the caller has a file, which begins with a header.
@@ -323,7 +331,7 @@ impl TableFile {
         places
     }
 
-    /// Copies what is at an address, if that is one of the copied values.
+    /// Copies the value at an address, if it is one of the copied values.
     #[cold]
     pub(crate) fn copy(&self, address: usize) {
         let is_it = |copied: &&CopiedValue| copied.from.load(Ordering::Acquire) == address;
@@ -332,8 +340,8 @@ impl TableFile {
         }
     }
 
-    /// Copies a part of a value as it is just now: so many words, from this one on. Other threads
-    /// may copy it at the same time, so it is for values that are copied again and again, or that
+    /// Copies words of a value as they are now: those with the indexes `words`. Other threads may
+    /// copy them at the same time, so this is for values that are copied again and again, or that
     /// one thread changes at a time.
     pub(crate) fn copy_words(&self, value: usize, words: std::ops::Range<usize>) {
         let copied = &self.copies[value];
@@ -344,14 +352,14 @@ impl TableFile {
         let from = std::ptr::with_exposed_provenance::<AtomicU64>(from);
         let to = self.copy_place(copied).cast::<AtomicU64>();
         for i in words {
-            // SAFETY: both have so many words.
+            // SAFETY: both places have at least `words.end` words.
             unsafe {
                 (*to.add(i)).store((*from.add(i)).load(Ordering::Relaxed), Ordering::Relaxed)
             };
         }
     }
 
-    /// Where the copy of a value begins.
+    /// Returns the address of a value's copy.
     fn copy_place(&self, copied: &CopiedValue) -> *mut u8 {
         let values = std::mem::offset_of!(Header, values);
         let to = values + copied.to.load(Ordering::Relaxed);
@@ -376,8 +384,8 @@ impl TableFile {
         }
         let from = std::ptr::with_exposed_provenance::<u8>(from);
         let to = self.copy_place(copied);
-        // SAFETY: what is copied is a static of this length, made of words that are aligned to
-        // their size, and the copy is aligned to 8 bytes.
+        // SAFETY: the value is a static of this length, made of words that are aligned to their
+        // size, and the copy is aligned to 8 bytes.
         unsafe {
             if len < 4 {
                 to.write_volatile(from.read_volatile());
@@ -391,13 +399,13 @@ impl TableFile {
 }
 
 impl TablePieces {
-    /// Takes memory of a piece that has so much left.
+    /// Takes memory of a piece that has at least `len` bytes left.
     fn take(&mut self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
         let fits = |piece: &&mut TablePiece| piece.lot == lot && piece.len - piece.taken >= len;
         let piece = self.all[..self.count].iter_mut().find(fits)?;
         let taken = piece.taken;
         piece.taken += len;
-        // SAFETY: what was taken is inside the piece.
+        // SAFETY: the memory that was taken is inside the piece.
         Some(unsafe { piece.at.add(taken) })
     }
 
@@ -405,7 +413,7 @@ impl TablePieces {
     fn grow(&mut self, len: usize, lot: TableLifetime, is_file: bool) -> Option<()> {
         let usual = (self.end / 4).next_power_of_two();
         let usual = len.max(usual.clamp(MIN_PIECE_LEN, MAX_PIECE_LEN));
-        // If the address space is limited, no more than needed.
+        // If the address space is limited, only as much as needed is mapped.
         let more = self.map(usual, lot, is_file);
         more.or_else(|| self.map(len, lot, is_file))
     }
@@ -416,8 +424,9 @@ impl TablePieces {
             return None;
         }
         let at = match is_file {
-            // SAFETY: its last page. The last piece that was mapped is the last one of the file,
-            // except in a forked child, which has no others behind it either.
+            // SAFETY: the address is that of the piece's last page. The piece that was mapped last
+            // is the last one of the file, except in a forked child, which has no others behind it
+            // either.
             true => sys::map_behind(unsafe { last.at.add(last.len - PAGE_SIZE) }, len),
             false => sys::map(len),
         };
@@ -461,8 +470,8 @@ macro_rules! word {
 word!(AtomicU32, u32);
 word!(AtomicU64, u64);
 
-/// Copies words that others may change and copy at the same time, so that the copies are what the
-/// words are in the end.
+/// Copies words that other threads may change and copy at the same time, so that in the end the
+/// copies equal the words.
 ///
 /// # Safety
 /// `count` words are at both places.
@@ -473,7 +482,8 @@ unsafe fn copy_words<W: Word>(from: *const W, to: *const W, count: usize) {
         loop {
             let value = from.get();
             to.set(value);
-            // Whoever changed the word meanwhile may have copied it before this did.
+            // Another thread that changed the word meanwhile may have copied it before this one
+            // did.
             fence(Ordering::SeqCst);
             if from.get() == value {
                 break;

@@ -3,48 +3,51 @@
 //!
 //! `thread_local!` in a shared library compiles to `__tls_get_addr`, which may allocate.
 
-/// A thread's tables (`thread.rs`), of which nothing is known here.
+/// A thread's tables (`thread/state.rs`), of which this module knows nothing.
 pub(crate) enum ThreadTables {}
 
-/// An engine, of which nothing is known here except an address: that of its process.
+/// An engine, of which this module knows only the address of its process.
 pub(crate) enum EngineIdentity {}
 
-/// What the hooks keep for each thread; zero when the thread starts.
+/// A thread's data that the hooks keep; all zeros when the thread starts.
 #[repr(C)]
 pub(crate) struct ThreadSlot {
-    /// Bytes until the next sample. The hooks subtract; below zero they call in here.
+    /// Bytes until the next sample. The hooks subtract each allocation, and call the engine below
+    /// zero.
     pub(crate) countdown: u64,
-    /// The thread's tables, null until its first event.
+    /// The thread's tables; null until its first event.
     pub(crate) state: *const ThreadTables,
     /// Whether the thread is inside an engine.
     pub(crate) busy: u32,
-    /// Why the thread has its state for one event at a time, if it does: [`ENDED`], [`BORROWED`].
+    /// Why the thread gets its state for one event at a time: [`ENDED`], [`BORROWED`], or 0 if it
+    /// keeps its state.
     pub(crate) lent: u8,
-    /// How many frees had a borrowed state.
+    /// Number of frees that used a borrowed state.
     pub(crate) frees: u16,
-    /// The countdown, while the thread forks.
+    /// The saved countdown, while the thread forks.
     pub(crate) held: u64,
-    /// The recording that the countdown belongs to.
+    /// Number of the recording that the countdown belongs to.
     pub(crate) epoch: u64,
-    /// Which engine the thread serves; null before its first event.
+    /// The engine that the thread serves; null before its first event.
     pub(crate) engine: *const EngineIdentity,
-    /// The process that this thread works for, if it is a child of ours that shares our memory.
+    /// The process that this thread works for, if the thread is a child of the engine that shares
+    /// the process's memory.
     pub(crate) works_for: i32,
-    /// Whether the thread holds the locks of fork.
+    /// Whether the thread has locked all locks for a fork.
     pub(crate) forking: bool,
-    /// The ranks of the locks that the thread holds, a bit for each. Only debug builds use it.
+    /// The ranks of the locks that the thread has, a bit for each. Only debug builds use it.
     pub(crate) ranks: u32,
-    /// The number of the thread among those that have allocated; 0 if it has none.
+    /// The thread's number among those that have allocated; 0 if it has none.
     pub(crate) thread: u32,
 }
 
-/// The thread's end was announced.
+/// Reason: the thread's end was announced.
 pub(crate) const ENDED: u8 = 1;
-/// The thread borrows its state, because its first event is a free, which may be its last. libc
-/// frees what belongs to an ended thread when its end is not announced any more.
+/// Reason: the thread borrows its state, because its first event is a free, which may be its last.
+/// libc frees what belongs to an ended thread when that thread's end is not announced any more.
 pub(crate) const BORROWED: u8 = 2;
 
-/// A countdown that does not run out while the thread is busy.
+/// A countdown that does not reach zero while the thread is busy.
 pub(crate) const QUIET_COUNTDOWN: u64 = u64::MAX / 2;
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, all(test, shuttle)))))]
@@ -63,7 +66,7 @@ mod place {
         ".popsection",
     );
 
-    /// This thread's slot.
+    /// Returns this thread's slot.
     #[inline(always)]
     pub(crate) fn current() -> *mut super::ThreadSlot {
         let slot;
@@ -77,8 +80,8 @@ mod place {
     }
 }
 
-/// On other processors the slot is in the compiler's own thread-local storage (aarch64; not run
-/// here). So it is where tests run in an interpreter, or in the threads of a model.
+/// The slot in the compiler's own thread-local storage, for other processors (aarch64; not run
+/// here), and for tests in an interpreter or in the threads of a model.
 #[cfg(any(not(target_arch = "x86_64"), miri, all(test, shuttle)))]
 mod place {
     use std::cell::UnsafeCell;
@@ -109,7 +112,7 @@ mod place {
         static SLOT: UnsafeCell<ThreadSlot> = UnsafeCell::new(NEW);
     }
 
-    /// This thread's slot.
+    /// Returns this thread's slot.
     #[inline(always)]
     pub(crate) fn current() -> *mut ThreadSlot {
         SLOT.with(|slot| slot.get())
@@ -118,8 +121,8 @@ mod place {
 
 pub(crate) use place::current;
 
-/// Puts this thread's countdown at its end, for a caller that must have the next event looked at:
-/// in exact mode an earlier sampled recording may have left something on it.
+/// Sets this thread's countdown to zero, so that the next event reaches the engine. In exact mode,
+/// an earlier sampled recording may have left something on it.
 #[inline]
 pub(crate) fn rewind() {
     let slot = current();
@@ -131,28 +134,29 @@ pub(crate) fn rewind() {
     }
 }
 
-/// The process that this thread works for; 0 if it is the process's own.
+/// Returns the id of the process that this thread works for; 0 if that is the thread's own process.
 pub(crate) fn works_for() -> i32 {
     // SAFETY: the slot is this thread's own.
     unsafe { (*current()).works_for }
 }
 
-/// Says that this thread works for `process`, or for its own if that is 0. It is called in a child
-/// that has the slot of a thread that sleeps meanwhile, and in that thread afterwards.
+/// Sets the process that this thread works for; 0 stands for the thread's own. It is called in a
+/// child that uses the slot of a sleeping thread, and in that thread afterwards.
 pub(crate) fn work_for(process: i32) {
-    // SAFETY: as above.
+    // SAFETY: the slot is this thread's own.
     unsafe { (*current()).works_for = process };
 }
 
-/// The ranks of the locks that this thread holds, a bit for each. Only debug builds keep them.
+/// Returns the ranks of the locks that this thread has, a bit for each. Only debug builds keep
+/// them.
 pub(crate) fn ranks() -> u32 {
     // SAFETY: the slot is this thread's own.
     unsafe { (*current()).ranks }
 }
 
-/// Sets [`ranks`].
+/// Sets the ranks of the locks that this thread has.
 pub(crate) fn set_ranks(ranks: u32) {
-    // SAFETY: as above.
+    // SAFETY: the slot is this thread's own.
     unsafe { (*current()).ranks = ranks };
 }
 

@@ -1,16 +1,16 @@
-//! Finds out, in a child process, whether a filter of system calls would kill the program when it
-//! dumps. The program is about to install that filter.
+//! Tries a filter of system calls that the program is about to install. A child process shows
+//! whether the filter would kill the program at a dump.
 
 use std::sync::atomic::AtomicU32;
 
 use crate::platform::sys::{self, EngineFile, PAGE_SIZE, call};
 
-/// How long the child may take, in naps of a millisecond.
+/// Longest time that the child may take, in naps of a millisecond.
 const CHILD_TIMEOUT: u32 = 2_000;
 
 /// Makes a child of this process, which installs a filter by the system call `n` with `args`, and
-/// then makes the system calls of dumps, of events, and of a look at an executable. Returns true if
-/// the child lived, or if the filter can't be installed at all.
+/// then makes the system calls of dumps, of events, and of an inspection of an executable. Returns
+/// true if the child survived, or if the filter can't be installed at all.
 pub(crate) fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     lives_through(|| {
         // SAFETY: the child has its own copy of everything, and only it gets the filter.
@@ -20,8 +20,8 @@ pub(crate) fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     })
 }
 
-/// Whether the system calls that keep the books in a file kill nobody under the filters that there
-/// are. A filter that denies them does not.
+/// Whether this process survives the system calls that keep the ledger in a file, under its present
+/// filters. It also does so if a filter only denies these calls.
 pub(crate) fn may_share_ledger() -> bool {
     lives_through(|| {
         let Ok(file) = sys::memory_file(2 * PAGE_SIZE) else {
@@ -40,7 +40,7 @@ pub(crate) fn may_share_ledger() -> bool {
     })
 }
 
-/// Runs `work` in a child of this process. Returns whether the child lived to its end.
+/// Runs `work` in a child of this process. Returns whether the child lived until `work` was done.
 ///
 /// The child is a copy of this process. It runs none of the program's code, and sends the program
 /// no signal.
@@ -56,8 +56,8 @@ fn lives_through(work: impl FnOnce()) -> bool {
         return false;
     }
     let lived = page as *mut u32;
-    // SAFETY: without flags, this makes a copy of this process with this thread alone. It ends
-    // without a signal to its parent.
+    // SAFETY: without flags, this makes a copy of this process that has only this thread. The copy
+    // ends without a signal to its parent.
     let child = unsafe { call(libc::SYS_clone, [0; 6]) };
     if child == 0 {
         // SAFETY: the child has its own copy of everything. The page is shared with the parent,
@@ -85,8 +85,8 @@ fn lives_through(work: impl FnOnce()) -> bool {
     }
 }
 
-/// Whether the next child is the first process of a namespace of its own. Such a namespace ends
-/// with its first process.
+/// Whether the next child would be the first process of a namespace of its own. Such a namespace
+/// ends with its first process.
 pub(crate) fn makes_first_process() -> bool {
     let (mut own, mut children) = ([0; 64], [0; 64]);
     sys::read_link(c"/proc/thread-self/ns/pid", &mut own)
@@ -94,8 +94,8 @@ pub(crate) fn makes_first_process() -> bool {
 }
 
 /// Makes the system calls of dumps and events, by the same functions, but with arguments that let
-/// them change nothing outside this process. What is opened, mapped and blocked belongs to the
-/// child, which ends next.
+/// them change nothing outside this process. Files, mappings and masks belong to the child, which
+/// ends next.
 fn try_all() {
     let none = c"/nonexistent/heapprof";
     let mut buffer = [0; 64];
@@ -131,7 +131,7 @@ fn try_all() {
     let mapped = sys::map(8192);
     if !mapped.is_null() {
         sys::resident(mapped, 8192);
-        // SAFETY: the mapping is nobody else's.
+        // SAFETY: no other code uses the mapping.
         unsafe {
             sys::discard(mapped, 4096);
             let smaller = sys::remap(mapped, 8192, 4096);
@@ -145,8 +145,8 @@ fn try_all() {
     sys::barrier();
     sys::yield_now();
     sys::nap();
-    // SAFETY: valid arguments; the limit, the action and the time are only read. libc may ask the
-    // clock without the kernel.
+    // SAFETY: the arguments are valid; the limit, the action and the time are only read. libc may
+    // read the clock without the kernel.
     unsafe {
         const RLIMIT_STACK: usize = libc::RLIMIT_STACK as usize;
         call(libc::SYS_prlimit64, [0, RLIMIT_STACK, 0, place, 0, 0]);
@@ -160,7 +160,7 @@ fn try_all() {
     }
 }
 
-/// Waits for the child to end. Kills it if that takes too long, because a filter may hand calls to
+/// Waits for the child to end. Kills it if that takes too long, because a filter may pass calls to
 /// a process that does not answer. Returns whether the child ended in time.
 fn wait_for_end(child: usize) -> bool {
     for _ in 0..CHILD_TIMEOUT {
@@ -170,7 +170,7 @@ fn wait_for_end(child: usize) -> bool {
         }
         sys::sleep(1_000_000);
     }
-    // SAFETY: a child of our own that nobody else waits for.
+    // SAFETY: a child of the engine for which no other code waits.
     unsafe { call(libc::SYS_kill, [child, libc::SIGKILL as usize, 0, 0, 0, 0]) };
     sys::reap(child);
     false

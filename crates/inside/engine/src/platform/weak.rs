@@ -1,4 +1,5 @@
-//! Symbols of libc that older ones lack: found by the linker if they exist, null if they don't.
+//! Symbols of libc that older versions lack: the linker finds them if they exist, and otherwise
+//! they are null.
 
 use std::arch::global_asm;
 use std::ffi::c_void;
@@ -27,7 +28,7 @@ global_asm!(
 #[repr(C)]
 struct WeakSymbols {
     dl_find_object: Option<unsafe extern "C" fn(*const c_void, *mut FoundObject) -> i32>,
-    /// A byte that glibc writes; null if there is none.
+    /// A byte that glibc writes; null if libc has no such byte.
     single_threaded: *const u8,
     lock_streams: Option<unsafe extern "C" fn()>,
     unlock_streams: Option<unsafe extern "C" fn()>,
@@ -45,7 +46,7 @@ pub(crate) struct FoundObject {
     flags: u64,
     pub(crate) map_start: usize,
     pub(crate) map_end: usize,
-    /// What the loader knows of the object; it goes when the object is closed.
+    /// The loader's record of the object. It is freed when the object is closed.
     pub(crate) link_map: *const LinkMap,
     pub(crate) eh_frame: usize,
     reserved: [u64; 7],
@@ -63,11 +64,11 @@ pub(crate) fn has_dl_find_object() -> bool {
     if cfg!(miri) {
         return false;
     }
-    // SAFETY: defined above, never written.
+    // SAFETY: defined in the assembly at the top of this file, and never written.
     unsafe { WEAK_SYMBOLS.dl_find_object.is_some() }
 }
 
-/// The loaded object that holds `pc`, by `_dl_find_object`.
+/// Returns the loaded object that contains `pc`, by `_dl_find_object`.
 pub(crate) fn dl_find_object(pc: usize) -> Option<FoundObject> {
     let mut found = std::mem::MaybeUninit::<FoundObject>::zeroed();
     // SAFETY: the result is plain data, zeroed and large enough; the function reads only `pc`'s
@@ -78,16 +79,16 @@ pub(crate) fn dl_find_object(pc: usize) -> Option<FoundObject> {
     }
 }
 
-/// The lock of libc's list of streams, which fork takes after its handlers ran. It counts its
-/// owner's acquisitions.
+/// What to do with the lock of libc's list of streams, which fork takes after its handlers ran. The
+/// lock counts its owner's acquisitions.
 pub(crate) enum StreamLockAction {
     Lock,
     Unlock,
-    /// In a child: nobody holds it.
+    /// Makes the lock free in a forked child, where no thread has it.
     Reset,
 }
 
-/// Takes or gives back the lock of libc's streams, where libc has it.
+/// Takes or releases the lock of libc's streams, if libc has it.
 pub(crate) fn streams(what: StreamLockAction) {
     // SAFETY: functions without arguments, called in pairs around fork by one thread.
     unsafe {
@@ -102,16 +103,17 @@ pub(crate) fn streams(what: StreamLockAction) {
     }
 }
 
-/// Whether this process has one thread only, as glibc (2.32 and later) knows it. False in doubt.
+/// Whether this process has only one thread, as reported by glibc (2.32 and later). False in doubt.
 ///
-/// It becomes false in the one thread before a second one starts, never in the middle of our work.
+/// The answer becomes false in the one thread before a second one starts, never in the middle of
+/// the engine's work.
 #[inline(always)]
 pub(crate) fn single_threaded() -> bool {
     if cfg!(any(miri, all(test, shuttle))) {
         return false;
     }
-    // SAFETY: glibc's variable lives as long as the process. It is a byte, and is read as volatile
-    // because others write it.
+    // SAFETY: glibc's variable lives as long as the process. It is a byte, and the read is volatile
+    // because other code writes it.
     unsafe {
         let byte = WEAK_SYMBOLS.single_threaded;
         !byte.is_null() && byte.read_volatile() != 0

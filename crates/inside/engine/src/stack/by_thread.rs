@@ -1,29 +1,29 @@
-//! The stacks of one thread, when a recording keeps each thread's share: which number the thread
-//! has for a stack that all threads share.
+//! A thread's own stacks, in a recording that keeps each thread's share: the numbers that the
+//! thread has for stacks that all threads share.
 //!
-//! Stacks are captured and numbered as ever. The thread then looks up its own number for the one
-//! that it got, mostly here, and otherwise in the table of stacks.
+//! Stacks are captured and numbered as in any recording. The thread then looks up its own number
+//! for the stack that it got, mostly here, and otherwise in the table of stacks.
 
-/// How many stacks are known. It is a power of two.
+/// Number of stacks whose number is remembered. It is a power of two.
 const KNOWN_STACKS: usize = 256;
 
-/// What a thread knows of its own stacks. All zero is nothing.
+/// A cache of a thread's own numbers of stacks. All zeros are an empty cache.
 pub(crate) struct ThreadStacks {
-    /// The number of the thread.
+    /// Number of the thread.
     thread: u32,
-    /// A stack that all threads share, and one more; and the thread's own.
+    /// Number of a stack that all threads share, plus one; and the thread's own number for it.
     known: [(u32, u32); KNOWN_STACKS],
 }
 
 impl ThreadStacks {
-    /// The thread's own number for a stack, if it is known.
+    /// Returns the thread's own number for a stack, if it is in the cache.
     #[inline]
     pub(crate) fn get(&self, thread: u32, stack: u32) -> Option<u32> {
         let (known, own) = self.known[stack as usize % KNOWN_STACKS];
         (known == stack.wrapping_add(1) && self.thread == thread).then_some(own)
     }
 
-    /// Remembers the thread's own number for a stack.
+    /// Puts the thread's own number for a stack into the cache.
     pub(crate) fn put(&mut self, thread: u32, stack: u32, own: u32) {
         if self.thread != thread {
             self.known.fill((0, 0));

@@ -1,21 +1,21 @@
-//! Where an allocation is called from, for callers that are Rust functions and not hooks in
-//! assembly.
+//! The place from which an allocation is called, for callers that are Rust functions and not hooks
+//! in assembly.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::stack::walk::{CheckedMemory, DirectMemory, FrameCursor, StackBounds, Unwinder};
 
-/// Where the program called: the hook's return address, and rbp.
+/// Place of a call by the program: the hook's return address, and rbp.
 #[derive(Clone, Copy, Debug)]
 pub struct CallSite {
     /// Address of the return address.
     pub slot: usize,
-    /// rbp at the call.
+    /// Value of rbp at the call.
     pub bp: usize,
 }
 
 impl CallSite {
-    /// The place of this function's own frame, as [`current_position`] of the function that it is
-    /// inlined into gives it: its caller's. It is looked for by `unwinder`.
+    /// Returns the call site of a function's caller. `here` is the [`current_position`] in that
+    /// function, and `unwinder` finds the caller.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(crate) fn above(here: FunctionPosition, unwinder: Unwinder<'_>) -> Self {
         let FunctionPosition { pc, sp, bp } = here;
@@ -24,7 +24,7 @@ impl CallSite {
             bp,
             pc: pc + 1,
         };
-        // The page that the stack pointer is on is there. Only the kernel knows of others.
+        // The page of the stack pointer is mapped. Of others only the kernel knows.
         let mut page = DirectMemory(StackBounds {
             start: sp,
             end: (sp | 4095).wrapping_add(1),
@@ -43,7 +43,7 @@ impl CallSite {
     }
 }
 
-/// Where a function is, by the processor's registers.
+/// Position of a function, by the processor's registers.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[derive(Clone, Copy)]
 pub(crate) struct FunctionPosition {
@@ -52,7 +52,7 @@ pub(crate) struct FunctionPosition {
     bp: usize,
 }
 
-/// Where the function is that this is inlined into.
+/// Returns the position of the function into which this is inlined.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub(crate) fn current_position() -> FunctionPosition {

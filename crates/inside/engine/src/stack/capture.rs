@@ -1,17 +1,17 @@
 //! The stack of an allocation, and how to get it again for less.
 //!
 //! A thread's next stack mostly shares its outer frames with the last one. So the last stack is
-//! kept, with the address of each return address. When unwinding reaches a frame that lies where
-//! one lay before, the older frames are compared with memory instead of being unwound. If every
-//! return address on the way is what it was (and every saved rbp that a frame address depends on),
-//! unwinding would read the same and end the same. A return address that differs, but whose rule is
-//! the same, is patched in place.
+//! kept, with the address of each return address. When unwinding reaches a frame at the same
+//! address as a recorded one, the older frames are compared with memory instead of being unwound.
+//! If every return address on the way is unchanged (and every saved rbp that a frame address
+//! depends on), unwinding would read the same words and end at the same frame. A return address
+//! that differs, but has the same rule, is patched in place.
 //!
 //! A stack's identity is a sum of one term for each frame: its return address, mixed with its
 //! distance from the root. So a change costs as many terms as frames changed.
 //!
 //! Only both ends of a deep stack are kept, so only they need to be proved. Between them the record
-//! holds marks (`deep`).
+//! has marks (`deep`).
 
 mod deep;
 #[cfg(test)]
@@ -29,64 +29,66 @@ use crate::stack::walk::{
 use deep::ThinnedFrames;
 use whole::MixedMemory;
 
-/// Frames that are kept of a stack: this many at each end, `CUT` between them.
+/// Number of frames that are kept at each end of a stack, with `CUT` between them.
 pub(crate) const FRAMES_PER_END: usize = 256;
-/// Stands for the frames that were left out.
+/// A word that stands for the frames that were left out.
 pub(crate) use heapprof_abi::word::CUT;
-/// How many frames of the last stack are remembered for reuse. Memory is touched only as far as a
-/// thread's stacks are deep. This is not a power of two, because the arrays below would then begin
-/// in the same sets of the caches.
+/// Maximum number of frames of the last stack that are remembered for reuse. Memory is touched only
+/// as far as a thread's stacks are deep. The number is not a power of two, because the arrays below
+/// would then begin in the same sets of the caches.
 const MAX_REMEMBERED_FRAMES: usize = 1280 + 8;
-/// Frames after which unwinding gives up, in case a stack loops.
+/// Maximum number of frames of a walk, in case a stack loops.
 const MAX_WALK_FRAMES: usize = 1 << 20;
-/// Broken reuses in one capture after which it is quicker to unwind.
+/// Number of broken reuses in one capture after which it is quicker to unwind.
 const MAX_BROKEN_REUSES: u32 = 2;
 
 /// The last stack, root first.
 pub(crate) struct LastStack {
     pub(crate) bounds: StackBounds,
-    /// How often code had been unloaded when the stack was recorded.
+    /// Number of unloads of code at the time when the stack was recorded.
     unloads: u32,
     len: usize,
-    /// Where the newest frames begin that are each other's callers; 0 if all are. In a deep stack
-    /// there are marks below that frame, and then the oldest frames.
+    /// Index of the frame from which on the record has no gaps, so that each frame's caller is the
+    /// one before it; 0 if it has no gaps at all. In a deep stack, marks are below that index, and
+    /// then the oldest frames.
     dense: usize,
     /// Number of entries of `check`.
     checks: usize,
     hash: u64,
-    /// Whether the last capture found the stack of the one before.
+    /// Whether the last capture found the same stack as the one before.
     steady: bool,
     /// Whether the last comparison with memory found no change except in the newest frame.
     tidy: bool,
     /// Whether the recorded stack ends before its outermost frame.
     ends_early: bool,
-    /// Whether the stack that [`walk`](Self::walk) found does.
+    /// Whether the stack that [`walk`](Self::walk) found ends before its outermost frame.
     walk_ends_early: bool,
     /// The recorded stack's number, if it has one.
     stack: Option<u32>,
-    /// How many of the oldest frames are those of the stack that [`note_number`](Self::note_number)
-    /// was told of.
+    /// Number of oldest frames in common with the stack that [`note_number`](Self::note_number) was
+    /// called for last.
     shared: usize,
     /// Return addresses, by frame.
     pc: [u64; MAX_REMEMBERED_FRAMES],
-    /// Where the return addresses lie.
+    /// Addresses of the return addresses, by frame.
     slot: [usize; MAX_REMEMBERED_FRAMES],
     rule: [UnwindRule; MAX_REMEMBERED_FRAMES],
     bp: [usize; MAX_REMEMBERED_FRAMES],
     term: [u64; MAX_REMEMBERED_FRAMES],
-    /// The return address that the last patch replaced, with its term: loops alternate between two.
+    /// The return address that the last patch replaced, because loops alternate between two.
     other_pc: [u64; MAX_REMEMBERED_FRAMES],
+    /// The term of `other_pc`.
     other_term: [u64; MAX_REMEMBERED_FRAMES],
-    /// Whether the frame's rbp decides where it or an older frame lies.
+    /// Whether the frame's rbp decides where this frame or an older one lies.
     needs_bp: [bool; MAX_REMEMBERED_FRAMES],
-    /// How many `check`s belong to this frame and the older ones.
+    /// Number of entries of `check` that belong to this frame and the older ones.
     check_end: [u32; MAX_REMEMBERED_FRAMES],
-    /// Words besides return addresses that decided the walk.
+    /// Words besides return addresses on which the walk depended.
     check: [WalkCheck; 2 * MAX_REMEMBERED_FRAMES],
-    /// What [`walk`](Self::walk) found.
+    /// Frames that [`walk`](Self::walk) found.
     kept: [u64; 2 * FRAMES_PER_END + 1],
     foreign: ForeignMemory,
-    /// Frames found anew, leaf first.
+    /// Frames that the present capture has unwound, leaf first.
     fresh: [(FrameCursor, UnwindRule); MAX_REMEMBERED_FRAMES],
     thinned: ThinnedFrames,
     recent: RecentStacks,
@@ -98,30 +100,31 @@ struct WalkCheck {
     frame: u32,
 }
 
-/// What a capture found.
+/// Result of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CaptureOutcome {
-    /// The stack that the record holds.
+    /// The stack is the one in the record.
     Same,
-    /// Another one, which has this number; the record is as it was.
+    /// The stack is another one, which has this number; the record is unchanged.
     Recent(u32),
-    /// Another one, which is in the record.
+    /// The stack is another one, and is now in the record.
     Recorded,
-    /// An interpreter's, which its own record holds; whether it is the one of last time.
+    /// The stack is an interpreter's, and is in that interpreter's own record. The flag says
+    /// whether it is unchanged since the last capture.
     Script(bool),
-    /// A stack that can't be remembered (foreign, through a signal): ask [`LastStack::walk`].
+    /// The stack can't be remembered (foreign, through a signal); [`LastStack::walk`] must find it.
     Unrecorded,
 }
 
-/// Why a walk found nothing that the record could hold.
+/// Why a walk found no stack for the record.
 enum WalkFailure {
-    /// Ask [`LastStack::walk`].
+    /// The stack can't be remembered; [`LastStack::walk`] must find it.
     Unrecorded,
-    /// There are more frames than are remembered.
+    /// The stack has more frames than are remembered.
     Deep,
 }
 
-/// What a word adds to the hash of a stack, so many words from the root.
+/// Returns a word's term in the hash of a stack, at distance `index` from the root.
 pub(crate) fn hash_term(pc: u64, index: usize) -> u64 {
     let mut x = (pc ^ (index as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -133,14 +136,14 @@ pub(crate) fn hash_term(pc: u64, index: usize) -> u64 {
 }
 
 impl LastStack {
-    /// Forgets the last stack, and whose stack it was.
+    /// Forgets the last stack and the thread's stack bounds, for another thread.
     pub(crate) fn reset(&mut self) {
         self.forget();
         self.recent.reset();
         self.bounds = StackBounds::default();
     }
 
-    /// Gets the stack of the caller at `frame`.
+    /// Captures the stack of the call at `frame`, with as little unwinding as possible.
     #[inline(always)]
     pub(crate) fn capture(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> CaptureOutcome {
         if self.steady && self.is_unchanged(frame, unwinder) {
@@ -160,7 +163,7 @@ impl LastStack {
             unloads: unwinder.code.modules.unloads(),
         };
         match self.recent.find(frame, age) {
-            // It is the record's own stack. From now on the record is looked at first.
+            // The stack is the one in the record. From now on the record is checked first.
             found @ Some(_) if found == self.stack => {
                 self.steady = true;
                 CaptureOutcome::Same
@@ -184,14 +187,14 @@ impl LastStack {
             found => found,
         };
         found.unwrap_or_else(|_| {
-            // Otherwise whoever asks next would take the record for the stack that is walked now.
+            // Otherwise the next reader would take the record for the stack that is walked now.
             self.forget();
             CaptureOutcome::Unrecorded
         })
     }
 
-    /// Walks a stack that is deeper than the record, or was. It is a function of its own, so that
-    /// the loop for other stacks stays short.
+    /// Walks a stack that is deeper than the record, or was deeper. This is a function of its own,
+    /// so that the loop for other stacks stays short.
     #[cold]
     #[inline(never)]
     fn walk_deep(
@@ -203,7 +206,8 @@ impl LastStack {
         self.walk_to_what_holds::<true>(frame, before, unwinder)
     }
 
-    /// Whether `frame` is where the record may be used: on the thread's own stack.
+    /// Whether the record may be used for `frame`, because the frame lies on the thread's own
+    /// stack.
     #[inline(always)]
     fn is_own(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> bool {
         let unloads = unwinder.code.modules.unloads();
@@ -216,7 +220,7 @@ impl LastStack {
         !is_outside(self.bounds) || !is_outside(self.own_stack(frame))
     }
 
-    /// Where the thread's own stack is; empty if that can't be found.
+    /// Returns the bounds of the thread's own stack; empty if they can't be found.
     #[inline(always)]
     pub(crate) fn own_stack(&mut self, frame: CallSite) -> StackBounds {
         if self.bounds.end == 0 {
@@ -226,11 +230,11 @@ impl LastStack {
         self.bounds
     }
 
-    /// Unwinds until it meets a recorded frame that still holds, with all older ones. Gives
-    /// `Unrecorded` if the stack is not the thread's own, if it leads through a frame without a
-    /// simple rule, or if a frame that is carried over has no caller in the thread's own stack.
-    /// Unless `DEEP`, the record has no marks, and a walk that would need some gives `Deep`.
-    /// `before` is the hash of the last stack.
+    /// Unwinds until it meets a recorded frame that is unchanged, together with all older ones.
+    /// Returns `Unrecorded` if the stack is not the thread's own, if it leads through a frame
+    /// without a simple rule, or if a frame that is carried over has no caller in the thread's own
+    /// stack. Unless `DEEP`, the record has no marks, and a walk that would need some returns
+    /// `Deep`. `before` is the hash of the last stack.
     #[inline(always)]
     fn walk_to_what_holds<const DEEP: bool>(
         &mut self,
@@ -252,7 +256,7 @@ impl LastStack {
             pc: memory.read(frame.slot).ok_or(Unrecorded)?,
         };
         let (mut keep, mut fresh, mut patience) = (self.len, 0, MAX_BROKEN_REUSES);
-        // Where the walk found a zero, if that ended it.
+        // Address of a zero that ended the walk.
         let mut end = None;
         loop {
             while keep > 0 && self.slot[keep - 1] < cursor.slot {
@@ -323,8 +327,8 @@ impl LastStack {
         Ok(CaptureOutcome::Recorded)
     }
 
-    /// Takes over the recorded frames that are newer than a broken one, because they hold. Returns
-    /// the broken one as it is now. `bp` is the newest one's.
+    /// Adds the recorded frames that are newer than a broken one to the fresh ones, because they
+    /// are unchanged. Returns the present cursor of the broken frame. `bp` is the newest frame's.
     #[inline(always)]
     fn carry_over<const DEEP: bool>(
         &mut self,
@@ -346,7 +350,7 @@ impl LastStack {
         Some(FrameCursor { slot, bp, pc })
     }
 
-    /// Adds a frame that the record will have. Unless `DEEP`, there is room for it.
+    /// Adds a frame that the new record will have. Unless `DEEP`, there is room for it.
     #[inline(always)]
     fn add<const DEEP: bool>(&mut self, fresh: &mut usize, cursor: FrameCursor, rule: UnwindRule) {
         if DEEP && *fresh == MAX_REMEMBERED_FRAMES {
@@ -367,9 +371,9 @@ impl LastStack {
         !self.needs_bp[i] || self.bp[i] == cursor.bp
     }
 
-    /// Makes the record its oldest `keep` frames and the `fresh` ones. If none are kept, `end` is
-    /// the word that must stay zero. Unless `MARKED`, each of the fresh ones is the caller of the
-    /// one before it.
+    /// Replaces the record by its `keep` oldest frames and the `fresh` new ones. If none are kept,
+    /// `end` is the address of the word that must stay zero. Unless `MARKED`, each fresh frame is
+    /// the caller of the one before it.
     #[inline(always)]
     fn replace<const MARKED: bool>(&mut self, keep: usize, fresh: usize, end: Option<usize>) {
         for i in keep..self.len {
@@ -420,13 +424,13 @@ impl LastStack {
         self.checks += 1;
     }
 
-    /// The recorded stack's hash.
+    /// Returns the recorded stack's hash.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Notes the number that the recorded stack has in a generation of mappings, or that it has
-    /// none that holds for it.
+    /// Notes the number that the recorded stack has in a generation of mappings; `None` if it has
+    /// no valid number.
     pub(crate) fn note_number(&mut self, stack: Option<u32>, generation: u32) {
         self.stack = stack;
         self.shared = if stack.is_some() { self.len } else { 0 };
@@ -437,7 +441,7 @@ impl LastStack {
         }
     }
 
-    /// Keeps the recorded stack beside others.
+    /// Keeps the recorded stack in the list of recent stacks.
     fn keep(&mut self, stack: u32, generation: u32) {
         let Some(newest) = self.len.checked_sub(1) else {
             return;
@@ -456,12 +460,13 @@ impl LastStack {
             .keep(stack, age, &walked, checks.map(|check| check.word));
     }
 
-    /// How many of the oldest frames the stack has in common with the last one that was numbered.
+    /// Returns how many of the oldest frames the stack has in common with the last stack that got a
+    /// number.
     pub(crate) fn shared_frames(&self) -> usize {
         self.shared
     }
 
-    /// The recorded return addresses, root first.
+    /// Returns the recorded return addresses, root first.
     pub(crate) fn frames(&self) -> &[u64] {
         &self.pc[..self.len]
     }
@@ -471,19 +476,19 @@ impl LastStack {
         self.ends_early
     }
 
-    /// Whether the stack that was walked last does, by [`walk`](Self::walk) or
-    /// [`walk_placed`](Self::walk_placed).
+    /// Whether the stack that [`walk`](Self::walk) or [`walk_placed`](Self::walk_placed) found last
+    /// ends before its outermost frame.
     pub(crate) fn walk_ends_early(&self) -> bool {
         self.walk_ends_early
     }
 
-    /// What was walked last by [`walk`](Self::walk), `len` frames.
+    /// Returns the `len` frames that [`walk`](Self::walk) found last.
     pub(crate) fn walked_frames(&self, len: usize) -> &[u64] {
         &self.kept[..len]
     }
 
-    /// Unwinds from `frame`, leaf first, keeping at most `FRAMES_PER_END` at either end. Returns
-    /// how many frames there are for [`walked_frames`](Self::walked_frames).
+    /// Unwinds from `frame`, leaf first, and keeps at most `FRAMES_PER_END` frames at either end.
+    /// Returns the number of frames for [`walked_frames`](Self::walked_frames).
     #[cold]
     pub(crate) fn walk(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> usize {
         let pc = (|cursor: FrameCursor| cursor.pc as u64, CUT);
@@ -498,8 +503,8 @@ impl LastStack {
         len
     }
 
-    /// Unwinds as [`walk`](Self::walk) does, and says where each frame lies. Returns how many there
-    /// are.
+    /// Unwinds as [`walk`](Self::walk) does, and adds the address of each frame. Returns the number
+    /// of frames.
     #[cold]
     pub(crate) fn walk_placed(
         &mut self,
@@ -519,16 +524,17 @@ impl LastStack {
     }
 }
 
-/// A native frame, and where its return address lies: its own memory begins right above its
-/// callee's, and ends with its own.
+/// A native frame with the address of its return address. The frame's own memory begins right above
+/// its callee's, and ends with its own return address.
 #[derive(Clone, Copy)]
 pub(crate) struct PlacedFrame {
     pub(crate) pc: u64,
-    /// Where the return address into the frame lies, which is where the frame begins.
+    /// Address of the return address into the frame, at which the frame begins.
     pub(crate) slot: u64,
 }
 
-/// Walks a stack into `to`. Returns how many frames it has, and whether it ends early.
+/// Walks a stack into `to`. Returns the number of frames, and whether the stack ends before its
+/// outermost frame.
 fn walk_into<Frame: Copy>(
     to: &mut [Frame; 2 * FRAMES_PER_END + 1],
     kept: (impl Fn(FrameCursor) -> Frame, Frame),
@@ -547,7 +553,7 @@ fn walk_into<Frame: Copy>(
     whole::walk(memory, frame, to, kept, unwinder)
 }
 
-/// The hash of a stack that was walked (leaf first).
+/// Returns the hash of a stack that was walked (leaf first).
 pub(crate) fn hash(kept: &[u64]) -> u64 {
     let terms = kept
         .iter()

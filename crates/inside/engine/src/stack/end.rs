@@ -1,8 +1,8 @@
-//! Where a stack ends: at the outermost frame of its thread, or early, and why then.
+//! Ends of stacks: at the outermost frame of a thread, or early, with the reason.
 //!
 //! A stack ends at a frame whose unwind table says that there is no caller, at a return address
 //! that is zero, or where the kernel started the program or its loader. Any other end is early:
-//! frames are missing, and a profile says how many stacks that concerns, by file.
+//! frames are missing, and a profile counts such stacks by file.
 
 use heapprof_abi::stack_end;
 
@@ -12,23 +12,23 @@ use crate::platform::sys;
 use crate::stack::walk::{FrameCursor, Unwinder};
 
 impl Unwinder<'_> {
-    /// Whether a stack ends early at a frame that has no caller, and no zero in its place.
+    /// Whether a stack ends early at a frame that has no caller, and no zero in the caller's place.
     #[inline(always)]
     pub(crate) fn ends_early(self, oldest: FrameCursor, rule: UnwindRule) -> bool {
         match rule.kind() {
-            // Such an address is no code, and has this rule for lack of another.
+            // An address in the first page is no code, and has this rule for lack of another.
             UnwindRuleKind::End => oldest.pc < sys::PAGE_SIZE,
             _ => !self.code.entries.contains(oldest.pc.wrapping_sub(1)),
         }
     }
 
-    /// Why a stack with these two oldest return addresses has ended early.
+    /// Returns why a stack with these two oldest return addresses has ended early.
     #[cold]
     pub(crate) fn reason_of_end(self, oldest: u64, callee: Option<u64>) -> u32 {
         if let Some(reason) = self.reason_in_file(oldest) {
             return reason;
         }
-        // What a frame pointer led to may be anything.
+        // A frame pointer may have led to any word.
         let guessed =
             |&callee: &u64| self.rule(callee as usize).kind() == UnwindRuleKind::FramePointer;
         let callee = callee
@@ -40,7 +40,7 @@ impl Unwinder<'_> {
         }
     }
 
-    /// Why a walk has ended at a return address; `None` if that is no code of a file.
+    /// Returns why a walk has ended at a return address; `None` if that is no code of a file.
     fn reason_in_file(self, return_address: u64) -> Option<u32> {
         let pc = (return_address as usize).checked_sub(1)?;
         let module = self.code.modules.find(self.process, pc)?;

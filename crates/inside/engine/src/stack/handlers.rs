@@ -1,24 +1,25 @@
 //! Whether a thread may be in the handler of a signal.
 //!
-//! A handler may have interrupted the allocator, which then holds locks that this thread would wait
-//! for for good. The kernel has a handler return to a function of libc's, whose address it asks
-//! `sigaction` for (`sa_restorer`). So that address lies on the stack of a thread that is in a
-//! handler.
+//! A handler may have interrupted the allocator, whose locks this thread would then wait for
+//! forever. The kernel makes a handler return to a function of libc, whose address can be read by
+//! `sigaction` (`sa_restorer`). So that address lies on the stack of a thread that is in a handler.
 
 use crate::platform::sys;
 use crate::stack::walk::StackBounds;
 
-/// How many signals there are.
+/// Number of signals.
 const SIGNAL_COUNT: usize = 64;
-/// What the kernel says of a signal: the handler, flags, the function it returns to, and a mask.
+/// The kernel's data about a signal: the handler, flags, the function to which it returns, and a
+/// mask.
 type KernelSigaction = [usize; 4];
 const HANDLER_WORD: usize = 0;
 const RESTORER_WORD: usize = 2;
-/// More functions than this to return to are not told apart.
+/// Maximum number of functions to which handlers return. If there are more, the answer is that the
+/// thread may be in a handler.
 const MAX_RESTORERS: usize = 4;
 
-/// Whether this thread, which is at `here` on its stack, may be in a handler. `own` is where its
-/// own stack lies. It may be in one whenever that can't be told.
+/// Whether this thread, which is at `here` on its stack, may be in a handler. `own` are the bounds
+/// of its own stack. True in doubt.
 pub(crate) fn may_be_in_handler(here: usize, own: StackBounds) -> bool {
     let (mut restorers, mut count) = ([0; MAX_RESTORERS], 0);
     for signal in 1..=SIGNAL_COUNT {
@@ -49,20 +50,20 @@ pub(crate) fn may_be_in_handler(here: usize, own: StackBounds) -> bool {
     places.any(|at| restorers[..count].contains(&word(at)) && is_frame(at, own, word))
 }
 
-/// The size of what is read of the frame that the kernel makes for a handler.
+/// Number of bytes that are read of the frame that the kernel makes for a handler.
 const SIGNAL_FRAME_LEN: usize = 200;
 
-/// Whether the address that lies at `at` is that of a handler's frame, and not a number that was
-/// left there: it has the registers behind it that the thread had before.
+/// Whether the address at `at` is part of a handler's frame, and not a number that was left there:
+/// behind it are the registers that the thread had before.
 ///
 /// The layout is that of Linux, `struct rt_sigframe` of arch/x86/include/asm/sigframe.h.
 #[cfg(target_arch = "x86_64")]
 fn is_frame(at: usize, own: StackBounds, word: impl Fn(usize) -> usize) -> bool {
-    /// What code of a 64-bit program runs with.
+    /// Code segment of a 64-bit program.
     const CODE_SEGMENT: usize = 0x33;
     let (link, stack_pointer, segments) = (at + 16, at + 168, at + 192);
     let was_on_stack = (at..own.end).contains(&word(stack_pointer));
-    // A handler on a stack of its own is not looked for here.
+    // A handler on a stack of its own is not recognized here.
     at % 16 == 8 && word(link) == 0 && was_on_stack && word(segments) & 0xffff == CODE_SEGMENT
 }
 

@@ -1,14 +1,14 @@
-//! An interpreter's frames among the native ones of the same stack.
+//! Merges an interpreter's frames with the native ones of the same stack.
 
 use crate::stack::capture::{CUT, PlacedFrame};
 
-/// Puts frames where native code entered them. `frames` are the entry and the word of each,
-/// innermost first, as `native` and the result are, which begins with a label. Returns how many
-/// words there are.
+/// Inserts an interpreter's frames where native code entered the interpreter. `frames` are the
+/// entry and the word of each, innermost first. `native` and the result are innermost first, too.
+/// The result begins with a label. Returns the number of words.
 ///
-/// The frames down to one that native code entered are one run. It stands for the native frame in
-/// whose memory the entry lies. If that is not known, the run stands for the next frame of the run
-/// loop.
+/// The frames up to one that native code entered are a run. A run replaces the native frame in
+/// whose memory its entry lies. If the entry's place is not known, the run replaces the next frame
+/// of the run loop.
 pub(crate) fn merge_frames(
     label: u64,
     native: &[PlacedFrame],
@@ -24,16 +24,16 @@ pub(crate) fn merge_frames(
         }
     };
     add(label);
-    // A return address may be the one behind the last instruction.
+    // A return address may be that behind the last instruction.
     let is_loop = |frame: &PlacedFrame| run_loop.contains(&frame.pc.wrapping_sub(1));
-    // A frame's own memory lies between its callee's return address and its own, which is where its
+    // A frame's own memory lies between its callee's return address and its own, at which its
     // caller's memory begins.
     let holds = |i: usize, entry: u64| {
         let end = native.get(i + 1).map_or(0, |older| older.slot);
         native[i].pc != CUT && (native[i].slot..end).contains(&entry)
     };
     let last_loop = native.iter().rposition(is_loop);
-    // How many native frames were added, and which frames are of the run.
+    // Number of native frames that were added.
     let mut natives = 0;
     let (mut run, mut rest) = (frames.clone(), frames);
     let mut waiting = 0;
@@ -47,7 +47,7 @@ pub(crate) fn merge_frames(
             0 | 1 => native[natives..].iter().position(is_loop),
             _ => (natives..native.len()).position(|i| holds(i, entry)),
         };
-        // If a native frame was left out, its run comes with the next one.
+        // If a native frame was left out, its run is added with the next one.
         let Some(at) = found.map(|at| natives + at) else {
             continue;
         };
@@ -55,7 +55,7 @@ pub(crate) fn merge_frames(
             add(frame.pc);
         }
         natives = at + 1;
-        // The last frame of the run loop stands for all that is left.
+        // The last frame of the run loop is replaced by all frames that are left.
         let is_last = entry <= 1 && Some(at) == last_loop;
         let run = run.by_ref();
         run.take(if is_last { usize::MAX } else { waiting })
@@ -76,8 +76,8 @@ pub(crate) fn merge_frames(
 mod tests {
     use super::*;
 
-    /// Merges native frames, each by its pc and where it begins, with an interpreter's, each by its
-    /// word and its entry. The run loop is from 100 to 199.
+    /// Merges native frames, each given by its pc and its beginning, with an interpreter's frames,
+    /// each given by its word and its entry. The run loop is from 100 to 199.
     fn merge(native: &[(u64, u64)], frames: &[(u64, u64)]) -> Vec<u64> {
         let native: Vec<PlacedFrame> = native
             .iter()
@@ -96,24 +96,24 @@ mod tests {
         let native = [(10, 16), (150, 32), (20, 64), (160, 80), (30, 128)];
         type Case = (&'static [(u64, u64)], &'static [u64]);
         let table: [Case; 9] = [
-            // By marks: a run for each frame of the loop.
+            // Entries without a place: a run for each frame of the loop.
             (&[(1, 1), (2, 1)], &[10, 1, 20, 2, 30]),
             (&[(1, 0), (2, 1), (3, 0), (4, 1)], &[10, 1, 2, 20, 3, 4, 30]),
-            // The last one has all that is left.
+            // The last frame of the loop is replaced by all that is left.
             (&[(1, 1), (2, 1), (3, 1)], &[10, 1, 20, 2, 3, 30]),
             (&[(1, 0)], &[10, 1, 20, 160, 30]),
-            // By place, wherever the pc is.
+            // Entries with a place, whatever the pc is.
             (&[(1, 40), (2, 100)], &[10, 1, 20, 2, 30]),
             (&[(1, 0), (2, 70), (3, 100)], &[10, 150, 1, 2, 3, 30]),
             (&[(1, 20), (2, 0), (3, 40)], &[1, 2, 3, 20, 160, 30]),
-            // A place that is nowhere: its run comes with the next one, or last.
+            // An entry whose place is in no frame: its run is added with the next one, or last.
             (&[(1, 500), (2, 100)], &[10, 150, 20, 1, 2, 30]),
             (&[(1, 40), (2, 500)], &[10, 1, 20, 160, 30, 2]),
         ];
         for (frames, expected) in table {
             assert_eq!(merge(&native, frames), expected, "{frames:?}");
         }
-        // The middle was left out.
+        // The middle of the native stack was left out.
         let cut = [(10, 16), (CUT, 0), (160, 80), (30, 128)];
         assert_eq!(merge(&cut, &[(1, 60), (2, 100)]), [10, CUT, 1, 2, 30]);
         assert_eq!(merge(&[], &[(1, 1)]), [1]);

@@ -1,4 +1,4 @@
-//! Where a thread's own stack lies, as libc's descriptor of the thread says, or else the kernel.
+//! Bounds of a thread's own stack, from libc's descriptor of the thread, or else from the kernel.
 
 use crate::code::maps;
 use crate::platform::sys;
@@ -6,40 +6,40 @@ use crate::platform::sys;
 use crate::platform::sys::PAGE_SIZE;
 use crate::stack::walk::StackBounds;
 
-/// This thread's own stack, empty when it can't be found. Allocates nothing.
+/// Returns the bounds of this thread's own stack, empty if they can't be found. Allocates nothing.
 ///
-/// What else the thread may be running on (a coroutine's stack, a signal's) can be unmapped at any
-/// time, and must not be read as if it were there. `slot` is where the thread is now. `local` is in
-/// its static thread-local storage, which libc puts above the stack of every thread except the main
-/// one.
+/// Any other stack on which the thread may run (a coroutine's, a signal's) can be unmapped at any
+/// time, and must not be read as if it were there. `slot` is the thread's present place on its
+/// stack. `local` is an address in its static thread-local storage, which libc puts above the stack
+/// of every thread except the main one.
 pub(crate) fn find(slot: usize, local: usize) -> StackBounds {
     described(local).unwrap_or_else(|| find_mapped(slot, local))
 }
 
-/// The stack that libc made for this thread, or was given for it, below `local`.
+/// Returns the bounds of the stack that libc made or got for this thread, below `local`.
 ///
 /// Reading the mappings takes time for each of them, so threads that start together would pay for
 /// each other. glibc keeps the beginning, the length and the guard of a thread's stack side by side
 /// in its `struct pthread`, which lies at the end of that stack. The layout of that structure is
-/// not public, so this looks for three words in it that fit. The main thread has none.
+/// not public, so this searches for three words in it that fit. The main thread has none.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 fn described(local: usize) -> Option<StackBounds> {
-    /// How many words are looked at. Every `struct pthread` has more: 2304 bytes since glibc 2.17.
-    /// Its first word is its own address.
+    /// Number of words that are searched. Every `struct pthread` has more: 2304 bytes since glibc
+    /// 2.17. Its first word is its own address.
     const DESCRIPTOR_WORDS: usize = 2048 / 8;
-    /// How far the structure's beginning is from the end of the stack at most.
+    /// Largest distance between the structure's beginning and the end of the stack.
     const MAX_DISTANCE_ABOVE: usize = 16 << 10;
-    /// What a stack's length can be; an address is larger.
+    /// Possible lengths of a stack; an address is larger.
     const STACK_LENGTHS: std::ops::Range<usize> = 16 << 10..1 << 38;
     // SAFETY: always succeeds.
     let this = unsafe { libc::pthread_self() } as usize;
     let header = this as *const usize;
-    // SAFETY: the thread pointer leads to the header that the ABI of thread-local storage asks for;
-    // glibc's says twice where it is.
+    // SAFETY: the thread pointer leads to the header that the ABI of thread-local storage requires;
+    // glibc's has its own address in two words.
     if unsafe { [header.read(), header.add(2).read()] } != [this; 2] {
         return None;
     }
-    // Other threads write to some of its words, but not to these three.
+    // Other threads write to some words of the structure, but not to these three.
     // SAFETY: the structure is glibc's, and at least that large.
     let word = |i: usize| unsafe { header.add(i).read_volatile() };
     (0..DESCRIPTOR_WORDS - 2).find_map(|i| {
@@ -57,17 +57,17 @@ fn described(_local: usize) -> Option<StackBounds> {
     None
 }
 
-/// The stack as the kernel's mappings show it.
+/// Returns the bounds of the stack by the kernel's mappings.
 fn find_mapped(slot: usize, local: usize) -> StackBounds {
     let (mut main, mut below_local) = (StackBounds::default(), StackBounds::default());
-    // The buffer is small, because this is on the way of a thread's first allocation, on whatever
-    // stack that comes.
+    // The buffer is small, because this runs at a thread's first allocation, on whatever stack that
+    // comes.
     maps::for_each_line::<512>(|line| {
         let Some((start, end, _)) = maps::parse_range(line) else {
             return;
         };
         if line.ends_with(b"[stack]") {
-            // It may grow at any time.
+            // The main thread's stack may grow at any time.
             main = StackBounds {
                 start: lowest_start(end),
                 end,
@@ -85,7 +85,7 @@ fn find_mapped(slot: usize, local: usize) -> StackBounds {
     }
 }
 
-/// How far down the main thread's stack may grow.
+/// Returns the lowest address to which the main thread's stack may grow.
 fn lowest_start(end: usize) -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -112,7 +112,7 @@ mod tests {
         let holds = |bounds: StackBounds| bounds.start <= address && address < bounds.end;
         let block = || crate::platform::tls::current() as usize;
         assert!(holds(find(address, block())));
-        // Wherever it is running, a thread's stack is its own.
+        // A thread's own stack is found wherever it is running.
         let elsewhere = std::thread::spawn(move || find(address, block()));
         let other = elsewhere.join().unwrap();
         assert!(!holds(other) && other.end != 0);
@@ -120,7 +120,7 @@ mod tests {
         assert!(holds(find(&raw const *heap as usize, block())));
     }
 
-    /// What libc says and what the kernel says is the same stack, except for the guard below it.
+    /// libc's bounds and the kernel's are the same, except for the guard below the stack.
     #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
     #[test]
     fn libc_and_the_kernel_agree() {

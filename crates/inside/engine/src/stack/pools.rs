@@ -1,26 +1,26 @@
-//! Which stacks are those of pools: memory from which an interpreter takes values for many lines.
+//! Stacks of pools: memory from which an interpreter takes values for many lines.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most stacks that are known to be a pool's. They have no callers, so there are few.
+/// Maximum number of stacks that are known as a pool's. They have no callers, so there are few.
 const MAX_POOL_STACKS: usize = 64;
 
 /// The stacks of pools in a recording.
 pub(crate) struct PoolStacks {
-    /// The provider's number and the stack's, and one more; 0 is nothing.
+    /// Numbers of the provider and of the stack, plus one; 0 for an empty entry.
     known: [AtomicU64; MAX_POOL_STACKS],
 }
 
 impl PoolStacks {
-    /// No pools.
+    /// Makes a table without pools.
     pub(crate) const fn new() -> Self {
         Self {
             known: [const { AtomicU64::new(0) }; MAX_POOL_STACKS],
         }
     }
 
-    /// Notes that the stack is one of the provider's pools. What there is no room for stays as it
-    /// is in profiles.
+    /// Notes that the stack is one of the provider's pools. If the table is full, the stack stays
+    /// unchanged in profiles.
     #[cold]
     pub(crate) fn note(&self, provider: usize, stack: u32) {
         let wanted = ((provider as u64) << 32 | u64::from(stack)) + 1;
@@ -32,7 +32,7 @@ impl PoolStacks {
         }
     }
 
-    /// The pools of a provider, by the numbers of their stacks.
+    /// Returns the pools of a provider, by the numbers of their stacks.
     pub(crate) fn provider_pools(&self, provider: usize) -> impl Iterator<Item = u32> {
         let known = self.known.iter().map(|place| place.load(Ordering::Acquire));
         let numbers = known.take_while(|&known| known != 0).map(|known| known - 1);
@@ -41,7 +41,7 @@ impl PoolStacks {
             .map(|known| known as u32)
     }
 
-    /// Forgets all: another recording begins.
+    /// Removes all pools, for another recording.
     pub(crate) fn clear(&self) {
         for place in &self.known {
             place.store(0, Ordering::Release);

@@ -1,8 +1,8 @@
-//! Providers of stacks: who knows the frames of an interpreter that runs in the program.
+//! Stack providers: code that knows the frames of an interpreter in the program.
 //!
-//! A provider is asked in two steps. *Capture* runs inside an allocation and gives frames as
-//! numbers. *Resolve* makes names of such a frame, when it is new and its code is still there.
-//! include/heapprof.h declares both for C.
+//! The engine calls a provider in two steps. *Capture* runs inside an allocation and returns frames
+//! as numbers. *Resolve* finds the names of such a frame, when the frame is new and its code still
+//! exists. include/heapprof.h declares both for C.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -10,131 +10,131 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use crate::options::FrameChoice;
 
-/// A frame of an interpreter, as numbers. Equal frames are the same place in the program.
+/// An interpreter frame, as numbers. Equal frames are the same place in the program.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawFrame {
-    /// What is run, as the provider knows it: mostly an address. 0 stands for frames that were left
-    /// out.
+    /// The code that runs, as the provider identifies it: mostly by an address. 0 stands for frames
+    /// that were left out.
     pub code: u64,
-    /// Where in it.
+    /// The place in the code.
     pub place: u64,
-    /// It differs if other code has come to the same address.
+    /// A number that changes when other code comes to the same address.
     pub version: u32,
-    /// The line, if it is known without looking further.
+    /// The line, if the provider knows it without a further search.
     pub line: u32,
-    /// Whether the interpreter was entered from native code here: 0 if not, 1 if so, and otherwise
-    /// the address in the native stack where it was.
+    /// How the interpreter was entered from native code here: 0 if it was not, 1 if it was, and
+    /// otherwise the address in the native stack at which it was entered.
     pub entry: u64,
 }
 
-/// Where the texts of a frame go. Each ends with a zero.
+/// Buffers for the texts of a frame. Each text ends with a zero.
 #[repr(C)]
 #[derive(Debug)]
 pub struct NamedFrame {
-    /// The function's name.
+    /// Buffer for the function's name.
     pub name: *mut c_char,
-    /// Bytes for the name.
+    /// Size of the buffer for the name, in bytes.
     pub name_size: usize,
-    /// The source file.
+    /// Buffer for the name of the source file.
     pub file: *mut c_char,
-    /// Bytes for the file.
+    /// Size of the buffer for the file's name, in bytes.
     pub file_size: usize,
     /// The line at which the function begins; 0 if it is not known.
     pub start_line: u32,
     /// The line that runs; 0 if it is not known.
     pub line: u32,
-    /// The memory that the provider has for the thread, as [`StackCapture::memory`].
+    /// The provider's memory for the thread, as in [`StackCapture::memory`].
     pub memory: *mut c_void,
-    /// How many bytes that are.
+    /// Size of the provider's memory for the thread, in bytes.
     pub memory_size: usize,
 }
 
-/// What a provider is given to capture a stack, and what it gives besides frames.
+/// Input of a provider that captures a stack, and its output besides the frames.
 #[repr(C)]
 #[derive(Debug)]
 pub struct StackCapture {
-    /// Where the frames go.
+    /// Buffer for the frames.
     pub frames: *mut RawFrame,
-    /// How many there can be at most.
+    /// Maximum number of frames.
     pub most: usize,
-    /// A number below 2^48 that says what else is known of the stack. 0 stands for nothing.
+    /// A number below 2^48 that stands for the stack's labels. 0 stands for none.
     pub label: u64,
-    /// How many of the oldest frames are the same as in the thread's last stack that this provider
-    /// gave. They need not be written again. 0 if the provider does not know.
+    /// Number of oldest frames that are the same as in the last stack that this provider returned
+    /// for the thread. They need not be written again. 0 if the provider does not know the number.
     pub shared: usize,
-    /// Memory of the thread's for this provider, to know what it gave last. It is zero when there
-    /// is no last stack.
+    /// The provider's memory for the thread, in which it may keep data about its last stack. It is
+    /// all zeros when there is no last stack.
     pub memory: *mut c_void,
-    /// How many bytes that are.
+    /// Size of the provider's memory for the thread, in bytes.
     pub memory_size: usize,
-    /// How many bytes the program asked for.
+    /// Number of bytes that the program allocates.
     pub size: usize,
-    /// Where the return address of the allocation's function lies on the stack that the thread is
-    /// on.
+    /// Address of the return address of the allocation's function, on the stack on which the thread
+    /// runs.
     pub caller: usize,
-    /// Where the thread's own stack begins. It may be on another one meanwhile: a coroutine's, or a
-    /// signal's.
+    /// Beginning of the thread's own stack. The thread may run on another one meanwhile: a
+    /// coroutine's, or a signal's.
     pub stack_begin: usize,
-    /// Where its own stack ends. Both are 0 if that is not known.
+    /// End of the thread's own stack. Beginning and end are 0 if they are not known.
     pub stack_end: usize,
-    /// Whether what is allocated is a pool, from which the interpreter takes values of many
-    /// functions: 0 if not. The provider's `report` says what is in it.
+    /// Whether the allocation is a pool, from which the interpreter takes values of many functions:
+    /// 0 if not. The provider's `report` says what the pool contains.
     pub pool: usize,
 }
 
-/// A part of what the pools of an interpreter hold.
+/// A part of the content of an interpreter's pools.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PoolPart {
-    /// What it is, such as `SV heads (free)`.
+    /// Name of the part, such as `SV heads (free)`.
     pub name: *const c_char,
-    /// How many blocks were allocated for it.
+    /// Number of blocks that were allocated for the part.
     pub objects: u64,
-    /// How many bytes it has.
+    /// Number of bytes of the part.
     pub bytes: u64,
 }
 
-/// Where a provider's report goes. The functions get `to`, and copy what they are given.
+/// Receiver of a provider's report. The functions get `to`, and copy their arguments.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ReportSink {
-    /// What the functions get.
+    /// First argument of the functions.
     pub to: *mut c_void,
-    /// Takes a part of what pools hold.
+    /// Receives a part of the pools' content.
     pub part: unsafe extern "C" fn(*mut c_void, *const PoolPart),
-    /// Takes a line for the profile's comments.
+    /// Receives a line for the profile's comments.
     pub remark: unsafe extern "C" fn(*mut c_void, *const c_char),
-    /// Takes what a part of the memory in use is for, such as `buffers from_number strings`, and
-    /// its bytes. Whoever says so also says what the other parts are that it knows of.
+    /// Receives the purpose of a part of the memory in use, such as `buffers from_number strings`,
+    /// and its bytes. A provider that reports one part also reports the other parts that it knows.
     pub account: unsafe extern "C" fn(*mut c_void, *const c_char, u64),
 }
 
-/// Values of one kind that one stack made, as a provider that traces values counts them.
+/// Values of one kind that were made by one stack, as counted by a provider that traces values.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TracedValues {
-    /// The number of the stack, as the engine gave it; [`TracedValues::NO_STACK`] if it is not
-    /// known.
+    /// Number of the stack, which the engine gave it; [`TracedValues::NO_STACK`] if the stack is
+    /// not known.
     pub stack: u32,
-    /// 0.
+    /// Reserved: 0.
     pub reserved: u32,
-    /// The one frame that stands for a stack that is not known.
+    /// A frame that stands for an unknown stack.
     pub frame: *const c_char,
-    /// A number that says what else is known of them, as for a stack.
+    /// A number that stands for the values' labels, like [`StackCapture::label`].
     pub label: u64,
-    /// How many were made.
+    /// Number of values that were made.
     pub made: u64,
-    /// How many of them are alive.
+    /// Number of values that are alive.
     pub objects: u64,
-    /// How many bytes these have.
+    /// Number of bytes of the values that are alive.
     pub bytes: u64,
 }
 
 impl TracedValues {
-    /// The stack of what nobody saw being made.
+    /// Stack of values whose creation was not traced.
     pub const NO_STACK: u32 = u32::MAX;
-    /// Nothing.
+    /// Zero values, without a stack.
     pub const NONE: Self = Self {
         stack: Self::NO_STACK,
         reserved: 0,
@@ -146,38 +146,39 @@ impl TracedValues {
     };
 }
 
-/// What a provider reported.
+/// Content of a provider's report.
 #[derive(Default)]
 pub(crate) struct ProviderReport {
-    /// The parts of its pools: name, objects, bytes.
+    /// Parts of the provider's pools: name, objects, bytes.
     pub(crate) parts: Vec<(String, u64, u64)>,
     pub(crate) remarks: Vec<String>,
-    /// What parts of the memory in use are for, and their bytes.
+    /// Purposes of parts of the memory in use, and their bytes.
     pub(crate) accounts: Vec<(String, u64)>,
 }
 
-/// Who knows the frames of an interpreter. The functions get `context`.
+/// A provider of an interpreter's stacks. Its functions get `context`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct StackProvider {
-    /// [`StackProvider::VERSION`].
+    /// Version of these structures: [`StackProvider::VERSION`].
     pub version: u32,
-    /// The size of this structure.
+    /// Size of this structure in bytes.
     pub size: u32,
-    /// The interpreter's name, such as `perl`. A provider takes the place of an earlier one of the
-    /// same name.
+    /// Name of the interpreter, such as `perl`. A provider replaces an earlier one with the same
+    /// name.
     pub language: *const c_char,
-    /// What the functions get.
+    /// First argument of the functions.
     pub context: *mut c_void,
-    /// Captures the thread's stack, the innermost frame first. Returns how many frames it has, 0 if
-    /// the thread runs no code of the interpreter. It runs inside an allocation, so it must not
-    /// allocate, wait or call the interpreter.
+    /// Captures the thread's stack, the innermost frame first. Returns the number of frames, or 0
+    /// if the thread runs no code of the interpreter. The function runs inside an allocation, so it
+    /// must not allocate, wait or call the interpreter.
     pub capture: unsafe extern "C" fn(*mut c_void, *mut StackCapture) -> usize,
-    /// Makes the texts of a frame. Returns 0, or something else if it can't. It runs inside an
-    /// allocation, too, in the thread whose frame it is.
+    /// Finds the texts of a frame. Returns 0, or another number if it can't. The function also runs
+    /// inside an allocation, in the thread to which the frame belongs.
     pub resolve: unsafe extern "C" fn(*mut c_void, *const RawFrame, *mut NamedFrame) -> c_int,
-    /// Puts the key and the text of the `i`th label that a number stands for into two texts of the
-    /// given sizes. Returns 0, or something else if there are not so many. May be missing.
+    /// Writes the key and the text of the `i`th of the labels that a number stands for, into two
+    /// buffers of the given sizes. Returns 0, or another number if there are no more labels. May be
+    /// missing.
     pub label: Option<
         unsafe extern "C" fn(
             *mut c_void,
@@ -189,50 +190,51 @@ pub struct StackProvider {
             text_size: usize,
         ) -> c_int,
     >,
-    /// Puts into a text of the given size why frames are missing. Returns 0, or something else if
-    /// none are. May be missing.
+    /// Writes the reason why frames are missing into a buffer of the given size. Returns 0, or
+    /// another number if none are missing. May be missing.
     pub status: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, usize) -> c_int>,
-    /// Where the code begins that runs the interpreter's code; null if it is not known.
+    /// Beginning of the native code that runs the interpreter's code; null if it is not known.
     pub run_loop: *const c_void,
-    /// How many bytes it has.
+    /// Number of bytes of the run loop's code.
     pub run_loop_size: usize,
-    /// Says what the interpreter's pools hold at this moment, and whatever else a profile should
-    /// say of it. It is called when a profile is written, in any thread, while others go on. May be
-    /// missing.
+    /// Reports the present content of the interpreter's pools, and anything else that a profile
+    /// should contain. It is called when a profile is written, in any thread, while other threads
+    /// run. May be missing.
     pub report: Option<unsafe extern "C" fn(*mut c_void, *const ReportSink)>,
-    /// What the sample types of values begin with, such as `sv`; null if it traces none.
+    /// Start of the names of the values' sample types, such as `sv`; null if the provider traces no
+    /// values.
     pub value_name: *const c_char,
-    /// Gives the `i`th row of the values that are alive at this moment. It is called when a profile
-    /// is written, in any thread, with 0 first and then with one more each time, until it returns
-    /// something else than 0. May be missing.
+    /// Returns the `i`th row of the values that are alive at this moment. It is called when a
+    /// profile is written, in any thread, with 0 first and then with one more each time, until it
+    /// returns another number than 0. May be missing.
     pub values: Option<unsafe extern "C" fn(*mut c_void, usize, *mut TracedValues) -> c_int>,
-    /// Says whether a capture would give what the thread's last one gave, label, pool and all, by
-    /// the memory that the provider has for the thread, and its size. Returns 0 if not, or if that
-    /// is not known. It runs where `capture` does, and instead of it. It is missing where what is
-    /// captured depends on the size or the caller.
+    /// Whether a capture would return the same as the thread's last one, including label and pool.
+    /// It gets the provider's memory for the thread, and its size. Returns 0 if the capture would
+    /// differ, or if that is not known. It is called in the same place as `capture`, and instead of
+    /// it. It must be missing if captures depend on the size or the caller.
     pub unchanged: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> c_int>,
 }
 
-// SAFETY: whoever registers a provider promises that its functions can be called in any thread.
+// SAFETY: code that registers a provider promises that its functions can be called in any thread.
 unsafe impl Send for StackProvider {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for StackProvider {}
 
 impl StackProvider {
-    /// The version of these structures.
+    /// Version of these structures.
     pub const VERSION: u32 = 1;
 
-    /// The interpreter's name.
+    /// Returns the interpreter's name.
     pub(crate) fn language(&self) -> &str {
         if self.language.is_null() {
             return "script";
         }
-        // SAFETY: whoever registers a provider promises that the text stays.
+        // SAFETY: code that registers a provider promises that the text stays.
         let text = unsafe { CStr::from_ptr(self.language) };
         text.to_str().unwrap_or("script")
     }
 
-    /// The labels that a number stands for, each a key and a text.
+    /// Returns the labels that a number stands for, each as a key and a text.
     pub(crate) fn labels(&self, label: u64) -> Vec<(String, String)> {
         let Some(get) = self.label else {
             return Vec::new();
@@ -241,7 +243,7 @@ impl StackProvider {
         while labels.len() < MAX_LABELS {
             let (mut key, mut text) = ([0; 64], [0; 256]);
             let (size, text_size) = (key.len() - 1, text.len() - 1);
-            // SAFETY: the texts have so much room, and one byte more, which stays zero.
+            // SAFETY: the buffers have room for these sizes, and one byte more, which stays zero.
             let answer = unsafe {
                 get(
                     self.context,
@@ -261,7 +263,7 @@ impl StackProvider {
         labels
     }
 
-    /// What it says at this moment.
+    /// Returns the provider's report of this moment.
     pub(crate) fn report(&self) -> ProviderReport {
         let mut reported = ProviderReport::default();
         if let Some(ask) = self.report {
@@ -271,112 +273,113 @@ impl StackProvider {
                 remark: take_remark,
                 account: take_account,
             };
-            // SAFETY: whoever registered the provider promised that it can be asked so.
+            // SAFETY: the code that registered the provider promised that it can be called in this
+            // way.
             unsafe { ask(self.context, &raw const report) };
         }
         reported
     }
 
-    /// What the sample types of its values begin with, if it traces values.
+    /// Returns the start of the names of the values' sample types, if the provider traces values.
     pub(crate) fn value_name(&self) -> Option<&str> {
         if self.value_name.is_null() || self.values.is_none() {
             return None;
         }
-        // SAFETY: whoever registers a provider promises that the text stays.
+        // SAFETY: code that registers a provider promises that the text stays.
         let name = unsafe { CStr::from_ptr(self.value_name) };
         name.to_str().ok()
     }
 
-    /// The `i`th row of its values.
+    /// Returns the `i`th row of the provider's values.
     pub(crate) fn value(&self, i: usize) -> Option<TracedValues> {
         let mut value = TracedValues::NONE;
-        // SAFETY: whoever registered the provider promised that it can be asked so.
+        // SAFETY: the code that registered the provider promised that it can be called in this way.
         let answer = unsafe { self.values?(self.context, i, &raw mut value) };
         (answer == 0).then_some(value)
     }
 
-    /// Why frames are missing, if some are.
+    /// Returns the reason why frames are missing, if some are.
     pub(crate) fn status(&self) -> Option<String> {
         let mut text = [0; 512];
-        // SAFETY: the text has so much room, and one byte more, which stays zero.
+        // SAFETY: the buffer has room for this size, and one byte more, which stays zero.
         let answer = unsafe { self.status?(self.context, text.as_mut_ptr().cast(), 511) };
         (answer == 0).then(|| text_until_zero(&text))
     }
 }
 
-/// As much of a text as is kept.
+/// Returns as much of a text as is kept.
 fn cut_text(text: &CStr) -> String {
     let bytes = text.to_bytes();
     String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT_BYTES)]).into_owned()
 }
 
 unsafe extern "C" fn take_part(to: *mut c_void, part: *const PoolPart) {
-    // SAFETY: `to` is what was given with this function, and the provider gives a part.
+    // SAFETY: `to` was passed together with this function, and the provider passes a part.
     let (reported, part) = unsafe { (&mut *to.cast::<ProviderReport>(), &*part) };
     if reported.parts.len() < MAX_PARTS && !part.name.is_null() {
-        // SAFETY: the provider gives a text with a zero at its end.
+        // SAFETY: the provider passes a text with a zero at its end.
         let name = cut_text(unsafe { CStr::from_ptr(part.name) });
         reported.parts.push((name, part.objects, part.bytes));
     }
 }
 
 unsafe extern "C" fn take_remark(to: *mut c_void, text: *const c_char) {
-    // SAFETY: `to` is what was given with this function.
+    // SAFETY: `to` was passed together with this function.
     let reported = unsafe { &mut *to.cast::<ProviderReport>() };
     if reported.remarks.len() < MAX_REMARKS && !text.is_null() {
-        // SAFETY: the provider gives a text with a zero at its end.
+        // SAFETY: the provider passes a text with a zero at its end.
         let text = unsafe { CStr::from_ptr(text) };
         reported.remarks.push(cut_text(text));
     }
 }
 
 unsafe extern "C" fn take_account(to: *mut c_void, name: *const c_char, bytes: u64) {
-    // SAFETY: `to` is what was given with this function.
+    // SAFETY: `to` was passed together with this function.
     let reported = unsafe { &mut *to.cast::<ProviderReport>() };
     if reported.accounts.len() < MAX_PARTS && !name.is_null() {
-        // SAFETY: the provider gives a text with a zero at its end.
+        // SAFETY: the provider passes a text with a zero at its end.
         let name = cut_text(unsafe { CStr::from_ptr(name) });
         reported.accounts.push((name, bytes));
     }
 }
 
-/// More labels than this are a mistake.
+/// Maximum number of labels of a stack. More are a mistake of the provider.
 const MAX_LABELS: usize = 16;
-/// So are more parts than this.
+/// Maximum number of parts or purposes in a report. More are a mistake of the provider.
 const MAX_PARTS: usize = 256;
-/// The most bytes of a part's name or of a remark.
+/// Maximum number of bytes of a part's name or of a remark.
 const MAX_TEXT_BYTES: usize = 512;
-/// And more remarks.
+/// Maximum number of remarks in a report. More are a mistake of the provider.
 const MAX_REMARKS: usize = 32;
 
-/// The text in `bytes`, up to a zero.
+/// Returns the text in `bytes`, up to a zero.
 pub(crate) fn text_until_zero(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0);
     String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
 }
 
-/// How many providers there can be.
+/// Maximum number of providers.
 pub(crate) const MAX_PROVIDERS: usize = 8;
 
-/// Why a provider can't be registered.
+/// Why a provider could not be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegistrationError {
-    /// It is of another version, or some of it is missing.
+    /// The provider has another version, or is incomplete.
     Invalid,
-    /// There are as many as there can be.
+    /// The maximum number of providers is registered already.
     Full,
 }
 
-/// The providers of a process. Each stays for good.
+/// The providers of a process. None is ever removed.
 pub(crate) struct ProviderTable {
     slot: [ProviderSlot; MAX_PROVIDERS],
-    /// A bit for each provider that is asked.
+    /// A bit for each provider that is called.
     asked: AtomicU32,
-    /// What every event looks at: [`StackRequest`] as a number.
+    /// The [`StackRequest`] that every event checks, as a number.
     asks: AtomicU8,
-    /// What a recording asks for, as a number.
+    /// The recording's [`FrameChoice`], as a number.
     wanted: AtomicU8,
-    /// Whether it keeps each thread's share.
+    /// Whether the recording keeps each thread's share.
     by_thread: AtomicBool,
 }
 
@@ -388,33 +391,34 @@ struct ProviderSlot {
 const SLOT_FREE: u8 = 0;
 const SLOT_TAKEN: u8 = 1;
 const SLOT_READY: u8 = 2;
-/// It gave what it must not give.
+/// State: the provider broke its contract.
 const SLOT_BROKEN: u8 = 3;
 
-/// What is to be found out of an allocation's stack besides its native frames: which frames of an
-/// interpreter, and whose stack it is. No event looks at more than this to know that there is
-/// nothing.
+/// What an event must find out about an allocation's stack besides its native frames: which frames
+/// of an interpreter, and whose stack it is. This one number tells an event whether there is
+/// anything to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StackRequest(u8);
 
 impl StackRequest {
-    /// Nothing. All zero is this one.
+    /// Nothing besides native frames. Its bits are all zero.
     pub(crate) const NOTHING: Self = Self(0);
     const BY_THREAD: u8 = 1 << 7;
 
-    /// Whether an interpreter's frames are kept alone, which somebody is to be asked for.
+    /// Whether only an interpreter's frames are kept, which requires a call of a provider.
     #[inline(always)]
     pub(crate) fn is_script(self) -> bool {
         self.0 == FrameChoice::Script as u8
     }
 
-    /// Whether they are kept with the native ones.
+    /// Whether an interpreter's frames are kept together with the native ones.
     #[inline(always)]
     pub(crate) fn is_both(self) -> bool {
         self.0 == FrameChoice::Both as u8
     }
 
-    /// What is asked of the stack that all threads share; `None` if nothing is.
+    /// Returns the part of the request that concerns the stack that all threads share; `None` if
+    /// there is no such part.
     #[inline(always)]
     pub(crate) fn for_all_threads(self) -> Option<Self> {
         let shared = Self(self.0 & !Self::BY_THREAD);
@@ -428,7 +432,7 @@ impl StackRequest {
     }
 }
 
-// SAFETY: a slot is written once, by whoever took it, before it is ready.
+// SAFETY: a slot is written once, by the thread that took it, before it is ready.
 unsafe impl Sync for ProviderSlot {}
 
 impl ProviderSlot {
@@ -441,7 +445,7 @@ impl ProviderSlot {
 }
 
 impl ProviderTable {
-    /// Nobody is registered.
+    /// Makes a table without providers.
     pub(crate) const fn new() -> Self {
         Self {
             slot: [const { ProviderSlot::new() }; MAX_PROVIDERS],
@@ -452,14 +456,14 @@ impl ProviderTable {
         }
     }
 
-    /// What is to be found out besides native frames; `None` if nothing is.
+    /// Returns what must be found out besides native frames; `None` if there is nothing.
     #[inline(always)]
     pub(crate) fn stack_request(&self) -> Option<StackRequest> {
         let asked = StackRequest(self.asks.load(Ordering::Relaxed));
         (asked != StackRequest::NOTHING).then_some(asked)
     }
 
-    /// Says what a recording keeps of stacks, and whether it keeps each thread's share.
+    /// Sets which frames a recording keeps, and whether it keeps each thread's share.
     pub(crate) fn set_request(&self, frames: FrameChoice, by_thread: bool) {
         self.wanted.store(frames as u8, Ordering::Relaxed);
         self.by_thread.store(by_thread, Ordering::Relaxed);
@@ -471,7 +475,7 @@ impl ProviderTable {
         self.by_thread.load(Ordering::Relaxed)
     }
 
-    /// What the recording keeps of stacks.
+    /// Returns which frames the recording keeps.
     pub(crate) fn frame_choice(&self) -> FrameChoice {
         FrameChoice::from_number(self.wanted.load(Ordering::Relaxed))
     }
@@ -489,14 +493,14 @@ impl ProviderTable {
                 false => 0,
             };
             self.asks.store(frames | by_thread, Ordering::SeqCst);
-            // Another thread may have changed it meanwhile, and stored first.
+            // Another thread may have changed `asked` meanwhile, and stored first.
             if asked == self.asked.load(Ordering::SeqCst) {
                 break;
             }
         }
     }
 
-    /// Adds a provider, which is asked from now on.
+    /// Adds a provider, which is called from now on.
     pub(crate) fn register(&self, provider: StackProvider) -> Result<(), RegistrationError> {
         let is_whole = provider.size as usize >= size_of::<StackProvider>();
         if provider.version != StackProvider::VERSION || !is_whole {
@@ -512,7 +516,7 @@ impl ProviderTable {
             if took.is_err() {
                 continue;
             }
-            // SAFETY: this thread took the slot, and nobody reads it before it is ready.
+            // SAFETY: this thread took the slot, and no other thread reads it before it is ready.
             unsafe { *slot.provider.get() = Some(provider) };
             slot.state.store(SLOT_READY, Ordering::Release);
             self.asked.fetch_or(1 << i, Ordering::AcqRel);
@@ -527,7 +531,7 @@ impl ProviderTable {
         Err(RegistrationError::Full)
     }
 
-    /// The provider with this number, if it was registered.
+    /// Returns the provider with this number, if one was registered.
     pub(crate) fn get(&self, i: usize) -> Option<&StackProvider> {
         let slot = self.slot.get(i)?;
         if slot.state.load(Ordering::Acquire) < SLOT_READY {
@@ -537,13 +541,13 @@ impl ProviderTable {
         unsafe { (*slot.provider.get()).as_ref() }
     }
 
-    /// Every provider that was registered, with its number.
+    /// Returns every provider that was registered, with its number.
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &StackProvider)> {
         (0..MAX_PROVIDERS).filter_map(|i| Some((i, self.get(i)?)))
     }
 
-    /// The providers to ask, each with its number: `first`, if it is one of them, and then the
-    /// newest first.
+    /// Returns the providers to call, each with its number: `first`, if it is one of them, and then
+    /// the newest first.
     #[inline(always)]
     pub(crate) fn providers_to_ask(
         &self,
@@ -560,16 +564,17 @@ impl ProviderTable {
         })
     }
 
-    /// The provider with this number, if it is asked.
+    /// Returns the provider with this number, if it is to be called.
     #[inline(always)]
     pub(crate) fn get_if_asked(&self, i: usize) -> Option<&StackProvider> {
         let is_asked = self.asked.load(Ordering::Acquire) & 1u32.wrapping_shl(i as u32) != 0;
         let slot = self.slot.get(i).filter(|_| is_asked)?;
-        // SAFETY: it is asked since its slot is ready, and that is not written any more.
+        // SAFETY: a provider is called only after its slot is ready, and a slot that is ready is
+        // not written any more.
         unsafe { (*slot.provider.get()).as_ref() }
     }
 
-    /// Asks a provider no more, because it gave what it must not give.
+    /// Stops calling a provider, because it broke its contract.
     #[cold]
     pub(crate) fn switch_off(&self, i: usize) {
         self.asked.fetch_and(!(1 << i), Ordering::AcqRel);

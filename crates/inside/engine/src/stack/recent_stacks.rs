@@ -1,39 +1,40 @@
-//! A thread's last few stacks, whole and with their numbers: a loop that allocates here and there
-//! comes back to them.
+//! A thread's recent stacks, whole and with their numbers, for loops that allocate on several
+//! stacks in turn.
 //!
 //! Sorting a table allocates on two stacks in turn, and
-//! [`LastStack`](crate::stack::capture::LastStack) holds one. Comparing a stack of known frames
+//! [`LastStack`](crate::stack::capture::LastStack) has only one. Comparing a stack of known frames
 //! with memory takes no unwinding, no hash and no search in the table of stacks.
 
 use crate::stack::call_site::CallSite;
 
-/// How many stacks are kept, one for each place that allocates.
+/// Number of stacks that are kept, one for each place that allocates.
 const WAY_COUNT: usize = 8;
-/// Frames of the longest stack that is kept.
+/// Maximum number of frames of a stack that is kept.
 const MAX_FRAMES: usize = 64;
-/// Words besides return addresses that a kept stack may depend on.
+/// Maximum number of words besides return addresses on which a kept stack may depend.
 const MAX_CHECKS: usize = 16;
-/// How many stacks may be kept for each that is found: keeping one takes a quarter of the time that
-/// finding one saves.
+/// Number of stacks that may be kept for each one that is found: keeping one takes a quarter of the
+/// time that finding one saves.
 const CREDIT_PER_HIT: u32 = 4;
 const MAX_CREDIT: u32 = 256;
-/// When all credit is spent, so many stacks are not looked for. Then a few are tried, so that a
-/// loop does not go unnoticed.
+/// Number of captures without a search, when all credit is spent. Then a few are searched for, so
+/// that a loop does not go unnoticed.
 const PAUSE_CAPTURES: u32 = 992;
+/// Number of stacks that may be kept after a pause.
 const TRIAL_CAPTURES: u32 = 32;
 
-/// The stacks. If all is zero, there are none.
+/// The recent stacks of a thread. All zeros are an empty list.
 pub(crate) struct RecentStacks {
-    /// The place where each stack allocates, all in one cache line. It is zero for a stack that is
-    /// not there.
+    /// Words of the places at which the stacks allocate, all in one cache line; zero for an empty
+    /// entry.
     place: [u64; WAY_COUNT],
     way: [RecentStack; WAY_COUNT],
-    /// Which way the next stack from a new place takes.
+    /// Number of entries that stacks from new places took so far. It chooses the next entry.
     next: u32,
-    /// How many more stacks may be kept before the next pause; a program that comes back to none
-    /// does not pay for them.
+    /// Number of stacks that may still be kept before the next pause, so that a program that comes
+    /// back to none does not pay for them.
     credit: u32,
-    /// How many more stacks are not looked for.
+    /// Number of captures for which no search is made yet.
     pause: u32,
 }
 
@@ -49,14 +50,15 @@ struct RecentStack {
     age: NumberAge,
     len: u32,
     checks: u32,
-    /// rbp at the call, if the stack depends on it.
+    /// The value of rbp at the call, if the stack depends on it.
     bp: Option<usize>,
-    /// Return addresses and where they lie, newest first.
+    /// Return addresses, each with the address at which it lies, newest first.
     frame: [WalkedWord; MAX_FRAMES],
     check: [WalkedWord; MAX_CHECKS],
 }
 
-/// When a number was given: the generation of mappings, and how often code had been unloaded.
+/// The age of a stack's number: the generation of mappings and the number of unloads of code when
+/// it was given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NumberAge {
     pub(crate) generation: u32,
@@ -70,10 +72,10 @@ pub(crate) struct WalkedStack<'a> {
     pub(crate) bp: Option<usize>,
 }
 
-/// Whether any of these words is not what it was.
+/// Whether any of these words has changed in memory.
 ///
 /// # Safety
-/// They can be read.
+/// All the words can be read.
 #[inline(always)]
 unsafe fn differ(words: &[WalkedWord]) -> bool {
     let changed = |word: &WalkedWord| {
@@ -81,14 +83,14 @@ unsafe fn differ(words: &[WalkedWord]) -> bool {
         unsafe { (word.at as *const usize).read() ^ word.expected }
     };
     let (by_4, rest) = words.as_chunks::<4>();
-    // If any words differ, those of new frames do.
+    // If any words differ, it is mostly those of new frames.
     by_4.iter()
         .any(|words| words.iter().fold(0, |any, word| any | changed(word)) != 0)
         || rest.iter().fold(0, |any, word| any | changed(word)) != 0
 }
 
-/// A return address and where it lies, in a word that is not zero. Two places may have the same
-/// word.
+/// Combines a return address and the address at which it lies into a word that is not zero. Two
+/// places may have the same word.
 #[inline(always)]
 fn place_word(slot: usize, pc: usize) -> u64 {
     (slot as u64 ^ (pc as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1
@@ -103,7 +105,7 @@ impl RecentStack {
             && newest.expected == pc
             && self.bp.is_none_or(|bp| bp == frame.bp)
             && self.age == age
-            // SAFETY: they lie between the frame, which is where it was, and the end of this
+            // SAFETY: the words lie between the frame, which is where it was, and the end of this
             // thread's stack.
             && !unsafe {
                 differ(&self.check[..self.checks as usize])
@@ -113,13 +115,13 @@ impl RecentStack {
 }
 
 impl RecentStacks {
-    /// Forgets all, for another thread.
+    /// Removes all stacks, for another thread.
     pub(crate) fn reset(&mut self) {
         self.place = [0; WAY_COUNT];
         (self.credit, self.pause) = (MAX_CREDIT, 0);
     }
 
-    /// Whether to look for the next stack here.
+    /// Whether the next stack is to be searched for in this list. Counts down a pause.
     #[inline(always)]
     pub(crate) fn begin(&mut self) -> bool {
         if self.pause == 0 {
@@ -129,14 +131,14 @@ impl RecentStacks {
         false
     }
 
-    /// Whether to keep stacks.
+    /// Whether new stacks are to be kept.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         self.pause == 0
     }
 
-    /// The number of the stack at `frame`, if it is one of these. The frame lies on the thread's
-    /// own stack.
+    /// Returns the number of the stack at `frame`, if the list has it. The frame must lie on the
+    /// thread's own stack.
     #[inline(always)]
     pub(crate) fn find(&mut self, frame: CallSite, age: NumberAge) -> Option<u32> {
         // SAFETY: a hook's own return address.
@@ -151,7 +153,7 @@ impl RecentStacks {
         Some(way.stack)
     }
 
-    /// Keeps a stack that got a number, with the words that its walk depended on, newest first.
+    /// Keeps a stack that got a number, with the words on which its walk depended, newest first.
     #[inline]
     pub(crate) fn keep(
         &mut self,
@@ -203,14 +205,14 @@ mod tests {
     };
 
     fn known() -> Box<RecentStacks> {
-        // SAFETY: all zero is valid.
+        // SAFETY: all zeros are valid.
         let mut known = unsafe { Box::<RecentStacks>::new_zeroed().assume_init() };
         known.reset();
         known
     }
 
-    /// Keeps the stack in `memory`, newest frame first. The last word is no frame, but one that the
-    /// walk depended on.
+    /// Keeps the stack in `memory`, newest frame first. The last word is not a frame, but a word on
+    /// which the walk depended.
     fn keep(known: &mut RecentStacks, memory: &[usize], bp: Option<usize>) {
         let (check, frames) = memory.split_last().unwrap();
         let slots: Vec<usize> = frames
@@ -292,7 +294,7 @@ mod tests {
             }
         }
         assert!((300..700).contains(&looked), "{looked}");
-        // Finding pays for more.
+        // Each stack that is found pays for more that are kept.
         while !known.begin() {}
         for _ in 0..100 {
             assert!(known.find(frame(&memory, 0), AGE).is_some());

@@ -1,9 +1,10 @@
-//! The stack of an interpreter at an allocation: asked of its provider, compared with the last one.
+//! The stack of an interpreter at an allocation: captured by its provider, and compared with the
+//! last one.
 //!
-//! A stack's next one mostly differs in its newest frames. So the last one is kept as its provider
-//! gave it, and with the word of each frame. Only frames that differ get a new word. The words of
-//! frames that were seen lately are known by the frame's numbers, because looking up texts takes
-//! longer.
+//! A stack's next one mostly differs in its newest frames. So the last stack is kept as its
+//! provider returned it, together with the word of each frame. Only frames that differ get a new
+//! word. The words of frames that were seen lately are known by the frame's numbers, because
+//! looking up texts takes longer.
 //!
 //! As with native stacks, a stack's identity is a sum of one term for each word, which is mixed
 //! with its distance from the root.
@@ -19,15 +20,16 @@ use crate::stack::walk::StackBounds;
 use crate::stack::watched::WatchedBlocks;
 use crate::tables::script_frames::{FrameWord, ScriptFrame, ScriptFrames};
 
-/// The most frames of a stack: those of both ends, and one for what was left out between them.
+/// Maximum number of frames of a stack: those of both ends, and one for the part that was left out
+/// between them.
 const MAX_SCRIPT_FRAMES: usize = 2 * FRAMES_PER_END + 1;
-/// How many frames' words are known by number. It is a power of two.
+/// Number of frames whose words are known by the frames' numbers. It is a power of two.
 const KNOWN_FRAMES: usize = 2048;
-/// Words of a provider's own memory.
+/// Number of words of a provider's own memory.
 const PROVIDER_MEMORY_WORDS: usize = 2304;
-/// Bytes of a name or of a file's name, with a zero at the end.
+/// Maximum number of bytes of a function's or file's name, with a zero at the end.
 const MAX_TEXT_LEN: usize = 1024;
-/// What stands behind the last frame that a provider may write.
+/// A frame that stands behind the last one that a provider may write.
 const GUARD_FRAME: RawFrame = RawFrame {
     code: 0x5afe_5afe_5afe_5afe,
     place: 0,
@@ -36,66 +38,66 @@ const GUARD_FRAME: RawFrame = RawFrame {
     entry: 0,
 };
 
-/// How many stacks are known by their newest frame. It is a power of two.
+/// Number of stacks that are known by their newest frame. It is a power of two.
 const KNOWN_STACKS: usize = 256;
 
-/// The last stack of an interpreter in a thread, and what is known of its frames. All zero is a new
+/// The last stack of an interpreter in a thread, and data about its frames. All zeros are a new
 /// one.
 ///
-/// What every capture looks at comes first and lies together, because the profiled program needs
-/// the caches itself.
+/// The fields that every capture reads come first and lie together, because the profiled program
+/// needs the caches itself.
 #[repr(C, align(64))]
 pub(crate) struct ScriptStack {
     len: usize,
-    /// The provider that gave it.
+    /// Number of the provider that captured the stack.
     provider: usize,
-    /// The word of its label.
+    /// Word of the stack's label.
     label: u64,
     /// The stack's number, if it has one.
     stack: Option<u32>,
-    /// What was asked for then; nothing if there is no last stack.
+    /// The request for which the stack was captured; nothing if there is no last stack.
     asked: StackRequest,
-    /// Whether a provider had the memory for it.
+    /// Whether a provider has used the memory.
     is_used: bool,
-    /// Whether it is a pool's.
+    /// Whether the stack is a pool's.
     is_pool: bool,
-    /// Whether the word of the newest frame is not there, because nobody needed it.
+    /// Whether the newest frame's word is missing, because it was not needed.
     is_leaf_unknown: bool,
-    /// How many of the oldest words are those of the stack with that number.
+    /// Number of oldest words in common with the stack that `stack` numbers.
     shared: usize,
-    /// What stands for the newest frame, its label and its callers.
+    /// Hash of the newest frame, the label and the callers, from [`stack_key`].
     key: u64,
-    /// The number of the native stack that was captured with it.
+    /// Number of the native stack that was captured with this one.
     native: Option<u32>,
     recent: [(u64, u32); KNOWN_STACKS],
-    /// The last stack, root first.
+    /// The provider's frames of the last stack, root first.
     raw: [RawFrame; MAX_SCRIPT_FRAMES],
-    /// The sum of the terms of so many of the oldest words.
+    /// Sums of terms: entry `n` is the sum for the `n` oldest words.
     sum: [u64; MAX_SCRIPT_FRAMES + 1],
     /// The provider's own memory.
     memory: [u64; PROVIDER_MEMORY_WORDS],
-    /// What a provider wrote last, innermost frame first.
+    /// Frames that a provider wrote last, innermost frame first.
     fresh: [RawFrame; MAX_SCRIPT_FRAMES + 1],
-    /// The words of the stack, root first, and its label's word behind them.
+    /// The words of the stack, root first, followed by its label's word.
     word: [u64; MAX_SCRIPT_FRAMES + 1],
     known: [KnownScriptFrame; KNOWN_FRAMES],
     name: [u8; MAX_TEXT_LEN],
     file: [u8; MAX_TEXT_LEN],
-    /// Its frames, and those of both together, innermost first.
+    /// The native frames that were captured with the stack, innermost first.
     natives: [PlacedFrame; MAX_SCRIPT_FRAMES],
+    /// The words of the native and the interpreter's frames, merged, innermost first.
     merged: [u64; 2 * MAX_SCRIPT_FRAMES + 2],
 }
 
 #[derive(Clone, Copy)]
 struct KnownScriptFrame {
     raw: RawFrame,
-    /// The word, 0 if there is none.
+    /// The frame's word; 0 for an empty entry.
     word: u64,
     provider: usize,
 }
 
-/// What is known of interpreters in the process: who knows their frames, and which frames there
-/// were.
+/// The interpreters in the process: their providers, and the frames that were seen.
 pub(crate) struct InterpreterTables {
     pub(crate) providers: ProviderTable,
     pub(crate) names: ScriptFrames,
@@ -104,7 +106,7 @@ pub(crate) struct InterpreterTables {
 }
 
 impl InterpreterTables {
-    /// Nothing is known yet.
+    /// Makes tables without providers and frames.
     pub(crate) const fn new() -> Self {
         Self {
             providers: ProviderTable::new(),
@@ -129,31 +131,31 @@ impl KnownScriptFrame {
     };
 }
 
-/// An allocation whose stack is asked for.
+/// An allocation for which a stack is captured.
 #[derive(Clone, Copy)]
 pub(crate) struct AllocationCall {
-    /// How many bytes the program asked for.
+    /// Number of bytes that the program allocates.
     pub(crate) size: usize,
-    /// Where the return address of the allocation's function lies.
+    /// Address of the return address of the allocation's function.
     pub(crate) slot: usize,
-    /// The thread's own stack.
+    /// Bounds of the thread's own stack.
     pub(crate) stack: StackBounds,
 }
 
-/// What an interpreter's provider said.
+/// Result of a capture by an interpreter's provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptCaptureOutcome {
     /// The thread runs no code of an interpreter.
     Nothing,
-    /// The stack of last time.
+    /// The stack is the last one.
     Same,
-    /// Another one, which was seen lately and has this number.
+    /// The stack is another one, which was seen lately and has this number.
     Recent(u32),
-    /// Another one.
+    /// The stack is another one.
     Changed,
 }
 
-/// What stands for a stack: its callers' sum, its newest frame and its label. It is never 0.
+/// Returns a hash of a stack, from its callers' sum, its newest frame and its label. It is never 0.
 #[inline(always)]
 fn stack_key(callers: u64, leaf: RawFrame, label: u64) -> u64 {
     let mix = |a: u64, b: u64| (a ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -164,7 +166,7 @@ fn stack_key(callers: u64, leaf: RawFrame, label: u64) -> u64 {
 }
 
 impl ScriptStack {
-    /// Forgets the last stack, and whose stack it was.
+    /// Forgets the last stack and the provider that captured it.
     pub(crate) fn reset(&mut self) {
         (self.len, self.shared, self.stack, self.native) = (0, 0, None, None);
         self.is_leaf_unknown = false;
@@ -179,7 +181,8 @@ impl ScriptStack {
         self.fresh[MAX_SCRIPT_FRAMES] = GUARD_FRAME;
     }
 
-    /// The number of the last stack, if whoever gave it says that the thread has it still.
+    /// Returns the number of the last stack, if its provider says that the thread still has this
+    /// stack.
     #[inline(always)]
     pub(crate) fn find_unchanged(
         &mut self,
@@ -192,13 +195,13 @@ impl ScriptStack {
         }
         let provider = scripts.providers.get_if_asked(self.provider)?;
         let memory = self.memory.as_mut_ptr().cast();
-        // SAFETY: whoever registered the provider promised that it can be asked so.
+        // SAFETY: the code that registered the provider promised that it can be called in this way.
         let answer =
             unsafe { provider.unchanged?(provider.context, memory, size_of_val(&self.memory)) };
         (answer != 0).then_some(stack)
     }
 
-    /// Asks for the thread's stack at an allocation.
+    /// Captures the thread's stack at an allocation.
     #[inline(always)]
     pub(crate) fn capture(
         &mut self,
@@ -207,7 +210,7 @@ impl ScriptStack {
         process: &EngineProcess,
         call: AllocationCall,
     ) -> ScriptCaptureOutcome {
-        // Whoever gave the last stack is asked first.
+        // The provider of the last stack is called first.
         for (i, provider) in scripts.providers.providers_to_ask(self.provider) {
             if self.provider != i || self.asked != asked {
                 self.reset();
@@ -228,7 +231,8 @@ impl ScriptStack {
                 stack_end: call.stack.end,
                 pool: 0,
             };
-            // SAFETY: whoever registered the provider promised that it can be asked so.
+            // SAFETY: the code that registered the provider promised that it can be called in this
+            // way.
             let len = unsafe { (provider.capture)(provider.context, &raw mut capture) };
             self.is_pool = capture.pool != 0;
             let (shared, label) = (capture.shared, FrameWord::Label(i, capture.label).to_word());
@@ -236,7 +240,7 @@ impl ScriptStack {
             if let (true, true, Some(stack)) = (is_same, asked.is_script(), self.stack) {
                 return ScriptCaptureOutcome::Recent(stack);
             }
-            // Mostly the newest frame alone is another one.
+            // Mostly only the newest frame differs.
             if len == self.len && shared + 1 == len && asked.is_script() {
                 let leaf = self.fresh[0];
                 let key = stack_key(self.sum[shared], leaf, label);
@@ -259,7 +263,7 @@ impl ScriptStack {
         ScriptCaptureOutcome::Nothing
     }
 
-    /// Takes a stack that was captured.
+    /// Makes a stack that a provider has captured the last one.
     #[inline(never)]
     fn take(
         &mut self,
@@ -280,7 +284,7 @@ impl ScriptStack {
             || shared > len.min(self.len)
             || self.fresh[MAX_SCRIPT_FRAMES] != GUARD_FRAME
         {
-            // What it wrote further on is lost. At least it writes nothing more.
+            // Data that the provider overwrote further on is lost. At least it writes nothing more.
             self.reset();
             providers.switch_off(i);
             return ScriptCaptureOutcome::Nothing;
@@ -292,7 +296,7 @@ impl ScriptStack {
             self.is_leaf_unknown = false;
             let leaf = self.len - 1;
             if shared > leaf {
-                // It is there still, so its texts are.
+                // The frame still exists, so its texts do, too.
                 let word = self.find_frame_word(self.raw[leaf], provider, names, process);
                 self.put(leaf, word);
             } else {
@@ -310,14 +314,14 @@ impl ScriptStack {
         }
     }
 
-    /// Makes `word` the one at `at`.
+    /// Sets the word at `at`.
     fn put(&mut self, at: usize, word: u64) {
         self.word[at] = word;
         self.sum[at + 1] = self.sum[at].wrapping_add(hash_term(word, at));
     }
 
-    /// Makes the stack the one that was captured, which has so many of the oldest frames in common
-    /// with the last one at least. Returns whether it has them all.
+    /// Replaces the stack by the one that was captured, which has at least the `shared` oldest
+    /// frames in common with it. Returns whether the new stack has no frame that the old one lacks.
     #[inline(always)]
     fn replace(
         &mut self,
@@ -342,7 +346,7 @@ impl ScriptStack {
         same == len
     }
 
-    /// The word of a frame.
+    /// Returns the word of a frame.
     #[inline]
     fn find_frame_word(
         &mut self,
@@ -359,7 +363,7 @@ impl ScriptStack {
         let place = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let place = place as usize & (KNOWN_FRAMES - 1);
         let known = self.known[place];
-        // How a frame was entered says nothing of its name.
+        // The entry of a frame does not change its name.
         let raw = RawFrame { entry: 0, ..raw };
         if known.word != 0 && known.raw == raw && known.provider == self.provider {
             return known.word;
@@ -393,7 +397,7 @@ impl ScriptStack {
             memory: self.memory.as_mut_ptr().cast(),
             memory_size: size_of_val(&self.memory),
         };
-        // SAFETY: whoever registered the provider promised that it can be asked so.
+        // SAFETY: the code that registered the provider promised that it can be called in this way.
         let answer = unsafe { (provider.resolve)(provider.context, &raw, &raw mut named) };
         let (start_line, line) = (named.start_line, named.line);
         let until_zero = |text: &'_ [u8; MAX_TEXT_LEN]| {
@@ -417,8 +421,8 @@ impl ScriptStack {
         )
     }
 
-    /// What tells the stack from others: the native one that it was captured with, its words, and
-    /// its label.
+    /// Returns the stack's hash: of the native stack that was captured with it, its words, and its
+    /// label.
     #[inline(always)]
     pub(crate) fn hash(&self) -> u64 {
         let sum = self.sum[self.len];
@@ -427,8 +431,8 @@ impl ScriptStack {
         sum.wrapping_add(label).wrapping_add(native)
     }
 
-    /// What tells a merged stack from others with the same frames: the native one, and where native
-    /// code entered.
+    /// Returns the part of a merged stack's hash that distinguishes it from others with the same
+    /// frames: the native stack, and the places at which native code entered the interpreter.
     #[cold]
     fn hash_of_entries(&self, native: u32) -> u64 {
         let frames = self.raw[..self.len].iter().enumerate();
@@ -440,18 +444,19 @@ impl ScriptStack {
         )
     }
 
-    /// The stack's number, if it has one.
+    /// Returns the stack's number, if it has one.
     #[inline(always)]
     pub(crate) fn stack(&self) -> Option<u32> {
         self.stack
     }
 
-    /// The words of the stack, root first, its label last.
+    /// Returns the words of the stack, root first, its label last.
     pub(crate) fn words(&self) -> &[u64] {
         &self.word[..=self.len]
     }
 
-    /// How many of the oldest words are those of the stack with [`stack`](Self::stack).
+    /// Returns how many of the oldest words are those of the stack that [`stack`](Self::stack)
+    /// numbers.
     pub(crate) fn shared_words(&self) -> usize {
         self.shared
     }
@@ -462,7 +467,7 @@ impl ScriptStack {
         self.is_pool
     }
 
-    /// Notes the number that the stack got if it is a pool's.
+    /// Notes the number that the stack got, if it is a pool's.
     #[inline(always)]
     pub(crate) fn note_pool(&self, pools: &PoolStacks, stack: Option<u32>) {
         if let (true, Some(stack)) = (self.is_pool, stack) {
@@ -470,7 +475,7 @@ impl ScriptStack {
         }
     }
 
-    /// Remembers the number that the stack got.
+    /// Notes the number that the stack got.
     #[inline(always)]
     pub(crate) fn note_number(&mut self, stack: Option<u32>) {
         (self.stack, self.shared) = (stack, if stack.is_some() { self.len } else { 0 });
@@ -479,25 +484,25 @@ impl ScriptStack {
         }
     }
 
-    /// The number of the native stack that was captured with this one.
+    /// Returns the number of the native stack that was captured with this one.
     pub(crate) fn native(&self) -> Option<u32> {
         self.native
     }
 
-    /// Remembers the native stack that was captured with this one. Returns whether it is the same
-    /// as last time.
+    /// Notes the number of the native stack that was captured with this one. Returns whether it is
+    /// the same as last time.
     #[inline(always)]
     pub(crate) fn note_native(&mut self, native: Option<u32>) -> bool {
         let before = std::mem::replace(&mut self.native, native);
         if before.is_some() != native.is_some() {
-            // The stack with the number has other words than ours.
+            // The stack with the number has other words than this one.
             (self.stack, self.shared) = (None, 0);
         }
         before == native
     }
 
-    /// Puts the frames of the stack where its interpreter stands in the native stack, which `walk`
-    /// puts into an array, innermost frame first. So is the result ([`merge_frames`]).
+    /// Merges the interpreter's frames into the native stack ([`merge_frames`]), innermost frame
+    /// first. `walk` writes the native stack into an array, innermost frame first.
     #[cold]
     pub(crate) fn merge(
         &mut self,

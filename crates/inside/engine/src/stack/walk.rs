@@ -1,4 +1,4 @@
-//! From a frame to its caller, one step at a time: rules from the cache, memory that is known to be
+//! Steps from a frame to its caller, by rules from the cache and through memory that is known to be
 //! readable.
 
 use crate::code::ProgramCode;
@@ -7,7 +7,7 @@ use crate::code::rule::{UnwindRule, UnwindRuleKind};
 use crate::platform::process::EngineProcess;
 use crate::platform::sys::{self, PAGE_SIZE};
 
-/// What a walk goes by: the program's code, in its process.
+/// Input of every walk: the program's code and its process.
 #[derive(Clone, Copy)]
 pub(crate) struct Unwinder<'a> {
     pub(crate) code: &'a ProgramCode,
@@ -15,7 +15,7 @@ pub(crate) struct Unwinder<'a> {
 }
 
 impl Unwinder<'_> {
-    /// The rule of the frame that `return_address` returns into.
+    /// Returns the rule of the frame into which `return_address` returns.
     #[inline]
     pub(crate) fn rule(self, return_address: usize) -> UnwindRule {
         match self.code.rules.find(return_address as u64) {
@@ -31,11 +31,11 @@ impl Unwinder<'_> {
         }
         let (code, process) = (self.code, self.process);
         let Some(mut module) = code.modules.find(process, return_address - 1) else {
-            // This is not kept, because code without a module may be replaced by any other.
+            // This rule is not kept, because code without a module may be replaced by any other.
             return UnwindRule::FRAME_POINTER;
         };
         if code.note_module(process, &module) {
-            // The index may be that of what lay there before.
+            // The index may be that of an object that lay there before.
             module.index = None;
         }
         let decoded = cfi::find_rule(&module, return_address - 1);
@@ -43,7 +43,7 @@ impl Unwinder<'_> {
             code.modules.note_unsure();
             return decoded;
         }
-        // This is asked once more under the lock, under which rules are removed.
+        // The check is repeated under the lock under which rules are removed.
         let may_keep = || code.may_keep_rule(return_address - 1);
         let decode = || may_keep().then_some(decoded.0);
         let kept = code
@@ -52,7 +52,7 @@ impl Unwinder<'_> {
         kept.map_or(decoded, UnwindRule)
     }
 
-    /// The caller of the frame at `cursor`.
+    /// Returns the caller of the frame at `cursor`.
     #[inline(always)]
     pub(crate) fn step(
         self,
@@ -79,7 +79,7 @@ impl Unwinder<'_> {
         Some(FrameCursor { slot, bp, pc })
     }
 
-    /// A step through a frame without a simple rule. A signal frame's caller may lie on another
+    /// Steps through a frame without a simple rule. A signal frame's caller may lie on another
     /// stack.
     #[cold]
     fn step_complex(
@@ -102,7 +102,7 @@ impl Unwinder<'_> {
     }
 }
 
-/// The stack memory that may be read directly.
+/// Bounds of stack memory that may be read directly.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StackBounds {
     pub(crate) start: usize,
@@ -112,18 +112,18 @@ pub(crate) struct StackBounds {
 /// A frame being unwound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameCursor {
-    /// Where its return address lies: just below its stack pointer after the return.
+    /// Address of the frame's return address: just below its stack pointer after the return.
     pub(crate) slot: usize,
-    /// rbp as it was in the frame.
+    /// The frame's value of rbp.
     pub(crate) bp: usize,
-    /// The return address into it; for an interrupted frame the interrupted pc + 1, which is not in
-    /// `slot`.
+    /// The return address into the frame; for an interrupted frame the interrupted pc + 1, which is
+    /// not in `slot`.
     pub(crate) pc: usize,
 }
 
-/// What memory a walk may look at.
+/// Memory that a walk may read.
 pub(crate) trait WalkMemory {
-    /// The word at `at`, if there is one.
+    /// Returns the word at `at`, if there is one.
     fn read(&mut self, at: usize) -> Option<usize>;
 }
 
@@ -143,30 +143,30 @@ impl WalkMemory for DirectMemory {
     }
 }
 
-/// A stack of unknown extent (a coroutine's, a signal's). The page that it is on is there. The
-/// kernel copies the others, and checks that they are there. All zero is a new one.
+/// A stack of unknown extent (a coroutine's, a signal's). The page of the frame at which the walk
+/// begins is mapped. The kernel copies other pages, and checks that they are mapped. All zeros are
+/// a new one.
 ///
-/// A call of the kernel costs what twenty frames do, so as much is copied at once as the last walk
-/// looked at.
+/// A system call takes as long as twenty frames, so one call copies as much as the last walk read.
 pub(crate) struct ForeignMemory {
     page: DirectMemory,
     at: usize,
     len: usize,
-    /// The oldest word that this walk looked at.
+    /// Address of the oldest word that this walk read.
     furthest: usize,
-    /// How far the last walk looked.
+    /// Distance from the page's start to the oldest word that the last walk read.
     reach: usize,
     copy: [u8; COPY_LEN],
 }
 
 const COPY_LEN: usize = 16 << 10;
-/// At least so much is copied.
+/// Smallest number of bytes that are copied at once.
 const MIN_COPY_LEN: usize = 1 << 10;
-/// Saved registers lie below a return address, and mostly this close.
+/// Largest usual distance of saved registers below a return address.
 const SAVED_REGISTERS_LEN: usize = 64;
 
 impl ForeignMemory {
-    /// Begins a walk from the frame at `slot`, which is live, or from none if `slot` is in the
+    /// Begins a walk from the frame at `slot`, which is live, or from no frame if `slot` is in the
     /// first page.
     pub(crate) fn begin(&mut self, slot: usize) -> &mut Self {
         if slot < PAGE_SIZE {
@@ -178,12 +178,12 @@ impl ForeignMemory {
             start,
             end: start.wrapping_add(PAGE_SIZE),
         });
-        // What was copied before may have changed.
+        // The memory that was copied before may have changed.
         (self.len, self.furthest) = (0, 0);
         self
     }
 
-    /// Begins a walk that looks here only where it must.
+    /// Begins a walk on another stack, which reads this memory only where it must.
     pub(crate) fn begin_elsewhere(&mut self) -> &mut Self {
         self.page = DirectMemory(StackBounds::default());
         (self.len, self.furthest, self.reach) = (0, 0, 0);
@@ -226,7 +226,7 @@ impl WalkMemory for ForeignMemory {
     }
 }
 
-/// Reads word by word, each checked by the kernel.
+/// Memory that is read word by word, each checked by the kernel.
 #[cfg(target_arch = "x86_64")]
 pub(crate) struct CheckedMemory;
 
@@ -238,7 +238,7 @@ impl WalkMemory for CheckedMemory {
     }
 }
 
-/// The canonical frame address of the frame at `cursor`, whose rule is a simple one.
+/// Returns the canonical frame address of the frame at `cursor`, whose rule is a simple one.
 #[inline(always)]
 fn cfa(memory: &mut impl WalkMemory, cursor: FrameCursor, rule: UnwindRule) -> Option<usize> {
     let cfa = match rule.kind() {
@@ -250,8 +250,8 @@ fn cfa(memory: &mut impl WalkMemory, cursor: FrameCursor, rule: UnwindRule) -> O
     (cfa.wrapping_sub(8) > cursor.slot).then_some(cfa)
 }
 
-/// Where a zero lies instead of the return address of a frame without a caller. A stack that was
-/// made by hand ends like that.
+/// Returns the address of a zero in the place of the return address, for a frame without a caller.
+/// A stack that was made by hand ends in this way.
 #[cold]
 pub(crate) fn end_word(
     memory: &mut impl WalkMemory,
@@ -266,12 +266,13 @@ pub(crate) fn end_word(
 mod tests {
     use super::*;
 
-    /// Pages of words that hold their own offset, with a page behind them that can't be read.
+    /// Maps pages of words that contain their own offset, with a page behind them that can't be
+    /// read.
     fn guarded(pages: usize) -> usize {
         let len = pages * PAGE_SIZE;
         let start = sys::map(len + PAGE_SIZE);
         assert!(!start.is_null());
-        // SAFETY: a new mapping, of which nothing uses the last page.
+        // SAFETY: a new mapping, whose last page is not used.
         unsafe {
             assert_eq!(
                 libc::mprotect(start.add(len).cast(), PAGE_SIZE, libc::PROT_NONE),
@@ -286,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_foreign_stack_is_read_to_its_end() {
-        // SAFETY: all zero is a new one.
+        // SAFETY: all zeros are a new one.
         let mut foreign = unsafe { Box::<ForeignMemory>::new_zeroed().assume_init() };
         let pages = 7;
         let start = guarded(pages);
@@ -307,7 +308,7 @@ mod tests {
                 }
             }
         }
-        // Another walk sees what has changed since.
+        // Another walk reads the words that have changed since.
         let last = (start + end - 8) as *mut usize;
         // SAFETY: the mapping above.
         unsafe { last.write(1) };

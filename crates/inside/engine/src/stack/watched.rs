@@ -1,39 +1,40 @@
-//! Blocks whose end a provider of stacks must know: the interpreters themselves.
+//! Watched blocks: blocks whose free a stack provider must hear of, namely the interpreters
+//! themselves.
 //!
-//! A provider that remembers where an interpreter is must not read it once it is freed. Every free
-//! that the filter chooses looks here, and the filter holds the watched blocks too, so no such free
+//! A provider that remembers an interpreter's address must not read it once it is freed. Every free
+//! that the filter chooses is checked here. The filter has the watched blocks, too, so no such free
 //! is missed in a sampled recording either.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::tables::filter::AddressFilter;
 
-/// The most blocks that can be watched at once.
+/// Maximum number of blocks that can be watched at once.
 const MAX_WATCHED_BLOCKS: usize = 64;
-/// Addresses that share all but this many low bits share a bit of the mask.
+/// Number of low bits of an address on which its bit of the mask does not depend.
 const MASK_SHIFT: u32 = 6;
 
-/// A function that hears of a block's end. It gets the address that was given to be watched.
+/// A function that is called before a watched block is freed. It gets the block's address.
 pub(crate) type FreeListener = fn(usize);
 
 /// The blocks that are watched.
 pub(crate) struct WatchedBlocks {
-    /// The bits of all addresses that were ever watched.
+    /// Bits of all addresses that were ever watched.
     mask: AtomicU64,
     block: [AtomicUsize; MAX_WATCHED_BLOCKS],
-    /// How many of them were ever used. Most programs have one interpreter.
+    /// Number of entries of `block` that were ever used. Most programs have one interpreter.
     used: AtomicUsize,
-    /// [`FreeListener`] as a pointer.
+    /// The [`FreeListener`] as a pointer.
     freed: AtomicPtr<()>,
 }
 
-/// The bit of an address.
+/// Returns an address's bit of the mask.
 fn bit(address: usize) -> u64 {
     1 << ((address >> MASK_SHIFT) % 64)
 }
 
 impl WatchedBlocks {
-    /// Nothing is watched.
+    /// Makes a table without watched blocks.
     pub(crate) const fn new() -> Self {
         Self {
             mask: AtomicU64::new(0),
@@ -43,8 +44,8 @@ impl WatchedBlocks {
         }
     }
 
-    /// Watches the block that begins at `address`. Returns false if there are as many as there can
-    /// be.
+    /// Watches the block that begins at `address`. Returns false if the maximum number of blocks is
+    /// watched already.
     pub(crate) fn watch(
         &self,
         address: usize,
@@ -72,7 +73,7 @@ impl WatchedBlocks {
         false
     }
 
-    /// Has `filter`, which was emptied, choose the frees of all that is watched.
+    /// Adds all watched blocks to `filter`, which was emptied, so that it chooses their frees.
     pub(crate) fn note_again(&self, filter: &AddressFilter) {
         for place in &self.block {
             let watched = place.load(Ordering::Acquire);
@@ -82,7 +83,8 @@ impl WatchedBlocks {
         }
     }
 
-    /// Called before the block at `address` is freed.
+    /// Reports the free of the block at `address`, if it is watched. This is called before the
+    /// free.
     #[inline(always)]
     pub(crate) fn note_free(&self, address: usize, filter: &AddressFilter) {
         if self.mask.load(Ordering::Relaxed) & bit(address) != 0 {
@@ -104,7 +106,7 @@ impl WatchedBlocks {
             filter.remove(address);
             let freed = self.freed.load(Ordering::Acquire);
             if !freed.is_null() {
-                // SAFETY: nothing else is stored there.
+                // SAFETY: only `watch` stores a pointer there, and it is a [`FreeListener`].
                 unsafe { std::mem::transmute::<*mut (), FreeListener>(freed)(address) };
             }
         }
@@ -124,7 +126,7 @@ mod tests {
         let reported = || ENDED.swap(0, Ordering::Relaxed);
         assert!(watched.watch(0x1_0000, ended, &filter) && watched.watch(0x2_0040, ended, &filter));
         watched.note_free(0x3_0000, &filter);
-        // Small blocks right before it and behind its beginning are other ones.
+        // Small blocks right before a watched one, and behind its beginning, are not watched.
         for other in [0x1_0010, 0x1_0000 - 16, 0x1_0000 - 32, 0x2_0020] {
             watched.note_free(other, &filter);
         }

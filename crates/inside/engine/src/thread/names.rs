@@ -1,12 +1,12 @@
-//! Which threads have allocated: the id and name of each, by a number that stands in its stacks.
+//! The threads that have allocated: the id and name of each, by a number that stands in its stacks.
 //!
 //! A thread gets a number at its first event of a recording that keeps each thread's share, and
-//! keeps it. The kernel gives the id of a thread that has ended to another one, and that one has a
+//! keeps it. The kernel gives the id of a thread that has ended to another thread, which gets a
 //! number of its own.
 //!
-//! Many threads change their name just after they begin. So a dump asks the kernel for the name of
-//! a thread that is still there. What a thread was called last is kept for later: each thread looks
-//! when it has a stack that is new, and when it ends.
+//! Many threads change their name just after they begin. So a dump reads the present name of a
+//! thread that still exists from the kernel. The last name of a thread is kept for later: each
+//! thread reads its own name when it has a stack that is new, and when it ends.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -19,48 +19,50 @@ use crate::platform::table_file::TableLifetime;
 use crate::platform::tls::{self, ThreadSlot};
 use crate::tables::chunks::ChunkedArray;
 
-/// The most threads that have a number of their own. All further ones have [`OTHERS_NUMBER`]
-/// together: a program may start threads without end, and what is counted by thread is never freed.
+/// Maximum number of threads that have a number of their own. All further ones share
+/// [`OTHERS_NUMBER`], because a program may start threads without end, and counters by thread are
+/// never freed.
 pub(crate) const MAX_NUMBERED_THREADS: u32 = heapprof_abi::MAX_NAMED_THREADS;
 
-/// The number of all threads that have none of their own.
+/// The number that all threads without a number of their own share.
 pub(crate) const OTHERS_NUMBER: u32 = u32::MAX;
 
-/// The threads of a process. Numbers begin with 1.
+/// The names of a process's threads. Thread numbers begin with 1.
 pub(crate) struct ThreadNames {
     pub(crate) entry: ChunkedArray<ThreadNameEntry>,
-    /// How many threads have asked for a number.
+    /// Number of threads that have asked for a number.
     pub(crate) asked: AtomicU32,
-    /// How many forks lie between the first process of the program and this one.
+    /// Number of forks between the first process of the program and this one.
     generation: AtomicU8,
 }
 
-/// What is known of a thread. Only the thread itself writes its name.
+/// Id and name of a thread. Only the thread itself writes its name.
 #[repr(C)]
 pub(crate) struct ThreadNameEntry {
-    /// The kernel's number of it; 0 if it is not known.
+    /// Kernel's id of the thread; 0 if it is not known.
     pub(crate) id: AtomicU32,
-    /// Whether the thread has ended, so that its id may be another one's.
+    /// Whether the thread has ended, so that its id may belong to another thread.
     pub(crate) is_gone: AtomicBool,
-    /// The generation of the process that it belongs to.
+    /// The generation of the process to which the thread belongs.
     pub(crate) generation: AtomicU8,
-    /// The bytes of its name, up to a zero. A dump that reads them while they change may get parts
-    /// of both names, but it reads them only if the kernel does not know the thread any more.
+    /// The bytes of the thread's name, up to a zero. A dump that reads them while they change may
+    /// get parts of both names, but it reads them only if the kernel does not know the thread any
+    /// more.
     pub(crate) name: [AtomicU64; THREAD_NAME_LEN / 8],
 }
 
-/// A thread as it is shown.
+/// A thread's name and id, as profiles show them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedThread {
-    /// The kernel's number of it, if it is one thread and that is known.
+    /// Kernel's id of the thread, if this is one thread and the id is known.
     pub(crate) id: Option<u32>,
     pub(crate) name: String,
-    /// How many forks lie between the first process and the one whose thread it was.
+    /// Number of forks between the first process and the one to which the thread belonged.
     pub(crate) generation: u8,
 }
 
 impl ThreadNames {
-    /// No thread has allocated yet.
+    /// Makes a table without threads.
     pub(crate) const fn new() -> Self {
         Self {
             entry: ChunkedArray::new(),
@@ -69,7 +71,7 @@ impl ThreadNames {
         }
     }
 
-    /// The number of this thread, which gets one if it has none.
+    /// Returns the number of this thread, which gets one if it has none.
     #[inline]
     pub(crate) fn current(&self, process: &EngineProcess) -> u32 {
         let slot = tls::current();
@@ -98,21 +100,21 @@ impl ThreadNames {
         };
         if !process.is_sandboxed() {
             let id = sys::thread_id() as u32;
-            // Whoever had the id before is gone, even if nobody told of that end.
+            // The thread that had the id before has ended, even if its end was not reported.
             let before = (1..number).filter_map(|number| self.get(number));
             for other in before.filter(|other| other.id.load(Ordering::Relaxed) == id) {
                 other.is_gone.store(true, Ordering::Release);
             }
             entry.id.store(id, Ordering::Relaxed);
         }
-        // In a forked child, the parent may have written here after the fork.
+        // In a forked child, the parent may have written to this entry after the fork.
         entry.is_gone.store(false, Ordering::Relaxed);
         entry.generation.store(self.generation(), Ordering::Relaxed);
         self.update_name(process, number);
         number
     }
 
-    /// Notes the name of this thread, which has this number.
+    /// Notes the present name of this thread, which has this number.
     #[cold]
     pub(crate) fn update_name(&self, process: &EngineProcess, number: u32) {
         let Some(entry) = self.get(number).filter(|_| !process.is_sandboxed()) else {
@@ -124,7 +126,8 @@ impl ThreadNames {
         }
     }
 
-    /// Says that the thread with this slot ends. It is called in that thread.
+    /// Notes the last name of the thread with this slot, and that it has ended. It is called in
+    /// that thread.
     ///
     /// # Safety
     /// The slot is this thread's own.
@@ -137,8 +140,8 @@ impl ThreadNames {
         }
     }
 
-    /// Says that no thread is there any more, in a forked child. The thread that forked is a new
-    /// one in the child.
+    /// Notes in a forked child that all threads have ended. The thread that forked is a new one in
+    /// the child.
     pub(crate) fn forget_all(&self) {
         let all = (1..=self.len()).filter_map(|number| self.get(number));
         all.for_each(|entry| entry.is_gone.store(true, Ordering::Relaxed));
@@ -146,31 +149,31 @@ impl ThreadNames {
         unsafe { (*tls::current()).thread = 0 };
     }
 
-    /// Notes that this process is a forked child of the one that it was.
+    /// Notes that this process is now a forked child.
     pub(crate) fn note_fork(&self) {
         let next = self.generation().saturating_add(1);
         self.generation.store(next, Ordering::Relaxed);
     }
 
-    /// How many forks lie between the first process of the program and this one, 255 if they are
-    /// more.
+    /// Returns the number of forks between the first process of the program and this one; 255 if
+    /// there are more.
     pub(crate) fn generation(&self) -> u8 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// How many threads have a number of their own.
+    /// Returns how many threads have a number of their own.
     pub(crate) fn len(&self) -> u32 {
         self.asked.load(Ordering::Relaxed).min(MAX_NUMBERED_THREADS)
     }
 
-    /// How many threads have no number of their own.
+    /// Returns how many threads have no number of their own.
     pub(crate) fn others(&self) -> u32 {
         self.asked
             .load(Ordering::Relaxed)
             .saturating_sub(MAX_NUMBERED_THREADS)
     }
 
-    /// The thread with this number.
+    /// Returns the thread with this number.
     pub(crate) fn find_named(&self, number: u32) -> NamedThread {
         let Some(entry) = self.get(number) else {
             return NamedThread {
@@ -195,7 +198,7 @@ impl ThreadNames {
         }
     }
 
-    /// How many bytes are in memory.
+    /// Returns how many bytes of the table are in memory.
     pub(crate) fn resident(&self, pages: &PageSource) -> usize {
         self.entry.resident(pages)
     }
@@ -204,12 +207,12 @@ impl ThreadNames {
         let index = number
             .checked_sub(1)
             .filter(|&index| index < MAX_NUMBERED_THREADS)?;
-        // SAFETY: what is mapped is mapped for good, and made of atomics.
+        // SAFETY: mapped entries stay mapped for good, and are made of atomics.
         unsafe { self.entry.get(index as usize).as_ref() }
     }
 
     fn make(&self, number: u32, pages: &PageSource) -> Option<&ThreadNameEntry> {
-        // SAFETY: as above.
+        // SAFETY: mapped entries stay mapped for good, and are made of atomics.
         unsafe {
             self.entry
                 .touch(number as usize - 1, pages, TableLifetime::Lasting)
@@ -218,9 +221,9 @@ impl ThreadNames {
     }
 }
 
-/// What the kernel calls a thread of this process now; `None` if it does not say.
+/// Returns the present name of a thread of this process; `None` if the kernel can't say.
 fn name_now(id: u32) -> Option<String> {
-    // Whoever dumps may be another process, which works for this one.
+    // The process that dumps may be another one, which works for this one.
     let path = format!("/proc/{}/task/{id}/comm\0", sys::process_id());
     let path = std::ffi::CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
     let file = EngineFile::open(path, libc::O_RDONLY, 0).ok()?;
@@ -280,7 +283,7 @@ mod tests {
                 let thread = Builder::new().name("first".into());
                 thread.spawn_scoped(scope, look).unwrap().join().unwrap();
             });
-            // Whatever thread has its number now.
+            // The name stays, whichever thread has the id now.
             assert_eq!(names.find_named(number).name, text);
         }
         assert_eq!((names.len(), names.others()), (3, 0));

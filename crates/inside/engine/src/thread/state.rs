@@ -1,8 +1,8 @@
-//! What a thread owns while it lives: counters, its last stack, its random numbers.
+//! The state of a thread while it lives: counters, its last stack, its random numbers.
 //!
 //! States are never freed, except in a forked child before its first event. When a thread ends, the
-//! next new one takes over its state with the counters in it, which are sums and belong to no
-//! thread in particular.
+//! next new thread takes over its state with the counters in it, which are sums and belong to no
+//! particular thread.
 
 mod free;
 
@@ -27,44 +27,46 @@ use crate::tables::spread::StackSpread;
 use crate::thread::names::ThreadNames;
 use free::FreeStates;
 
-/// Tables of one thread at a time. Others look at them, so there is never a `&mut` to the whole
+/// Tables of one thread at a time. Other threads read them, so there is never a `&mut` to the whole
 /// state.
 pub(crate) struct ThreadState {
-    /// The list that the state is of, and the process of both. They are set once, at the start.
+    /// The list to which the state belongs, and the process of both. They are set once, at the
+    /// start.
     home: Option<(&'static ThreadStates, &'static EngineProcess)>,
-    /// The next in the list of all states. It is set once.
+    /// The next state in the list of all states. It is set once.
     pub(crate) next: AtomicPtr<ThreadState>,
-    /// The next of those that lie in the file of kept books.
+    /// The next of the states that lie in the file of a saved ledger.
     pub(crate) next_in_file: AtomicPtr<ThreadState>,
-    /// The next state that no thread has, while no thread has this one.
+    /// The next state without a thread, while this state has no thread.
     next_free: AtomicPtr<ThreadState>,
     /// The thread's slot while the thread lives, for [`ThreadStates::rewind_all`].
     slot: AtomicPtr<ThreadSlot>,
-    /// Whether the thread has the books open.
+    /// Whether the thread has the ledger open.
     pub(crate) inside: AtomicBool,
-    /// Which recording the thread's event is of. Only the thread uses it.
+    /// Number of the recording to which the thread's event belongs. Only the thread uses it.
     pub(crate) epoch: Cell<u64>,
-    /// Shared events since the thread last looked whether the heap is low. Only the thread uses it.
+    /// Number of shared events since the thread last checked whether the heap is low. Only the
+    /// thread uses it.
     pub(crate) shared_events: Cell<u32>,
-    /// Bytes that count as in use already but are not. Only the thread changes it, except that
-    /// another one may take it after waiting until the thread has closed the books.
+    /// Bytes that count as in use already but are not. Only the thread changes the budget, except
+    /// that another thread may take it after waiting until this thread has closed the ledger.
     pub(crate) budget: ThreadBudget,
-    /// What the thread has counted by size.
+    /// The thread's counts by size.
     pub(crate) sizes: SizeCounts,
     pub(crate) counters: ChunkedArray<StackCounters>,
     pub(crate) temporary: ChunkedArray<TemporarySum>,
-    /// How sure the sums in the counters are, when sampling.
+    /// How exact the sums in the counters are, when sampling.
     pub(crate) spread: ChunkedArray<StackSpread>,
     own: UnsafeCell<ThreadOwnState>,
 }
 
-/// What only the thread itself looks at.
+/// The part of a thread's state that only the thread itself reads.
 pub(crate) struct ThreadOwnState {
     pub(crate) random: SamplerRandom,
     pub(crate) recent: RecentAllocations,
-    /// Bytes allocated and freed since they were last added to the process's.
+    /// Bytes allocated and freed since they were last added to the process's sums.
     pub(crate) unreported: [u64; 2],
-    /// The stack of the last event that had one.
+    /// Number of the stack of the last event that had one.
     pub(crate) last_stack: Option<u32>,
     pub(crate) last_generation: u32,
     pub(crate) remembered: LastStack,
@@ -72,22 +74,24 @@ pub(crate) struct ThreadOwnState {
     pub(crate) stacks: ThreadStacks,
 }
 
-/// All threads' states.
+/// The states of all threads.
 pub(crate) struct ThreadStates {
     pub(crate) all: AtomicPtr<ThreadState>,
-    /// Those that lie in the file of kept books: what is in no file would hide the others.
+    /// The states that lie in the file of a saved ledger. Their list is separate, because a state
+    /// outside the file would hide the states behind it.
     pub(crate) all_in_file: AtomicPtr<ThreadState>,
-    /// The states that no thread has. However many threads live, the next one finds its state at
-    /// once.
+    /// The states without a thread. A new thread finds its state at once, however many threads
+    /// live.
     free: FreeStates,
-    /// Held while a thread's slot is reached from another thread, and when it ceases to be.
+    /// Locked while a thread's slot is reached from another thread, and when that slot ceases to
+    /// exist.
     slots: FutexLock<{ rank::SLOTS }>,
     key: ThreadEndKey,
-    /// Their names and the kernel's numbers of them.
+    /// The threads' names and kernel ids.
     pub(crate) names: ThreadNames,
 }
 
-/// The state of a slot's thread, null if it has none.
+/// Returns the state of a slot's thread; null if the thread has none.
 ///
 /// # Safety
 /// The slot is this thread's own.
@@ -97,16 +101,16 @@ pub(crate) unsafe fn state_in_slot(slot: *const ThreadSlot) -> *const ThreadStat
     unsafe { (*slot).state.cast() }
 }
 
-/// This thread's state, null if it has none.
+/// Returns this thread's state; null if it has none.
 fn current_state() -> *const ThreadState {
     // SAFETY: the slot is this thread's own.
     unsafe { state_in_slot(tls::current()) }
 }
 
-/// Puts a state that nobody else sees yet at the beginning of a list.
+/// Puts a state that no other thread can reach yet at the beginning of a list.
 ///
 /// # Safety
-/// It is a valid state, and stays.
+/// `new` is a valid state, and stays.
 unsafe fn push(
     list: &AtomicPtr<ThreadState>,
     new: *mut ThreadState,
@@ -123,14 +127,14 @@ unsafe fn push(
     }
 }
 
-/// The address by which a slot tells engines apart: that of an engine's process.
+/// Returns the address by which a slot distinguishes engines: that of an engine's process.
 #[inline(always)]
 pub(crate) fn engine_identity(process: &'static EngineProcess) -> *const EngineIdentity {
     std::ptr::from_ref(process).cast()
 }
 
 impl ThreadStates {
-    /// No thread has a state yet.
+    /// Makes a list without states.
     pub(crate) const fn new() -> Self {
         Self {
             all: AtomicPtr::new(std::ptr::null_mut()),
@@ -142,23 +146,24 @@ impl ThreadStates {
         }
     }
 
-    /// Every state there is.
+    /// Returns all states.
     pub(crate) fn all(&self) -> impl Iterator<Item = &'static ThreadState> + use<> {
         let mut at = self.all.load(Ordering::Acquire);
         std::iter::from_fn(move || {
-            // SAFETY: states are never freed while others go through the list, and only a forked
-            // child changes `next`.
+            // SAFETY: states are never freed while other threads go through the list, and only a
+            // forked child changes `next`.
             let state = unsafe { at.as_ref()? };
             at = state.next.load(Ordering::Relaxed);
             Some(state)
         })
     }
 
-    /// A state for the current thread: a dead thread's, or a new one; null without memory.
+    /// Returns a state for the current thread: a dead thread's, or a new one; null if there is no
+    /// memory.
     #[cold]
     pub(crate) fn acquire(&'static self, process: &'static EngineProcess) -> *const ThreadState {
         if let Some(state) = self.free.pop() {
-            // SAFETY: nobody else has it.
+            // SAFETY: no other thread has this state.
             let own = unsafe { state.own() };
             own.remembered.reset();
             own.script.reset();
@@ -171,7 +176,8 @@ impl ThreadStates {
         if new.is_null() {
             return new;
         }
-        // SAFETY: zeroed memory is a valid state; nobody else sees it until it is in the list.
+        // SAFETY: zeroed memory is a valid state; no other thread can reach it until it is in the
+        // list.
         unsafe {
             (*new).home = Some((self, process));
             (&raw mut (*new).inside).write(AtomicBool::new(false));
@@ -188,11 +194,11 @@ impl ThreadStates {
         new
     }
 
-    /// Called after fork, in the child. The other threads are gone, so their states are free.
+    /// Frees the states of the other threads, which do not exist in a forked child.
     pub(crate) fn forget_others(&self) {
         let own = current_state();
         self.names.forget_all();
-        // A state that was changing hands is on no list.
+        // A state that was just passed from one thread to another is on no list.
         self.free.clear();
         for state in self.all() {
             if !std::ptr::eq(state, own) {
@@ -203,8 +209,7 @@ impl ThreadStates {
         }
     }
 
-    /// Called after fork, in the child, before it has memory of its own for states: there is none
-    /// any more.
+    /// Empties the list, in a forked child that has no memory of its own for states yet.
     pub(crate) fn forget_all(&self) {
         self.free.clear();
         self.all.store(std::ptr::null_mut(), Ordering::Release);
@@ -212,44 +217,45 @@ impl ThreadStates {
             .store(std::ptr::null_mut(), Ordering::Release);
     }
 
-    /// Called after fork, in the child. Keeps one state, which is given all that the others have,
-    /// and gives the others' memory back. So a child does not change a page of theirs, and has
-    /// nothing of them when its parent has ended. Returns false if there is no memory for a state.
+    /// Keeps one state, in a forked child. `give` adds the sums of the others to it, and then the
+    /// others' memory is unmapped. So a child does not change a page of the others, and keeps none
+    /// of them when its parent has ended. Returns false if there is no memory for a state.
     ///
     /// # Safety
-    /// This is the process's only thread, and it is in no event. Nobody holds a state of another
-    /// thread: the table of blocks has no owners, and no list is being gone through.
+    /// This is the process's only thread, and it is in no event. No code uses a state of another
+    /// thread: the table of blocks has no owners, and no list is being read.
     pub(crate) unsafe fn keep_own(
         &'static self,
         process: &'static EngineProcess,
         give: impl FnOnce(&'static ThreadState),
     ) -> bool {
         self.free.clear();
-        // SAFETY: a thread's own state is there as long as the thread.
+        // SAFETY: a thread's own state exists as long as the thread.
         let own = unsafe { current_state().as_ref() };
         // The thread may have served another engine last.
         let found = own.filter(|state| std::ptr::eq(state.threads(), self));
         let kept = match found {
             Some(state) => state,
-            // SAFETY: null, or a state that is the list's from now on.
+            // SAFETY: null, or a state that belongs to this list from now on.
             None => match unsafe { self.acquire(process).as_ref() } {
                 Some(state) => state,
                 None => return false,
             },
         };
         give(kept);
-        // What follows the kept one in the list goes, too, so the list is read before it is cut.
+        // The states behind the kept one are unmapped, too, so the list is read before it is cut.
         let (first, behind) = (
             self.all.load(Ordering::Relaxed),
             kept.next.load(Ordering::Relaxed),
         );
         let kept_at = std::ptr::from_ref(kept).cast_mut();
-        // The list is cut before anything of it goes, for readers outside.
+        // The list is cut before any of its states is unmapped, for readers outside.
         kept.next.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.all.store(kept_at, Ordering::Release);
         for mut at in [first, behind] {
             while !at.is_null() && at != kept_at {
-                // SAFETY: a state of this list, which nobody has any more: the caller's promise.
+                // SAFETY: a state of this list, which no code uses any more, as the caller
+                // promises.
                 unsafe {
                     let next = (*at).next.load(Ordering::Relaxed);
                     (*at).give_back(&process.pages);
@@ -265,12 +271,12 @@ impl ThreadStates {
         true
     }
 
-    /// Makes every thread's next allocation look what is recorded now, because it ends the
-    /// countdowns of an earlier recording.
+    /// Ends the countdowns of an earlier recording, so that every thread's next allocation checks
+    /// what is recorded now.
     pub(crate) fn rewind_all(&self, process: &EngineProcess) {
         let _slots = self.slots.lock(process);
-        // A thread's own subtraction may overwrite one store, hardly three with a barrier between
-        // them.
+        // A thread's own subtraction may overwrite one store, but hardly three with a barrier
+        // between them.
         for _ in 0..3 {
             for state in self.all() {
                 let slot = state.slot.load(Ordering::Acquire);
@@ -286,13 +292,15 @@ impl ThreadStates {
         }
     }
 
-    /// Arranges for a slot's state to be given back when its thread ends, and remembers where the
-    /// slot is. If libc will not tell of that end, the slot is not kept: it may be gone.
+    /// Arranges that a slot's state is released when its thread ends, and remembers the slot's
+    /// address. If libc will not report the end, the address is not kept, because the slot may
+    /// cease to exist.
     ///
     /// # Safety
     /// The slot and its state are this thread's own.
     pub(crate) unsafe fn watch_end(&self, slot: *mut ThreadSlot) {
-        // SAFETY: the key exists. Keys made early are stored without allocating.
+        // SAFETY: the key exists. Values of keys that were made early are stored without
+        // allocating.
         let watch = |key| unsafe { libc::pthread_setspecific(key, slot.cast()) } == 0;
         if self.key.get().is_some_and(watch) {
             // SAFETY: the caller's promise.
@@ -300,13 +308,13 @@ impl ThreadStates {
         }
     }
 
-    /// Makes the key whose destructor tells of a thread's end. Only the first call makes one. It
-    /// comes as early as possible.
+    /// Makes the key whose destructor reports a thread's end. Only the first call makes one. It is
+    /// called as early as possible.
     pub(crate) fn prepare(&self) {
         self.key.make();
     }
 
-    /// The lock that fork must hold.
+    /// Returns the lock that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self {
             all: _,
@@ -321,10 +329,11 @@ impl ThreadStates {
 }
 
 impl ThreadState {
-    /// What only the thread itself looks at.
+    /// Returns the part of the state that only the thread itself reads.
     ///
     /// # Safety
-    /// The caller is the state's thread, in the middle of an event, and asks once in it.
+    /// The caller is the state's thread, in the middle of an event, and calls this once in that
+    /// event.
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "one thread, one event, one reference")]
     pub(crate) unsafe fn own(&self) -> &mut ThreadOwnState {
@@ -332,19 +341,19 @@ impl ThreadState {
         unsafe { &mut *self.own.get() }
     }
 
-    /// The list that the state is of, and its process.
+    /// Returns the list to which the state belongs, and its process.
     fn home(&self) -> (&'static ThreadStates, &'static EngineProcess) {
-        // SAFETY: every state in use came from `ThreadStates::acquire`, which sets it.
+        // SAFETY: every state in use came from `ThreadStates::acquire`, which sets `home`.
         unsafe { self.home.unwrap_unchecked() }
     }
 
-    /// The process whose state this is.
+    /// Returns the process to which the state belongs.
     #[inline(always)]
     pub(crate) fn process(&self) -> &'static EngineProcess {
         self.home().1
     }
 
-    /// The states of all threads, of which this is one.
+    /// Returns the states of all threads, of which this is one.
     pub(crate) fn threads(&self) -> &'static ThreadStates {
         self.home().0
     }
@@ -354,7 +363,7 @@ impl ThreadState {
         std::ptr::eq(self, current_state())
     }
 
-    /// The counters of a stack, mapped if they were not; `None` without memory.
+    /// Returns the counters of a stack, and maps them if necessary; `None` if there is no memory.
     #[inline(always)]
     pub(crate) fn counters(
         &self,
@@ -364,25 +373,26 @@ impl ThreadState {
         let counters = self
             .counters
             .touch(stack as usize, pages, TableLifetime::Passing);
-        // SAFETY: they are mapped for good, and made of atomics.
+        // SAFETY: the counters are mapped for good, and made of atomics.
         unsafe { counters.as_ref() }
     }
 
-    /// As [`spread`](Self::spread), in memory of this lot if it is not mapped yet.
+    /// Returns how exact the sums of a stack are, and maps that entry with this lifetime if
+    /// necessary; `None` if there is no memory.
     pub(crate) fn spread_in(
         &self,
         lot: TableLifetime,
         stack: u32,
         pages: &PageSource,
     ) -> Option<&'static StackSpread> {
-        // SAFETY: as above.
+        // SAFETY: the entries are mapped for good, and made of atomics.
         unsafe { self.spread.touch(stack as usize, pages, lot).as_ref() }
     }
 
-    /// Gives the memory of all sums back.
+    /// Unmaps the memory of all sums.
     ///
     /// # Safety
-    /// Nobody uses them any more.
+    /// No code uses the sums any more.
     pub(crate) unsafe fn give_back(&self, pages: &PageSource) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -392,13 +402,13 @@ impl ThreadState {
         }
     }
 
-    /// Where the counters of a stack are, if they are mapped: for a hint.
+    /// Returns the address of a stack's counters, for a prefetch; null if they are not mapped.
     #[inline(always)]
     pub(crate) fn place_of_counters(&self, stack: u32) -> *const u8 {
         self.counters.get(stack as usize).cast_const().cast()
     }
 
-    /// The sums of a stack's temporary allocations; `None` without memory.
+    /// Returns the sums of a stack's temporary allocations; `None` if there is no memory.
     #[inline(always)]
     pub(crate) fn temporary(
         &self,
@@ -408,21 +418,21 @@ impl ThreadState {
         let temporary = self
             .temporary
             .touch(stack as usize, pages, TableLifetime::Passing);
-        // SAFETY: as above.
+        // SAFETY: the sums are mapped for good, and made of atomics.
         unsafe { temporary.as_ref() }
     }
 
-    /// How sure the sums of a stack are; `None` without memory.
+    /// Returns how exact the sums of a stack are; `None` if there is no memory.
     #[inline(always)]
     pub(crate) fn spread(&self, stack: u32, pages: &PageSource) -> Option<&'static StackSpread> {
         let spread = self
             .spread
             .touch(stack as usize, pages, TableLifetime::Passing);
-        // SAFETY: as above.
+        // SAFETY: the entries are mapped for good, and made of atomics.
         unsafe { spread.as_ref() }
     }
 
-    /// What the state holds of a stack, as far as it is mapped.
+    /// Returns the state's sums of a stack, as far as they are mapped.
     pub(crate) fn stack_sums(&self, stack: usize) -> ThreadStackSums {
         // SAFETY: all three are mapped for good, and made of atomics.
         unsafe {
@@ -434,7 +444,7 @@ impl ThreadState {
         }
     }
 
-    /// How many bytes of the state are in memory.
+    /// Returns how many bytes of the state are in memory.
     pub(crate) fn resident(&self) -> usize {
         let pages = &self.process().pages;
         let own = pages.resident(std::ptr::from_ref(self).cast(), size_of::<Self>());
@@ -446,24 +456,24 @@ impl ThreadState {
         own + tables.iter().sum::<usize>()
     }
 
-    /// Gives the state to whoever needs one next.
+    /// Releases the state for the next thread that needs one.
     pub(crate) fn release(&'static self) {
         self.home().0.free.push(self);
     }
 
-    /// Takes the state from its thread: it ends, or serves another engine.
+    /// Takes the state from its thread, which ends or serves another engine.
     pub(crate) fn leave(&'static self) {
         let (threads, process) = self.home();
         let slots = threads.slots.lock(process);
         self.slot.store(std::ptr::null_mut(), Ordering::Release);
         drop(slots);
-        // A thread that was cancelled in the middle of an event must not be waited for.
+        // No thread must wait for one that was cancelled in the middle of an event.
         self.inside.store(false, Ordering::Release);
         self.release();
     }
 }
 
-/// What a thread holds of one stack.
+/// A thread's sums of one stack.
 pub(crate) struct ThreadStackSums {
     pub(crate) counters: Option<&'static StackCounters>,
     pub(crate) temporary: Option<&'static TemporarySum>,
@@ -492,24 +502,25 @@ impl ThreadEndKey {
     }
 }
 
-/// Called by libc when a thread ends. There may be no other call, so the thread keeps nothing from
-/// here on. What later destructors allocate and free has a state for one event at a time.
+/// Releases an ending thread's state. libc calls this when the thread ends. There may be no later
+/// call, so the thread keeps nothing from here on. Allocations and frees of later destructors have
+/// a state for one event at a time.
 unsafe extern "C" fn end_thread(slot: *mut libc::c_void) {
     let slot = slot.cast::<ThreadSlot>();
-    // SAFETY: the slot is the ending thread's own, and that thread is the one that runs this.
+    // SAFETY: the slot belongs to the ending thread, which runs this.
     unsafe {
         let state = state_in_slot(slot).as_ref();
         if state.is_some_and(|state| state.process().shares_tables()) {
-            // The state is another process's.
+            // The state belongs to another process.
             (*slot).state = std::ptr::null();
             (*slot).engine = std::ptr::null();
             return;
         }
         // A handler that forks here would wait for its own thread; one that allocates must not find
-        // a state that is given away.
+        // a state that is released.
         let mask = state.map(|state| state.process().block_signals());
         (*slot).lent |= tls::ENDED;
-        // The thread may have been cancelled in the middle of an event, which held locks.
+        // The thread may have been cancelled in the middle of an event, with locks taken.
         (*slot).ranks = 0;
         if let Some(state) = state_in_slot(slot).as_ref() {
             (*slot).state = std::ptr::null();

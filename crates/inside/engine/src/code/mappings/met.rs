@@ -1,7 +1,7 @@
 //! Notes the code of an object when a stack leads through it for the first time.
 //!
 //! The kernel writes a line for each of a process's mappings, and there may be a hundred thousand.
-//! So this asks for what the object's own headers say: one mapping, by its addresses.
+//! So this reads the object's own headers, and asks the kernel for one mapping by its addresses.
 
 use std::ffi::CStr;
 use std::io::Write;
@@ -16,12 +16,12 @@ use crate::platform::process::EngineProcess;
 use crate::platform::sys;
 use crate::platform::weak::{self, LinkMap};
 
-/// Bytes of the longest path, with a zero at its end.
+/// Maximum number of bytes of a path, with a zero at its end.
 const MAX_PATH_LENGTH: usize = 4096;
-/// An object has one piece of code, and hardly ever more than these.
+/// Maximum number of pieces of an object's code that are noted. An object mostly has one.
 const MAX_PIECES: usize = 4;
 
-/// PathBuffer for a path: there may be little on this stack.
+/// Buffer for a path, because there may be little room on the stack.
 pub(super) struct PathBuffer([u8; MAX_PATH_LENGTH]);
 
 impl PathBuffer {
@@ -31,18 +31,19 @@ impl PathBuffer {
 }
 
 impl CodeMappings {
-    /// Notes the code of an object that a stack leads through, and shows it to readers. It is
-    /// called in the middle of an event, and does not allocate from the program. Returns whether
-    /// the code was known before, so that nothing was loaded since.
+    /// Notes the code of an object that a stack leads through, and publishes it. This is called in
+    /// the middle of an event, and does not allocate from the program. Returns whether the code was
+    /// known before, so that nothing was loaded since.
     pub(crate) fn note_met(&self, process: &EngineProcess, module: &LoadedModule) -> bool {
         if process.is_sandboxed() {
             return false;
         }
         let note = |known: &mut KnownMappings| self.note_object(known, process, module);
-        // A handler that ends the process dumps, and that takes the lock, too.
+        // Signals are blocked because a handler that ends the process dumps, and that takes the
+        // lock, too.
         let mask = process.block_signals();
-        // Where the loader must be asked what is loaded, somebody may do that under the lock, and
-        // wait for this thread, which may be in dlopen.
+        // If the loader must be asked for the loaded objects, another thread may do that under the
+        // lock, and wait for this thread, which may be in dlopen.
         let noted = match weak::has_dl_find_object() {
             true => self.known.with_in_time(process, note),
             false => self.known.with_at_once(note),
@@ -57,21 +58,21 @@ impl CodeMappings {
         process: &EngineProcess,
         module: &LoadedModule,
     ) -> bool {
-        // The program's own code comes first.
+        // The program's own code must be the first entry.
         if known.all.is_empty() {
             return false;
         }
         let is_here = |m: &&CodeMapping| !m.closed && m.start < module.end && module.start < m.end;
-        // What was loaded last is met first.
+        // The object that was loaded last is met first.
         if let Some(mapping) = known.all.iter().rev().find(is_here) {
-            // Something else may have come to its place without a word.
+            // Other code may have come to its place without a report.
             return MappedImage::read_at(mapping.start, mapping.offset) == mapping.image;
         }
         let generation = self.closed.with(process, |closed| {
             mark_replaced(known, closed);
             self.generation()
         });
-        // From here on whoever closes it finds it among what is known.
+        // From here on a thread that closes the object finds it among the known mappings.
         let is_there = |found: &weak::FoundObject| {
             found.map_start == module.start && found.map_end == module.end
         };
@@ -98,10 +99,10 @@ impl CodeMappings {
         false
     }
 
-    /// Shows a mapping that was noted just now. There may be tens of thousands of others.
+    /// Publishes a mapping that was noted just now. There may be tens of thousands of others.
     fn publish_noted(&self, known: &mut KnownMappings, noted: usize, pages: &PageSource) {
         let count = self.published.load(Ordering::Relaxed) as usize;
-        // There was no memory for those before it.
+        // There was no memory for the mappings before this one.
         known.is_changed |= noted > count;
         if noted <= count && self.publish_one(known, noted, pages) && noted == count {
             self.count_published(count + 1, pages);
@@ -109,8 +110,8 @@ impl CodeMappings {
     }
 }
 
-/// The mapping of a piece of code, without its image. `None` if its path can't be found out, or if
-/// there is no memory.
+/// Makes the mapping of a piece of code, without its image. Returns `None` if its path can't be
+/// found, or if there is no memory.
 fn build_mapping(
     piece: &CodePiece,
     link_map: *const LinkMap,
@@ -141,8 +142,8 @@ fn build_mapping(
     })
 }
 
-/// Puts the path of the file into `to` that the kernel has mapped there, and nowhere beyond.
-/// Returns its length.
+/// Writes the path of the file that the kernel has mapped at the addresses of `piece` into `to`.
+/// Returns its length; `None` if no mapping has exactly these addresses.
 fn kernels_path(piece: &CodePiece, to: &mut [u8]) -> Option<usize> {
     let CodePiece { start, end, .. } = piece;
     let mut link = [0; 64];
@@ -151,12 +152,12 @@ fn kernels_path(piece: &CodePiece, to: &mut [u8]) -> Option<usize> {
     (path.starts_with(b"/") && path.len() < MAX_PATH_LENGTH).then_some(path.len())
 }
 
-/// Puts the loader's path of an object into `to`, if it has a whole one. Returns its length. The
-/// kernel may not tell its own to a process that is not its user's to read, or of code that is
-/// mapped in parts.
+/// Writes the loader's path of an object into `to`, if it is an absolute one. Returns its length.
+/// The kernel may not report its own path to a process that its user may not read, or of code that
+/// is mapped in parts.
 fn loaders_path(link_map: *const LinkMap, to: &mut [u8]) -> Option<usize> {
     let at = (!link_map.is_null()).then(|| link_map.addr() + offset_of!(LinkMap, name))?;
-    // Another thread may close the object just now.
+    // Another thread may be closing the object.
     let mut name = [0; 8];
     let is_there = sys::read_memory(at, &mut name) == name.len();
     let name = is_there.then(|| usize::from_ne_bytes(name))?;

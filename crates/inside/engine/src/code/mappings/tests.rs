@@ -1,4 +1,4 @@
-//! What is known of mappings, with those of the test itself.
+//! Tests of the known mappings, with those of the test itself.
 
 use super::*;
 use crate::code::modules::LoadedModules;
@@ -47,7 +47,7 @@ fn finds_this_program() {
     assert_eq!(&*own.path, exe.to_str().unwrap().as_bytes());
 }
 
-/// It is read again if more is mapped than there was room for, and nothing is read without
+/// The mapped code is read again if it is more than there was room for, and nothing is read without
 /// memory.
 #[test]
 fn what_is_read_fits_what_was_set_aside() {
@@ -78,7 +78,7 @@ fn what_is_read_fits_what_was_set_aside() {
     assert!(reserved.iter().all(|&bytes| bytes > read + (256 << 10)));
 }
 
-/// The module of this test's own code, and the mappings of this process.
+/// Returns the module of this test's own code, and the mappings of this process.
 fn own(process: &EngineProcess) -> (LoadedModule, CodeMappings) {
     let code = own as *const () as usize;
     let mappings = CodeMappings::new();
@@ -86,7 +86,7 @@ fn own(process: &EngineProcess) -> (LoadedModule, CodeMappings) {
     let all = mappings.known_mappings(process);
     let holds = |m: &&CodeMapping| (m.start..m.end).contains(&code);
     let mapping = all.iter().find(holds).unwrap();
-    // What the loader says begins with the image's header.
+    // The loader's module begins with the image's header.
     let mut start = mapping.start;
     while MappedImage::read_at(start, 0) != mapping.image {
         start -= PAGE_SIZE;
@@ -99,7 +99,7 @@ fn own(process: &EngineProcess) -> (LoadedModule, CodeMappings) {
     (module, mappings)
 }
 
-/// What the kernel tells of a mapping, and of which image it is.
+/// Returns the kernel's data about a mapping, and its image.
 fn brief(m: &CodeMapping) -> (usize, usize, u64, Vec<u8>, bool, MappedImage) {
     (
         m.start,
@@ -111,7 +111,7 @@ fn brief(m: &CodeMapping) -> (usize, usize, u64, Vec<u8>, bool, MappedImage) {
     )
 }
 
-/// An object that a stack leads through is noted once, as the kernel tells it.
+/// An object that a stack leads through is noted once, with the kernel's data.
 #[test]
 fn an_object_is_noted_as_the_kernel_tells_it() {
     if !std::path::Path::new("/proc/self/map_files").is_dir() {
@@ -123,10 +123,10 @@ fn an_object_is_noted_as_the_kernel_tells_it() {
     let module = LoadedModules::new().find(&process, code).unwrap();
     let is_of = |m: &CodeMapping| m.start < module.end && module.start < m.end;
     let expected = mappings.known_mappings(&process);
-    // It is known.
+    // The object is known.
     assert!(mappings.note_met(&process, &module));
     assert_eq!(mappings.known_mappings(&process).len(), expected.len());
-    // Now it is not.
+    // The object is not known any more.
     mappings.known.with(&process, |known| {
         known.all.retain(|m| !is_of(m));
         mappings.publish(known, &process.pages);
@@ -146,18 +146,18 @@ fn an_object_is_noted_as_the_kernel_tells_it() {
         assert_eq!(of(&noted), of(&expected));
         assert_eq!(mappings.remember(&process, |_| true), CodeScanOutcome::All);
     }
-    // Something else may have come there without a word.
+    // Other code may have come to its place without a report.
     mappings.known.with(&process, |known| {
         let of_module = known.all.iter_mut().filter(|m| is_of(m));
         of_module.for_each(|m| m.image = MappedImage::UNKNOWN);
     });
     assert!(!mappings.note_met(&process, &module));
-    // The program's own code comes first.
+    // The program's own code must be the first entry.
     assert!(!CodeMappings::new().note_met(&process, &module));
 }
 
-/// The loader's path may lead over a link. The kernel's takes its place, and until then the mapping
-/// is not taken for another one.
+/// The loader's path may lead over a link. The kernel's path replaces it, and until then the
+/// mapping does not count as another one.
 #[test]
 fn the_kernels_path_takes_the_place_of_the_loaders() {
     let process = EngineProcess::new(PageSource::from_kernel());
@@ -185,11 +185,12 @@ fn what_is_still_there_belongs_to_the_same_generation() {
     let process = EngineProcess::new(PageSource::from_kernel());
     let (module, mappings) = own(&process);
     mappings.note_closing(&process, |_| false);
-    // However often it is met while it may go.
+    // The generation stays, however often the module is met while it may go.
     for _ in 0..3 {
         assert!(!mappings.note_module(&process, &module, || true));
     }
-    // It is noted again when the next thread begins, and not when nobody closes anything.
+    // The module is noted again when the next thread begins to close objects, and not when no
+    // thread does.
     mappings.note_closing(&process, |_| false);
     assert!(!mappings.note_module(&process, &module, || false));
     assert_eq!(mappings.note_gone(&process, || true, |_| true), []);

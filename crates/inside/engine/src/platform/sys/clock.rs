@@ -1,5 +1,5 @@
-//! The time, asked of the kernel itself. A program may export a `clock_gettime` of its own, which
-//! may wait for a lock that the calling thread holds, or may lie.
+//! The time, read from the kernel itself. A program may export a `clock_gettime` of its own, which
+//! may wait for a lock that the calling thread has, or may return a wrong time.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -13,18 +13,18 @@ use super::call;
 /// The kernel's function in the process's memory, which needs no system call for most clocks.
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
 
-/// That function; null if nobody has looked for it yet, and [`NO_FUNCTION`] if there is none. A
-/// forked child has it at the same place.
+/// Address of the kernel's function; null before the first search, and [`NO_FUNCTION`] if there is
+/// none. A forked child has the function at the same address.
 static CLOCK_FUNCTION: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 const NO_FUNCTION: *mut () = ptr::without_provenance_mut(1);
 
-/// The function's name.
+/// Name of the kernel's function.
 #[cfg(target_arch = "x86_64")]
 const NAME: &str = "__vdso_clock_gettime";
 #[cfg(not(target_arch = "x86_64"))]
 const NAME: &str = "__kernel_clock_gettime";
 
-/// A clock's time.
+/// Returns a clock's time in nanoseconds.
 pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -43,16 +43,16 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
     };
     if !is_told {
         let args = [clock as usize, &raw mut time as usize, 0, 0, 0, 0];
-        // SAFETY: as above.
+        // SAFETY: `time` is valid to write.
         unsafe { call(libc::SYS_clock_gettime, args) };
     }
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Finds the function in the object that the kernel has mapped for the process.
+/// Finds the kernel's function in the object that the kernel has mapped for the process.
 #[cold]
 fn find() -> *mut () {
-    // SAFETY: it only tells. The kernel answers 0 if there is no such object.
+    // SAFETY: the call only reads a number. It returns 0 if there is no such object.
     let header = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
     let found = match header {
         0 => None,
@@ -63,12 +63,12 @@ fn find() -> *mut () {
     })
 }
 
-/// Where the function is in the object whose ELF header is at `header`.
+/// Returns the address of the kernel's function in the object whose ELF header is at `header`.
 fn symbol(header: u64) -> Option<u64> {
     const PT_LOAD: u32 = 1;
     const PT_DYNAMIC: u32 = 2;
-    // SAFETY: the object is the kernel's, and whole: its header leads to its tables, which are all
-    // mapped.
+    // SAFETY: the object is the kernel's, and complete: its header leads to its tables, which are
+    // all mapped.
     let memory = unsafe { OwnMemory::new() };
     let headers = header + memory.u64(header + 32)?;
     let count = u64::from(memory.u16(header + 56)?);
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn the_kernel_tells_the_time_without_a_call() {
         // Under an emulator there may be no such object.
-        // SAFETY: it only tells.
+        // SAFETY: the call only reads a number.
         let has_object = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } != 0;
         assert_eq!(find() != NO_FUNCTION, has_object);
         let own = || {

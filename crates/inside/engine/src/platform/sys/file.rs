@@ -1,4 +1,4 @@
-//! Files of the engine's own, beside the program's.
+//! The engine's own files, which are separate from the program's.
 
 use std::ffi::CStr;
 
@@ -7,8 +7,8 @@ use super::call;
 /// An open file that closes itself.
 pub struct EngineFile(i32);
 
-/// How long a pipe's reader is waited for in all, however often it takes a little, or whoever
-/// should answer.
+/// Time that is left for waiting for a pipe's reader or for an answer. It is a limit for all waits
+/// together, however often the reader reads a little.
 pub(crate) struct WaitTimeout(libc::timespec);
 
 impl WaitTimeout {
@@ -48,8 +48,8 @@ impl EngineFile {
         Self::from_number(fd)
     }
 
-    /// The file with this number, which the kernel has just given; or the kernel's error, which is
-    /// below zero.
+    /// Makes a file from the number that the kernel has just returned. If that is below zero, it is
+    /// the kernel's error.
     pub(super) fn from_number(number: isize) -> Result<Self, i32> {
         if number < 0 {
             Err(-number as i32)
@@ -58,9 +58,9 @@ impl EngineFile {
         }
     }
 
-    /// Moves the file to a number that the program does not come to. The program may close all
-    /// numbers that it does not know, go on using one that it closed, and have its own files at
-    /// once where ours was.
+    /// Moves the file to a number that the program does not use. The program may close all numbers
+    /// that it does not know, may go on using one that it closed, and may at once get a file of its
+    /// own under the former number.
     fn move_out_of_the_way(self) -> Self {
         const FIRST_FILE_NUMBER: usize = 200;
         let args = [
@@ -71,24 +71,24 @@ impl EngineFile {
             0,
             0,
         ];
-        // SAFETY: the file is ours. The kernel refuses a number beyond the process's limit.
+        // SAFETY: the file is the engine's. The kernel refuses a number above the process's limit.
         match unsafe { call(libc::SYS_fcntl, args) } {
             high if high >= 0 => Self(high as i32),
             _ => self,
         }
     }
 
-    /// The file's number.
+    /// Returns the file's descriptor number.
     pub(crate) fn number(&self) -> i32 {
         self.0
     }
 
-    /// What the kernel knows of the file.
+    /// Returns the kernel's data about the file.
     pub(crate) fn stat(&self) -> Option<libc::stat> {
         stat_from(self.0, c"", libc::AT_EMPTY_PATH)
     }
 
-    /// Gives the file these rights, if it has others.
+    /// Sets the file's mode, if it has another one.
     pub(crate) fn set_mode(&self, mode: u32) {
         if self
             .stat()
@@ -105,14 +105,14 @@ impl EngineFile {
         };
     }
 
-    /// Waits for room in a pipe, whose reader may have gone to sleep. Returns false once there is
-    /// no patience left.
+    /// Waits for room in a pipe, whose reader may be suspended. Returns false once `patience` is
+    /// used up.
     pub(crate) fn has_room(&self, patience: &mut WaitTimeout) -> bool {
         self.is_ready(libc::POLLOUT, patience)
     }
 
-    /// Waits for an answer, or for the end of whoever should give it. Returns false once there is
-    /// no patience left.
+    /// Waits for an answer, or for the end of the process that should send it. Returns false once
+    /// `patience` is used up.
     pub(crate) fn is_answered(&self, patience: &mut WaitTimeout) -> bool {
         self.is_ready(libc::POLLIN, patience)
     }
@@ -134,7 +134,7 @@ impl EngineFile {
         }
     }
 
-    /// Reads what comes next; 0 at the end and on errors.
+    /// Reads the next bytes. Returns how many; 0 at the end and on errors.
     pub fn read(&self, buf: &mut [u8]) -> usize {
         loop {
             // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`.
@@ -155,7 +155,7 @@ impl EngineFile {
         }
     }
 
-    /// Reads what is at `offset`; 0 at the end and on errors.
+    /// Reads the bytes at `offset`. Returns how many; 0 at the end and on errors.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
         loop {
             let at = buf.as_mut_ptr() as usize;
@@ -168,13 +168,14 @@ impl EngineFile {
         }
     }
 
-    /// Writes all of `bytes`. The error is an errno. If a pipe was opened without waiting, this
-    /// writes to it only as long as somebody reads.
+    /// Writes all of `bytes`. The error is an errno. If a pipe was opened as non-blocking, this
+    /// waits for its reader for at most ten seconds in all.
     pub fn write_all(&self, bytes: &[u8]) -> Result<(), i32> {
         self.write_with_timeout(bytes, &mut WaitTimeout::new())
     }
 
-    /// As [`write_all`](Self::write_all), with what is left of somebody's patience.
+    /// Writes all of `bytes` as [`write_all`](Self::write_all) does, with the remaining time of
+    /// `patience`.
     pub(crate) fn write_with_timeout(
         &self,
         mut bytes: &[u8],
@@ -212,8 +213,8 @@ impl EngineFile {
     }
 }
 
-/// Takes the signal that came with a failed write off the queue: it is ours, and blocked while we
-/// write.
+/// Removes the signal of a failed write from the queue. The engine's write caused it, and it is
+/// blocked meanwhile.
 pub(crate) fn take_back_signal(errno: i32) {
     let signal = match errno {
         libc::EFBIG => libc::SIGXFSZ,
@@ -233,7 +234,7 @@ pub(crate) fn take_back_signal(errno: i32) {
     unsafe { call(libc::SYS_rt_sigtimedwait, args) };
 }
 
-/// Writes to a descriptor of the program's, once.
+/// Writes once to a file descriptor of the program.
 pub fn write_to(fd: i32, bytes: &[u8]) {
     // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
     unsafe {
@@ -246,18 +247,18 @@ pub fn write_to(fd: i32, bytes: &[u8]) {
 
 impl Drop for EngineFile {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is ours.
+        // SAFETY: the descriptor is the engine's.
         unsafe { call(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
     }
 }
 
-/// All of a small file such as those under /proc.
+/// Reads all of a small file such as those under /proc.
 pub fn read_file(path: &CStr) -> Vec<u8> {
     let mut all = Vec::new();
     let Ok(file) = EngineFile::open(path, libc::O_RDONLY, 0) else {
         return all;
     };
-    // Memory that is not needed is not touched: most of these files are short.
+    // Memory that is not needed is not touched, because most of these files are short.
     const FIRST_READ_LEN: usize = 2048;
     loop {
         let len = all.len();
@@ -270,8 +271,8 @@ pub fn read_file(path: &CStr) -> Vec<u8> {
     }
 }
 
-/// Opens a regular file for reading. Nothing else is opened: a pipe or a device may do something
-/// then. `None` if it is none, or can't be opened.
+/// Opens a regular file for reading. Returns `None` if the file is not a regular one, or can't be
+/// opened. No other kind is opened, because opening a pipe or a device may have an effect.
 pub fn open_regular(path: &CStr) -> Option<EngineFile> {
     let found = EngineFile::open(path, libc::O_PATH, 0).ok()?.stat()?;
     let is_regular = found.st_mode & libc::S_IFMT == libc::S_IFREG;
@@ -289,15 +290,15 @@ pub fn is_executable(path: &CStr) -> bool {
     unsafe { call(libc::SYS_faccessat, args) == 0 }
 }
 
-/// Whether the process has fewer numbers left for files than a dump takes at a time.
+/// Whether the process has fewer free file descriptors than a dump uses at a time.
 pub(crate) fn is_short_of_files() -> bool {
     let taken: [_; 4] = std::array::from_fn(|_| EngineFile::open(c"/", libc::O_PATH, 0));
     let is_full = |file: &Result<EngineFile, i32>| matches!(file, Err(libc::EMFILE | libc::ENFILE));
     taken.iter().any(is_full)
 }
 
-/// Closes so many of the files with the highest numbers, in a process that needs numbers and has a
-/// table of its own.
+/// Closes the `count` open files with the highest numbers, in a process that needs numbers and has
+/// a file descriptor table of its own.
 pub(crate) fn close_last(mut count: u32) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -307,24 +308,24 @@ pub(crate) fn close_last(mut count: u32) {
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
         return;
     }
-    // The standard ones stay. The table is full, so the first that are tried are open.
+    // The standard files stay. The table is full, so the first numbers that are tried are open.
     for fd in (3..limit.rlim_cur.min(1 << 20) as usize).rev() {
         if count == 0 {
             break;
         }
-        // SAFETY: nobody uses this table but the caller.
+        // SAFETY: only the caller uses this table.
         if unsafe { call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) } == 0 {
             count -= 1;
         }
     }
 }
 
-/// Leaves the calling thread no open files except stderr, and a table of its own for those that it
-/// opens. Kernels before 5.9 can't do that, and nothing changes.
+/// Closes all files of the calling thread except stderr, and gives it a file descriptor table of
+/// its own. Kernels before 5.9 can't do that, and then nothing changes.
 pub(crate) fn leave_files() {
     const CLOSE_RANGE_UNSHARE: usize = 1 << 1;
     let behind = [3, u32::MAX as usize, CLOSE_RANGE_UNSHARE, 0, 0, 0];
-    // SAFETY: the table that is emptied is a new one of this thread's.
+    // SAFETY: the table that is emptied is a new one that only this thread has.
     unsafe {
         if call(libc::SYS_close_range, behind) == 0 {
             call(libc::SYS_close_range, [0, 1, 0, 0, 0, 0]);
@@ -332,21 +333,21 @@ pub(crate) fn leave_files() {
     }
 }
 
-/// The folder that the process is in, as the kernel says; empty if it does not.
+/// Returns the kernel's path of the working folder; empty if there is none.
 pub(crate) fn working_folder(buf: &mut [u8]) -> &[u8] {
     let args = [buf.as_mut_ptr() as usize, buf.len(), 0, 0, 0, 0];
-    // SAFETY: the kernel writes no more than there is room for.
+    // SAFETY: the kernel writes no more than `buf.len()` bytes.
     let n = unsafe { call(libc::SYS_getcwd, args) };
-    // It counts the final zero.
+    // The length includes the final zero.
     let path = &buf[..(n.max(1) - 1) as usize];
     if path.starts_with(b"/") { path } else { &[] }
 }
 
-/// Where a link leads to, as far as there is room; empty if there is no link.
+/// Returns a link's target, as far as `buf` has room; empty if there is no link.
 pub(crate) fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
     let (at, to) = (libc::AT_FDCWD as usize, buf.as_mut_ptr() as usize);
     let args = [at, path.as_ptr() as usize, to, buf.len(), 0, 0];
-    // SAFETY: the path ends in a zero byte, and the kernel writes no more than there is room for.
+    // SAFETY: the path ends in a zero byte, and the kernel writes no more than `buf.len()` bytes.
     let n = unsafe { call(libc::SYS_readlinkat, args) };
     &buf[..n.max(0) as usize]
 }
@@ -360,12 +361,13 @@ pub(crate) fn is_same_file(one: &CStr, other: &CStr) -> bool {
     id(one).is_some_and(|one| id(other) == Some(one))
 }
 
-/// The user whom a file belongs to; `None` if there is no such file.
+/// Returns the id of the user who owns a file; `None` if there is no such file.
 pub(crate) fn file_owner(path: &CStr) -> Option<u32> {
     stat_from(libc::AT_FDCWD, path, 0).map(|found| found.st_uid)
 }
 
-/// What the kernel knows of a name in a folder, or of what a link there leads to.
+/// Returns the kernel's data about a name in a folder or, with `follow`, about the target of a
+/// link.
 pub(crate) fn stat_in(folder: &EngineFile, name: &CStr, follow: bool) -> Option<libc::stat> {
     let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
     stat_from(folder.0, name, flags)
@@ -392,7 +394,7 @@ pub(crate) fn rename_in(folder: &EngineFile, from: &CStr, to: &CStr) -> Result<(
     if n < 0 { Err(-n as i32) } else { Ok(()) }
 }
 
-/// Removes a file in a folder, if it is there. Returns whether it was.
+/// Removes a file from a folder. Returns whether the file was there.
 pub(crate) fn unlink_in(folder: &EngineFile, name: &CStr) -> bool {
     let args = [folder.0 as usize, name.as_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: the name ends in a zero byte.
@@ -401,7 +403,8 @@ pub(crate) fn unlink_in(folder: &EngineFile, name: &CStr) -> bool {
 
 /// Makes a folder in another one. The error is an errno.
 pub(crate) fn make_folder_in(folder: &EngineFile, called: &CStr) -> Result<(), i32> {
-    /// Others may look into it, and nobody else may write to it, whatever the umask is.
+    /// Rights of a new folder, whatever the umask is: its user may write to it, all others only
+    /// read it.
     const FOLDER_MODE: usize = 0o755;
     let (at, name) = (folder.0 as usize, called.as_ptr() as usize);
     // SAFETY: the name ends in a zero byte.
@@ -413,14 +416,14 @@ pub(crate) fn make_folder_in(folder: &EngineFile, called: &CStr) -> Result<(), i
     Ok(())
 }
 
-/// Gives these rights to what a name in a folder stands for.
+/// Sets the mode of a file in a folder.
 pub(crate) fn set_mode_in(folder: &EngineFile, name: &CStr, mode: usize) {
     let args = [folder.0 as usize, name.as_ptr() as usize, mode, 0, 0, 0];
     // SAFETY: the name ends in a zero byte.
     unsafe { call(libc::SYS_fchmodat, args) };
 }
 
-/// What an errno means, for the errnos of a file that can't be written.
+/// Returns the meaning of an errno, for the errnos of a file that can't be written.
 pub fn error_text(errno: i32) -> &'static str {
     match errno {
         libc::EACCES | libc::EPERM => "not permitted",

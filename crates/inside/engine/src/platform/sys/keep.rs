@@ -1,4 +1,4 @@
-//! A file in memory, and how it is handed to another process.
+//! Files in memory, and how they are passed to another process.
 
 use std::ffi::CStr;
 
@@ -6,7 +6,8 @@ use super::file::{EngineFile, WaitTimeout};
 use super::memory::PAGE_SIZE;
 use super::{call, sleep};
 
-/// A file of `len` zeros that has memory only where something is written. The error is an errno.
+/// Makes a file of `len` zeros that has memory only where something is written. The error is an
+/// errno.
 pub(crate) fn memory_file(len: usize) -> Result<EngineFile, i32> {
     let name = c"heapprof".as_ptr() as usize;
     let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
@@ -26,8 +27,8 @@ pub(crate) fn memory_file(len: usize) -> Result<EngineFile, i32> {
 }
 
 impl EngineFile {
-    /// Lets nobody write to the file or change its length, except through mappings that are there
-    /// by now. Returns whether the kernel does so (Linux 5.1).
+    /// Prevents writes to the file and changes of its length, except through mappings that exist
+    /// already. Returns whether the kernel supports this (Linux 5.1).
     pub(crate) fn seal(&self) -> bool {
         const FUTURE_WRITE: i32 = 0x10;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL | FUTURE_WRITE;
@@ -44,7 +45,7 @@ impl EngineFile {
     }
 }
 
-/// A soft limit of this process; `None` if there is none.
+/// Returns a soft limit of this process; `None` if there is none.
 pub(crate) fn soft_limit(resource: usize) -> Option<u64> {
     let mut limits = [0u64; 2];
     let to = limits.as_mut_ptr() as usize;
@@ -53,7 +54,7 @@ pub(crate) fn soft_limit(resource: usize) -> Option<u64> {
     (asked == 0 && limits[0] != u64::MAX).then_some(limits[0])
 }
 
-/// Maps a piece of a file, so that what is written there is in the file; null when the kernel
+/// Maps a piece of a file, so that what is written there is in the file. Returns null if the kernel
 /// refuses.
 pub(crate) fn map_file(file: &EngineFile, offset: usize, len: usize) -> *mut u8 {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -66,10 +67,10 @@ pub(crate) fn map_file(file: &EngineFile, offset: usize, len: usize) -> *mut u8 
     }
 }
 
-/// Maps the piece of a file that comes behind a page which is mapped, without the file; null when
-/// the kernel refuses.
+/// Maps the `len` bytes of a file that follow a mapped page, without the file's descriptor. Returns
+/// null if the kernel refuses.
 pub(crate) fn map_behind(page: *const u8, len: usize) -> *mut u8 {
-    // Of a shared mapping without a length, the kernel makes a second one (mremap(2)).
+    // For a shared mapping, a length of zero makes the kernel create a second mapping (mremap(2)).
     let args = [
         page as usize,
         0,
@@ -81,7 +82,7 @@ pub(crate) fn map_behind(page: *const u8, len: usize) -> *mut u8 {
     // SAFETY: the page stays as it is, and the new mapping touches no memory that exists.
     match unsafe { call(libc::SYS_mremap, args) } {
         at if at > 0 => {
-            // SAFETY: the first page of the new mapping, of which nobody knows.
+            // SAFETY: the first page of the new mapping, of which no other code knows.
             unsafe {
                 super::unmap(at as *mut u8, PAGE_SIZE);
                 (at as *mut u8).add(PAGE_SIZE)
@@ -91,10 +92,11 @@ pub(crate) fn map_behind(page: *const u8, len: usize) -> *mut u8 {
     }
 }
 
-/// Moves a mapping into the place of another one, which goes. Returns whether that could be.
+/// Moves a mapping to the place of another one, which is unmapped. Returns whether the kernel did
+/// so.
 ///
 /// # Safety
-/// Both are mappings of ours of this length, and nobody knows of the first one.
+/// Both are mappings of the engine of this length, and no other code knows of the first one.
 pub(crate) unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
     let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
     let args = [from as usize, len, len, flags, to as usize, 0];
@@ -102,11 +104,11 @@ pub(crate) unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
     unsafe { call(libc::SYS_mremap, args) == to as isize }
 }
 
-/// How often somebody who has no place in the queue calls once more.
+/// Maximum number of further attempts to connect, if the listener's queue is full.
 const MAX_SEND_ATTEMPTS: u32 = 20;
 
-/// Hands one file or two to whoever listens at a socket's path, without waiting for them. Returns
-/// whether that could be. The error is an errno.
+/// Passes one file or two to the process that listens at a socket's path, without waiting for an
+/// answer. The error is an errno.
 pub(crate) fn hand_over(files: &[&EngineFile], path: &CStr, text: &[u8]) -> Result<(), i32> {
     send(
         connect(path, MAX_SEND_ATTEMPTS)?.number() as usize,
@@ -115,15 +117,15 @@ pub(crate) fn hand_over(files: &[&EngineFile], path: &CStr, text: &[u8]) -> Resu
     )
 }
 
-/// Says something to whoever listens at a socket's path, and waits for no answer. The error is an
-/// errno.
+/// Sends a text to the process that listens at a socket's path, and waits for no answer. The error
+/// is an errno.
 pub(crate) fn send_message(path: &CStr, text: &[u8], tries: u32) -> Result<(), i32> {
     send(connect(path, tries)?.number() as usize, &[], text)
 }
 
-/// Says something to whoever listens at a socket's path. Returns whether it was answered, for which
-/// it waits so many seconds, and as many again as often as `goes_on` then says so. The error is an
-/// errno: nobody has heard it.
+/// Sends a text to the process that listens at a socket's path, and waits up to `seconds` for an
+/// answer. After each such wait it waits again if `goes_on` returns true. Returns whether there was
+/// an answer. The error is an errno, and means that the text was not sent.
 pub(crate) fn send_request(
     path: &CStr,
     text: &[u8],
@@ -138,12 +140,12 @@ pub(crate) fn send_request(
             return Ok(false);
         }
     }
-    // Whoever hangs up has nothing to say.
+    // A process that closes the connection sends no answer.
     Ok(socket.read(&mut [0; 8]) > 0)
 }
 
-/// A connection to whoever listens at a socket's path. If too many wait there, it is tried so often
-/// once more, each millisecond. The error is an errno.
+/// Connects to the process that listens at a socket's path. If its queue is full, this tries up to
+/// `tries` times more, each millisecond. The error is an errno.
 fn connect(path: &CStr, tries: u32) -> Result<EngineFile, i32> {
     const SOCKET_KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes no memory.
@@ -151,7 +153,7 @@ fn connect(path: &CStr, tries: u32) -> Result<EngineFile, i32> {
         let args = [libc::AF_UNIX as usize, SOCKET_KIND as usize, 0, 0, 0, 0];
         EngineFile::from_number(call(libc::SYS_socket, args))?
     };
-    // SAFETY: zeros are a valid address, whose path has a zero behind it.
+    // SAFETY: zeros are a valid address, whose path ends with a zero.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as u16;
     let path = path.to_bytes();
@@ -169,7 +171,7 @@ fn connect(path: &CStr, tries: u32) -> Result<EngineFile, i32> {
         // SAFETY: the kernel reads the address.
         match unsafe { call(libc::SYS_connect, args) } {
             0 => return Ok(socket),
-            // There are more that nobody has looked at yet than there may be.
+            // The queue of connections that were not accepted yet is full.
             error if error == -libc::EAGAIN as isize && tried < tries => sleep(1_000_000),
             error => return Err(-error as i32),
         }
@@ -177,12 +179,12 @@ fn connect(path: &CStr, tries: u32) -> Result<EngineFile, i32> {
     }
 }
 
-/// Asks the kernel to send a file nowhere, as [`hand_over`] does to somebody.
+/// Makes the system call by which [`hand_over`] sends a file, but to no socket.
 pub(crate) fn try_to_send(file: &EngineFile) {
     let _ = send(usize::MAX, &[file], b"");
 }
 
-/// Sends a text, with up to two files.
+/// Sends a text, with up to two files. The error is an errno.
 fn send(socket: usize, files: &[&EngineFile], text: &[u8]) -> Result<(), i32> {
     #[repr(C)]
     struct FileRights {

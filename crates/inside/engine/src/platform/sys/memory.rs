@@ -1,13 +1,13 @@
-//! Mappings, and memory that may not be there.
+//! Mappings, and reads of memory that may not be mapped.
 
 use std::sync::atomic::AtomicU64;
 
 use super::{EngineFile, call, process_id};
 
-/// Bytes of a page.
+/// Number of bytes of a page.
 pub(crate) const PAGE_SIZE: usize = 4096;
 
-/// Fresh zeroed private memory; null when the kernel refuses.
+/// Maps fresh zeroed private memory. Returns null if the kernel refuses.
 pub fn map(len: usize) -> *mut u8 {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
@@ -16,12 +16,13 @@ pub fn map(len: usize) -> *mut u8 {
     if (-4095..0).contains(&at) {
         return std::ptr::null_mut();
     }
-    // The mapping is shown in /proc/PID/maps as [anon:heapprof], so that ours can be told from the
-    // program's.
+    // The mapping appears in /proc/PID/maps as [anon:heapprof], which distinguishes the engine's
+    // mappings from the program's.
     const PR_SET_VMA: usize = 0x5356_4d41;
     let name = c"heapprof".as_ptr() as usize;
-    // Many kernels can't name mappings. There, advice that means nothing to memory without a file
-    // tells ours from the program's in smaps, and keeps both apart.
+    // Many kernels can't name mappings. There, an advice without effect on memory without a file
+    // distinguishes the engine's mappings from the program's in smaps, and keeps the kernel from
+    // joining them.
     // SAFETY: names the mapping just made; a kernel without support answers EINVAL.
     unsafe {
         call(libc::SYS_prctl, [PR_SET_VMA, 0, at as usize, len, name, 0]);
@@ -31,8 +32,8 @@ pub fn map(len: usize) -> *mut u8 {
     at as *mut u8
 }
 
-/// The first word of a file as whoever writes the file changes it; `None` if this is no plain file
-/// with a word. The mapping stays.
+/// Maps the first word of a file, which changes whenever the file's writer changes it. Returns
+/// `None` if the file is not a regular one or is shorter than a word. The mapping stays.
 pub(crate) fn map_word(file: &EngineFile) -> Option<&'static AtomicU64> {
     let found = file.stat()?;
     if found.st_mode & libc::S_IFMT != libc::S_IFREG || found.st_size < size_of::<u64>() as i64 {
@@ -47,7 +48,8 @@ pub(crate) fn map_word(file: &EngineFile) -> Option<&'static AtomicU64> {
     (at > 0).then(|| unsafe { &*(at as *const AtomicU64) })
 }
 
-/// A word that this process has together with all that it forks; `None` without memory. It stays.
+/// Makes a word that this process shares with all its forked children. Returns `None` if there is
+/// no memory. The mapping stays.
 pub(crate) fn shared_word() -> Option<&'static AtomicU64> {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;
@@ -57,22 +59,23 @@ pub(crate) fn shared_word() -> Option<&'static AtomicU64> {
     (at > 0).then(|| unsafe { &*(at as *const AtomicU64) })
 }
 
-/// Gives back what [`map`] gave.
+/// Unmaps memory of [`map`].
 ///
 /// # Safety
 /// `at..at+len` came from [`map`] and nothing refers to it any more.
 pub unsafe fn unmap(at: *mut u8, len: usize) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller's contract.
     unsafe { call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
 }
 
-/// Moves a mapping of ours to a new length; null when the kernel refuses.
+/// Changes the length of a mapping of the engine, which may move. Returns null if the kernel
+/// refuses.
 ///
 /// # Safety
-/// The same as for [`unmap`].
+/// `at..at+len` came from [`map`] and nothing refers to it any more.
 pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> *mut u8 {
     let may_move = libc::MREMAP_MAYMOVE as usize;
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller's contract.
     let at = unsafe {
         call(
             libc::SYS_mremap,
@@ -86,21 +89,22 @@ pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> *mut u8 {
     }
 }
 
-/// Gives back the pages behind part of a mapping of ours. The addresses stay.
+/// Discards the pages of a part of a mapping of the engine. The addresses stay mapped.
 ///
 /// # Safety
-/// The same as for [`unmap`].
+/// `at..at+len` came from [`map`] and nothing refers to its content any more.
 pub(crate) unsafe fn discard(at: *mut u8, len: usize) {
     let args = [at as usize, len, libc::MADV_DONTNEED as usize, 0, 0, 0];
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller's contract.
     unsafe { call(libc::SYS_madvise, args) };
 }
 
-/// The size of a large page.
+/// Number of bytes of a large page.
 pub(crate) const LARGE_PAGE_SIZE: usize = 2 << 20;
 
-/// As [`map`], for tables that will be filled. From [`LARGE_PAGE_SIZE`] on it uses large pages if
-/// the kernel has any, because these cause fewer faults and fewer misses in the TLB.
+/// Maps fresh zeroed private memory for a table that will be filled. From [`LARGE_PAGE_SIZE`] on it
+/// uses large pages if the kernel has any, because these cause fewer faults and fewer misses in the
+/// TLB.
 pub(crate) fn map_dense(len: usize) -> *mut u8 {
     if len < LARGE_PAGE_SIZE {
         return map(len);
@@ -111,21 +115,21 @@ pub(crate) fn map_dense(len: usize) -> *mut u8 {
         return map(len);
     }
     let before = mapped.addr().next_multiple_of(LARGE_PAGE_SIZE) - mapped.addr();
-    // SAFETY: both ends are parts of the mapping that nobody knows of.
+    // SAFETY: both ends are parts of the mapping that no other code knows of.
     unsafe {
         let start = mapped.add(before);
         if before != 0 {
             unmap(mapped, before);
         }
         unmap(start.add(len), LARGE_PAGE_SIZE - before);
-        // This is only a wish.
+        // The kernel may ignore this advice.
         let wish = [start as usize, len, libc::MADV_HUGEPAGE as usize, 0, 0, 0];
         call(libc::SYS_madvise, wish);
         start
     }
 }
 
-/// How many bytes of a mapping are in memory, in whole pages; 0 if the kernel does not say.
+/// Returns how many bytes of a mapping are in memory, in whole pages; 0 if the kernel can't say.
 pub(crate) fn resident(at: *const u8, len: usize) -> usize {
     let before = at.addr() % PAGE_SIZE;
     let (at, len) = (at.wrapping_sub(before), len + before);
@@ -142,7 +146,7 @@ pub(crate) fn resident(at: *const u8, len: usize) -> usize {
             0,
             0,
         ];
-        // SAFETY: the kernel writes a byte a page, and there is room for as many.
+        // SAFETY: the kernel writes one byte for each page, and there is room for them.
         if unsafe { call(libc::SYS_mincore, args) } != 0 {
             return 0;
         }
@@ -152,8 +156,9 @@ pub(crate) fn resident(at: *const u8, len: usize) -> usize {
     resident * PAGE_SIZE
 }
 
-/// Copies memory of this process that may not be there. Returns how many bytes could be read: up to
-/// the first page that is not there, and no more than parts of eight pages.
+/// Copies memory of this process that may not be mapped. Returns the number of bytes that could be
+/// read: up to the first page that is not mapped, and at most eight parts, each of which ends with
+/// a page.
 pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     // The kernel copies a part as a whole or not at all.
     let mut parts = [[0usize; 2]; 8];
@@ -179,10 +184,10 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     n.max(0) as usize
 }
 
-/// Copies `N` bytes of this process from each of these addresses, up to the first that can't be
-/// read as a whole. Returns how many could.
+/// Copies `N` bytes of this process from each address of `from`, up to the first that can't be read
+/// as a whole. Returns how many could be read.
 pub fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) -> usize {
-    /// The most that the kernel takes at a time.
+    /// Maximum number of reads that the kernel does in one call.
     const MAX_READS: usize = 512;
     let count = from.len().min(to.len()).min(MAX_READS);
     let mut parts = [[0usize; 2]; MAX_READS];
@@ -203,14 +208,14 @@ pub fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) -> usize {
 }
 
 /// Makes the kernel give children of this process zeros instead of a mapping's content. Returns
-/// whether it will.
+/// whether the kernel supports it.
 pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
     const WIPE_ON_FORK: usize = 18;
-    // SAFETY: advice about our own mapping.
+    // SAFETY: advice about a mapping of the engine.
     unsafe { call(libc::SYS_madvise, [at as usize, len, WIPE_ON_FORK, 0, 0, 0]) == 0 }
 }
 
-/// Asks for a cache line ahead of its use.
+/// Loads a cache line before its use.
 #[inline(always)]
 pub(crate) fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

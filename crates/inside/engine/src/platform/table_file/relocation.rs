@@ -1,5 +1,5 @@
-//! How tables get another memory under the same addresses: a forked child's own, and the file into
-//! which a process moves that has waited for it.
+//! How tables get other memory at the same addresses: a forked child's own memory, or the file into
+//! which the tables of a process move later.
 
 use std::sync::atomic::Ordering;
 
@@ -13,22 +13,22 @@ use crate::platform::table_file::{TableFile, TableLifetime, TablePiece, TablePie
 pub(crate) enum TableMemory<'a> {
     /// In a file.
     File(&'a EngineFile),
-    /// In private memory, which may become a file later.
+    /// In private memory that may become a file later.
     Movable,
     /// In private memory for good.
     Private,
-    /// As [`Private`](Self::Private), with those tables that pass.
+    /// In private memory for good, with the passing tables, too.
     PrivateWhole,
 }
 
 impl TableFile {
-    /// Puts another memory into the place of the file. It has the tables that last, and no others
-    /// unless they are asked for. Returns false if there is no such memory, or not enough of it.
-    /// Then some tables are still the other process's.
+    /// Replaces the file's memory by other memory. That has the lasting tables, and the passing
+    /// ones only if `memory` says so. Returns false if there is no such memory, or not enough of
+    /// it. Some tables may then still be those of the other process.
     ///
     /// # Safety
-    /// This is a copy of the process that began the file, and has one thread. Nobody uses a table
-    /// that passes any more, unless those are asked for.
+    /// This is a copy of the process that began the file, and has one thread. No code uses a
+    /// passing table any more, unless `memory` keeps those.
     pub(crate) unsafe fn renew(&self, memory: TableMemory<'_>) -> bool {
         // SAFETY: this is the only thread.
         let pieces = unsafe { &mut *self.pieces.get() };
@@ -38,7 +38,7 @@ impl TableFile {
         };
         let all = matches!(memory, TableMemory::PrivateWhole);
         let stays = |piece: &TablePiece| piece.lot == TableLifetime::Lasting || all;
-        // Nothing is changed before there is memory for all of it.
+        // No mapping is changed before there is memory for all of them.
         let (mut new, mut end, mut has_all) = ([std::ptr::null_mut(); MAX_EXTENTS], 0, true);
         for (new, piece) in new.iter_mut().zip(&pieces.all[..pieces.count]) {
             if stays(piece) {
@@ -51,7 +51,7 @@ impl TableFile {
             }
         }
         if !has_all || !file.is_none_or(EngineFile::seal) {
-            // SAFETY: nobody knows of them yet.
+            // SAFETY: no other code knows of these mappings yet.
             unsafe { unmap_all(&new, pieces) };
             return false;
         }
@@ -60,16 +60,16 @@ impl TableFile {
         for (i, &memory) in new.iter().enumerate().take(count) {
             let mut piece = pieces.all[i];
             if !stays(&piece) {
-                // SAFETY: nobody uses it any more: the caller's promise.
+                // SAFETY: no code uses the piece any more, as the caller promises.
                 unsafe { sys::unmap(piece.at, piece.len) };
                 continue;
             }
             // SAFETY: both are mappings of this length. The other process goes on writing behind
-            // what this one knows of, and what this one knows of does not change.
+            // the part that this one knows of, and that part does not change.
             if !unsafe { copy_over(memory, &piece) } {
-                // The kernel has no memory for its own part of that. Those before are ours by now,
-                // and those that passed are gone.
-                // SAFETY: nobody knows of those that were to come.
+                // The kernel has no memory for its own records of the mapping. The pieces before it
+                // are private by now, and the passing ones are gone.
+                // SAFETY: no other code knows of the mappings that are left.
                 unsafe { unmap_all(&new_behind(&new, i), pieces) };
                 pieces.all.copy_within(i..count, kept);
                 pieces.count = kept + count - i;
@@ -94,16 +94,16 @@ impl TableFile {
     }
 
     /// Moves the tables from private memory into a file. Returns false if there is no memory for
-    /// all of them. Then the file is of no use: it holds none of them, or only the first ones.
+    /// all of them. The file is then useless: it has none of the tables, or only the first ones.
     ///
     /// # Safety
-    /// The process has one thread, which is in no event, and no signal's handler comes in between.
+    /// The process has one thread, which is in no event, and no signal handler interrupts it.
     pub(crate) unsafe fn move_into(&self, file: &EngineFile) -> bool {
         if self.is_locked.swap(true, Ordering::Acquire) {
-            // This is a signal's handler, and the thread was about to change them.
+            // This is a signal handler, and the interrupted thread was about to change the pieces.
             return false;
         }
-        // SAFETY: nobody else has them.
+        // SAFETY: this thread has locked the pieces.
         let has_moved = unsafe { self.move_pieces(&mut *self.pieces.get(), file) };
         self.unlock_pieces();
         has_moved
@@ -120,19 +120,19 @@ impl TableFile {
         let Some((last, at)) = pieces.all[..pieces.count].iter().zip(new).last() else {
             return false;
         };
-        // SAFETY: the last page of the last piece, if that is mapped.
+        // SAFETY: the address is that of the last page of the last piece, if that is mapped.
         if !has_all || !unsafe { seal_mapped(file, at.add(last.len - PAGE_SIZE)) } {
-            // SAFETY: nobody knows of them yet.
+            // SAFETY: no other code knows of these mappings yet.
             unsafe { unmap_all(&new, pieces) };
             return false;
         }
         for (i, (piece, memory)) in pieces.all[..pieces.count].iter().zip(new).enumerate() {
-            // SAFETY: both are mappings of this length, and nobody writes meanwhile: the caller's
-            // promise.
+            // SAFETY: both are mappings of this length, and no thread writes meanwhile, as the
+            // caller promises.
             if !unsafe { copy_over(memory, piece) } {
-                // SAFETY: nobody knows of those that were to come.
+                // SAFETY: no other code knows of the mappings that are left.
                 unsafe { unmap_all(&new_behind(&new, i), pieces) };
-                // Those that have moved are no longer copied by a fork.
+                // A fork no longer copies the pieces that have moved.
                 self.is_shared.store(i > 0, Ordering::Relaxed);
                 return false;
             }
@@ -142,8 +142,8 @@ impl TableFile {
     }
 }
 
-/// Lets nobody else write to a file that is mapped, of which `page` is the last page. Returns false
-/// if that can't be, or if nothing more could be mapped behind it.
+/// Seals a mapped file, whose last page is `page`, so that no other process can write to it.
+/// Returns false if the file can't be sealed, or if no more of it could be mapped behind the page.
 ///
 /// # Safety
 /// The page is mapped from the file.
@@ -152,22 +152,22 @@ pub(super) unsafe fn seal_mapped(file: &EngineFile, page: *const u8) -> bool {
     if behind.is_null() {
         return false;
     }
-    // SAFETY: nobody knows of it yet.
+    // SAFETY: no other code knows of the mapping yet.
     unsafe { sys::unmap(behind, PAGE_SIZE) };
     file.seal()
 }
 
-/// The new mappings behind one that could not be moved, and which is gone.
+/// Returns the new mappings behind one that could not be moved, and which is gone.
 fn new_behind(new: &[*mut u8; MAX_EXTENTS], failed: usize) -> [*mut u8; MAX_EXTENTS] {
     let mut behind = *new;
     behind[..=failed].fill(std::ptr::null_mut());
     behind
 }
 
-/// Gives new mappings back, each of which is as long as its piece.
+/// Unmaps new mappings, each of which is as long as its piece.
 ///
 /// # Safety
-/// Nobody knows of them yet.
+/// No other code knows of the mappings yet.
 unsafe fn unmap_all(new: &[*mut u8], pieces: &TablePieces) {
     for (new, piece) in new.iter().zip(&pieces.all) {
         if !new.is_null() {
@@ -177,11 +177,11 @@ unsafe fn unmap_all(new: &[*mut u8], pieces: &TablePieces) {
     }
 }
 
-/// Copies what is taken of a piece, and moves the copy to its place. Returns false if that can't
-/// be.
+/// Copies the used part of a piece, and moves the copy to the piece's address. Returns false if the
+/// copy can't be moved.
 ///
 /// # Safety
-/// `new` is a zeroed mapping that is as long as the piece, and of which nobody knows.
+/// `new` is a zeroed mapping that is as long as the piece, and no other code knows of it.
 unsafe fn copy_over(new: *mut u8, piece: &TablePiece) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
@@ -195,7 +195,8 @@ unsafe fn copy_over(new: *mut u8, piece: &TablePiece) -> bool {
     }
 }
 
-/// Copies a page, unless it is all zeros: a page to which nothing is written takes no memory.
+/// Copies a page, unless it is all zeros, because a page to which nothing is written takes no
+/// memory.
 ///
 /// # Safety
 /// Both are pages, and `to` is zeroed.

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 
 use super::*;
 
-/// A word of a file, which nobody can map to write.
+/// Reads a word of a file, which no process can map for writing.
 fn word(file: &EngineFile, at: usize) -> u64 {
     let path = format!("/proc/self/fd/{}", file.number());
     let mut word = [0; 8];
@@ -13,7 +13,8 @@ fn word(file: &EngineFile, at: usize) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// What lasts is in the child's file, what passes is not, and the parent's file is not changed.
+/// The child's file has the lasting tables but not the passing ones, and the parent's file is not
+/// changed.
 #[test]
 fn a_copy_of_the_process_has_what_lasts() {
     let file = || sys::memory_file(TABLE_FILE_LEN).unwrap();
@@ -28,7 +29,7 @@ fn a_copy_of_the_process_has_what_lasts() {
     assert!(kept.holds(lasting.cast()) && kept.holds(passing.cast()));
     assert!(!kept.holds(std::ptr::from_ref(&kept).cast()));
     assert_eq!(kept.take(8, TableLifetime::Own), None);
-    // SAFETY: these are pages of the file, and nobody else uses them.
+    // SAFETY: these are pages of the file, and no other thread uses them.
     unsafe {
         lasting.add(600).write(7);
         passing.write(8);
@@ -43,7 +44,7 @@ fn a_copy_of_the_process_has_what_lasts() {
         let before = lasting.addr() - kept.header().addr();
         assert_eq!(word(&first, before), 0);
         assert_eq!(word(&first, before + 600 * 8), 7);
-        // A child has room behind what it has.
+        // A child has room behind the pieces that it has.
         let more = take(TableLifetime::Passing, 9 * MIN_PIECE_LEN);
         assert_eq!(more.read(), 0);
         more.write(3);

@@ -1,35 +1,34 @@
 //! Stacks that are deeper than the record: both ends frame by frame, and marks between them.
 //!
-//! Recursion can go 100,000 calls deep. If each return address were compared, an allocation down
-//! there would cost more the deeper the stack is. Only the 256 newest and the 256 oldest frames of
-//! such a stack are kept ([`FRAMES_PER_END`]). So the record holds these, some more of the newest,
-//! and only some of the frames between, as marks: where they lie, and what they held. That the
-//! newest frames are what they were is proved as ever, each by the one above it. That the oldest
-//! are still the same is concluded from this: their return addresses and all marks stand where they
-//! stood. A program that returned from all of them and called as deep again has something else in
-//! at least one of these places. The exception is a program that left all of them unwritten in one
-//! huge frame, and came to the same newest 256 at the same address.
+//! Recursion can go 100,000 calls deep. If each return address were compared, an allocation at such
+//! a depth would cost more the deeper the stack is. Only the 256 newest and the 256 oldest frames
+//! of such a stack are kept ([`FRAMES_PER_END`]). So the record has these, some more of the newest,
+//! and only some of the frames between, as marks: their addresses and their words. Each of the
+//! newest frames is proved unchanged by the one above it, as in any stack. The oldest frames are
+//! concluded to be unchanged from this: their return addresses and all marks have the same words at
+//! the same addresses. A program that returned from all of them and called as deep again has
+//! another word in at least one of these places. The exception is a program that left all of them
+//! unwritten in one huge frame, and reached the same 256 newest frames at the same address.
 //!
-//! A stack that returns goes back along the marks. It is unwound until the newest frames are whole
-//! again, and then down to the newest mark that still holds.
+//! A stack that returns goes back along the marks. It is unwound until the newest frames are
+//! complete again, and then down to the newest mark that is unchanged.
 
 use super::{CUT, FRAMES_PER_END, LastStack, MAX_REMEMBERED_FRAMES, hash_term};
 use crate::stack::walk::{DirectMemory, FrameCursor, Unwinder};
 
-/// How many of the newest frames stay when a stack becomes too deep.
+/// Number of newest frames that stay when a stack becomes too deep.
 const NEWEST_FRAMES: usize = 2 * FRAMES_PER_END;
-/// One frame in so many becomes a mark.
+/// Distance of two marks, in frames.
 const MARK_SPACING: usize = 64;
-/// The most marks there may be. When there are more, every second one goes.
+/// Maximum number of marks. When there are more, every second one is dropped.
 const MAX_MARKS: usize = 128;
 
-/// What was left out of the fresh frames, while there is more to come. If both numbers are zero,
-/// nothing was.
+/// The frames that were left out of the fresh ones so far. If both numbers are zero, none were.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ThinnedFrames {
-    /// How many of the newest are each other's callers.
+    /// Number of newest frames without gaps.
     newest: usize,
-    /// Where the marks end.
+    /// Index behind the last mark.
     end: usize,
 }
 
@@ -46,7 +45,7 @@ impl LastStack {
         self.len > 2 * FRAMES_PER_END || self.dense != 0
     }
 
-    /// The hash of what is kept of a deep stack.
+    /// Returns the hash of both ends of a deep stack.
     pub(crate) fn hash_of_ends(&self) -> u64 {
         let oldest = self.term[..FRAMES_PER_END].iter().copied();
         let newest = &self.pc[self.len - FRAMES_PER_END..self.len];
@@ -59,7 +58,7 @@ impl LastStack {
             .fold(hash_term(CUT, FRAMES_PER_END), u64::wrapping_add)
     }
 
-    /// What is kept of a deep stack, leaf first, as [`walk`](Self::walk) would give it.
+    /// Returns both ends of a deep stack, leaf first, as [`walk`](Self::walk) would.
     pub(crate) fn ends(&mut self) -> &[u64] {
         let (oldest, newest) = (
             &self.pc[..FRAMES_PER_END],
@@ -77,9 +76,10 @@ impl LastStack {
         self.dense != 0 && (FRAMES_PER_END..=self.dense).contains(&i)
     }
 
-    /// Whether the newest frames are enough to tell stacks apart, if the record becomes its oldest
-    /// `keep` and `fresh` ones. If they are not, some more are unwound than are needed now.
-    /// Otherwise that many would be unwound for each frame that the stack returns from.
+    /// Whether the newest frames are enough to distinguish stacks, if the record is replaced by its
+    /// `keep` oldest frames and `fresh` new ones. If they are not, more frames are unwound than are
+    /// needed now. Otherwise that many would be unwound for each frame from which the stack
+    /// returns.
     #[cold]
     pub(super) fn is_enough(&self, keep: usize, fresh: usize) -> bool {
         if keep > self.dense && keep + fresh >= self.dense + FRAMES_PER_END {
@@ -89,9 +89,9 @@ impl LastStack {
         keep <= FRAMES_PER_END || fresh >= NEWEST_FRAMES
     }
 
-    /// Takes over the newest of the recorded frames, down to the first mark, because they hold.
-    /// Their callers are unwound again. The arguments are passed by value: what a call may write to
-    /// can't stay in a register of the loop that calls.
+    /// Adds the newest of the recorded frames, down to the first mark, to the fresh ones, because
+    /// they are unchanged. Their callers are unwound again. The arguments are passed by value,
+    /// because a variable that a call may write can't stay in a register of the loop that calls.
     #[cold]
     pub(super) fn carry_over_dense(
         &mut self,
@@ -109,8 +109,8 @@ impl LastStack {
         Some((cursor, fresh))
     }
 
-    /// Makes room among the fresh frames: those behind the marks are thinned out to marks, all but
-    /// the last `whole`. Returns how many frames there are then.
+    /// Makes room among the fresh frames: those behind the marks, except the last `whole`, are
+    /// reduced to marks. Returns the new number of frames.
     #[cold]
     pub(super) fn thin(&mut self, fresh: usize, whole: usize) -> usize {
         let thinned = &mut self.thinned;
@@ -136,11 +136,11 @@ impl LastStack {
         to + whole
     }
 
-    /// Makes the record its oldest `keep` frames and the fresh ones, if these are too many or have
-    /// marks among them.
+    /// Replaces the record by its `keep` oldest frames and the `fresh` new ones, if these are too
+    /// many or have marks among them.
     #[cold]
     pub(super) fn replace_all(&mut self, keep: usize, mut fresh: usize, end: Option<usize>) {
-        // The end of the stack is the first check, and the oldest frame's.
+        // The end of the stack is the first check, which belongs to the oldest frame.
         let has_end = keep > 0 && self.check_end[0] > 0;
         let end = if has_end {
             Some(self.check[0].word.at)
@@ -169,7 +169,7 @@ impl LastStack {
                 self.thinned.end = fresh;
             }
         }
-        // Marks, too, may be too many by now.
+        // By now there may also be too many marks.
         fresh = self.thin(fresh, FRAMES_PER_END);
         self.len = 0;
         (self.hash, self.shared) = (0, 0);

@@ -1,15 +1,16 @@
-//! What a capture does elsewhere than on the thread's own stack, and what tells stacks apart.
+//! Tests of a capture on another stack than the thread's own, and of the hash that distinguishes
+//! stacks.
 
 use super::*;
 use crate::code::ProgramCode;
 use crate::platform::pages::PageSource;
 use crate::platform::process::EngineProcess;
 
-/// On other processors than x86-64 there is no frame. And a foreign stack is not looked at in any
-/// quick way.
+/// On other processors than x86-64 there is no frame. A foreign stack must not be read in any quick
+/// way.
 #[test]
 fn what_is_not_on_the_own_stack_is_not_recorded() {
-    // SAFETY: all zero is valid.
+    // SAFETY: all zeros are valid.
     let mut record = unsafe { Box::<LastStack>::new_zeroed().assume_init() };
     record.reset();
     let (code, process) = (
@@ -32,7 +33,8 @@ fn what_is_not_on_the_own_stack_is_not_recorded() {
     }
 }
 
-/// Two stacks that swap two return addresses are two: what a swap changes depends on where it is.
+/// Two stacks that differ by a swap of two return addresses have different hashes, because the
+/// change of the sum depends on the place.
 #[test]
 fn swapped_frames_change_the_sum() {
     for bit in 0..24 {

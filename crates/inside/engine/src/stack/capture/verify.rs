@@ -1,4 +1,4 @@
-//! Whether a recorded stack is still what memory holds, and what of it may be patched.
+//! Checks whether a recorded stack is unchanged in memory, and patches what may be patched.
 
 use super::{LastStack, MAX_REMEMBERED_FRAMES, hash_term};
 use crate::code::rule::UnwindRuleKind;
@@ -8,7 +8,7 @@ use crate::stack::walk::Unwinder;
 
 impl LastStack {
     /// Compares the oldest `keep` frames with memory, and patches those that may be patched.
-    /// Returns the newest frame that is no longer what it was, if there is one.
+    /// Returns the newest frame that has changed in another way, if there is one.
     #[inline]
     pub(super) fn verify(&mut self, keep: usize, unwinder: Unwinder<'_>) -> Option<usize> {
         let check = self.find_broken_check(keep);
@@ -16,8 +16,8 @@ impl LastStack {
         if check == Some(newest) {
             return check;
         }
-        // Mostly the newest frame calls from another place now, and older ones call from where they
-        // did.
+        // Mostly the newest frame now calls from another place, and older ones call from the same
+        // place as before.
         if self.current_return_address(newest) != self.pc[newest] && !self.patch(newest, unwinder) {
             return Some(newest);
         }
@@ -27,8 +27,8 @@ impl LastStack {
             return None;
         }
         let mut all = 0u64;
-        // Frames that are older than one broken in another way are of no interest, and may not be
-        // there.
+        // Frames that are older than one with another broken check are of no interest, and may not
+        // be there.
         let last = check.map_or(0, |broken| broken + 1);
         while newest > last {
             let oldest = newest.saturating_sub(64).max(last);
@@ -64,8 +64,8 @@ impl LastStack {
         check
     }
 
-    /// Whether any of the oldest `keep` return addresses is not what it was. This is the shortest
-    /// way to tell that, and tells no more.
+    /// Whether any of the oldest `keep` return addresses has changed. This is the quickest way to
+    /// find that out, and it does not say which.
     #[inline(always)]
     pub(super) fn any_changed(&self, keep: usize) -> bool {
         let (slots_by_8, slots_left) = self.slot[..keep].as_chunks::<8>();
@@ -78,7 +78,7 @@ impl LastStack {
         let mut any = 0;
         for (slots, pcs) in slots_by_8.iter().zip(pcs_by_8) {
             let changed = (0..8).fold(0, |any, i| any | changed(slots[i], pcs[i]));
-            // This is kept from becoming a branch for each.
+            // The black box keeps this from becoming a branch for each word.
             any |= std::hint::black_box(changed);
         }
         for (&slot, &pc) in slots_left.iter().zip(pcs_left) {
@@ -100,32 +100,32 @@ impl LastStack {
         if self.slot[newest] != frame.slot || !fits || is_old {
             return false;
         }
-        // The order matters: if a saved rbp tells that the callers lie elsewhere, their old place
-        // may be gone.
+        // The order matters: if a saved rbp has changed, the callers lie elsewhere, and their old
+        // place may be gone.
         self.find_broken_check(len).is_none() && !self.any_changed(len)
     }
 
-    /// The return address of frame `i` as it is in memory now.
+    /// Returns the present return address of frame `i` in memory.
     #[inline(always)]
     pub(super) fn current_return_address(&self, i: usize) -> u64 {
         // SAFETY: recorded slots lie between a newer frame and the end of this thread's stack.
         unsafe { (self.slot[i] as *const u64).read() }
     }
 
-    /// The newest frame of which a word besides the return address changed.
+    /// Returns the newest frame of which a word besides the return address has changed.
     #[inline(always)]
     pub(super) fn find_broken_check(&self, keep: usize) -> Option<usize> {
         let end = self.check_end[keep - 1] as usize;
         let broken = self.check[..end].iter().rev().find(|check| {
             let WalkedWord { at, expected } = check.word;
-            // SAFETY: checked words lie in this thread's stack above the current frame, as slots
-            // do.
+            // SAFETY: checked words lie in this thread's stack above the current frame, like slots.
             at < self.bounds.end && unsafe { (at as *const usize).read() } != expected
         });
         broken.map(|check| check.frame as usize)
     }
 
-    /// Takes over frame `i`'s new return address if it leads to the same place.
+    /// Replaces frame `i`'s return address by its present one, if both have the same unwind rule.
+    /// Returns whether it did.
     #[inline(always)]
     pub(super) fn patch(&mut self, i: usize, unwinder: Unwinder<'_>) -> bool {
         let pc = self.current_return_address(i);

@@ -1,12 +1,12 @@
-//! Walks a stack from end to end, without regard to the last one, and leaves out the middle of a
-//! deep one.
+//! Walks a stack from end to end, without using the last one, and leaves out the middle of a deep
+//! one.
 
 use super::{FRAMES_PER_END, MAX_WALK_FRAMES};
 use crate::stack::call_site::CallSite;
 use crate::stack::walk::{self, DirectMemory, ForeignMemory, FrameCursor, Unwinder, WalkMemory};
 
-/// Reads the thread's own stack directly, and other memory with the kernel's checks: a signal frame
-/// leads elsewhere.
+/// Reads the thread's own stack directly, and other memory with the kernel's checks, because a
+/// signal frame leads to another stack.
 pub(super) struct MixedMemory<'a>(pub(super) DirectMemory, pub(super) &'a mut ForeignMemory);
 
 impl WalkMemory for MixedMemory<'_> {
@@ -15,9 +15,9 @@ impl WalkMemory for MixedMemory<'_> {
     }
 }
 
-/// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends. `of` makes of a
-/// frame what is kept of it, and `cut` stands for the middle. Returns how much of it was filled,
-/// and whether the stack ends before its outermost frame.
+/// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends. `of` converts a
+/// frame to its kept form, and `cut` stands for the middle. Returns the number of kept frames, and
+/// whether the stack ends before its outermost frame.
 pub(super) fn walk<Frame: Copy>(
     memory: &mut impl WalkMemory,
     frame: CallSite,
@@ -33,7 +33,8 @@ pub(super) fn walk<Frame: Copy>(
         pc,
     });
     while let Some(cursor) = next {
-        // The leaf's end stays, the root's goes round in a ring behind it.
+        // The frames at the leaf's end stay, and those at the root's end go round in a ring behind
+        // it.
         let at = if total < FRAMES_PER_END {
             total
         } else {
@@ -48,7 +49,7 @@ pub(super) fn walk<Frame: Copy>(
         let rule = unwinder.rule(cursor.pc);
         next = unwinder.step(memory, cursor, rule);
         if next.is_none() {
-            // Most stacks end by a rule, and nothing more is asked then.
+            // Most stacks end by a rule, and then no more is read.
             ends_early =
                 unwinder.ends_early(cursor, rule) && walk::end_word(memory, cursor, rule).is_none();
         }

@@ -1,4 +1,4 @@
-//! The states that no thread has, as a stack without a lock: a thread may be held up or end
+//! The states without a thread, as a stack without a lock, because a thread may be suspended or end
 //! anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::ThreadState;
 use crate::platform::sys::PAGE_SIZE;
 
-/// The first of the list's states. Each state leads to the next.
+/// The first of the free states. Each state leads to the next.
 ///
-/// The word is the page number of the first state, and above it how often the word changed. Without
-/// that count, a thread that was held up between reading the first state and taking it could find
-/// the same state first again, and would not see that another one is behind it now. The count goes
-/// round after 2^24 changes.
+/// The word is the page number of the first state, and above it the number of changes of the word.
+/// Without that number, a thread that was suspended between reading the first state and taking it
+/// could find the same state first again, and would not notice that another one is behind it now.
+/// The number wraps after 2^24 changes.
 pub(super) struct FreeStates(AtomicU64);
 
 const PAGE_BITS: u32 = 40;
@@ -21,7 +21,7 @@ impl FreeStates {
         Self(AtomicU64::new(0))
     }
 
-    /// Forgets all of them. Nobody else pushes or pops meanwhile.
+    /// Removes all states. No other thread pushes or pops meanwhile.
     pub(super) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -38,17 +38,17 @@ impl FreeStates {
     /// Takes a state, if there is one.
     pub(super) fn pop(&self) -> Option<&'static ThreadState> {
         let first = self.change(|first| {
-            // SAFETY: no state of the list is freed (a forked child clears it first). If another
-            // thread has taken this one, the word has changed.
+            // SAFETY: no state of the list is freed (a forked child clears the list first). If
+            // another thread has taken this state, the word has changed.
             let state = unsafe { first.as_ref()? };
             Some(state.next_free.load(Ordering::Relaxed))
         });
-        // SAFETY: as above, and it was the list's.
+        // SAFETY: no state of the list is freed, and this one was the list's.
         first.and_then(|first| unsafe { first.as_ref() })
     }
 
-    /// Puts what `next` makes of the first state in its place. Returns the state that was first, or
-    /// `None` if `next` gave none.
+    /// Replaces the first state by the result of `next`, which gets that state. Returns the state
+    /// that was first, or `None` if `next` returned none.
     fn change(
         &self,
         next: impl Fn(*mut ThreadState) -> Option<*mut ThreadState>,
@@ -97,7 +97,8 @@ mod tests {
         assert!(free.pop().is_none());
     }
 
-    /// Threads that take and give back at once never have one state together, and none is lost.
+    /// Threads that take and return states at the same time never have the same one, and none is
+    /// lost.
     #[test]
     fn threads_share_no_state() {
         static FREE: FreeStates = FreeStates::new();
