@@ -1,7 +1,8 @@
-//! Work that is done to its end even if heapprof is killed meanwhile: in a process of its own.
+//! Runs work in a process of its own, so that it is done to its end even if heapprof is killed
+//! meanwhile.
 //!
-//! For some microseconds a thread of the program has registers that are not its own. If whoever
-//! traces it died then, the kernel would let it go on with them.
+//! For some microseconds a thread of the program has registers that are not its own. If the tracing
+//! process died then, the kernel would let the thread go on with them.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,10 +10,10 @@ use std::os::fd::FromRawFd;
 
 use crate::error::AttachError;
 
-/// The longest text of an error.
+/// Longest text of an error in bytes.
 const MAX_ERROR_LEN: usize = 4096;
 
-/// Runs `work` in a process of its own. Returns the two numbers that it gave.
+/// Runs `work` in a process of its own. Returns its two numbers.
 pub(crate) fn run(
     work: impl FnOnce() -> Result<[u64; 2], AttachError>,
 ) -> Result<[u64; 2], AttachError> {
@@ -22,15 +23,15 @@ pub(crate) fn run(
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(kernel("pipe"));
     }
-    // SAFETY: both are open, and nobody else has them.
+    // SAFETY: both are open, and no other code has them.
     let [mut reads, mut writes] = ends.map(|end| unsafe { File::from_raw_fd(end) });
     // SAFETY: the child goes on with this thread alone. glibc hands it an allocator that works, and
-    // it takes no lock that another thread may have held.
+    // it takes no lock that another thread may have taken.
     match unsafe { libc::fork() } {
         -1 => Err(kernel("fork")),
         0 => {
             drop(reads);
-            // What ends heapprof by a key is not for this process, which ends by itself.
+            // A key that ends heapprof must not end this process, which ends by itself.
             // SAFETY: a set of signals is numbers, and this thread is the only one.
             unsafe {
                 let mut all: libc::sigset_t = std::mem::zeroed();
@@ -50,16 +51,16 @@ pub(crate) fn run(
                     said.extend(error.to_string().bytes().take(MAX_ERROR_LEN));
                 }
             }
-            // Nobody may be there to read it.
+            // The parent may have ended, and then no process reads it.
             let _ = writes.write_all(&said);
-            // SAFETY: ends the process without what the parent does at its end.
+            // SAFETY: this ends the process without the work that the parent does at its end.
             unsafe { libc::_exit(0) }
         }
         child => {
             drop(writes);
             let mut said = Vec::new();
             let read = reads.read_to_end(&mut said);
-            // SAFETY: waits for our own child.
+            // SAFETY: this waits for our own child.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             read.map_err(|error| AttachError::KernelError("pipe", error))?;
             match said.split_first() {

@@ -1,8 +1,8 @@
 //! Chooses a thread of a program that can be sent away for a moment: one that holds nothing that
 //! the loader, the allocator or our library need.
 //!
-//! Threads are looked at while they run, and stopped one at a time. Those that wait in a system
-//! call that goes on afterwards come first.
+//! Threads are examined while they run, and stopped one at a time. Those that wait in a system call
+//! that goes on afterwards come first.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,17 +19,19 @@ use crate::suspended_thread::has_signals;
 use crate::thread::{StoppedThread, let_go};
 use crate::unwind::EhFrameTables;
 
-/// So long a safe thread is looked for.
+/// How long the search for a safe thread may take.
 const SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
-/// A thread that seems to wait inside the loader for longer has only been there some time.
+/// How long a thread whose calls are not known counts as being inside the loader if its stack has
+/// addresses of the loader. After that they are taken for remains of earlier calls.
 const LOADER_WAIT_LIMIT: Duration = Duration::from_secs(1);
-/// So much of a stack is looked at: what a thread has just been called by.
+/// Maximum number of bytes of a stack that are searched for return addresses.
 const MAX_STACK_SCAN: u64 = 64 << 10;
-/// So long it is waited for a thread inside the loader, until all are looked at again.
+/// Time to wait for a thread inside the loader before all threads are examined again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Calls that go on by themselves after a stop, as futex does: read, poll, select, nanosleep,
-/// wait4, clock_nanosleep, pselect6, ppoll, waitid, pause, rt_sigsuspend, restart_syscall, flock.
+/// System calls that go on by themselves after a stop, as futex does: read, poll, select,
+/// nanosleep, wait4, clock_nanosleep, pselect6, ppoll, waitid, pause, rt_sigsuspend,
+/// restart_syscall, flock.
 const RESUMING_CALLS: [i64; 13] = [
     libc::SYS_read,
     libc::SYS_poll,
@@ -46,31 +48,31 @@ const RESUMING_CALLS: [i64; 13] = [
     libc::SYS_flock,
 ];
 
-/// What a thread does, as far as it can be told without stopping it.
+/// What a thread does, as far as that is known without stopping it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ThreadActivity {
-    /// It waits in a call that goes on after a stop.
+    /// The thread waits in a call that goes on after a stop.
     WaitsSafely,
-    /// It waits for another thread, in a call that goes on, too.
+    /// The thread waits for another thread, in a call that goes on, too.
     WaitsForThreads,
     Runs,
-    /// It waits in another call.
+    /// The thread waits in another call.
     Waits,
 }
 
-/// Whether an address lies in one of these places.
+/// Whether an address lies in one of these ranges.
 fn contains_address(places: &[Range<u64>], address: u64) -> bool {
     places.iter().any(|place| place.contains(&address))
 }
 
-/// Where threads of a program must not be.
+/// Chooses a thread of a program that is at a safe place.
 pub(crate) struct SafeThreadSelector<'a> {
     process: &'a TargetProcess,
     forbidden_code: Vec<Range<u64>>,
     ends: Option<Range<u64>>,
     loader: Vec<Range<u64>>,
     tables: EhFrameTables<'a>,
-    /// Threads that could not be stopped.
+    /// Threads that could not be stopped in time.
     given_up: RefCell<Vec<u32>>,
     since: Instant,
 }
@@ -81,7 +83,7 @@ impl<'a> SafeThreadSelector<'a> {
         let is_loader = |path: &[u8]| loader.as_deref() == Some(path);
         let loader = process.maps.iter();
         let loader = loader.filter(|map| map.is_code && is_loader(&map.path));
-        // Whoever was sent there before may not be back yet.
+        // A thread that was sent there before may not be back yet.
         let of_region = region.map(AttachRegion::code);
         Self {
             process,
@@ -98,7 +100,7 @@ impl<'a> SafeThreadSelector<'a> {
         }
     }
 
-    /// Stops a thread that is safe, `first` before all others.
+    /// Stops a thread that is safe. The thread `first` is tried before all others of its rank.
     pub(crate) fn stop(&self, first: u32) -> Result<(u32, StoppedThread), AttachError> {
         let mut refused = None;
         loop {
@@ -107,12 +109,12 @@ impl<'a> SafeThreadSelector<'a> {
                     Ok(Some(stopped)) => return Ok((tid, stopped)),
                     Ok(None) => {}
                     Err(error) => match error.raw_os_error() {
-                        // Nobody can trace a thread that ends, or that somebody else traces.
+                        // A thread that ends can't be traced, nor one that another process traces.
                         Some(libc::EPERM) if self.is_free(tid) => {
                             refused = Some(permission_error())
                         }
                         Some(libc::EPERM) => {}
-                        // It has ended.
+                        // The thread has ended.
                         Some(libc::ESRCH) | None => {}
                         Some(_) => refused = Some(AttachError::KernelError("ptrace", error)),
                     },
@@ -135,28 +137,29 @@ impl<'a> SafeThreadSelector<'a> {
         }
     }
 
-    /// Lets threads go that have stopped since they were given up.
+    /// Releases threads that have stopped since they were given up.
     pub(crate) fn let_go(&self) {
         self.given_up.borrow_mut().retain(|&tid| !let_go(tid));
     }
 
-    /// Whether a thread goes on, and nobody traces it.
+    /// Whether a thread exists and is not traced.
     fn is_free(&self, tid: u32) -> bool {
         is_there(tid) && status(tid, ["TracerPid:"]) == ["0"]
     }
 
-    /// Whether a thread has nothing to do with the region any more, whose code is there.
+    /// Whether a thread has left the region and does not return to its code.
     pub(crate) fn is_outside(&self, tid: u32, region: AttachRegion) -> bool {
         let Some(stopped) = self.stop_one(tid).ok().flatten() else {
             return false;
         };
         let (pc, stack) = stopped.place();
-        // A handler that it runs may come back there.
+        // A handler that the thread runs may return there.
         !region.contains(pc) && !region.contains(stack) && !self.is_in(&[region.code()], pc, stack)
     }
 
-    /// The threads that may be safe, the best ones first. There are none as long as one waits
-    /// inside the loader: it has the loader's lock, and may wait for the thread that we would take.
+    /// Returns the threads that may be safe, the best ones first. There are none as long as one
+    /// waits inside the loader: it has the loader's lock, and may wait for the thread that we would
+    /// take.
     fn candidates(&self, first: u32) -> Vec<((bool, ThreadActivity, bool), u32)> {
         let mut all = Vec::new();
         for tid in self.process.threads() {
@@ -170,7 +173,7 @@ impl<'a> SafeThreadSelector<'a> {
                     std::thread::sleep(RETRY_INTERVAL);
                     return Vec::new();
                 }
-                // What lies on its stack may have been left there by earlier calls.
+                // Addresses on the thread's stack may be left from earlier calls.
                 seems_held = self.is_in(&self.forbidden_code, pc, stack);
             }
             all.push(((seems_held, does, tid != first), tid));
@@ -179,20 +182,20 @@ impl<'a> SafeThreadSelector<'a> {
         all
     }
 
-    /// Whether a thread that waits comes back into the loader: then it has the loader's lock. What
-    /// it waits for may be the thread that we would take.
+    /// Whether a waiting thread returns into the loader: then it has the loader's lock, and may
+    /// wait for the thread that we would take.
     fn is_in_loader(&self, tid: u32) -> bool {
         let stopped = self.stop_one(tid).ok().flatten();
         match stopped.and_then(|stopped| self.tables.calls(&stopped.registers())) {
             Some(calls) => calls
                 .into_iter()
                 .any(|call| contains_address(&self.loader, call)),
-            // It may have been there once.
+            // The addresses may be left from an earlier call.
             None => self.since.elapsed() < LOADER_WAIT_LIMIT,
         }
     }
 
-    /// What a thread does, and where it is if it waits; `None` if it can't be told.
+    /// Returns what a thread does, and its place if it waits; `None` if that is not known.
     fn find_activity(&self, tid: u32) -> Option<(ThreadActivity, Option<(u64, u64)>)> {
         let path = format!("/proc/{}/task/{tid}/syscall", self.process.pid);
         let call = std::fs::read_to_string(path).ok()?;
@@ -213,21 +216,21 @@ impl<'a> SafeThreadSelector<'a> {
         Some((does, Some((pc, stack))))
     }
 
-    /// Whether a thread is in any of these places, or comes back to one.
+    /// Whether a thread is in one of these ranges, or may return to one.
     fn is_in(&self, places: &[Range<u64>], pc: u64, stack: u64) -> bool {
         if contains_address(places, pc) {
             return true;
         }
         let stack = stack & !7;
-        // A stack that is read while its thread runs may have gone on; what is not mapped by now is
-        // looked up again.
+        // The thread may have moved on while its stack is read. If the stack's mapping is not
+        // known, only its page is read.
         let end = self
             .process
             .map_of(stack)
             .map_or(stack + 4096 - stack % 4096, |map| map.end);
         let len = (end.saturating_sub(stack)).min(MAX_STACK_SCAN) as usize;
         let mut bytes = vec![0; len];
-        // What can't be read is not known to be safe.
+        // A stack that can't be read does not count as safe.
         if !self.process.memory().read(stack, &mut bytes) {
             return true;
         }
@@ -252,7 +255,7 @@ impl<'a> SafeThreadSelector<'a> {
         Ok(Some(stopped))
     }
 
-    /// Stops a thread if it is safe then.
+    /// Stops a thread, and keeps it stopped only if it is safe.
     fn try_to_stop(&self, tid: u32) -> std::io::Result<Option<StoppedThread>> {
         let Some(stopped) = self.stop_one(tid)? else {
             return Ok(None);
@@ -262,7 +265,7 @@ impl<'a> SafeThreadSelector<'a> {
         Ok(is_safe.then_some(stopped))
     }
 
-    /// Whether a thread that is stopped holds nothing.
+    /// Whether a stopped thread holds nothing that is needed.
     fn is_safe(&self, stopped: &StoppedThread) -> bool {
         let (pc, stack) = stopped.place();
         if self.ends.as_ref().is_some_and(|ends| ends.contains(&pc)) {
@@ -272,7 +275,7 @@ impl<'a> SafeThreadSelector<'a> {
             Some(calls) => !calls
                 .into_iter()
                 .any(|call| contains_address(&self.forbidden_code, call)),
-            // It runs code that nothing is known of.
+            // The thread runs code without an unwinding table.
             None => !self.is_in(&self.forbidden_code, pc, stack),
         }
     }

@@ -1,4 +1,4 @@
-//! In place of `target.rs` on machines other than x86-64: nobody can be attached to.
+//! Replaces `target.rs` on machines other than x86-64, where no program can be attached to.
 
 use std::convert::Infallible;
 use std::time::Duration;

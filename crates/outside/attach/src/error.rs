@@ -1,103 +1,104 @@
-//! Why a program can't be attached to.
+//! Reasons why a program can't be attached to.
 
 use std::io;
 
-/// Why a program can't be attached to, or left.
+/// The reason why a program can't be attached to, or left.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// There is no such process, or it has ended.
     #[error("there is no such process")]
     NoProcess,
-    /// The kernel does not let this user.
+    /// The kernel does not let this user control the process.
     #[error("the kernel does not let this user control it{0}")]
     NotAllowed(&'static str),
-    /// It is heapprof itself.
+    /// The process is heapprof itself.
     #[error("that is heapprof itself")]
     OwnProcess,
-    /// Somebody else traces it.
+    /// The process with this number traces the target.
     #[error("process {0} traces it, which may be a debugger, and only one can")]
     AlreadyTraced(u32),
-    /// It is stopped.
+    /// The process is stopped.
     #[error("it is stopped, and would not answer; let it go on with kill -CONT first")]
     ProcessStopped,
-    /// It is for another machine.
+    /// The program is for another kind of processor.
     #[error("it is a program for another kind of processor than x86-64")]
     OtherMachine,
-    /// It has no loader.
+    /// The program is linked statically: it has no loader.
     #[error(
         "it is linked statically, so nothing can be loaded into it; build it with heapprof-alloc"
     )]
     StaticallyLinked,
-    /// Its loader is still at work.
+    /// The program's loader is still at work.
     #[error("it is just starting: its loader has not loaded the C library yet; try again")]
     Starting,
-    /// It has another C library.
+    /// The program has another C library than glibc.
     #[error("its C library is {0}, and libheapprof.so is for glibc")]
     OtherLibrary(&'static str),
-    /// What is in it is not as it must be.
+    /// A part that the program must have was not found.
     #[error("{0} was not found in it")]
     Missing(&'static str),
-    /// It has shadow stacks.
+    /// The program runs with shadow stacks.
     #[error("it runs with shadow stacks, which allow nobody to come and go")]
     ShadowStack,
-    /// Its system calls are filtered.
+    /// The program's system calls are filtered.
     #[error("a filter of system calls (seccomp) would end it or fail it: {0}")]
     CallsFiltered(String),
-    /// Its files must be small.
+    /// The program may only write files of this size, which is less than the library.
     #[error(
         "its files may have no more than {0} bytes (RLIMIT_FSIZE), which is less than the library; \
          prlimit can change that"
     )]
     FileLimit(u64),
-    /// It is recorded already.
+    /// The process with this number is recorded already.
     #[error("it is recorded already; ask heapprof about pid:{0}")]
     AlreadyRecorded(u32),
-    /// Somebody has attached to it.
+    /// The process with this number is attached to the target.
     #[error("process {0} is attached to it")]
     AttachedBy(u32),
-    /// Another heapprof attaches to it, or leaves it, just now.
+    /// Another heapprof is still attaching to the target or leaving it after this number of
+    /// seconds.
     #[error("another heapprof attaches to it or leaves it, and is still at it after {0} seconds")]
     Busy(u64),
-    /// Nobody has attached to it.
+    /// No process is attached to the target.
     #[error("nobody is attached to it")]
     NotAttached,
-    /// Another version of heapprof was there.
+    /// Another version of heapprof has left its library in the program.
     #[error("another version of heapprof has left its library in it; use that one")]
     OtherVersion,
-    /// It was forked from a program that was attached to.
+    /// The process was forked from a program that was attached to.
     #[error("it was forked from a program that was attached to, and can't be recorded by itself")]
     ForkedFromAttached,
-    /// It has its own malloc.
+    /// The program has its own malloc.
     #[error("it has a malloc of its own, whose calls can't be seen; build it with heapprof-alloc")]
     OwnMalloc,
-    /// Nothing of it calls malloc.
+    /// Nothing in the program calls malloc through the loader.
     #[error("nothing in it calls malloc through the loader")]
     NoSlots,
     /// No recording could begin.
     #[error("no recording could begin: there is no memory for it, or it was forked from one")]
     NotBegun,
-    /// It has shut itself in.
+    /// The process has enabled a filter of system calls for itself.
     #[error("it has shut itself in with a filter of system calls")]
     SandboxedProcess,
-    /// No thread of it was safe.
+    /// No thread was at a safe place within this number of seconds.
     #[error("none of its threads was at a safe place within {0} seconds; try again")]
     NoSafeThread(u64),
-    /// The thread did not come back in time.
+    /// The thread did not come back within this number of seconds.
     #[error("the thread that was asked is still at it after {0} seconds; it goes on by itself")]
     NoAnswer(u64),
-    /// The loader in it refused the library.
+    /// The program's loader refused the library, with its reason.
     #[error("its loader refused the library: {0}")]
     NotLoaded(String),
-    /// A call in it failed.
+    /// A system call in the program failed.
     #[error("{0} in it failed: {1}")]
     CallFailed(&'static str, io::Error),
     /// The processor has no XSAVE.
     #[error("this processor, or the system, has no XSAVE")]
     NoXsave,
-    /// What the process said that prepared it.
+    /// The error of the child process that prepared the program.
     #[error("{0}")]
     PreparationFailed(String),
-    /// The kernel said something else.
+    /// The kernel reported another error.
     #[error("{0}: {1}")]
     KernelError(&'static str, io::Error),
 }

@@ -1,4 +1,5 @@
-//! Filters of system calls: what a filter says to the calls that heapprof makes in a program.
+//! Checks filters of system calls: what a filter does with the calls that heapprof makes in a
+//! program.
 //!
 //! A filter is a program for the kernel's classic packet filter, over `struct seccomp_data`
 //! (linux/seccomp.h, linux/bpf_common.h). Only a privileged user may read it.
@@ -9,8 +10,8 @@ use libc::{pid_t, sock_filter};
 
 use crate::thread::{PtraceRequest, ptrace};
 
-/// The calls that the code and the library make, and the rights and flags that some of them ask for
-/// as their third and fourth argument.
+/// The calls that the code and the library make. The two numbers are the rights and flags that some
+/// of them pass as their third and fourth argument.
 const REQUIRED_CALLS: [(libc::c_long, u32, u32); 36] = [
     (libc::SYS_mmap, 3, 0x22),
     (libc::SYS_mmap, 5, 0x2),
@@ -50,7 +51,7 @@ const REQUIRED_CALLS: [(libc::c_long, u32, u32); 36] = [
     (libc::SYS_tgkill, 0, 0),
 ];
 
-/// Of these the library only needs an answer: it does without them where they fail.
+/// Calls to which the library only needs an answer: it works without them where they fail.
 const OPTIONAL_CALLS: [libc::c_long; 11] = [
     libc::SYS_memfd_create,
     libc::SYS_membarrier,
@@ -65,7 +66,7 @@ const OPTIONAL_CALLS: [libc::c_long; 11] = [
     libc::SYS_tgkill,
 ];
 
-/// What a filter does with a call.
+/// The decision of a filter about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FilterVerdict {
     Allowed,
@@ -73,10 +74,10 @@ enum FilterVerdict {
     Ends,
 }
 
-/// The filters of a thread that is stopped, the newest first.
+/// Reads the filters of a stopped thread, the newest first.
 ///
 /// # Errors
-/// Only whoever may administer the machine is told.
+/// Only an administrator of the machine may read them.
 pub(crate) fn read_filters(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
     const GET_FILTER: PtraceRequest = 0x420c;
     const MAX_FILTERS: usize = 1000;
@@ -84,14 +85,14 @@ pub(crate) fn read_filters(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
     let mut all = Vec::new();
     for number in 0..MAX_FILTERS {
         let get = |to: *mut sock_filter| {
-            // The kernel writes as many instructions as it said that there are, or only says how
-            // many there are.
+            // The kernel writes as many instructions as it has reported, or only reports their
+            // number.
             let got = ptrace(GET_FILTER, tid, number, to as usize)?;
             usize::try_from(got).map_err(io::Error::other)
         };
         let len = match get(std::ptr::null_mut()) {
             Ok(len) => len,
-            // There is none with this number.
+            // There is no filter with this number.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => break,
             Err(error) => return Err(error),
         };
@@ -108,7 +109,7 @@ pub(crate) fn read_filters(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
     Ok(all)
 }
 
-/// The calls that these filters do not let through, and without which it does not go.
+/// Returns the required calls that these filters do not let through.
 pub(crate) fn denied_calls(filters: &[Vec<sock_filter>]) -> Vec<libc::c_long> {
     let is_denied = |call: &(libc::c_long, u32, u32)| {
         filters
@@ -123,7 +124,7 @@ pub(crate) fn denied_calls(filters: &[Vec<sock_filter>]) -> Vec<libc::c_long> {
     denied.map(|(number, ..)| number).collect()
 }
 
-/// What a filter says to a call with these two arguments, whose others are zeros.
+/// Runs a filter on a call with these two arguments. Other arguments are zeros.
 fn run_filter(
     filter: &[sock_filter],
     (number, third, fourth): (libc::c_long, u32, u32),
@@ -139,7 +140,8 @@ fn run_filter(
     let data = |at: u32| match at {
         0 => number as u32,
         4 => ARCH_X86_64,
-        // The number, the machine, the address, and six arguments of two words, the lower first.
+        // The data are the number, the machine, the address, and six arguments of two words, the
+        // lower first.
         32 => third,
         40 => fourth,
         _ => 0,
@@ -198,7 +200,7 @@ fn run_filter(
                 at += usize::from(if is_so { one.jt } else { one.jf });
             }
             RET => return verdict_from_action(if one.code & 0x18 == 0x10 { a } else { one.k }),
-            // MISC: between the two registers.
+            // MISC: copies one of the two registers to the other.
             _ if one.code & 0x80 == 0 => x = a,
             _ => a = x,
         }
@@ -213,7 +215,7 @@ fn verdict_from_action(said: u32) -> FilterVerdict {
     match said & 0xffff_0000 {
         ALLOW | LOG => FilterVerdict::Allowed,
         ERRNO => FilterVerdict::Fails,
-        // It would be ended, trapped, or handed to somebody who may never answer.
+        // The filter would end or trap the call, or hand it to a process that may never answer.
         _ => FilterVerdict::Ends,
     }
 }
@@ -231,7 +233,7 @@ mod tests {
         sock_filter { code, jt, jf, k }
     }
 
-    /// A filter that says `then` to one call, and `otherwise` to all others.
+    /// A filter that answers `then` to one call, and `otherwise` to all others.
     fn about(number: libc::c_long, then: u32, otherwise: u32) -> Vec<sock_filter> {
         vec![
             one(LOAD, 4, 0, 0),
@@ -251,7 +253,7 @@ mod tests {
         let of = |number, then, otherwise| denied_calls(&[about(number, then, otherwise)]);
         assert_eq!(of(libc::SYS_ptrace, KILL, ALLOW), []);
         assert_eq!(of(libc::SYS_mmap, KILL, ALLOW), [libc::SYS_mmap; 2]);
-        // A filter that looks at rights.
+        // A filter that checks rights.
         let rights = vec![
             one(LOAD, 32, 0, 0),
             one(EQUAL, 5, 0, 1),

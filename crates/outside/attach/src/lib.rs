@@ -1,12 +1,13 @@
-//! Brings `libheapprof.so` into a program that runs, and takes it out of the way again.
+//! Loads `libheapprof.so` into a running program, and takes it out of the way again.
 //!
 //! One thread of the program is stopped by ptrace, at a place where it holds nothing that is
-//! needed. A region is mapped by it, and it is let go. Code and library are written into the
-//! region, and the thread is sent there: it loads the library, which leads the program's slots of
-//! malloc to itself, and goes back to what it did. No instruction of the program is changed, and no
+//! needed. The thread maps a region, and is resumed. Code and library are written into the region,
+//! and the thread is sent there: it loads the library, which redirects the program's slots of
+//! malloc to itself, and goes back to its work. No instruction of the program is changed, and no
 //! other thread is stopped. docs/dev/attach.md says what each step keeps from breaking.
 //!
-//! What the program says is data. It must never know reports, SQLite or the command line.
+//! Data of the program is not trusted. This crate must never know reports, SQLite or the command
+//! line.
 
 mod error;
 mod wish;

@@ -1,4 +1,4 @@
-//! The memory of another process.
+//! Reads and writes the memory of another process.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use heapprof_memory::Memory;
 
-/// So often a process is read. A list of its that leads in circles takes no longer than that.
+/// Maximum number of reads of a process. It ends the reading of a list that leads in circles.
 const MAX_READS: u32 = 20_000_000;
 
 /// The memory of another process, through `/proc/PID/mem`.
 #[derive(Debug)]
 pub(crate) struct TargetMemoryFile {
     file: File,
-    /// How often it was read.
+    /// Number of reads so far.
     reads: AtomicU32,
 }
 
@@ -30,7 +30,7 @@ impl TargetMemoryFile {
     }
 }
 
-/// The same, as whoever reads it uses it.
+/// A handle for the memory of another process, which can be copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TargetMemory<'a>(&'a TargetMemoryFile);
 
@@ -42,7 +42,7 @@ impl Memory for TargetMemory<'_> {
 }
 
 impl TargetMemory<'_> {
-    /// Writes there, even where the process itself may not.
+    /// Writes to the memory, even where the process itself may not.
     pub(crate) fn write(self, at: u64, bytes: &[u8]) -> std::io::Result<()> {
         self.0.file.write_all_at(bytes, at)
     }

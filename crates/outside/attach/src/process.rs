@@ -1,4 +1,4 @@
-//! What must be known of a program before anything is done in it.
+//! Reads what must be known of a program before anything is done in it.
 
 use std::fs::File;
 use std::io;
@@ -17,19 +17,19 @@ use rustix::process::geteuid;
 use crate::error::AttachError;
 use crate::memory::{TargetMemory, TargetMemoryFile};
 
-/// More objects than that are not looked at.
+/// Maximum number of loaded objects that are searched.
 const MAX_OBJECTS: usize = 10_000;
 
-/// So long somebody else may trace a process before it is refused.
+/// How long another process may trace the target before the target is refused.
 const TRACER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// So long another heapprof may take to attach to it, or to leave it.
+/// How long another heapprof may take to attach to the target, or to leave it.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the library is called in the maps of a program that it was loaded into by us.
+/// Path of the library in the maps of a program into which we have loaded it.
 const OWN_LIBRARY_PATH: &[u8] = b"/memfd:libheapprof.so";
 
-/// A process, and what is loaded into it.
+/// A process to attach to, and the objects that are loaded into it.
 #[derive(Debug)]
 pub(crate) struct TargetProcess {
     pub(crate) pid: u32,
@@ -43,7 +43,7 @@ fn path(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
-/// Reads a file of a process.
+/// Reads a /proc/PID file.
 fn read(pid: u32, file: &str) -> Result<Vec<u8>, AttachError> {
     std::fs::read(path(pid, file)).map_err(to_refusal)
 }
@@ -56,7 +56,7 @@ fn to_refusal(error: io::Error) -> AttachError {
     }
 }
 
-/// The kernel's refusal, with what may help.
+/// Makes the error for the kernel's refusal, with a hint that may help.
 pub(crate) fn permission_error() -> AttachError {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     AttachError::NotAllowed(match scope.trim() {
@@ -67,25 +67,26 @@ pub(crate) fn permission_error() -> AttachError {
     })
 }
 
-/// The process that traces another one; `None` if there is none.
+/// The number of the process that traces `pid`; `None` if there is none.
 fn tracer(pid: u32) -> Option<u32> {
     let [by] = status(pid, ["TracerPid:"]);
     by.parse().ok().filter(|&by| by != 0)
 }
 
-/// Whether a mapping is of the library that we have loaded.
+/// Whether a mapping is that of the library that we have loaded.
 pub(crate) fn is_ours(map: &ProcessMapping) -> bool {
     map.path.starts_with(OWN_LIBRARY_PATH)
 }
 
-/// Whether system calls of a thread are filtered, or of a process's first thread.
+/// Whether system calls of a thread are filtered. With a process's number, its first thread is
+/// checked.
 pub(crate) fn has_filter(tid: u32) -> bool {
     let [mode] = status(tid, ["Seccomp:"]);
     !matches!(&*mode, "" | "0")
 }
 
-/// Keeps every other heapprof from the process for as long as its memory is open here. Only whoever
-/// may write to the memory can hold that lock.
+/// Keeps every other heapprof from the process as long as its memory is open here. Only a process
+/// that may write to the memory can take this lock.
 fn lock(memory: &File) -> Result<(), AttachError> {
     let since = Instant::now();
     loop {
@@ -101,7 +102,7 @@ fn lock(memory: &File) -> Result<(), AttachError> {
 }
 
 impl TargetProcess {
-    /// Looks at a process, and refuses those that nothing can be done in. Nothing is touched.
+    /// Reads a process, and refuses one in which nothing can be done. Nothing in it is changed.
     pub(crate) fn open(pid: u32) -> Result<Self, AttachError> {
         if pid == std::process::id() {
             return Err(AttachError::OwnProcess);
@@ -110,7 +111,7 @@ impl TargetProcess {
             return Err(AttachError::NoProcess);
         }
         let since = Instant::now();
-        // Another heapprof may be at it, for some milliseconds.
+        // Another heapprof may be attaching, which takes some milliseconds.
         while let Some(by) = tracer(pid) {
             if since.elapsed() > TRACER_TIMEOUT {
                 return Err(AttachError::AlreadyTraced(by));
@@ -130,7 +131,7 @@ impl TargetProcess {
         lock(&memory)?;
         let maps = maps::parse(&read(pid, "maps")?);
         if maps.is_empty() {
-            // A thread of the kernel.
+            // The process is a kernel thread.
             return Err(AttachError::NoProcess);
         }
         let mut process = Self {
@@ -144,21 +145,21 @@ impl TargetProcess {
         Ok(process)
     }
 
-    /// Where the loader is.
+    /// Address of the loader.
     pub(crate) fn loader(&self) -> u64 {
         self.loader
     }
 
-    /// Its memory.
+    /// The memory of the process.
     pub(crate) fn memory(&self) -> TargetMemory<'_> {
         self.memory.memory()
     }
 
-    /// Finds the loader, and what it has loaded.
+    /// Finds the loader, and the objects that it has loaded.
     fn find_loader(&mut self) -> Result<(), AttachError> {
         const AT_BASE: u64 = 7;
         let auxiliary = read(self.pid, "auxv")?;
-        // A program of 32 bits has another auxiliary vector, and so says nothing here.
+        // A 32-bit program has another auxiliary vector, which can't be read here.
         if self.image()? != [2, 62] {
             return Err(AttachError::OtherMachine);
         }
@@ -167,7 +168,7 @@ impl TargetProcess {
         let Some((executable, interpreter)) = executable.and_then(|of| Some((of, of.loader?)))
         else {
             return Err(match self.names_loader() {
-                // The kernel is still making the program of the file.
+                // The kernel is still starting the program from its file.
                 true => AttachError::Starting,
                 false => AttachError::StaticallyLinked,
             });
@@ -190,7 +191,7 @@ impl TargetProcess {
         Ok(())
     }
 
-    /// Whether the C library is mapped, which the loader does before anything of the program runs.
+    /// Whether the C library is mapped. The loader does that before any code of the program runs.
     fn has_c_library(&self) -> bool {
         self.maps.iter().any(|map| {
             let name = map.path.rsplit(|&byte| byte == b'/').next();
@@ -198,7 +199,8 @@ impl TargetProcess {
         })
     }
 
-    /// Whether the file of its executable names a loader. The file is whole before the program is.
+    /// Whether the file of the executable names a loader. The file is complete before the program
+    /// is.
     fn names_loader(&self) -> bool {
         use std::os::unix::fs::FileExt;
         const PT_INTERP: u32 = 3;
@@ -219,7 +221,7 @@ impl TargetProcess {
         })
     }
 
-    /// The class and the machine of its executable, as its file says.
+    /// The class and the machine of the executable, from its file.
     fn image(&self) -> Result<[u8; 2], AttachError> {
         use std::io::Read;
         let mut head = [0; 20];
@@ -228,24 +230,24 @@ impl TargetProcess {
         Ok(if is_read { [head[4], head[18]] } else { [0, 0] })
     }
 
-    /// A symbol, as the first object has it that defines it.
+    /// Finds a symbol in the first object that defines it.
     pub(crate) fn symbol(&self, name: &str) -> Option<DynamicSymbol> {
         let mut all = self.objects.iter();
         all.find_map(|object| object.symbol(self.memory(), name))
     }
 
-    /// Whether its executable defines malloc.
+    /// Whether the executable defines malloc.
     pub(crate) fn has_malloc(&self) -> bool {
         let executable = self.objects.first();
         executable.is_some_and(|of| of.symbol(self.memory(), "malloc").is_some())
     }
 
-    /// The mapping that holds an address.
+    /// The mapping that an address lies in.
     pub(crate) fn map_of(&self, address: u64) -> Option<&ProcessMapping> {
         self.maps.iter().find(|map| map.range().contains(&address))
     }
 
-    /// The code of the file that is mapped at an address.
+    /// The addresses of all code of the file that is mapped at an address.
     fn code_of(&self, address: u64) -> Vec<Range<u64>> {
         let Some(path) = self.map_of(address).map(|map| &map.path) else {
             return Vec::new();
@@ -255,10 +257,10 @@ impl TargetProcess {
         same.map(ProcessMapping::range).collect()
     }
 
-    /// Where a thread must not be, and must not come back to: the loader, the allocator, what
-    /// starts threads and forks, and our library.
+    /// Returns the code in which a thread must not be, and to which it must not return: the loader,
+    /// the allocator, the functions that start threads and fork, and our library.
     pub(crate) fn forbidden_code(&self) -> Vec<Range<u64>> {
-        /// What lies before the first exported function of glibc's allocator, and belongs to it.
+        /// Bytes before the first exported function of glibc's allocator that belong to it, too.
         const ALLOCATOR_MARGIN: u64 = 20 << 10;
         let memory = self.memory();
         // Other allocators have some of the same names.
@@ -309,15 +311,15 @@ impl TargetProcess {
         all
     }
 
-    /// Code in which threads begin and end, from which no thread is taken.
+    /// Returns the code in which threads begin and end, where no thread is taken.
     pub(crate) fn thread_end_code(&self) -> Option<Range<u64>> {
-        /// As far as what starts a thread may lie from what makes one.
+        /// Largest distance from the function that makes a thread to the code that starts one.
         const THREAD_START_MARGIN: u64 = 8 << 10;
         let found = self.symbol("pthread_create")?;
         Some(found.address.saturating_sub(THREAD_START_MARGIN)..found.address + found.size)
     }
 
-    /// Where an instruction is that makes a system call.
+    /// Returns the address of an instruction that makes a system call.
     pub(crate) fn system_call(&self) -> Option<u64> {
         let found = self.symbol("syscall")?;
         let mut code = [0; 64];
@@ -332,22 +334,22 @@ impl TargetProcess {
         self.memory().read(before.wrapping_sub(2), &mut code) && code == [0x0f, 0x05]
     }
 
-    /// Whether any of its system calls are filtered.
+    /// Whether system calls of the process are filtered.
     pub(crate) fn is_filtered(&self) -> bool {
         has_filter(self.pid)
     }
 
-    /// Whether all of its threads have as many filters of system calls.
+    /// Whether all threads have the same number of filters of system calls.
     pub(crate) fn has_one_filter(&self) -> bool {
         let filters = |tid| status(tid, ["Seccomp:", "Seccomp_filters:"]);
         let all = self.threads().into_iter().map(filters);
-        // A thread that has ended says nothing.
+        // A thread that has ended has no such lines.
         let mut all = all.filter(|[mode, _]| !mode.is_empty());
         let first = all.next();
         all.all(|other| Some(other) == first)
     }
 
-    /// How many bytes a file may have that it writes; `None` if there is no limit.
+    /// Largest size in bytes of a file that the process may write; `None` if there is no limit.
     pub(crate) fn file_limit(&self) -> Option<u64> {
         let limits = std::fs::read_to_string(path(self.pid, "limits")).ok()?;
         let line = limits
@@ -356,7 +358,7 @@ impl TargetProcess {
         line.split_whitespace().next()?.parse().ok()
     }
 
-    /// Its threads.
+    /// The numbers of the process's threads.
     pub(crate) fn threads(&self) -> Vec<u32> {
         let folder = std::fs::read_dir(path(self.pid, "task"));
         let entries = folder.into_iter().flatten().filter_map(Result::ok);

@@ -1,4 +1,4 @@
-//! The region in a program that holds our code, the letter, and a stack.
+//! The region in a program with our code, the letter, and a stack.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::thread::StoppedThread;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttachRegion(u64);
 
-/// Reads or writes a field of a letter.
+/// Returns the offset in a region of a field of the letter.
 macro_rules! field {
     ($field:ident) => {
         (::heapprof_abi::letter::CODE_LEN
@@ -27,12 +27,12 @@ macro_rules! field {
 pub(crate) use field;
 
 impl AttachRegion {
-    /// The region at an address.
+    /// Returns the region at an address.
     pub(crate) fn at(start: u64) -> Self {
         Self(start)
     }
 
-    /// The region that somebody has left in a program.
+    /// Finds the region that a former heapprof has left in a program.
     pub(crate) fn find(process: &TargetProcess) -> Option<Self> {
         let mut mark = [0; LETTER_MAGIC.len()];
         let mut all = process.maps.iter();
@@ -43,7 +43,7 @@ impl AttachRegion {
         found.map(|map| Self(map.start))
     }
 
-    /// Makes one, with room for so many bytes behind it, by a call of the thread.
+    /// Makes a region by calls of the thread, with room for `behind` bytes behind it.
     pub(crate) fn make(
         process: &TargetProcess,
         thread: &StoppedThread,
@@ -57,7 +57,7 @@ impl AttachRegion {
         Ok(Self(at))
     }
 
-    /// Puts the code into a new region.
+    /// Writes the code into a new region.
     pub(crate) fn write_code(self, memory: TargetMemory<'_>) -> Result<(), AttachError> {
         self.write(memory, 0, stub::code())
     }
@@ -80,7 +80,7 @@ impl AttachRegion {
         memory.u64(self.0 + at).ok_or(AttachError::NoProcess)
     }
 
-    /// What the letter says as text.
+    /// Reads the text of the letter.
     pub(crate) fn text(self, memory: TargetMemory<'_>) -> String {
         let mut text = [0; 256];
         let read = memory.text(self.0 + field!(text), &mut text).unwrap_or(0);
@@ -88,7 +88,7 @@ impl AttachRegion {
         text.replace(|of: char| of.is_control(), " ")
     }
 
-    /// Whether its letter is one of this version; one that was never written is.
+    /// Whether the region's letter is of this version, or was never written.
     pub(crate) fn is_readable(self, memory: TargetMemory<'_>) -> bool {
         let is = |at, right: u32| {
             let found = memory.u32(self.0 + at);
@@ -97,7 +97,8 @@ impl AttachRegion {
         is(field!(version), LETTER_VERSION) && is(field!(size), size_of::<AttachLetter>() as u32)
     }
 
-    /// Where the code begins, where the stack ends, and where the letter is.
+    /// Returns the address at which the code begins, the end of the stack, and the address of the
+    /// letter.
     pub(crate) fn entry_addresses(self) -> (u64, u64, u64) {
         (
             self.0 + stub::ENTRY_OFFSET,
@@ -106,29 +107,29 @@ impl AttachRegion {
         )
     }
 
-    /// Whether an address lies in it.
+    /// Whether an address lies in the region.
     pub(crate) fn contains(self, address: u64) -> bool {
         address.wrapping_sub(self.0) < REGION_LEN as u64
     }
 
-    /// Its code.
+    /// The addresses of the region's code.
     pub(crate) fn code(self) -> Range<u64> {
         self.0..self.0 + CODE_LEN as u64
     }
 
-    /// Where it begins.
+    /// Address of the region.
     pub(crate) fn start(self) -> u64 {
         self.0
     }
 
-    /// What lies behind it.
+    /// Address behind the region.
     pub(crate) fn end(self) -> u64 {
         self.0 + REGION_LEN as u64
     }
 
-    /// Clears what XSAVE expects to be zero.
+    /// Clears the bytes that XSAVE expects to be zero.
     pub(crate) fn clear_state(self, memory: TargetMemory<'_>) -> Result<(), AttachError> {
-        /// The header behind the legacy part, which the restoring instruction checks.
+        /// Offset of the header behind the legacy part, which the restoring instruction checks.
         const XSAVE_HEADER_OFFSET: u64 = 512;
         self.write(
             memory,
@@ -138,7 +139,7 @@ impl AttachRegion {
     }
 }
 
-/// Maps memory in a program, by a call of the thread. Returns where it is.
+/// Maps memory in a program, by a call of the thread. Returns its address.
 pub(crate) fn map(
     process: &TargetProcess,
     thread: &StoppedThread,
@@ -151,7 +152,7 @@ pub(crate) fn map(
         .map_err(|error| AttachError::CallFailed("mmap", error))
 }
 
-/// Makes a system call by a thread.
+/// Makes a system call in a stopped thread.
 fn call(
     process: &TargetProcess,
     thread: &StoppedThread,

@@ -1,10 +1,10 @@
-//! The code that a thread of the program runs for us: it saves the thread, loads the library, calls
-//! it, and gives the thread back.
+//! The code that a thread of the program runs for us: it saves the thread's state, loads the
+//! library, calls it, and restores the thread.
 //!
-//! Once the thread is there, nobody else is needed: if heapprof dies, the thread goes on to the end
-//! by itself. It comes with `rbx` leading to the letter, and `rsp` to the end of a stack. Its own
-//! registers are in the letter. What the processor has besides them is saved by XSAVE, as Intel's
-//! and AMD's manuals describe it.
+//! Once the thread is there, no other process is needed: if heapprof dies, the thread goes on to
+//! the end by itself. It comes with `rbx` leading to the letter, and `rsp` to the end of a stack.
+//! Its own registers are in the letter. The other state of the processor is saved by XSAVE, as
+//! Intel's and AMD's manuals describe it.
 
 use std::mem::offset_of;
 
@@ -12,7 +12,7 @@ use heapprof_abi::letter::{
     AttachLetter, CODE_LEN, LETTER_MAGIC, LIBRARY_PATH_PREFIX, STATE_OFFSET, failure, progress,
 };
 
-/// Where the code begins, behind the mark of the region.
+/// Offset of the code in the region, behind the region's mark.
 pub(crate) const ENTRY_OFFSET: u64 = LETTER_MAGIC.len() as u64;
 
 const REGISTERS_OFFSET: usize = offset_of!(AttachLetter, registers);
@@ -28,7 +28,7 @@ std::arch::global_asm!(
     ".Lregion:",
     ".ascii \"heapprof region\\n\"",
     "mov dword ptr [rbx + {progress}], {begun}",
-    // All that XSAVE knows, and the state that functions in C begin with.
+    // Saves all that XSAVE knows, and sets the state with which functions in C begin.
     "mov eax, -1",
     "mov edx, -1",
     "lea rdi, [rbx + {state_at}]",
@@ -36,8 +36,8 @@ std::arch::global_asm!(
     "cld",
     "fninit",
     "ldmxcsr dword ptr [rip + .Lmxcsr]",
-    // rt_sigprocmask: no handler is to run here. Whoever sent the thread has done so, too, and has
-    // put into the letter what it blocked before.
+    // rt_sigprocmask: no handler is to run here. The process that sent the thread has blocked
+    // signals, too, and has put the former mask into the letter.
     "mov eax, 14",
     "mov edi, 2",
     "lea rsi, [rip + .Lall]",
@@ -80,7 +80,7 @@ std::arch::global_asm!(
     "add r13, rax",
     "sub r14, rax",
     "jmp 2b",
-    // The path of the file, whose number follows what is there.
+    // The path of the file. Its number follows the prefix that is there.
     "3: mov eax, r12d",
     "sub rsp, 32",
     "lea rdi, [rsp + 31]",
@@ -130,7 +130,8 @@ std::arch::global_asm!(
     "xrstor64 [rdi]",
     "push qword ptr [rbx + {registers} + 136]",
     "popfq",
-    // From here on the thread has its own stack, on which handlers run that waited. Flags stay.
+    // From here on the thread has its own stack, on which waiting handlers run. The instructions
+    // below leave the flags as they are.
     "mov rsp, qword ptr [rbx + {registers} + 56]",
     // rt_sigprocmask
     "mov eax, 14",
@@ -153,7 +154,7 @@ std::arch::global_asm!(
     "mov r13, qword ptr [rbx + {registers} + 104]",
     "mov r14, qword ptr [rbx + {registers} + 112]",
     "mov r15, qword ptr [rbx + {registers} + 120]",
-    // The letter lies behind this page.
+    // The letter is behind this page.
     "mov rbx, qword ptr [rip + .Lregion + {code} + {registers} + 8]",
     "jmp qword ptr [rip + .Lregion + {code} + {registers} + 128]",
     // close
@@ -169,7 +170,7 @@ std::arch::global_asm!(
     "mov rdi, qword ptr [rbx + {library}]",
     "mov rsi, qword ptr [rbx + {library_len}]",
     "syscall",
-    // What comes to that place is the program's.
+    // Memory that is mapped there later is the program's.
     "mov qword ptr [rbx + {library}], 0",
     "ret",
     ".Lnot_written:",
@@ -181,7 +182,7 @@ std::arch::global_asm!(
     "call .Lunmap",
     "mov dword ptr [rbx + {failure}], r15d",
     "jmp .Ldone",
-    // What the loader says goes into the letter.
+    // The loader's error goes into the letter.
     ".Lnot_loaded:",
     "mov dword ptr [rbx + {failure}], {not_loaded}",
     "call qword ptr [rbx + {dlerror}]",
@@ -201,7 +202,7 @@ std::arch::global_asm!(
     "mov byte ptr [rsi], 0",
     "jmp .Ldone",
     ".balign 8",
-    // All but SIGSETXID: libc waits for its handler in each thread, and holds a lock meanwhile.
+    // All but SIGSETXID: libc waits for its handler in each thread, with a lock taken meanwhile.
     ".Lall: .quad 0xfffffffeffffffff",
     ".Lmxcsr: .long 0x1f80",
     ".Lname: .asciz \"libheapprof.so\"",
@@ -239,7 +240,7 @@ unsafe extern "C" {
     static STUB_END: u8;
 }
 
-/// The code, as it is put at the beginning of a region.
+/// The code to be written to the beginning of a region.
 pub(crate) fn code() -> &'static [u8] {
     // SAFETY: the two symbols are the beginning and the end of the same constant data.
     let code = unsafe {
@@ -253,7 +254,7 @@ pub(crate) fn code() -> &'static [u8] {
 /// Whether the processor has what the code uses, and no more state than there is room for.
 pub(crate) fn is_supported() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
-    /// The system uses XSAVE.
+    /// Flag bit: the system uses XSAVE.
     const OSXSAVE: u32 = 1 << 27;
     const MAX_XSAVE_SIZE: u32 = 24 << 10;
     __cpuid(0).eax >= 13

@@ -1,4 +1,4 @@
-//! Threads of another process that are held for a moment, so that its memory can be copied.
+//! Suspends threads of another process for a moment, so that its memory can be copied.
 
 use std::fs::File;
 use std::io;
@@ -8,17 +8,18 @@ use heapprof_process::{status, thread_state};
 
 use crate::thread::StoppedThread;
 
-/// A thread that is held. When this is dropped, it goes on as if it had not been held: with the
-/// same registers, and in the same system call. All calls come from one thread of ours.
+/// A thread that is suspended. When this is dropped, the thread goes on as if it had not been
+/// suspended: with the same registers, and in the same system call. All calls must come from one
+/// thread of ours.
 #[derive(Debug)]
 pub struct SuspendedThread(StoppedThread);
 
 impl SuspendedThread {
-    /// Holds a thread of the process whose memory `memory` is (`/proc/PID/mem`). `None` if it can't
-    /// be held now, because the kernel works for it.
+    /// Suspends a thread of the process whose memory `memory` is (`/proc/PID/mem`). `None` if it
+    /// can't be suspended now, because the kernel works for it.
     ///
     /// # Errors
-    /// The thread may be gone, or not this user's.
+    /// The thread may be gone, or belong to another user.
     pub fn new(pid: u32, tid: u32, memory: &File) -> io::Result<Option<Self>> {
         let is_busy = || thread_state(pid, tid) == Some('D');
         let Some(mut stopped) = StoppedThread::new(tid, false, is_busy)? else {
@@ -33,21 +34,21 @@ impl SuspendedThread {
         Ok(Some(Self(stopped)))
     }
 
-    /// Its registers that may hold addresses.
+    /// The thread's registers that may have addresses.
     #[must_use]
     pub fn registers(&self) -> [u64; 17] {
         let all = self.0.registers();
         std::array::from_fn(|i| all[i])
     }
 
-    /// Where its stack ends.
+    /// The thread's stack pointer.
     #[must_use]
     pub fn stack(&self) -> u64 {
         self.0.place().1
     }
 }
 
-/// Whether a signal waits for a thread.
+/// Whether a signal that is not blocked waits for a thread.
 pub(crate) fn has_signals(tid: u32) -> bool {
     let sets = status(tid, ["SigPnd:", "ShdPnd:", "SigBlk:"]);
     let [own, shared, blocked] = sets.map(|set| u64::from_str_radix(&set, 16).unwrap_or(0));

@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// The open file with this number of a process; `None` if there is none, or if the kernel does not
-/// give it. It is not opened anew: what it leads to may be anything, and opening some files does
-/// something.
+/// Takes the open file with this number from a process; `None` if there is none, or if the kernel
+/// refuses. The file is not opened anew: its path may lead to anything, and opening some files has
+/// an effect.
 pub(crate) fn file(pid: u32, number: u32) -> Option<File> {
     let call = |name, one: i64, other: i64| {
-        // SAFETY: these two calls take numbers alone.
+        // SAFETY: these two calls take only numbers.
         let got = unsafe { libc::syscall(name, one, other, 0) };
         // SAFETY: the kernel has made the number for us.
         (got >= 0).then(|| unsafe { File::from_raw_fd(got as i32) })

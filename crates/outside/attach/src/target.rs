@@ -1,4 +1,4 @@
-//! Attaching to a program, and leaving it.
+//! Attaches to a program, and leaves it.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -16,11 +16,11 @@ use crate::region::{AttachRegion, field, map};
 use crate::wish::{AttachOptions, AttachOutcome};
 use crate::{child_process, filter, stub, taken};
 
-/// So long a thread that was sent away may take to come back.
+/// How long a thread that was sent to the library may take to come back.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the letter is read meanwhile.
+/// Time between two reads of the letter while the thread is away.
 const ANSWER_POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// So long a program may take to load its C library, and how often it is looked whether it has.
+/// How long a program may take to load its C library, and the time between two checks.
 const START_TIMEOUT: Duration = Duration::from_millis(500);
 const START_POLL_INTERVAL: Duration = Duration::from_millis(10);
 const PAGE_SIZE: u64 = 4096;
@@ -29,12 +29,12 @@ const PAGE_SIZE: u64 = 4096;
 #[derive(Debug)]
 pub struct AttachTarget {
     process: TargetProcess,
-    /// Its functions `dlopen`, `dlsym`, `dlerror` and `__errno_location`.
+    /// Addresses of the program's functions `dlopen`, `dlsym`, `dlerror` and `__errno_location`.
     functions: [u64; 4],
     region: Option<AttachRegion>,
 }
 
-/// What somebody wrote into the letter before.
+/// The former attachment, as the letter describes it.
 #[derive(Clone, Copy)]
 struct PreviousAttachment {
     is_attached: bool,
@@ -45,11 +45,11 @@ struct PreviousAttachment {
 }
 
 impl AttachTarget {
-    /// Looks at a process, and refuses those that can't be attached to with this library. Nothing
-    /// is touched. One that is just starting has a moment to load its C library.
+    /// Reads a process, and refuses one that can't be attached to with this library. Nothing in it
+    /// is changed. A process that is just starting has a moment to load its C library.
     ///
     /// # Errors
-    /// Why it can't be attached to.
+    /// The reason why the process can't be attached to.
     pub fn open(pid: u32, library: &[u8]) -> Result<Self, AttachError> {
         let since = Instant::now();
         loop {
@@ -91,7 +91,7 @@ impl AttachTarget {
         if process.has_malloc() {
             return Err(AttachError::OwnMalloc);
         }
-        // Beyond this limit the kernel sends a signal.
+        // The kernel sends a signal to a process that exceeds this limit.
         if let Some(limit) = process
             .file_limit()
             .filter(|&most| most < library.len() as u64)
@@ -116,20 +116,20 @@ impl AttachTarget {
         })
     }
 
-    /// Attaches: loads `library` into the program, unless it was there before, and records from now
-    /// on.
+    /// Attaches to the program: loads `library` into it, unless the library is there already, and
+    /// records from now on.
     ///
     /// # Errors
-    /// Why it can't be done, or what failed. The program goes on.
+    /// The reason why it can't be done, or the step that failed. The program goes on.
     pub fn attach(self, library: &[u8], wish: AttachOptions) -> Result<AttachOutcome, AttachError> {
         run_in_own_thread(|| self.attach_here(library, wish))
     }
 
-    /// Leaves a program: nothing is recorded any more, and its slots lead where they did. Returns
-    /// how many there were, and how long the thread was held that did it.
+    /// Leaves a program: nothing is recorded any more, and its slots lead where they did before.
+    /// Returns the number of slots, and how long the thread was suspended that restored them.
     ///
     /// # Errors
-    /// Nobody may be attached, or it can't be done now.
+    /// No process may be attached, or it can't be done now.
     pub fn detach(self) -> Result<(u32, Duration), AttachError> {
         run_in_own_thread(|| self.detach_here())
     }
@@ -200,15 +200,15 @@ impl AttachTarget {
         })
     }
 
-    /// Maps the region, if there is none, or else room for the library, by a thread of the program.
-    /// Returns the thread, and where the region is.
+    /// Maps the region by a thread of the program, or only room for the library if the region
+    /// exists. Returns the number of the thread, and the address of the region.
     fn prepare(&self, choice: &SafeThreadSelector<'_>, room: u64) -> Result<[u64; 2], AttachError> {
         let (tid, stopped) = choice.stop(0)?;
         self.check_filters(tid)?;
         let memory = self.process.memory();
         let (region, behind) = match self.region {
             Some(region) => {
-                // Somebody came no further than that.
+                // A former attempt came no further than this.
                 let left = region.u64(memory, field!(library))?;
                 let map_of = self.process.map_of(left);
                 let is_there = map_of.is_some_and(|map| left + room <= map.end) && left != 0;
@@ -243,7 +243,7 @@ impl AttachTarget {
         Ok((region.u32(memory, field!(slots))?, held))
     }
 
-    /// What the letter says of the last attachment.
+    /// Reads the former attachment from the letter.
     fn previous_attachment(&self, region: AttachRegion) -> Result<PreviousAttachment, AttachError> {
         let memory = self.process.memory();
         if !region.is_readable(memory) {
@@ -264,7 +264,7 @@ impl AttachTarget {
         })
     }
 
-    /// Writes into the letter who attaches.
+    /// Writes into the letter which process attaches.
     fn sign(&self, region: AttachRegion) -> Result<(), AttachError> {
         let memory = self.process.memory();
         let own = std::process::id();
@@ -275,7 +275,8 @@ impl AttachTarget {
         region.write(memory, field!(owner_namespace), &namespace)
     }
 
-    /// Refuses a program whose filters forbid what is to be done. The thread is stopped.
+    /// Refuses a program whose filters forbid the calls that must be made. The thread must be
+    /// stopped.
     fn check_filters(&self, tid: u32) -> Result<(), AttachError> {
         if !has_filter(tid) {
             return Ok(());
@@ -293,7 +294,7 @@ impl AttachTarget {
         }
     }
 
-    /// Sends a thread to the letter, and waits until it is back. Returns the file that the library
+    /// Sends a thread to the code, and waits until it is back. Returns the file that the library
     /// handed over, and how long the thread was away.
     fn send(
         &self,
@@ -341,7 +342,7 @@ impl AttachTarget {
         Ok((kept, since.elapsed()))
     }
 
-    /// Waits until the thread that was sent before is back, so that nobody reads the letter.
+    /// Waits until the thread that was sent before is back, so that no thread reads the letter.
     fn wait_for_last(
         &self,
         region: AttachRegion,
@@ -410,12 +411,13 @@ impl AttachTarget {
     }
 }
 
-/// Which namespace this process's number is of.
+/// The namespace of this process's number.
 fn own_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |of| of.ino())
 }
 
-/// Runs `work` in a thread that ends with it, so that the kernel lets go of whatever it traces.
+/// Runs `work` in a thread that ends with it, so that the kernel then resumes all threads that it
+/// traces.
 fn run_in_own_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         scope

@@ -1,7 +1,7 @@
-//! A thread of another process, stopped for a moment by ptrace.
+//! Stops a thread of another process for a moment by ptrace.
 //!
-//! All calls come from one thread of ours. When that thread ends, the kernel lets go of whatever it
-//! still holds.
+//! All calls must come from one thread of ours. When that thread ends, the kernel resumes all
+//! threads that it still traces.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -9,18 +9,19 @@ use std::time::{Duration, Instant};
 use heapprof_abi::letter::{REGISTER_COUNT, stopped_call};
 use libc::{c_long, c_void, pid_t, user_regs_struct};
 
-/// So long a thread may take to stop that can't be stopped in what it does in the kernel.
+/// How long a thread may take to stop if the kernel works for it and can't be interrupted.
 const QUICK_STOP_TIMEOUT: Duration = Duration::from_millis(20);
-/// The same for all others, which only need a processor.
+/// How long any other thread may take to stop; it only needs a processor.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// So long a system call may take that a thread makes for us.
+/// How long a system call may take that a thread makes for us.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the kernel adds to SIGTRAP at a system call, so that it is not taken for the signal.
+/// Flag that the kernel adds to SIGTRAP at a system call, so that the stop is not taken for the
+/// signal.
 const SYSCALL_STOP_FLAG: i32 = 0x80;
 
-/// The number of a call that libc does not name.
+/// The number of the call `io_pgetevents`, which libc does not name.
 const IO_PGETEVENTS: i64 = 333;
 
 /// Signals that are blocked while a thread is away: all but SIGSETXID, for whose handler libc
@@ -28,10 +29,10 @@ const IO_PGETEVENTS: i64 = 333;
 static BLOCKED_SIGNALS: u64 = !(1 << 32);
 
 /// System calls that fail with EINTR when their thread was stopped. They are made again, because
-/// nothing has come of them: read, readv, write and writev of sockets with a limit of time,
-/// sendmmsg, io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop,
-/// semtimedop, recvfrom, recvmsg, recvmmsg, accept, accept4, sendto, sendmsg, io_getevents,
-/// io_pgetevents, msgrcv, msgsnd.
+/// they had no effect: read, readv, write and writev of sockets with a time limit, sendmmsg,
+/// io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop,
+/// recvfrom, recvmsg, recvmmsg, accept, accept4, sendto, sendmsg, io_getevents, io_pgetevents,
+/// msgrcv, msgsnd.
 const RESTARTED_CALLS: [i64; 23] = [
     libc::SYS_read,
     libc::SYS_readv,
@@ -58,24 +59,24 @@ const RESTARTED_CALLS: [i64; 23] = [
     libc::SYS_msgsnd,
 ];
 
-/// A system call that is made anew.
+/// A system call that is made again.
 #[derive(Clone, Copy, Debug)]
 struct RestartedCall {
-    /// Its number, or that of the call that goes on with it.
+    /// Number of the call, or of the call that continues it.
     number: i64,
-    /// What a signal does to it: one of [`stopped_call`].
+    /// What a signal does to the call: one of [`stopped_call`].
     class: u32,
 }
 
-/// A thread that is stopped. It goes on when this is dropped.
+/// A stopped thread. It goes on when this is dropped.
 #[derive(Debug)]
 pub(crate) struct StoppedThread {
     tid: pid_t,
-    /// Its registers, as it is to go on.
+    /// The registers with which the thread is to go on.
     registers: user_regs_struct,
-    /// Whether they are to be written.
+    /// Whether the registers must be written.
     is_changed: bool,
-    /// How it goes on from the system call that it was stopped in.
+    /// The system call in which the thread was stopped, if it is to be made again.
     restarted_call: Option<RestartedCall>,
     has_gone_on: bool,
 }
@@ -86,7 +87,7 @@ pub(crate) type PtraceRequest = libc::c_uint;
 #[cfg(not(target_env = "gnu"))]
 pub(crate) type PtraceRequest = libc::c_int;
 
-// Requests whose type in libc is another one, or which it does not name.
+// Requests that have another type in libc, or that it does not name.
 const GET_SIGNAL_MASK: PtraceRequest = 0x420a;
 const SET_SIGNAL_MASK: PtraceRequest = 0x420b;
 const GET_RSEQ_CONFIGURATION: PtraceRequest = 0x420f;
@@ -97,8 +98,8 @@ pub(crate) fn ptrace(
     at: usize,
     data: usize,
 ) -> io::Result<c_long> {
-    // SAFETY: the requests below read and write what `at` and `data` lead to, which their callers
-    // give for it.
+    // SAFETY: the requests of this crate read and write the memory that `at` and `data` lead to,
+    // which their callers pass for that.
     let done = unsafe { libc::ptrace(request, tid, at as *mut c_void, data as *mut c_void) };
     match done {
         -1 => Err(io::Error::last_os_error()),
@@ -106,7 +107,7 @@ pub(crate) fn ptrace(
     }
 }
 
-/// What the kernel says of a thread that it stopped: the signal, and the event above it.
+/// Waits until a thread stops. Returns the signal that the kernel reports, and the event above it.
 fn wait(tid: pid_t, until: Instant) -> io::Result<Option<(i32, i32)>> {
     loop {
         let mut status = 0;
@@ -125,20 +126,21 @@ fn wait(tid: pid_t, until: Instant) -> io::Result<Option<(i32, i32)>> {
 }
 
 impl StoppedThread {
-    /// Stops a thread; `None` if it can't be stopped now: then nobody can stop it again before this
-    /// thread of ours has ended. `is_held` says whether it is in the kernel, and can't be stopped.
-    /// `needs_to_run` says whether it must be able to go on: a thread whose process was stopped
-    /// (by SIGSTOP) is made to do so. Otherwise it is held as it stands, and stays stopped.
+    /// Stops a thread; `None` if it can't be stopped now. Then no other attempt can stop it before
+    /// this thread of ours has ended. `is_held` says whether it is in the kernel, and can't be
+    /// stopped. `needs_to_run` says whether it must be able to go on: a thread whose process was
+    /// stopped (by SIGSTOP) is made to do so. Otherwise the thread is stopped as it is, and stays
+    /// stopped.
     ///
     /// # Errors
-    /// The thread may be gone, or not this user's.
+    /// The thread may be gone, or belong to another user.
     pub(crate) fn new(
         tid: u32,
         needs_to_run: bool,
         is_held: impl Fn() -> bool,
     ) -> io::Result<Option<Self>> {
         let tid = pid_t::try_from(tid).map_err(|_| io::ErrorKind::NotFound)?;
-        // Stops at system calls can be told from signals.
+        // With this option, stops at system calls differ from signals.
         let options = libc::PTRACE_O_TRACESYSGOOD as usize;
         ptrace(libc::PTRACE_SEIZE, tid, 0, options)?;
         ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
@@ -155,20 +157,21 @@ impl StoppedThread {
                 break;
             }
             if Instant::now() > until {
-                // It stands now, and goes on without us.
+                // The thread is stopped now, and goes on without us.
                 let signal = if event == 0 { signal } else { 0 };
                 ptrace(libc::PTRACE_DETACH, tid, 0, signal as usize)?;
                 return Ok(None);
             }
-            // A signal of its own comes first, which it gets. A stop of the whole process is none.
-            // The stop that was asked for may be lost to that one, so it is asked for again.
+            // A signal of the thread's own comes first, and is delivered. A stop of the whole
+            // process is no signal. The requested stop may be lost to that one, so it is requested
+            // again.
             let signal = if event == 0 { signal } else { 0 };
             ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
             ptrace(libc::PTRACE_CONT, tid, 0, signal as usize)?;
         }
         let mut stopped = Self {
             tid,
-            // SAFETY: numbers alone.
+            // SAFETY: the structure has only numbers, for which zero is a valid value.
             registers: unsafe { std::mem::zeroed() },
             is_changed: false,
             restarted_call: None,
@@ -179,7 +182,7 @@ impl StoppedThread {
     }
 
     fn read(&self) -> io::Result<user_regs_struct> {
-        // SAFETY: numbers alone.
+        // SAFETY: the structure has only numbers, for which zero is a valid value.
         let mut registers: user_regs_struct = unsafe { std::mem::zeroed() };
         let to = &raw mut registers as usize;
         ptrace(libc::PTRACE_GETREGS, self.tid, 0, to)?;
@@ -191,15 +194,15 @@ impl StoppedThread {
         ptrace(libc::PTRACE_SETREGS, self.tid, 0, from).map(drop)
     }
 
-    /// Where its next instruction is, and where its stack ends.
+    /// Address of the thread's next instruction, and its stack pointer.
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.registers.rip, self.registers.rsp)
     }
 
-    /// Whether it is in the middle of a sequence that the kernel begins anew (rseq), whose
-    /// structure `read` reads.
+    /// Whether the thread is in the middle of a sequence that the kernel restarts (rseq). `read`
+    /// reads the thread's rseq structure.
     pub(crate) fn is_in_sequence(&self, read: impl Fn(u64) -> Option<u64>) -> bool {
-        /// The kernel's answer.
+        /// The kernel's answer to the request.
         #[repr(C)]
         #[derive(Default)]
         struct RseqConfiguration {
@@ -213,13 +216,14 @@ impl StoppedThread {
         let to = &raw mut found as usize;
         let size = size_of::<RseqConfiguration>();
         let is_known = ptrace(GET_RSEQ_CONFIGURATION, self.tid, size, to).is_ok();
-        // The sequence's address is the second word.
+        // The address of the sequence is the second word.
         is_known && found.at != 0 && read(found.at + 8) != Some(0)
     }
 
-    /// Prepares it to go on as if it had not been stopped: a system call that the stop has ended is
-    /// made again. `is_call` says whether the instruction before an address is a system call, and
-    /// `has_signals` whether a signal waits for the thread, which then has ended the call.
+    /// Prepares the thread to go on as if it had not been stopped: a system call that the stop has
+    /// ended is made again. `is_call` says whether the instruction before an address is a system
+    /// call. `has_signals` says whether a signal waits for the thread: then the signal has ended
+    /// the call.
     pub(crate) fn prepare_restart(
         &mut self,
         is_call: impl Fn(u64) -> bool,
@@ -243,7 +247,7 @@ impl StoppedThread {
             failed
                 if failed == interrupted && RESTARTED_CALLS.contains(&number) && !has_signals() =>
             {
-                // The kernel would not make it again.
+                // The kernel would not make the call again.
                 self.is_changed = true;
                 again(number, stopped_call::ENDS)
             }
@@ -251,7 +255,7 @@ impl StoppedThread {
         };
     }
 
-    /// Its registers, as it goes on by itself.
+    /// The registers with which the thread goes on by itself.
     fn registers_on_resume(&self) -> user_regs_struct {
         let mut registers = self.registers;
         if let Some(again) = self.restarted_call {
@@ -262,13 +266,13 @@ impl StoppedThread {
         registers
     }
 
-    /// What a signal does to the system call that it goes on with: one of [`stopped_call`].
+    /// What a signal does to the system call that the thread makes again: one of [`stopped_call`].
     pub(crate) fn class(&self) -> u32 {
         self.restarted_call
             .map_or(stopped_call::NONE, |again| again.class)
     }
 
-    /// Its registers in the order of a letter.
+    /// The thread's registers in the order of a letter.
     pub(crate) fn registers(&self) -> [u64; REGISTER_COUNT] {
         let r = &self.registers_on_resume();
         [
@@ -277,8 +281,8 @@ impl StoppedThread {
         ]
     }
 
-    /// Makes one system call in it, by the instruction at `at`, and puts everything back. If we
-    /// died meanwhile, the thread would be lost: it lasts some microseconds.
+    /// Makes one system call in the thread, by the instruction at `at`, and restores everything. If
+    /// we died meanwhile, the thread would be lost; this takes some microseconds.
     pub(crate) fn call(&self, at: u64, number: c_long, args: [u64; 6]) -> io::Result<i64> {
         let [rdi, rsi, rdx, r10, r8, r9] = args;
         let changed = user_regs_struct {
@@ -306,15 +310,14 @@ impl StoppedThread {
     }
 
     /// Runs the system call at which these registers are, and stops the thread behind it, where the
-    /// kernel looks for signals: there it decides how the call goes on that was interrupted.
-    /// Returns rax.
+    /// kernel checks for signals: there it decides how the interrupted call goes on. Returns rax.
     ///
-    /// The thread is not single-stepped: each step is a SIGTRAP that the kernel forces, and where
-    /// SIGTRAP is blocked or ignored it takes the program's handler away.
+    /// The thread is not single-stepped: each step is a SIGTRAP that the kernel forces. Where
+    /// SIGTRAP is blocked or ignored, that removes the program's handler.
     fn run_call(&self, registers: &user_regs_struct) -> io::Result<i64> {
         self.write(registers)?;
         let is_call = |signal, _| signal == libc::SIGTRAP | SYSCALL_STOP_FLAG;
-        // Once at its beginning, once at its end.
+        // The thread stops once at the beginning of the call, and once at its end.
         self.run_until(libc::PTRACE_SYSCALL, is_call)?;
         self.run_until(libc::PTRACE_SYSCALL, is_call)?;
         let result = self.read()?.rax as i64;
@@ -325,9 +328,9 @@ impl StoppedThread {
         Ok(result)
     }
 
-    /// Lets the thread run, in the way of `request`, until it stops for a signal and an event that
-    /// `is_wanted`. Its signals are blocked; another thread may stop the whole process meanwhile,
-    /// which this one obeys when it is let go.
+    /// Resumes the thread by `request` until it stops for a signal and an event that `is_wanted`.
+    /// The thread's signals are blocked. Another thread may stop the whole process meanwhile, which
+    /// this one obeys when it is released.
     fn run_until(
         &self,
         request: PtraceRequest,
@@ -344,7 +347,8 @@ impl StoppedThread {
         }
     }
 
-    /// The signals that it blocks when it is not in a call that blocks others for its time.
+    /// The signals that the thread blocks. Signals that its present system call blocks for a time
+    /// do not count.
     pub(crate) fn mask(&self) -> io::Result<u64> {
         let mut mask = 0u64;
         let at = &raw mut mask as usize;
@@ -353,27 +357,28 @@ impl StoppedThread {
     }
 
     /// Lets the thread go on at `at`, with its stack at `stack`, and `rbx` as given. From then on
-    /// whatever is there has the thread.
+    /// the code at `at` controls the thread.
     pub(crate) fn send(mut self, at: u64, stack: u64, rbx: u64) -> io::Result<()> {
         let sent = user_regs_struct {
             rip: at,
             rsp: stack,
             rbx,
             orig_rax: u64::MAX,
-            // No trap, and strings go upwards.
+            // No single-stepping, and string instructions go upwards.
             eflags: self.registers.eflags & !0x500,
             ..self.registers
         };
         self.write(&sent)?;
         self.has_gone_on = true;
-        // Whoever it is sent to blocks them, too, and unblocks them at the end.
+        // The code there blocks these signals, too, and unblocks them at the end.
         let from = &raw const BLOCKED_SIGNALS as usize;
         ptrace(SET_SIGNAL_MASK, self.tid, size_of::<u64>(), from)?;
         ptrace(libc::PTRACE_DETACH, self.tid, 0, 0).map(drop)
     }
 }
 
-/// Lets a thread go that stopped after it had been given up. Returns whether it has gone.
+/// Releases a thread that stopped after it had been given up. Returns whether it is released or
+/// gone.
 pub(crate) fn let_go(tid: u32) -> bool {
     let Ok(tid) = pid_t::try_from(tid) else {
         return true;
@@ -395,7 +400,7 @@ impl Drop for StoppedThread {
             return;
         }
         if self.is_changed {
-            // What can't be written is as the kernel goes on by itself.
+            // If the registers can't be written, the thread goes on as the kernel would let it.
             let _ = self.write(&self.registers_on_resume());
         }
         let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);

@@ -1,8 +1,8 @@
-//! The calls that a stopped thread is in, by the unwinding tables of what it runs
-//! (`.eh_frame`, as the Linux Standard Base describes it).
+//! Finds the calls that a stopped thread is in, by the unwinding tables of its code (`.eh_frame`,
+//! as the Linux Standard Base describes it).
 //!
-//! Code without a table, such as what a virtual machine has made, ends the walk; then all that is
-//! known is what lies on the stack.
+//! Code without a table, such as that of a virtual machine, ends the walk. Then only the words on
+//! the stack are known.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,29 +16,29 @@ use heapprof_memory::Memory;
 
 use crate::process::TargetProcess;
 
-/// A stack with more calls is not walked to its end.
+/// Maximum number of calls; a stack with more is not walked to its end.
 const MAX_CALLS: usize = 1000;
-/// The most that is read of all tables.
+/// Maximum number of bytes that are read of all tables.
 const MAX_TABLE_BYTES: u64 = 256 << 20;
 
 type EhFrameBytes = EndianRcSlice<NativeEndian>;
 
-/// The table of an object.
+/// The unwinding table of an object.
 struct EhFrameTable {
     header: gimli::ParsedEhFrameHdr<EhFrameBytes>,
     frames: EhFrame<EhFrameBytes>,
     bases: BaseAddresses,
 }
 
-/// What a walk goes by: the tables of a process's objects, by where they begin.
+/// The unwinding tables of a process's objects, by the addresses at which the objects begin.
 pub(crate) struct EhFrameTables<'a> {
     process: &'a TargetProcess,
     tables: RefCell<HashMap<u64, Option<Rc<EhFrameTable>>>>,
-    /// How many bytes were read of them.
+    /// Number of bytes of tables that were read.
     bytes_read: Cell<u64>,
 }
 
-/// The registers that a call keeps, and where the thread is.
+/// The registers that a call preserves, and the thread's position.
 #[derive(Clone, Copy)]
 struct UnwoundRegisters {
     rip: u64,
@@ -55,8 +55,8 @@ impl<'a> EhFrameTables<'a> {
         }
     }
 
-    /// Where a thread with these registers, in the order of a letter, comes back to, the newest
-    /// call first; `None` if that is not known to its end.
+    /// Returns the address at which a thread is, and its return addresses, the newest call first.
+    /// `registers` are in the order of a letter. `None` if the calls are not known to their end.
     pub(crate) fn calls(&self, registers: &[u64]) -> Option<Vec<u64>> {
         let mut state = UnwoundRegisters {
             rip: registers[16],
@@ -72,7 +72,7 @@ impl<'a> EhFrameTables<'a> {
         };
         let mut calls = vec![state.rip];
         let mut context = UnwindContext::new();
-        // A call's place is before the address that it comes back to.
+        // The call is before its return address.
         let mut before = 0;
         while calls.len() < MAX_CALLS {
             let Some(next) = self.step(&state, state.rip - before, &mut context)? else {
@@ -88,7 +88,7 @@ impl<'a> EhFrameTables<'a> {
         None
     }
 
-    /// The caller of a call; `Some(None)` if it has none.
+    /// Returns the caller of a call; `Some(None)` if it has none.
     fn step(
         &self,
         state: &UnwoundRegisters,
@@ -131,7 +131,7 @@ impl<'a> EhFrameTables<'a> {
                 Some(RegisterRule::Offset(offset)) => {
                     *value = memory.u64(frame.wrapping_add_signed(offset))?;
                 }
-                // A call keeps what its table does not name.
+                // A call preserves registers that its table does not name.
                 None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => {}
                 _ => return None,
             }
@@ -143,14 +143,14 @@ impl<'a> EhFrameTables<'a> {
         }))
     }
 
-    /// The table of the object that holds an address.
+    /// Returns the table of the object that an address lies in.
     fn table(&self, address: u64) -> Option<Rc<EhFrameTable>> {
         let map = self.process.map_of(address)?;
         let maps = &self.process.maps;
         let same = maps
             .iter()
             .filter(|of| of.path == map.path && of.offset == 0);
-        // The last beginning of the file before the address.
+        // The last mapping of the file's beginning before the address.
         let start = same.map(|of| of.start).rfind(|&start| start <= address)?;
         let mut known = self.tables.borrow_mut();
         let table = known

@@ -1,30 +1,30 @@
-//! What is asked of an attachment, and what became of it.
+//! The options and the result of an attachment.
 
 use std::fs::File;
 use std::time::Duration;
 
-/// What is to be recorded.
+/// Options of the recording in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachOptions {
     /// Mean bytes between samples; `None` if every allocation is recorded.
     pub period: Option<u64>,
-    /// Which frames are kept of interpreters: 1 theirs, 2 the native ones, 3 both.
+    /// The frames that are kept of interpreters' stacks: 1 their own, 2 the native ones, 3 both.
     pub frames: u32,
-    /// Whether each thread's share is kept.
+    /// Whether the share of each thread is kept.
     pub by_thread: bool,
     /// Whether each event goes into a log.
     pub logs: bool,
 }
 
-/// What became of an attachment.
+/// The result of an attachment.
 #[derive(Debug)]
 pub struct AttachOutcome {
-    /// The file in which the program keeps its books from now on; `None` if it could make none.
+    /// The file in which the program keeps its ledger from now on; `None` if it could make none.
     pub shared_ledger: Option<File>,
-    /// How many slots of the program lead to the library.
+    /// Number of slots of the program that lead to the library.
     pub slots: u32,
-    /// How long the thread was held that did it.
+    /// How long the thread was suspended that loaded the library.
     pub suspended_for: Duration,
-    /// The process that had attached before, and has ended without leaving.
+    /// The number of the process that had attached before, and has ended without leaving.
     pub left_by: Option<u32>,
 }

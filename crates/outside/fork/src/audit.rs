@@ -1,4 +1,4 @@
-//! A look at a child: how much of its memory is new, shared, or inherited and not shared any more.
+//! Audits a child: how much of its memory is new, shared, or inherited and not shared any more.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,27 +14,28 @@ use heapprof_profile::{Profile, ProfileBuilder};
 use crate::blame::{self, BlamedChild, UnsharedMapping};
 use crate::forked::{ForkBaseline, file_of, may_be_inherited, to_signed};
 
-/// What was seen of a child.
+/// The result of an audit of a child.
 #[derive(Clone, Debug)]
 pub struct ForkedChildAudit {
-    /// Its sums, by the kernel and by its pages.
+    /// The sums of the child's memory, by the kernel and by its pages.
     pub figures: Figures,
-    /// The files that it has mapped since the fork.
+    /// The files that the child has mapped since the fork.
     pub mapped: Vec<ChildMapping>,
-    /// The file name of its program; empty if it can't be read.
+    /// The file name of the child's program; empty if it can't be read.
     pub program: String,
     /// Mean bytes between samples; 1 if all blocks are known.
     pub period: u64,
-    /// Whether it is an interpreter, which frees much, and so writes much, when it ends.
+    /// Whether the child is an interpreter, which frees much memory when it ends, and so writes to
+    /// many pages.
     pub cleans_up: bool,
-    /// Whose allocations lie on pages that it has inherited and has alone, or why that is not
-    /// known.
+    /// A profile of the allocations on inherited pages that only the child has, or the reason why
+    /// it is not known.
     pub blame: Result<Profile, String>,
 }
 
 impl ForkedChildAudit {
-    /// Leaves out what it says of pages that the child has alone: everybody else who had them has
-    /// ended, so nobody knows who wrote there.
+    /// Counts the pages that only the child has as shared: all other processes that had them have
+    /// ended, so it is not known which process wrote there.
     pub fn forget_who_wrote(&mut self) {
         let figures = &mut self.figures;
         figures.shared = figures.shared.saturating_add(figures.unshared);
@@ -43,12 +44,12 @@ impl ForkedChildAudit {
     }
 }
 
-/// Looks at a child of this generation, and at its parent, which knows what the child has freed or
-/// moved. The child may go on meanwhile; then its sums are of moments that are some milliseconds
-/// apart.
+/// Audits a child of this generation. The parent is read, too, because it has what the child has
+/// freed or moved. The child may go on meanwhile; then its sums are of moments that are some
+/// milliseconds apart.
 ///
 /// # Errors
-/// It may be gone, or not this user's to read.
+/// The child may be gone, or this user may not read it.
 pub fn audit_child(
     pid: u32,
     parent: u32,
@@ -114,16 +115,16 @@ pub fn audit_child(
     })
 }
 
-/// Pages of private memory that is not heapprof's.
+/// Numbers of pages of private memory that is not heapprof's.
 #[derive(Default)]
 struct ChildPageCounts {
-    /// Those that were not there at the fork.
+    /// Pages that did not exist at the fork.
     new: u64,
-    /// Those that were, and that somebody else has, too.
+    /// Inherited pages that another process has, too.
     shared: u64,
-    /// Those that were, and that nobody else has.
+    /// Inherited pages that no other process has.
     unshared: PageSet,
-    /// Bytes of heapprof's, and how many of these no other process has.
+    /// Bytes of heapprof's memory, and how many of these no other process has.
     own: u64,
     own_private: u64,
 }
@@ -153,7 +154,7 @@ impl ChildPageCounts {
     }
 }
 
-/// Whether a mapping is of an interpreter of a language.
+/// Whether a mapping belongs to an interpreter of a language.
 fn is_interpreter(name: &str) -> bool {
     const INTERPRETER_NAMES: [&str; 3] = ["perl", "python", "ruby"];
     let file = name.rsplit('/').next().unwrap_or_default();
@@ -164,8 +165,8 @@ fn is_interpreter(name: &str) -> bool {
             .any(|known| file.starts_with(known))
 }
 
-/// The files of code that are mapped and were not when the child was forked, by name. All mappings
-/// of such a file count, not only that of its code.
+/// Returns the files of code that are mapped and were not when the child was forked, by name. All
+/// mappings of such a file count, not only that of its code.
 fn newly_mapped_files(areas: &[SmapsMapping<'_>], forked: &ForkBaseline) -> Vec<ChildMapping> {
     let files = areas.iter().filter_map(file_of);
     let new: BTreeSet<&str> = files.filter(|file| !forked.files.contains(*file)).collect();

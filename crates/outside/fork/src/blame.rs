@@ -1,8 +1,8 @@
-//! Whose allocations lie on pages that a child has inherited and has alone.
+//! Finds the allocations on inherited pages that only the child has.
 //!
 //! Each block in use is known by its address, its size and the stack that allocated it, in the
-//! parent or in the child. The bytes of it that lie on such pages count for that stack. What lies
-//! there besides is nobody's block: the allocator's own memory and what it keeps free, variables of
+//! parent or in the child. Its bytes on such pages count for that stack. The other bytes of these
+//! pages are in no block: they are the allocator's own memory and what it keeps free, variables of
 //! libraries, the program's stack. So the parts add up to the pages.
 
 use std::collections::{HashMap, HashSet};
@@ -16,26 +16,26 @@ use heapprof_profile::fork::{COW_TYPES, KIND_LABEL};
 use crate::forked::to_signed;
 use crate::perl::{PerlInventory, PerlValuePart, read_inventory};
 
-/// A block of the parent's.
+/// Kind of a block that the parent has allocated.
 const DATA_KIND: &str = "data";
-/// A block that the child has allocated in inherited memory.
+/// Kind of a block that the child has allocated in inherited memory.
 const NEW_BLOCKS_KIND: &str = "new blocks";
-/// A key of hashes.
+/// Kind of a key that hashes share.
 const SHARED_KEYS_KIND: &str = "shared keys";
 
 /// A mapping with pages that are not shared.
 pub(crate) struct UnsharedMapping {
     range: Range<u64>,
-    /// What it is called.
+    /// The name of the mapping.
     name: String,
-    /// Bytes of these pages that no block was found for yet.
+    /// Bytes of these pages for which no block was found yet.
     left: u64,
-    /// Whether there are blocks in it.
+    /// Whether blocks were found in the mapping.
     has_blocks: bool,
 }
 
 impl UnsharedMapping {
-    /// A mapping with so many such pages, and the name of its file.
+    /// Makes a mapping with `pages` such pages, and the name of its file.
     pub(crate) fn new(area: &SmapsMapping<'_>, name: &str, pages: u64) -> Self {
         Self {
             range: area.start..area.end,
@@ -45,7 +45,7 @@ impl UnsharedMapping {
         }
     }
 
-    /// What stands in the place of a stack for what is left, and of which kind that is.
+    /// Returns the text that takes the place of a stack for bytes without a block, and their kind.
     fn rest(&self) -> (String, &'static str) {
         match &*self.name {
             _ if self.has_blocks => ("(free memory and malloc's own)".to_string(), "malloc"),
@@ -61,10 +61,10 @@ impl UnsharedMapping {
     }
 }
 
-/// Values by stack and kind.
+/// Numbers of blocks and bytes by stack and kind.
 type BlameSums = HashMap<(Option<u32>, &'static str), (f64, i64)>;
 
-/// What is being counted.
+/// The state of the count.
 struct BlameCounter<'a> {
     unshared: &'a PageSet,
     pieces: Vec<UnsharedMapping>,
@@ -72,7 +72,7 @@ struct BlameCounter<'a> {
 }
 
 impl BlameCounter<'_> {
-    /// Counts the bytes in `range` that lie on the pages. Returns how many that are.
+    /// Counts the bytes in `range` that are on the pages. Returns their number.
     fn count(&mut self, range: Range<u64>, stack: Option<u32>, kind: &'static str) -> u64 {
         let bytes = self.unshared.bytes_in(range.clone());
         if bytes != 0 {
@@ -81,7 +81,7 @@ impl BlameCounter<'_> {
         bytes
     }
 
-    /// Adds what one or more blocks of a stack have there.
+    /// Adds the bytes that one or more blocks of a stack have on the pages at `at`.
     fn add(&mut self, bytes: u64, blocks: f64, at: u64, stack: Option<u32>, kind: &'static str) {
         let next = self
             .pieces
@@ -90,7 +90,7 @@ impl BlameCounter<'_> {
         let Some(region) = region.filter(|region| region.range.contains(&at)) else {
             return;
         };
-        // What was changed meanwhile is not counted twice, and estimates are not more than all.
+        // Memory that changed meanwhile is not counted twice, and estimates never exceed all bytes.
         let bytes = ((bytes as f64 * blocks).round() as u64).min(region.left);
         region.left -= bytes;
         region.has_blocks = true;
@@ -100,17 +100,17 @@ impl BlameCounter<'_> {
     }
 }
 
-/// What is known of a child besides its books.
+/// Facts about a child that are not in its ledger.
 pub(crate) struct BlamedChild {
-    /// Its parent, if that is there and can be read.
+    /// The parent, if it still exists and can be read.
     pub(crate) parent: Option<LiveProcess>,
-    /// How many stacks both had when it was forked.
+    /// Number of stacks that both had when the child was forked.
     pub(crate) stacks: u32,
-    /// How many forks lie between the first process and it.
+    /// Number of forks between the first process and the child.
     pub(crate) generation: u8,
 }
 
-/// A profile of the allocations on pages that are not shared.
+/// Makes a profile of the allocations on pages that are not shared.
 pub(crate) fn blame(
     process: &LiveProcess,
     child: &BlamedChild,
@@ -149,7 +149,7 @@ pub(crate) fn blame(
             None if is_new(block.stack) => NEW_BLOCKS_KIND,
             None => DATA_KIND,
         };
-        // The parts of an arena that values have were counted.
+        // Parts of an arena that belong to values were counted already.
         let taken = taken.get(&i).copied().unwrap_or(0);
         let bytes = unshared.bytes_in(range).saturating_sub(taken);
         if bytes != 0 {
@@ -160,15 +160,15 @@ pub(crate) fn blame(
     profile(process, counting)
 }
 
-/// Blocks by their addresses, each once.
+/// Sorts blocks by their addresses, and removes duplicates.
 fn sort_blocks(mut blocks: Vec<BlockInUse>) -> Vec<BlockInUse> {
     blocks.sort_unstable_by_key(|block| block.address);
     blocks.dedup_by_key(|block| block.address);
     blocks
 }
 
-/// The heads and bodies of values, first as the parent has them: what the child has freed or moved
-/// was somebody's when it was forked. With each is the stack of its owner, if that is known.
+/// Returns the heads and bodies of values, first those of the parent: what the child has freed or
+/// moved had an owner when it was forked. Each comes with the stack of its owner, if that is known.
 fn parts_with_owners(
     child: &BlamedChild,
     held: &PerlInventory,
@@ -198,7 +198,7 @@ fn parts_with_owners(
     found
 }
 
-/// Counts the heads and bodies of values. Returns how many bytes of each block they have.
+/// Counts the heads and bodies of values. Returns the number of their bytes in each block.
 fn count_parts(
     parts: &[(PerlValuePart, Option<u32>)],
     all: &[BlockInUse],
@@ -217,7 +217,7 @@ fn count_parts(
     taken
 }
 
-/// The block that an address lies in, by its place among all.
+/// The index of the block that an address lies in.
 fn find_block(all: &[BlockInUse], at: u64) -> Option<usize> {
     let i = all
         .partition_point(|block| block.address <= at)
@@ -225,7 +225,7 @@ fn find_block(all: &[BlockInUse], at: u64) -> Option<usize> {
     (at - all[i].address < all[i].size).then_some(i)
 }
 
-/// The profile of what was counted, and of what is left.
+/// Makes the profile of the counted bytes, and of those that are left.
 fn profile(process: &LiveProcess, counting: BlameCounter<'_>) -> Result<Profile, LiveError> {
     let mut sums: Vec<_> = counting.sums.into_iter().collect();
     sums.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -308,16 +308,16 @@ mod tests {
             pieces: vec![piece("[heap]", 0, 4, 2), piece("/lib/x.so", 10, 11, 1)],
             sums: BlameSums::new(),
         };
-        // Half of it lies on page 2, which is shared.
+        // A part of the block is on page 2, which is shared.
         let bytes = counting.count(PAGE_SIZE + 100..2 * PAGE_SIZE + 100, Some(7), DATA_KIND);
         assert_eq!(bytes, PAGE_SIZE - 100);
         assert_eq!(
             counting.count(2 * PAGE_SIZE..3 * PAGE_SIZE, Some(7), DATA_KIND),
             0
         );
-        // A sample stands for more than is there: it is not more than all.
+        // A sample stands for more bytes than there are: they are limited to all that are left.
         counting.add(PAGE_SIZE, 1000.0, 3 * PAGE_SIZE, Some(8), NEW_BLOCKS_KIND);
-        // Nothing is known there.
+        // No mapping is known there.
         counting.add(PAGE_SIZE, 1.0, 7 * PAGE_SIZE, Some(9), NEW_BLOCKS_KIND);
         let blamed: i64 = counting.sums.values().map(|sum| sum.1).sum();
         let left: u64 = counting.pieces.iter().map(|piece| piece.left).sum();

@@ -1,5 +1,5 @@
-//! Memory that is read page by page, and each page once: a walk over many small structures would
-//! otherwise ask the kernel for each of their words.
+//! Reads memory page by page, and each page once: a walk over many small structures would otherwise
+//! ask the kernel for each of their words.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use heapprof_memory::Memory;
 use heapprof_process::PAGE_SIZE;
 
-/// More pages are not kept: 256 MiB.
+/// Maximum number of pages in the cache: 256 MiB.
 const MAX_CACHED_PAGES: usize = 1 << 16;
 
-/// A memory, and what was read of it.
+/// A memory, and the pages of it that were read.
 pub(crate) struct PageCache<M> {
     memory: M,
     pages: RefCell<HashMap<u64, Option<Box<[u8; PAGE_SIZE as usize]>>>>,
@@ -77,13 +77,13 @@ mod tests {
         let reads = Cell::new(0);
         let cache = PageCache::new(CountingMemory(&reads));
         let memory = &cache;
-        // Over the bound of both pages, many times.
+        // Reads across the bound of both pages, many times.
         for _ in 0..100 {
             let word = memory.u64(2 * PAGE_SIZE - 4).unwrap();
             assert_eq!(word.to_ne_bytes(), [0xfc, 0xfd, 0xfe, 0xff, 0, 1, 2, 3]);
         }
         assert_eq!(reads.get(), 2);
-        // What can't be read is not asked for again, either.
+        // Pages that can't be read are not read again, either.
         assert_eq!(memory.u64(3 * PAGE_SIZE - 4), None);
         assert_eq!(memory.u8(3 * PAGE_SIZE), None);
         assert_eq!(memory.u64(u64::MAX - 3), None);

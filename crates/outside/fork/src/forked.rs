@@ -1,4 +1,4 @@
-//! What a child had when it was forked.
+//! Records what a child had when it was forked.
 
 use std::collections::HashSet;
 use std::io;
@@ -9,7 +9,7 @@ use heapprof_process::{
     regions,
 };
 
-/// More names of files are not kept.
+/// Maximum number of names of files.
 const MAX_INHERITED_FILES: usize = 1 << 16;
 
 /// The pages and the files that a child has inherited.
@@ -19,16 +19,16 @@ pub struct ForkBaseline {
     pub(crate) pages: PageSet,
     /// The files of code that were mapped.
     pub(crate) files: HashSet<String>,
-    /// How many stacks the books had. The parent's and the child's have the same numbers up to
-    /// there.
+    /// Number of stacks in the ledger. Up to there, stacks have the same numbers in the parent and
+    /// the child.
     pub(crate) stacks: u32,
 }
 
 impl ForkBaseline {
-    /// Looks at a child that has just been forked, and waits.
+    /// Records the pages and files of a child that waits because it has just been forked.
     ///
     /// # Errors
-    /// It may be gone, or not this user's to read.
+    /// The child may be gone, or this user may not read it.
     pub fn from_pid(pid: u32) -> io::Result<Self> {
         let text = read(pid, "smaps")?;
         let map = PageMap::open(pid)?;
@@ -53,26 +53,27 @@ impl ForkBaseline {
         Ok(found)
     }
 
-    /// Bytes of the pages.
+    /// The number of bytes of the inherited pages.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.pages.len() * PAGE_SIZE
     }
 }
 
-/// The file of code that a mapping is of, if it is one. Another file may be there by now.
+/// The name of the file of code that a mapping belongs to, if it is one. Another file may have this
+/// name by now.
 pub(crate) fn file_of<'a>(area: &SmapsMapping<'a>) -> Option<&'a str> {
     let name = file_name(area);
     (name.starts_with('/') && area.rights.contains('x') && !is_ours(area)).then_some(name)
 }
 
-/// Whether a mapping may have pages that a fork shares until somebody writes: something of it is
-/// there, and what is written there is the process's own.
+/// Whether a mapping may have pages that a fork shares until one process writes to them: it is
+/// private, and some of its pages exist.
 pub(crate) fn may_be_inherited(area: &SmapsMapping<'_>) -> bool {
     area.rights.ends_with('p') && !area.is_empty()
 }
 
-/// A number of bytes, as profiles count them.
+/// Converts a number of bytes to the type that profiles use.
 pub(crate) fn to_signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }

@@ -1,9 +1,9 @@
-//! What lies in the memory of a perl: heads and bodies of values in arenas, and keys of hashes.
+//! Finds what is in the memory of a perl: heads and bodies of values in arenas, and keys of hashes.
 //!
-//! To count a reference is to write to a value's head, and to use a text as a number is to write to
-//! its head and its body. Both lie in arenas, which say nothing of who made the value. But the
-//! value's own block does: the stack that allocated its text, its elements or its buckets. A value
-//! without such a block is said to be of the arena that it lies in.
+//! Counting a reference writes to a value's head, and using a text as a number writes to its head
+//! and its body. Both are in arenas, which don't show who made the value. But the value's own block
+//! shows it: the stack that allocated its text, its elements or its buckets. A value without such a
+//! block counts for the arena that it is in.
 
 use std::ops::Range;
 
@@ -16,29 +16,30 @@ use crate::cache::PageCache;
 /// The head or the body of a value.
 #[derive(Clone)]
 pub(crate) struct PerlValuePart {
-    /// Where it is.
+    /// The addresses of the head or body.
     pub(crate) range: Range<u64>,
-    /// What it is called.
+    /// The name of this kind of part in reports.
     pub(crate) kind: &'static str,
-    /// A place in a block of the same owner.
+    /// An address in a block of the same owner, if there is one.
     pub(crate) in_block: Option<u64>,
 }
 
-/// What the perl of a process has.
+/// The values, arenas and keys of the perl of a process.
 #[derive(Default)]
 pub(crate) struct PerlInventory {
-    /// Heads and bodies of values that lie on wanted pages.
+    /// Heads and bodies of values that are on wanted pages.
     pub(crate) parts: Vec<PerlValuePart>,
-    /// A place in each arena, and what it is called.
+    /// An address in each arena, and the arena's name in reports.
     pub(crate) arenas: Vec<(u64, &'static str)>,
-    /// Where each key begins that hashes share.
+    /// The addresses of keys that hashes share.
     pub(crate) keys: Vec<u64>,
 }
 
-/// More of them are not kept.
+/// Maximum number of parts, and of keys.
 const MAX_INVENTORY_PARTS: usize = 1 << 25;
 
-/// What the perl of a process has; nothing if there is none that can be read.
+/// Finds the values, arenas and keys of the perl of a process; the result is empty if there is no
+/// perl that can be read.
 pub(crate) fn read_inventory(process: &LiveProcess, wanted: &PageSet) -> PerlInventory {
     let mut held = PerlInventory::default();
     let cache = PageCache::new(process.memory());
@@ -52,7 +53,7 @@ pub(crate) fn read_inventory(process: &LiveProcess, wanted: &PageSet) -> PerlInv
     let Some(first) = perl.first_interpreter(memory) else {
         return held;
     };
-    // What can't be read is told as blocks.
+    // Values that can't be read are reported as blocks.
     let _ = perl.each_value(memory, first, |value| {
         let both = [(value.head, "SV heads"), (value.body, "SV bodies")];
         for (range, kind) in both {

@@ -1,26 +1,26 @@
-//! malloc's arenas: found by how they look, because libc may have no symbols.
+//! Finds malloc's arenas by their contents, because libc may have no symbols.
 //!
-//! A bin of an arena is a ring of chunks. An empty one leads to itself: its two words are the
+//! A bin of an arena is a ring of chunks. An empty bin leads to itself: both of its words are the
 //! address of the bin less 16 (glibc's `malloc_state`, `malloc.c`). No other memory has dozens of
-//! such pairs in a row. Around the bins, all versions since 2.26 have the same fields at the same
-//! distances: `top` before them, `next` and `system_mem` behind. Until 2.42 ten lists of fast
-//! chunks come before `top`.
+//! such pairs in a row. All versions since 2.26 have the same fields at the same distances from the
+//! bins: `top` before them, `next` and `system_mem` behind. Until 2.42 ten lists of fast chunks
+//! come before `top`.
 
 use std::collections::HashSet;
 
 use crate::image::{ImageRegion, ProcessImage};
 
-/// The bytes of the addresses that are reserved for a part of an arena (`HEAP_MAX_SIZE`).
+/// Bytes of address space that are reserved for a part of an arena (`HEAP_MAX_SIZE`).
 pub(crate) const ARENA_PART_SIZE: u64 = 64 << 20;
-/// So many bins of an arena are rings at the least. More of them are damaged in no arena that can
-/// be walked.
+/// Minimum number of an arena's bins that must be rings. An arena with more damaged bins can't be
+/// walked anyway.
 const MIN_RINGS: usize = 64;
-/// More arenas than this are a broken ring. (Their numbers have 16 bits, and the last two mean
-/// something else.)
+/// Maximum number of arenas: more of them are a broken ring. (An arena's number has 16 bits, and
+/// the last two values have other meanings.)
 const MAX_ARENAS: usize = (1 << 16) - 2;
 
-/// How far the first bin may be behind the arena's beginning. Since 2.27 there is a word more, and
-/// since 2.43 there are no lists of fast chunks.
+/// Possible distances from an arena's beginning to its first bin. Since 2.27 there is a word more,
+/// and since 2.43 there are no lists of fast chunks.
 const BIN_DISTANCES: [u64; 3] = [0x70, 0x68, BIN_DISTANCE_WITHOUT_FAST];
 const BIN_DISTANCE_WITHOUT_FAST: u64 = 0x18;
 
@@ -29,31 +29,31 @@ const FASTBINS_DISTANCE: u64 = 0x60;
 const TOP_DISTANCE: u64 = 0x10;
 const NEXT_ARENA_DISTANCE: u64 = 0x800;
 const SYSTEM_MEMORY_DISTANCE: u64 = 0x818;
-/// How many bytes an arena has from its first bin on.
+/// Bytes of an arena from its first bin on.
 const ARENA_SIZE_FROM_BINS: u64 = 0x828;
-/// How many lists of fast chunks there are.
+/// Number of lists of fast chunks in an arena.
 const FAST_LIST_COUNT: u64 = 10;
 
-/// An arena.
+/// An arena of malloc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MallocArena {
-    /// Where its structure begins.
+    /// Address of the arena's structure.
     pub at: u64,
-    /// Where its first bin is.
+    /// Address of the arena's first bin.
     pub(crate) bins: u64,
-    /// The last chunk, from which new ones are cut.
+    /// Address of the last chunk, from which new ones are cut.
     pub top: u64,
-    /// How many bytes it has from the system, as it says itself.
+    /// Bytes that the arena has from the system, by its own count.
     pub system_memory: u64,
-    /// Whether it is the first one, whose chunks are in the program's heap (brk).
+    /// Whether this is the main arena, whose chunks are in the program's heap (brk).
     pub is_main: bool,
 }
 
 impl MallocArena {
-    /// How many bins an arena has.
+    /// Number of bins of an arena.
     pub(crate) const BIN_COUNT: u64 = 127;
 
-    /// The heads of its lists of fast chunks.
+    /// Addresses of the heads of the arena's lists of fast chunks.
     pub(crate) fn fast(&self) -> impl Iterator<Item = u64> {
         let first = self.bins.wrapping_sub(FASTBINS_DISTANCE);
         let count = match self.bins.wrapping_sub(self.at) {
@@ -63,24 +63,26 @@ impl MallocArena {
         (0..count).map(move |i| first.wrapping_add(8 * i))
     }
 
-    /// The addresses of its structure, which lead to chunks and are no roots.
+    /// Addresses of the arena's structure, whose pointers lead to chunks but are not roots.
     #[must_use]
     pub fn range(&self) -> std::ops::Range<u64> {
         self.at..self.bins.wrapping_add(ARENA_SIZE_FROM_BINS)
     }
 }
 
-/// The arenas of a process, the main one first, and whether they are all. Empty if there are none.
+/// Finds the arenas of a process, the main one first, and says whether these are all. The list is
+/// empty if there are none.
 ///
-/// What looks like bins also does so some bins further: then the ring of arenas does not lead back.
-/// If no ring does, it is damaged or cut off, and what has most bins that are rings is taken.
+/// Memory that looks like bins also does so some bins further on: then the ring of arenas does not
+/// lead back. If no ring leads back, the ring is damaged or cut off, and the candidate with the
+/// most bins that are rings is taken.
 pub(crate) fn find(image: &ProcessImage) -> (Vec<MallocArena>, bool) {
     let mut best: Option<(usize, MallocArena)> = None;
-    // What looks like a main arena is tried until so many arenas were followed.
+    // How many more arenas are followed while candidates for the main arena are tried.
     let mut left = 4 * MAX_ARENAS;
     let mut others = Vec::new();
-    // libc's variables are in a file's mapping, which is a small part of the memory. They are
-    // elsewhere if it is not known what was mapped.
+    // libc's variables are in a file's mapping, which is a small part of the memory. If the
+    // mappings are not known, they may be in any region.
     let candidates = || {
         image
             .regions()
@@ -116,7 +118,8 @@ pub(crate) fn find(image: &ProcessImage) -> (Vec<MallocArena>, bool) {
     }
     match best {
         Some((_, main)) => follow(image, main, &mut { MAX_ARENAS }),
-        // A core file that was cut has these, because they lie before the main one.
+        // A core file that was cut off may have only the other arenas, because they lie before the
+        // main one.
         None => {
             others.truncate(MAX_ARENAS);
             (others, false)
@@ -124,28 +127,28 @@ pub(crate) fn find(image: &ProcessImage) -> (Vec<MallocArena>, bool) {
     }
 }
 
-/// The arena whose first bin may be at `at`, and how many of its bins are rings.
+/// Reads the arena whose first bin may be at `at`, and counts its bins that are rings.
 fn candidate(image: &ProcessImage, at: u64) -> Option<(usize, MallocArena)> {
     let rings = rings(image, at);
     let arena = (rings >= MIN_RINGS).then(|| read(image, at))??;
     Some((rings, arena))
 }
 
-/// Where the arena with these bins begins, if it is in a part of its own, as all but the main one
-/// are.
+/// Returns the beginning of the arena with these bins if it is in an arena part, as all arenas but
+/// the main one are.
 fn in_part(image: &ProcessImage, bins: u64) -> Option<u64> {
     let mut may_begin = BIN_DISTANCES.iter().map(|distance| bins - distance);
     may_begin.find(|&at| image.word(at & !(ARENA_PART_SIZE - 1)) == Some(at))
 }
 
-/// How many bins are rings, if the first one is at `bins`.
+/// Counts the bins that are rings, if the first bin is at `bins`.
 fn rings(image: &ProcessImage, bins: u64) -> usize {
     let all = 0..MallocArena::BIN_COUNT;
     all.filter(|&bin| is_ring(image, bins, bin)).count()
 }
 
-/// Whether the bin of this number is a ring, if the first one is at `bins`: an empty one, or one
-/// whose first and last chunk lead back to it.
+/// Whether bin number `bin` is a ring, if the first bin is at `bins`: an empty bin, or one whose
+/// first and last chunk lead back to it.
 fn is_ring(image: &ProcessImage, bins: u64, bin: u64) -> bool {
     let at = bins + 16 * bin;
     let own = at - 16;
@@ -158,13 +161,13 @@ fn is_ring(image: &ProcessImage, bins: u64, bin: u64) -> bool {
     leads_back(first, 24) && leads_back(last, 16)
 }
 
-/// The arena whose first bin is at `bins`. Which one it is in the ring is not known yet.
+/// Reads the arena whose first bin is at `bins`. Its place in the ring is not known yet.
 fn read(image: &ProcessImage, bins: u64) -> Option<MallocArena> {
     let top = image.word(bins.checked_sub(TOP_DISTANCE)?)?;
     let system_memory = image.word(bins + SYSTEM_MEMORY_DISTANCE)?;
     let next = image.word(bins + NEXT_ARENA_DISTANCE)?;
     let is_sane = system_memory > 0 && system_memory < 1 << 46 && image.word(next).is_some();
-    // An arena that nobody has used yet has its own bin as its top.
+    // An arena that was not used yet has its own bin as its top.
     let has_top = image
         .word(top.checked_add(8)?)
         .is_some_and(|size| size & !7 <= system_memory);
@@ -177,8 +180,8 @@ fn read(image: &ProcessImage, bins: u64) -> Option<MallocArena> {
     })
 }
 
-/// The arenas of the ring that this one is in, as far as it leads and as `left` of them, and
-/// whether the ring leads back.
+/// Follows the ring of arenas that `main` is in, as far as it leads and for at most `left` arenas.
+/// Also returns whether the ring leads back.
 fn follow(
     image: &ProcessImage,
     mut main: MallocArena,
@@ -192,7 +195,8 @@ fn follow(
     let mut shift = shift.map(|i| main.bins - may_begin[i]);
     let mut is_whole = true;
     while !may_begin.contains(&next) {
-        // The parts of the others are aligned, and the first one has the arena in its beginning.
+        // The parts of other arenas are aligned, and the first part begins with the arena's
+        // address.
         let is_right = image.word(next & !(ARENA_PART_SIZE - 1)) == Some(next) && *left > 0;
         *left = left.saturating_sub(1);
         let distance = shift.or_else(|| distance(image, next));
@@ -212,14 +216,14 @@ fn follow(
         next = image.word(found.bins + NEXT_ARENA_DISTANCE).unwrap_or(0);
     }
     main.at = main.bins - shift.unwrap_or(BIN_DISTANCES[0]);
-    // All have their bins at the same distance.
+    // All arenas have their bins at the same distance.
     is_whole &= main.at == next;
     all.insert(0, main);
     (all, is_whole)
 }
 
-/// How far the first bin of an arena is behind its beginning: at the distance at which most bins
-/// are rings, because those next to it have other fields for some bins.
+/// Returns the distance from an arena's beginning to its first bin: the distance at which most bins
+/// are rings, because at its neighbours some bins overlap other fields.
 fn distance(image: &ProcessImage, arena: u64) -> Option<u64> {
     let count = |distance: u64| {
         let bins = arena.checked_add(distance).filter(|&bins| bins < 1 << 62)?;

@@ -1,7 +1,8 @@
-//! Lists of free chunks, as malloc keeps them, and what it would give back.
+//! Reads malloc's lists of free chunks, and computes what malloc would give back to the kernel.
 //!
-//! A bin is a ring through the chunks in it (glibc's `malloc.c`): the first one holds chunks that
-//! were not put into order yet, 62 have chunks of one size each, and 63 chunks of larger sizes.
+//! A bin is a ring through the chunks in it (glibc's `malloc.c`). The first bin has chunks that
+//! were not put into order yet, 62 bins have chunks of one size each, and 63 have chunks of larger
+//! sizes.
 
 use std::ops::Range;
 
@@ -12,28 +13,28 @@ use crate::heap::{ChunkUse, HeapChunk, MallocHeap};
 use crate::image::ProcessImage;
 use crate::sum::BlockSum;
 
-/// The head of a chunk that is free (`struct malloc_chunk`).
+/// Size of the head of a free chunk (`struct malloc_chunk`), in bytes.
 const FREE_HEAD_SIZE: u64 = 48;
-/// What stays at the top in any case.
+/// Bytes that stay at the top in any case.
 const MIN_TOP_SIZE: u64 = 32;
 
-/// Which lists are meant.
+/// The kind of a list of free chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FreeListKind {
-    /// Threads' caches.
+    /// Lists in threads' caches.
     Cached,
-    /// Fast chunks.
+    /// Lists of fast chunks.
     Fast,
     /// The bin of chunks that were not put into order yet.
     Unsorted,
-    /// Bins of one size each.
+    /// Bins whose chunks are of one size each.
     Small,
-    /// Bins of several sizes.
+    /// Bins whose chunks are of several sizes.
     Large,
 }
 
 impl FreeListKind {
-    /// Its name.
+    /// The kind's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,17 +47,17 @@ impl FreeListKind {
     }
 }
 
-/// A list of free chunks of an arena: a bin, or all of one size in caches or in fast lists. Sizes
-/// are those of chunks, with their heads.
+/// A list of free chunks of an arena: one bin, or all chunks of one size in caches or in fast
+/// lists. Sizes are those of whole chunks, with their heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeList {
-    /// What it is.
+    /// The kind of list.
     pub kind: FreeListKind,
-    /// The least chunk in it.
+    /// Size of the smallest chunk in the list.
     pub from: u64,
-    /// The largest chunk in it.
+    /// Size of the largest chunk in the list.
     pub to: u64,
-    /// All of them.
+    /// Number and bytes of all chunks in the list.
     pub sum: BlockSum,
 }
 
@@ -77,8 +78,8 @@ impl FreeList {
     }
 }
 
-/// The bins of an arena that are not empty, and how many of them are damaged. A chunk that is in a
-/// list already (`is_listed`) is in no other one.
+/// Reads the bins of an arena that are not empty. Also returns how many bins are damaged. A chunk
+/// that is in a list already (`is_listed`) can't be in another one.
 pub(crate) fn bins(
     image: &ProcessImage,
     heap: &MallocHeap,
@@ -117,7 +118,8 @@ pub(crate) fn bins(
     (lists, broken)
 }
 
-/// Adds a chunk of caches or of fast lists to the list of its kind and size. `lists` are in order.
+/// Adds a chunk of a cache or a fast list to the list of its kind and size. `lists` must be sorted
+/// by kind and size.
 pub(crate) fn add(lists: &mut Vec<FreeList>, kind: FreeListKind, size: u64) {
     let at = lists.binary_search_by_key(&(kind, size), |list| (list.kind, list.from));
     let at = at.unwrap_or_else(|at| {
@@ -127,9 +129,9 @@ pub(crate) fn add(lists: &mut Vec<FreeList>, kind: FreeListKind, size: u64) {
     lists[at].add(size);
 }
 
-/// How many bytes `malloc_trim(0)` would give back: whole pages within free chunks, after chunks of
-/// fast lists became one with free neighbours, and most of the main arena's top. Only pages that
-/// are there count.
+/// Returns how many bytes `malloc_trim(0)` would give back: whole pages within free chunks, after
+/// fast chunks were joined with free neighbours, and most of the main arena's top. Only pages that
+/// are present count.
 pub(crate) fn trimmable_bytes(image: &ProcessImage, heap: &MallocHeap) -> u64 {
     let mut bytes = 0;
     let mut chunks = heap.chunks.iter().peekable();
@@ -166,14 +168,14 @@ pub(crate) fn trimmable_bytes(image: &ProcessImage, heap: &MallocHeap) -> u64 {
     bytes
 }
 
-/// The whole pages that are given back of a free chunk.
+/// Returns the whole pages of a free chunk that are given back.
 fn inner_pages(start: u64, end: u64) -> Range<u64> {
     let first = (start + FREE_HEAD_SIZE).next_multiple_of(PAGE_SIZE);
     let size = end.saturating_sub(first);
     first..first + size / PAGE_SIZE * PAGE_SIZE
 }
 
-/// What is given back of the top, from its end.
+/// Returns the pages of the top that are given back, from its end.
 fn top_pages(start: u64, end: u64) -> Range<u64> {
     let extra = (end - start).saturating_sub(MIN_TOP_SIZE + 1) / PAGE_SIZE * PAGE_SIZE;
     end - extra..end

@@ -1,18 +1,18 @@
-//! The class of a C++ object, by the table of its functions.
+//! Finds the class of a C++ object by its virtual table.
 //!
-//! In the Itanium C++ ABI (2.9) an object's first word leads to a table of functions. Before that
-//! are the address of the class's `type_info`, and how far the object's first byte lies before. The
-//! second word of a `type_info` is the address of the class's mangled name. Programs have these
-//! without symbols, unless they were built without them (`-fno-rtti`).
+//! In the Itanium C++ ABI (2.9) an object's first word leads to its virtual table. Before the table
+//! are the address of the class's `type_info`, and how far the object's first byte lies before this
+//! base. The second word of a `type_info` is the address of the class's mangled name. Programs have
+//! these without symbols, unless they were built without them (`-fno-rtti`).
 
 use heapprof_memory::Memory;
 
-/// A longer name is none.
+/// Longest class name that is accepted, in bytes.
 const MAX_CLASS_NAME_LENGTH: usize = 1024;
-/// A base lies at most so far behind the beginning of an object.
+/// Longest distance from the beginning of an object to one of its bases.
 const MAX_BASE_DISTANCE: u64 = 1 << 24;
 
-/// The mangled name of the class whose table of functions is at an address, such as
+/// Returns the mangled name of the class whose virtual table is at an address, such as
 /// `N3geo6CircleE`.
 pub fn object_class(memory: impl Memory, table: u64) -> Option<String> {
     let before = table.checked_sub(16)?;
@@ -38,7 +38,7 @@ pub fn object_class(memory: impl Memory, table: u64) -> Option<String> {
     is_mangled(name).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
-/// Whether a text is a type's name as compilers mangle it.
+/// Whether a text is a type's name in the form to which compilers mangle it.
 fn is_mangled(name: &[u8]) -> bool {
     let is_known = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$');
     let begins = match name.first() {
@@ -89,7 +89,7 @@ mod tests {
             (&b"6Circle"[..], Some("6Circle")),
             (b"*3Own", Some("3Own")),
             (b"N3geo6CircleE", Some("N3geo6CircleE")),
-            // Shorter than it says, no name, and nothing.
+            // A name shorter than its length says, text that is no name, and an empty name.
             (b"99Circle", None),
             (b"hello world", None),
             (b"", None),

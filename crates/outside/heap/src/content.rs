@@ -1,25 +1,26 @@
-//! What kind of thing is in a block, as far as it shows.
+//! Guesses what kind of data is in a block.
 
 use crate::heap::MallocHeap;
 use crate::image::words;
 
-/// What is in a block.
+/// The kind of data in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockContent {
-    /// The first word may be the table of a C++ class, or the address of a function.
+    /// An object: its first word may lead to the table of a C++ class, or be the address of a
+    /// function.
     Object,
-    /// Text.
+    /// UTF-8 text.
     Text,
-    /// Pointers to other blocks, in most words.
+    /// Pointers to other blocks, in at least half of the words.
     Pointers,
-    /// Nothing but zeros.
+    /// Zeros only.
     Zeros,
-    /// Something else.
+    /// Any other data.
     Data,
 }
 
 impl BlockContent {
-    /// Its name.
+    /// The kind's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,10 +33,11 @@ impl BlockContent {
     }
 }
 
-/// How many bytes are looked at.
+/// Maximum number of bytes of a block that are read.
 const MAX_EXAMINED_BYTES: usize = 512;
 
-/// What is in these bytes. `is_code` says whether an address is of a program's or a library's file.
+/// Guesses what kind of data `bytes` are. `is_code` says whether an address lies in a mapped file
+/// of the program or a library.
 pub(crate) fn content(
     bytes: &[u8],
     heap: &MallocHeap,

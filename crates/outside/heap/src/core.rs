@@ -1,5 +1,5 @@
-//! The memory of a program that has died, from a core file: its segments, the registers of each
-//! thread (the notes `NT_PRSTATUS`), and which files were mapped where.
+//! Reads the memory of a program that has died from a core file: its segments, the registers of
+//! each thread (the notes `NT_PRSTATUS`), and the list of mapped files.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,19 +18,19 @@ use object::elf::{EM_X86_64, NT_AUXV, NT_PRSTATUS};
 use crate::error::HeapWalkError;
 use crate::image::{ImageRegion, ImageThread, ProcessImage};
 
-/// What is heapprof's own in a program that it records.
+/// Names of heapprof's own mappings in a program that it records.
 const OWN_MAPPINGS: [&str; 2] = ["/memfd:heapprof", "/libheapprof.so"];
-/// A segment is read in pieces of so many bytes.
+/// Bytes of a segment that are read at a time.
 const SEGMENT_PIECE_SIZE: u64 = 64 << 20;
 
-// Where the thread's number and its registers are in the kernel's `elf_prstatus` on x86-64, and how
-// many registers there are.
+// Offsets of the thread's number and its registers in the kernel's `elf_prstatus` on x86-64, and
+// the number of registers.
 const TID_OFFSET: usize = 32;
 const REGISTERS_OFFSET: usize = 112;
 const REGISTER_COUNT: usize = 27;
-/// The kind of the word that says where the program begins, of those that the kernel gives it.
+/// Key of the program's entry point in the auxiliary vector.
 const AT_ENTRY_KEY: u64 = 9;
-/// The stack pointer among the registers.
+/// Index of the stack pointer among the registers.
 const STACK_POINTER_REGISTER: usize = 19;
 
 /// A core file, and the files that were mapped when it was written.
@@ -39,18 +39,18 @@ pub struct CoreMemory {
     file: File,
     core: CoreFile,
     files: Vec<ProcessMapping>,
-    /// The program's own file: what it was, and where it is now.
+    /// Path that the program's own file had, and the path that it has now.
     program: Option<(Vec<u8>, PathBuf)>,
-    /// The file of each mapping, if it is still the one that was mapped.
+    /// The opened file of each mapping, if it is still the file that was mapped.
     open_files: Vec<OnceLock<Option<File>>>,
 }
 
 impl CoreMemory {
-    /// Reads the head of a core file. `program` says where the program's own file is now, if it is
-    /// elsewhere than it was.
+    /// Reads the head of a core file. `program` is the path that the program's own file has now, if
+    /// it has moved.
     ///
     /// # Errors
-    /// It may be no core file of a 64-bit program.
+    /// The file may be no core file of a 64-bit program.
     pub fn open(file: File, program: Option<PathBuf>) -> Result<Self, HeapWalkError> {
         let core = CoreFile::read(&file)?;
         if core.machine != EM_X86_64.0 {
@@ -84,19 +84,19 @@ impl CoreMemory {
         Ok(own)
     }
 
-    /// Whether the program's own file is at hand, and the one that ran.
+    /// Whether the program's own file can be read, and is the one that ran.
     #[must_use]
     pub fn has_program(&self) -> bool {
         let own = self.entry().and_then(|at| self.mapping(at));
         own.is_some_and(|own| self.open_mapping(own).is_some())
     }
 
-    /// Where the program began to run: a place in its own file.
+    /// The program's entry point, which lies in its own file.
     fn entry(&self) -> Option<u64> {
         auxiliary_value(&self.auxiliary(), AT_ENTRY_KEY)
     }
 
-    /// What the kernel told the program of itself when it began.
+    /// The auxiliary vector, which the kernel gave the program at its start.
     fn auxiliary(&self) -> Vec<u8> {
         let mut found = Vec::new();
         self.core.each_note(&self.file, |kind, note| {
@@ -107,7 +107,7 @@ impl CoreMemory {
         found
     }
 
-    /// The memory that the program could write to, as far as the file has it.
+    /// Reads the memory that the program could write to, as far as the file has it.
     ///
     /// # Errors
     /// The file may contradict itself.
@@ -118,11 +118,11 @@ impl CoreMemory {
                 threads.extend(thread(note));
             }
         });
-        // What is there is read once: segments that have the same bytes are no program's.
+        // No byte is read twice: segments that share bytes are not written for a program.
         let mut left = self.core.length;
         let (mut regions, mut missing) = (Vec::new(), 0u64);
         for segment in self.core.segments.iter().filter(|one| one.is_writable) {
-            // What the file says to have and does not.
+            // Bytes that the segment should have and the file does not.
             let there = self.core.length.saturating_sub(segment.offset);
             let there = segment.len.min(there);
             let len = segment.memory.end - segment.memory.start;
@@ -154,7 +154,7 @@ impl CoreMemory {
         Ok(image)
     }
 
-    /// The first bytes of a segment.
+    /// Reads the first `len` bytes of a segment.
     fn bytes(&self, segment: &CoreSegment, len: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < len {
@@ -170,14 +170,15 @@ impl CoreMemory {
         bytes
     }
 
-    /// The mapping of a file that an address lies in.
+    /// The index of the file mapping that an address lies in.
     fn mapping(&self, at: u64) -> Option<usize> {
         let next = self.files.partition_point(|file| file.start <= at);
         let last = next.checked_sub(1)?;
         self.files[last].range().contains(&at).then_some(last)
     }
 
-    /// Where the file is now that was mapped at an address. `None` if it is another one now.
+    /// The present path of the file that was mapped at an address. `None` if another file is at
+    /// that path now.
     #[must_use]
     pub fn path_at(&self, at: u64) -> Option<&Path> {
         let number = self.mapping(at)?;
@@ -192,13 +193,13 @@ impl CoreMemory {
         }
     }
 
-    /// The file of a mapping, if it begins with what the core file has of it. (The kernel writes
-    /// the first page of each, in which the build's number is.)
+    /// Opens the file of a mapping, if it begins with the bytes that the core file has of it. (The
+    /// kernel writes the first page of each file, which has the build ID.)
     fn open_mapping(&self, number: usize) -> Option<&File> {
         let open = || {
             let path = &self.files[number].path;
-            // Opening alone can have an effect, as with a device. Without the flag, opening a pipe
-            // would wait for its other end.
+            // Opening a file can have an effect by itself, as with a device, so only regular files
+            // are opened. Without `O_NONBLOCK`, opening a pipe would wait for its other end.
             if !std::fs::metadata(self.path_of(path)).ok()?.is_file() {
                 return None;
             }
@@ -227,7 +228,8 @@ impl CoreMemory {
     }
 }
 
-/// Reads from the beginning of a file as much as there is.
+/// Fills `to` with the beginning of a file, as far as the file reaches. Returns the number of bytes
+/// read.
 fn read_up_to(file: &File, to: &mut [u8]) -> Option<usize> {
     let mut done = 0;
     while done < to.len() {
@@ -241,8 +243,8 @@ fn read_up_to(file: &File, to: &mut [u8]) -> Option<usize> {
     Some(done)
 }
 
-/// The memory of the program, also what it could not write to: the core file leaves that out where
-/// files have it.
+/// The program's memory, also that which it could not write to: the core file leaves out what
+/// mapped files have.
 impl Memory for &CoreMemory {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         if self.core.read_memory(&self.file, at, to) {

@@ -1,4 +1,5 @@
-//! On other machines than x86-64 no process is held, so only core files of x86-64 can be walked.
+//! Replaces `live.rs` on machines other than x86-64: no process is suspended there, so only core
+//! files of x86-64 can be walked.
 
 use std::time::Duration;
 
@@ -7,20 +8,20 @@ use heapprof_memory::Memory;
 use crate::error::HeapWalkError;
 use crate::image::ProcessImage;
 
-/// A copy, and what it took.
+/// A copy of a process's memory, and the costs of making it.
 #[derive(Debug)]
 pub struct ImageCapture {
-    /// The memory.
+    /// The copy.
     pub image: ProcessImage,
     /// How long the process was suspended.
     pub suspended: Duration,
-    /// How many bytes were copied.
+    /// Number of bytes that were copied.
     pub copied: u64,
-    /// The memory as it is now.
+    /// The memory of the process as it is now.
     pub memory: LiveMemory,
 }
 
-/// The memory of a process, of which nothing can be read here.
+/// The memory of a process, which can't be read on this machine.
 #[derive(Debug)]
 pub struct LiveMemory;
 
@@ -30,10 +31,10 @@ impl Memory for &LiveMemory {
     }
 }
 
-/// Fails.
+/// Fails: processes can't be read on this machine.
 ///
 /// # Errors
-/// It always does.
+/// Always [`HeapWalkError::OtherMachine`].
 pub fn capture(_pid: u32) -> Result<ImageCapture, HeapWalkError> {
     Err(HeapWalkError::OtherMachine)
 }

@@ -1,6 +1,6 @@
-//! Why a heap can't be walked.
+//! Reasons why a heap can't be walked.
 
-/// Why a heap can't be walked. Each error is one line.
+/// The reason why a heap can't be walked. Each error is one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapWalkError {
@@ -10,41 +10,41 @@ pub enum HeapWalkError {
     /// There is no such process.
     #[error("there is no such process")]
     NoProcess,
-    /// The process is not this user's to read.
+    /// This user may not read the process.
     #[error("it is not this user's to hold and read")]
     NotAllowed,
-    /// Something else traces the process.
+    /// The process with this number traces the process already.
     #[error("process {0} traces it already")]
     Traced(u32),
-    /// A thread did not come to a stop.
+    /// The thread with this number did not stop.
     #[error("its thread {0} does not stop; the kernel works for it")]
     Busy(u32),
-    /// This machine is none on which processes are held.
+    /// Processes can't be suspended on this machine.
     #[error("processes are held on x86-64 only; walk a core file")]
     OtherMachine,
-    /// The file is no core file.
+    /// The file is no core file; the text says why.
     #[error("it is no core file of a 64-bit program: {0}")]
     NotCore(&'static str),
-    /// The file that was named is not the program of the core file.
+    /// The file that the user named is not the program of the core file.
     #[error("the file of --exe is not that of this core file: {0}")]
     OtherProgram(&'static str),
     /// No arena of glibc's malloc was found.
     #[error("no heap of glibc's malloc was found{other}{}", lacking(*missing))]
     NoHeap {
-        /// Which other allocator it has, in words.
+        /// The other allocator of the process, in words.
         other: &'static str,
-        /// How many bytes of memory are missing.
+        /// Number of missing bytes of memory.
         missing: u64,
     },
-    /// There is no memory for a copy.
+    /// There is not enough memory for a copy of this many bytes.
     #[error("there is not enough memory to copy {0} bytes of it")]
     NoMemory(u64),
-    /// The memory is more than can be copied.
+    /// The process has more than this many bytes, the most that can be copied.
     #[error("it has more than {0} bytes of memory")]
     TooLarge(u64),
 }
 
-/// What is missing, in words.
+/// The missing bytes, in words.
 fn lacking(missing: u64) -> String {
     match missing {
         0 => String::new(),

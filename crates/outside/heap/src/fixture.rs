@@ -1,4 +1,4 @@
-//! Heaps made word by word, as each version of glibc lays them out, for tests.
+//! Makes heaps word by word for tests, in the layout of each version of glibc.
 
 mod random;
 mod versions;
@@ -6,22 +6,22 @@ mod versions;
 use crate::heap::{ChunkUse, MallocHeap};
 use crate::image::{ImageRegion, ProcessImage};
 
-/// Where the parts of the memory are.
+/// Addresses of the parts of the memory.
 pub(crate) const VARIABLES_ADDRESS: u64 = 0x5554_0000_0000;
 const HEAP_ADDRESS: u64 = 0x5555_0000_0000;
 const LIBC_ADDRESS: u64 = 0x7f00_0000_0100;
 
-/// How a version of glibc lays its heap out, by `malloc.c` of each.
+/// Layout of the heap in a version of glibc, by its `malloc.c`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FixtureLayout {
     pub(crate) name: &'static str,
-    /// From the arena's beginning to its first bin.
+    /// Distance from the arena's beginning to its first bin.
     distance: u64,
     /// Whether there are lists of fast chunks.
     has_fast: bool,
-    /// A thread's cache: its bytes, its lists, and the bytes of a count.
+    /// A thread's cache: its size in bytes, its number of lists, and the bytes of a count.
     cache: [u64; 3],
-    /// Whether a count says how many there are, and not how many more there may be.
+    /// Whether a count is the number of chunks in a list, and not the room that is left.
     counts: bool,
     /// Whether the links of free chunks are hidden.
     is_hidden: bool,
@@ -57,13 +57,13 @@ pub(crate) struct HeapFixture {
     layout: FixtureLayout,
     heap: Vec<u8>,
     variables: Vec<u64>,
-    /// Each block: where it is, its bytes, and what malloc has done with it.
+    /// Each block: its address, its bytes, and how malloc uses it.
     pub(crate) blocks: Vec<(u64, u64, ChunkUse)>,
 }
 
 impl HeapFixture {
-    /// A heap of blocks of these sizes, which are 24, 40, 56 … The cache comes first, and the last
-    /// block is in use.
+    /// Makes a heap of blocks of these sizes, which must be 24, 40, 56 … The cache comes first, and
+    /// the last block is in use.
     pub(crate) fn new(layout: FixtureLayout, blocks: &[(u64, ChunkUse)]) -> Self {
         let cache = (layout.cache[0] + 8).next_multiple_of(16) - 8;
         let all = [(cache, ChunkUse::Cache)];
@@ -110,7 +110,7 @@ impl HeapFixture {
         }
     }
 
-    /// The memory with all lists, and with the top behind the last block.
+    /// Makes the memory with all lists, and with the top behind the last block.
     pub(crate) fn image(mut self) -> ProcessImage {
         let FixtureLayout {
             distance,
@@ -153,7 +153,7 @@ impl HeapFixture {
                     libc[head] = at - 16;
                 }
                 ChunkUse::Free => {
-                    // All are in the first bin, in a ring.
+                    // All free chunks are in the first bin, in a ring.
                     match last_free == bins - 16 {
                         true => libc[place(bins)] = at - 16,
                         false => self.set(last_free + 16, at - 16),
@@ -201,7 +201,7 @@ impl HeapFixture {
     }
 }
 
-/// Walks a heap that nothing is wrong with.
+/// Walks a heap that must be without damage.
 pub(crate) fn walk_sound_heap(image: &ProcessImage) -> MallocHeap {
     let heap = MallocHeap::walk(image).unwrap();
     assert!(heap.unwalked.is_empty(), "{:?}", heap.unwalked);

@@ -1,4 +1,4 @@
-//! The chunks of a heap, and how the one is found that an address lies in.
+//! The chunks of a heap, and the search for the chunk that an address lies in.
 
 use std::ops::Range;
 
@@ -6,83 +6,85 @@ use heapprof_process::PAGE_SIZE;
 
 use crate::arena::MallocArena;
 
-/// A chunk, as the program knows it.
+/// A chunk of memory, from the view of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapChunk {
-    /// Where its bytes begin: what malloc returned.
+    /// Address of the chunk's first byte, which malloc returned.
     pub at: u64,
-    /// How many bytes the program may use.
+    /// Bytes that the program may use.
     pub size: u64,
-    /// Its arena, by its number; [`HeapChunk::MAPPED_ARENA`] for one with a mapping of its own.
+    /// Number of the chunk's arena; [`HeapChunk::MAPPED_ARENA`] for a chunk with a mapping of its
+    /// own.
     pub arena: u16,
-    /// What malloc has done with it.
+    /// How malloc uses the chunk.
     pub kind: ChunkUse,
 }
 
-/// What malloc has done with a chunk.
+/// How malloc uses the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkUse {
-    /// It is given to the program.
+    /// The chunk is in use by the program.
     InUse,
-    /// It is free, and in a bin.
+    /// The chunk is free, and in a bin.
     Free,
-    /// It is free, and in a list of fast chunks.
+    /// The chunk is free, and in a list of fast chunks.
     Fast,
-    /// It is free, and in a thread's cache.
+    /// The chunk is free, and in a thread's cache.
     Cached,
-    /// It is what new chunks are cut from.
+    /// The chunk is the top, from which new chunks are cut.
     Top,
-    /// It is a thread's cache itself.
+    /// The chunk is a thread's cache itself.
     Cache,
 }
 
 impl HeapChunk {
-    /// The arena of chunks that have a mapping of their own.
+    /// Number of the arena of chunks that have a mapping of their own.
     pub const MAPPED_ARENA: u16 = u16::MAX;
 
-    /// Its addresses. One of no bytes has the first one.
+    /// The addresses of the chunk. A chunk of no bytes has its first address.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.at..self.at + self.size.max(1)
     }
 
-    /// The addresses of its bytes.
+    /// The addresses of the chunk's bytes.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
         self.at..self.at + self.size
     }
 
-    /// Whether malloc may have left a link at an address of it, since blocks are cut from larger
-    /// ones that were free. The last word is none: there, a program may have the link of a list of
-    /// its own, which leads to the last words of other blocks.
+    /// Whether malloc may have left a link at an address in the chunk, since blocks are cut from
+    /// larger chunks that were free. False for the last word: a program may have the link of a list
+    /// of its own there, which leads to the last words of other blocks.
     pub(crate) fn may_have_link_at(&self, at: u64) -> bool {
         at + 8 != self.at + self.size
     }
 
-    /// Whether the program has it.
+    /// Whether the program uses the chunk.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.kind == ChunkUse::InUse
     }
 }
 
-/// What was found out of the version of glibc.
+/// Properties of the version of glibc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MallocVersion {
-    /// Whether the links of lists of free chunks are hidden (2.32 and later).
+    /// Whether the links in lists of free chunks are hidden (2.32 and later).
     pub hides_links: bool,
-    /// How many bytes a thread's cache has; 0 if there is none.
+    /// Size of a thread's cache in bytes; 0 if there is none.
     pub cache: u64,
 }
 
-/// Where chunks lie without a gap.
+/// A range in which chunks lie without a gap.
 #[derive(Clone, Debug)]
 struct ChunkSpan {
     range: Range<u64>,
-    /// How many bytes a page of the table has: more where chunks are large, so that the table is
-    /// never large beside the chunks.
+    /// Bytes of one page of the table: more where chunks are large, so that the table stays small
+    /// beside the chunks.
     page: u64,
-    /// For each page, and for the end, the number of the first chunk that begins there or later.
+    /// Number of the first chunk that begins at or after each page's beginning, and one entry for
+    /// the end.
     pages: Vec<u32>,
 }
 
@@ -93,25 +95,25 @@ pub struct MallocHeap {
     pub arenas: Vec<MallocArena>,
     /// The chunks, in order of their addresses.
     pub chunks: Vec<HeapChunk>,
-    /// Whether the list of arenas is whole.
+    /// Whether the list of arenas is complete.
     pub has_all_arenas: bool,
-    /// About how many bytes the main arena has that were not found.
+    /// Approximate number of bytes of the main arena that were not found.
     pub missing_main_bytes: u64,
-    /// Where the main arena's chunks begin.
+    /// Address at which the main arena's chunks begin.
     pub main_start: Option<u64>,
-    /// What was found out of the version.
+    /// Properties of the version of glibc.
     pub version: MallocVersion,
-    /// Ranges in which chunks should be and could not be walked.
+    /// Ranges in which chunks should be, but could not be walked.
     pub unwalked: Vec<Range<u64>>,
-    /// Entries of lists of free chunks that lead nowhere.
+    /// Number of entries in lists of free chunks that lead nowhere.
     pub broken_links: u64,
     spans: Vec<ChunkSpan>,
-    /// The first and the last address of all spans.
+    /// Range from the first to the last address of all spans.
     bounds: Range<u64>,
 }
 
 impl MallocHeap {
-    /// A heap of these chunks, which lie in these ranges.
+    /// Makes a heap of chunks, which lie in `ranges`.
     pub(crate) fn new(
         arenas: Vec<MallocArena>,
         mut chunks: Vec<HeapChunk>,
@@ -138,7 +140,7 @@ impl MallocHeap {
         }
     }
 
-    /// The chunk that an address lies in, by its number.
+    /// Returns the number of the chunk that an address lies in.
     #[must_use]
     pub fn find(&self, at: u64) -> Option<usize> {
         if !self.bounds.contains(&at) {
@@ -156,11 +158,12 @@ impl MallocHeap {
         self.chunks[found].range().contains(&at).then_some(found)
     }
 
-    /// The chunk that a pointer of the program's leads to, by its number.
+    /// Returns the number of the chunk that a pointer of the program leads to.
     ///
-    /// `may_be_link` says whether the pointer stands where malloc may have left one of its own: in
-    /// a register, on a stack, or in a block. malloc's lead to the heads of chunks. The head of a
-    /// chunk is in the last word of the one before, so a pointer there is none then.
+    /// `may_be_link` says whether the pointer is where malloc may have left one of its own: in a
+    /// register, on a stack, or in a block. Pointers of malloc lead to the heads of chunks. The
+    /// head of a chunk begins in the last word of the previous chunk, so a pointer to that word is
+    /// then taken for one of malloc's.
     #[must_use]
     pub fn find_pointed(&self, at: u64, may_be_link: bool) -> Option<usize> {
         let found = self.find(at)?;
@@ -172,24 +175,24 @@ impl MallocHeap {
         (!is_head).then_some(found)
     }
 
-    /// How many bytes could not be walked.
+    /// Number of bytes that could not be walked.
     #[must_use]
     pub fn unwalked_bytes(&self) -> u64 {
         self.unwalked.iter().map(|one| one.end - one.start).sum()
     }
 
-    /// Where the heap lies: ranges that are no roots.
+    /// The ranges of the heap, which are no roots.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.spans.iter().map(|span| span.range.clone())
     }
 }
 
-/// Makes the table by which chunks are found.
+/// Makes the tables by which chunks are found.
 fn spans(ranges: &[Range<u64>], chunks: &[HeapChunk]) -> Vec<ChunkSpan> {
     let mut spans: Vec<ChunkSpan> = Vec::new();
     let starts = ranges.iter().skip(1).map(|range| range.start);
     for (range, limit) in ranges.iter().zip(starts.chain([u64::MAX])) {
-        // The top is behind the range, and a chunk has its last word in the next one's head.
+        // The top is behind the range, and a chunk's last word is in the head of the next one.
         let first = chunks.partition_point(|chunk| chunk.at < range.start);
         let mut end = range.end + 8;
         let last = chunks.partition_point(|chunk| chunk.at < (end + 16).min(limit));

@@ -1,45 +1,49 @@
-//! The memory of a process at a moment: what it can write to, and its threads' registers.
+//! The memory of a process at one moment: what the process can write to, and its threads'
+//! registers.
 
 use std::ops::Range;
 
 use heapprof_memory::Memory;
 use heapprof_process::maps::ProcessMapping;
 
-/// No program has memory below, or above.
+/// Lowest and highest address of a program's memory.
 const MIN_ADDRESS: u64 = 4096;
 const MAX_ADDRESS: u64 = 1 << 62;
 
-/// A piece of memory.
+/// A piece of a process's memory.
 #[derive(Clone, Debug, Default)]
 pub struct ImageRegion {
-    /// Where it begins.
+    /// Address of the piece's first byte.
     pub start: u64,
-    /// What is there.
+    /// The bytes of the piece.
     pub bytes: Vec<u8>,
-    /// The file that it is of, or the kernel's name for it; empty for memory of no file.
+    /// Path of the mapped file, or the kernel's name for the mapping; empty for memory of no file.
     pub name: String,
-    /// Whether the process can write there. What it can't write holds no pointers to the heap.
+    /// Whether the process can write to the piece. Memory that it can't write to holds no pointers
+    /// to the heap.
     pub is_writable: bool,
-    /// Whether other processes can write there, too.
+    /// Whether other processes can write to the piece, too.
     pub is_shared: bool,
-    /// Whether it is heapprof's, which knows blocks that the program does not.
+    /// Whether the piece is heapprof's own memory, which has pointers to blocks that the program
+    /// does not know.
     pub is_own: bool,
 }
 
 impl ImageRegion {
-    /// Its addresses.
+    /// The addresses of the piece.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.start..self.start.saturating_add(self.bytes.len() as u64)
     }
 
-    /// Whether pointers in it count: the program can write there, and it is not heapprof's.
+    /// Whether pointers in the piece count: the program can write there, and the memory is not
+    /// heapprof's.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.is_writable && !self.is_own
     }
 
-    /// The word at an address of it.
+    /// The word at an address of the piece.
     #[must_use]
     pub fn word(&self, at: u64) -> Option<u64> {
         let from = usize::try_from(at.checked_sub(self.start)?).ok()?;
@@ -48,39 +52,41 @@ impl ImageRegion {
     }
 }
 
-/// A thread.
+/// A thread and its registers.
 #[derive(Clone, Debug, Default)]
 pub struct ImageThread {
-    /// Its number.
+    /// The kernel's number of the thread.
     pub tid: u32,
-    /// What its registers hold.
+    /// The values of the thread's registers.
     pub registers: Vec<u64>,
-    /// Where its stack ends. Below is nothing of it, except for 128 bytes.
+    /// The thread's stack pointer. Memory below is not part of the stack, except for 128 bytes.
     pub stack: u64,
 }
 
-/// The memory of a process at a moment.
+/// The memory of a process at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessImage {
-    /// In order of their addresses.
+    /// The pieces, in order of their addresses.
     regions: Vec<ImageRegion>,
-    /// The threads.
+    /// The threads of the process.
     pub threads: Vec<ImageThread>,
-    /// Where files are mapped that can't be written: code, constants, tables of classes. In order.
+    /// Mappings of files that the process can't write to, in order: code, constants, tables of
+    /// classes.
     pub files: Vec<ProcessMapping>,
-    /// What was mapped that was copied, also where no page is there yet, one by one and in order.
-    /// Empty if that is not known.
+    /// The copied mappings one by one and in order, also where they have no pages yet. Empty if the
+    /// mappings are not known.
     pub mapped: Vec<Range<u64>>,
-    /// What the kernel told the program of itself when it began: pairs of a key and a word. Empty
-    /// if that is not known.
+    /// The auxiliary vector, which the kernel gives a program at its start: pairs of a key and a
+    /// word. Empty if it is not known.
     pub auxiliary: Vec<u8>,
-    /// Bytes that should be there and are not: a core file may be cut, or leave something out.
+    /// Number of bytes that should be in the image and are not: a core file may be cut off, or
+    /// leave something out.
     pub missing: u64,
 }
 
 impl ProcessImage {
-    /// Makes one of pieces that do not overlap, and are where a program's memory can be. Others are
-    /// left out.
+    /// Makes an image of pieces that do not overlap, and lie where a program's memory can be. Other
+    /// pieces are left out.
     #[must_use]
     pub fn new(mut regions: Vec<ImageRegion>, threads: Vec<ImageThread>, missing: u64) -> Self {
         regions.sort_by_key(|region| region.start);
@@ -120,7 +126,7 @@ impl ProcessImage {
         region.range().contains(&at).then_some(region)
     }
 
-    /// The file that can't be written and that is mapped at an address.
+    /// The mapping of a file without write access that an address lies in.
     #[must_use]
     pub fn file(&self, at: u64) -> Option<&ProcessMapping> {
         let next = self.files.partition_point(|file| file.start <= at);
@@ -128,8 +134,8 @@ impl ProcessImage {
         file.range().contains(&at).then_some(file)
     }
 
-    /// The file to which an address belongs, and how far it is behind the place where the file's
-    /// first byte is. Variables without a first value lie behind the file's mappings.
+    /// The file to which an address belongs, and the distance of the address from the file's first
+    /// byte. Variables without an initial value lie behind the file's mappings.
     #[must_use]
     pub fn place(&self, at: u64) -> Option<(&ProcessMapping, u64)> {
         let next = self.files.partition_point(|file| file.start <= at);
@@ -139,19 +145,19 @@ impl ProcessImage {
         Some((first, at - first.start))
     }
 
-    /// Whether an address is in a file that can't be written.
+    /// Whether an address is in a mapping of a file that the process can't write to.
     #[must_use]
     pub fn is_in_file(&self, at: u64) -> bool {
         self.file(at).is_some()
     }
 
-    /// The word at an address, if it is there.
+    /// The word at an address, if the image has it.
     #[must_use]
     pub fn word(&self, at: u64) -> Option<u64> {
         self.region(at)?.word(at)
     }
 
-    /// The mapping that an address lies in, if it is known.
+    /// The mapping that an address lies in, if the mappings are known.
     pub(crate) fn mapping(&self, at: u64) -> Option<Range<u64>> {
         let next = self.mapped.partition_point(|one| one.end <= at);
         self.mapped
@@ -160,7 +166,7 @@ impl ProcessImage {
             .cloned()
     }
 
-    /// Whether all of a range was mapped, as far as that is known.
+    /// Whether all of a range was mapped. True if the mappings are not known.
     #[must_use]
     pub fn is_mapped(&self, range: &Range<u64>) -> bool {
         let next = self.mapped.partition_point(|one| one.end <= range.start);
@@ -174,7 +180,7 @@ impl ProcessImage {
         self.mapped.is_empty() || at >= range.end
     }
 
-    /// How many bytes of a range are there.
+    /// The number of bytes of a range that are in the image.
     #[must_use]
     pub fn present(&self, range: Range<u64>) -> u64 {
         let first = self
@@ -187,7 +193,7 @@ impl ProcessImage {
             .sum()
     }
 
-    /// The bytes of a range, as far as they are in one piece.
+    /// The bytes of a range, as far as one piece has them.
     #[must_use]
     pub fn bytes(&self, range: Range<u64>) -> &[u8] {
         let Some(region) = self.region(range.start) else {
@@ -200,7 +206,7 @@ impl ProcessImage {
     }
 }
 
-/// Pages that are not there are zeros: the program has not touched them.
+/// Pages that are missing read as zeros: the program has not touched them.
 impl Memory for &ProcessImage {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         let Some(end) = at
@@ -223,7 +229,7 @@ impl Memory for &ProcessImage {
     }
 }
 
-/// Ranges in order, where those that touch are one.
+/// Sorts ranges, and joins those that touch or overlap.
 pub(crate) fn join_ranges(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup_by(|next, last| {
@@ -236,7 +242,7 @@ pub(crate) fn join_ranges(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The words in some bytes.
+/// The words in `bytes`.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes
         .as_chunks::<8>()

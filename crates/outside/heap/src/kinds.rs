@@ -1,4 +1,5 @@
-//! What the blocks are: the kind of content of each, and the name of what its first word leads to.
+//! Classifies blocks: by the kind of content, and by the name of the thing that the first word
+//! leads to.
 
 use std::collections::HashMap;
 
@@ -6,32 +7,32 @@ use crate::content::{BlockContent, content};
 use crate::heap::{HeapChunk, MallocHeap};
 use crate::image::ProcessImage;
 
-/// No program has blocks of more classes.
+/// Maximum number of names; no program has blocks of more classes.
 const MAX_NAMES: usize = 1 << 16;
 
-/// What a block is.
+/// The kind of a block: its content, and its name if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockKind {
-    /// What is in it.
+    /// The kind of data in the block.
     pub content: BlockContent,
-    /// The number of its name; 0 if there is none.
+    /// Number of the block's name; 0 if it has none.
     name: u32,
 }
 
-/// Tells what blocks are. Whoever makes it knows names: of classes and functions, by the address
-/// that an object's first word holds. Each is asked for once.
+/// Classifies blocks. The caller gives a function that knows the names of classes and functions by
+/// the address in an object's first word. It is asked for each address once.
 pub struct BlockKinds<'a> {
     image: &'a ProcessImage,
     heap: &'a MallocHeap,
     ask: Box<dyn FnMut(u64) -> Option<String> + 'a>,
-    /// The number of the name of each address.
+    /// Number of the name of each address that was asked for.
     known_names: HashMap<u64, u32>,
     names: Vec<String>,
     numbers: HashMap<String, u32>,
 }
 
 impl<'a> BlockKinds<'a> {
-    /// Makes one that asks `ask` for names.
+    /// Creates a classifier that calls `ask` for names.
     pub fn new(
         image: &'a ProcessImage,
         heap: &'a MallocHeap,
@@ -47,7 +48,7 @@ impl<'a> BlockKinds<'a> {
         }
     }
 
-    /// What a block is.
+    /// Classifies a block.
     pub fn classify(&mut self, chunk: &HeapChunk) -> BlockKind {
         let bytes = self.image.bytes(chunk.bytes());
         let content = content(bytes, self.heap, |at| self.image.is_in_file(at));
@@ -74,7 +75,7 @@ impl<'a> BlockKinds<'a> {
         number
     }
 
-    /// What a block is, in words: its name, or its kind of content.
+    /// The kind in words: the name, or the kind of content if there is no name.
     #[must_use]
     pub fn name(&self, kind: BlockKind) -> &str {
         match kind.name {

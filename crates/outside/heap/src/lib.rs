@@ -1,14 +1,14 @@
-//! Walks glibc's heap from outside: of a process, which is held only as long as its memory is
-//! copied, or of a core file.
+//! Walks glibc's heap from outside: the heap of a process, which is suspended only as long as its
+//! memory is copied, or that of a core file.
 //!
-//! [`ProcessImage`] is the memory that can be written, with the registers of all threads.
+//! [`ProcessImage`] is the memory that the program can write to, with the registers of all threads.
 //! [`MallocHeap`] finds malloc's arenas in it, and each of their chunks. [`ChunkMarks`] says which
 //! chunks can be reached from roots (registers, stacks, variables, memory that is not malloc's),
-//! and from where. What can't be reached has leaked.
+//! and from where. A chunk in use that can't be reached has leaked.
 //!
-//! glibc 2.26 to 2.43 is known. Nothing of its symbols is needed: arenas are known by how they
-//! look, and what differs between versions is found out by looking which way of reading makes
-//! sense. It must never know SQLite, the terminal or profiles.
+//! glibc 2.26 to 2.43 is known. None of its symbols are needed: arenas are recognized by their
+//! contents, and where versions differ, the reading that makes sense is used. This crate must never
+//! know SQLite, the terminal or profiles.
 #![deny(unsafe_code)]
 
 mod arena;

@@ -1,24 +1,26 @@
-//! Free chunks that look as if they were in use: those in threads' caches (tcache) and in lists of
-//! fast chunks.
+//! Finds the free chunks that look as if they were in use: those in threads' caches (tcache) and in
+//! lists of fast chunks.
 //!
-//! A cache is a chunk of its own. Until 2.29 it has 64 counts of a byte and 64 lists, until 2.41
-//! counts of two bytes, and since 2.42 76 of each, where a count says what is left. Since 2.32 the
-//! link in a free chunk is hidden: it is xored with its own address, shifted by 12 bits.
+//! A cache is a chunk of its own. Until 2.29 it has 64 counts of one byte and 64 lists. Until 2.41
+//! each count has two bytes. Since 2.42 there are 76 counts and 76 lists, and a count says how many
+//! more chunks its list may take. Since 2.32 the link in a free chunk is hidden: it is xored with
+//! its own address, shifted by 12 bits.
 
 use crate::heap::{ChunkUse, HeapChunk, MallocHeap, MallocVersion};
 use crate::image::ProcessImage;
 
-/// A list that is longer than this is a ring. (Fast chunks have no limit.)
+/// Longest list that is followed: a longer one is a ring. (Lists of fast chunks have no limit.)
 const MAX_LIST_LENGTH: usize = 1 << 24;
 
-/// How a cache is laid out.
+/// Layout of a thread's cache.
 struct CacheLayout {
-    /// Bytes of the cache.
+    /// Size of the cache in bytes.
     size: u64,
-    /// How many lists it has, and where the first one is.
+    /// Number of lists, and the offset of the first one.
     lists: u64,
     first: u64,
-    /// How many bytes a count has, and whether it says how many there are.
+    /// Bytes of one count, and whether it counts the chunks in the list (or else the room that is
+    /// left).
     count: u64,
     counts: bool,
 }
@@ -47,10 +49,10 @@ const CACHE_LAYOUTS: [CacheLayout; 3] = [
     },
 ];
 
-/// Lists of one size have chunks of 24, 40, 56 … bytes.
+/// Number of lists whose chunks are all of one size: 24, 40, 56 … bytes.
 const ONE_SIZE_LISTS: u64 = 64;
 
-/// Marks the chunks that are free, and the caches.
+/// Marks the free chunks of caches and fast lists, and the caches themselves.
 pub(crate) fn mark_free(image: &ProcessImage, heap: &mut MallocHeap) {
     let (layout, caches) = CACHE_LAYOUTS
         .iter()
@@ -89,7 +91,7 @@ pub(crate) fn mark_free(image: &ProcessImage, heap: &mut MallocHeap) {
                 break;
             };
             if heap.chunks[found].kind != ChunkUse::InUse {
-                // It is in a list already, or free otherwise, so this one leads back or astray.
+                // The chunk is in another list or free already, so this list leads back or astray.
                 heap.broken_links += 1;
                 break;
             }
@@ -100,7 +102,7 @@ pub(crate) fn mark_free(image: &ProcessImage, heap: &mut MallocHeap) {
     }
 }
 
-/// The link that stands at an address.
+/// The plain value of a link that is stored at an address.
 fn reveal_link(link: u64, at: u64, is_hidden: bool) -> u64 {
     match is_hidden {
         true => link ^ (at >> 12),
@@ -108,15 +110,15 @@ fn reveal_link(link: u64, at: u64, is_hidden: bool) -> u64 {
     }
 }
 
-/// The chunk that begins at an address.
+/// The number of the chunk that begins at an address.
 fn chunk_at(heap: &MallocHeap, at: u64) -> Option<usize> {
     heap.find(at).filter(|&found| heap.chunks[found].at == at)
 }
 
-/// The chunks that look like caches of this layout.
+/// The numbers of the chunks that look like caches of a layout.
 fn caches(image: &ProcessImage, heap: &MallocHeap, layout: &CacheLayout) -> Vec<usize> {
     let is_cache = |chunk: &HeapChunk| {
-        // What malloc gives to whoever asks for so many bytes.
+        // The size of the block that malloc returns for a request of `layout.size` bytes.
         let size = (layout.size + 8).next_multiple_of(16) - 8;
         if chunk.size != size || chunk.kind != ChunkUse::InUse {
             return false;
@@ -155,7 +157,7 @@ fn caches(image: &ProcessImage, heap: &MallocHeap, layout: &CacheLayout) -> Vec<
         .collect()
 }
 
-/// Whether links are hidden: whichever way of reading leads to more chunks.
+/// Whether links are hidden: the reading by which more of them lead to chunks is taken.
 fn hides_links(image: &ProcessImage, heap: &MallocHeap, heads: &[(u64, ChunkUse)]) -> bool {
     let leads = |is_hidden: bool| {
         let is_right = |&&(head, kind): &&(u64, ChunkUse)| {

@@ -1,8 +1,8 @@
-//! The memory of a process that runs: all of its threads are held, what it can write to is copied,
-//! and it goes on.
+//! Copies the memory of a running process: all of its threads are suspended, the memory that it can
+//! write to is copied, and it goes on.
 //!
 //! Room for the copy is made before, so that only the copying itself keeps the process waiting. If
-//! we die meanwhile, the kernel lets the threads go.
+//! this process dies meanwhile, the kernel resumes the threads.
 #![allow(unsafe_code)] // The kernel copies from one process's memory to another's.
 
 use std::collections::BTreeMap;
@@ -23,32 +23,32 @@ use heapprof_process::{PAGE_SIZE, PageMap, areas, regions as regions_of, status,
 use crate::error::HeapWalkError;
 use crate::image::{ImageRegion, ImageThread, ProcessImage};
 
-/// More memory than this is not copied.
+/// Maximum number of bytes that are copied.
 const MAX_COPIED_BYTES: u64 = 1 << 40;
-/// How often the list of threads is read until all in it are held.
+/// Maximum number of times that the list of threads is read until all of them are suspended.
 const MAX_STOP_ROUNDS: usize = 16;
-/// How many pieces are copied by one call, and about how many bytes.
+/// Maximum number of pieces, and of bytes, that one call copies.
 const MAX_PIECES_PER_CALL: usize = 512;
 const MAX_BYTES_PER_CALL: usize = 4 << 20;
-/// A piece of more bytes may grow while room is made.
+/// Size in bytes from which on a piece gets spare room, because it may grow meanwhile.
 const MIN_LARGE_PIECE: u64 = 1 << 20;
-/// So many threads copy at the most. More of them wait for the memory, not for each other.
+/// Maximum number of threads that copy. More threads would wait for the memory, not for each other.
 const MAX_COPY_THREADS: usize = 4;
 
-/// A copy, and what it took.
+/// A copy of a process's memory, and the costs of making it.
 #[derive(Debug)]
 pub struct ImageCapture {
-    /// The memory.
+    /// The copy.
     pub image: ProcessImage,
-    /// How long the process was held.
+    /// How long the process was suspended.
     pub suspended: Duration,
-    /// How many bytes were copied.
+    /// Number of bytes that were copied.
     pub copied: u64,
-    /// The memory as it is now.
+    /// The memory of the process as it is now.
     pub memory: LiveMemory,
 }
 
-/// The memory of a process that goes on. What it can't write to is still what it was.
+/// The memory of a process that runs on. Memory that it can't write to is still as it was.
 #[derive(Debug)]
 pub struct LiveMemory(File);
 
@@ -61,17 +61,19 @@ impl Memory for &LiveMemory {
 /// Copies the memory of a process.
 ///
 /// # Errors
-/// The process may be gone, or not this user's. Something else may trace it.
+/// The process may be gone, or belong to another user. Another process may trace it.
 pub fn capture(pid: u32) -> Result<ImageCapture, HeapWalkError> {
     let [tracer] = status(pid, ["TracerPid:"]);
     if let Some(tracer) = tracer.parse().ok().filter(|tracer| *tracer != 0) {
         return Err(HeapWalkError::Traced(tracer));
     }
-    // Whose memory it is; a process goes on when its first thread has ended.
+    // The thread through which the memory is read: a process goes on when its first thread has
+    // ended.
     let whose = living_thread(pid)?;
     let memory = File::open(format!("/proc/{whose}/mem")).map_err(from_kernel_error)?;
     let pages = PageMap::open(whose).map_err(from_kernel_error)?;
-    // Room for what there is now. What comes until the process is held gets its room then.
+    // Makes room for the pages that exist now. Pages that appear until the process is suspended get
+    // their room later.
     let mut room = PieceRoom::default();
     for run in plan(whose, &pages)?.1 {
         room.make(run.end - run.start)?;
@@ -122,10 +124,11 @@ pub fn capture(pid: u32) -> Result<ImageCapture, HeapWalkError> {
     })
 }
 
-/// A thread of a process that has not ended: the first one, if it has not.
+/// Returns a thread of a process that has not ended: the first one, if possible.
 fn living_thread(pid: u32) -> Result<u32, HeapWalkError> {
     let has_memory = |tid| std::fs::read(format!("/proc/{tid}/maps")).map(|maps| !maps.is_empty());
-    // The kernel refuses whoever may not read it here, so that is told apart from an end.
+    // A reader without permission gets an error here, which differs from the empty list of an ended
+    // thread.
     if has_memory(pid).map_err(from_kernel_error)? {
         return Ok(pid);
     }
@@ -133,14 +136,14 @@ fn living_thread(pid: u32) -> Result<u32, HeapWalkError> {
     found.ok_or(HeapWalkError::NoProcess)
 }
 
-/// The threads of a process.
+/// The numbers of a process's threads.
 fn threads(pid: u32) -> Result<impl Iterator<Item = u32>, HeapWalkError> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
     let threads = threads.map_err(from_kernel_error)?.flatten();
     Ok(threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
 
-/// What the kernel's refusal means.
+/// Translates an error of the kernel.
 fn from_kernel_error(error: io::Error) -> HeapWalkError {
     match (error.kind(), error.raw_os_error()) {
         (ErrorKind::NotFound, _) | (_, Some(libc::ESRCH)) => HeapWalkError::NoProcess,
@@ -149,8 +152,9 @@ fn from_kernel_error(error: io::Error) -> HeapWalkError {
     }
 }
 
-/// Where heapprof's own memory is in a process that is recorded, and memory whose pages the process
-/// itself brings in (userfaultfd): whoever reads them waits for a thread that is held.
+/// Returns two lists of ranges: heapprof's own memory in a recorded process, and memory whose pages
+/// the process itself brings in (userfaultfd). A reader of the latter would wait for a thread that
+/// is suspended.
 fn marked_ranges(pid: u32) -> io::Result<(AddressRanges, AddressRanges)> {
     let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
     let text = String::from_utf8_lossy(&text);
@@ -166,11 +170,11 @@ fn marked_ranges(pid: u32) -> io::Result<(AddressRanges, AddressRanges)> {
 
 type AddressRanges = Vec<Range<u64>>;
 
-/// A piece of memory: where it begins, and what is there.
+/// A piece of memory: its address, and its bytes.
 type MemoryPiece = (u64, Vec<u8>);
 
-/// The mappings, and which pages of those that can be written are there. What was never touched has
-/// no pages, and nothing in it.
+/// Returns the mappings, and the runs of present pages in those that may hold pointers. Pages that
+/// were never touched are not present, and have no content.
 fn plan(
     pid: u32,
     pages: &PageMap,
@@ -200,8 +204,8 @@ fn push(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
 }
 
 /// Whether pointers to the heap may lie in a mapping. A device's memory is left alone, except for
-/// memory that is shared without a file. What can't be written may be a part of the heap that the
-/// program has made so.
+/// shared memory without a file. A private mapping that can't be written to may be a part of the
+/// heap whose access the program has changed.
 fn may_hold_pointers(map: &ProcessMapping) -> bool {
     let is_memory = ["/dev/shm/", "/dev/zero"];
     let is_memory = is_memory
@@ -212,12 +216,13 @@ fn may_hold_pointers(map: &ProcessMapping) -> bool {
     (map.is_writable || is_of_heap) && !is_device && !map.path.starts_with(b"[vvar")
 }
 
-/// Room for pieces, which the kernel has given already.
+/// Buffers for pieces, whose pages the kernel has given already.
 #[derive(Default)]
 struct PieceRoom(BTreeMap<u64, Vec<Vec<u8>>>);
 
 impl PieceRoom {
-    /// Makes room for a piece. A large one may have grown until it is copied.
+    /// Makes a buffer for a piece. A large piece gets spare room, because it may grow until it is
+    /// copied.
     fn make(&mut self, len: u64) -> Result<(), HeapWalkError> {
         let more = if len < MIN_LARGE_PIECE { 0 } else { len / 8 };
         let bytes = new(len + more)?;
@@ -225,7 +230,7 @@ impl PieceRoom {
         Ok(())
     }
 
-    /// Room of this length: one that is large enough, or a new one.
+    /// Returns a buffer of `len` bytes: a prepared one that is large enough, or a new one.
     fn take(&mut self, len: u64) -> Result<Vec<u8>, HeapWalkError> {
         let found = self.0.range_mut(len..).next();
         let found = found.and_then(|(&of, all)| Some((of, all.pop()?, all.is_empty())));
@@ -243,21 +248,21 @@ impl PieceRoom {
     }
 }
 
-/// So many bytes, which the kernel has given.
+/// Returns `len` bytes, whose pages the kernel has given already.
 fn new(len: u64) -> Result<Vec<u8>, HeapWalkError> {
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(len as usize)
         .map_err(|_| HeapWalkError::NoMemory(len))?;
     bytes.resize(len as usize, 0);
-    // Each page is written to, so that it is there.
+    // Each page is written to, so that it exists.
     bytes
         .chunks_mut(PAGE_SIZE as usize)
         .for_each(|page| page[0] = 1);
     Ok(bytes)
 }
 
-/// Holds all threads, also those that others begin meanwhile.
+/// Suspends all threads, also those that others begin meanwhile.
 fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, SuspendedThread>, HeapWalkError> {
     let mut held = BTreeMap::new();
     for _ in 0..MAX_STOP_ROUNDS {
@@ -272,7 +277,7 @@ fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, SuspendedThread>
                 Ok(Some(one)) => drop(held.insert(tid, one)),
                 Ok(None) => return Err(HeapWalkError::Busy(tid)),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                // A thread that is ending can't be held.
+                // A thread that is ending can't be suspended.
                 Err(error) if error.raw_os_error() == Some(libc::EPERM) && has_ended() => {}
                 Err(error) => return Err(from_kernel_error(error)),
             }
@@ -283,15 +288,16 @@ fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, SuspendedThread>
             (false, _) => {}
         }
     }
-    // It begins threads faster than they can be held.
+    // The process begins threads faster than they can be suspended.
     Err(HeapWalkError::Busy(pid))
 }
 
-/// A part of a piece that is copied by one call.
+/// A part of a piece that one call copies: its address, and room for its bytes.
 type PiecePart<'a> = (u64, &'a mut [u8]);
 
-/// Fills the pieces, by as many threads as there are processors, which the process that is held
-/// does not need. Returns how many bytes could not be read; those are zero.
+/// Fills the pieces, by as many threads as there are processors but at most [`MAX_COPY_THREADS`].
+/// The suspended process does not need the processors. Returns the number of bytes that could not
+/// be read, which are zero then.
 fn copy(pid: u32, pieces: &mut [MemoryPiece]) -> io::Result<u64> {
     let mut calls: Vec<Vec<PiecePart<'_>>> = Vec::new();
     let (mut call, mut bytes) = (Vec::new(), 0);
@@ -321,7 +327,7 @@ fn copy(pid: u32, pieces: &mut [MemoryPiece]) -> io::Result<u64> {
         }
     };
     thread::scope(|scope| {
-        // A thread that can't be had is no error: this one does the work, too.
+        // A thread that can't be started is no error: this one does the work, too.
         let others =
             (1..count).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work).ok());
         let others: Vec<_> = others.collect();
@@ -334,13 +340,13 @@ fn copy(pid: u32, pieces: &mut [MemoryPiece]) -> io::Result<u64> {
     })
 }
 
-/// Fills some parts, and returns how many bytes could not be read.
+/// Fills some parts, and returns the number of bytes that could not be read.
 fn copy_some(pid: u32, parts: &mut [PiecePart<'_>]) -> io::Result<u64> {
     let wanted: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
     if read_all(pid, parts)? == wanted {
         return Ok(0);
     }
-    // One of them can't be read. Then each is read for itself, page by page.
+    // At least one part can't be read, so each is read on its own, page by page.
     let mut missing = 0;
     for (start, bytes) in parts {
         let pages = bytes.chunks_mut(PAGE_SIZE as usize);
@@ -373,11 +379,11 @@ fn read_all(pid: u32, parts: &mut [PiecePart<'_>]) -> io::Result<usize> {
     read(pid, &local, &remote)
 }
 
-/// Copies from the other process what `remote` names to what `local` names.
+/// Copies the memory of the other process that `remote` names to the places that `local` names.
 fn read(pid: u32, local: &[libc::iovec], remote: &[libc::iovec]) -> io::Result<usize> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| ErrorKind::NotFound)?;
-    // SAFETY: callers make `local` of slices that they have alone, and that live through the call.
-    // The kernel checks what is in the other process.
+    // SAFETY: callers make `local` of slices to which they have exclusive access, and that live
+    // through the call. The kernel checks the addresses in the other process.
     let got = unsafe {
         libc::process_vm_readv(
             pid,
@@ -392,7 +398,7 @@ fn read(pid: u32, local: &[libc::iovec], remote: &[libc::iovec]) -> io::Result<u
         Ok(got) => Ok(got),
         Err(_) => {
             let error = io::Error::last_os_error();
-            // A piece that is not there is no error of the whole.
+            // A piece that does not exist is no error of the whole.
             match error.raw_os_error() {
                 Some(libc::EFAULT) => Ok(0),
                 _ => Err(error),
@@ -401,7 +407,7 @@ fn read(pid: u32, local: &[libc::iovec], remote: &[libc::iovec]) -> io::Result<u
     }
 }
 
-/// The pieces with what is known of the mappings that they lie in.
+/// Makes regions of the pieces, with the properties of the mappings that they lie in.
 fn regions(
     maps: &[ProcessMapping],
     own: &[Range<u64>],

@@ -1,9 +1,9 @@
-//! Chunks that have a mapping of their own, because they are large.
+//! Finds chunks that have a mapping of their own, because they are large.
 //!
-//! Such a mapping begins with a head: how many bytes before it are not used (for alignment), and a
-//! size with the bit for "mapped" (glibc's `sysmalloc_mmap`). Until 2.42 the size is that of the
-//! whole rest, in 2.43 it leaves out the bytes of a head. Mappings that follow each other are one
-//! for the kernel.
+//! Such a mapping begins with a head: the number of unused bytes before the head (for alignment),
+//! and a size with the flag for "mapped" (glibc's `sysmalloc_mmap`). Until 2.42 the size is that of
+//! the whole rest; in 2.43 it does not count the bytes of a head. The kernel joins adjacent
+//! mappings into one.
 
 use std::ops::Range;
 
@@ -12,15 +12,15 @@ use heapprof_process::PAGE_SIZE;
 use crate::heap::{ChunkUse, HeapChunk};
 use crate::image::ProcessImage;
 
-/// The bit of a size that says that the chunk has a mapping of its own.
+/// Flag bit in a chunk's size: the chunk has a mapping of its own.
 const MAPPED_FLAG: u64 = 2;
-/// The bytes of a head.
+/// Size of a head in bytes.
 const HEAD_SIZE: u64 = 16;
-/// The powers of two to which a block is aligned at the least and at the most, of those that are
-/// looked for.
+/// Exponents of the powers of two that are tried as a block's alignment.
 const ALIGNMENT_POWERS: std::ops::RangeInclusive<u32> = 5..=26;
 
-/// The chunks, each with the range of its mapping. Ranges that `is_walked` knows are left out.
+/// Finds the chunks, each with the range of its mapping. Addresses for which `is_walked` returns
+/// true are left out.
 pub(crate) fn find(
     image: &ProcessImage,
     is_walked: impl Fn(u64) -> bool,
@@ -47,14 +47,15 @@ pub(crate) fn find(
     found
 }
 
-/// The chunk whose mapping begins here.
+/// Returns the chunk whose mapping begins at `at`, with the range of the mapping.
 fn head(image: &ProcessImage, at: u64) -> Option<(HeapChunk, Range<u64>)> {
-    // What lies before an aligned block is at least as large as a head, or there is none.
+    // The gap before an aligned block is at least as large as a head, or there is none.
     let aligned = ALIGNMENT_POWERS.flat_map(|power| {
         let first = (at + HEAD_SIZE + 1).next_multiple_of(1 << power) - HEAD_SIZE;
         [first, first + (1 << power)]
     });
-    // Where one is aligned, the head that it would have had is still there, too.
+    // Before an aligned block, the head that it would have had without alignment is still there, so
+    // aligned heads are tried first.
     aligned.chain(std::iter::once(at)).find_map(|head| {
         let before = image.word(head)?;
         let size = image.word(head + 8)?;
@@ -65,7 +66,8 @@ fn head(image: &ProcessImage, at: u64) -> Option<(HeapChunk, Range<u64>)> {
         {
             return None;
         }
-        // How much of the size is malloc's, and how much of the mapping is not in the size.
+        // How many bytes of the size are malloc's, and how many bytes of the mapping are not in the
+        // size.
         let (own, more) = match (before + bytes) % PAGE_SIZE {
             0 => (HEAD_SIZE, 0),
             rest if rest == PAGE_SIZE - HEAD_SIZE => (HEAD_SIZE / 2, HEAD_SIZE),

@@ -1,12 +1,12 @@
-//! Which chunks can be reached, and from where.
+//! Finds which chunks can be reached, and from where.
 //!
-//! Roots are the registers of all threads, their stacks, and all memory that can be written and is
-//! not malloc's: variables, thread-local memory, the program's own mappings. A chunk is *reached*
-//! if a pointer to its beginning is in a root or in a chunk that is reached. It is *maybe* reached
-//! if only pointers into its middle lead there. What else is in use has leaked: *directly* if
-//! nothing leads there, *indirectly* if only what has leaked does. Four kinds of pointers into the
-//! middle count as such to the beginning, as in valgrind: behind the length of a C++ array or
-//! string, and to the second base of a C++ object.
+//! Roots are the registers of all threads, their stacks, and all writable memory that is not
+//! malloc's: variables, thread-local memory, the program's own mappings. A chunk is *reached* if a
+//! pointer to its beginning is in a root or in a chunk that is reached. It is *maybe* reached if
+//! only pointers into its middle lead there. Any other chunk in use has leaked: *directly* if
+//! nothing leads there, *indirectly* if only leaked chunks do. As in valgrind, some pointers into
+//! the middle count as pointers to the beginning: those to the bytes behind the length of a C++
+//! array or string, and those to the second base of a C++ object.
 
 use std::ops::Range;
 
@@ -16,27 +16,27 @@ use crate::arena::MallocArena;
 use crate::heap::{ChunkUse, HeapChunk, MallocHeap};
 use crate::image::{ProcessImage, join_ranges, words};
 
-/// Below the end of a stack, a function may use so many bytes (the red zone of the x86-64 ABI).
+/// Bytes below the end of a stack that a function may use (the red zone of the x86-64 ABI).
 const RED_ZONE_SIZE: u64 = 128;
 
-/// What is known of a chunk.
+/// Whether and how a chunk can be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChunkState {
-    /// malloc has it.
+    /// The chunk is free: malloc has it.
     #[default]
     Free,
-    /// Nothing leads there.
+    /// No pointer leads to the chunk.
     Leaked,
-    /// Only what has leaked leads there.
+    /// Only pointers in leaked chunks lead to the chunk.
     Indirect,
-    /// Only pointers into its middle lead there.
+    /// Only pointers into the middle of the chunk lead there.
     Maybe,
-    /// It can be reached.
+    /// The chunk can be reached from a root.
     Reached,
 }
 
 impl ChunkState {
-    /// Its name in reports.
+    /// The state's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,30 +49,30 @@ impl ChunkState {
     }
 }
 
-/// What leads to a chunk.
+/// Where a pointer to a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointerSource {
-    /// Nothing.
+    /// No pointer was found.
     Nothing,
-    /// A word of memory that is a root, by its address.
+    /// A root word in memory, by its address.
     Root(u64),
-    /// A register of a thread, by the thread's number among all.
+    /// A register of a thread, by the thread's index in [`ProcessImage::threads`].
     Register(u32),
-    /// Another chunk, by its number.
+    /// Another chunk, by the chunk's number.
     Chunk(u32),
 }
 
-/// What is known of each chunk.
+/// The state of each chunk, and what led to it.
 #[derive(Clone, Debug)]
 pub struct ChunkMarks {
-    /// By the number of the chunk.
+    /// The states, by the number of the chunk.
     pub states: Vec<ChunkState>,
-    /// What led there first.
+    /// The first pointer that led to each chunk, by the number of the chunk.
     pub sources: Vec<PointerSource>,
 }
 
 impl ChunkMarks {
-    /// Marks the chunks of a heap.
+    /// Marks all chunks of a heap.
     #[must_use]
     pub fn new(image: &ProcessImage, heap: &MallocHeap) -> Self {
         let initial = |chunk: &HeapChunk| match chunk.kind {
@@ -110,14 +110,14 @@ struct ChunkMarker<'a> {
     heap: &'a MallocHeap,
     states: Vec<ChunkState>,
     sources: Vec<PointerSource>,
-    /// Chunks whose words were not looked at yet.
+    /// Chunks whose words were not read yet.
     queue: Vec<u32>,
-    /// Chunks into whose middle something leads that is reached.
+    /// Chunks into whose middle a pointer in a reached place leads, with that pointer's place.
     maybe: Vec<(u32, PointerSource)>,
 }
 
 impl ChunkMarker<'_> {
-    /// Looks at a word that is in something that is reached.
+    /// Follows a word that is in a root or in a reached chunk.
     fn follow_word(&mut self, word: u64, may_be_link: bool, source: PointerSource) {
         let Some(found) = self.heap.find_pointed(word, may_be_link) else {
             return;
@@ -142,10 +142,10 @@ impl ChunkMarker<'_> {
         }
     }
 
-    /// Looks at the words of all chunks of this state that were not looked at.
+    /// Follows the words of all chunks in the queue. `state` is the state that the chunks have.
     fn follow(&mut self, state: ChunkState) {
         let mut done = 0;
-        // In order, so that what led to a chunk first is near to a root.
+        // The queue is read in order, so that the first source of a chunk is near to a root.
         while done < self.queue.len() {
             let number = self.queue[done];
             done += 1;
@@ -162,7 +162,8 @@ impl ChunkMarker<'_> {
         self.queue.clear();
     }
 
-    /// Looks at a word of a chunk that is maybe reached: what it leads to is that, too.
+    /// Follows a word of a chunk that is maybe reached: the chunk that it leads to is maybe
+    /// reached, too.
     fn follow_maybe_word(&mut self, word: u64, may_be_link: bool, source: PointerSource) {
         if let Some(found) = self.heap.find_pointed(word, may_be_link)
             && self.heap.chunks[found].is_in_use()
@@ -171,8 +172,8 @@ impl ChunkMarker<'_> {
         }
     }
 
-    /// Tells what has leaked directly from what only that leads to. Of a ring to which nothing else
-    /// leads, the first block has leaked directly.
+    /// Divides leaked chunks into those that leaked directly and those to which only these lead. Of
+    /// a ring to which nothing else leads, the first block has leaked directly.
     fn divide_leaks(&mut self) {
         let mut is_left: Vec<bool> = self
             .states
@@ -181,7 +182,8 @@ impl ChunkMarker<'_> {
             .collect();
         let mut is_seen: Vec<bool> = is_left.iter().map(|is_left| !is_left).collect();
         let begin = |number: u32| self.heap.chunks[number as usize].at;
-        // From where on the words of a block were not looked at.
+        // Finds the next leaked chunk that a word of the block at or after `at` leads to, and moves
+        // `at` behind that word.
         let next = |number: u32, at: &mut u64| {
             let chunk = &self.heap.chunks[number as usize];
             let mut rest = words_of(self.image, *at..chunk.bytes().end);
@@ -194,7 +196,8 @@ impl ChunkMarker<'_> {
         };
         let done = postorder(&mut is_seen, begin, next);
         for number in done.into_iter().rev() {
-            // What a block leads to that was not found before is in its chain.
+            // Each block that this one leads to and that is not in another chain yet is in its
+            // chain.
             if std::mem::take(&mut is_left[number as usize]) {
                 self.queue.push(number);
             }
@@ -214,7 +217,7 @@ impl ChunkMarker<'_> {
     }
 }
 
-/// The words of a range with their addresses. Pages that were never touched are not there.
+/// The words of a range with their addresses. Pages that were never touched are left out.
 pub(crate) fn words_of(
     image: &ProcessImage,
     range: Range<u64>,
@@ -237,7 +240,8 @@ pub(crate) fn words_of(
     pieces.flat_map(|(start, bytes)| (start..).step_by(8).zip(words(bytes)))
 }
 
-/// Whether a pointer stands for a whole chunk, although it may lead into its middle.
+/// Whether a pointer counts as one to the beginning of a chunk, although it may lead into the
+/// chunk's middle.
 fn is_whole(image: &ProcessImage, chunk: &HeapChunk, word: u64) -> bool {
     let offset = word - chunk.at;
     if offset == 0 {
@@ -248,18 +252,19 @@ fn is_whole(image: &ProcessImage, chunk: &HeapChunk, word: u64) -> bool {
     }
     let first = image.word(chunk.at).unwrap_or(0);
     let rest = chunk.size - offset;
-    // malloc gives up to 15 bytes more than were asked for, and 16 more if what would be left is
-    // too small for a block.
+    // A block may be up to 15 bytes larger than requested, and 16 more if the rest would be too
+    // small for a block.
     let lengths = |most: u64| (0..most).filter_map(|slack| rest.checked_sub(slack));
     let is_array = match offset {
         // Behind the number of an array's elements, which have words of 4 bytes, or behind the
-        // length of what follows.
+        // length of the data that follows.
         8 => {
             let elements = first.saturating_mul(4);
             let is_length = lengths(32).any(|len| len == first);
             first != 0 && (is_length || lengths(16).any(|len| len.is_multiple_of(elements)))
         }
-        // Behind the length, the capacity and the users of a string of the older C++ library.
+        // Behind the length, the capacity and the reference count of a string of the older C++
+        // library.
         24 => {
             let capacity = image.word(chunk.at + 8).unwrap_or(0);
             first <= capacity && lengths(32).any(|len| len.checked_sub(1) == Some(capacity))
@@ -275,8 +280,9 @@ fn is_whole(image: &ProcessImage, chunk: &HeapChunk, word: u64) -> bool {
     is_array || is_base
 }
 
-/// All words of roots, each with where it is, and whether malloc may have left it there. Variables
-/// come first, then stacks and registers: a variable says more of what holds a block.
+/// All words of roots. Each comes with its place, and with whether it may be a link that malloc
+/// left there. Variables come first, then stacks and registers, because a variable says more about
+/// who holds a block.
 pub fn root_words(
     image: &ProcessImage,
     heap: &MallocHeap,
@@ -303,8 +309,8 @@ struct RootRange {
     is_stack: bool,
 }
 
-/// The ranges that are roots: what can be written and is not malloc's. What could not be walked may
-/// hold pointers, so it is one, too.
+/// Returns the ranges that are roots: writable memory that is not malloc's. Heap memory that could
+/// not be walked may hold pointers, so it is a root, too.
 fn roots(image: &ProcessImage, heap: &MallocHeap) -> Vec<RootRange> {
     let arenas = heap.arenas.iter().map(MallocArena::range);
     let holes = join_ranges(heap.ranges().chain(arenas).collect());
@@ -319,8 +325,8 @@ fn roots(image: &ProcessImage, heap: &MallocHeap) -> Vec<RootRange> {
     };
     for region in image.regions().iter().filter(|region| region.is_root()) {
         let range = region.range();
-        // What lies below the end of a stack in its mapping is nothing of it. Where threads' stacks
-        // are one mapping, that is known of the lowest one.
+        // Memory below the end of a stack is not part of it, although it is in the same mapping.
+        // Where several stacks share one mapping, only the end of the lowest stack is used.
         let around = image.mapping(range.start).unwrap_or(range.clone());
         let first = stacks.partition_point(|&stack| stack < around.start);
         let stack = stacks.get(first).filter(|stack| around.contains(stack));

@@ -1,4 +1,4 @@
-//! Finds all that points to a block, and the way by which it is reached.
+//! Finds all pointers to a block, and the way by which it is reached.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use crate::sum::BlockSum;
 /// A word that points to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockReferrer {
-    /// Where the word is: in a chunk or in a root; 0 for a register.
+    /// Address of the word, in a chunk or in a root; 0 for a register.
     pub at: u64,
-    /// What it is in.
+    /// The chunk, root or register that has the word.
     pub source: PointerSource,
-    /// How far behind the beginning of the block it points.
+    /// Distance from the beginning of the block to the address that the word points to.
     pub offset: u64,
 }
 
-/// All words that point to a chunk, also those in what has leaked itself. Those in free memory do
-/// not count.
+/// Finds all words that point to a chunk, also words in leaked chunks. Words in free memory do not
+/// count.
 #[must_use]
 pub fn referrers(
     image: &ProcessImage,
@@ -59,10 +59,11 @@ pub fn referrers(
 }
 
 impl ChunkMarks {
-    /// Each block that has leaked directly, with what it and all of its chain have: the blocks to
-    /// which only leaked ones lead, of which the search found each from one such block.
+    /// Returns each directly leaked block, with the sum of its chain. The chain is the block itself
+    /// and the blocks to which only leaked ones lead. The search found each of these from one
+    /// directly leaked block.
     pub(crate) fn chains(&self, heap: &MallocHeap) -> impl Iterator<Item = (usize, BlockSum)> {
-        // The first block of the chain of each block, as far as it is known.
+        // Number of the first block of each block's chain, as far as it is known.
         let mut firsts = vec![u32::MAX; self.states.len()];
         let mut sums: HashMap<u32, BlockSum> = HashMap::new();
         let mut path: Vec<u32> = Vec::new();
@@ -79,10 +80,10 @@ impl ChunkMarks {
         sums.into_iter().map(|(first, sum)| (first as usize, sum))
     }
 
-    /// What led to each chunk's way: the root at its beginning.
+    /// Returns the root at the beginning of each chunk's way.
     #[must_use]
     pub fn roots(&self) -> Vec<PointerSource> {
-        // The chunk that the root leads to, for each chunk.
+        // The first chunk of each chunk's way, to which the root leads.
         let mut firsts = vec![u32::MAX; self.states.len()];
         let mut path = Vec::new();
         for number in 0..self.states.len() as u32 {
@@ -95,8 +96,8 @@ impl ChunkMarks {
         firsts.iter().map(root).collect()
     }
 
-    /// The chunk at the beginning of another one's way, where `firsts` knows it of some. Puts those
-    /// between into `path`.
+    /// Returns the first chunk of another chunk's way. `firsts` has the answers that are known
+    /// already. The chunks between are put into `path`.
     fn first(&self, mut at: u32, firsts: &[u32], path: &mut Vec<u32>) -> u32 {
         loop {
             match (firsts[at as usize], self.sources[at as usize]) {
@@ -110,7 +111,8 @@ impl ChunkMarks {
         }
     }
 
-    /// The way by which a chunk was reached: itself first, then what led there, up to a root.
+    /// Returns the way by which a chunk was reached: the chunk first, then what led there, up to a
+    /// root.
     #[must_use]
     pub fn way(&self, chunk: usize) -> (Vec<usize>, PointerSource) {
         let mut way = vec![chunk];

@@ -1,4 +1,4 @@
-//! Which release of glibc a program has, by libc's own words.
+//! Finds the release of glibc that a program has, by a text in libc.
 
 use heapprof_memory::Memory;
 use heapprof_process::PAGE_SIZE;
@@ -6,12 +6,13 @@ use heapprof_process::maps::ProcessMapping;
 
 use crate::image::ProcessImage;
 
-/// What libc says of itself: `GNU C Library (…) stable release version 2.36.`
+/// The text before the release in libc's own description: `GNU C Library (…) stable release version
+/// 2.36.`
 const RELEASE_PREFIX: &[u8] = b" release version ";
-/// A larger libc is none.
+/// Maximum number of bytes of libc that are searched.
 const MAX_LIBC_SIZE: u64 = 64 << 20;
 
-/// The release, such as `2.36`. `None` if libc's file can't be read, or it says nothing.
+/// Returns the release, such as `2.36`. `None` if libc's file can't be read, or has no such text.
 pub fn release(image: &ProcessImage, memory: impl Memory) -> Option<String> {
     let is_libc = |map: &&ProcessMapping| {
         let name = map
@@ -26,7 +27,7 @@ pub fn release(image: &ProcessImage, memory: impl Memory) -> Option<String> {
     let constant = of_libc().filter(|map| !map.is_code);
     let mut left = MAX_LIBC_SIZE;
     for map in constant.chain(of_libc().filter(|map| map.is_code)) {
-        // The last bytes of a page come again with the next one.
+        // Each page is searched together with the one before, because the text may lie across both.
         let mut page = [0; 2 * PAGE_SIZE as usize];
         let mut at = map.start;
         while at < map.end && left > 0 {
@@ -45,7 +46,7 @@ pub fn release(image: &ProcessImage, memory: impl Memory) -> Option<String> {
     None
 }
 
-/// The version that follows the words.
+/// Returns the version that follows [`RELEASE_PREFIX`].
 fn version(bytes: &[u8]) -> Option<String> {
     let at = bytes
         .windows(RELEASE_PREFIX.len())
@@ -53,7 +54,7 @@ fn version(bytes: &[u8]) -> Option<String> {
     let rest = &bytes[at + RELEASE_PREFIX.len()..];
     let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
     let len = rest.iter().take_while(|byte| is_part(byte)).count();
-    // What ends at the end of the bytes may go on behind.
+    // A version that reaches the end of `bytes` may go on behind it.
     let found = std::str::from_utf8(rest.get(..len).filter(|_| len < rest.len())?).ok()?;
     let found = found.trim_end_matches('.');
     (!found.is_empty()).then(|| found.to_string())

@@ -1,4 +1,5 @@
-//! What would go if a block or a variable went: itself, and all that is reached only through it.
+//! Computes how many bytes would be freed if a block or a variable went: those of the block itself,
+//! and of all blocks that are reached only through it.
 
 use heapprof_objects::Graph;
 
@@ -6,19 +7,19 @@ use crate::heap::MallocHeap;
 use crate::image::ProcessImage;
 use crate::mark::{ChunkMarks, ChunkState, PointerSource, root_words, words_of};
 
-/// What is held.
+/// The bytes that each block and each holder retains.
 #[derive(Clone, Debug, Default)]
 pub struct RetainedSizes {
-    /// By each block, by its number: its own bytes and those of all blocks that it dominates. 0 for
-    /// blocks that are not reached.
+    /// For each block, by its number: its own bytes and those of all blocks that it dominates. 0
+    /// for blocks that are not reached.
     pub blocks: Vec<u64>,
-    /// By each holder, by its number.
+    /// For each holder, by its number: the bytes of all blocks that it dominates.
     pub holders: Vec<u64>,
 }
 
-/// What is held by each block, and by each holder outside of malloc's memory: `holder_of` gives the
-/// number of the variable, the stack or the rest that a root is in, counted from 0. A holder has no
-/// bytes of its own.
+/// Computes the bytes that are retained by each block, and by each holder outside of malloc's
+/// memory. `holder_of` gives the number of the variable, stack or other holder that a root is in,
+/// counted from 0. A holder has no bytes of its own.
 #[must_use]
 pub fn retained_sizes(
     image: &ProcessImage,
@@ -40,7 +41,7 @@ pub fn retained_sizes(
         }
         graph.end_node();
     }
-    // Behind the blocks come the holders, and last what has these.
+    // The nodes of holders follow those of blocks. The last node leads to all holders.
     let mut held: Vec<Vec<u32>> = Vec::new();
     for (source, word, may_be_link) in root_words(image, heap) {
         if let Some(to) = found(word, may_be_link) {

@@ -1,31 +1,32 @@
-//! malloc's settings: from which size on a block gets a mapping of its own, and what it counts.
+//! Finds malloc's settings and counts: for example the size from which on a block gets a mapping of
+//! its own.
 //!
-//! They are one structure (`malloc_par`), which lies beside the main arena. It has the address at
-//! which the heap begins, and by that it is found. Since 2.35 it has three fields more, and since
+//! They are in one structure (`malloc_par`), which lies beside the main arena. It has the address
+//! at which the heap begins, by which it is found. Since 2.35 it has three more fields, and since
 //! 2.43 a fourth one.
 
 use crate::heap::MallocHeap;
 use crate::image::{ImageRegion, ProcessImage};
 
-/// malloc's settings, as far as they are of use here.
+/// malloc's settings and counts, as far as they are of use here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MallocSettings {
-    /// From this size on a block gets a mapping of its own.
+    /// Size in bytes from which on a block gets a mapping of its own.
     pub mmap_threshold: u64,
-    /// From this size on the top is given back by free.
+    /// Size in bytes from which on free gives the top back.
     pub trim_threshold: u64,
     /// Whether malloc raises the thresholds when a block with a mapping of its own is freed.
     pub is_dynamic: bool,
-    /// How many blocks have a mapping of their own now, and their bytes.
+    /// Number of blocks that have a mapping of their own now.
     pub mapped_blocks: u64,
-    /// Their bytes.
+    /// Bytes of the blocks that have a mapping of their own now.
     pub mapped_bytes: u64,
-    /// The most bytes that such blocks had at a time.
+    /// Most bytes that such blocks had at one time.
     pub max_mapped_bytes: u64,
 }
 
-/// How the structure is laid out: where the counts begin (four of 4 bytes), the bytes of mapped
-/// blocks, and the beginning of the heap.
+/// Layout of the structure: the offsets of the counts (four of 4 bytes), of the bytes of mapped
+/// blocks, and of the beginning of the heap.
 struct SettingsLayout {
     counts: u64,
     bytes: u64,
@@ -49,10 +50,10 @@ const SETTINGS_LAYOUTS: [SettingsLayout; 3] = [
         heap: 72,
     },
 ];
-/// malloc makes at most so many arenas without asking how many processors there are.
+/// Largest number of arenas that malloc makes without asking how many processors there are.
 const MAX_ARENA_TEST: u64 = 1 << 16;
 
-/// Finds the settings. `None` if they are not found: the heap may not lie where `brk` has it.
+/// Finds the settings. `None` if they are not found: the heap may not lie where `brk` put it.
 pub(crate) fn find(image: &ProcessImage, heap: &MallocHeap) -> Option<MallocSettings> {
     let main = heap.arenas.first().filter(|arena| arena.is_main)?;
     let start = heap.main_start?;
@@ -69,7 +70,7 @@ pub(crate) fn find(image: &ProcessImage, heap: &MallocHeap) -> Option<MallocSett
     found.next()
 }
 
-/// The settings at an address, if they make sense.
+/// Reads the settings at an address, if they make sense.
 fn read(region: &ImageRegion, at: u64, layout: &SettingsLayout) -> Option<MallocSettings> {
     let word = |distance: u64| region.word(at + distance);
     let count = |i: u64| {

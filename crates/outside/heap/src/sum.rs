@@ -1,11 +1,11 @@
-//! Blocks and bytes, summed up.
+//! Sums of blocks and bytes.
 
-/// How many blocks, and how many bytes.
+/// A number of blocks and a number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockSum {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Their bytes.
+    /// Bytes of all these blocks.
     pub bytes: u64,
 }
 

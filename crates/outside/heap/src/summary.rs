@@ -1,4 +1,4 @@
-//! A heap in sums: by state, by what leaked, by arena.
+//! Sums up a heap: by state, by what leaked, by arena.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,79 +13,81 @@ use crate::mark::{ChunkMarks, ChunkState};
 use crate::settings::{self, MallocSettings};
 use crate::sum::BlockSum;
 
-/// Blocks of one state, size and kind.
+/// Sum of all blocks of one state, size and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockGroup {
-    /// The state.
+    /// State of the blocks.
     pub state: ChunkState,
-    /// The bytes of each.
+    /// Size of each block in bytes.
     pub size: u64,
-    /// What they are: the name of their class or of what they begin with, or their kind of content.
+    /// The name of the blocks' class or of the thing that their first word leads to, or their kind
+    /// of content.
     pub what: String,
-    /// All of them.
+    /// Number and bytes of all blocks.
     pub sum: BlockSum,
-    /// Where the first one is.
+    /// Address of the first block.
     pub example: u64,
 }
 
-/// Blocks of one size and kind that have leaked, and all that only they lead to.
+/// Chains of leaked blocks whose first blocks are of one size and kind. A chain is a directly
+/// leaked block and all blocks to which only it leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeakChains {
-    /// What the first block of each is.
+    /// The class, name or kind of content of each chain's first block.
     pub what: String,
-    /// The bytes of each first block.
+    /// Size of each first block in bytes.
     pub size: u64,
-    /// How many there are.
+    /// Number of chains.
     pub count: u64,
-    /// All blocks of them, with the first ones.
+    /// Number and bytes of all blocks of the chains, with the first ones.
     pub sum: BlockSum,
-    /// Where the first one begins.
+    /// Lowest address of the chains' first blocks.
     pub example: u64,
 }
 
-/// What an arena has, in bytes with malloc's own.
+/// The memory of an arena, in bytes that include malloc's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArenaSum {
-    /// Where its structure is; 0 for chunks that have a mapping of their own.
+    /// Address of the arena's structure; 0 for chunks that have a mapping of their own.
     pub at: u64,
-    /// What it has from the system, as it says itself.
+    /// Bytes that the arena has from the system, by its own count.
     pub system_memory: u64,
-    /// What the program has.
+    /// Chunks in use, with the caches themselves.
     pub in_use: BlockSum,
-    /// What threads' caches have.
+    /// Free chunks in threads' caches.
     pub cached: BlockSum,
-    /// What lists of fast chunks have.
+    /// Free chunks in lists of fast chunks.
     pub fast: BlockSum,
-    /// What bins have.
+    /// Free chunks in bins.
     pub free: BlockSum,
-    /// What new chunks are cut from.
+    /// Bytes of the top, from which new chunks are cut.
     pub top: u64,
-    /// The largest free chunk in a bin.
+    /// Size of the largest free chunk in a bin.
     pub largest_free: u64,
-    /// The lists of what is free: caches, fast lists, bins.
+    /// The lists of free chunks: caches, fast lists, bins.
     pub lists: Vec<FreeList>,
 }
 
-/// A heap in sums.
+/// The sums of a heap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapSummary {
-    /// By state: free, leaked directly, indirectly, maybe reached, reached.
+    /// Blocks by state: free, leaked directly, leaked indirectly, maybe reached, reached.
     pub states: [BlockSum; 5],
-    /// What leaked or is maybe reached, the most bytes first.
+    /// Groups of blocks that leaked or are maybe reached, the most bytes first.
     pub groups: Vec<BlockGroup>,
-    /// The chains of blocks that leaked and lead to others, the most bytes first.
+    /// Chains of leaked blocks with at least two blocks, the most bytes first.
     pub chains: Vec<LeakChains>,
-    /// The arenas, the main one first, and what is mapped last.
+    /// The arenas, the main one first. Chunks that have a mapping of their own come last.
     pub arenas: Vec<ArenaSum>,
     /// malloc's settings, if they were found.
     pub settings: Option<MallocSettings>,
-    /// Blocks of arenas that are as large as those with a mapping of their own.
+    /// Blocks in arenas that are at least as large as those that get a mapping of their own.
     pub large_in_arenas: BlockSum,
-    /// How many bytes `malloc_trim(0)` would give back.
+    /// Bytes that `malloc_trim(0)` would give back.
     pub trimmable: u64,
-    /// How many bins lead nowhere.
+    /// Number of bins that lead nowhere.
     pub broken_bins: u64,
-    /// Bytes in which chunks should be, and could not be walked.
+    /// Bytes in which chunks should be, but could not be walked.
     pub unwalked: u64,
 }
 
@@ -165,7 +167,7 @@ impl HeapSummary {
     }
 }
 
-/// The chains by the size and kind of their first blocks.
+/// Sums chains by the size and kind of their first blocks.
 fn chains(heap: &MallocHeap, marks: &ChunkMarks, kinds: &mut BlockKinds<'_>) -> Vec<LeakChains> {
     let mut found: HashMap<(u64, BlockKind), LeakChains> = HashMap::new();
     for (first, sum) in marks.chains(heap).filter(|(_, sum)| sum.blocks > 1) {

@@ -1,4 +1,5 @@
-//! The walk: each arena's chunks, one behind the other, and those that have a mapping of their own.
+//! Walks each arena's chunks, one behind the other, and finds those that have a mapping of their
+//! own.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,20 +13,20 @@ use crate::image::ProcessImage;
 use crate::lists;
 use crate::mapped;
 
-/// The least chunk.
+/// Size of the smallest chunk, in bytes.
 const MIN_CHUNK_SIZE: u64 = 32;
-/// A chunk that only keeps others apart.
+/// Size of a chunk that only keeps its neighbours apart, in bytes.
 const FENCE_SIZE: u64 = 16;
-/// The previous chunk is in use.
+/// Flag bit in a chunk's size: the previous chunk is in use.
 const PREVIOUS_IN_USE_FLAG: u64 = 1;
-/// Bits of a size that say something else.
+/// Bits of a chunk's size that are flags.
 const SIZE_FLAGS_MASK: u64 = 7;
 
 impl MallocHeap {
     /// Walks the heap.
     ///
     /// # Errors
-    /// There may be no heap of glibc's.
+    /// The process may have no heap of glibc's.
     pub fn walk(image: &ProcessImage) -> Result<Self, HeapWalkError> {
         let (arenas, has_all_arenas) = arena::find(image);
         if arenas.is_empty() {
@@ -63,13 +64,13 @@ impl MallocHeap {
         }
         let mut heap = Self::new(arenas, chunks, unwalked, ranges);
         heap.main_start = main_start;
-        // Where the main arena could not have all of its memory in the heap (brk), the rest is
+        // If the main arena could not have all of its memory in the heap (brk), the rest is
         // elsewhere.
         let main = heap.arenas.first().filter(|arena| arena.is_main);
         if let (Some(main), Some(start)) = (main, main_start) {
             let top = image.word(main.top.wrapping_add(8)).unwrap_or(0) & !SIZE_FLAGS_MASK;
             let here = main.top.saturating_add(top).saturating_sub(start);
-            // The beginning of the heap may not be where a page begins.
+            // The heap may not begin at the beginning of a page.
             let here = here.saturating_add(PAGE_SIZE);
             heap.missing_main_bytes = main.system_memory.saturating_sub(here);
         }
@@ -79,7 +80,7 @@ impl MallocHeap {
     }
 }
 
-/// Which other allocator a process has, in words.
+/// Names the other allocator that a process has, in words.
 fn other_allocator(image: &ProcessImage) -> &'static str {
     const KNOWN_ALLOCATORS: [(&str, &str); 5] = [
         ("jemalloc", ": it has jemalloc, whose heap is not walked"),
@@ -98,8 +99,8 @@ fn other_allocator(image: &ProcessImage) -> &'static str {
     found.map_or("", |(_, words)| words)
 }
 
-/// Where the chunks of an arena are: for the main one the heap up to its top, for others the parts
-/// that they have reserved.
+/// Returns where the chunks of an arena are: for the main one the heap up to its top, for others
+/// the parts that they have reserved.
 fn parts(image: &ProcessImage, arena: &MallocArena) -> Vec<Range<u64>> {
     if arena.is_main {
         return main_part(image, arena).into_iter().collect();
@@ -137,8 +138,8 @@ fn parts(image: &ProcessImage, arena: &MallocArena) -> Vec<Range<u64>> {
     parts
 }
 
-/// The part of the heap (brk) in which chunks are. It begins where libc has noted it. If the
-/// program took some of it before, that is not its beginning.
+/// Returns the part of the heap (brk) in which chunks are. It begins at the address that libc has
+/// noted. That is not the beginning of the heap if the program took some of it before.
 fn main_part(image: &ProcessImage, arena: &MallocArena) -> Option<Range<u64>> {
     // The heap may have pages that were never touched, so its pieces are joined.
     let regions = image.regions();
@@ -174,14 +175,14 @@ fn main_part(image: &ProcessImage, arena: &MallocArena) -> Option<Range<u64>> {
         .map(|start| start..arena.top)
 }
 
-/// Where chunks go on behind memory that the program took of the heap itself (by `sbrk`).
+/// Finds where chunks go on behind heap memory that the program took itself (by `sbrk`).
 fn resumption(image: &ProcessImage, from: u64, end: u64) -> Option<u64> {
     let mut places = (from.next_multiple_of(16)..end).step_by(16);
     places.find(|&start| is_chain(image, start, end))
 }
 
-/// Whether chunks follow each other from here on to an end, to two small ones that keep others
-/// apart, or far enough to be sure.
+/// Whether chunks follow each other from `start` on: to `end`, to two small ones that keep their
+/// neighbours apart, or far enough to be sure.
 fn is_chain(image: &ProcessImage, start: u64, end: u64) -> bool {
     let mut next = start;
     for _ in 0..1000 {
@@ -202,7 +203,8 @@ fn is_chain(image: &ProcessImage, start: u64, end: u64) -> bool {
     true
 }
 
-/// Walks the chunks of a part. Returns where it ended: at the part's end, if nothing is wrong.
+/// Walks the chunks of a part. Returns the address where the walk ended: the part's end, if nothing
+/// is wrong.
 fn walk(
     image: &ProcessImage,
     part: Range<u64>,
@@ -211,7 +213,7 @@ fn walk(
     chunks: &mut Vec<HeapChunk>,
 ) -> u64 {
     let mut next = part.start;
-    // All headers of a piece are read without looking for the piece again.
+    // All headers in a region are read without searching for the region again.
     let mut region: Option<&crate::image::ImageRegion> = None;
     let mut word = |at: u64| {
         if !region.is_some_and(|region| region.range().contains(&at)) {

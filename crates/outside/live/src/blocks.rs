@@ -1,4 +1,5 @@
-//! The blocks that a recorded process has in use, one by one: where each lies, and what made it.
+//! Reads the blocks that a recorded process has in use, one by one: the address of each, and the
+//! stack that allocated it.
 
 use heapprof_abi::{PART_COUNT, shadow, table, word};
 use heapprof_memory::Memory;
@@ -14,45 +15,45 @@ use crate::stacks::LiveStackReader;
 use crate::sums::MAX_STACKS;
 use crate::writer::{LiveProfileRow, LiveThreadNames};
 
-/// More entries than this are no program's: 2^27 of them take two gigabytes.
+/// Maximum number of entries; no program has more. 2^27 of them take two gigabytes.
 const MAX_ENTRIES: u64 = 1 << 27;
-/// So many entries are read at once.
+/// Maximum number of entries that are read at a time.
 const MAX_ENTRIES_PER_READ: u64 = 1 << 14;
-/// More blocks than this are no program's, and would take gigabytes here.
+/// Maximum number of blocks; no program has more, and more would take gigabytes here.
 const MAX_BLOCKS: usize = 1 << 26;
-/// So do the shadows of more regions than this: those of 16 GiB.
+/// Maximum number of regions with a shadow: those of 16 GiB. More would take gigabytes here.
 const MAX_SHADOWS: u64 = 1 << 18;
-/// The bytes of an entry.
+/// Size of an entry in bytes.
 const ENTRY_LEN: u64 = 16;
-/// More objects than this are no program's.
+/// Maximum number of loaded objects; no program has more.
 const MAX_OBJECTS: usize = 4096;
 
 /// A block in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockInUse {
-    /// Where it begins.
+    /// Address of the block.
     pub address: u64,
-    /// How many bytes were asked for.
+    /// Number of bytes that were requested.
     pub size: u64,
-    /// The number of the stack that allocated it.
+    /// Number of the stack that allocated the block.
     pub stack: u32,
 }
 
-/// The blocks in use of a process, and of which generation each stack is.
+/// The blocks in use of a process, and the generation of each stack.
 #[derive(Clone, Debug, Default)]
 pub struct BlocksInUse {
-    /// In no order.
+    /// The blocks, in no order.
     pub all: Vec<BlockInUse>,
-    /// Mean bytes between samples; 1 if all blocks are there.
+    /// Mean bytes between samples; 1 if no block is missing.
     pub period: u64,
-    /// How many forks lie between the first process and the one in which a stack allocated, by the
-    /// number of the stack. It is known where threads are kept apart.
+    /// Number of forks between the first process and the one in which a stack allocated, by the
+    /// number of the stack. It is known only if stacks are recorded for each thread.
     pub generations: Vec<u8>,
 }
 
 impl BlocksInUse {
-    /// How many blocks of this size one stands for: whoever takes samples takes one with a chance
-    /// of 1 - e^(-size/period).
+    /// How many blocks of a size one sampled block stands for: a block is sampled with a
+    /// probability of 1 - e^(-size/period).
     #[must_use]
     pub fn weight(&self, size: u64) -> f64 {
         match self.period {
@@ -63,11 +64,11 @@ impl BlocksInUse {
 }
 
 impl LiveProcess {
-    /// The blocks in use. If the process goes on meanwhile, some may be missing, and some may be
-    /// gone. In sampled mode they are those that were sampled.
+    /// Reads the blocks in use. If the process goes on meanwhile, some may be missing, and some may
+    /// be gone. In sampled mode only sampled blocks are returned.
     ///
     /// # Errors
-    /// The process may end meanwhile, and its books may be damaged.
+    /// The process may end meanwhile, and its ledger may be damaged.
     pub fn blocks(&self) -> Result<BlocksInUse, LiveError> {
         self.with_ledger(blocks)
     }
@@ -80,7 +81,7 @@ impl LiveProcess {
         self.with_ledger(|reader, books| reader.u64(books.period))
     }
 
-    /// How many stacks there are by now.
+    /// The number of stacks so far.
     ///
     /// # Errors
     /// The process may end meanwhile.
@@ -88,11 +89,11 @@ impl LiveProcess {
         self.with_ledger(|reader, books| reader.u32(books.stacks))
     }
 
-    /// A profile of these types with these rows, each of which has a value for each type, and a
+    /// Makes a profile of these types with these rows. Each row has a value for each type, and a
     /// label under `key`.
     ///
     /// # Errors
-    /// Those of [`blocks`](Self::blocks).
+    /// The process may end meanwhile, and its ledger may be damaged.
     pub fn profile_of(
         &self,
         types: &[(&str, &str)],
@@ -103,8 +104,7 @@ impl LiveProcess {
         self.with_ledger(|reader, books| profile_from_rows(reader, books, &code, types, key, rows))
     }
 
-    /// The objects that are loaded, the executable first. There are none in a program that was
-    /// linked without libraries.
+    /// The loaded objects, the executable first. The list is empty for a statically linked program.
     #[must_use]
     pub fn objects(&self) -> Vec<LoadedObject> {
         let auxiliary = std::fs::read(path(self.pid(), "auxv")).unwrap_or_default();
@@ -117,7 +117,7 @@ impl LiveProcess {
     }
 }
 
-/// The blocks that some books have.
+/// Reads all blocks in a ledger.
 pub(crate) fn blocks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -134,7 +134,7 @@ pub(crate) fn blocks<M: Memory>(
     };
     let mut words = Vec::new();
     for number in 0..len as usize {
-        // Whose stack it is stands in front of the frames.
+        // The thread of the stack is a word in front of the frames.
         stacks.read_own(number, &mut words)?;
         let thread = words
             .iter()
@@ -174,7 +174,8 @@ pub(crate) fn blocks<M: Memory>(
     Ok(found)
 }
 
-/// Adds the blocks that lie close together. Returns whether there may be some.
+/// Adds the blocks that are recorded in shadows, because they lie close together. Returns whether
+/// there are any shadows.
 fn add_shadow_blocks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -201,7 +202,7 @@ fn add_shadow_blocks<M: Memory>(
             false => 0,
         };
         if chunk_at == 0 {
-            // It is being made.
+            // The chunk is being made.
             continue;
         }
         let numbers = chunk_at.wrapping_add(shadow::chunk_len(chunk) * 8 * WORDS);
@@ -229,7 +230,7 @@ fn add_shadow_blocks<M: Memory>(
     Ok(true)
 }
 
-/// The block that an entry has; `None` if it is empty, or no stack has its number.
+/// The block in an entry; `None` if the entry is empty, or no stack has its number.
 fn block(entry: &[u8; ENTRY_LEN as usize], stacks: u32) -> Option<BlockInUse> {
     let (first, second) = (u64_at(entry, 0), u64_at(entry, 8));
     let key = first & ((1 << table::ADDRESS_BITS) - 1);

@@ -1,4 +1,4 @@
-//! The books in a core file: the memory that a program had when it died.
+//! Reads the ledger in a core file: from the memory that a program had when it died.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use crate::profile::{RecordingContext, profile};
 use crate::read::BoundedMemoryReader;
 use crate::writer::MAX_FRAMES;
 
-/// A core file with the books of a recording.
+/// A core file with the ledger of a recording.
 #[derive(Debug)]
 pub struct CoreLedger {
     file: File,
@@ -35,15 +35,15 @@ impl Memory for CoreLedgerMemory<'_> {
 }
 
 impl CoreLedger {
-    /// Finds the books in a core file.
+    /// Finds the ledger in a core file.
     ///
     /// # Errors
-    /// It may be no core file of a 64-bit program, and there may be no books in it.
+    /// The file may be no core file of a 64-bit program, and may have no ledger.
     pub fn open(file: File) -> Result<Self, LiveError> {
         let core = CoreFile::read(&file)?;
         let files = core.mapped_files(&file);
         let is_writable = |segment: &&CoreSegment| segment.is_writable && segment.len != 0;
-        // They are in order of their addresses.
+        // The files are in order of their addresses.
         let is_file = |segment: &CoreSegment| {
             let start = segment.memory.start;
             let next = files.partition_point(|file| file.end <= start);
@@ -51,7 +51,7 @@ impl CoreLedger {
             found.is_some_and(|file| file.range().contains(&start))
         };
         let writable = || core.segments.iter().filter(is_writable);
-        // The books are in memory of a file. Where files are not listed, they can be anywhere.
+        // The ledger is in memory of a file. If the core file lists no files, it can be anywhere.
         let first = writable().filter(|segment| is_file(segment));
         let pieces = first.chain(writable().filter(|segment| !is_file(segment)));
         let pieces = pieces
@@ -74,10 +74,10 @@ impl CoreLedger {
         })
     }
 
-    /// A profile of the moment at which the program died.
+    /// Makes a profile of the moment at which the program died.
     ///
     /// # Errors
-    /// A part of the books may be missing in the file, or damaged.
+    /// A part of the ledger may be missing in the file, or damaged.
     pub fn snapshot(&self) -> Result<Profile, LiveError> {
         let memory = CoreLedgerMemory(&self.file, &self.core);
         let reader = BoundedMemoryReader::new(memory);
@@ -102,7 +102,7 @@ impl CoreLedger {
         profile(&reader, &books, &around)
     }
 
-    /// The books, whose blocks and stacks are those of that moment.
+    /// The ledger, with the blocks and stacks of the moment at which the program died.
     #[must_use]
     pub fn frozen(&self) -> LedgerSnapshot<impl Memory> {
         let memory = CoreLedgerMemory(&self.file, &self.core);

@@ -1,4 +1,4 @@
-//! The books in a copy of a process's memory, which are those of one moment.
+//! Reads the ledger in a copy of a process's memory, which is the ledger of one moment.
 
 use std::ops::Range;
 
@@ -14,20 +14,20 @@ use crate::profile::profile_from_rows;
 use crate::read::BoundedMemoryReader;
 use crate::writer::{LiveProfileRow, MappedCode};
 
-/// The books of a moment.
+/// The ledger of one moment.
 pub struct LedgerSnapshot<M> {
     pub(crate) memory: M,
-    /// Where the books are.
+    /// Address of the ledger.
     pub(crate) ledger: u64,
     pub(crate) code: Vec<MappedCode>,
 }
 
 impl<M: Memory> LedgerSnapshot<M> {
-    /// Finds the books in these pieces of a copy. `constants` is what the process can't write to,
-    /// which need not be in the copy, and `maps` says where its files are mapped.
+    /// Finds the ledger in these pieces of a copy. `constants` is the memory that the process can't
+    /// write to, which need not be in the copy. `maps` says where the process's files are mapped.
     ///
     /// # Errors
-    /// There may be no books in it.
+    /// There may be no ledger in the copy.
     pub fn new(
         memory: M,
         pieces: impl Iterator<Item = Range<u64>>,
@@ -41,21 +41,21 @@ impl<M: Memory> LedgerSnapshot<M> {
         })
     }
 
-    /// The blocks in use. In sampled mode they are those that were sampled.
+    /// Reads the blocks in use. In sampled mode only sampled blocks are returned.
     ///
     /// # Errors
-    /// The books may be damaged.
+    /// The ledger may be damaged.
     pub fn blocks(&self) -> Result<BlocksInUse, LiveError> {
         let reader = BoundedMemoryReader::new(self.memory);
         let books = LiveLedger::read(&reader, self.ledger)?;
         blocks(&reader, &books)
     }
 
-    /// A profile of these types with these rows, each of which has a value for each type, and a
+    /// Makes a profile of these types with these rows. Each row has a value for each type, and a
     /// label under `key`.
     ///
     /// # Errors
-    /// Those of [`blocks`](Self::blocks).
+    /// The ledger may be damaged.
     pub fn profile_of(
         &self,
         types: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! Finds the books in a memory, and says where each table is.
+//! Finds the ledger in a memory, and reads where each table is.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use heapprof_memory::Memory;
 use crate::error::LiveError;
 use crate::read::{BoundedMemoryReader, u32_at, u64_at};
 
-/// So many bytes are searched at most.
+/// Maximum number of bytes that are searched.
 const MAX_SEARCH_BYTES: u64 = 512 << 20;
-/// How many bytes are read at once.
+/// Number of bytes that are read at a time.
 const SEARCH_CHUNK_LEN: usize = 256 << 10;
 
-/// Where each table is. The names are those of [`Layout`].
+/// Address of each table. The names are those of [`Layout`].
 #[derive(Clone, Debug)]
 pub(crate) struct LiveLedger {
     pub(crate) process: u64,
@@ -42,12 +42,12 @@ pub(crate) struct LiveLedger {
     pub(crate) log: u64,
     pub(crate) shadows: u64,
     pub(crate) shadow: u64,
-    /// Whether this is of a file of kept books. There, the sums of the process are those of some
-    /// earlier moment, and the table of blocks is not to be had.
+    /// Whether this is a saved ledger. There, the sums of the process are those of some earlier
+    /// moment, and the table of blocks is missing.
     pub(crate) is_copy: bool,
 }
 
-/// Looks for the books in these pieces of memory, in their order. Returns where they are.
+/// Searches the ledger in these pieces of memory, in their order. Returns its address.
 pub(crate) fn find<M: Memory>(
     memory: M,
     pieces: impl Iterator<Item = Range<u64>>,
@@ -85,7 +85,7 @@ pub(crate) fn find<M: Memory>(
     })
 }
 
-/// Whether books are at `at`; their version if it is another one.
+/// Checks whether a ledger is at `at`. Returns its version as an error if it is another one.
 fn check(memory: impl Memory, at: u64) -> Option<Result<(), u32>> {
     let field = |offset: usize| at.checked_add(offset as u64);
     let version = memory.u32(field(offset_of!(Layout, version))?)?;
@@ -98,7 +98,7 @@ fn check(memory: impl Memory, at: u64) -> Option<Result<(), u32>> {
 }
 
 impl LiveLedger {
-    /// Reads the books at `at`.
+    /// Reads the ledger at `at`.
     pub(crate) fn read<M: Memory>(
         reader: &BoundedMemoryReader<M>,
         at: u64,
@@ -112,7 +112,7 @@ impl LiveLedger {
         Ok(Self::from_layout_bytes(&bytes))
     }
 
-    /// The books of a file of kept books: these bytes of its header.
+    /// Reads a saved ledger from the bytes of its header.
     pub(crate) fn from_copy(bytes: &[u8]) -> Self {
         Self {
             is_copy: true,

@@ -1,5 +1,5 @@
-//! Where a log and what it names are read: in the file that the program keeps its books in, or in
-//! its memory.
+//! Reads a log, and the stacks and threads that it names, from the saved ledger or from the
+//! program's memory.
 
 use heapprof_profile::Profile;
 
@@ -12,17 +12,17 @@ use crate::shared_ledger::{self, SharedLedger};
 /// A recorded program that has a log.
 #[derive(Debug)]
 pub enum LogSource {
-    /// What is read outlives it.
+    /// A saved ledger, which outlives the program.
     SharedLedger(SharedLedger),
-    /// It is read as long as it is there.
+    /// The process itself, which can be read until it ends.
     Process(Box<LiveProcess>),
 }
 
 impl LogSource {
-    /// The log of the recording, from its first event on; `None` if there is none.
+    /// Opens the log of the recording, from its first event on; `None` if there is no log.
     ///
     /// # Errors
-    /// The books may be damaged, or the process be gone.
+    /// The ledger may be damaged, or the process be gone.
     pub fn log(&self) -> Result<Option<LiveLogReader>, LiveError> {
         match self {
             Self::SharedLedger(kept) => kept.log(),
@@ -30,11 +30,11 @@ impl LogSource {
         }
     }
 
-    /// The stacks from this number on, as samples of a profile: the second value of each is the
-    /// stack's number. Also returns which number comes next.
+    /// Returns the stacks from the number `first` on, as samples of a profile: the second value of
+    /// each is the stack's number. Also returns the number that comes next.
     ///
     /// # Errors
-    /// Those of [`log`](Self::log).
+    /// The ledger may be damaged, or the process be gone.
     pub fn stacks(&self, first: u32) -> Result<(Profile, u32), LiveError> {
         match self {
             Self::SharedLedger(kept) => {
@@ -47,10 +47,11 @@ impl LogSource {
         }
     }
 
-    /// The kernel's number of each thread that has one here. Number 1 is the first.
+    /// Returns the kernel's number of each thread in the ledger, if it has one. Thread number 1
+    /// comes first.
     ///
     /// # Errors
-    /// Those of [`log`](Self::log).
+    /// The ledger may be damaged, or the process be gone.
     pub fn threads(&self) -> Result<Vec<Option<u32>>, LiveError> {
         match self {
             Self::SharedLedger(kept) => kept.with_ledger(|_, reader, books| threads(reader, books)),
@@ -58,10 +59,10 @@ impl LogSource {
         }
     }
 
-    /// What the program is called.
+    /// The program's name.
     ///
     /// # Errors
-    /// Those of [`log`](Self::log).
+    /// The ledger may be damaged, or the process be gone.
     pub fn program(&self) -> Result<String, LiveError> {
         match self {
             Self::SharedLedger(kept) => {

@@ -1,4 +1,4 @@
-//! The books of a process that runs.
+//! Reads the ledger of a running process.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -24,19 +24,20 @@ use crate::read::{BoundedMemoryReader, u64_at};
 use crate::ring::LiveLogReader;
 use crate::writer::{MAX_FRAMES, MappedCode};
 
-/// How often a process is read whose recording begins anew meanwhile.
+/// Maximum number of times that a process is read if its recording restarts meanwhile.
 const MAX_READ_ATTEMPTS: usize = 4;
 
-/// The memory of a process, as the kernel gives it to whoever may debug it. It is the memory that
-/// the process had when it was opened: another program that it becomes has another one.
+/// The memory of a process, which the kernel gives to readers that may debug it. It is the memory
+/// that the process had when it was opened: if the process becomes another program, that has
+/// another memory.
 ///
-/// Only pages that the process has touched are read, and all others are zero. A page that is not
-/// there yet would have to be brought in, by a file system or a handler of page faults that may be
-/// the process's own, and that may never answer.
+/// Only pages that the process has touched are read, and all others are zero. A missing page would
+/// have to be brought in by a file system, or by a handler of page faults that may be the process's
+/// own, and that may never answer.
 #[derive(Debug)]
 struct ResidentPages {
     memory: File,
-    /// Whether each page is there, as 64 bits.
+    /// The kernel's file with 64 bits for each page, which say whether the page is there.
     map: File,
     page: u64,
 }
@@ -44,15 +45,15 @@ struct ResidentPages {
 #[derive(Clone, Copy)]
 pub(crate) struct ResidentMemory<'a>(&'a ResidentPages);
 
-/// A page is in memory, or swapped out.
+/// Bits of a page in the kernel's file: it is in memory, or swapped out.
 const PRESENT_OR_SWAPPED: u64 = 0b11 << 62;
-/// So many pages are asked about at once.
+/// Maximum number of pages whose state is read at a time.
 const MAX_PAGES_PER_READ: usize = 512;
 
 impl ResidentPages {
-    /// Calls `run` with each piece of `at..at + len` that is of one kind: whether it is there,
-    /// where it begins in the whole, and how long it is. Returns false if the process is gone, or
-    /// if `run` does.
+    /// Calls `run` with each run of pages in `at..at + len` that are all present or all missing.
+    /// The arguments are whether the pages are there, the offset of the run from `at`, and its
+    /// length. Returns false if the process is gone, or if `run` does.
     fn runs(&self, at: u64, len: usize, mut run: impl FnMut(bool, usize, usize) -> bool) -> bool {
         let mut done = 0;
         let mut words = [0; MAX_PAGES_PER_READ * 8];
@@ -86,7 +87,7 @@ impl ResidentPages {
 impl Memory for ResidentMemory<'_> {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         let Self(pages) = self;
-        // The kernel's half is nobody's.
+        // Higher addresses belong to the kernel.
         let is_ours = at
             .checked_add(to.len() as u64)
             .is_some_and(|end| end < 1 << 62);
@@ -107,20 +108,20 @@ impl Memory for ResidentMemory<'_> {
 pub struct LiveProcess {
     pid: u32,
     memory: ResidentPages,
-    /// Where its books are.
+    /// Address of the ledger.
     ledger: u64,
 }
 
-/// A recorded process, as a list shows it.
+/// The summary of a recorded process for a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveProcessSummary {
-    /// Its number.
+    /// The number of the process.
     pub pid: u32,
-    /// What it is called.
+    /// The program's name.
     pub program: String,
     /// Mean bytes between samples; 1 if every allocation is counted.
     pub period: u64,
-    /// Whether it is recorded now.
+    /// Whether the process is recorded now.
     pub is_running: bool,
     /// When the recording began, in nanoseconds since 1970.
     pub started: i64,
@@ -131,16 +132,15 @@ pub struct LiveProcessSummary {
 }
 
 impl LiveProcess {
-    /// Finds the books of a process.
+    /// Finds the ledger of a process.
     ///
     /// # Errors
-    /// There may be no such process, it may not be this user's to read, or nothing is recorded of
-    /// it.
+    /// There may be no such process, this user may not read it, or nothing is recorded of it.
     pub fn open(pid: u32) -> Result<Self, LiveError> {
         let of_kernel = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => LiveError::NoProcess,
             io::ErrorKind::PermissionDenied => LiveError::NotAllowed,
-            // It ends just now.
+            // The process is just ending.
             _ if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => LiveError::NoProcess,
             _ => LiveError::Io(error),
         };
@@ -180,12 +180,12 @@ impl LiveProcess {
         self.pid
     }
 
-    /// The process's memory, as far as it is there.
+    /// The process's memory. Pages that it has not touched are zero.
     pub fn memory(&self) -> impl Memory {
         ResidentMemory(&self.memory)
     }
 
-    /// Whether the process still has the books, so that they can be read again.
+    /// Whether the process still has the ledger, so that it can be read again.
     #[must_use]
     pub fn is_there(&self) -> bool {
         LiveLedger::read(
@@ -195,10 +195,10 @@ impl LiveProcess {
         .is_ok()
     }
 
-    /// A profile of this moment. The process goes on meanwhile.
+    /// Makes a profile of this moment. The process goes on meanwhile.
     ///
     /// # Errors
-    /// The process may end meanwhile, and its books may be damaged.
+    /// The process may end meanwhile, and its ledger may be damaged.
     pub fn snapshot(&self) -> Result<Profile, LiveError> {
         let thread_name = |tid: u32| {
             let name = std::fs::read(path(self.pid, &format!("task/{tid}/comm"))).ok()?;
@@ -226,7 +226,7 @@ impl LiveProcess {
             };
             let before = which()?;
             let made = profile(&reader, &books, &around);
-            // What was read of two recordings is nothing.
+            // A profile that mixes two recordings is worthless.
             if which()? == before {
                 return made;
             }
@@ -234,15 +234,15 @@ impl LiveProcess {
         Err(LiveError::RecordingRestarted)
     }
 
-    /// What a list shows of it.
+    /// Sums the process up for a list.
     ///
     /// # Errors
-    /// Those of [`snapshot`](Self::snapshot).
+    /// The process may end meanwhile, and its ledger may be damaged.
     pub fn summary(&self) -> Result<LiveProcessSummary, LiveError> {
         self.with_ledger(|reader, books| summary(reader, books, self.pid, self.program()))
     }
 
-    /// Runs `work` with the books.
+    /// Runs `work` with the ledger.
     pub(crate) fn with_ledger<'s, R, F>(&'s self, work: F) -> Result<R, LiveError>
     where
         F: FnOnce(&BoundedMemoryReader<ResidentMemory<'s>>, &LiveLedger) -> Result<R, LiveError>,
@@ -252,14 +252,14 @@ impl LiveProcess {
         work(&reader, &books)
     }
 
-    /// The log of the recording, from its first event on; `None` if there is none.
+    /// Opens the log of the recording, from its first event on; `None` if there is no log.
     pub(crate) fn log(&self) -> Result<Option<LiveLogReader>, LiveError> {
         let at = self.with_ledger(|_, books| Ok(books.log))?;
         let log = (at != 0).then(|| LiveLogReader::new(self.memory.memory.try_clone()?, at));
         log.transpose()
     }
 
-    /// Refuses the books of another process, of which this one is a copy.
+    /// Refuses the ledger of another process from which this one was forked.
     fn check_owner(&self) -> Result<(), LiveError> {
         let owner = self.with_ledger(|reader, books| reader.u32(books.process))? as i32;
         let [ids] = status(self.pid, ["NSpid:"]);
@@ -271,8 +271,8 @@ impl LiveProcess {
         }
     }
 
-    /// What the process is called, as the collector calls it: by the path that was executed, if
-    /// that leads to the file that runs (a script's does not), otherwise by that file.
+    /// Returns the program's name, as the collector does: from the path that was executed if that
+    /// path leads to the running file (a script's path does not), otherwise from the running file.
     #[must_use]
     pub fn program(&self) -> String {
         let exe = path(self.pid, "exe");
@@ -306,7 +306,7 @@ impl LiveProcess {
         }
     }
 
-    /// The path that was executed, as the kernel told the program.
+    /// The path that was executed, which the kernel reported to the program.
     fn executed_path(&self) -> Option<PathBuf> {
         const AT_EXECFN: u64 = 31;
         const MAX_PATH_LEN: usize = 4096;
@@ -315,7 +315,7 @@ impl LiveProcess {
         let pair = pairs.find(|pair| u64_at(*pair, 0) == AT_EXECFN)?;
         let mut at = u64_at(pair, 8);
         let mut text = Vec::new();
-        // It lies at the very end of the stack, behind which nothing can be asked for.
+        // The path is at the very end of the stack, and nothing behind the stack may be read.
         while text.len() < MAX_PATH_LEN && !text.contains(&0) {
             let left = self.memory.page - at % self.memory.page;
             let mut bytes = vec![0; left as usize];
@@ -327,7 +327,7 @@ impl LiveProcess {
         }
         let end = text.iter().position(|&byte| byte == 0);
         text.truncate(end.unwrap_or(MAX_PATH_LEN).min(MAX_PATH_LEN));
-        // A program that executes its own file anew tells no name by that.
+        // The path says no name if a program executes its own file anew.
         let is_own = text.starts_with(b"/proc/") || text.ends_with(b"self/exe");
         let is_open = text.starts_with(b"/dev/fd/") || text.is_empty();
         (!is_own && !is_open).then(|| PathBuf::from(OsString::from_vec(text)))
@@ -345,7 +345,7 @@ impl LiveProcess {
     }
 }
 
-/// What a list shows of a process.
+/// Sums a recorded process up for a list.
 pub(crate) fn summary<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -369,10 +369,10 @@ pub(crate) fn summary<M: Memory>(
     })
 }
 
-/// The recorded processes that this user may read, by their numbers.
+/// Finds the recorded processes that this user may read, in order of their numbers.
 ///
 /// # Errors
-/// The list of processes may not be there.
+/// The list of processes may be unreadable.
 pub fn recorded_processes() -> io::Result<Vec<LiveProcess>> {
     let own = std::process::id();
     let pids = heapprof_process::all_processes()?.into_iter();
@@ -382,10 +382,10 @@ pub fn recorded_processes() -> io::Result<Vec<LiveProcess>> {
         .collect())
 }
 
-/// The code among these mappings, with its build ids.
+/// Returns the code among these mappings, with its build IDs.
 pub(crate) fn code(maps: &[ProcessMapping], memory: impl Memory) -> Vec<MappedCode> {
     let mut all: Vec<MappedCode> = Vec::new();
-    // The last mapping of each file's first byte, so far.
+    // For each file, the last mapping so far of the file's first byte.
     let mut images: HashMap<&[u8], &ProcessMapping> = HashMap::new();
     for map in maps {
         if map.offset == 0 {
@@ -400,7 +400,7 @@ pub(crate) fn code(maps: &[ProcessMapping], memory: impl Memory) -> Vec<MappedCo
         }
         let intact = map.path.strip_suffix(b" (deleted)");
         let path = intact.unwrap_or(&map.path);
-        // Neighbours that continue each other in the file are one.
+        // Adjacent mappings that continue each other in the file are joined.
         if let Some(last) = all.last_mut()
             && last.end == map.start
             && last.path == path
@@ -425,7 +425,7 @@ pub(crate) fn code(maps: &[ProcessMapping], memory: impl Memory) -> Vec<MappedCo
     all
 }
 
-/// The build id that an image has in the notes of its first page.
+/// Reads the build ID in the notes of an image's first page.
 fn build_id(memory: impl Memory, image: &ProcessMapping) -> Option<Vec<u8>> {
     let mut first = vec![0; 4096.min((image.end - image.start) as usize)];
     if !memory.read(image.start, &mut first) {

@@ -1,4 +1,4 @@
-//! Makes a profile of the books, as the collector makes one of them when it dumps.
+//! Makes a profile of the ledger, as the collector does when it dumps.
 
 use std::collections::HashMap;
 
@@ -14,34 +14,33 @@ use crate::read::{BoundedMemoryReader, u32_at, u64_at};
 use crate::sums::{AllThreadSums, LiveStackSums, MAX_STACKS, read_sums};
 use crate::writer::{LiveProfileRow, LiveProfileWriter, LiveThreadNames, MappedCode};
 
-/// More mappings are no program's.
+/// Maximum number of mappings; no program has more.
 const MAX_MAPPINGS: u32 = 1 << 16;
-/// A longer path is a broken one.
+/// Longest path in bytes; a longer one is damaged.
 const MAX_PATH_LEN: u32 = 8 << 10;
 
-/// What is known of the program besides its books.
+/// Facts about the program that are not in its ledger.
 pub(crate) struct RecordingContext<'a> {
-    /// Why the profile is made, as the comment `dump` says it.
+    /// Why the profile is made, for the comment `dump`.
     pub(crate) reason: &'a str,
     pub(crate) program: String,
     pub(crate) pid: i64,
-    /// A regular expression for functions that reports leave out besides those that are known, or
-    /// empty.
+    /// A regular expression for functions that reports leave out besides the known ones, or empty.
     pub(crate) wrappers: &'a str,
-    /// Bytes in memory now, and the most that were; 0 if that is unknown.
+    /// Bytes in memory now, and the most that were in memory; 0 if that is unknown.
     pub(crate) resident: [u64; 2],
     /// The code that is mapped now.
     pub(crate) code: Vec<MappedCode>,
-    /// How long the recording has taken, in nanoseconds. It gets when the recording began: since
-    /// 1970, and on the clock that nobody sets.
+    /// Returns how long the recording has taken, in nanoseconds. The arguments say when the
+    /// recording began: since 1970, and on the monotonic clock.
     pub(crate) duration: &'a dyn Fn(i64, i64) -> i64,
     /// The maximum number of frames of all stacks together.
     pub(crate) max_frames: usize,
-    /// What the kernel calls a thread now.
+    /// Returns the name that the kernel has for a thread now.
     pub(crate) thread_name: &'a dyn Fn(u32) -> Option<String>,
 }
 
-/// Reads the books, and makes a profile of them.
+/// Reads the ledger, and makes a profile of it.
 pub(crate) fn profile<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -110,8 +109,9 @@ pub(crate) fn profile<M: Memory>(
     Ok(builder.finish())
 }
 
-/// The stacks from the number `first` on, as samples of a profile whose second value is that
-/// number. Besides what the books say, this `code` is mapped. Returns also which number comes next.
+/// Returns the stacks from the number `first` on, as samples of a profile. The second value of each
+/// sample is the stack's number. `code` is mapped besides the code in the ledger. Also returns the
+/// number that comes next.
 pub(crate) fn stacks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -135,8 +135,8 @@ pub(crate) fn stacks<M: Memory>(
     Ok((writer.builder.finish(), next))
 }
 
-/// A profile of these types with these rows, each with a label under `key`. Besides what the books
-/// say, this `code` is mapped.
+/// Makes a profile of these types with these rows, each with a label under `key`. `code` is mapped
+/// besides the code in the ledger.
 pub(crate) fn profile_from_rows<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -156,7 +156,7 @@ pub(crate) fn profile_from_rows<M: Memory>(
     Ok(writer.builder.finish())
 }
 
-/// The kernel's number of each thread that has one in the books.
+/// Returns the kernel's number of each thread in the ledger, if it has one.
 pub(crate) fn threads<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -169,7 +169,7 @@ pub(crate) fn threads<M: Memory>(
     Ok(all.map(|id| Some(id).filter(|&id| id != 0)).collect())
 }
 
-/// The code that the collector knew, and behind it what has come since.
+/// Returns the code that the collector knew, and behind it the code that was mapped since.
 fn known_code<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -201,7 +201,7 @@ fn known_code<M: Memory>(
         newest.insert(place(code), i);
     }
     for code in now {
-        // What lies there may be another build by now.
+        // Another build of the file may be mapped there by now.
         let is_same = |known: &MappedCode| {
             known.build_id.is_empty() || code.build_id.is_empty() || known.build_id == code.build_id
         };
@@ -213,7 +213,7 @@ fn known_code<M: Memory>(
     Ok(all)
 }
 
-/// A mapping that the collector knew; `None` if it is being written just now.
+/// Reads a mapping that the collector knew; `None` if it is being written at this moment.
 fn read_known_mapping<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     bytes: &[u8; size_of::<Known>()],
@@ -246,7 +246,7 @@ fn read_known_mapping<M: Memory>(
     }))
 }
 
-/// What the collector says in comments, as far as it can be seen from outside.
+/// Returns the collector's comments, as far as their facts can be read from outside.
 fn describe<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -270,7 +270,7 @@ fn describe<M: Memory>(
     Ok(comments)
 }
 
-/// How many blocks are known to be in use.
+/// Returns the number of blocks that are known to be in use.
 fn blocks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -316,13 +316,13 @@ fn history<M: Memory>(
             bytes: number(8),
             objects: number(16),
         };
-        // It may be thinned just now, and then some stand there twice.
+        // The collector may be thinning the moments now, and then some are in the list twice.
         let after = moments.last().map_or(-1, |last| last.micros);
         if moment.micros >= after.max(0) && moment.micros < micros {
             moments.push(moment);
         }
     }
-    // The last moment is that of the samples.
+    // The last moment is the one of the samples.
     moments.push(HeapMoment {
         micros,
         bytes,

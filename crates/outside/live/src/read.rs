@@ -1,4 +1,4 @@
-//! Reading memory of somebody else's: every read may fail, and all of them together have bounds.
+//! Reads memory of another program: every read may fail, and all of them together have bounds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -9,22 +9,22 @@ use heapprof_memory::Memory;
 
 use crate::error::LiveError;
 
-/// So many bytes are read at most. The books of a program with 16 threads and 16,000 stacks have
-/// 25 MB.
+/// Maximum number of bytes that are read. The ledger of a program with 16 threads and 16,000 stacks
+/// has 25 MB.
 const MAX_READ_BYTES: u64 = 1 << 30;
-/// So much work is done with what was read already: bytes that are copied, and steps.
+/// Maximum amount of work with bytes that were read already: bytes that are copied, and steps.
 const MAX_WORK: u64 = 4 << 30;
-/// So many bytes of names and paths are taken in.
+/// Maximum number of bytes of names and paths.
 const MAX_TEXT_BYTES: u64 = 256 << 20;
-/// Small things are read with what lies around them, in blocks of this size.
+/// Size of a block in bytes. Small items are read together with the block around them.
 const BLOCK_SIZE: usize = 64 << 10;
-/// A block is there page by page.
+/// Size of a page in bytes. Some pages of a block may be missing.
 const PAGE_SIZE: usize = 4096;
-/// So many blocks are kept.
+/// Maximum number of blocks in the cache.
 const MAX_CACHED_BLOCKS: usize = 4096;
-/// What each small read costs besides its bytes.
+/// Work that each small read costs besides its bytes.
 const READ_COST: u64 = 16;
-/// How many bytes of an array are read at once.
+/// Maximum number of bytes of an array that are read at a time.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 
 /// A memory whose reads are counted.
@@ -33,14 +33,13 @@ pub(crate) struct BoundedMemoryReader<M> {
     bytes_left: Cell<u64>,
     work_left: Cell<u64>,
     text_left: Cell<u64>,
-    /// Whether tables may lie where nothing can be read. They are left out then.
+    /// Whether tables may lie where nothing can be read. Those are left out then.
     is_partial: bool,
-    /// What was read with other things, by the number of the block. Only what never changes is
-    /// read from here.
+    /// Cached blocks. Only data that never changes is read from here.
     cache: RefCell<BlockCache>,
 }
 
-/// Blocks that were read, by their numbers, and which of them was asked for last.
+/// Cached blocks by their numbers, and the block of the last request.
 #[derive(Default)]
 struct BlockCache {
     place: HashMap<u64, usize, RandomState>,
@@ -48,10 +47,10 @@ struct BlockCache {
     last: Option<(u64, usize)>,
 }
 
-/// A piece of memory, as far as it is there.
+/// A block of memory, as far as it could be read.
 struct CachedBlock {
     bytes: Box<[u8]>,
-    /// One bit for each page that is there.
+    /// One bit for each page: whether it could be read.
     pages: u16,
 }
 
@@ -74,7 +73,7 @@ impl<M: Memory> BoundedMemoryReader<M> {
         }
     }
 
-    /// As [`new`](Self::new), where some tables may be out of reach.
+    /// Makes a reader of a memory in which some tables may be out of reach.
     pub(crate) fn partial(memory: M) -> Self {
         Self {
             is_partial: true,
@@ -82,7 +81,7 @@ impl<M: Memory> BoundedMemoryReader<M> {
         }
     }
 
-    /// `None` if something is out of reach, as it may be here.
+    /// Returns `None` if data of a partial memory is out of reach. Other errors stay errors.
     pub(crate) fn if_reachable<T>(
         &self,
         read: Result<T, LiveError>,
@@ -93,13 +92,14 @@ impl<M: Memory> BoundedMemoryReader<M> {
         }
     }
 
-    /// Fills `to` with what is at `at` now.
+    /// Fills `to` with the bytes that are at `at` now.
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result<(), LiveError> {
         spend(&self.bytes_left, to.len() as u64)?;
         self.read_bounded(at, to)
     }
 
-    /// As [`read`](Self::read), of something that the caller bounds.
+    /// Fills `to` like [`read`](Self::read), but does not count the bytes: the caller bounds them
+    /// itself.
     pub(crate) fn read_bounded(&self, at: u64, to: &mut [u8]) -> Result<(), LiveError> {
         let is_there = at != 0 && at.checked_add(to.len() as u64).is_some();
         match is_there && self.memory.read(at, to) {
@@ -126,12 +126,12 @@ impl<M: Memory> BoundedMemoryReader<M> {
         Ok(u32::from_ne_bytes(self.array(at)?))
     }
 
-    /// Counts so many steps of work with what was read.
+    /// Counts `steps` of work with data that was read.
     pub(crate) fn work(&self, steps: usize) -> Result<(), LiveError> {
         spend(&self.work_left, steps as u64)
     }
 
-    /// Fills `to` with something that was written once and does not change.
+    /// Fills `to` with data that was written once and does not change.
     pub(crate) fn read_cached(&self, mut at: u64, mut to: &mut [u8]) -> Result<(), LiveError> {
         spend(&self.work_left, to.len() as u64 + READ_COST)?;
         if at.checked_add(to.len() as u64).is_none() {
@@ -159,7 +159,7 @@ impl<M: Memory> BoundedMemoryReader<M> {
             };
             kept.last = Some((number, place));
             let block = &kept.blocks[place];
-            // Up to the end of the page.
+            // Copies up to the end of the page.
             let len = (PAGE_SIZE - offset % PAGE_SIZE).min(to.len());
             if block.pages >> (offset / PAGE_SIZE) & 1 == 0 {
                 return Err(LiveError::ProcessEnded);
@@ -171,7 +171,7 @@ impl<M: Memory> BoundedMemoryReader<M> {
         Ok(())
     }
 
-    /// Reads the block that begins at `start`, as far as it is there.
+    /// Reads the block that begins at `start`, as far as it can be read.
     fn block(&self, start: u64) -> Result<CachedBlock, LiveError> {
         let mut bytes = vec![0; BLOCK_SIZE].into_boxed_slice();
         if self.read(start, &mut bytes).is_ok() {
@@ -189,7 +189,7 @@ impl<M: Memory> BoundedMemoryReader<M> {
         Ok(CachedBlock { bytes, pages })
     }
 
-    /// Reads a name or a path, which was written once.
+    /// Reads a name or a path, which does not change after it was written.
     pub(crate) fn text(&self, at: u64, len: u32) -> Result<Vec<u8>, LiveError> {
         spend(&self.text_left, u64::from(len))?;
         let mut text = vec![0; len as usize];
@@ -199,8 +199,8 @@ impl<M: Memory> BoundedMemoryReader<M> {
         Ok(text)
     }
 
-    /// Reads the first `len` elements of an array that grows in chunks, each of `N` bytes. `each`
-    /// gets the number and the bytes of those that are not all zero.
+    /// Reads the first `len` elements of an array that grows in chunks. Each element has `N` bytes.
+    /// `each` gets the number and the bytes of those that are not all zero.
     pub(crate) fn elements<const N: usize>(
         &self,
         chunks: u64,
@@ -242,19 +242,19 @@ impl<M: Memory> BoundedMemoryReader<M> {
     }
 }
 
-/// The number at an offset of what was read.
+/// The number at an offset of some bytes; 0 if it reaches beyond their end.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
     found.map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
-/// The number at an offset of what was read.
+/// The number at an offset of some bytes; 0 if it reaches beyond their end.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
     found.map_or(0, |word| u32::from_ne_bytes(*word))
 }
 
-/// The number at an offset of what was read.
+/// The number at an offset of some bytes; 0 if it reaches beyond their end.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
     found.map_or(0, |word| u16::from_ne_bytes(*word))
@@ -264,7 +264,7 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
 pub(crate) mod tests {
     use super::*;
 
-    /// Memory that somebody made: pieces at addresses.
+    /// Memory of a test: pieces at addresses.
     #[derive(Clone, Copy)]
     pub(crate) struct PiecewiseMemory<'a>(pub(crate) &'a [(u64, &'a [u8])]);
 
@@ -281,7 +281,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What lies behind or before a hole in the same block is read, and nothing in the hole is.
+    /// Data behind or before a hole in the same block is read, and data in the hole is not.
     #[test]
     fn a_hole_is_no_end() {
         let (page, base) = (PAGE_SIZE as u64, 16 * BLOCK_SIZE as u64);
@@ -310,7 +310,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What costs no reading costs work, which has an end, too.
+    /// A cached read costs work, and work has a bound, too.
     #[test]
     fn everything_has_an_end() {
         let page = vec![7; BLOCK_SIZE];

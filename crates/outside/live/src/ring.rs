@@ -1,7 +1,8 @@
-//! Reads the log of a recording while the program writes it: from the file in which the program
-//! keeps its books, or from its memory.
+//! Reads the log of a recording while the program writes it: from the saved ledger, or from the
+//! program's memory.
 //!
-//! The program waits for nobody, so what is not read in time is gone. It is counted.
+//! The program does not wait for the reader, so events that are not read in time are lost. They are
+//! counted.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -13,50 +14,51 @@ use heapprof_abi::log::{EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent as 
 use crate::error::LiveError;
 use crate::read::u64_at;
 
-/// How many bytes an event has.
+/// Size of an event in bytes.
 const EVENT_LEN: usize = size_of::<Layout>();
-/// So many events are read at once.
+/// Maximum number of events that are read at a time.
 const MAX_EVENTS_PER_READ: u64 = 8192;
-/// So long a thread may take to write an event whose number it has taken.
+/// Longest time that a thread may take to write an event whose number it has taken.
 const EVENT_TIMEOUT: Duration = Duration::from_millis(200);
-/// A reader that is too slow goes on this far before the oldest event that is there.
+/// Number of further events that a reader skips when it is too slow, after those that were replaced
+/// already, so that it is not too slow again at once.
 const SKIP_MARGIN: u64 = RING_CAPACITY as u64 / 16;
 
-/// What happened to a block.
+/// An event of a block: an allocation or a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
     /// Nanoseconds since the recording began.
     pub time: u64,
-    /// Whether it was freed.
+    /// Whether the block was freed.
     pub is_free: bool,
-    /// Where it is.
+    /// Address of the block.
     pub address: u64,
-    /// How many bytes it has.
+    /// Size of the block in bytes.
     pub size: u64,
-    /// The number of the stack that allocated it.
+    /// Number of the stack that allocated the block.
     pub stack: u32,
-    /// The number of the thread: see [`LogSource::threads`](crate::LogSource::threads).
+    /// Number of the thread: see [`LogSource::threads`](crate::LogSource::threads).
     pub thread: u32,
 }
 
-/// A log, and how far it was read.
+/// A reader of a log.
 #[derive(Debug)]
 pub struct LiveLogReader {
     file: File,
-    /// Where the ring begins in the file.
+    /// Offset of the ring in the file.
     at: u64,
     since: u64,
-    /// The number of the next event.
+    /// Number of the next event to be read.
     next: u64,
     missed: u64,
-    /// Since when that event has a number and is not there.
+    /// When the reader first saw that the next event has a number but is not written yet.
     awaited: Option<Instant>,
-    /// Where the events end, once their program has.
+    /// Number behind the last event, once the program has ended.
     end: Option<u64>,
 }
 
 impl LiveLogReader {
-    /// The log at this place of a file.
+    /// Opens the log at an offset of a file.
     pub(crate) fn new(file: File, at: u64) -> Result<Self, LiveError> {
         let mut log = Self {
             file,
@@ -79,7 +81,7 @@ impl LiveLogReader {
         Ok(u64::from_ne_bytes(bytes))
     }
 
-    /// How many events were missed so far.
+    /// Number of events that were missed so far.
     #[must_use]
     pub fn missed_count(&self) -> u64 {
         self.missed
@@ -92,8 +94,8 @@ impl LiveLogReader {
     }
 
     /// Adds the next events to a list. Returns whether there may be more now. If the program
-    /// `has_ended`, nobody waits for what a thread has not finished, and what is added from then on
-    /// is nobody's.
+    /// `has_ended`, the reader does not wait for events that a thread has not finished, and ignores
+    /// events that are added from then on.
     ///
     /// # Errors
     /// The file may be too short.
@@ -104,7 +106,7 @@ impl LiveLogReader {
             margin = 0;
             next = *self.end.get_or_insert(next);
         }
-        // It never falls, except if somebody forges it.
+        // The number never falls, unless it is forged.
         let mut waiting = next.saturating_sub(self.next);
         if waiting > RING_CAPACITY as u64 {
             self.count_missed(waiting - RING_CAPACITY as u64 + margin);
@@ -134,8 +136,8 @@ impl LiveLogReader {
             }
             return Ok(is_over);
         }
-        // Whatever was finished when it was read first is whole when it is read again, unless it
-        // has been replaced since.
+        // An event that was complete at the first read is complete at the second one, unless it has
+        // been replaced since.
         bytes.truncate(ready * EVENT_LEN);
         self.file.read_exact_at(&mut bytes, first)?;
         let after = self.field(offset_of!(EventRing, next))?;
@@ -173,7 +175,8 @@ mod tests {
 
     use super::*;
 
-    /// A ring in a file, with so many events that ended, as a program would have written them.
+    /// Makes a ring in a file with these finished events, as a program would have written them.
+    /// `next` is the number of the next event.
     fn ring(next: u64, events: &[(u64, u64)]) -> LiveLogReader {
         let mut bytes = vec![0; size_of::<EventRing>()];
         let mut put = |at: usize, value: u64| {

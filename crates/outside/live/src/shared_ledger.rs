@@ -1,4 +1,4 @@
-//! The books that a process keeps in a file, which is there when the process has ended.
+//! Reads saved ledgers: ledgers in a file, which is still there when the process has ended.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -24,49 +24,49 @@ use crate::writer::MAX_FRAMES;
 
 const HEADER_LEN: usize = size_of::<Header>();
 
-/// The file in which a process keeps its books.
+/// The file in which a process keeps its ledger.
 #[derive(Debug)]
 pub struct SharedLedger(File);
 
-/// What has become of a process, as far as it has said.
+/// The state of a process, as its ledger reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerProcessState {
-    /// Nothing: it goes on, or it has ended without a word.
+    /// The process goes on, or has ended without a report.
     GoesOn,
-    /// It has written its last profile.
+    /// The process has written its last profile.
     HasEnded,
-    /// It has written its profile before it became another program.
+    /// The process has written its profile before it became another program.
     BeforeExec,
 }
 
-/// What a file of kept books says besides a profile.
+/// The content of a saved ledger: a profile, and facts besides.
 #[derive(Clone, Debug)]
 pub struct SharedLedgerProfile {
     /// The profile of the last moment.
     pub profile: Profile,
     /// Whether every allocation was counted.
     pub is_exact: bool,
-    /// The number that the process had for itself.
+    /// The process's number in its own namespace.
     pub process: u32,
-    /// What it is called.
+    /// The program's name.
     pub program: String,
     /// Whether the file was too small for all that was recorded.
     pub is_full: bool,
-    /// How many allocations and frees could not be recorded.
+    /// Number of allocations and frees that could not be recorded.
     pub lost: u64,
 }
 
-/// The memory that a file has at the places where the process mapped its pieces.
+/// The memory in a saved ledger, at the addresses where the process mapped its pieces.
 #[derive(Clone, Copy)]
 pub(crate) struct SharedLedgerMemory<'a> {
     file: &'a File,
-    /// In order of their addresses.
+    /// The pieces of the file, in order of their addresses.
     extents: &'a [LedgerExtent],
 }
 
 impl Memory for SharedLedgerMemory<'_> {
     fn read(self, mut at: u64, mut to: &mut [u8]) -> bool {
-        // What is read at once may lie in two pieces that are mapped side by side.
+        // One read may span two pieces that are mapped side by side.
         while !to.is_empty() {
             let next = self.extents.partition_point(|extent| extent.address <= at);
             let Some(extent) = next.checked_sub(1).map(|i| self.extents[i]) else {
@@ -87,7 +87,7 @@ impl Memory for SharedLedgerMemory<'_> {
     }
 }
 
-/// The pieces that a header tells of.
+/// The pieces that a header lists, in order of their addresses.
 fn extents(head: &[u8]) -> Vec<LedgerExtent> {
     let count = u32_at(head, offset_of!(Header, extents)) as usize;
     let first = offset_of!(Header, extent);
@@ -105,11 +105,11 @@ fn extents(head: &[u8]) -> Vec<LedgerExtent> {
 }
 
 impl SharedLedger {
-    /// Takes a file that somebody handed over. It must be a file in memory, because reading any
-    /// other one may take as long as its file system likes.
+    /// Takes a file that another process handed over. It must be a file in memory, because reading
+    /// any other file may take as long as its file system likes.
     ///
     /// # Errors
-    /// It may be another file.
+    /// The file may be no file in memory.
     pub fn new(file: File) -> Result<Self, LiveError> {
         // Only files in memory have seals.
         match rustix::fs::fcntl_get_seals(&file) {
@@ -118,8 +118,8 @@ impl SharedLedger {
         }
     }
 
-    /// Whether nobody can write to the file, or cut it, except its process. Only then may others be
-    /// given it.
+    /// Whether only the file's own process can write to it, and no process can cut or extend it.
+    /// Only then may the file be given to others.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         use rustix::fs::SealFlags;
@@ -127,21 +127,21 @@ impl SharedLedger {
         rustix::fs::fcntl_get_seals(&self.0).is_ok_and(|seals| seals.contains(wanted))
     }
 
-    /// The file, for somebody else who is to read it.
+    /// The file, for another reader.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.0
     }
 
-    /// The same file once more.
+    /// Duplicates the handle of the file.
     ///
     /// # Errors
-    /// There may be no number for it.
+    /// There may be no free file descriptor.
     pub fn try_clone(&self) -> Result<Self, LiveError> {
         Ok(Self(self.0.try_clone()?))
     }
 
-    /// What the process says of itself.
+    /// The state that the process reports.
     ///
     /// # Errors
     /// The file may be too short.
@@ -156,12 +156,12 @@ impl SharedLedger {
         })
     }
 
-    /// A profile of the last moment, with the comment that it was made for this `reason`. The
-    /// process has the number `pid` for whoever asks. `wrappers` is a regular expression for
-    /// functions that reports leave out, or empty.
+    /// Returns a profile of the last moment, with the comment that it was made for this `reason`.
+    /// `pid` is the number by which the caller knows the process. `wrappers` is a regular
+    /// expression for functions that reports leave out, or empty.
     ///
     /// # Errors
-    /// The file may be no file of kept books, or a damaged one.
+    /// The file may be no saved ledger, or a damaged one.
     pub fn read(
         &self,
         reason: &str,
@@ -171,11 +171,12 @@ impl SharedLedger {
         self.read_within(MAX_FRAMES, reason, pid, wrappers)
     }
 
-    /// Does the same for a file whose stacks may have no more frames than these together, because
-    /// its process may say what it likes, and frames take memory.
+    /// Reads a profile like [`read`](Self::read), but refuses a file whose stacks together have
+    /// more than `max_frames` frames. Its process may write any content, and frames take memory.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and [`LiveError::LedgerTooLarge`].
+    /// The file may be no saved ledger, or a damaged one. [`LiveError::LedgerTooLarge`] if it has
+    /// more frames.
     pub fn read_within(
         &self,
         max_frames: usize,
@@ -188,7 +189,7 @@ impl SharedLedger {
         for _ in 0..MAX_READ_ATTEMPTS {
             let before = self.recording()?;
             last = self.read_once(max_frames, reason, pid, wrappers);
-            // What was read of two recordings is nothing.
+            // A profile that mixes two recordings is worthless.
             if self.recording()? == before {
                 return last;
             }
@@ -196,7 +197,7 @@ impl SharedLedger {
         last.and(Err(LiveError::RecordingRestarted))
     }
 
-    /// Which recording the books are of, and its period.
+    /// The epoch of the ledger's recording, and its period.
     fn recording(&self) -> Result<(u64, u64), LiveError> {
         self.with_ledger(|_, reader, books| {
             Ok((reader.u64(books.epoch)?, reader.u64(books.period)?))
@@ -223,7 +224,8 @@ impl SharedLedger {
                 thread_name: &|_| None,
             };
             let dropped: [u8; 8 * DROPPED_COUNT] = reader.array(books.dropped)?;
-            // No memory, and held up: as the collector counts what is lost.
+            // The collector, too, counts these as lost: events without memory for the tables, and
+            // events during which another one was held up by a signal handler.
             let lost = [1, 2].map(|i| u64_at(&dropped, 8 * i));
             Ok(SharedLedgerProfile {
                 profile: profile(reader, books, &around)?,
@@ -236,23 +238,23 @@ impl SharedLedger {
         })
     }
 
-    /// Whether the process goes on that has this number and keeps these books.
+    /// Whether the ledger belongs to the process `pid`, and this goes on.
     #[must_use]
     pub fn belongs_to(&self, pid: u32) -> bool {
         let goes_on = matches!(self.state(), Ok(LedgerProcessState::GoesOn));
         goes_on && is_there(pid)
     }
 
-    /// What a list shows of the process, as of the moment at which a thread of it last reported
-    /// what it had allocated.
+    /// Sums the process up for a list, as of the moment at which one of its threads last reported
+    /// its allocations.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read).
+    /// The file may be no saved ledger, or a damaged one.
     pub fn summary(&self, pid: u32) -> Result<LiveProcessSummary, LiveError> {
         self.with_ledger(|head, reader, books| summary(reader, books, pid, program(head)))
     }
 
-    /// The log of the recording, from its first event on; `None` if there is none.
+    /// Opens the log of the recording, from its first event on; `None` if there is no log.
     pub(crate) fn log(&self) -> Result<Option<LiveLogReader>, LiveError> {
         let len = size_of::<EventRing>() as u64;
         let at = self.with_ledger(|head, _, books| {
@@ -272,7 +274,7 @@ impl SharedLedger {
         log.transpose()
     }
 
-    /// Runs `work` with the header, and with the books that it leads to.
+    /// Runs `work` with the header, and with the ledger that it leads to.
     pub(crate) fn with_ledger<R>(
         &self,
         work: impl for<'a> FnOnce(
@@ -299,7 +301,7 @@ impl SharedLedger {
     }
 }
 
-/// What the process is called.
+/// The program's name, from the header.
 pub(crate) fn program(head: &[u8]) -> String {
     let name = &head[offset_of!(Header, program)..][..256];
     match name.split(|&byte| byte == 0).next().unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! The stacks by their numbers, and the frames of interpreters by theirs.
+//! Reads stacks by their numbers, and frames of interpreters by theirs.
 
 use heapprof_abi::{frame, stack};
 use heapprof_memory::Memory;
@@ -7,20 +7,20 @@ use crate::error::LiveError;
 use crate::ledger::LiveLedger;
 use crate::read::{BoundedMemoryReader, u16_at, u32_at};
 
-/// A longer name is a broken one.
+/// Longest name in bytes; a longer one is damaged.
 const MAX_NAME_LEN: u32 = 64 << 10;
-/// More frames of interpreters are no program's.
+/// Maximum number of interpreters' frames; no program has more.
 const MAX_SCRIPT_FRAMES: u32 = 1 << 24;
 
-/// Where each stack is.
+/// A reader of stacks, with the address of each.
 pub(crate) struct LiveStackReader<'r, M> {
     reader: &'r BoundedMemoryReader<M>,
-    /// The address of each; 0 if it is not there yet.
+    /// The address of each stack; 0 if it does not exist yet.
     place: Vec<u64>,
 }
 
 impl<'r, M: Memory> LiveStackReader<'r, M> {
-    /// Reads where the first `len` stacks are.
+    /// Reads the addresses of the first `len` stacks.
     pub(crate) fn new(
         reader: &'r BoundedMemoryReader<M>,
         books: &LiveLedger,
@@ -30,7 +30,8 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         Ok(Self { reader, place })
     }
 
-    /// Puts those frames of a stack into `frames` that it shares with no earlier one, newest first.
+    /// Puts the frames of a stack that it does not share with an earlier stack into `frames`,
+    /// newest first.
     pub(crate) fn read_own(&self, number: usize, frames: &mut Vec<u64>) -> Result<(), LiveError> {
         frames.clear();
         let at = self.place.get(number).copied().unwrap_or(0);
@@ -43,7 +44,7 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         self.add_frames(at, 0, all.saturating_sub(shared).into(), frames)
     }
 
-    /// Adds `count` frames of the stack at an address, without the first ones.
+    /// Adds `count` frames of the stack at an address, after the first `without` ones.
     fn add_frames(
         &self,
         at: u64,
@@ -59,7 +60,7 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         Ok(())
     }
 
-    /// Why a stack has no older frame, one of [`heapprof_abi::stack_end`].
+    /// Returns why a stack has no older frame, as one of [`heapprof_abi::stack_end`].
     pub(crate) fn end(&self, number: usize) -> Result<u32, LiveError> {
         let at = self.place.get(number).copied().unwrap_or(0);
         let mut head = [0; stack::LEN];
@@ -67,8 +68,8 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         Ok(u32_at(&head, stack::END))
     }
 
-    /// Puts a stack's frames into `frames`, newest first. Returns the generation of mappings that
-    /// its addresses are of.
+    /// Puts a stack's frames into `frames`, newest first. Returns the generation of mappings to
+    /// which its addresses belong.
     pub(crate) fn read(&self, number: usize, frames: &mut Vec<u64>) -> Result<u32, LiveError> {
         frames.clear();
         let (mut number, mut wanted, mut of_whole) = (number, usize::MAX, None);
@@ -79,12 +80,12 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
             let all = usize::from(u16_at(&head, stack::FRAMES));
             let from_base = usize::from(u16_at(&head, stack::FROM_BASE));
             let generation = *of_whole.get_or_insert(u32_at(&head, stack::GENERATION));
-            // The newest frames are not those that the stack before has of this one.
+            // The newest frames of a base may not be part of the stack that is built on it.
             let newer = all.saturating_sub(wanted);
             let count = all
                 .checked_sub(from_base)
                 .and_then(|own| own.checked_sub(newer));
-            // A stack that is the oldest part of another one has no frames of its own.
+            // The count is 0 for a stack that is the oldest part of an earlier one.
             let Some(count) = count else {
                 return Err(LiveError::LedgerDamaged(
                     "a stack has fewer frames than it shares",
@@ -115,14 +116,14 @@ pub(crate) struct LiveScriptFrame {
     pub(crate) line: u32,
 }
 
-/// Where each frame of an interpreter is.
+/// A reader of interpreters' frames, with the address of each.
 pub(crate) struct LiveScriptFrameReader<'r, M> {
     reader: &'r BoundedMemoryReader<M>,
     place: Vec<u64>,
 }
 
 impl<'r, M: Memory> LiveScriptFrameReader<'r, M> {
-    /// Reads where all of them are. It must be called after the stacks were read.
+    /// Reads the addresses of all frames. It must be called after the stacks were read.
     pub(crate) fn new(
         reader: &'r BoundedMemoryReader<M>,
         books: &LiveLedger,
@@ -137,7 +138,7 @@ impl<'r, M: Memory> LiveScriptFrameReader<'r, M> {
         Ok(Self { reader, place })
     }
 
-    /// Reads a frame; `None` if it is not there.
+    /// Reads a frame; `None` if it does not exist.
     pub(crate) fn read(&self, number: u32) -> Result<Option<LiveScriptFrame>, LiveError> {
         let Some(&at) = self.place.get(number as usize).filter(|&&at| at != 0) else {
             return Ok(None);

@@ -1,7 +1,7 @@
-//! The sums of each stack over all threads, and what was counted by size.
+//! Adds up the sums of each stack over all threads, and the counts by size.
 //!
 //! The program goes on meanwhile, and threads are read one after the other. So an allocation may be
-//! counted whose free is not, or the other way round: sums may be off by the events of the
+//! counted without its free, or the other way round: sums may be off by the events of the
 //! milliseconds that reading takes, and are never below zero.
 
 use heapprof_abi::{
@@ -15,13 +15,13 @@ use crate::error::LiveError;
 use crate::ledger::LiveLedger;
 use crate::read::{BoundedMemoryReader, u64_at};
 
-/// More threads are not followed. A state stays when its thread has ended, and the next thread
-/// takes it over.
+/// Maximum number of threads that are read. A thread's state stays when the thread has ended, and
+/// the next thread takes it over.
 const MAX_THREADS: usize = 1 << 17;
-/// More stacks are no program's.
+/// Maximum number of stacks; no program has more.
 pub(crate) const MAX_STACKS: u32 = 1 << 22;
 
-/// What is known of one sum: the samples, and the variances of objects and bytes.
+/// The uncertainty of one sum: the number of samples, and the variances of objects and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SumUncertainty {
     pub(crate) samples: u64,
@@ -35,15 +35,15 @@ pub(crate) struct LiveStackSums {
     pub(crate) in_use: [i64; 2],
     pub(crate) peak: [i64; 2],
     pub(crate) temporary: [i64; 2],
-    /// How sure the sums of what was allocated and of what is in use are; empty for exact sums.
+    /// Uncertainty of the sums of allocated memory and of memory in use; zero for exact sums.
     pub(crate) spread: [SumUncertainty; 2],
 }
 
-/// What all threads have counted.
+/// The sums over all threads.
 pub(crate) struct AllThreadSums {
     pub(crate) sums: Vec<LiveStackSums>,
     pub(crate) sizes: SizeHistogram,
-    /// Whether the heap was at its peak when all was read.
+    /// Whether the heap was at its peak when the sums were read.
     pub(crate) is_at_peak: bool,
 }
 
@@ -57,7 +57,7 @@ struct UnroundedSums {
     spread: [SumUncertainty; 2],
 }
 
-/// Reads them. Whether the recording `is_exact` says in which unit they are.
+/// Reads the sums of all threads. `is_exact` says in which unit the recording counts.
 pub(crate) fn read_sums<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -103,13 +103,13 @@ pub(crate) fn read_sums<M: Memory>(
         add_sizes(&mut sizes, &reader.array(at(books.thread.sizes))?);
         Ok(())
     })?;
-    // If the heap rises to a new peak now, that is the peak, whatever it was before.
+    // If the heap is rising to a new peak now, that is the peak, whatever the peak was before.
     let is_at_peak = match books.is_copy {
         true => is_rising(&raw),
         false => phase_now()? & 1 == 1,
     };
     Ok(AllThreadSums {
-        // Both have one size, so that they take the same memory.
+        // The vectors before and after have elements of one size, so that they use the same memory.
         sums: raw
             .into_iter()
             .map(|raw| round_sums(&raw, is_exact, is_at_peak))
@@ -119,7 +119,7 @@ pub(crate) fn read_sums<M: Memory>(
     })
 }
 
-/// Goes through all threads.
+/// Calls `each` with the address of each thread's state.
 fn each_thread<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -138,7 +138,7 @@ fn each_thread<M: Memory>(
     Ok(())
 }
 
-/// How often the heap had fallen from a peak, as far as any stack's counters have changed since.
+/// Returns how often the heap had fallen from a peak when any stack's counters last changed.
 fn newest_fall<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     books: &LiveLedger,
@@ -155,7 +155,7 @@ fn newest_fall<M: Memory>(
     Ok(newest.min(u64::MAX / 2))
 }
 
-/// Whether more is in use than at the last peak from which the heap has fallen.
+/// Whether more bytes are in use than at the last peak from which the heap has fallen.
 fn is_rising(raw: &[UnroundedSums]) -> bool {
     let bytes =
         |of: fn(&UnroundedSums) -> i64| raw.iter().map(|raw| i128::from(of(raw))).sum::<i128>();
@@ -181,7 +181,7 @@ fn subtract(a: [i64; 2], b: [i64; 2]) -> [i64; 2] {
     [a[0].wrapping_sub(b[0]), a[1].wrapping_sub(b[1])]
 }
 
-/// Adds what a thread has counted of a stack, when the process is in a phase of the peak.
+/// Adds a thread's counters of one stack. `phase` is the present phase of the heap's peak.
 fn add_counters(raw: &mut UnroundedSums, bytes: &[u8; counters::LEN], phase: u64) {
     let (allocated, freed) = (
         read_pair(bytes, counters::ALLOCATED),
@@ -216,7 +216,7 @@ fn add_sizes(sizes: &mut SizeHistogram, bytes: &[u8; 16 * SIZE_COUNT]) {
     }
 }
 
-/// The sums in objects and bytes. None is below zero, or above what was allocated.
+/// Rounds sums to objects and bytes. No sum is below zero, or above the sum of allocations.
 fn round_sums(raw: &UnroundedSums, is_exact: bool, is_at_peak: bool) -> LiveStackSums {
     let in_use = subtract(raw.allocated, raw.freed);
     let scale = |v: [i64; 2]| {
@@ -234,7 +234,8 @@ fn round_sums(raw: &UnroundedSums, is_exact: bool, is_at_peak: bool) -> LiveStac
             allocated.variance[1] - freed.variance[1],
         ],
     };
-    // What was read a moment later may be more than all that was allocated a moment earlier.
+    // Counters that are read a moment later may be more than all that was allocated a moment
+    // earlier.
     let allocated_by = scale(raw.allocated);
     let part = |v: [i64; 2]| {
         let v = scale(v);
@@ -249,7 +250,7 @@ fn round_sums(raw: &UnroundedSums, is_exact: bool, is_at_peak: bool) -> LiveStac
     }
 }
 
-/// Leaves out what rounding, or whoever wrote it, left behind.
+/// Removes impossible values, which rounding or a damaged ledger may leave.
 fn sanitize_uncertainty(known: SumUncertainty) -> SumUncertainty {
     if known.samples as i64 <= 0 {
         return SumUncertainty::default();

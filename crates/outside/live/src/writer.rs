@@ -1,4 +1,4 @@
-//! Writes samples of stacks by their numbers in the books, as the collector does when it dumps.
+//! Writes samples of stacks by their numbers in the ledger, as the collector does when it dumps.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::read::{BoundedMemoryReader, u32_at};
 use crate::stacks::{LiveScriptFrameReader, LiveStackReader};
 use crate::sums::LiveStackSums;
 
-/// The maximum number of frames of all stacks together, unless somebody asks for fewer.
+/// The maximum number of frames of all stacks together, unless a caller sets a lower limit.
 pub(crate) const MAX_FRAMES: usize = 1 << 26;
 
 /// Code of a file that is or was mapped.
@@ -28,20 +28,20 @@ pub(crate) struct MappedCode {
     pub(crate) path: Vec<u8>,
     pub(crate) is_deleted: bool,
     pub(crate) build_id: Vec<u8>,
-    /// The last generation in which it was there.
+    /// The last generation of mappings in which the code was there.
     pub(crate) last: u32,
 }
 
-/// A sample that is no sum of the books.
+/// A sample that is no sum of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveProfileRow<'a> {
-    /// The number of its stack; without one, it has `place` as its only frame.
+    /// Number of the sample's stack. A sample without one has `place` as its only frame.
     pub stack: Option<u32>,
-    /// What stands in the place of a stack.
+    /// The only frame of a sample without a stack.
     pub place: &'a str,
-    /// The text of its label.
+    /// The text of the sample's label.
     pub kind: &'a str,
-    /// Its values.
+    /// The values of the sample.
     pub values: Vec<i64>,
 }
 
@@ -51,34 +51,34 @@ pub(crate) struct LiveProfileWriter<'r, M> {
     stacks: LiveStackReader<'r, M>,
     frames: LiveScriptFrameReader<'r, M>,
     code: Vec<MappedCode>,
-    /// The number of each piece of code in the profile.
+    /// Number of each piece of code in the profile.
     mappings: Vec<MappingIndex>,
-    /// By generation and word.
+    /// Location of each word of a stack, by generation and word.
     locations: HashMap<(u32, u64), LocationIndex, RandomState>,
-    /// By thread and kind.
+    /// Label set of each thread and kind.
     labels: HashMap<(Option<u32>, String), LabelSetIndex>,
-    /// How many frames all samples have so far.
+    /// Number of frames of all samples so far.
     frames_added: usize,
     max_frames: usize,
     names: LiveThreadNames<'r>,
     /// Whether a stack had a label that only the interpreter can explain.
     pub(crate) lacks_labels: bool,
-    /// The stacks that end before their outermost frame.
+    /// Counts of stacks that end before their outermost frame.
     pub(crate) early_ends: EarlyEndCounts,
 }
 
-/// The stack that was added last: its words, and their locations.
+/// The stack that was added last: its words, and the locations of these.
 #[derive(Default)]
 struct PreviousStack {
     generation: u32,
     words: Vec<u64>,
     stack: Vec<LocationIndex>,
-    /// Room for the words of the next one.
+    /// A buffer for the words of the next stack.
     spare: Vec<u64>,
 }
 
 impl PreviousStack {
-    /// How many of the oldest frames a stack has in common with it.
+    /// How many of the oldest frames another stack shares with this one.
     fn count_shared_frames(&self, generation: u32, words: &[u64]) -> usize {
         let pairs = words.iter().rev().zip(self.words.iter().rev());
         match generation == self.generation {
@@ -88,15 +88,15 @@ impl PreviousStack {
     }
 }
 
-/// The names of threads: those that the books have, and those of the kernel.
+/// The names of threads: those in the ledger, and those that the kernel has now.
 pub(crate) struct LiveThreadNames<'r> {
-    /// What the books say of each.
+    /// The ledger's entry of each thread.
     pub(crate) recorded_names: Vec<[u8; name::LEN]>,
     now: &'r dyn Fn(u32) -> Option<String>,
 }
 
 impl<'r, M: Memory> LiveProfileWriter<'r, M> {
-    /// A writer of a profile with these types, of so many stacks.
+    /// Makes a writer of a profile with these types. `stacks` is the number of stacks.
     pub(crate) fn new(
         reader: &'r BoundedMemoryReader<M>,
         books: &LiveLedger,
@@ -124,7 +124,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         Ok(writer)
     }
 
-    /// Takes no more frames than these.
+    /// Sets the maximum number of frames of all stacks together.
     pub(crate) fn limit_frames(&mut self, max: usize) {
         self.max_frames = max;
     }
@@ -165,7 +165,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
             let labels = self.label_set(thread, None);
             let samples = &mut self.builder.profile.samples;
             samples.push(last.stack.iter().copied(), values, labels);
-            // Nothing is known of how sure the peak is.
+            // The uncertainty of the peak is not known.
             let (mut sampled, mut variance) = ([0; 8], [0.0; 8]);
             for (i, known) in sum.spread.iter().enumerate() {
                 sampled[2 * i..][..2].fill(known.samples);
@@ -205,8 +205,8 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         Ok(())
     }
 
-    /// Reads a stack, and puts it into `last`. Returns the thread that it is of, or `None` if the
-    /// stack is not there.
+    /// Reads a stack, and puts it into `last`. Returns the thread that the stack belongs to, or
+    /// `None` if the stack does not exist.
     fn read(
         &mut self,
         number: usize,
@@ -229,7 +229,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
             }
             _ => true,
         });
-        // Most stacks have the oldest frames of the one before.
+        // Most stacks share their oldest frames with the previous one.
         let same = last.count_shared_frames(generation, &words);
         let newer = words[..words.len() - same].iter();
         let mut stack = Vec::with_capacity(words.len());
@@ -308,9 +308,9 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
                 None => self.named_location(recorded::NAMELESS_FRAME),
             },
             _ => {
-                // This is an address in the call, not the one after it.
+                // The address is moved from behind the call into it.
                 let address = word.wrapping_sub(1);
-                // It may be gone through twice.
+                // The code may be searched twice.
                 self.reader.work(8 * self.code.len())?;
                 let mapping = find_code(&self.code, address, generation);
                 let mapping = mapping.map(|i| self.mappings[i]);
@@ -328,7 +328,8 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         }])
     }
 
-    /// The labels of a thread's stack, and another one, of a key and a text.
+    /// Returns the labels of a thread's stack, with another label of a key and a text if `other`
+    /// gives one.
     fn label_set(&mut self, thread: Option<u32>, other: Option<(&str, &str)>) -> LabelSetIndex {
         let key = (
             thread,
@@ -374,7 +375,7 @@ impl<'r> LiveThreadNames<'r> {
         })
     }
 
-    /// What a thread is called, the kernel's number of it, and the generation of its process.
+    /// Returns a thread's name, the kernel's number of it, and the generation of its process.
     pub(crate) fn describe_thread(&self, number: u32) -> (String, Option<u32>, u8) {
         let index = (number as usize).checked_sub(1);
         let Some(bytes) = index.and_then(|index| self.recorded_names.get(index)) else {
@@ -388,8 +389,9 @@ impl<'r> LiveThreadNames<'r> {
     }
 }
 
-/// The code that held `address` in `generation`: of all that ever held it, the first that was still
-/// there then. What came to its place later came in a later generation.
+/// Finds the code that was mapped at `address` in `generation`: of all code that was ever there,
+/// the first that was still there in that generation. Code that took its place came in a later
+/// generation.
 fn find_code(code: &[MappedCode], address: u64, generation: u32) -> Option<usize> {
     let holds = |code: &MappedCode| code.start <= address && address < code.end;
     let then = code

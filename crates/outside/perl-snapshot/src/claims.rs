@@ -1,58 +1,58 @@
-//! Which of malloc's chunks is whose. A chunk that several values have is divided between them,
-//! except for a text, which is a value of its own then.
+//! Records which value has which of malloc's chunks. A chunk that several values have is divided
+//! between them. A text that several values have becomes a value of its own.
 
 use heapprof_heap::{HeapChunk, MallocHeap};
 
 use crate::PerlAddress;
 
-/// Whose a chunk is.
+/// The owner of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkOwner {
-    /// Nobody's so far.
+    /// No owner was found so far.
     Unclaimed,
-    /// A value's.
+    /// A value has the chunk.
     Value,
-    /// Heads of values are in it.
+    /// The chunk has heads of values.
     Heads,
-    /// It is a value of its own kind: an arena, a stack, memory of C code.
+    /// The chunk is a value of its own kind: an arena, a stack, memory of C code.
     Itself,
 }
 
-/// The chunks that are in use, and whose they are.
+/// The chunks in use, and their owners.
 pub(crate) struct ChunkClaims<'a> {
     heap: Option<&'a MallocHeap>,
     owners: Vec<ChunkOwner>,
-    /// Of chunks that values have.
+    /// All claims of values.
     all: Vec<ValueClaim>,
 }
 
-/// A chunk that a value has.
+/// The claim of a value to a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct ValueClaim {
     chunk: u32,
     /// The number of the value.
     value: u32,
-    /// How many bytes of it Perl asked for.
+    /// Bytes of the chunk that Perl requested.
     asked: u32,
-    /// Whether it is a text that is shared until somebody changes it.
+    /// Whether the chunk is a text that is shared until one of its values changes.
     is_shared: bool,
 }
 
-/// What a value has of a chunk.
+/// A value's share of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChunkShare<'a> {
-    /// So many bytes, and how many of these Perl asked for.
+    /// The value's bytes, and how many of these Perl requested.
     Own(u64, u64),
-    /// It shares the chunk, of which Perl asked for so many bytes.
+    /// The value shares the chunk as a text. The number is that of the bytes that Perl requested.
     Shared(&'a HeapChunk, u64),
 }
 
-/// How many bytes malloc took for a chunk, with its own word.
+/// Bytes that malloc took for a chunk, with malloc's own word.
 pub(crate) fn allocated_bytes(chunk: &HeapChunk) -> u64 {
     chunk.size + 8
 }
 
-/// The address of something in a chunk to which no pointer leads, because none is odd.
+/// An odd address in a chunk. No pointer leads there, because pointers are even.
 pub(crate) fn odd_address(chunk: PerlAddress) -> PerlAddress {
     chunk | 1
 }
@@ -86,8 +86,8 @@ impl<'a> ChunkClaims<'a> {
         self.owners[chunk as usize]
     }
 
-    /// Says that a value has the chunk that an address lies in, of which Perl asked for so many
-    /// bytes. Returns whether there is one.
+    /// Claims the chunk that an address lies in for a value. Perl requested `asked` bytes of it.
+    /// Returns whether there is a chunk.
     pub(crate) fn claim(
         &mut self,
         at: PerlAddress,
@@ -112,7 +112,7 @@ impl<'a> ChunkClaims<'a> {
         true
     }
 
-    /// Takes a chunk that is nobody's. Returns it if it was.
+    /// Sets the owner of a chunk that has none, and returns the chunk. `None` if it has an owner.
     pub(crate) fn take(&mut self, chunk: u32, owner: ChunkOwner) -> Option<&'a HeapChunk> {
         let before = &mut self.owners[chunk as usize];
         if *before != ChunkOwner::Unclaimed {
@@ -122,7 +122,7 @@ impl<'a> ChunkClaims<'a> {
         self.chunk(chunk)
     }
 
-    /// Calls `each` with what each value has of its chunks.
+    /// Calls `each` with each value's share of its chunks.
     pub(crate) fn settle(&mut self, mut each: impl FnMut(u32, ChunkShare<'_>)) {
         self.all.sort_unstable();
         for one in self.all.chunk_by(|one, other| one.chunk == other.chunk) {
@@ -131,10 +131,11 @@ impl<'a> ChunkClaims<'a> {
             };
             let (size, count) = (allocated_bytes(chunk), one.len() as u64);
             let is_shared = count > 1 && one.iter().all(|claim| claim.is_shared);
-            // The first ones have what is left over.
+            // The first values get the bytes that are left over.
             for (i, claim) in (0..).zip(one) {
                 let asked = match claim.asked {
-                    // It is as large as the chunk, which may be larger than this can say.
+                    // The request may be as large as the chunk, whose size may not fit into 32
+                    // bits.
                     u32::MAX => chunk.size,
                     asked => asked.into(),
                 };
@@ -147,7 +148,8 @@ impl<'a> ChunkClaims<'a> {
         }
     }
 
-    /// The number of the only value that has a chunk. It is known after they were settled.
+    /// Returns the number of the only value that has a chunk. It is known after
+    /// [`settle`](Self::settle).
     pub(crate) fn only_value(&self, chunk: u32) -> Option<u32> {
         let first = self.all.partition_point(|claim| claim.chunk < chunk);
         let claims = self.all[first..].iter();
@@ -156,7 +158,7 @@ impl<'a> ChunkClaims<'a> {
         values.all(|claim| claim.value == value).then_some(value)
     }
 
-    /// The chunks in use that are nobody's.
+    /// The chunks in use that have no owner.
     pub(crate) fn unclaimed_chunks(&self) -> Vec<u32> {
         let Some(heap) = self.heap else {
             return Vec::new();

@@ -1,11 +1,11 @@
-//! Subs and formats: their code, their constants, and what their variables keep.
+//! Reads subs and formats: their code, their constants, and the values of their variables.
 
 use heapprof_perl_values::{PerlValueKind, ValueStep};
 
 use crate::fill::ValueFiller;
 use crate::sv::{self, ValueHead};
 
-// Where the body of a sub has its parts.
+// Offsets in the body of a sub.
 const SUB_START_OFFSET: u64 = 0x28;
 const SUB_ROOT_OFFSET: u64 = 0x30;
 const SUB_SYMBOL_OFFSET: u64 = 0x38;
@@ -13,9 +13,9 @@ const SUB_FILE_OFFSET: u64 = 0x40;
 const SUB_PADS_OFFSET: u64 = 0x48;
 const SUB_OUTSIDE_OFFSET: u64 = 0x50;
 const SUB_FLAGS_OFFSET: u64 = 0x5c;
-/// A longer name of a file is cut.
+/// Longest file name in bytes; a longer one is cut.
 const MAX_FILE_NAME_LENGTH: u64 = 4096;
-/// Where a symbol's body has its name.
+/// Offset of the name in a symbol's body.
 const SYMBOL_NAME_OFFSET: u64 = 0x20;
 
 const CONSTANT_SUB_FLAG: u32 = 0x4;
@@ -59,7 +59,7 @@ impl ValueFiller<'_> {
         if has(ANONYMOUS_SUB_FLAG)
             && let Some(line) = self.perl.start_line(self.reader.image(), head.at)
         {
-            // It has no name. The file and the line say which one it is.
+            // An anonymous sub has no name. It is named by its file and line.
             let file = self
                 .reader
                 .text(self.body(head, SUB_FILE_OFFSET), MAX_FILE_NAME_LENGTH);
@@ -72,7 +72,7 @@ impl ValueFiller<'_> {
             let length = self.reader.text(file, MAX_FILE_NAME_LENGTH).len();
             self.claim(file, length as u64 + 1);
         }
-        // A prototype.
+        // The text of the sub is a prototype.
         let length = self.body(head, sv::TEXT_CAPACITY_OFFSET);
         if length != 0 {
             self.claim(head.own, length);

@@ -1,4 +1,4 @@
-//! Arrays, hashes and objects of `class`.
+//! Reads arrays, hashes and objects of `class`.
 
 use heapprof_perl_values::{PerlValueKind, ValueStep};
 
@@ -6,21 +6,24 @@ use crate::PerlAddress;
 use crate::fill::ValueFiller;
 use crate::sv::{self, ValueHead};
 
-// Of an array: its last element, the last one that it has room for, and where its memory begins.
+// Offsets in the body of an array: its last element, the last one for which it has room, and the
+// address of its memory.
 const ARRAY_FILL_OFFSET: u64 = 0x10;
 const ARRAY_MAX_OFFSET: u64 = 0x18;
 const ARRAY_MEMORY_OFFSET: u64 = 0x20;
-// Of an object of `class`: the last of its fields, and where they are.
+// Offsets in the body of an object of `class`: the last of its fields, and the address of the
+// fields.
 const OBJECT_LAST_FIELD_OFFSET: u64 = 0x10;
 const OBJECT_FIELDS_OFFSET: u64 = 0x20;
-// An entry of a hash: the next one, the key, the value. They lie in arenas.
+// Size of an entry of a hash: the next entry, the key, the value. Entries are in arenas.
 const HASH_ENTRY_SIZE: u64 = 24;
-/// Of a hash: its keys are those of the table of all keys.
+/// Flag of a hash: its keys are those of the table of all keys.
 const SHARED_KEYS_FLAG: u32 = 0x2000_0000;
-/// Keys of hashes with more entries are not kept: the path has none of them.
+/// Maximum number of entries of a hash whose keys are kept. Paths through larger hashes have no
+/// keys.
 const MAX_NAMED_KEYS: u64 = 10_000;
-// What a hash knows besides: its names, who refers weakly to it, the entry at which `each` is, how
-// its methods are looked up, and what it has as a class of `class`.
+// Offsets in the additional data of a hash: its names, the back references, the entry at which
+// `each` is, the data for looking up methods, and the data of a class of `class`.
 const AUX_NAME_OFFSET: u64 = 0;
 const AUX_BACKWARD_OFFSET: u64 = 8;
 const AUX_ITERATOR_OFFSET: u64 = 0x10;
@@ -29,13 +32,13 @@ const AUX_METHODS_OFFSET: u64 = 0x20;
 const AUX_CLASS_OFFSETS: [u64; 4] = [0x38, 0x40, 0x48, 0x60];
 const AUX_CLASS_FIELDS_OFFSET: u64 = 0x50;
 const AUX_SIZE_WITH_CLASS: u64 = 0x70;
-/// How methods are looked up (`struct mro_meta`): all orders of classes, the current one, and
-/// tables.
+/// The data for looking up methods (`struct mro_meta`): its size, and the offsets of all orders of
+/// classes, the current order, and tables.
 const MRO_META_SIZE: u64 = 72;
 const MRO_ORDERS_OFFSET: u64 = 0;
 const MRO_CURRENT_ORDER_OFFSET: u64 = 8;
 const MRO_TABLE_OFFSETS: [u64; 3] = [0x10, 0x28, 0x30];
-/// No hash has more names.
+/// Maximum number of names of a hash; no hash has more.
 const MAX_HASH_NAMES: u32 = 1000;
 
 impl ValueFiller<'_> {
@@ -53,12 +56,12 @@ impl ValueFiller<'_> {
             for (number, to) in (0..).zip(elements) {
                 self.lead_to(to, ValueStep::Element(number), is_counting);
                 if is_arguments {
-                    // An argument may be held by nothing else, as in DESTROY.
+                    // Perhaps nothing else holds an argument, as in DESTROY.
                     self.lead_to(to, ValueStep::Mention, true);
                 }
             }
             if !is_counting {
-                // A module may keep other things on a stack of its own, such as the pads of a
+                // A module may keep other data on a stack of its own, such as the pads of a
                 // coroutine that does not run. Only C code knows how much of it is used.
                 let room = self.allow(room);
                 self.link_words(head.own, room);
@@ -103,7 +106,7 @@ impl ValueFiller<'_> {
         kind
     }
 
-    /// The entries of a hash with so many buckets.
+    /// Adds the entries of a hash with `buckets` buckets.
     fn entries(&mut self, head: &ValueHead, buckets: u64) {
         let keys = self.body(head, ARRAY_FILL_OFFSET);
         let are_kept = keys <= MAX_NAMED_KEYS;
@@ -149,7 +152,7 @@ impl ValueFiller<'_> {
         self.lead_to(to, step, true);
     }
 
-    /// What a hash knows besides keys and values. Returns what kind of hash it is.
+    /// Reads the additional data of a hash. Returns the kind of the hash.
     fn hash_extras(&mut self, aux: PerlAddress) -> PerlValueKind {
         let word = |at: u64| self.reader.word(aux.wrapping_add(at));
         let [names, backward, iterator, methods] = [
@@ -166,7 +169,8 @@ impl ValueFiller<'_> {
             let first = match count {
                 0 => names,
                 _ => {
-                    // It has several names, of which the first is its own; none, if it is gone.
+                    // The hash has several names, of which the first is its own; there is none if
+                    // it was deleted.
                     let count = count.unsigned_abs().min(MAX_HASH_NAMES);
                     self.claim(names, 8 * u64::from(count));
                     for name in self.reader.words(names, count.into()).skip(1) {
@@ -181,7 +185,7 @@ impl ValueFiller<'_> {
             }
         }
         let list = ValueHead::read(&self.reader, backward);
-        // A list of who refers back is kept by nothing else. A single one is no list.
+        // No other value keeps a list of back references. A single back reference is no list.
         if list.kind() == sv::ARRAY && !list.has_flags(sv::IS_COUNTING) {
             let step = self.steps.backward;
             self.lead_to(backward, step, true);
@@ -202,8 +206,8 @@ impl ValueFiller<'_> {
         kind
     }
 
-    /// An entry that may be in no bucket: one of a tied hash, whose key is a value, or one at which
-    /// `each` is that was deleted since.
+    /// Adds an entry that may be in no bucket: one of a tied hash, whose key is a value, or the
+    /// entry at which `each` is and that was deleted since.
     pub(crate) fn extra_entry(&mut self, entry: PerlAddress) {
         if entry == 0 {
             return;
@@ -219,13 +223,13 @@ impl ValueFiller<'_> {
         self.lead_to(to, ValueStep::Mention, true);
     }
 
-    /// How methods of a class are looked up.
+    /// Reads the data for looking up methods of a class.
     fn methods(&mut self, at: PerlAddress) {
         self.claim(at, MRO_META_SIZE);
         let word = |offset: u64| self.reader.word(at.wrapping_add(offset));
         let step = self.steps.methods;
         let orders = word(MRO_ORDERS_OFFSET);
-        // With a table of all orders, the current one is in it.
+        // If there is a table of all orders, it has the current one.
         let current = word(MRO_CURRENT_ORDER_OFFSET);
         let tables = MRO_TABLE_OFFSETS.map(word);
         self.lead_to(orders, step, true);

@@ -1,4 +1,4 @@
-//! Looks into values: the text or the number of one, the element of a hash, how long an array is.
+//! Reads the content of values: a text or a number, an element of a hash, the length of an array.
 
 use heapprof_heap::ProcessImage;
 use heapprof_perl_values::ElementLookup;
@@ -7,16 +7,16 @@ use crate::PerlAddress;
 use crate::reader::{PerlMemoryReader, text_of};
 use crate::sv::{self, ValueHead};
 
-/// Where a scalar with more than a number has its integer and its float.
+/// Offsets of the integer and the float in the body of a scalar.
 const SCALAR_INTEGER_OFFSET: u64 = 0x20;
 const SCALAR_FLOAT_OFFSET: u64 = 0x28;
-/// Of a hash: its last bucket. Of an array: its last element.
+/// Offsets of a hash's last bucket, and of an array's last element.
 const HASH_MAX_OFFSET: u64 = 0x18;
 const ARRAY_FILL_OFFSET: u64 = 0x10;
-/// More entries of a hash are not looked at.
+/// Maximum number of entries of a hash that are searched.
 const MAX_ENTRIES: usize = 1 << 28;
 
-/// The text or the number that a value has, up to so many bytes. `None` if it has neither.
+/// Returns the text or the number of a value, up to `limit` bytes. `None` if it has neither.
 #[must_use]
 pub fn contents(image: &ProcessImage, at: u64, limit: u32) -> Option<String> {
     let reader = PerlMemoryReader::new(image);
@@ -32,7 +32,7 @@ fn text(reader: &PerlMemoryReader<'_>, head: &ValueHead, limit: u32) -> Option<S
     let length = reader.word(head.any.wrapping_add(sv::TEXT_LEN_OFFSET));
     let bytes = reader.bytes(head.own, length.min(limit.into()));
     if bytes.is_empty() && length != 0 {
-        // It is a constant of C code, which the copy does not have.
+        // The text is a constant of C code, which the copy does not have.
         return None;
     }
     let more = match length > bytes.len() as u64 {
@@ -66,7 +66,7 @@ fn integer(head: &ValueHead, word: u64) -> String {
     }
 }
 
-/// A program's memory, which knows more than the values do.
+/// Answers questions that the value graph can't, from a program's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageElements<'a>(pub &'a ProcessImage);
 

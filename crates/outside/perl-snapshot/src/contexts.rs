@@ -1,17 +1,18 @@
-//! The values that a context keeps: what Perl notes of each sub, eval, loop and substitution that
-//! it is in. A context is used again and again, so only that is read which its kind has.
+//! Finds the values that a context keeps: Perl has a context for each sub, eval, loop and
+//! substitution that runs. A context is used again and again, so only the parts of its kind are
+//! read.
 
 use heapprof_perl::{ContextLayout, PerlVersion};
 
 use crate::PerlAddress;
 use crate::reader::PerlMemoryReader;
 
-/// It has arguments.
+/// Flag of a sub's context: the sub has arguments.
 const ARGUMENTS_FLAG: u8 = 0x20;
-/// From this series on, kinds have the same order and parts.
+/// First series from which on the kinds have the same order and parts.
 const FIRST_UNIFORM_SERIES: u8 = 24;
 
-/// The places in a context that may have a value, counted from its beginning.
+/// Returns the offsets in a context that may have a value.
 pub(crate) fn places(
     reader: &PerlMemoryReader<'_>,
     layout: &ContextLayout,
@@ -24,13 +25,15 @@ pub(crate) fn places(
     if version.version < FIRST_UNIFORM_SERIES {
         return all();
     }
-    // Loops stand before subs, formats and evals behind them, then substitutions.
+    // In the order of kinds, loops come before subs, formats and evals behind them, then
+    // substitutions.
     match i16::from(flags & layout.mask) - i16::from(layout.sub) {
-        // The array that a loop goes over, the ends of a range of texts, and what its variable was.
+        // The array of a loop, the ends of a range of texts, and the former value of the loop's
+        // variable.
         -5 => vec![own + 0x08, own + 0x10, own + 0x18],
         -4 => vec![own + 0x08, own + 0x10, own + 0x18, own + 0x20],
         -3 | -2 => vec![own + 0x08, own + 0x10],
-        // `given` has what `$_` was.
+        // `given` has the former value of `$_`.
         -6 => vec![own + 0x08],
         0 if flags & ARGUMENTS_FLAG != 0 => vec![layout.code, layout.code + 0x10],
         0 => vec![layout.code],

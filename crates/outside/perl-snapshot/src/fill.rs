@@ -1,4 +1,4 @@
-//! Makes a value of each head: its kind, its bytes, and what it leads to.
+//! Makes a value of each head: its kind, its size, and its edges to other values.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,49 +12,51 @@ use crate::names::PadNameLists;
 use crate::reader::PerlMemoryReader;
 use crate::sv::{self, ValueHead};
 
-/// Makes values.
+/// Makes the values of all heads.
 pub(crate) struct ValueFiller<'a> {
     pub(crate) reader: PerlMemoryReader<'a>,
     pub(crate) perl: &'a PerlRuntime,
     pub(crate) layout: ValueLayout,
     pub(crate) builder: ValueGraphBuilder,
     pub(crate) claims: ChunkClaims<'a>,
-    /// Chunks to which something leads that may be C code's or a sub's code, and which of both.
+    /// Chunks to which a value leads, each with the kind that it may have: memory of C code, or a
+    /// sub's code.
     pub(crate) seeds: Vec<(u32, PerlValueKind)>,
-    /// Values that point to the beginning of a chunk as C code does, by their addresses, and the
+    /// Addresses of values that point to the beginning of a chunk as C code does, each with the
     /// chunk.
     mentions: Vec<(PerlAddress, u32)>,
-    /// How many bytes of bodies are used in arenas, by type.
+    /// Bytes of bodies that are used in arenas, by type.
     pub(crate) used: [u64; sv::TYPE_COUNT],
-    /// How many heads are used.
+    /// Number of heads that are used.
     pub(crate) heads: u64,
-    /// The hashes of all keys, whose keys are no entries in arenas.
+    /// Tables of all keys. Their entries are not in arenas.
     pub(crate) key_tables: HashSet<PerlAddress>,
-    /// The arrays that are stacks: what is in them is not counted, and may be old.
+    /// Arrays that are stacks. References in them are not counted, and may be old.
     pub(crate) stacks: HashSet<PerlAddress>,
     pub(crate) names: PadNameLists,
-    /// The pads, and the number of the list of names of each.
+    /// Addresses of pads, each with the number of its list of names.
     pub(crate) pads: Vec<(PerlAddress, u32)>,
     pub(crate) steps: NamedSteps,
-    /// So many more elements are read. Arrays of damaged memory may all have the same elements.
+    /// Number of elements that may still be read. In damaged memory, many arrays may have the same
+    /// elements.
     pub(crate) left: u64,
-    /// The address whose owner is wanted.
+    /// The address whose owner is searched.
     pub(crate) wanted: Option<WantedAddress>,
-    /// The texts of keys that were seen, by their addresses.
+    /// Texts of keys that were read, by their addresses.
     keys: HashMap<PerlAddress, TextId>,
     /// The value that is being made.
     pub(crate) value: PerlValue,
-    /// The number that it will have.
+    /// The number of that value.
     pub(crate) number: u32,
 }
 
-/// An address whose owner is wanted.
+/// An address whose owner is searched.
 #[derive(Clone, Copy)]
 pub(crate) struct WantedAddress {
     at: PerlAddress,
-    /// The chunk that it lies in.
+    /// The chunk that the address lies in.
     chunk: Option<u32>,
-    /// The address of the value that has it.
+    /// Address of the value that owns it.
     owner: Option<PerlAddress>,
 }
 
@@ -67,14 +69,14 @@ impl WantedAddress {
         })
     }
 
-    /// The address of what has it: of a value, or of a chunk that no value has.
+    /// Returns the address of the owner: of a value, or of a chunk that no value has.
     pub(crate) fn owner(&self, claims: &ChunkClaims<'_>) -> Option<PerlAddress> {
         let chunk = self.chunk.and_then(|chunk| claims.chunk(chunk));
         self.owner.or(chunk.map(|chunk| chunk.at))
     }
 }
 
-/// The names of steps of Perl's own.
+/// Named steps that Perl itself has.
 #[derive(Clone, Copy)]
 pub(crate) struct NamedSteps {
     pub(crate) backward: ValueStep,
@@ -111,7 +113,8 @@ impl NamedSteps {
 }
 
 impl<'a> ValueFiller<'a> {
-    /// Begins. So many words at the most are the elements of all arrays and hashes.
+    /// Makes a filler without values. `words` is the maximum number of elements of all arrays and
+    /// hashes.
     pub(crate) fn new(
         reader: PerlMemoryReader<'a>,
         perl: &'a PerlRuntime,
@@ -146,7 +149,7 @@ impl<'a> ValueFiller<'a> {
 
     /// Makes the value of a head.
     pub(crate) fn fill(&mut self, head: &ValueHead) {
-        // The bodies of formats are not in arenas, because there are few.
+        // Bodies of formats are not in arenas, because there are few.
         let body = match head.kind() {
             sv::FORMAT => 0,
             kind => self.perl.body_size(kind, head.flags),
@@ -186,9 +189,10 @@ impl<'a> ValueFiller<'a> {
         self.builder.end(self.value);
     }
 
-    /// Notes that an arena has the body, if it has one.
+    /// Counts the body as used in its arena, if an arena has it, and checks whether the value owns
+    /// the wanted address.
     fn note_body(&mut self, head: &ValueHead, body: u64) {
-        // Hashes that know more have arenas of their own from 5.36 on.
+        // Hashes with additional data have arenas of their own from 5.36 on.
         let is_more = head.kind() == sv::HASH && head.has_flags(sv::HAS_MORE);
         let of = match is_more && self.layout.aux.is_some() {
             true => 1,
@@ -198,7 +202,7 @@ impl<'a> ValueFiller<'a> {
             *used += body;
         }
         if let Some(wanted) = &mut self.wanted {
-            // The bodies of texts are shorter than their structures, which begin before.
+            // Bodies of texts are shorter than their structures, whose address is before the body.
             let start = match head.kind() {
                 sv::TEXT..sv::MAGICAL => head.any.wrapping_add(sv::TEXT_LEN_OFFSET),
                 _ => head.any,
@@ -213,23 +217,24 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// A word of the value's body.
+    /// Reads a word of a value's body.
     pub(crate) fn body(&self, head: &ValueHead, at: u64) -> u64 {
         self.reader.word(head.any.wrapping_add(at))
     }
 
-    /// Adds a way to another value.
+    /// Adds an edge from the present value to another one.
     pub(crate) fn lead_to(&mut self, to: PerlAddress, step: ValueStep, is_strong: bool) {
         self.builder.lead_to(to, step, is_strong);
     }
 
-    /// Says that the value has the chunk that an address lies in, of which Perl asked for so many
-    /// bytes.
+    /// Claims the chunk that an address lies in for the present value. Perl requested `asked` bytes
+    /// of it.
     pub(crate) fn claim(&mut self, at: PerlAddress, asked: u64) {
         self.claim_text(at, asked, false);
     }
 
-    /// The same, of a text, which may be shared until somebody changes it.
+    /// Claims the chunk of a text for the present value. The text may be shared until one of its
+    /// values changes.
     pub(crate) fn claim_text(&mut self, at: PerlAddress, asked: u64, is_shared: bool) {
         if at == 0 {
             return;
@@ -241,33 +246,34 @@ impl<'a> ValueFiller<'a> {
         {
             wanted.owner.get_or_insert(self.value.address);
         }
-        // Without chunks, what was asked for is all that is known.
+        // Without chunks, only the requested size is known.
         if !self.claims.has_heap() {
             self.value.asked = self.value.asked.saturating_add(asked);
             self.value.size = self.value.size.saturating_add(asked);
         }
     }
 
-    /// Says that the value has a key (`HEK`), which others may have, too.
+    /// Claims a key (`HEK`) for the present value. Other values may have it, too.
     pub(crate) fn claim_key(&mut self, key: PerlAddress) {
-        // An entry in the table of all keys stands before it.
+        // An entry of the table of all keys is in front of the key.
         self.claim_own_key(key, 24);
     }
 
-    /// Says that the value has a key, behind so many bytes of the same block.
+    /// Claims a key for the present value. `before` is the number of bytes in front of the key in
+    /// the same block.
     pub(crate) fn claim_own_key(&mut self, key: PerlAddress, before: u64) {
-        // A hash, a length, the text, a zero and a byte of flags.
+        // The key is a hash, a length, the text, a zero and a byte of flags.
         if let Some(length) = self.reader.key_length(key).filter(|_| key != 0) {
             self.claim(key, before + 8 + length + 2);
         }
     }
 
-    /// Follows a pointer to what may be memory of C code.
+    /// Follows a pointer to a chunk that may be memory of C code.
     pub(crate) fn link(&mut self, at: PerlAddress) {
         self.link_as(at, PerlValueKind::Memory);
     }
 
-    /// Follows a pointer to what may be memory of C code, or of a sub's code.
+    /// Follows a pointer to a chunk that may be memory of C code, or a sub's code.
     pub(crate) fn link_as(&mut self, at: PerlAddress, kind: PerlValueKind) {
         let Some(found) = self.claims.find(at) else {
             return;
@@ -282,20 +288,20 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Follows each word of some memory, as of a structure of C's.
+    /// Follows each word of some memory that may be a C structure.
     pub(crate) fn link_words(&mut self, at: PerlAddress, count: u64) {
         for word in self.reader.words(at, count) {
             self.link(word);
         }
     }
 
-    /// The same, of memory that may lead to values, too.
+    /// Follows each word of some memory that may lead to values, too.
     pub(crate) fn mention_words(&mut self, at: PerlAddress, count: u64) {
         let chunk = self.claims.find(at);
         let Some(chunk) = chunk.and_then(|chunk| self.claims.chunk(chunk)) else {
             return;
         };
-        // Of damaged memory, lengths may be any, and many values may have the same.
+        // In damaged memory, lengths may be wrong, and many values may have the same memory.
         let rest = (chunk.at + chunk.size).saturating_sub(at) / 8;
         let count = self.allow(count.min(rest));
         for word in self.reader.words(at, count) {
@@ -303,7 +309,8 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Follows a pointer of C code's to what may be memory of C code, a value, or what a value has.
+    /// Follows a pointer of C code, which may lead to memory of C code, a value, or memory of a
+    /// value.
     pub(crate) fn mention(&mut self, at: PerlAddress) {
         let Some(found) = self.claims.find(at) else {
             return;
@@ -315,7 +322,7 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Adds ways from values to those whose buffers they mention, after all values were made.
+    /// Adds edges from values to those whose buffers they mention, after all values were made.
     pub(crate) fn lead_to_buffers(&mut self) {
         for (from, chunk) in std::mem::take(&mut self.mentions) {
             if let Some(to) = self.scalar_with(chunk) {
@@ -324,15 +331,15 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// The address of the scalar that alone has a chunk, as its text. C code keeps the address of a
-    /// structure in a text, and not that of the scalar.
+    /// Returns the address of the scalar that alone has a chunk, as its text. C code keeps the
+    /// address of a structure in a text, and not that of the scalar.
     pub(crate) fn scalar_with(&self, chunk: u32) -> Option<PerlAddress> {
         let value = self.builder.value(self.claims.only_value(chunk)?);
         let is_scalar = matches!(value.kind, PerlValueKind::Scalar | PerlValueKind::Undefined);
         is_scalar.then_some(value.address)
     }
 
-    /// The text of a key, by its number.
+    /// Reads the text of a key.
     pub(crate) fn key(&mut self, key: PerlAddress) -> TextId {
         if let Some(&known) = self.keys.get(&key) {
             return known;
@@ -343,7 +350,7 @@ impl<'a> ValueFiller<'a> {
         id
     }
 
-    /// How many of so many elements may be read.
+    /// Returns how many of `count` elements may be read, and counts them as read.
     pub(crate) fn allow(&mut self, count: u64) -> u64 {
         let count = count.min(self.left);
         self.left -= count;

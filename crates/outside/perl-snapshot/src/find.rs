@@ -1,4 +1,4 @@
-//! The perl of a program, and its interpreters.
+//! Finds the perl of a program, and its interpreters.
 
 use std::collections::HashSet;
 
@@ -12,17 +12,18 @@ use crate::error::PerlWalkError;
 use crate::layout::{places, variables};
 use crate::reader::PerlMemoryReader;
 
-/// More objects are not looked at.
+/// Maximum number of loaded objects that are searched.
 const MAX_OBJECTS: usize = 10_000;
-/// malloc rounds an interpreter's size up by less than this.
+/// Limit for the bytes by which malloc rounds an interpreter's size up.
 const MALLOC_ROUNDING: u64 = 32;
-/// The first head of an arena says in half a word how many heads it has.
+/// Offset in an arena's first head of the number of heads in the arena, which is half a word.
 const ARENA_HEADS_OFFSET: u64 = 8;
 const MAX_ARENA_HEADS: u32 = 170;
-/// The oldest series whose values are known.
+/// The oldest perl series whose values are known.
 const OLDEST_SERIES: u8 = 22;
 
-/// The memory of a moment, with what the program can't write to, which need not be in the copy.
+/// A copy of a program's memory, and memory that the program can't write to, which need not be in
+/// the copy.
 #[derive(Clone, Copy)]
 struct ImageWithConstants<'a, M> {
     image: &'a ProcessImage,
@@ -41,7 +42,7 @@ impl<M: Memory> Memory for ImageWithConstants<'_, M> {
     }
 }
 
-/// A variable of an interpreter: its name, where it is, and how many bytes it has.
+/// A variable of an interpreter: its name, its address and its size in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InterpreterVariable {
     pub(crate) name: &'static str,
@@ -49,14 +50,14 @@ pub(crate) struct InterpreterVariable {
     pub(crate) size: u64,
 }
 
-/// A perl that was found, and where its variables are if each is one by itself.
+/// A perl that was found, and its variables if each of them is a symbol of its own.
 pub(crate) struct LocatedPerl {
     pub(crate) perl: PerlRuntime,
     variables: Vec<InterpreterVariable>,
 }
 
 impl LocatedPerl {
-    /// Finds the perl of a program. `constants` is what the program can't write to.
+    /// Finds the perl of a program. `constants` is the memory that the program can't write to.
     pub(crate) fn new(image: &ProcessImage, constants: impl Memory) -> Result<Self, PerlWalkError> {
         let memory = ImageWithConstants { image, constants };
         let first = executable(memory, &image.auxiliary).ok_or(PerlWalkError::NoPerl)?;
@@ -125,7 +126,7 @@ impl LocatedPerl {
         all
     }
 
-    /// Whether an interpreter is there: it has arenas, in chunks of malloc's.
+    /// Whether an interpreter is at `at`: it has arenas, in chunks of malloc.
     fn is_interpreter(
         &self,
         reader: &PerlMemoryReader<'_>,
@@ -145,7 +146,8 @@ impl LocatedPerl {
     }
 }
 
-/// The variables of a perl without threads. The executable may have copies, which count instead.
+/// Finds the variables of a perl without threads by their symbols. If the executable has a copy of
+/// a variable, the copy counts.
 fn find_variables_by_name<M: Memory>(
     memory: M,
     object: LoadedObject,

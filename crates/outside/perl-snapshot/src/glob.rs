@@ -1,13 +1,13 @@
-//! Symbols with their slots, and handles.
+//! Reads symbols with their slots, and handles.
 
 use heapprof_perl_values::{PerlValueKind, ValueStep};
 
 use crate::fill::ValueFiller;
 use crate::sv::ValueHead;
 
-/// Where a symbol's body has its name.
+/// Offset of the name in a symbol's body.
 const SYMBOL_NAME_OFFSET: u64 = 0x20;
-/// The slots of a symbol (`struct gp`): how many bytes they have, and which they are.
+/// Size of the slots of a symbol (`struct gp`) in bytes, and the offset and sigil of each slot.
 const SLOTS_SIZE: u64 = 80;
 const SLOT_OFFSETS: [(u64, u8); 6] = [
     (0x00, b'$'),
@@ -18,15 +18,16 @@ const SLOT_OFFSETS: [(u64, u8); 6] = [
     (0x30, b'*'),
 ];
 const SLOTS_FILE_OFFSET: u64 = 0x48;
-// Of a handle: its layers for writing, its folder, names and symbols of formats.
+// Offsets in the body of a handle: its layers for writing, its folder, names and symbols of
+// formats.
 const HANDLE_WRITER_OFFSET: u64 = 0x28;
 const HANDLE_FOLDER_OFFSET: u64 = 0x30;
-// A layer of a handle (`PerlIOBuf`) begins with the one below. It has so many bytes if it has a
-// buffer, whose address and size are there.
+// A layer of a handle (`PerlIOBuf`) begins with the address of the layer below. A layer with a
+// buffer has this size, and the address and size of the buffer at these offsets.
 const BUFFERED_LAYER_SIZE: u64 = 72;
 const LAYER_BUFFER_OFFSET: u64 = 0x20;
 const LAYER_BUFFER_SIZE_OFFSET: u64 = 0x40;
-/// No handle has more layers.
+/// Maximum number of layers of a handle; no handle has more.
 const MAX_LAYERS: usize = 100;
 const FORMAT_NAME_OFFSETS: [u64; 3] = [0x50, 0x60, 0x70];
 const FORMAT_SYMBOL_OFFSETS: [u64; 3] = [0x58, 0x68, 0x78];
@@ -51,7 +52,7 @@ impl ValueFiller<'_> {
         PerlValueKind::Glob
     }
 
-    /// The layers of a handle, and their buffers.
+    /// Reads the layers of a handle, and their buffers.
     fn layers(&mut self, handle: u64) {
         let mut layer = self.reader.word(handle);
         for _ in 0..MAX_LAYERS {
@@ -65,7 +66,7 @@ impl ValueFiller<'_> {
                 let (buffer, size) = (word(LAYER_BUFFER_OFFSET), word(LAYER_BUFFER_SIZE_OFFSET));
                 let found = self.claims.find(buffer);
                 let found = found.and_then(|found| self.claims.chunk(found));
-                // What is in a buffer are no pointers.
+                // The content of a buffer is not searched for pointers.
                 if found.is_some_and(|found| found.at == buffer && size > 0 && size <= found.size) {
                     self.claim(buffer, size);
                 }
@@ -75,7 +76,7 @@ impl ValueFiller<'_> {
     }
 
     pub(crate) fn handle(&mut self, head: &ValueHead) -> PerlValueKind {
-        // A handle leads to a place in Perl's table of handles, and that to its layers.
+        // A handle leads to an entry of Perl's table of handles, and that leads to its layers.
         let [reader, writer] = [head.own, self.body(head, HANDLE_WRITER_OFFSET)];
         self.layers(reader);
         if writer != reader {

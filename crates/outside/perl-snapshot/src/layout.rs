@@ -1,8 +1,8 @@
-//! Where things are in Perl's structures, by version, as far as `heapprof-perl` does not say it.
+//! Sizes and offsets in Perl's structures by version, as far as `heapprof-perl` does not know them.
 //!
-//! `layouts.tsv` has a column for each build, and `variables.tsv` one for each series with threads:
-//! where each variable is in an interpreter. Both have the form of `layouts.tsv` of that crate.
-//! What is the same from 5.22 to 5.42 stands in the code that reads it.
+//! `layouts.tsv` has a column for each build. `variables.tsv` has one for each series with threads:
+//! the offset of each variable in an interpreter. Both have the format of `layouts.tsv` of that
+//! crate. Offsets that are the same from 5.22 to 5.42 are in the code that uses them.
 
 use heapprof_perl::{PerlVersion, column_of, parse_number};
 
@@ -12,25 +12,25 @@ const VARIABLES_TABLE: &str = include_str!("variables.tsv");
 /// Sizes and offsets in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueLayout {
-    /// Where a regular expression has a copy of the text that it matched last.
+    /// Offset in a regular expression of a copy of the text that it matched last.
     pub(crate) saved_copy: u64,
-    /// Where it has the sub around its code.
+    /// Offset in a regular expression of the sub around its code.
     pub(crate) code: u64,
-    /// Where the name of a variable has its length.
+    /// Offset of the length in the name of a variable.
     pub(crate) name_length: u64,
-    /// How many bytes the name of a variable has, without its text.
+    /// Size of the name of a variable without its text.
     pub(crate) name: u64,
     /// Whether the name of a variable may be that of a field of a `class`.
     pub(crate) has_fields: bool,
-    /// Where the body of a hash has what it knows besides, from 5.36. Before, that lies behind its
-    /// buckets.
+    /// Offset of the additional data in the body of a hash, from 5.36. Before, that data is behind
+    /// the buckets.
     pub(crate) aux: Option<u64>,
-    /// How many bytes that has.
+    /// Size of the additional data of a hash.
     pub(crate) aux_size: u64,
 }
 
 impl ValueLayout {
-    /// The layout of a version, with threads or without; `None` if it is not known.
+    /// Returns the layout of a version, with threads or without; `None` if it is not known.
     pub(crate) fn for_version(version: PerlVersion, has_threads: bool) -> Option<Self> {
         let column = column_of(LAYOUTS_TABLE.lines().next()?, version, has_threads)?;
         let cell = |row: &str| {
@@ -56,7 +56,7 @@ pub(crate) fn variables() -> impl Iterator<Item = &'static str> {
     rows.filter_map(|row| row.split('\t').next())
 }
 
-/// The variables of an interpreter with threads, each with its place, in order.
+/// The variables of an interpreter with threads, each with its offset, in order.
 pub(crate) fn places(version: PerlVersion) -> Vec<(u64, &'static str)> {
     let head = VARIABLES_TABLE.lines().next().unwrap_or_default();
     let Some(column) = column_of(head, version, true) else {

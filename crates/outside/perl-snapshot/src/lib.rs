@@ -1,21 +1,23 @@
-//! Reads Perl's values from a copy of a program's memory: what each has, and what it leads to.
+//! Reads Perl's values from a copy of a program's memory: what each value has, and to which values
+//! it leads.
 //!
 //! [`walk()`] finds the perl in heapwalk's copy, and its interpreters. It makes a value of each
-//! head in their arenas, and ways of all references that Perl counts. What malloc's chunks have
-//! that no value has is put where it belongs: to whose memory points there, to the interpreter, or
-//! to what is not Perl's. So the sizes add up to what malloc has given out.
+//! head in their arenas, and edges of all references that Perl counts. A malloc chunk that no value
+//! has is given to the memory that points there, to the interpreter, or to the part that is not
+//! Perl's. So the sizes add up to what malloc has given out.
 //!
-//! Nothing is asked of the program, and nothing is loaded into it. The layouts are those of perls
-//! 5.22 to 5.42. It must never know SQLite, the terminal or profiles.
+//! The program does nothing for it, and nothing is loaded into it. The layouts are those of perls
+//! 5.22 to 5.42. This crate must never know SQLite, the terminal or profiles.
 //!
-//! * `find.rs`: the perl of a program, and its interpreters.
-//! * `layout.rs`: where things are by version.
-//! * `reader.rs`: the copy, read by address.
+//! * `find.rs`: finds the perl of a program, and its interpreters.
+//! * `layout.rs`: offsets and sizes by version.
+//! * `reader.rs`: reads the copy by address.
 //! * `sv.rs`: the head of a value, and its flags.
 //! * `fill.rs`: makes a value of a head; `scalar.rs`, `container.rs`, `glob.rs`, `code.rs`,
-//!   `pads.rs` and `magic.rs` say what each kind has.
-//! * `roots.rs`: what the interpreter itself has; `contexts.rs`: what runs.
-//! * `claims.rs`: which chunk is whose; `rest.rs`: the chunks that are nobody's by then.
+//!   `pads.rs` and `magic.rs` read what each kind has.
+//! * `roots.rs`: reads what the interpreter itself has; `contexts.rs`: what runs.
+//! * `claims.rs`: which chunk belongs to which value; `remaining_chunks.rs`: the chunks that belong
+//!   to no value.
 #![forbid(unsafe_code)]
 
 mod claims;

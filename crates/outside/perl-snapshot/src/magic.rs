@@ -1,12 +1,13 @@
-//! Magic: what Perl or a module has attached to a value.
+//! Reads magic: data that Perl or a module has attached to a value.
 
 use heapprof_perl_values::ValueStep;
 
 use crate::fill::ValueFiller;
 use crate::sv::{self, ValueHead};
 
-// A piece of magic (`struct magic`): how many bytes it has, the next one, its letter, its flags,
-// how long its text is, a value, and a text or something else.
+// A piece of magic (`struct magic`): its size in bytes, and the offsets of the next piece, the
+// letter, the flags, the length of the text, a value, and a pointer to the text or to something
+// else.
 const MAGIC_SIZE: u64 = 48;
 const MAGIC_NEXT_OFFSET: u64 = 0;
 const MAGIC_LETTER_OFFSET: u64 = 0x12;
@@ -14,13 +15,13 @@ const MAGIC_FLAGS_OFFSET: u64 = 0x13;
 const MAGIC_LENGTH_OFFSET: u64 = 0x18;
 const MAGIC_VALUE_OFFSET: u64 = 0x20;
 const MAGIC_POINTER_OFFSET: u64 = 0x28;
-/// The value is counted.
+/// Flag: the reference to the value is counted.
 const COUNTED_FLAG: u8 = 2;
-/// This length says that the text is a value.
+/// Length that marks the pointer as one to a value.
 const VALUE_LENGTH_MARK: i64 = -2;
 /// The letter of the list of weak references to the value.
 const BACKWARD_LETTER: u8 = b'<';
-/// No value has more of them.
+/// Maximum number of pieces of magic of a value; no value has more.
 const MAX_MAGIC_PIECES: usize = 1000;
 
 impl ValueFiller<'_> {
@@ -41,7 +42,7 @@ impl ValueFiller<'_> {
             );
             let next = word(MAGIC_NEXT_OFFSET);
             let step = ValueStep::Magic(letter);
-            // A list of who refers back is kept by nothing else. A single one is no list.
+            // No other value keeps a list of back references. A single back reference is no list.
             let list = ValueHead::read(&self.reader, value);
             let is_list = letter == BACKWARD_LETTER
                 && list.kind() == sv::ARRAY
@@ -54,10 +55,10 @@ impl ValueFiller<'_> {
                 1.. if pointer != 0 => {
                     let length = length.unsigned_abs();
                     self.claim(pointer, length + 1);
-                    // It may be a structure that was copied.
+                    // The text may be a structure that was copied.
                     self.mention_words(pointer, length / 8);
                 }
-                // A variable that threads share has its value in another interpreter.
+                // A variable that is shared between threads has its value in another interpreter.
                 _ => {
                     self.lead_to(pointer, ValueStep::Mention, true);
                     self.mention(pointer);

@@ -1,4 +1,4 @@
-//! The names of variables, which closures of the same sub share.
+//! Lists of the names of variables, which closures of the same sub share.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ impl PadNameLists {
         self.numbers.get(&list).copied()
     }
 
-    /// Begins a list, which is the next one to be ended. Returns its number.
+    /// Begins a list, which must be the next one to be ended. Returns its number.
     pub(crate) fn begin(&mut self, list: PerlAddress) -> u32 {
         let number = self.lists.len() as u32;
         self.numbers.insert(list, number);
@@ -30,7 +30,7 @@ impl PadNameLists {
         self.lists.push(names);
     }
 
-    /// The name of a variable by its place; an empty one for what has none.
+    /// Returns the name of a variable by its place in a pad; empty if it has none.
     pub(crate) fn variable_name(&self, list: u32, place: u32) -> TextId {
         let list = self.lists.get(list as usize);
         let name = list.and_then(|list| list.get(place as usize));

@@ -1,38 +1,41 @@
-//! Pads: the values of a sub's variables, once for each depth of recursion, and their names.
+//! Reads pads: the values of a sub's variables, once for each depth of recursion, and the names of
+//! the variables.
 
 use heapprof_perl_values::{TextId, ValueStep};
 
 use crate::PerlAddress;
 use crate::fill::ValueFiller;
 
-// A list of pads (`struct padlist`): the number of the last one, and where they are. The first one
-// is the list of names.
+// Offsets in a list of pads (`struct padlist`): the number of the last pad, and the address of the
+// pads. The first one is the list of names.
 const PAD_LIST_SIZE: u64 = 24;
 const PAD_LIST_LAST_OFFSET: u64 = 0;
 const PAD_LIST_PADS_OFFSET: u64 = 8;
-/// Perl warns at a depth of 100. More depths than these are damage.
+/// Maximum number of pads of a sub. Perl warns at a depth of 100; more depths than these are
+/// damage.
 const MAX_PADS: u64 = 1 << 24;
-// A list of names (`struct padnamelist`): the number of the last one, where they are, and for how
-// many there is room.
+// Offsets in a list of names (`struct padnamelist`): the number of the last name, the address of
+// the names, and the number of names for which there is room.
 const NAME_LIST_SIZE: u64 = 40;
 const NAME_LIST_LAST_OFFSET: u64 = 0;
 const NAME_LIST_NAMES_OFFSET: u64 = 8;
 const NAME_LIST_CAPACITY_OFFSET: u64 = 0x10;
-/// No sub has more variables.
+/// Maximum number of names of a sub's variables; no sub has more.
 const MAX_PAD_NAMES: u64 = 1 << 16;
-// A name (`struct padname`): its text, and the class of the variable, or the sub that it names.
+// Offsets in a name (`struct padname`): its text, and the class of the variable, or the sub that it
+// names.
 const NAME_TEXT_OFFSET: u64 = 0;
 const NAME_CLASS_OFFSET: u64 = 8;
 const NAME_TYPE_OFFSET: u64 = 0x10;
-// What the field of a `class` has besides, and in it the name of its parameter.
+// The additional data of a field of a `class`, which has the name of the field's parameter.
 const NAME_FIELD_OFFSET: u64 = 0x18;
 const PAD_FIELD_SIZE: u64 = 48;
 const FIELD_PARAMETER_OFFSET: u64 = 0x20;
-/// A flag of a name, behind its length.
+/// Flag of a name, in the byte behind its length: the variable was declared by `our`.
 const OUR_FLAG: u8 = 16;
 
 impl ValueFiller<'_> {
-    /// The pads of the sub that is being made.
+    /// Adds the pads of the sub that is being made.
     pub(crate) fn pads(&mut self, list: PerlAddress) {
         if list == 0 {
             return;
@@ -55,7 +58,7 @@ impl ValueFiller<'_> {
         }
     }
 
-    /// The number of a list of names. The first sub that has it owns its memory.
+    /// Returns the number of a list of names. The first sub that has it owns its memory.
     fn names_of(&mut self, list: PerlAddress) -> u32 {
         if let Some(known) = self.names.number(list) {
             return known;
@@ -81,7 +84,7 @@ impl ValueFiller<'_> {
         number
     }
 
-    /// The name of a variable, such as `$x`.
+    /// Reads the name of a variable, such as `$x`.
     fn name(&mut self, name: PerlAddress) -> TextId {
         let text = match name {
             0 => 0,
@@ -100,7 +103,7 @@ impl ValueFiller<'_> {
         self.lead_to(class, ValueStep::Class, true);
         let of_type = self.reader.word(name.wrapping_add(NAME_TYPE_OFFSET));
         match shown.starts_with('&') {
-            // The sub that closures of it are made of.
+            // The prototype of which closures are made.
             true => self.lead_to(of_type, ValueStep::Constant, true),
             false => self.lead_to(of_type, ValueStep::Class, true),
         }
@@ -112,17 +115,17 @@ impl ValueFiller<'_> {
                 self.lead_to(parameter, ValueStep::Constant, true);
             }
         }
-        // A variable that is declared by `our` is elsewhere.
+        // A variable that is declared by `our` is in a symbol table.
         match flags & OUR_FLAG {
             0 => self.builder.text_id(&shown),
             _ => TextId::EMPTY,
         }
     }
 
-    /// Gives the elements of pads the names of the variables that they are.
+    /// Gives the elements of pads the names of their variables.
     pub(crate) fn name_pads(&mut self) {
         let (arguments, unnamed) = (self.steps.arguments, self.steps.anonymous);
-        // What closures are made of has no other name.
+        // The prototypes of closures have no other name.
         let anonymous = self.builder.text_id("&");
         for (pad, list) in std::mem::take(&mut self.pads) {
             let names = &self.names;

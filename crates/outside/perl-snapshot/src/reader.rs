@@ -1,4 +1,4 @@
-//! A copy of a program's memory, read by address. Bytes that are missing read as zeros.
+//! Reads a copy of a program's memory by address. Missing bytes read as zeros.
 
 use std::cell::Cell;
 
@@ -6,19 +6,19 @@ use heapprof_heap::{ImageRegion, ProcessImage};
 
 use crate::PerlAddress;
 
-/// A key or a name is cut behind so many bytes.
+/// Longest key or name in bytes; a longer one is cut.
 const MAX_TEXT_LENGTH: u64 = 1000;
-/// Where a key has its length and its text, from its beginning.
+/// Offsets of a key's length and its text.
 const KEY_LENGTH_OFFSET: u64 = 4;
 const KEY_TEXT_OFFSET: u64 = 8;
-/// A flag behind a key's text: it is UTF-8.
+/// Flag in the byte behind a key's text: the text is UTF-8.
 const UTF8_FLAG: u8 = 1;
 
-/// A copy of a program's memory.
+/// A reader of a copy of a program's memory.
 #[derive(Clone, Debug)]
 pub(crate) struct PerlMemoryReader<'a> {
     image: &'a ProcessImage,
-    /// Where the last word was.
+    /// The piece of memory that had the last word.
     last: Cell<Option<&'a ImageRegion>>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> PerlMemoryReader<'a> {
         Some(found)
     }
 
-    /// The bytes at an address, as far as they are there in one piece.
+    /// The bytes at an address, as far as one piece has them.
     pub(crate) fn bytes(&self, at: PerlAddress, len: u64) -> &'a [u8] {
         let Some(region) = self.region(at) else {
             return &[];
@@ -60,12 +60,12 @@ impl<'a> PerlMemoryReader<'a> {
         bytes.first_chunk().copied().unwrap_or([0; N])
     }
 
-    /// A word.
+    /// The word at an address.
     pub(crate) fn word(&self, at: PerlAddress) -> u64 {
         u64::from_le_bytes(self.array(at))
     }
 
-    /// Half a word.
+    /// The half word at an address.
     pub(crate) fn half(&self, at: PerlAddress) -> u32 {
         u32::from_le_bytes(self.array(at))
     }
@@ -74,13 +74,14 @@ impl<'a> PerlMemoryReader<'a> {
         self.array::<1>(at)[0]
     }
 
-    /// So many words. Pages in the middle may never have been touched, and so are not there.
+    /// Reads `count` words. Pages in the middle that were never touched are missing, and read as
+    /// zeros.
     pub(crate) fn words(&self, at: PerlAddress, count: u64) -> impl Iterator<Item = u64> + use<'a> {
         let reader = self.clone();
         (0..count).map(move |i| reader.word(at.wrapping_add(8 * i)))
     }
 
-    /// How long a key is in bytes; `None` if it is a value instead of a text.
+    /// The length of a key in bytes; `None` if the key is a value instead of a text.
     pub(crate) fn key_length(&self, key: PerlAddress) -> Option<u64> {
         let length = self.half(key.wrapping_add(KEY_LENGTH_OFFSET)) as i32;
         u64::try_from(length).ok()
@@ -105,7 +106,7 @@ impl<'a> PerlMemoryReader<'a> {
     pub(crate) fn is_key(&self, key: PerlAddress, text: &str) -> bool {
         let length = self.key_length(key).unwrap_or(u64::MAX);
         let at = key.wrapping_add(KEY_TEXT_OFFSET);
-        // A character has one byte, or as many as UTF-8 has.
+        // A character takes one byte in the key, or as many as UTF-8 needs.
         if length > text.len() as u64 {
             return false;
         }
@@ -113,7 +114,7 @@ impl<'a> PerlMemoryReader<'a> {
         text_of(self.bytes(at, length), flags & UTF8_FLAG != 0) == text
     }
 
-    /// A text that ends with a zero, or behind so many bytes.
+    /// Reads a text that ends with a zero, or after `len` bytes.
     pub(crate) fn text(&self, at: PerlAddress, len: u64) -> String {
         let bytes = self.bytes(at, len.min(MAX_TEXT_LENGTH));
         let end = bytes.iter().position(|&byte| byte == 0);
@@ -121,7 +122,7 @@ impl<'a> PerlMemoryReader<'a> {
     }
 }
 
-/// A text of Perl's: UTF-8, or one character a byte.
+/// Decodes a text of Perl: UTF-8, or one character a byte.
 pub(crate) fn text_of(bytes: &[u8], is_utf8: bool) -> String {
     match is_utf8 {
         true => String::from_utf8_lossy(bytes).into_owned(),

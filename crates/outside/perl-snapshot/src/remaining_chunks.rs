@@ -1,5 +1,6 @@
-//! The chunks that are no part of a value: arenas, code of subs, memory of C code, and what is not
-//! Perl's. Each becomes a value of its own kind, to which all that points there leads.
+//! Makes values of the chunks that are no part of a value: arenas, code of subs, memory of C code,
+//! and memory that is not Perl's. Each becomes a value of its own kind. All memory that points to
+//! the chunk leads to it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,15 +14,15 @@ use crate::claims::{ChunkOwner, allocated_bytes, odd_address};
 use crate::fill::ValueFiller;
 use crate::roots::InterpreterRoots;
 
-/// Makes values of the rest.
+/// Makes values of the remaining chunks.
 pub(crate) struct RemainingChunks<'f, 'a> {
     fill: &'f mut ValueFiller<'a>,
     image: &'a ProcessImage,
     heap: &'a MallocHeap,
-    /// Whether code of subs leads to values. With threads most are in pads instead, and what looks
-    /// like an address is old.
+    /// Whether the code of subs leads to values. With threads most of these are in pads instead,
+    /// and a word that looks like an address is old.
     has_op_values: bool,
-    /// Chunks whose words were not looked at yet.
+    /// Chunks whose words were not read yet.
     queue: VecDeque<(u32, PerlValueKind)>,
 }
 
@@ -40,7 +41,7 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Takes the arenas of all interpreters. What no value has of them is free.
+    /// Takes the arenas of all interpreters. Parts of them that no value has are free.
     pub(crate) fn arenas(&mut self, arenas: &[(PerlAddress, ArenaType)]) {
         let mut sums: Vec<(ArenaType, PerlAddress, u64)> = Vec::new();
         for &(at, of) in arenas {
@@ -69,7 +70,7 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
                 ArenaType::Lists => of.name().to_string(),
                 of => format!("free {}", of.name()),
             };
-            // Nothing leads there: what points into an arena points to a value.
+            // No edge leads to this address: a pointer into an arena points to a value.
             let at = odd_address(at);
             self.fill
                 .builder
@@ -84,7 +85,7 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Follows what values and interpreters lead to.
+    /// Follows the edges of values and interpreters to chunks.
     pub(crate) fn follow_perl(&mut self, interpreters: &[InterpreterRoots]) {
         let seeds = std::mem::take(&mut self.fill.seeds);
         for wanted in [PerlValueKind::Ops, PerlValueKind::Memory] {
@@ -102,7 +103,7 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
                 }
             }
             for (name, chunk) in interpreter.links(self.fill) {
-                // What is in the queue was taken already, and is the interpreter's, too.
+                // Chunks in the queue have an owner already, and belong to the interpreter, too.
                 if self.fill.claims.owner(chunk) == ChunkOwner::Unclaimed {
                     let outer = interpreter.inside("(interpreter)");
                     let at = self.heap.chunks[chunk as usize].at;
@@ -115,8 +116,9 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         self.follow();
     }
 
-    /// Follows what else of the program leads to chunks: variables of libraries, stacks, registers.
-    /// `own` are the places of the interpreters' variables in order, which were followed already.
+    /// Follows the other pointers of the program to chunks: in variables of libraries, on stacks,
+    /// in registers. `own` are the address ranges of the interpreters' variables in order, which
+    /// were followed already.
     pub(crate) fn follow_others(&mut self, own: &[Range<PerlAddress>]) {
         let (image, heap) = (self.image, self.heap);
         for (source, word, may_be_link) in root_words(image, heap) {
@@ -145,8 +147,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Makes a value a root that only variables of C code lead to. The `own` ones of interpreters
-    /// were followed already.
+    /// Makes a value a root if a variable of C code leads to it. The variables of interpreters
+    /// (`own`) were followed already.
     fn add_mention(
         &mut self,
         source: PointerSource,
@@ -187,7 +189,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// The name of where a word is, and whether it lasts: what is on a stack may be old.
+    /// Returns the name of the memory that a word is in, and whether the word lasts: words on a
+    /// stack may be old.
     fn holder(&self, source: PointerSource) -> (String, bool) {
         let PointerSource::Root(at) = source else {
             return ("registers".to_string(), false);
@@ -212,8 +215,7 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Whether an address is where an op has its value (`op_sv`): the op has a function, and is in
-    /// use.
+    /// Whether an address is that of an op's value (`op_sv`): the op has a function, and is in use.
     fn is_value_of_op(&self, at: PerlAddress) -> bool {
         const OP_FUNCTION_OFFSET: u64 = 0x10;
         const OP_TYPE_OFFSET: u64 = 0x20;
@@ -224,14 +226,14 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         of_type < u32::from(self.fill.perl.ops()) && self.image.is_in_file(function)
     }
 
-    /// Takes a chunk that is nobody's.
+    /// Takes a chunk that has no owner.
     fn take(&mut self, chunk: u32, kind: PerlValueKind) {
         if self.fill.claims.take(chunk, ChunkOwner::Itself).is_some() {
             self.queue.push_back((chunk, kind));
         }
     }
 
-    /// Makes values of the chunks in the queue, and of what they lead to.
+    /// Makes values of the chunks in the queue, and of those to which they lead.
     fn follow(&mut self) {
         while let Some((number, kind)) = self.queue.pop_front() {
             let chunk = self.heap.chunks[number as usize];
@@ -239,7 +241,7 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
                 PerlValueKind::Ops => ValueStep::Ops,
                 _ => ValueStep::Memory,
             };
-            // Other blocks of a sub's code are arrays and texts.
+            // The other blocks of a sub's code are arrays and texts.
             let is_slab = may_be_slab(chunk.size as usize);
             let is_text = is_text(self.fill.reader.bytes(chunk.at, chunk.size));
             let words = self.fill.reader.words(chunk.at, chunk.size / 8);
@@ -292,8 +294,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
     }
 }
 
-/// Whether a block has a text. What is behind its end is old. The bytes of an address may look like
-/// a short one.
+/// Whether a block has a text. Bytes behind its end are old. The bytes of an address may look like
+/// a short text.
 fn is_text(bytes: &[u8]) -> bool {
     const MIN_TEXT_LENGTH: usize = 7;
     let end = bytes.iter().position(|&byte| byte == 0);

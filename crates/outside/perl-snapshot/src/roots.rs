@@ -1,4 +1,4 @@
-//! What an interpreter itself has: variables, stacks, arenas.
+//! Reads what an interpreter itself has: variables, stacks, arenas.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::fill::ValueFiller;
 use crate::find::InterpreterVariable;
 use crate::sv;
 
-/// What these have is old, is not counted, or is told elsewhere.
+/// Variables whose content is old, not counted, or read elsewhere.
 const SKIPPED_VARIABLES: [&str; 14] = [
     "Sv",
     "Xpv",
@@ -38,27 +38,27 @@ const STACK_CONTEXTS_OFFSET: u64 = 8;
 const STACK_PREVIOUS_OFFSET: u64 = 0x10;
 const STACK_NEXT_OFFSET: u64 = 0x18;
 const STACK_NEWEST_CONTEXT_OFFSET: u64 = 0x20;
-/// What the paths of values begin with that `local` has put aside.
+/// First name in the paths of values that `local` has put aside.
 pub(crate) const SAVED_ROOT_NAME: &str = "(saved by local)";
-/// What those begin with that something that runs has.
+/// First name in the paths of values that a running context has.
 const RUNNING_ROOT_NAME: &str = "(running)";
-/// No program has put aside so much.
+/// Maximum number of entries that `local` has put aside; no program has more.
 const MAX_SAVED: u64 = 1 << 26;
-/// No program runs so much inside of each other.
+/// Maximum number of contexts; no program has more inside of each other.
 const MAX_CONTEXTS: u64 = 1 << 24;
-/// No program has more of them.
+/// Maximum numbers of stacks and of tables of handles; no program has more.
 const MAX_STACKS: usize = 100_000;
 const MAX_HANDLE_TABLES: usize = 10_000;
-/// No more entries are kept for lookups.
+/// Maximum number of entries that are kept for lookups.
 const MAX_LOOKUP_ENTRIES: usize = 100_000;
 
-/// An interpreter that is read.
+/// An interpreter whose values are read.
 pub(crate) struct InterpreterRoots {
     pub(crate) at: PerlAddress,
-    /// What stands before its roots in a path; nothing for the first one.
+    /// First name in the paths from the interpreter's roots; empty for the first interpreter.
     pub(crate) outer: String,
     variables: Vec<InterpreterVariable>,
-    /// Its stacks (`PERL_SI`).
+    /// The interpreter's stacks (`PERL_SI`).
     stacks: Vec<PerlAddress>,
 }
 
@@ -72,13 +72,13 @@ impl InterpreterRoots {
         }
     }
 
-    /// Where a variable is.
+    /// The address of a variable.
     fn place(&self, name: &str) -> Option<PerlAddress> {
         let found = self.variables.iter().find(|one| one.name == name);
         found.map(|one| one.at)
     }
 
-    /// The places of its variables.
+    /// The address ranges of the interpreter's variables.
     pub(crate) fn places(&self) -> impl Iterator<Item = Range<PerlAddress>> + '_ {
         let all = self.variables.iter();
         all.map(|one| one.at..one.at.saturating_add(one.size))
@@ -88,7 +88,7 @@ impl InterpreterRoots {
         self.place(name).map_or(0, |at| fill.reader.word(at))
     }
 
-    /// Notes which values are stacks and tables of keys, before any value is made.
+    /// Records which values are stacks and tables of keys, before any value is made.
     pub(crate) fn prepare(&mut self, fill: &mut ValueFiller<'_>) {
         let keys = self.word(fill, "strtab");
         fill.key_tables.insert(keys);
@@ -117,7 +117,7 @@ impl InterpreterRoots {
         let outer = &self.outer;
         fill.builder
             .add_root(PathPhase::Symbols, outer, "main::", tables);
-        // What a file has outside of its subs is the program's own, and not the subs'.
+        // Values of a file outside of its subs belong to the program, and not to the subs.
         let program = self.word(fill, "main_cv");
         fill.builder
             .add_root(PathPhase::Symbols, outer, "(main program)", program);
@@ -152,7 +152,7 @@ impl InterpreterRoots {
         }
     }
 
-    /// What runs on the stacks may keep these.
+    /// Returns the words in running contexts that may lead to values.
     fn running_words(&self, fill: &ValueFiller<'_>) -> Vec<u64> {
         let layout = fill.perl.contexts();
         let mut words = Vec::new();
@@ -174,7 +174,7 @@ impl InterpreterRoots {
         words
     }
 
-    /// Each value in so many words of a stack is a root.
+    /// Adds each value in the first `words` words of a stack as a root.
     fn add_words(&self, fill: &mut ValueFiller<'_>, stack: &str, words: u64, name: &str) {
         let at = self.word(fill, stack);
         self.add_root_words(fill, at, words, name);
@@ -190,7 +190,7 @@ impl InterpreterRoots {
         }
     }
 
-    /// Names the memory of the interpreter's own.
+    /// Names the interpreter's own memory.
     fn structures(&self, fill: &mut ValueFiller<'_>) {
         self.structure(fill, self.at, "interpreter");
         for name in ["tmps_stack", "savestack", "scopestack", "markstack"] {
@@ -207,7 +207,7 @@ impl InterpreterRoots {
         }
     }
 
-    /// The tables of handles, each of which begins with the next one.
+    /// The tables of handles. Each begins with the address of the next one.
     fn tables(&self, fill: &ValueFiller<'_>) -> Vec<PerlAddress> {
         let mut tables = Vec::new();
         let mut table = self.word(fill, "perlio");
@@ -222,7 +222,7 @@ impl InterpreterRoots {
         let chunk = fill.claims.find(at);
         let chunk = chunk.and_then(|chunk| fill.claims.take(chunk, ChunkOwner::Itself));
         if let Some(chunk) = chunk {
-            // Modules point to the interpreter, which is not theirs.
+            // Modules point to the interpreter, but do not own it.
             let at = odd_address(chunk.at);
             let outer = self.inside("(interpreter)");
             fill.builder.add_root(PathPhase::Others, &outer, name, at);
@@ -236,7 +236,7 @@ impl InterpreterRoots {
         }
     }
 
-    /// A name behind that of the interpreter.
+    /// Puts the interpreter's name before `name`.
     pub(crate) fn inside(&self, name: &str) -> String {
         match self.outer.as_str() {
             "" => name.to_string(),
@@ -244,8 +244,8 @@ impl InterpreterRoots {
         }
     }
 
-    /// What the interpreter's variables lead to that may be memory of C code: the name of each
-    /// variable, and a chunk.
+    /// The chunks to which the interpreter's variables lead, and which may be memory of C code.
+    /// Each comes with the name of the variable.
     pub(crate) fn links(&self, fill: &ValueFiller<'_>) -> Vec<(&'static str, u32)> {
         let mut links = Vec::new();
         for variable in &self.variables {
@@ -256,7 +256,7 @@ impl InterpreterRoots {
             let found = words.filter_map(|word| fill.claims.find(word));
             links.extend(found.map(|chunk| (variable.name, chunk)));
         }
-        // Entries of no hash, which are kept for the next lookups of keys that are values.
+        // Entries in no hash, which Perl keeps for the next lookups of keys that are values.
         let mut entry = self.word(fill, "hv_fetch_ent_mh");
         for _ in 0..MAX_LOOKUP_ENTRIES {
             if entry == 0 {
@@ -266,7 +266,7 @@ impl InterpreterRoots {
             links.extend(key.map(|chunk| ("hv_fetch_ent_mh", chunk)));
             entry = fill.reader.word(entry);
         }
-        // A handle that no value has, such as that of the file that is read.
+        // Handles that no value has, such as that of the file that is read.
         for table in self.tables(fill) {
             let chunk = fill.claims.find(table);
             let chunk = chunk.and_then(|chunk| fill.claims.chunk(chunk));
@@ -278,8 +278,8 @@ impl InterpreterRoots {
         links
     }
 
-    /// The chunks that `local` has put aside, such as the slots of a symbol, and those of what
-    /// runs, each with what its path begins with.
+    /// The chunks that `local` has put aside, such as the slots of a symbol, and those of running
+    /// contexts. Each comes with the first name of its path.
     pub(crate) fn saved_chunks(&self, fill: &ValueFiller<'_>) -> Vec<(&'static str, u32)> {
         let entries = self.place("savestack_ix");
         let entries = entries.map_or(0, |at| fill.reader.half(at));
@@ -292,7 +292,7 @@ impl InterpreterRoots {
             .collect()
     }
 
-    /// Says that the table of keys has those that nobody else has.
+    /// Claims the keys that no value has for the table of keys.
     pub(crate) fn claim_keys(&self, fill: &mut ValueFiller<'_>, image: &ProcessImage) {
         let table = self.word(fill, "strtab");
         let Some(number) = fill.builder.number(table) else {
@@ -300,7 +300,7 @@ impl InterpreterRoots {
         };
         let mut left = fill.left;
         let claims = &mut fill.claims;
-        // Damage is told by the sums.
+        // If the table is damaged, the sums show it.
         let _ = fill.perl.each_key(image, self.at, |key| {
             left = left.checked_sub(1)?;
             if let Some(chunk) = claims.find(key)
@@ -314,10 +314,10 @@ impl InterpreterRoots {
     }
 }
 
-/// An arena of heads: where its first head is, and how many it has.
+/// An arena of heads: the address of its first head, and the number of its heads.
 pub(crate) type HeadArena = (PerlAddress, usize);
 
-/// The arenas of heads of an interpreter. They have no more heads than `most`.
+/// Finds the arenas of heads of an interpreter. Together they have at most `most` heads.
 pub(crate) fn head_arenas(
     perl: &PerlRuntime,
     image: &ProcessImage,
@@ -327,12 +327,12 @@ pub(crate) fn head_arenas(
     let mut arenas = Vec::new();
     let mut seen = HashSet::new();
     let mut left = most;
-    // What can't be read is told by the counts.
+    // If an arena can't be read, the counts show it.
     let _ = perl.each_arena_of_heads(image, interpreter, |first, count| {
         left = left.checked_sub(count as u64)?;
         seen.insert(first).then(|| arenas.push((first, count)))
     });
-    // In damaged memory they may overlap. Then the first one counts.
+    // In damaged memory, arenas may overlap. Then only the first one counts.
     arenas.sort_unstable();
     let mut end = 0;
     arenas.retain(|&(first, count)| {
@@ -345,7 +345,8 @@ pub(crate) fn head_arenas(
     arenas
 }
 
-/// The arenas of bodies of an interpreter, and the lists of them: a place in each, and its type.
+/// Finds the arenas of bodies of an interpreter, and the lists of arenas: an address in each, and
+/// its type.
 pub(crate) fn other_arenas(
     perl: &PerlRuntime,
     image: &ProcessImage,

@@ -1,27 +1,28 @@
-//! Scalars: numbers, texts and references; what stands for a part of another value; regular
-//! expressions.
+//! Reads scalars: numbers, texts and references; lvalues, which stand for a part of another value;
+//! regular expressions.
 
 use heapprof_perl_values::{PerlValueKind, ValueStep};
 
 use crate::fill::ValueFiller;
 use crate::sv::{self, ValueHead};
 
-/// Where a scalar with more than a number has that number.
+/// Offset of the number in the body of a scalar.
 const SCALAR_NUMBER_OFFSET: u64 = 0x20;
-/// What an lvalue stands for, and its letter.
+/// Offsets of the value for which an lvalue stands, and of its letter.
 const LVALUE_TARGET_OFFSET: u64 = 0x40;
 const LVALUE_LETTER_OFFSET: u64 = 0x48;
-/// Where a regular expression has the one that it is a copy of, and the names of its groups.
+/// Offsets in a regular expression of the one that it is a copy of, and of the names of its groups.
 const REGEXP_ORIGINAL_OFFSET: u64 = 0x28;
 const REGEXP_GROUPS_OFFSET: u64 = 0x30;
-/// A longer buffer of which no byte is used is not taken for a structure of C's.
+/// Longest buffer without used bytes that is taken for a C structure.
 const MAX_STRUCTURE_LENGTH: u64 = 4096;
-/// So many letters behind an emptied text's first byte are the rest of that text.
+/// Minimum number of letters behind the first byte of an emptied text, by which the rest of the
+/// text is recognized.
 const MIN_TEXT_REST: usize = 3;
-/// A key's text lies so far behind its beginning.
+/// Offset of a key's text.
 const KEY_TEXT_OFFSET: u64 = 8;
-/// A text whose beginning was cut off says before it how much that is: in a byte, or, if that is
-/// zero, in the word before.
+/// Distance from a text to the word with the length that was cut off at its beginning. The length
+/// is in the byte before the text, or in this word if the byte is zero.
 const CUT_WORD_DISTANCE: u64 = 9;
 
 impl ValueFiller<'_> {
@@ -61,14 +62,14 @@ impl ValueFiller<'_> {
         }
     }
 
-    /// The text of a value.
+    /// Claims the buffer of a value's text, and follows the pointers in it.
     pub(crate) fn text(&mut self, head: &ValueHead) {
         if !head.has_text() {
             return;
         }
         let length = self.body(head, sv::TEXT_CAPACITY_OFFSET);
         match length {
-            // Either it is the text of a key, or it is nobody's: a constant of C code.
+            // The text is that of a key, or a constant of C code, which no value has.
             0 if head.has_flags(sv::IS_SHARED) => {
                 self.claim_key(head.own.wrapping_sub(KEY_TEXT_OFFSET))
             }
@@ -84,7 +85,7 @@ impl ValueFiller<'_> {
                     length.saturating_add(cut),
                     head.has_flags(sv::IS_SHARED),
                 );
-                // Nobody cuts the beginning off a structure.
+                // No module cuts off the beginning of a structure.
                 if cut == 0 && head.kind() != sv::INVLIST {
                     let bytes = self.structure_bytes(head, length);
                     self.mention_words(start, bytes / 8);
@@ -93,15 +94,15 @@ impl ValueFiller<'_> {
         }
     }
 
-    /// How many bytes of a text's buffer may be a structure of C's, which modules keep there. What
-    /// is used may be one as a whole: a text has no zeros, so it looks like no pointer. What is
-    /// behind that was left there by whoever had the memory before, unless nothing is used at all:
-    /// then a module has not said how long its structure is.
+    /// Returns how many bytes of a text's buffer may be a C structure, which modules keep there.
+    /// The used bytes may be one as a whole: a text has no zeros, so it does not look like
+    /// pointers. The bytes behind are left from a former user of the memory, unless no byte is used
+    /// at all: then a module has not set the length of its structure.
     fn structure_bytes(&self, head: &ValueHead, length: u64) -> u64 {
         let used = self.body(head, sv::TEXT_LEN_OFFSET);
         let is_object = self.value.class != 0;
         match used {
-            // Perl has copied it as a text, and it may be long and many values' own.
+            // Perl has copied the buffer as a text. It may be long, and many values may share it.
             _ if head.has_flags(sv::IS_SHARED) => 0,
             0 if length > MAX_STRUCTURE_LENGTH && !is_object => 0,
             0 => {
@@ -115,7 +116,7 @@ impl ValueFiller<'_> {
         }
     }
 
-    /// How much was cut off at the beginning of a text.
+    /// Returns how many bytes were cut off at the beginning of a text.
     fn cut_length(&self, head: &ValueHead) -> u64 {
         match self.reader.byte(head.own.wrapping_sub(1)) {
             0 => self.reader.word(head.own.wrapping_sub(CUT_WORD_DISTANCE)),
@@ -134,7 +135,7 @@ impl ValueFiller<'_> {
             b't' => self.lead_to(target, ValueStep::Target, false),
             _ => self.lead_to(target, ValueStep::Target, true),
         }
-        // It may be a regular expression at the same time.
+        // The value may be a regular expression at the same time.
         let length = self.body(head, sv::TEXT_CAPACITY_OFFSET);
         self.link(length);
         self.scalar(head)
@@ -159,9 +160,9 @@ impl ValueFiller<'_> {
     }
 }
 
-/// Whether a buffer had a text before it was emptied, for which Perl clears its first byte.
-/// `is_pointer` says whether a word is an address of the heap: such a word may end in a zero and
-/// have letters for its other bytes.
+/// Whether a buffer had a text before it was emptied: Perl clears the first byte then. `is_pointer`
+/// says whether a word is an address of the heap: such a word may have a zero as its lowest byte
+/// and letters as its other bytes.
 fn is_emptied_text(bytes: &[u8], is_pointer: impl Fn(u64) -> bool) -> bool {
     let [0, rest @ ..] = bytes else {
         return false;

@@ -1,4 +1,4 @@
-//! The head of a value: its type, its flags, and where the rest is.
+//! The head of a value: its type, its flags, and the address of its body.
 
 pub(crate) use heapprof_perl::sv::*;
 
@@ -9,11 +9,11 @@ use crate::reader::PerlMemoryReader;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueHead {
     pub(crate) at: PerlAddress,
-    /// Where its body is.
+    /// Address of the body.
     pub(crate) any: PerlAddress,
     pub(crate) references: u32,
     pub(crate) flags: u32,
-    /// What it has by itself: a number, or where its text, its elements or its slots are.
+    /// The last word of the head: a number, or the address of the text, the elements or the slots.
     pub(crate) own: u64,
 }
 
@@ -45,18 +45,18 @@ impl ValueHead {
         self.flags & flags != 0
     }
 
-    /// Whether it is neither a number nor a text nor a reference.
+    /// Whether the value is neither a number nor a text nor a reference.
     pub(crate) fn is_undefined(&self) -> bool {
         self.flags & IS_DEFINED == 0
     }
 
-    /// Whether it is a symbol, with slots for a scalar, an array and so on.
+    /// Whether the value is a symbol, with slots for a scalar, an array and so on.
     pub(crate) fn is_symbol(&self) -> bool {
         matches!(self.kind(), GLOB | LVALUE)
             && self.flags & (IS_PRIVATE_TEXT | HAS_SLOTS) == HAS_SLOTS
     }
 
-    /// Whether it has a text in a buffer of its own.
+    /// Whether the value has a text in a buffer.
     pub(crate) fn has_text(&self) -> bool {
         let may_have = matches!(self.kind(), TEXT..REGEXP | LVALUE);
         may_have && self.own != 0 && !self.has_flags(IS_REFERENCE) && !self.is_symbol()

@@ -1,4 +1,4 @@
-//! The walk of a core file of docs/examples/market.pl, and of damaged copies of it.
+//! Tests the walk of a core file of docs/examples/market.pl, and of damaged copies of it.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn core() -> CoreMemory {
     CoreMemory::open(File::open(path).unwrap(), None).unwrap()
 }
 
-/// Walks it after its memory was changed.
+/// Walks the core file after its memory was changed.
 fn walked(
     change: impl FnOnce(&mut ProcessImage),
 ) -> (ProcessImage, Result<PerlSnapshot, PerlWalkError>) {
@@ -78,7 +78,7 @@ fn planted_rings_and_texts_are_found() {
     assert_eq!(inside.array_length(lines), Some(5));
 }
 
-/// What a value has leads to it.
+/// An address in the memory of a value leads to the value.
 #[test]
 fn an_address_has_an_owner() {
     let core = core();
@@ -87,7 +87,8 @@ fn an_address_has_an_owner() {
     let found = PerlValueAnalysis::new(walk(&image, &core, Some(&heap), None).unwrap().values);
     let number = found.variable("$SECRET", &()).unwrap();
     let value = found.values().get(number).address;
-    // Its text, the first and the last word of its body, and the middle of its head.
+    // Addresses of the value's text, the first and the last word of its body, and the middle of its
+    // head.
     let [any, _, text] = [0, 8, 16].map(|at| image.word(value + at).unwrap());
     for place in [text, any + 0x10, any + 0x18, value + 5].map(Some) {
         let walked = walk(&image, &core, Some(&heap), place).unwrap();
@@ -95,7 +96,7 @@ fn an_address_has_an_owner() {
     }
 }
 
-/// Without malloc's chunks, sizes are what was asked for.
+/// Without malloc's chunks, sizes are the requested ones.
 #[test]
 fn another_malloc_leaves_what_was_asked_for() {
     let core = core();
@@ -107,8 +108,8 @@ fn another_malloc_leaves_what_was_asked_for() {
     assert!((150_000..300_000).contains(&sum), "{sum}");
 }
 
-/// A perl with a malloc of its own has its arenas elsewhere. What the library's malloc has given
-/// out says nothing of it then.
+/// A perl with a malloc of its own has its arenas elsewhere. The blocks of the library's malloc say
+/// nothing of it then.
 #[test]
 fn arenas_in_no_chunk_are_those_of_another_malloc() {
     let core = core();
@@ -127,7 +128,7 @@ fn arenas_in_no_chunk_are_those_of_another_malloc() {
     assert_eq!((false, false, sum), sums(None));
 }
 
-/// A word that is something else makes other values, or an error, and no more.
+/// A changed word makes other values, or an error, and no more.
 #[test]
 fn damage_is_no_panic() {
     let mut state = 7u64;

@@ -1,4 +1,5 @@
-//! The walk: all values of all interpreters, and then what else malloc has given out.
+//! Walks a program: all values of all interpreters, and then all other memory that malloc has given
+//! out.
 
 use heapprof_heap::{ChunkUse, MallocHeap, ProcessImage};
 use heapprof_memory::Memory;
@@ -16,74 +17,75 @@ use crate::remaining_chunks::RemainingChunks;
 use crate::roots::{InterpreterRoots, head_arenas, other_arenas};
 use crate::sv::{self, ValueHead};
 
-/// So many words more than the memory has may be elements of arrays and hashes.
+/// Number of words that arrays and hashes may have in addition to the words of the memory.
 const EXTRA_WORDS: u64 = 1 << 20;
 
-/// An interpreter, and how many values it has.
+/// An interpreter, and the numbers of its values.
 #[derive(Clone, Debug)]
 pub struct PerlInterpreter {
-    /// Where it is.
+    /// Address of the interpreter.
     pub address: u64,
-    /// How many values Perl says that it has (`PL_sv_count`).
+    /// Number of values by Perl's own count (`PL_sv_count`).
     pub reported_count: u64,
-    /// How many there are of each type, by Perl's numbers.
+    /// Numbers of values by type, in the order of Perl's type numbers.
     pub types: [u64; sv::TYPE_COUNT],
 }
 
-/// What Perl calls its types (`SVt_PVAV` is `PVAV`), by their numbers.
+/// Perl's names of its types (`SVt_PVAV` is `PVAV`), by their numbers.
 const TYPE_NAMES: [&str; sv::TYPE_COUNT] = [
     "NULL", "IV", "NV", "PV", "INVLIST", "PVIV", "PVNV", "PVMG", "REGEXP", "PVGV", "PVLV", "PVAV",
     "PVHV", "PVCV", "PVFM", "PVIO", "PVOBJ",
 ];
 
 impl PerlInterpreter {
-    /// How many values there are of each type, by what Perl calls it.
+    /// The numbers of values by Perl's names of the types.
     pub fn named_types(&self) -> impl Iterator<Item = (&'static str, u64)> {
         TYPE_NAMES.into_iter().zip(self.types)
     }
 
-    /// How many values were found.
+    /// The number of values that were found.
     #[must_use]
     pub fn found_count(&self) -> u64 {
         self.types.iter().sum()
     }
 }
 
-/// What malloc has given out.
+/// Sums of the memory that malloc has given out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MallocTotals {
-    /// How many blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// How many bytes, with a word for each block.
+    /// Bytes of these blocks, with a word for each block.
     pub bytes: u64,
-    /// How many bytes more are in blocks that threads keep for their next requests. malloc's own
-    /// sums count these as given out.
+    /// Further bytes in blocks that threads keep for their next requests. malloc's own sums count
+    /// these as given out.
     pub cached: u64,
 }
 
-/// What was found in a program.
+/// The values and the memory that were found in a program.
 #[derive(Debug)]
 pub struct PerlSnapshot {
-    /// The version of its perl.
+    /// The version of the program's perl.
     pub version: PerlVersion,
-    /// Its interpreters, the first one first.
+    /// The perl's interpreters, the first one first.
     pub interpreters: Vec<PerlInterpreter>,
-    /// All values, and all else that malloc has given out.
+    /// All values, and all other memory that malloc has given out.
     pub values: ValueGraph,
-    /// What malloc says; `None` if its chunks are not known.
+    /// malloc's sums; `None` if its chunks are not known.
     pub malloc: Option<MallocTotals>,
-    /// Whether malloc's chunks are known and Perl's values lie elsewhere: Perl has another malloc,
-    /// as its own (`-Dusemymalloc`). Then sizes are what Perl asked for.
+    /// Whether malloc's chunks are known and Perl's values are elsewhere: Perl uses another malloc,
+    /// such as its own (`-Dusemymalloc`). Then sizes are those that Perl requested.
     pub has_other_malloc: bool,
-    /// The address of the value that has what is at the address that was wanted.
+    /// Address of the value that owns the wanted address.
     pub owner: Option<u64>,
     /// Whether arrays or hashes have more elements than memory has, which is damage.
     pub is_damaged: bool,
 }
 
-/// Reads the values of a program. `constants` is what the program can't write to, which need not be
-/// in the copy. Without a `heap`, sizes are what Perl asked for, and other threads are not seen.
-/// The value is told that has what is at the `wanted` address.
+/// Reads the values of a program. `constants` is the memory that the program can't write to, which
+/// need not be in the copy. Without a `heap`, sizes are those that Perl requested, and the
+/// interpreters of other threads are not found. If an address is `wanted`, its owner is searched,
+/// too.
 ///
 /// # Errors
 /// There may be no perl, or one that is not known.
@@ -144,7 +146,7 @@ pub fn walk(
         arenas.extend(heads.iter().map(|&(first, _)| (first, ArenaType::Heads)));
     }
     fill.name_pads();
-    // Values have what they have, and only then what nobody has can be told.
+    // All claims of values are known now, so the chunks that no value has can be determined.
     if let Some(heap) = heap {
         RemainingChunks::new(&mut fill, image, heap).arenas(&arenas);
     }
@@ -198,7 +200,7 @@ pub fn walk(
     })
 }
 
-/// Whether the arenas of interpreters lie in chunks of this heap.
+/// Whether the arenas of interpreters are in chunks of this heap.
 fn has_arenas(
     perl: &PerlRuntime,
     image: &ProcessImage,
@@ -213,7 +215,7 @@ fn has_arenas(
     arenas.peek().is_none() || arenas.any(|arena| heap.find(arena).is_some())
 }
 
-/// Makes the values of all heads in these arenas. Returns how many there are of each type.
+/// Makes the values of all heads in these arenas. Returns the numbers of values by type.
 fn values_of(fill: &mut ValueFiller<'_>, arenas: &[(PerlAddress, usize)]) -> [u64; sv::TYPE_COUNT] {
     let mut types = [0; sv::TYPE_COUNT];
     for &(first, count) in arenas {
@@ -221,7 +223,7 @@ fn values_of(fill: &mut ValueFiller<'_>, arenas: &[(PerlAddress, usize)]) -> [u6
         let places = (first..).step_by(sv::HEAD_SIZE as usize);
         for (at, bytes) in places.zip(bytes.as_chunks().0) {
             let head = ValueHead::new(at, bytes);
-            // Another interpreter of damaged memory may have the same arena.
+            // In damaged memory, another interpreter may have the same arena.
             let is_new = fill.builder.number(at).is_none();
             if let Some(of_type) = types.get_mut(head.kind() as usize).filter(|_| is_new) {
                 *of_type += 1;

@@ -1,4 +1,4 @@
-//! Values with their paths and with what each retains: what all questions begin with.
+//! Values with their paths and retained bytes, from which all questions are answered.
 
 use crate::paths::{MAX_NAMED_KEYS, Reachability, ValuePaths};
 use crate::profile::{profile_of_paths, retained_sizes};
@@ -6,7 +6,7 @@ use crate::text::TextId;
 use crate::values::{PerlValue, ValueGraph};
 use heapprof_profile::Profile;
 
-/// Values with their paths and with what each retains.
+/// Values with their paths and retained bytes.
 #[derive(Debug)]
 pub struct PerlValueAnalysis {
     pub(crate) values: ValueGraph,
@@ -17,32 +17,33 @@ pub struct PerlValueAnalysis {
 /// A value in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueDescription {
-    /// Where it was.
+    /// Address of the value.
     pub address: u64,
-    /// The name of its kind.
+    /// Name of the value's kind.
     pub kind: &'static str,
-    /// Its class; empty if it has none.
+    /// The value's class; empty if it has none.
     pub class: String,
-    /// Its name, if it is a symbol, a sub or a symbol table; empty for others.
+    /// Name of a symbol, a sub or a symbol table; empty for other values.
     pub name: String,
-    /// How many references to it are counted.
+    /// The reference count.
     pub references: u32,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// What would go with it, in bytes, with its own.
+    /// Bytes that would be freed with the value, with its own.
     pub retained: u64,
-    /// Its path.
+    /// The value's path.
     pub path: String,
 }
 
 impl PerlValueAnalysis {
-    /// Finds the paths of values, and what each retains.
+    /// Finds the paths of values, and the bytes that each retains.
     #[must_use]
     pub fn new(values: ValueGraph) -> Self {
         Self::with_keys(values, MAX_NAMED_KEYS)
     }
 
-    /// The same, where the values of a hash with more keys than `most_keys` have one path.
+    /// Finds the paths of values, and the bytes that each retains. The values of a hash with more
+    /// keys than `most_keys` have one path.
     #[must_use]
     pub fn with_keys(mut values: ValueGraph, most_keys: usize) -> Self {
         let paths = ValuePaths::new(&mut values, most_keys);
@@ -60,7 +61,7 @@ impl PerlValueAnalysis {
         &self.values
     }
 
-    /// Their profile: [`profile()`](crate::profile()).
+    /// Makes the profile of the values: see [`profile()`](crate::profile()).
     #[must_use]
     pub fn profile(&self) -> Profile {
         profile_of_paths(&self.values, &self.paths, &self.retained)
@@ -70,7 +71,7 @@ impl PerlValueAnalysis {
         self.paths.reachability(number) == Reachability::Leaked
     }
 
-    /// A value in words.
+    /// Describes a value in words.
     #[must_use]
     pub fn describe(&self, number: u32) -> ValueDescription {
         ValueDescription {
@@ -79,7 +80,7 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// A value in words, without its path.
+    /// Describes a value in words, without its path.
     pub(crate) fn describe_without_path(&self, number: u32) -> ValueDescription {
         let value = self.values.get(number);
         let text = |id: TextId| self.values.text(id).to_string();

@@ -1,4 +1,4 @@
-//! Makes values: one after the other, each with what it leads to, by addresses.
+//! Makes a value graph: one value after the other, each with its edges by addresses.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -7,7 +7,7 @@ use crate::step::ValueStep;
 use crate::text::{PerlTextTable, TextId};
 use crate::values::{PathPhase, PerlValue, ValueEdge, ValueGraph, ValueRoot};
 
-/// A way by the address to which it leads.
+/// An edge, by the address to which it leads.
 #[derive(Clone, Copy, Debug)]
 struct AddressEdge {
     to: u64,
@@ -15,13 +15,13 @@ struct AddressEdge {
     step: ValueStep,
 }
 
-/// Makes [`ValueGraph`].
+/// Makes a [`ValueGraph`].
 #[derive(Debug)]
 pub struct ValueGraphBuilder {
     all: Vec<PerlValue>,
     first: Vec<usize>,
     ways: Vec<AddressEdge>,
-    /// Ways that were found after their value was ended, by its address.
+    /// Edges that were added after their value was ended, by its address.
     later: Vec<(u64, AddressEdge)>,
     roots: Vec<(PathPhase, TextId, TextId, u64)>,
     texts: PerlTextTable,
@@ -43,7 +43,7 @@ impl Default for ValueGraphBuilder {
 }
 
 impl ValueGraphBuilder {
-    /// Makes room for so many values more.
+    /// Makes room for `values` more values.
     pub fn reserve(&mut self, values: usize) {
         self.all.reserve(values);
         self.first.reserve(values);
@@ -51,18 +51,18 @@ impl ValueGraphBuilder {
         self.numbers.reserve(values);
     }
 
-    /// The id of a text.
+    /// Returns the ID of a text, which is added if it is new.
     pub fn text_id(&mut self, text: &str) -> TextId {
         self.texts.id(text)
     }
 
-    /// A text.
+    /// Returns a text by its ID.
     #[must_use]
     pub fn text(&self, id: TextId) -> &str {
         self.texts.get(id)
     }
 
-    /// The step to something that has a name of its own.
+    /// Returns the step to something that has a name of its own.
     pub fn named_step(&mut self, name: &str) -> ValueStep {
         ValueStep::Named(self.text_id(name))
     }
@@ -73,7 +73,7 @@ impl ValueGraphBuilder {
         self.roots.push((phase, outer, name, address));
     }
 
-    /// Adds a way from the value that is not ended yet.
+    /// Adds an edge from the value that is being made.
     pub fn lead_to(&mut self, to: u64, step: ValueStep, is_strong: bool) {
         if to != 0 {
             self.ways.push(AddressEdge {
@@ -84,7 +84,7 @@ impl ValueGraphBuilder {
         }
     }
 
-    /// Adds a way from a value that was ended already.
+    /// Adds an edge from a value that was ended already.
     pub fn lead_later(&mut self, from: u64, to: u64, step: ValueStep, is_strong: bool) {
         if to != 0 {
             let way = AddressEdge {
@@ -96,7 +96,8 @@ impl ValueGraphBuilder {
         }
     }
 
-    /// Says anew how a value leads to its elements, by their numbers.
+    /// Replaces the steps from a value to its elements. `step` gives the new step of each element
+    /// by its number.
     pub fn rename_elements(&mut self, from: u64, step: impl Fn(u32) -> ValueStep) {
         let Some(from) = self.number(from) else {
             return;
@@ -109,8 +110,8 @@ impl ValueGraphBuilder {
         }
     }
 
-    /// Ends a value: the ways that were added are its own. One whose address another value has is
-    /// left out.
+    /// Ends a value: the edges that were added since the last one are its own. A value whose
+    /// address another one has already is left out.
     pub fn end(&mut self, value: PerlValue) {
         let number = self.all.len() as u32;
         if self.numbers.try_insert(value.address, number).is_err() {
@@ -121,13 +122,13 @@ impl ValueGraphBuilder {
         self.first.push(self.ways.len());
     }
 
-    /// How many values were ended.
+    /// Number of values that were ended.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether none was.
+    /// Whether no value was ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -139,18 +140,18 @@ impl ValueGraphBuilder {
         self.numbers.get(&address).copied()
     }
 
-    /// A value that was ended.
+    /// Returns an ended value by its number.
     #[must_use]
     pub fn value(&self, number: u32) -> &PerlValue {
         &self.all[number as usize]
     }
 
-    /// A value that was ended, to be changed.
+    /// Returns an ended value by its number, to be changed.
     pub fn value_mut(&mut self, number: u32) -> &mut PerlValue {
         &mut self.all[number as usize]
     }
 
-    /// Ends them all. Ways to what is no value are left out.
+    /// Makes the graph. Edges to addresses without a value are left out.
     #[must_use]
     pub fn finish(mut self) -> ValueGraph {
         let later = std::mem::take(&mut self.later).into_iter();

@@ -1,4 +1,4 @@
-//! Rings of references that nothing else leads to, and what closes each.
+//! Finds rings of references to which nothing else leads, and the reference that closes each.
 
 use std::collections::VecDeque;
 
@@ -10,28 +10,29 @@ use crate::leaked::{first_of, leaked_components};
 use crate::step::ValueStep;
 use crate::values::ValueEdge;
 
-/// A ring of more steps is shown by its first ones.
+/// Maximum number of steps of a ring that are shown, from its first one.
 const MAX_RING_STEPS: usize = 12;
 
 /// Rings that look the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeakedCycle {
-    /// How many there are.
+    /// Number of rings.
     pub count: u64,
-    /// How many values are in them.
+    /// Number of values in the rings.
     pub objects: u64,
-    /// What they retain, in bytes.
+    /// Bytes that the rings retain.
     pub retained: u64,
-    /// The ring in words, from a value back to it: `Node {parent} Node`.
+    /// The ring as text, from a value back to it: `Node {parent} Node`.
     pub ring: String,
-    /// What leads back: the variable, the key or the element that would have to be weak.
+    /// The step that leads back: the variable, the key or the element that would have to be weak.
     pub closed_by: String,
-    /// The address of a value of the first one.
+    /// Lowest address of the rings' first values.
     pub example: u64,
 }
 
 impl PerlValueAnalysis {
-    /// The rings that have leaked, by what they look like, those that retain most first.
+    /// Finds the leaked rings. Rings that look the same are one entry; those that retain the most
+    /// come first.
     #[must_use]
     pub fn cycles(&self) -> Vec<LeakedCycle> {
         let is_leaked: Vec<bool> = self
@@ -53,7 +54,7 @@ impl PerlValueAnalysis {
                 let mut edges = self.values.edges(number).iter();
                 edges.any(|edge| edge.to == number && self.paths.counts(edge))
             };
-            // Memory of C code may lead in a circle, too.
+            // Blocks of C code may be in a circle, too.
             let has_values = members
                 .iter()
                 .any(|&one| self.values.get(one).kind.is_value());
@@ -85,7 +86,8 @@ impl PerlValueAnalysis {
         cycles
     }
 
-    /// A shortest way from a member of a component back to it, in words, with what closes it.
+    /// Returns a shortest way from a member of a component back to it as text, the step that closes
+    /// it, and the member.
     fn ring(&self, members: &[u32], of: &[u32]) -> Option<(String, String, u32)> {
         let first = first_of(&self.values, members)?;
         let component = of[first as usize];
@@ -124,7 +126,8 @@ impl PerlValueAnalysis {
             .flatten()
             .next()
             .unwrap_or_else(|| "->".to_string());
-        // A ring has as many ways as values. With more ways there are other rings in it.
+        // A single ring has as many edges as values. More edges mean that there are other rings in
+        // it.
         let inside = |&from: &u32| {
             let edges = self.values.edges(from).iter();
             let inside =
@@ -141,7 +144,7 @@ impl PerlValueAnalysis {
             if let Some(step) = self.step_name(edge.step) {
                 ring += &format!(" {step}");
             }
-            // A reference says no more than what it refers to.
+            // A reference says no more than the value to which it refers.
             if self.values.get(edge.to).kind.name() != "REF" {
                 ring += &format!(" {}", self.value_label(edge.to));
             }
@@ -162,7 +165,7 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// A step in words; `None` for the one from a reference to what it refers to.
+    /// A step as text; `None` for the step from a reference to its referent.
     pub(crate) fn step_name(&self, step: ValueStep) -> Option<String> {
         let text = |id| self.values.text(id);
         Some(match step {

@@ -20,25 +20,25 @@ pub enum PerlValueKind {
     Code,
     /// A handle.
     Io,
-    /// What `substr`, `pos` and others give to be assigned to.
+    /// The result of `substr`, `pos` and others, to which can be assigned.
     Lvalue,
     /// A regular expression.
     Regexp,
     /// A format.
     Format,
-    /// A set of characters of a regular expression.
+    /// A set of characters in a regular expression.
     Invlist,
     /// An undefined value.
     Undefined,
-    /// True.
+    /// The value true.
     Yes,
-    /// False.
+    /// The value false.
     No,
     /// An object of `class`.
     Object,
     /// A class of `class`.
     Class,
-    /// A structure of C's.
+    /// A C structure.
     Structure,
     /// The code of a sub.
     Ops,
@@ -46,12 +46,12 @@ pub enum PerlValueKind {
     Memory,
     /// A text that several values share until one of them changes.
     Shared,
-    /// What is free in the memory that values are taken from.
+    /// Free slots in the memory from which values are taken.
     Free,
 }
 
 impl PerlValueKind {
-    /// Its name, as Devel::MAT and `ref` have it.
+    /// The kind's name, as in Devel::MAT and `ref`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ impl PerlValueKind {
         }
     }
 
-    /// Whether it is a value of Perl's.
+    /// Whether the kind is a kind of Perl's own values.
     #[must_use]
     pub fn is_value(self) -> bool {
         !matches!(
@@ -89,7 +89,7 @@ impl PerlValueKind {
         )
     }
 
-    /// Whether it is a table of symbols.
+    /// Whether the kind is a symbol table.
     #[must_use]
     pub fn is_stash(self) -> bool {
         matches!(self, Self::Stash | Self::Class)

@@ -1,4 +1,4 @@
-//! What nothing leads to: which values of it are first, and whether they are in a ring.
+//! Finds the first values of leaks, and whether they are in a ring.
 
 use heapprof_objects::components;
 
@@ -6,8 +6,8 @@ use crate::kind::PerlValueKind;
 use crate::text::TextId;
 use crate::values::{ValueEdge, ValueGraph};
 
-/// The first values of what is not reached, each with whether something that it leads to leads back
-/// to it: one of each strong component to which no other one leads. `keeps` says which edges keep
+/// Finds the first values among those that are not reached: one of each strong component to which
+/// no other component leads. Each comes with whether it is in a ring. `keeps` says which edges keep
 /// alive what they lead to.
 pub(crate) fn firsts(
     values: &ValueGraph,
@@ -41,7 +41,7 @@ pub(crate) fn firsts(
     first
 }
 
-/// The strong component of each value that has leaked, and how many there are.
+/// Returns the strong component of each leaked value, and the number of components.
 pub(crate) fn leaked_components(
     values: &ValueGraph,
     is_leaked: &[bool],
@@ -57,7 +57,7 @@ pub(crate) fn leaked_components(
     components(is_leaked, |_| 0, next)
 }
 
-/// That one of some values that says most: an object, then a sub, a hash, an array.
+/// Returns the value that says most among `members`: an object, then a sub, a hash, an array.
 pub(crate) fn first_of(values: &ValueGraph, members: &[u32]) -> Option<u32> {
     let rank = |number: u32| {
         let value = values.get(number);

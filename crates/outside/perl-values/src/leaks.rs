@@ -1,27 +1,27 @@
-//! What has leaked, by its first values: those to which nothing leads, or one of each ring.
+//! Sums up leaked values by their first values: those to which nothing leads, or one of each ring.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::analysis::PerlValueAnalysis;
 
-/// First values of what has leaked that look the same.
+/// First values of leaks that look the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerlLeak {
-    /// What they are: the path, which begins with `(leaked_values)`.
+    /// The path of these values, which begins with `(leaked)`.
     pub path: String,
-    /// The name of their kind.
+    /// Name of the values' kind.
     pub kind: &'static str,
-    /// How many there are.
+    /// Number of values.
     pub count: u64,
-    /// What they retain, in bytes.
+    /// Bytes that the values retain.
     pub retained: u64,
-    /// The address of one of them.
+    /// Lowest address of the values.
     pub example: u64,
 }
 
 impl PerlValueAnalysis {
-    /// What has leaked, those that retain most first.
+    /// Returns the leaks, those that retain the most first.
     #[must_use]
     pub fn leaks(&self) -> Vec<PerlLeak> {
         let mut leaks: HashMap<(u32, &str), PerlLeak, RandomState> = HashMap::default();

@@ -1,12 +1,12 @@
-//! What holds the memory in a Perl program: each value with its size, the data path by which it is
-//! reached, and what would go if it went.
+//! Finds what holds the memory in a Perl program: each value with its size, the data path by which
+//! it is reached, and what would be freed with it.
 //!
-//! [`ValueGraph`] are the values with what each leads to. They come from a file of Devel::MAT
-//! ([`pmat`]). [`profile()`] finds a path to each: first through the symbol tables, then from other
-//! roots; what nothing leads to has leaked. Names make a path, and no addresses, so that two
-//! moments can be compared.
+//! A [`ValueGraph`] has the values and the edges between them. It may come from a file of
+//! Devel::MAT ([`pmat`]). [`profile()`] finds a path to each value: first through the symbol
+//! tables, then from other roots. Values to which no root leads have leaked. Paths are made of
+//! names and not of addresses, so that two moments can be compared.
 //!
-//! It must never know SQLite, the terminal or reports.
+//! This crate must never know SQLite, the terminal or reports.
 #![forbid(unsafe_code)]
 
 mod analysis;

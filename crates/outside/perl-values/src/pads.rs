@@ -1,4 +1,4 @@
-//! What subs keep between calls: the values of their variables, by depth of recursion.
+//! Sums up what subs keep between calls: the values of their variables, by depth of recursion.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -14,25 +14,25 @@ pub struct PadSummary {
     pub sub: String,
     /// The depth: 1 for a sub that did not call itself.
     pub depth: u32,
-    /// How many subs have the path: one for each closure.
+    /// Number of subs with this path: one for each closure.
     pub objects: u64,
-    /// What the variables retain, in bytes.
+    /// Bytes that the variables retain.
     pub retained: u64,
-    /// The variable that retains most, and how many bytes that is.
+    /// The variable that retains the most bytes.
     pub largest: String,
-    /// See [`largest`](Self::largest).
+    /// Bytes that [`largest`](Self::largest) retains.
     pub largest_retained: u64,
 }
 
 impl PerlValueAnalysis {
-    /// What subs keep, those that keep most first.
+    /// Returns the variables of subs, those that retain the most first.
     #[must_use]
     pub fn pads(&self) -> Vec<PadSummary> {
         let mut pads: HashMap<(u32, u32), PadSummary, RandomState> = HashMap::default();
         let mut roots = self.values.roots().iter();
         let program = roots.find(|root| self.values.text(root.name) == "(main program)");
         let program = program.map(|root| root.number);
-        // The variables of the program's file are no sub's.
+        // The variables of the program's file belong to no sub.
         for sub in self.values.numbers().filter(|&sub| Some(sub) != program) {
             for edge in self.values.edges(sub) {
                 let ValueStep::Pad(depth) = edge.step else {
@@ -49,7 +49,8 @@ impl PerlValueAnalysis {
                 });
                 pad.objects += 1;
                 pad.retained += self.retained[edge.to as usize];
-                // What is captured is around the sub, and so is a symbol or a sub that it uses.
+                // A captured variable belongs to the outer sub. A symbol or a sub that this sub
+                // uses does not belong to it either.
                 let variables = self.values.edges(edge.to).iter();
                 let variables = variables.filter(|one| {
                     let before = self.paths.before(one.to);

@@ -1,8 +1,8 @@
-//! A path of names to each value: the shortest one, by phases.
+//! Finds a path of names to each value: the shortest one, by phases.
 //!
-//! First come the symbol tables, then other roots, then what nothing leads to. Values with the same
-//! path are one place. An array's elements have one path, and so have the values of a hash with
-//! many keys, because names that differ for each value would say nothing of where memory is.
+//! First come the symbol tables, then other roots, then leaked values. Values with the same path
+//! are one place. An array's elements have one path, and so have the values of a hash with many
+//! keys: names that differ for each value would not help to find where the memory is.
 
 use std::collections::VecDeque;
 
@@ -15,14 +15,14 @@ use crate::step::ValueStep;
 use crate::text::TextId;
 use crate::values::{PathPhase, ValueEdge, ValueGraph, ValueRoot};
 
-/// A hash with more keys has one path for all of its values, if nothing else is asked for.
+/// Default limit for the keys of a hash. The values of a hash with more keys share one path.
 pub const MAX_NAMED_KEYS: usize = 32;
-/// A path of more names ends here: a list whose values lead to each other can be as long as memory
-/// is.
+/// Maximum number of names in a path. A list whose values lead to each other can be as long as
+/// memory is.
 const MAX_PATH_DEPTH: u32 = 120;
-/// What is deeper.
+/// Name for everything that is deeper.
 const DEEPER_NAME: &str = "(deeper)";
-/// No place.
+/// Number that stands for no place.
 const NO_PLACE: u32 = u32::MAX;
 
 /// The path of each value.
@@ -32,26 +32,27 @@ pub(crate) struct ValuePaths {
     places: Vec<(u32, TextId)>,
     /// The place of each value.
     place_of_value: Vec<u32>,
-    /// The value through which each was reached, itself if it is the first of its path.
+    /// The value through which each value was reached; the value itself if it is the first of its
+    /// path.
     from: Vec<u32>,
-    /// The step by which each was reached from there.
+    /// The step from the value in `from` to each value.
     steps: Vec<ValueStep>,
-    /// The first values of what nothing leads to.
+    /// The first values of leaks.
     leaked: Vec<u32>,
-    /// Whether each value is reached by roots, and how.
+    /// How each value is reached from roots.
     reached: Vec<Reachability>,
     /// Whether memory of C code may keep each value alive.
     may_be_retained: Vec<bool>,
 }
 
-/// How a value is reached.
+/// How a value is reached from roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reachability {
-    /// By Perl's own ways.
+    /// Reached by references of Perl.
     Surely,
-    /// Only by a pointer in memory of C code.
+    /// Reached only by a pointer in memory of C code.
     ByMention,
-    /// Not at all.
+    /// Not reached: the value has leaked.
     Leaked,
 }
 
@@ -94,7 +95,7 @@ impl ValuePaths {
         for (first, is_ring) in firsts(values, &is_reached, keeps) {
             leaked.push(first);
             let kind = values.get(first).kind.name();
-            // A sub without a name is known by its place.
+            // An anonymous sub may have its file and line as its name.
             let kind = match values.text(values.get(first).name) {
                 "" => kind.to_string(),
                 name => format!("{kind} {name}"),
@@ -132,27 +133,28 @@ impl ValuePaths {
         }
     }
 
-    /// The first values of what nothing leads to.
+    /// The first values of leaks.
     #[must_use]
     pub(crate) fn leaked_values(&self) -> &[u32] {
         &self.leaked
     }
 
-    /// How a value is reached.
+    /// How a value is reached from roots.
     #[must_use]
     pub(crate) fn reachability(&self, value: u32) -> Reachability {
         self.reached[value as usize]
     }
 
-    /// Whether an edge counts: it keeps a value alive, and is not only a pointer in memory of C
-    /// code to a value that is reached by other ways, or that C code has no reference to.
+    /// Whether an edge counts: it must keep a value alive. A pointer in memory of C code does not
+    /// count if it leads to a value that is reached by other ways, or to which C code has no
+    /// reference.
     #[must_use]
     pub(crate) fn counts(&self, edge: &ValueEdge) -> bool {
         let is_needless = edge.step.is_late() && self.reachability(edge.to) == Reachability::Surely;
         keeps(edge, &self.may_be_retained) && !is_needless
     }
 
-    /// Whether a root counts, as in [`counts`](Self::counts).
+    /// Whether a root counts, by the same rule as in [`counts`](Self::counts).
     pub(crate) fn is_root(&self, root: &ValueRoot) -> bool {
         let is_reached = self.reachability(root.number) == Reachability::Surely;
         root.phase != PathPhase::Mentions
@@ -165,15 +167,15 @@ impl ValuePaths {
         self.place_of_value[value as usize]
     }
 
-    /// The value through which another one was reached, and the step; `None` if it is the first of
-    /// its path.
+    /// The value through which another value was reached, and the step; `None` if it is the first
+    /// of its path.
     #[must_use]
     pub(crate) fn before(&self, value: u32) -> Option<(u32, ValueStep)> {
         let from = self.from[value as usize];
         (from != value).then(|| (from, self.steps[value as usize]))
     }
 
-    /// The first place of the path of each place.
+    /// Returns the first place in the path of each place.
     pub(crate) fn firsts(&self) -> Vec<u32> {
         let mut firsts: Vec<u32> = Vec::with_capacity(self.places.len());
         for (place, &(before, _)) in (0..).zip(&self.places) {
@@ -187,7 +189,7 @@ impl ValuePaths {
         self.places[place as usize].1
     }
 
-    /// A place and those before it, the last one first.
+    /// A place and all places before it, the last one first.
     pub(crate) fn places(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = place;
         std::iter::from_fn(move || {
@@ -198,7 +200,7 @@ impl ValuePaths {
         })
     }
 
-    /// The path of a value in words, such as `main::;%CACHE;{*}`.
+    /// The path of a value as text, such as `main::;%CACHE;{*}`.
     #[must_use]
     pub(crate) fn path_text(&self, values: &ValueGraph, value: u32) -> String {
         let places = self.places(self.place(value));
@@ -208,15 +210,15 @@ impl ValuePaths {
     }
 }
 
-/// Whether an edge keeps alive what it leads to: a pointer in memory of C code does so only for a
-/// value that it may hold.
+/// Whether an edge keeps alive what it leads to. A pointer in memory of C code does so only for a
+/// value that C code may hold.
 fn keeps(edge: &ValueEdge, may_be_held: &[bool]) -> bool {
     edge.is_strong && (!edge.step.is_late() || may_be_held[edge.to as usize])
 }
 
-/// Whether memory of C code may keep each value alive: Perl counts more references to it than there
-/// are in values that are not `reachability`. If all of them are in such values, then C code has
-/// none, and its pointer is old or only looks like one.
+/// Computes whether memory of C code may keep each value alive. It may if Perl counts more
+/// references to the value than there are in values that are not `reached`. If all references are
+/// in such values, C code has none, and its pointer is old or only looks like one.
 fn may_be_retained(values: &ValueGraph, reached: &[bool]) -> Vec<bool> {
     let mut found = vec![0u32; reached.len()];
     for from in values.numbers() {
@@ -235,29 +237,29 @@ fn may_be_retained(values: &ValueGraph, reached: &[bool]) -> Vec<bool> {
     has_more.collect()
 }
 
-/// Finds paths.
+/// Finds the paths of all values.
 struct PathFinder {
     places: Vec<(u32, TextId)>,
-    /// How many names each place has.
+    /// Number of names before each place.
     depths: Vec<u32>,
     ids: HashMap<(u32, TextId), u32, RandomState>,
     place_of_value: Vec<u32>,
     from: Vec<u32>,
     steps: Vec<ValueStep>,
-    /// Symbols and symbol tables whose ways were not followed yet. They come before all others: the
-    /// name of a symbol says more than a reference to what it has.
+    /// Symbols and symbol tables whose edges were not followed yet. They come before all other
+    /// values: the name of a symbol says more than a reference to its value.
     symbols: VecDeque<u32>,
-    /// Other values whose ways were not followed yet.
+    /// Other values whose edges were not followed yet.
     queue: VecDeque<u32>,
-    /// Ways that count only where no other one leads, which were not followed yet.
+    /// Edges that count only where no other one leads, and that were not followed yet.
     late: Vec<(u32, ValueEdge)>,
-    /// Whether such ways count for each value.
+    /// Whether memory of C code may keep each value alive.
     may_be_retained: Vec<bool>,
     most_keys: usize,
 }
 
 impl PathFinder {
-    /// The place with a name behind another place.
+    /// Returns the place with a name behind another place.
     fn place(&mut self, values: &mut ValueGraph, before: u32, mut name: TextId) -> u32 {
         let depth = self
             .depths
@@ -276,7 +278,7 @@ impl PathFinder {
         })
     }
 
-    /// Notes that a value is reached at a place, below which its class is.
+    /// Records that a value is reached at a place. The value's class is added to the path.
     fn reach(&mut self, values: &mut ValueGraph, from: u32, value: u32, mut place: u32) {
         if self.place_of_value[value as usize] != NO_PLACE {
             return;
@@ -294,7 +296,7 @@ impl PathFinder {
         }
     }
 
-    /// Reaches what the roots of a phase lead to.
+    /// Reaches the values that are roots of a phase, and all values to which they lead.
     fn begin(&mut self, values: &mut ValueGraph, phase: PathPhase) {
         let roots = values.roots().iter().filter(|root| root.phase == phase);
         for root in roots.copied().collect::<Vec<_>>() {
@@ -333,7 +335,7 @@ impl PathFinder {
         self.reach(values, from, edge.to, place);
     }
 
-    /// Follows the ways that count only where no other one leads, and what they lead to.
+    /// Follows the edges that count only where no other one leads, and the edges behind them.
     fn follow_late(&mut self, values: &mut ValueGraph) {
         while !self.late.is_empty() {
             for (from, edge) in std::mem::take(&mut self.late) {
@@ -347,7 +349,7 @@ impl PathFinder {
         }
     }
 
-    /// Whether a place is a sub's, which its name says.
+    /// Whether a place is that of a sub, by its name.
     fn is_sub(&self, values: &ValueGraph, place: u32) -> bool {
         let (_, name) = self.places[place as usize];
         values.text(name).starts_with('&')
@@ -377,7 +379,7 @@ impl PathFinder {
             ValueStep::Key(key) if own.kind.is_stash() => match values.text(key) {
                 table if table.ends_with("::") => key,
                 symbol => {
-                    // A sub may stand there without a symbol, as a reference.
+                    // A symbol table may have a sub without a symbol, as a reference.
                     let is_symbol = values.get(edge.to).kind == PerlValueKind::Glob;
                     let symbol = format!("{}{symbol}", if is_symbol { '*' } else { '&' });
                     values.text_id(&symbol)
@@ -406,7 +408,7 @@ impl PathFinder {
                 let name = format!("<{}>", values.text(name));
                 values.text_id(&name)
             }
-            // What C code has in turn is not told apart: nobody knows its names.
+            // Blocks of C code that lead to each other have one place, because they have no names.
             ValueStep::Memory | ValueStep::Ops if !own.kind.is_value() => return before,
             ValueStep::Ops => values.text_id("<ops>"),
             ValueStep::Memory => values.text_id("(C memory)"),
@@ -417,7 +419,7 @@ impl PathFinder {
     }
 }
 
-/// A symbol as a program writes it: what begins with a control character is `{^NAME}`.
+/// Writes a symbol as a program does: a name that begins with a control character is `{^NAME}`.
 fn symbol_as_written(symbol: &str) -> String {
     match symbol.as_bytes() {
         [control @ 1..=26] => format!("^{}", char::from(control + 64)),

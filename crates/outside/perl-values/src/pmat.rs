@@ -1,8 +1,8 @@
-//! Files of Devel::MAT::Dumper (`.pmat`), in the versions 0.2 to 0.5 of their format, which the
-//! module describes (`doc/format.txt`).
+//! Reads files of Devel::MAT::Dumper (`.pmat`), in the versions 0.2 to 0.5 of their format, which
+//! the module describes (`doc/format.txt`).
 //!
-//! A file says how long the parts of each kind of value are, so that what a newer version added can
-//! be passed over. Numbers of little-endian programs with 64 bits are read.
+//! A file says how long the parts of each kind of value are, so that additions of a newer version
+//! can be skipped. Only files of little-endian programs with 64 bits are read.
 
 mod cursor;
 
@@ -15,12 +15,12 @@ use crate::step::ValueStep;
 use crate::text::TextId;
 use crate::values::{PathPhase, PerlValue, ValueGraph};
 
-/// What a file begins with.
+/// The first bytes of a file.
 pub const PMAT_MAGIC: &[u8] = b"PMAT";
 
 /// The newest version that is known: 0.5.
 const NEWEST_VERSION: u8 = 5;
-/// Older ones have no table of contexts.
+/// The oldest version that is known: 0.2. Older files have no table of contexts.
 const OLDEST_VERSION: u8 = 2;
 
 // Flags of the program that wrote the file.
@@ -28,31 +28,31 @@ const BIG_ENDIAN_FLAG: u8 = 0x01;
 const WORDS_64_BIT_FLAGS: u8 = 0x02 | 0x04;
 const KNOWN_FLAGS: u8 = 0x1f;
 
-/// The first of the kinds that say more of a value that came before.
+/// The first kind of an extension, which adds to a value that came before.
 const FIRST_EXTENSION_KIND: u8 = 0x80;
-/// The kind that describes a structure of C's.
+/// The kind of a record that describes a C structure.
 const STRUCTURE_TYPE_KIND: u8 = 0xf0;
-/// The kind of a value that is such a structure.
+/// The kind of a value that is a C structure.
 const STRUCTURE_VALUE_KIND: u8 = 0x7f;
-/// The kinds of the lists that follow a sub.
+/// The kind of a constant in the list that follows a sub.
 const CONSTANT_LIST_KIND: u8 = 1;
 
-/// Why a file can't be read.
+/// The reason why a file can't be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PmatError {
-    /// It ends too early.
+    /// The file ends too early.
     #[error("it ends at byte {0}, in the middle of {1}")]
     Truncated(usize, &'static str),
-    /// It is of a kind that is not read.
+    /// The file is of a kind that is not read.
     #[error("{0}")]
     Unsupported(String),
-    /// It contradicts itself, or has something that is not known.
+    /// The file contradicts itself, or has something that is not known.
     #[error("at byte {0}: {1}")]
     Invalid(usize, String),
 }
 
-/// How long the parts of something are: bytes, addresses, texts.
+/// The numbers of the parts of a record: bytes, addresses, texts.
 #[derive(Clone, Copy, Default)]
 struct RecordLengths {
     bytes: usize,
@@ -60,7 +60,7 @@ struct RecordLengths {
     texts: usize,
 }
 
-/// The parts of something.
+/// The parts of a record.
 struct RecordParts<'a> {
     bytes: &'a [u8],
     addresses: Vec<u64>,
@@ -68,7 +68,7 @@ struct RecordParts<'a> {
 }
 
 impl RecordParts<'_> {
-    /// The word at a distance in the bytes; 0 if there are fewer.
+    /// The word at an offset of the bytes; 0 if there are fewer.
     fn word(&self, at: usize) -> u64 {
         let word = self.bytes.get(at..).and_then(|rest| rest.first_chunk());
         word.map_or(0, |word| u64::from_le_bytes(*word))
@@ -93,24 +93,23 @@ impl RecordParts<'_> {
     }
 }
 
-/// A field of a structure of C's: its name, and whether it is an address; otherwise how many bytes
-/// it has.
+/// A field of a C structure: its name, and its number of bytes; `None` for an address.
 struct StructureField {
     name: String,
     bytes: Option<usize>,
 }
 
-/// The sub of a pad, and the names of its variables by their places.
+/// The pads of a sub, and the names of its variables by their places in a pad.
 #[derive(Default)]
 struct SubPads {
     names: Vec<(u64, TextId)>,
     pads: Vec<u64>,
 }
 
-/// Reads a file.
+/// Reads a file of Devel::MAT::Dumper.
 ///
 /// # Errors
-/// It may be cut, of an unknown version, or contradict itself.
+/// The file may be cut off, be of an unknown version, or contradict itself.
 pub fn read(bytes: &[u8]) -> Result<ValueGraph, PmatError> {
     let mut file = PmatFile {
         cursor: PmatCursor::new(bytes),
@@ -133,13 +132,13 @@ pub fn read(bytes: &[u8]) -> Result<ValueGraph, PmatError> {
 
 struct PmatFile<'a> {
     cursor: PmatCursor<'a>,
-    /// By the number of the kind; the first one is what all have.
+    /// Lengths by the number of the kind. The first entry is the part that all kinds have.
     kinds: Vec<RecordLengths>,
     extensions: Vec<RecordLengths>,
     contexts: Vec<RecordLengths>,
     structures: Vec<(u64, Vec<StructureField>)>,
     values: ValueGraphBuilder,
-    /// What subs say of their pads.
+    /// The pads of subs.
     pads: Vec<SubPads>,
     /// The sum of sizes so far.
     total: u64,
@@ -171,7 +170,7 @@ impl<'a> PmatFile<'a> {
         }
         cursor.array::<4>("its head")?;
         self.kinds = lengths(cursor)?;
-        // Until 0.3 magic alone said more of a value.
+        // Until 0.3 magic was the only extension of a value.
         self.extensions = match minor {
             4.. => lengths(cursor)?,
             _ => vec![RecordLengths {
@@ -218,7 +217,7 @@ impl<'a> PmatFile<'a> {
         Ok(())
     }
 
-    /// Reads the next value, or what says more of one. Returns whether there was one.
+    /// Reads the next value or extension. Returns whether there was one.
     fn next(&mut self) -> Result<bool, PmatError> {
         let kind = self.cursor.byte("the list of values")?;
         match kind {
@@ -230,7 +229,8 @@ impl<'a> PmatFile<'a> {
         Ok(true)
     }
 
-    /// What runs: subs, and texts that are evaluated. They hold their code and their arguments.
+    /// Reads the running contexts: subs, and texts that are evaluated. They hold their code and
+    /// their arguments.
     fn contexts(&mut self) -> Result<(), PmatError> {
         loop {
             let kind = self.cursor.byte("what runs")?;
@@ -250,7 +250,7 @@ impl<'a> PmatFile<'a> {
         }
     }
 
-    /// Values that Perl frees when the statement ends. Older files have none.
+    /// Reads the values that Perl frees when the statement ends. Older files have none.
     fn mortals(&mut self) -> Result<(), PmatError> {
         if self.cursor.is_at_end() {
             return Ok(());
@@ -276,7 +276,7 @@ impl<'a> PmatFile<'a> {
         })
     }
 
-    /// The description of a structure of C's.
+    /// Reads the description of a C structure.
     fn structure(&mut self) -> Result<(), PmatError> {
         let cursor = &mut self.cursor;
         let id = cursor.word("a structure")?;
@@ -301,7 +301,7 @@ impl<'a> PmatFile<'a> {
         Ok(())
     }
 
-    /// What says more of a value that came before.
+    /// Reads an extension, which adds to a value that came before.
     fn extension(&mut self, kind: u8) -> Result<(), PmatError> {
         let Some(&lengths) = self
             .extensions
@@ -363,7 +363,7 @@ impl<'a> PmatFile<'a> {
                     .error_here("the sizes of values are more than 63 bits")
             })?;
         if number == STRUCTURE_VALUE_KIND {
-            // The place of the class says which structure it is.
+            // The field of the class has the number of the structure.
             let which = std::mem::take(&mut value.class);
             value.kind = PerlValueKind::Structure;
             self.fields(which)?;
@@ -422,7 +422,8 @@ impl<'a> PmatFile<'a> {
     fn glob(&mut self, value: &mut PerlValue, parts: &RecordParts<'_>) {
         value.kind = PerlValueKind::Glob;
         value.name = self.values.text_id(&parts.text(0));
-        // Scalar, array, hash, code, handle, format; between them the symbol that it stands for.
+        // Scalar, array, hash, code, handle, format. Address 5 is the symbol for which this one
+        // stands.
         for (number, sigil) in [
             (1, b'$'),
             (2, b'@'),
@@ -439,7 +440,7 @@ impl<'a> PmatFile<'a> {
     fn array(&mut self, value: &mut PerlValue, parts: &RecordParts<'_>) -> Result<(), PmatError> {
         value.kind = PerlValueKind::Array;
         let count = self.cursor.count_of(parts.word(0), 8, "an array")?;
-        // Of those that are not real the elements are not counted as references.
+        // Elements of an array that is not real are not counted as references.
         let is_strong = parts.byte(8) & 1 == 0;
         for number in 0..count {
             let to = self.cursor.word("an array")?;
@@ -469,7 +470,7 @@ impl<'a> PmatFile<'a> {
         value.kind = kind;
         if kind.is_stash() {
             value.name = self.values.text_id(&parts.text(0));
-            // The first address is of the list of what refers back here, which holds nothing.
+            // The first address is that of the list of back references, which keeps nothing alive.
             for &to in parts.addresses.iter().skip(1) {
                 let step = self.values.named_step("method cache");
                 self.values.lead_to(to, step, true);
@@ -512,7 +513,7 @@ impl<'a> PmatFile<'a> {
         value.kind = PerlValueKind::Code;
         value.name = self.values.text_id(&parts.text(1));
         let flags = parts.byte(8);
-        // The sub around it may hold this one, which then does not hold it.
+        // The outer sub may hold this one. Then this one does not hold it.
         let is_outside_strong = flags & 0x08 == 0;
         let [_, _, outside, list, constant] = [0, 1, 2, 3, 4].map(|i| parts.address(i));
         self.values
@@ -566,7 +567,7 @@ impl<'a> PmatFile<'a> {
         Ok(())
     }
 
-    /// Gives the elements of pads the names of the variables that they are.
+    /// Gives the elements of pads the names of their variables.
     fn name_pads(&mut self) {
         for pads in std::mem::take(&mut self.pads) {
             let names: HashMap<u64, TextId> = pads.names.into_iter().collect();

@@ -1,4 +1,4 @@
-//! A profile of values: the path of each as its stack.
+//! Makes a profile of values: the path of each value is its stack.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -17,12 +17,12 @@ const SAMPLE_TYPES: [(&str, &str); 3] = [
     ("retained_space", "bytes"),
 ];
 
-/// A longer path is cut where it stands for a file.
+/// Longest path in bytes that is shown in the place of a file; a longer one is cut.
 const MAX_FILE_PATH_LENGTH: usize = 400;
 
-/// Makes a profile: `objects`, `self_space` (which is the default, and adds up) and
-/// `retained_space` (what would go if each went, which does not add up), by the path of names, with
-/// the labels `type`, `class` and `refcount`.
+/// Makes a profile of values by their paths. The sample types are `objects`, `self_space` (the
+/// default, which adds up) and `retained_space` (the bytes that would be freed with each value,
+/// which do not add up). The labels are `type`, `class` and `refcount`.
 #[must_use]
 pub fn profile(values: &mut ValueGraph) -> Profile {
     let paths = ValuePaths::new(values, MAX_NAMED_KEYS);
@@ -30,7 +30,7 @@ pub fn profile(values: &mut ValueGraph) -> Profile {
     profile_of_paths(values, &paths, &retained)
 }
 
-/// Makes the profile of paths that were found, with what each value retains.
+/// Makes the profile of known paths. `retained` has the bytes that each value retains.
 pub(crate) fn profile_of_paths(
     values: &ValueGraph,
     paths: &ValuePaths,
@@ -71,7 +71,7 @@ pub(crate) fn profile_of_paths(
         }
         builder.add_sample(stack, &sum, &mut labels);
     }
-    // Each value is counted.
+    // The period is 1, because each value is counted.
     let period_type = builder.value_type("space", "bytes");
     let mut profile = builder.finish();
     profile.period_type = Some(period_type);
@@ -80,8 +80,8 @@ pub(crate) fn profile_of_paths(
     profile
 }
 
-/// A place as a location. The path that leads there stands for the file, so that functions with
-/// their files are places.
+/// Makes a location of a place. The path that leads there takes the place of the file, so that
+/// functions with their files are places.
 fn location(
     builder: &mut ProfileBuilder,
     values: &ValueGraph,
@@ -105,7 +105,7 @@ fn location(
     }])
 }
 
-/// What would go if each value went, by a size of each.
+/// Computes the bytes that would be freed with each value. `size` gives the bytes of a value.
 pub(crate) fn retained_sizes(
     values: &ValueGraph,
     paths: &ValuePaths,
@@ -123,7 +123,7 @@ pub(crate) fn retained_sizes(
     let roots = values.roots().iter();
     let roots = roots.filter(|root| paths.is_root(root));
     graph.lead_to(roots.map(|root| root.number));
-    // What nothing refers to is held by nobody, and still there.
+    // Values to which nothing refers have no holder, but still exist.
     graph.lead_to(paths.leaked_values().iter().copied());
     graph.end_node();
     let size = |node: u32| values.all().get(node as usize).map_or(0, &size);

@@ -1,53 +1,54 @@
-//! Values that refer to a value, and the way by which it is reached.
+//! Finds the values that refer to a value, and the way by which it is reached.
 
 use crate::analysis::{PerlValueAnalysis, ValueDescription};
 use crate::values::PathPhase;
 
-/// More ones that refer to a value are not described.
+/// Maximum number of referrers that are described.
 const MAX_REFERRERS: usize = 10_000;
 
 /// A value that refers to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueReferrer {
-    /// The value; `None` for a root, whose name is the step.
+    /// The referring value; `None` for a root, whose name is the step.
     pub from: Option<ValueDescription>,
-    /// How.
+    /// The step from the referrer to the value.
     pub step: String,
-    /// Whether it keeps the other one alive.
+    /// Whether the referrer keeps the value alive.
     pub is_strong: bool,
 }
 
 /// A step of the way to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WayStep {
-    /// How it is reached.
+    /// The step by which the value is reached.
     pub step: String,
-    /// What it is; without its path.
+    /// The value that is reached, without its path.
     pub value: ValueDescription,
-    /// How many steps come before.
+    /// Number of steps before this one.
     pub depth: usize,
 }
 
-/// A value, the way to it, and who refers to it.
+/// A value, the way to it, and its referrers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueIdentification {
     /// The value.
     pub value: ValueDescription,
-    /// The way to it, from a root or from what has leaked. The last one is the value itself.
+    /// The way to the value, from a root or from the first value of a leak. The last step is the
+    /// value itself.
     pub way: Vec<WayStep>,
-    /// How many steps are left out in the middle of the way.
+    /// Number of steps that are left out in the middle of the way.
     pub way_left_out: usize,
-    /// Whether nothing leads to it from a root.
+    /// Whether no root leads to the value.
     pub is_leaked: bool,
-    /// Who refers to it.
+    /// The referrers of the value.
     pub referrers: Vec<ValueReferrer>,
-    /// How many more do.
+    /// Number of referrers that are left out.
     pub left_out: usize,
 }
 
 impl PerlValueAnalysis {
-    /// Says what a value is, how it is reached, and who refers to it. Of the way, so many steps are
-    /// told at the most: the first ones and the last ones.
+    /// Describes a value, the way to it, and its referrers. At most `most` steps of the way are
+    /// returned: the first ones and the last ones.
     #[must_use]
     pub fn identify(&self, number: u32, most: usize) -> ValueIdentification {
         let mut all = Vec::new();
@@ -119,7 +120,7 @@ impl PerlValueAnalysis {
         self.step_name(step).unwrap_or_else(|| "->".to_string())
     }
 
-    /// The name of the root that a value is; `None` if it is none.
+    /// The name of the root that a value is; `None` if it is no root.
     fn root_name(&self, number: u32) -> Option<String> {
         let mut roots = self.values.roots().iter();
         let root = roots.find(|root| root.number == number)?;

@@ -1,4 +1,5 @@
-//! The size of a variable: alone, with all that it leads to, and what only it holds.
+//! Computes the size of a variable: alone, with all that it leads to, and with all that only it
+//! holds.
 
 use std::collections::HashSet;
 
@@ -7,32 +8,32 @@ use crate::profile::retained_sizes;
 use crate::step::ValueStep;
 use crate::values::PerlValue;
 
-/// Bytes by both ways of counting.
+/// A number of bytes, counted in two ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteCounts {
-    /// What Perl asked for.
+    /// Bytes that Perl requested.
     pub asked: u64,
-    /// What malloc gave for it.
+    /// Bytes that malloc gave for the request.
     pub given: u64,
 }
 
-/// How large a value is.
+/// The size of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueSize {
     /// The value.
     pub value: ValueDescription,
-    /// It alone.
+    /// Bytes of the value alone.
     pub own: ByteCounts,
-    /// It and all that it leads to, and how many values that are.
+    /// Bytes of the value and of all values to which it leads.
     pub total: ByteCounts,
-    /// See [`total`](Self::total).
+    /// Number of the values in [`total`](Self::total).
     pub objects: u64,
-    /// What only it holds, and itself.
+    /// Bytes of the value and of all values that only it holds.
     pub retained: ByteCounts,
 }
 
 impl PerlValueAnalysis {
-    /// How large a value is.
+    /// Computes the size of a value.
     #[must_use]
     pub fn size(&self, number: u32) -> ValueSize {
         let bytes = |value: &PerlValue| ByteCounts {
@@ -70,7 +71,7 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// Whether a step leads to what is part of a value, and not to what is around it.
+    /// Whether a step leads to a part of a value, and not to something around it.
     fn is_down(&self, step: ValueStep) -> bool {
         let is_symbol =
             matches!(step, ValueStep::Named(name) if self.values.text(name) == "symbol");

@@ -2,12 +2,12 @@
 
 use crate::text::TextId;
 
-/// How a value leads to another one.
+/// A step from a value to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ValueStep {
     /// A symbol's scalar, array, hash, code, handle or format: one of `$@%&`, or `*` for the rest.
     Slot(u8),
-    /// What a reference refers to.
+    /// The referent of a reference.
     Referent,
     /// An element of an array, by its number.
     Element(u32),
@@ -17,36 +17,36 @@ pub enum ValueStep {
     Key(TextId),
     /// The value of a key whose name was not kept.
     Entry,
-    /// The values of a sub's variables at a depth of recursion.
+    /// A pad: the values of a sub's variables at a depth of recursion.
     Pad(u32),
     /// A variable of a sub.
     Variable(TextId),
-    /// A value of a sub without a name: what its code computes with.
+    /// A value of a sub without a name, with which its code computes.
     Temporary,
     /// A constant of a sub's code, or a symbol that it uses.
     Constant,
     /// The sub around another one.
     Outside,
-    /// What magic needs: the letter of its kind.
+    /// A value that magic needs, by the letter of the magic's kind.
     Magic(u8),
-    /// What an lvalue stands for.
+    /// The value for which an lvalue stands.
     Target,
-    /// Something of Perl's own, or of a module's own, by its name.
+    /// Something of Perl's own or of a module's, by its name.
     Named(TextId),
     /// The code of a sub.
     Ops,
     /// Memory of C code, by a pointer to it.
     Memory,
-    /// A value to which memory of C code points. It counts only for values to which no other way
-    /// leads, because memory also has pointers that nobody uses any more.
+    /// A value to which memory of C code points. The step counts only for values to which no other
+    /// way leads, because memory also has old pointers that are not used any more.
     Mention,
-    /// The class that a variable was declared with, or its package. It is reached in other ways,
+    /// The class with which a variable was declared, or its package. It is reached in other ways,
     /// which say more.
     Class,
 }
 
 impl ValueStep {
-    /// Whether it counts only for values to which no other way leads.
+    /// Whether the step counts only for values to which no other way leads.
     #[must_use]
     pub fn is_late(self) -> bool {
         matches!(self, Self::Mention | Self::Class)

@@ -1,4 +1,5 @@
-//! Values in sums: by type, by where they are reached from, and the variables that hold most.
+//! Sums up values: by type, by the part from which they are reached, and the variables that hold
+//! most.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -7,15 +8,15 @@ use crate::analysis::PerlValueAnalysis;
 use crate::kind::PerlValueKind;
 use crate::step::ValueStep;
 
-/// Of what has no name, only this many bytes and more are told.
+/// Minimum number of retained bytes for a value without a name to be listed.
 const MIN_UNNAMED_BYTES: u64 = 1024;
 
-/// How many, and how many bytes.
+/// A number of values and a number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueSum {
-    /// How many values.
+    /// Number of values.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of these values.
     pub bytes: u64,
 }
 
@@ -26,33 +27,33 @@ impl ValueSum {
     }
 }
 
-/// A variable, and what would go if it went.
+/// A variable, and the bytes that would be freed with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetainingVariable {
-    /// Its path.
+    /// The variable's path.
     pub path: String,
-    /// How many values have the path: one for each closure or depth of recursion.
+    /// Number of values with this path: one for each closure or depth of recursion.
     pub objects: u64,
-    /// What they retain, in bytes.
+    /// Bytes that these values retain.
     pub retained: u64,
 }
 
-/// Values in sums.
+/// The sums of a program's values.
 #[derive(Clone, Debug, Default)]
 pub struct PerlHeapSummary {
-    /// By type, the one with most bytes first.
+    /// Values by type, the type with most bytes first.
     pub kinds: Vec<(&'static str, ValueSum)>,
-    /// By where they are reached from, the one with most bytes first.
+    /// Values by the part from which they are reached, the part with most bytes first.
     pub parts: Vec<(String, ValueSum)>,
     /// The variables, the one that retains most first.
     pub holders: Vec<RetainingVariable>,
-    /// Perl's values, without what is of its own kind.
+    /// Values of Perl itself, without those of heapprof's own kinds, such as memory of C code.
     pub values: ValueSum,
-    /// All.
+    /// All values.
     pub all: ValueSum,
 }
 
-/// What a part is called, by the first name of its paths.
+/// The name of a part, by the first name of its paths.
 fn part(first: &str) -> &str {
     match first {
         "main::" => "symbol tables",
@@ -67,7 +68,7 @@ fn part(first: &str) -> &str {
 }
 
 impl PerlValueAnalysis {
-    /// All values in sums.
+    /// Sums up all values.
     #[must_use]
     pub fn summary(&self) -> PerlHeapSummary {
         let mut summary = PerlHeapSummary::default();
@@ -126,7 +127,7 @@ impl PerlValueAnalysis {
         match step {
             Some(ValueStep::Slot(b'$' | b'@') | ValueStep::Variable(_)) => true,
             Some(ValueStep::Slot(b'%')) => !self.is_table(number),
-            // A constant, or what was computed last.
+            // A constant, or the result of the last computation.
             Some(ValueStep::Temporary) => {
                 let kind = self.values.get(number).kind;
                 let is_large = self.retained[number as usize] >= MIN_UNNAMED_BYTES;

@@ -1,4 +1,4 @@
-//! Paths, leaks and what is retained, of values that are made here.
+//! Tests paths, leaks and retained bytes of values that are made here.
 
 use heapprof_profile::Profile;
 
@@ -7,8 +7,8 @@ use crate::{
     ValueGraphBuilder, ValueStep, profile,
 };
 
-/// Values by their names in a line: `a>b` leads from a to b, `a~b` does so weakly. Each has 10
-/// bytes.
+/// Makes values by their names in a line: `a>b` leads from a to b, `a~b` does so weakly. Each has
+/// 10 bytes.
 fn made(roots: &str, ways: &str) -> ValueGraph {
     let mut values = ValueGraphBuilder::default();
     let address = |name: &str| u64::from(name.as_bytes()[0]);
@@ -43,7 +43,7 @@ fn made(roots: &str, ways: &str) -> ValueGraph {
     values.finish()
 }
 
-/// The samples as folded stacks with one of their values.
+/// The samples of a profile as folded stacks, with one of their values.
 fn folded(profile: &Profile, kind: usize) -> Vec<String> {
     let samples = &profile.samples;
     let mut all: Vec<String> = (0..samples.len())
@@ -96,7 +96,7 @@ fn what_would_go_is_what_only_one_value_holds() {
     assert_eq!(folded(&profile, 2), expected);
 }
 
-/// A list that is as long as memory is has a path that ends.
+/// A path has a limit, even in a list that is as long as memory.
 #[test]
 fn a_long_list_takes_linear_room() {
     let mut values = ValueGraphBuilder::default();
@@ -116,7 +116,7 @@ fn a_long_list_takes_linear_room() {
     assert_eq!(sizes.sum::<i64>(), 199_999);
 }
 
-/// A hash of 10 bytes, of which 8 were asked for.
+/// A value of 10 bytes, of which 8 were requested.
 fn value(address: u64, kind: PerlValueKind) -> PerlValue {
     PerlValue {
         address,
@@ -128,8 +128,8 @@ fn value(address: u64, kind: PerlValueKind) -> PerlValue {
     }
 }
 
-/// `%CACHE` with a reference to a hash under `a`, whose `list` is an array with a text, which a sub
-/// `keep` has in its `my $x`, too.
+/// A program with `%CACHE`, which has a reference to a hash under `a`. The hash's `list` is an
+/// array with a text, which a sub `keep` has in its `my $x`, too.
 fn program() -> PerlValueAnalysis {
     let mut builder = ValueGraphBuilder::default();
     builder.add_root(PathPhase::Symbols, "", "main::", 1);
@@ -237,7 +237,7 @@ fn a_variable_has_three_sizes() {
         asked: 8 * count,
         given: 10 * count,
     };
-    // The text is the sub's, too.
+    // The sub has the text, too.
     assert_eq!(
         (size.own, size.total, size.objects),
         (bytes(1), bytes(6), 6)
@@ -274,7 +274,7 @@ fn rings_that_look_the_same_are_one_row() {
         .iter()
         .map(|one| (one.count, one.objects, one.retained, one.closed_by.as_str()))
         .collect();
-    // The keys of the rings of one differ.
+    // The two rings of one value differ in their keys.
     assert_eq!(
         rows,
         [(1, 3, 40, "{c}"), (1, 1, 10, "{a}"), (1, 1, 10, "{b}")]
@@ -282,7 +282,7 @@ fn rings_that_look_the_same_are_one_row() {
     assert_eq!(cycles[0].ring, "HASH {d} HASH {e} HASH {c} HASH");
 }
 
-/// Memory of C code holds only what nothing else does.
+/// Memory of C code holds only values that nothing else holds.
 #[test]
 fn what_c_code_mentions_is_held_by_it_alone_if_nothing_else_does() {
     let mut builder = ValueGraphBuilder::default();
@@ -310,12 +310,12 @@ fn what_c_code_mentions_is_held_by_it_alone_if_nothing_else_does() {
     assert_eq!(path(4).path, "(C memory);lib.so");
     assert_eq!(path(5).path, "main::;{k}");
     assert_eq!(path(6).path, "main::;{k};(C memory);->");
-    // The one that C code alone leads to goes with it, and the other one does not.
+    // The value to which only C code leads goes with it, and the other one does not.
     assert_eq!((path(3).retained, path(2).retained), (20, 30));
 }
 
-/// A ring of which Perl counts no more references than the ring has is leaked, whatever C code
-/// points to it. One more reference, and C code may have it.
+/// A ring has leaked if Perl counts no more references to it than the ring has, even if C code
+/// points to it. With one more reference, C code may hold it.
 #[test]
 fn old_pointers_of_c_code_do_not_hold_rings() {
     for (references, expected) in [

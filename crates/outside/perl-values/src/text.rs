@@ -1,9 +1,9 @@
-//! Texts that many values share, and their numbers.
+//! Texts that many values share, and their IDs.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-/// The number of a text.
+/// The ID of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TextId(u32);
 
@@ -12,7 +12,7 @@ impl TextId {
     pub const EMPTY: Self = Self(0);
 }
 
-/// Texts by their numbers.
+/// Texts by their IDs.
 #[derive(Debug)]
 pub(crate) struct PerlTextTable {
     all: Vec<Box<str>>,

@@ -1,4 +1,4 @@
-//! The values of a program, and what each leads to.
+//! The values of a program, and the edges between them.
 
 use std::ops::Range;
 
@@ -6,48 +6,49 @@ use crate::kind::PerlValueKind;
 use crate::step::ValueStep;
 use crate::text::{PerlTextTable, TextId};
 
-/// A value.
+/// A value of a Perl program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PerlValue {
-    /// Where it was.
+    /// Address of the value.
     pub address: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// How many of these Perl asked for. The rest is what malloc adds to its blocks.
+    /// Bytes of the size that Perl requested. The rest is what malloc adds to its blocks.
     pub asked: u64,
-    /// The address of the symbol table that it is blessed into; 0 if it is not.
+    /// Address of the symbol table of the value's class; 0 if the value is not blessed.
     pub class: u64,
-    /// How many references to it are counted.
+    /// The reference count.
     pub references: u32,
-    /// Its name, if it is a symbol, a sub or a symbol table.
+    /// Name of a symbol, a sub or a symbol table.
     pub name: TextId,
-    /// Its kind.
+    /// The kind of value.
     pub kind: PerlValueKind,
 }
 
-/// How a value leads to another one.
+/// An edge from a value to another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueEdge {
-    /// The number of the other one.
+    /// Number of the value to which the edge leads.
     pub(crate) to: u32,
-    /// Whether it keeps the other one alive.
+    /// Whether the edge keeps that value alive.
     pub(crate) is_strong: bool,
-    /// How.
+    /// The step from the one value to the other.
     pub(crate) step: ValueStep,
 }
 
-/// Which paths are looked for first.
+/// The order in which paths are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathPhase {
-    /// Symbol tables.
+    /// Paths from symbol tables.
     Symbols,
-    /// All other roots, side by side.
+    /// Paths from all other roots, side by side.
     Others,
-    /// Pointers in memory of C code, which count only for what nothing else leads to.
+    /// Paths from pointers in memory of C code. They count only for values to which no other path
+    /// leads.
     Mentions,
 }
 
-/// Where paths begin.
+/// A root, at which paths begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueRoot {
     pub(crate) phase: PathPhase,
@@ -57,40 +58,40 @@ pub(crate) struct ValueRoot {
     pub(crate) number: u32,
 }
 
-/// Values with what each leads to, and the roots. A [`ValueGraphBuilder`](crate::ValueGraphBuilder)
-/// makes them.
+/// A graph of values: each value with its edges, and the roots. A
+/// [`ValueGraphBuilder`](crate::ValueGraphBuilder) makes it.
 #[derive(Debug)]
 pub struct ValueGraph {
     pub(crate) all: Vec<PerlValue>,
-    /// Where the edges of each value begin, and where those of the last one end.
+    /// Index of each value's first edge, and the end of the last value's edges.
     pub(crate) first: Vec<usize>,
     pub(crate) edges: Vec<ValueEdge>,
-    /// In the order of their phases.
+    /// The roots, in the order of their phases.
     pub(crate) roots: Vec<ValueRoot>,
     pub(crate) texts: PerlTextTable,
-    /// All values in the order of their addresses.
+    /// Numbers of all values, in the order of their addresses.
     pub(crate) in_order: Vec<u32>,
 }
 
 impl ValueGraph {
-    /// The id of a text.
+    /// Returns the ID of a text, which is added if it is new.
     pub fn text_id(&mut self, text: &str) -> TextId {
         self.texts.id(text)
     }
 
-    /// A text.
+    /// Returns a text by its ID.
     #[must_use]
     pub fn text(&self, id: TextId) -> &str {
         self.texts.get(id)
     }
 
-    /// All of them.
+    /// All values.
     #[must_use]
     pub fn all(&self) -> &[PerlValue] {
         &self.all
     }
 
-    /// Gives the keys of hashes other names. Symbols keep theirs.
+    /// Renames the keys of hashes. Symbols keep their names.
     pub fn rename_keys(&mut self, name: impl Fn(&str) -> String) {
         for number in 0..self.all.len() {
             if self.all[number].kind.is_stash() {
@@ -113,7 +114,7 @@ impl ValueGraph {
         &self.all[number as usize]
     }
 
-    /// The numbers of all of them.
+    /// The numbers of all values.
     pub(crate) fn numbers(&self) -> Range<u32> {
         0..self.all.len() as u32
     }
@@ -126,7 +127,7 @@ impl ValueGraph {
         Some(self.in_order[found])
     }
 
-    /// What a value leads to.
+    /// The edges from a value to others.
     #[must_use]
     pub(crate) fn edges(&self, number: u32) -> &[ValueEdge] {
         let number = number as usize;
@@ -138,7 +139,7 @@ impl ValueGraph {
         &self.roots
     }
 
-    /// The symbol table of the class of a value.
+    /// Number of the symbol table of a value's class.
     #[must_use]
     pub fn stash(&self, value: &PerlValue) -> Option<u32> {
         match value.class {
@@ -147,7 +148,7 @@ impl ValueGraph {
         }
     }
 
-    /// The name of the class of a value; empty if it has none.
+    /// Name of a value's class; empty if it has none.
     #[must_use]
     pub fn class(&self, value: &PerlValue) -> TextId {
         let stash = self.stash(value);

@@ -1,14 +1,15 @@
-//! Finds a value by what a program calls it: `$Foo::x`, `%CACHE`, `$x->{key}[3]`, `&sub my $x`.
+//! Finds a value by the expression that a program uses for it: `$Foo::x`, `%CACHE`, `$x->{key}[3]`,
+//! `&sub my $x`.
 
 use crate::analysis::PerlValueAnalysis;
 use crate::step::ValueStep;
 use crate::values::PathPhase;
 
-/// Why nothing was found.
+/// The reason why no value was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VariableError {
-    /// It is not written as a variable.
+    /// The text is no variable.
     #[error(
         "is no variable, such as '$Foo::x', '%CACHE', '$x->{{key}}[3]', '&sub my $x' or 'my $x'"
     )]
@@ -16,29 +17,30 @@ pub enum VariableError {
     /// There is no such package.
     #[error("there is no package {0}")]
     NoPackage(String),
-    /// There is no such symbol, or it has nothing of the kind.
+    /// There is no such symbol, or it has nothing in the slot of this sigil.
     #[error("there is no {0}")]
     NoSymbol(String),
-    /// A step leads nowhere.
+    /// A step leads to no value.
     #[error("{0} has no {1}")]
     NoElement(String, String),
 }
 
-/// Answers what the values do not have: keys of large hashes, and how long arrays are.
+/// Answers questions that the value graph can't: about keys of large hashes, and the lengths of
+/// arrays.
 pub trait ElementLookup {
-    /// The address of what the hash at an address has under a key.
+    /// Returns the address of the value that the hash at an address has under a key.
     fn find_key(&self, hash: u64, key: &str) -> Option<u64>;
 
-    /// How many elements the array at an address has.
+    /// Returns the number of elements of the array at an address.
     fn array_length(&self, array: u64) -> Option<u64>;
 
-    /// The name of a key among the values, which may have been given other ones.
+    /// Returns the name that a key has in the value graph, where keys may have been renamed.
     fn key_name(&self, key: &str) -> String {
         key.to_string()
     }
 }
 
-/// Nothing more is known.
+/// Answers none of the questions.
 impl ElementLookup for () {
     fn find_key(&self, _: u64, _: &str) -> Option<u64> {
         None
@@ -66,12 +68,12 @@ impl std::fmt::Display for ElementSubscript {
 }
 
 impl PerlValueAnalysis {
-    /// The value that a program calls so: a sigil and a name, and then elements. A sub may be
+    /// Finds the value of an expression: a sigil and a name, and then elements. A sub may be
     /// followed by one of its variables, as in `&foo my $x`. Without a sub, `my $x` is a variable
     /// of the program's file.
     ///
     /// # Errors
-    /// It may not be there, or not be written so.
+    /// The value may not exist, or the text may be no such expression.
     pub fn variable(&self, text: &str, memory: &impl ElementLookup) -> Result<u32, VariableError> {
         let text = text.trim();
         if let Some(own) = strip_declaration(text) {
@@ -81,7 +83,7 @@ impl PerlValueAnalysis {
             let program = program.ok_or_else(|| VariableError::NoSymbol(text.to_string()))?;
             return self.find_sub_variable(program.number, own, "the program's file", memory);
         }
-        // A variable of a sub, or of the closure that a variable has.
+        // A variable of a sub, or of the closure that a variable refers to.
         let inner = [" my ", " state "]
             .iter()
             .find_map(|word| text.split_once(word));
@@ -102,7 +104,7 @@ impl PerlValueAnalysis {
         self.walk(first, format!("{slot}{name}"), &steps, memory)
     }
 
-    /// Follows steps from a value that was called so.
+    /// Follows steps from a value to an element. `called` is the expression for the value.
     fn walk(
         &self,
         mut at: u32,
@@ -114,7 +116,7 @@ impl PerlValueAnalysis {
             let element = self.element(at, step, memory);
             at = element
                 .ok_or_else(|| VariableError::NoElement(called.clone(), step.to_string()))?;
-            // From here on it is `$x{a}`, and no hash.
+            // An element is written `$x{a}`, not `%x{a}`.
             if let Some(name) = called.strip_prefix(['%', '@']) {
                 called = format!("${name}");
             }
@@ -123,7 +125,7 @@ impl PerlValueAnalysis {
         Ok(at)
     }
 
-    /// What a symbol has in a slot.
+    /// Returns the value that a symbol has in a slot.
     fn symbol(&self, slot: char, name: &str) -> Result<u32, VariableError> {
         let mut roots = self.values.roots().iter();
         let is_main = |name| self.values.text(name) == "main::";
@@ -157,13 +159,13 @@ impl PerlValueAnalysis {
         let found = edges.find(|edge| edge.step == ValueStep::Slot(slot as u8));
         match found {
             Some(edge) => Ok(edge.to),
-            // A sub may stand there without a symbol, as a reference.
+            // A symbol table may have a sub without a symbol, as a reference.
             None if slot == '&' => self.referent(key).ok_or_else(missing),
             None => Err(missing()),
         }
     }
 
-    /// Where a variable of this name is declared by `my`, if it is.
+    /// Says where a variable of this name is declared by `my`, if it is.
     fn lexical(&self, name: &str) -> Option<String> {
         let has_it = |pad: u32| {
             let mut edges = self.values.edges(pad).iter();
@@ -181,7 +183,7 @@ impl PerlValueAnalysis {
         })
     }
 
-    /// The table of a package inside another one.
+    /// Returns the symbol table of a package inside another one.
     fn package(&self, table: u32, name: &str) -> Result<u32, VariableError> {
         let symbol = self.key(table, &format!("{name}::"));
         let slot = symbol.and_then(|symbol| {
@@ -192,14 +194,14 @@ impl PerlValueAnalysis {
             .ok_or_else(|| VariableError::NoPackage(name.to_string()))
     }
 
-    /// What a hash has under a key whose name was kept.
+    /// Returns the value that a hash has under a key whose name is known.
     fn key(&self, hash: u32, key: &str) -> Option<u32> {
         let mut edges = self.values.edges(hash).iter();
         let is_it = |step| matches!(step, ValueStep::Key(id) if self.values.text(id) == key);
         edges.find(|edge| is_it(edge.step)).map(|edge| edge.to)
     }
 
-    /// What a reference refers to.
+    /// Returns the value that a reference refers to.
     fn referent(&self, number: u32) -> Option<u32> {
         let mut edges = self.values.edges(number).iter();
         edges
@@ -207,7 +209,7 @@ impl PerlValueAnalysis {
             .map(|edge| edge.to)
     }
 
-    /// An element of a value or of what it refers to.
+    /// Returns an element of a value, or of the value that it refers to.
     fn element(
         &self,
         of: u32,
@@ -238,7 +240,7 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// How many elements an array has, without undefined ones at its end.
+    /// Returns the number of elements of an array, without undefined ones at its end.
     fn length(&self, array: u32) -> Option<u64> {
         let numbers = self.values.edges(array).iter();
         let numbers = numbers.filter_map(|edge| match edge.step {
@@ -248,7 +250,7 @@ impl PerlValueAnalysis {
         numbers.max()
     }
 
-    /// A variable of a sub, at the first depth that has it, and its elements.
+    /// Returns a variable of a sub, at the first depth that has it, or an element of it.
     fn find_sub_variable(
         &self,
         sub: u32,
@@ -279,12 +281,12 @@ impl PerlValueAnalysis {
     }
 }
 
-/// What is behind `my` or `state`.
+/// Returns the text behind `my` or `state`.
 fn strip_declaration(text: &str) -> Option<&str> {
     text.strip_prefix("my ").or(text.strip_prefix("state "))
 }
 
-/// The sigil, the name and the rest of what a program writes.
+/// Splits an expression into the sigil, the name and the rest.
 fn parts(text: &str) -> Option<(char, String, &str)> {
     let mut chars = text.chars();
     let sigil = chars.next().filter(|sigil| "$@%&*".contains(*sigil))?;
@@ -304,7 +306,7 @@ fn parts(text: &str) -> Option<(char, String, &str)> {
             (rest.get(..end)?, rest.get(end..)?)
         }
     };
-    // A control character is what stands in the table for `^W`.
+    // The symbol table has a control character in the name of `^W`.
     let name = match name.strip_prefix('^') {
         Some(rest) if !rest.is_empty() => {
             let first = rest.chars().next().filter(char::is_ascii)?;
@@ -314,12 +316,12 @@ fn parts(text: &str) -> Option<(char, String, &str)> {
         _ => name.to_string(),
     };
     let is_written = !name.is_empty() && !name.starts_with(['$', '@', '%', '&', '*', '{', ' ']);
-    // `$$` is a variable, and so is `$&`; what is behind them is none of a reference.
+    // `$$` is a variable, and so is `$&`. But `$$x` is a dereference, which is not read.
     let is_written = is_written || name.len() == 1 && rest.is_empty() && name != " ";
     is_written.then_some((sigil, name, rest))
 }
 
-/// The steps of a text such as `->{key}[3]`.
+/// Parses the steps of a text such as `->{key}[3]`.
 fn subscripts(mut text: &str) -> Option<Vec<ElementSubscript>> {
     let mut steps = Vec::new();
     while !text.is_empty() {

@@ -1,4 +1,4 @@
-//! The control group of a process: how much memory it may have and has, in either version of
+//! Reads the control group of a process: how much memory it may have and has, in either version of
 //! control groups, and how much its processes wait for memory (pressure).
 //!
 //! The files are those of the kernel's `Documentation/admin-guide/cgroup-v1/memory.rst`,
@@ -10,66 +10,67 @@ use std::path::{Component, Path, PathBuf};
 use procfs_core::process::{MountInfo, MountInfos};
 use procfs_core::{FromRead, MemoryPressure};
 
-/// Above this, a limit is the first version's word for none: a number of pages that no machine has.
+/// Lowest number of bytes that means no limit in the first version of control groups; no machine
+/// has as much memory.
 const MIN_UNLIMITED: u64 = 1 << 60;
 
-/// Where the files of a control group are.
+/// The folder with the files of a control group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CgroupFolder {
-    /// Which version of control groups it is of.
+    /// The version of control groups, 1 or 2.
     pub version: u8,
-    /// What it is called below the root of its hierarchy.
+    /// The name of the control group below the root of its hierarchy.
     pub name: String,
-    /// The folder that is mounted, and what it is called below the root.
+    /// The folder at which the hierarchy is mounted.
     top: PathBuf,
-    /// See [`top`](Self::top).
+    /// The name of [`top`](Self::top) below the root of the hierarchy.
     top_name: String,
-    /// Its own folder.
+    /// The control group's own folder.
     path: PathBuf,
 }
 
-/// What a control group says of its memory. What its kernel does not say is `None`.
+/// The memory of a control group. Values that the kernel does not report are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
-    /// Where it is.
+    /// The folder of the control group.
     pub folder: CgroupFolder,
-    /// Bytes that it has, with the kernel's caches of the files that it has read.
+    /// Bytes in use, with the kernel's caches of the files that the group has read.
     pub usage: Option<u64>,
-    /// The most that it ever had.
+    /// The most bytes that were ever in use.
     pub peak: Option<u64>,
-    /// The least limit of it and of those that it is in.
+    /// The lowest limit in bytes of the group and its ancestors.
     pub limit: Option<u64>,
-    /// Which one has that limit.
+    /// The name of the group that has the lowest limit.
     pub limit_of: Option<String>,
-    /// Above this it is slowed down.
+    /// Bytes above which the group is slowed down.
     pub high: Option<u64>,
-    /// What of it is swapped out.
+    /// Bytes that are swapped out.
     pub swap: Option<u64>,
-    /// What of it is of no file.
+    /// Bytes that belong to no file.
     pub anonymous: Option<u64>,
-    /// Caches of files.
+    /// Bytes of the caches of files.
     pub file: Option<u64>,
-    /// How often it had reached its limit.
+    /// How often the group had reached its limit.
     pub failures: Option<u64>,
-    /// How many of its processes were killed because memory was short.
+    /// Number of the group's processes that were killed because memory was short.
     pub oom_kills: Option<u64>,
-    /// How much its processes wait.
+    /// How much the group's processes wait for memory.
     pub pressure: Option<CgroupPressure>,
 }
 
-/// The part of the time, in percent, in which processes waited for memory: over 10, 60 and 300
+/// Parts of the time in which processes waited for memory, in percent, over the last 10, 60 and 300
 /// seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CgroupPressure {
-    /// In which some process waited.
+    /// The time in which at least one process waited.
     pub some: [f32; 3],
-    /// In which all that had something to do waited.
+    /// The time in which all processes that had work waited.
     pub full: [f32; 3],
 }
 
 impl Eq for CgroupPressure {}
 
-/// How much the processes of this machine wait for memory, if its kernel says so.
+/// Reads how much the processes of this machine wait for memory, if its kernel reports that.
 #[must_use]
 pub fn machine_pressure() -> Option<CgroupPressure> {
     read_pressure(Path::new("/proc/pressure/memory"))
@@ -85,27 +86,29 @@ fn read_pressure(path: &Path) -> Option<CgroupPressure> {
 }
 
 impl CgroupFolder {
-    /// The control group that limits a process's memory. `None` if its files are not here, as in a
-    /// container that has them not mounted.
+    /// Finds the control group that limits a process's memory. `None` if its files are not mounted
+    /// here, as in some containers.
     #[must_use]
     pub fn from_pid(pid: u32) -> Option<Self> {
         Self::from_groups(&Self::read_groups(pid)?)
     }
 
-    /// What the kernel says of a process's control groups; `None` if the process is gone.
+    /// Reads the kernel's text about a process's control groups; `None` if the process is gone.
     #[must_use]
     pub fn read_groups(pid: u32) -> Option<String> {
         crate::read(pid, "cgroup").ok()
     }
 
-    /// The same, by the text of `/proc/PID/cgroup`. Processes with equal texts have the same.
+    /// Finds the control group by the text of `/proc/PID/cgroup`. Processes with equal texts have
+    /// the same group.
     #[must_use]
     pub fn from_groups(groups: &str) -> Option<Self> {
         let mounts = fs::read("/proc/self/mountinfo").ok()?;
         Self::find(Path::new("/"), groups, &mounts)
     }
 
-    /// Finds it below `root`, by the texts of `/proc/PID/cgroup` and of `/proc/self/mountinfo`.
+    /// Finds the control group below `root`, by the texts of `/proc/PID/cgroup` and of
+    /// `/proc/self/mountinfo`.
     fn find(root: &Path, groups: &str, mounts: &[u8]) -> Option<Self> {
         let mounts = MountInfos::from_read(mounts).ok()?;
         let found = groups.lines().filter_map(|line| {
@@ -120,14 +123,15 @@ impl CgroupFolder {
             Some((version, name))
         });
         let mut found: Vec<(u8, &str)> = found.collect();
-        // The first version's controller is not the second's at the same time.
+        // The memory controller can't be in both versions at the same time.
         found.sort_unstable();
         found.into_iter().find_map(|(version, name)| {
             let is_of_version = |mount: &&MountInfo| match version {
                 1 => mount.fs_type == "cgroup" && mount.super_options.contains_key("memory"),
                 _ => mount.fs_type == "cgroup2",
             };
-            // What is above a mounted folder cannot be seen from there, but there may be another.
+            // Groups above a mounted folder can't be seen through it, but another mount may show
+            // them.
             let mut here = mounts.0.iter().filter(is_of_version).filter_map(|mount| {
                 let below = Path::new(name).strip_prefix(&mount.root).ok()?;
                 let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
@@ -149,7 +153,7 @@ impl CgroupFolder {
         })
     }
 
-    /// How many of its processes were killed because memory was short.
+    /// Reads how many of the group's processes were killed because memory was short.
     #[must_use]
     pub fn oom_kills(&self) -> Option<u64> {
         let file = match self.version {
@@ -159,7 +163,7 @@ impl CgroupFolder {
         number_in_line(&self.text(file)?, "oom_kill")
     }
 
-    /// Its own limit.
+    /// The group's own limit in bytes.
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         limit(&self.path, self.version)
@@ -180,7 +184,8 @@ impl CgroupFolder {
         })
     }
 
-    /// The least limit of it and of those that it is in, and which one has it.
+    /// Returns the lowest limit of the group and its ancestors, and the name of the group that has
+    /// it.
     fn least_limit(&self) -> Option<(u64, String)> {
         let mut least: Option<(u64, String)> = None;
         let mut path = self.path.as_path();
@@ -210,12 +215,12 @@ fn limit(path: &Path, version: u8) -> Option<u64> {
     number(&text).filter(|bytes| *bytes < MIN_UNLIMITED)
 }
 
-/// A number; `None` for `max`.
+/// Parses a number; `None` for `max`.
 fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The number in a line that begins with this name.
+/// Returns the number in the line that begins with `name`.
 fn number_in_line(text: &str, name: &str) -> Option<u64> {
     let rest = text
         .lines()
@@ -224,7 +229,7 @@ fn number_in_line(text: &str, name: &str) -> Option<u64> {
 }
 
 impl Cgroup {
-    /// What the control group of a process says. `None` if its files are not here.
+    /// Reads the control group of a process. `None` if its files are not mounted here.
     #[must_use]
     pub fn from_pid(pid: u32) -> Option<Self> {
         Some(Self::read(CgroupFolder::from_pid(pid)?))
@@ -235,7 +240,7 @@ impl Cgroup {
         let (limit, limit_of) = folder.least_limit().unzip();
         let is_first = folder.version == 1;
         let swap = match is_first {
-            // What is in memory and in swap together, without what is in memory.
+            // The kernel's sum of memory and swap, less the memory.
             true => {
                 let both = folder.number("memory.memsw.usage_in_bytes");
                 let pair = both.zip(folder.usage());

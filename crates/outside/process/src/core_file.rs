@@ -1,7 +1,7 @@
-//! A core file: the memory of a program that has died, as its segments, and notes about it.
+//! Reads a core file: the memory of a program that has died, as its segments, and notes about it.
 //!
-//! Its form is that of the kernel's `fs/binfmt_elf.c`. What it says is data: segments may lead
-//! behind its end, and notes may be cut.
+//! The format is that of the kernel's `fs/binfmt_elf.c`. The content is not trusted: segments may
+//! lead behind the end of the file, and notes may be cut off.
 
 use std::fs::File;
 use std::io;
@@ -14,19 +14,22 @@ use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::maps::ProcessMapping;
 
-/// The headers of a core file lie in its first bytes. Those of 65,535 segments have 3.7 MB.
+/// Bytes at the beginning of a core file that have its headers. Those of 65,535 segments have 3.7
+/// MB.
 const MAX_HEADER_BYTES: u64 = 4 << 20;
-/// The notes of a program with many threads and files have some hundred KB.
+/// Maximum number of bytes of notes. Those of a program with many threads and files have some
+/// hundred KB.
 const MAX_NOTE_BYTES: u64 = 256 << 20;
-/// The kernel lets a process map 65,530 pieces, unless root says otherwise.
+/// Maximum number of mapped files. The kernel allows a process 65,530 mappings, unless root changes
+/// that.
 const MAX_MAPPED_FILES: usize = 1 << 17;
 
-/// Why a file is no core file.
+/// The reason why a file is no core file.
 #[derive(Debug)]
 pub enum CoreError {
-    /// It can't be read.
+    /// The file can't be read.
     Io(io::Error),
-    /// It is something else, in words.
+    /// The file is something else, in words.
     NotCore(&'static str),
 }
 
@@ -36,31 +39,32 @@ impl From<io::Error> for CoreError {
     }
 }
 
-/// A piece of memory.
+/// A piece of the program's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreSegment {
-    /// Its addresses.
+    /// The addresses of the segment.
     pub memory: Range<u64>,
-    /// Where its first byte should be in the file.
+    /// Offset in the file at which the first byte should be.
     pub offset: u64,
-    /// How many bytes of it should be there. The kernel leaves out what files have.
+    /// Number of bytes that should be in the file. The kernel leaves out memory that other files
+    /// have.
     pub len: u64,
-    /// Whether the program could write there.
+    /// Whether the program could write to the segment.
     pub is_writable: bool,
-    /// Whether it is code.
+    /// Whether the segment is code.
     pub is_code: bool,
 }
 
 /// The head of a core file.
 #[derive(Debug)]
 pub struct CoreFile {
-    /// The memory that it lists, in order of its addresses.
+    /// The listed segments of memory, in order of their addresses.
     pub segments: Vec<CoreSegment>,
-    /// How many bytes the file has.
+    /// Length of the file in bytes.
     pub length: u64,
     /// The number of the machine that the program ran on (`e_machine`).
     pub machine: u16,
-    /// Where notes are: the first byte, and how many.
+    /// Offset and length of each part of the file with notes.
     notes: Vec<(u64, u64)>,
 }
 
@@ -68,7 +72,7 @@ impl CoreFile {
     /// Reads the head of a core file.
     ///
     /// # Errors
-    /// It may be no core file of a 64-bit program.
+    /// The file may be no core file of a 64-bit program.
     pub fn read(file: &File) -> Result<Self, CoreError> {
         let endian = NativeEndian;
         let metadata = file.metadata()?;
@@ -119,7 +123,7 @@ impl CoreFile {
             .filter(|one| one.memory.contains(&at))
     }
 
-    /// Reads memory. Returns whether the file has all of it.
+    /// Fills `to` with the memory at an address. Returns whether the file has all of it.
     #[must_use]
     pub fn read_memory(&self, file: &File, mut at: u64, mut to: &mut [u8]) -> bool {
         while !to.is_empty() {
@@ -144,8 +148,8 @@ impl CoreFile {
         true
     }
 
-    /// Calls `each` with the kind of each note and what is in it. Notes that are not there or are
-    /// cut are left out.
+    /// Calls `each` with the kind and the content of each note. Notes that are missing or cut off
+    /// are left out.
     pub fn each_note(&self, file: &File, mut each: impl FnMut(u32, &[u8])) {
         let mut left = MAX_NOTE_BYTES;
         for &(offset, len) in &self.notes {
@@ -158,7 +162,7 @@ impl CoreFile {
         }
     }
 
-    /// Which files were mapped, in order of their addresses.
+    /// The files that were mapped, in order of their addresses.
     #[must_use]
     pub fn mapped_files(&self, file: &File) -> Vec<ProcessMapping> {
         let mut all = Vec::new();
@@ -168,7 +172,8 @@ impl CoreFile {
             }
         });
         for map in &mut all {
-            // A debugger leaves out what can be read from the files, so code may be no segment.
+            // A debugger leaves out memory that can be read from the files, so code may be in no
+            // segment.
             let segment = self.segment(map.start);
             map.is_code = segment.is_none_or(|segment| segment.is_code);
             map.is_writable = segment.is_some_and(|segment| segment.is_writable);
@@ -177,8 +182,9 @@ impl CoreFile {
     }
 }
 
-/// A note has three numbers: the length of its name, its own, and its kind. Then come the name and
-/// the note, each filled up to four bytes.
+/// Calls `each` with each note in `notes`. A note has three numbers: the length of its name, the
+/// length of its content, and its kind. Then come the name and the content, each padded to four
+/// bytes.
 fn each_note_in(notes: &[u8], mut each: impl FnMut(u32, &[u8])) {
     let mut at = 0;
     while let Some(head) = notes.get(at..at + 12) {
@@ -193,8 +199,8 @@ fn each_note_in(notes: &[u8], mut each: impl FnMut(u32, &[u8])) {
     }
 }
 
-/// The list of mapped files (`NT_FILE`): their number, the size of a page, three numbers for each,
-/// and their names. Whether they are code is not there.
+/// Parses the list of mapped files (`NT_FILE`): their number, the size of a page, three numbers for
+/// each file, and their names. It does not say whether they are code.
 fn mapped_files(note: &[u8]) -> Option<Vec<ProcessMapping>> {
     let word = |at: usize| Some(u64::from_ne_bytes(*note.get(at..)?.first_chunk()?));
     let (count, page) = (word(0)? as usize, word(8)?);
@@ -265,7 +271,7 @@ mod tests {
             .map(|map| (map.start, map.offset, map.path.as_slice()))
             .collect();
         assert_eq!(found, [(0x3000, 0, &b"/a"[..]), (0x8000, 8192, b"/b")]);
-        // It says to have more than it has, or that nothing could have.
+        // The note claims more files than it has, or more than any note could have.
         assert_eq!(mapped_files(&files(3, &[1, 2, 3], b"")), None);
         assert_eq!(mapped_files(&files(u64::MAX, &[], b"")), None);
     }

@@ -1,20 +1,20 @@
-//! What the kernel counts of a process in `/proc/PID/status`, and what each number means.
+//! Reads the kernel's counters of a process in `/proc/PID/status`, and explains each number.
 
 use std::io;
 
 use crate::lines::bytes_of;
 
-/// A line of `/proc/PID/status` that is about memory.
+/// A counter about memory in `/proc/PID/status`.
 pub struct StatusCounter {
-    /// The kernel's name for it.
+    /// The kernel's name of the counter.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// The meaning of the counter, in a sentence.
     pub meaning: &'static str,
 }
 
 macro_rules! counters {
     ($($name:literal $meaning:literal;)*) => {
-        /// The lines that are read, in the kernel's order.
+        /// The counters that are read, in the kernel's order.
         pub const COUNTERS: &[StatusCounter] =
             &[$(StatusCounter { name: $name, meaning: $meaning }),*];
     };
@@ -44,7 +44,7 @@ counters! {
 pub struct StatusCounters(Vec<Option<u64>>);
 
 impl StatusCounters {
-    /// Reads them of a process.
+    /// Reads the counters of a process.
     ///
     /// # Errors
     /// The process may be gone.
@@ -61,12 +61,12 @@ impl StatusCounters {
         Self(COUNTERS.iter().map(value).collect())
     }
 
-    /// Each counter with its bytes, which this kernel may not know.
+    /// Each counter with its bytes; `None` if this kernel does not know the counter.
     pub fn iter(&self) -> impl Iterator<Item = (&'static StatusCounter, Option<u64>)> {
         COUNTERS.iter().zip(self.0.iter().copied())
     }
 
-    /// The bytes of one, by the kernel's name for it.
+    /// The bytes of a counter, by the kernel's name for it.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.iter().find(|(counter, _)| counter.name == name)?.1

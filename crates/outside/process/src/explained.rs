@@ -1,4 +1,4 @@
-//! A process's memory by what it is for, in sums that are those of the kernel.
+//! Divides a process's memory by purpose, in parts that add up to the kernel's sums.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,44 +10,45 @@ use crate::region::regions;
 use crate::smaps::areas;
 use crate::usage::MemoryUsage;
 
-/// How often the mappings are read until they agree with the kernel's sums.
+/// Maximum number of times that the mappings are read until they agree with the kernel's sums.
 const MAX_READ_ATTEMPTS: usize = 5;
 
 /// A part of a process's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPart {
-    /// What it is: the name of a kind, or of a mapping.
+    /// The name of a kind, or of a mapping.
     pub name: String,
-    /// How many mappings.
+    /// Number of mappings.
     pub mappings: usize,
-    /// How much it is.
+    /// The memory of these mappings.
     pub usage: MemoryUsage,
 }
 
-/// A process's memory by what it is for.
+/// A process's memory, divided by purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryBreakdown {
-    /// What it is.
+    /// The process's name, state and parent.
     pub identity: ProcessIdentity,
-    /// Its memory by kind, in the order of [`MAPPING_KINDS`], without kinds that it has nothing of.
+    /// Memory by kind, in the order of [`MAPPING_KINDS`], without empty kinds.
     pub kinds: Vec<(MappingKind, MemoryPart)>,
-    /// Its mappings by name, the largest proportional part first.
+    /// Memory by the name of the mapping, the largest proportional part first.
     pub mappings: Vec<(MappingKind, MemoryPart)>,
-    /// What the kernel counts in proportional parts and cuts from each mapping.
+    /// Bytes that the kernel has in its sums, but cuts off from the proportional part of each
+    /// mapping.
     pub rounding: MemoryUsage,
-    /// All of it. The parts and the rounding add up to this.
+    /// The sum of all memory. The parts and the rounding add up to it.
     pub total: MemoryUsage,
-    /// Whether this is what `smaps_rollup` says. It is not for a process that changed each time
-    /// that it was read.
+    /// Whether the total equals the sums in `smaps_rollup`. It does not if the kernel has no such
+    /// file, or if the process changed each time that it was read.
     pub is_as_kernel_sums: bool,
-    /// What the kernel counts in `status`.
+    /// The kernel's counters in `status`.
     pub counters: StatusCounters,
 }
 
-/// Explains a process's memory.
+/// Divides a process's memory by purpose.
 ///
 /// # Errors
-/// The process may be gone, or not this user's to read.
+/// The process may be gone, or this user may not read it.
 pub fn explain(pid: u32) -> io::Result<MemoryBreakdown> {
     let pid = thread_with_memory(pid)?;
     let mut left = MAX_READ_ATTEMPTS;
@@ -74,7 +75,8 @@ pub fn explain(pid: u32) -> io::Result<MemoryBreakdown> {
     }
 }
 
-/// The thread by which the kernel shows a process's memory: the first one, unless it has ended.
+/// Returns the thread by which the kernel shows a process's memory: the first one, unless it has
+/// ended.
 fn thread_with_memory(pid: u32) -> io::Result<u32> {
     if !ProcessIdentity::from_pid(pid)?.has_lost_its_first_thread() {
         return Ok(pid);
@@ -140,10 +142,10 @@ fn break_down(
     }
 }
 
-/// What the kernel's sums have more than those of so many mappings. `None` if that is not rounding:
-/// then something has changed between the two readings.
+/// Returns how much the kernel's sums have more than the sums over `mappings` mappings. `None` if
+/// rounding does not explain that: then the memory has changed between the two readings.
 fn rounding(rollup: &MemoryUsage, total: &MemoryUsage, mappings: usize) -> Option<MemoryUsage> {
-    // The kernel cuts proportional parts of each mapping to KiB, and those of the sum once.
+    // The kernel rounds the proportional parts of each mapping down to KiB, but its sum only once.
     let most = mappings as u64 * 1024;
     let cut = |sum: u64, of_parts: u64| sum.checked_sub(of_parts).filter(|cut| *cut <= most);
     let rounding = MemoryUsage {
@@ -154,20 +156,20 @@ fn rounding(rollup: &MemoryUsage, total: &MemoryUsage, mappings: usize) -> Optio
     };
     let mut all = *total;
     all.add(&rounding);
-    // The sums have no addresses.
+    // The kernel's sums have no addresses.
     all.size = rollup.size;
     (all == *rollup).then_some(rounding)
 }
 
-/// The file that a process runs.
+/// The path of the file that a process runs.
 fn program_file(pid: u32) -> Option<String> {
     let path = std::fs::read_link(crate::path(pid, "exe")).ok()?;
     let path = path.to_string_lossy();
     Some(path.strip_suffix(" (deleted)").unwrap_or(&path).to_string())
 }
 
-/// Where the stacks of a process's threads are, except the first one's. The kernel tells it of
-/// threads that wait in a system call, and only to whoever may debug the process.
+/// Returns the stack pointers of a process's threads, except the first one's. The kernel reports
+/// them for threads that wait in a system call, and only to readers that may debug the process.
 fn stack_pointers(pid: u32) -> Vec<u64> {
     let Ok(threads) = std::fs::read_dir(crate::path(pid, "task")) else {
         return Vec::new();
@@ -226,7 +228,8 @@ Private_Dirty: 8 kB
         assert_eq!((found.total.pss, found.rounding.pss), (7 << 10, 1 << 10));
         let parts = found.kinds.iter().map(|(_, part)| part.usage.pss);
         assert_eq!(parts.sum::<u64>() + found.rounding.pss, found.total.pss);
-        // It changed between the two readings, or the sum is more than rounding can explain.
+        // The memory changed between the two readings, or the sum is more than rounding can
+        // explain.
         for change in [(12 << 10, 1 << 20), (13 << 10, 7 << 10)] {
             let moved = MemoryUsage {
                 rss: change.0,

@@ -1,4 +1,4 @@
-//! What a process is: its name, its parent, what it does, and whether it has become another
+//! Reads what a process is: its name, its parent, its state, and whether it has become another
 //! program.
 
 use std::io;
@@ -8,32 +8,32 @@ use procfs_core::process::Stat;
 
 use crate::read;
 
-/// What the kernel says of a process in one line.
+/// The facts about a process that the kernel reports in one line, `/proc/PID/stat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessIdentity {
-    /// What the kernel calls it: 15 bytes at most.
+    /// The kernel's name of the process: 15 bytes at most.
     pub name: String,
-    /// What it does, as the kernel's letter for it.
+    /// The state of the process, as the kernel's letter.
     pub state: char,
-    /// Its parent.
+    /// Number of the parent process.
     pub parent: u32,
-    /// How many threads it has.
+    /// Number of threads.
     pub threads: i64,
-    /// When it began, in ticks since the machine did.
+    /// When the process began, in ticks since the machine started.
     pub began: u64,
-    /// Where its stack begins, which each program that it becomes has somewhere else. 0 if this
-    /// user may not know it.
+    /// Address at which the stack begins. It changes when the process becomes another program. 0 if
+    /// this user may not know it.
     pub stack: u64,
-    /// How many pages came without a disk.
+    /// Number of page faults that needed no disk.
     pub minor_faults: u64,
-    /// How many pages came from a disk.
+    /// Number of page faults that needed a disk.
     pub major_faults: u64,
-    /// How long it has worked, in ticks.
+    /// Processor time that the process has used, in ticks.
     pub worked: u64,
 }
 
 impl ProcessIdentity {
-    /// Reads it of a process.
+    /// Reads the facts about a process.
     ///
     /// # Errors
     /// The process may be gone.
@@ -57,22 +57,21 @@ impl ProcessIdentity {
         })
     }
 
-    /// Whether it has ended, although its parent has not asked how. A process whose first thread
-    /// has ended goes on with the others.
+    /// Whether the process has ended, although its parent has not waited for it. A process whose
+    /// first thread has ended goes on with the others.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X') && self.threads <= 1
     }
 
-    /// Whether its first thread has ended, and others go on.
+    /// Whether the process's first thread has ended, and others go on.
     #[must_use]
     pub fn has_lost_its_first_thread(&self) -> bool {
         matches!(self.state, 'Z' | 'X') && !self.has_ended()
     }
 }
 
-/// What the kernel says of a process under these fields of its `status`; empty where it says
-/// nothing.
+/// Reads these fields of a process's `status`; each is empty if the kernel does not report it.
 #[must_use]
 pub fn status<const N: usize>(pid: u32, fields: [&str; N]) -> [String; N] {
     let status = read(pid, "status").unwrap_or_default();
@@ -82,14 +81,14 @@ pub fn status<const N: usize>(pid: u32, fields: [&str; N]) -> [String; N] {
     })
 }
 
-/// What a process does, as the kernel's letter for it; `None` if there is no such process.
+/// The state of a process, as the kernel's letter; `None` if there is no such process.
 #[must_use]
 pub fn run_state(pid: u32) -> Option<char> {
     ProcessIdentity::from_pid(pid).ok().map(|found| found.state)
 }
 
-/// What a thread of a process does, as the kernel's letter for it; `None` if there is none. Asking
-/// for a process instead would make the kernel look at all of its threads.
+/// The state of a thread, as the kernel's letter; `None` if there is no such thread. The state of a
+/// process instead would make the kernel read all of its threads.
 #[must_use]
 pub fn thread_state(pid: u32, tid: u32) -> Option<char> {
     let stat = read(pid, &format!("task/{tid}/stat")).ok()?;
@@ -97,8 +96,8 @@ pub fn thread_state(pid: u32, tid: u32) -> Option<char> {
     stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
-/// When a process began, in ticks since the machine did; `None` if there is none, or if it has
-/// ended.
+/// When a process began, in ticks since the machine started; `None` if there is no such process, or
+/// if it has ended.
 #[must_use]
 pub fn start_ticks(pid: u32) -> Option<u64> {
     let found = ProcessIdentity::from_pid(pid).ok()?;
@@ -111,7 +110,7 @@ pub fn is_there(pid: u32) -> bool {
     ProcessIdentity::from_pid(pid).is_ok_and(|found| !found.has_ended())
 }
 
-/// What the kernel calls a process.
+/// The kernel's name of a process.
 #[must_use]
 pub fn comm(pid: u32) -> String {
     match read(pid, "comm").unwrap_or_default().trim_end() {
@@ -120,8 +119,7 @@ pub fn comm(pid: u32) -> String {
     }
 }
 
-/// The command line of a process, as it is now, up to so many bytes; `None` if it has none, or is
-/// gone.
+/// The present command line of a process, up to `most` bytes; `None` if it has none, or is gone.
 #[must_use]
 pub fn title(pid: u32, most: usize) -> Option<String> {
     let mut bytes = crate::read_bytes(pid, "cmdline").ok()?;

@@ -1,14 +1,14 @@
-//! What a mapping is for: heap, stack, library … The kernel names some mappings. Of the others it
-//! is known by where they lie: glibc's arenas begin at multiples of 64 MiB, a thread's stack is
-//! where its stack pointer leads, or has a guard page before it.
+//! Finds the purpose of each mapping: heap, stack, library … The kernel names some mappings. The
+//! others are recognized by their addresses: glibc's arenas begin at multiples of 64 MiB, and a
+//! thread's stack is where its stack pointer leads, or has a guard page before it.
 
 use crate::region::{NamedMapping, file_name};
 use crate::smaps::SmapsMapping;
 
-/// What a mapping is for.
+/// The purpose of a mapping. [`MAPPING_KINDS`] explains each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MappingKind {
-    /// See [`MAPPING_KINDS`] for what each is.
+    /// The first part of malloc's memory (brk).
     Heap,
     /// An arena of glibc's malloc.
     Arena,
@@ -28,13 +28,13 @@ pub enum MappingKind {
     Shared,
     /// A mapping of `hugetlbfs`.
     Huge,
-    /// What the kernel has put there.
+    /// A mapping that the kernel has made, such as the vdso.
     Kernel,
-    /// heapprof's.
+    /// heapprof's own memory or library.
     Own,
 }
 
-/// All kinds in the order of reports, with their names and what they are.
+/// All kinds in the order of reports, with their names and explanations.
 pub const MAPPING_KINDS: &[(MappingKind, &str, &str)] = &[
     (
         MappingKind::Heap,
@@ -98,42 +98,42 @@ pub const MAPPING_KINDS: &[(MappingKind, &str, &str)] = &[
     ),
 ];
 
-/// The bytes of glibc's HEAP_MAX_SIZE, to a multiple of which each part of an arena is aligned.
+/// glibc's HEAP_MAX_SIZE in bytes, to a multiple of which each part of an arena is aligned.
 const HEAP_MAX_SIZE: u64 = 64 << 20;
-/// The most bytes of a stack's guard.
+/// Largest size of a stack's guard in bytes.
 const MAX_GUARD_SIZE: u64 = 64 << 10;
 
 impl MappingKind {
-    /// Its name in reports.
+    /// The kind's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// What it is, in a sentence.
+    /// The meaning of the kind, in a sentence.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         self.row().2
     }
 
     fn row(self) -> &'static (Self, &'static str, &'static str) {
-        // They are in the order of the enum.
+        // The rows are in the order of the enum.
         &MAPPING_KINDS[self as usize]
     }
 }
 
-/// What is known of a process besides its mappings.
+/// Facts about a process besides its mappings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MappingHints {
-    /// The program's file, if it is known.
+    /// Path of the program's file, if it is known.
     pub(crate) program: Option<String>,
-    /// The stack pointers of its threads but the first, as far as they are known.
+    /// Stack pointers of all threads but the first, as far as they are known.
     pub(crate) stack_pointers: Vec<u64>,
-    /// How many threads it has.
+    /// Number of threads.
     pub(crate) threads: usize,
 }
 
-/// The kinds of the mappings, in order.
+/// Returns the kinds of the mappings, in order.
 pub(crate) fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<MappingKind> {
     let code: std::collections::HashSet<&str> = regions
         .iter()
@@ -161,7 +161,7 @@ pub(crate) fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<
         MappingKind::Anonymous
     };
     let mut kinds: Vec<MappingKind> = (0..regions.len()).map(one).collect();
-    // What was reserved for a kind is of that kind, too.
+    // Addresses that are reserved for a kind are of that kind, too.
     for i in 0..regions.len() {
         if kinds[i] == MappingKind::Anonymous
             && let Some(count) = count_arena_mappings(regions, i)
@@ -175,7 +175,7 @@ pub(crate) fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<
     kinds
 }
 
-/// What a name says. `None` for memory of no file.
+/// Returns the kind that a mapping's name implies. `None` for memory of no file.
 fn kind_by_name(
     region: &NamedMapping<'_>,
     around: &MappingHints,
@@ -207,7 +207,7 @@ fn kind_by_name(
         _ if name.starts_with("[stack:") => Some(MappingKind::ThreadStack),
         _ if name.is_empty() || name.starts_with("[anon:") => None,
         _ if name.starts_with('[') => Some(MappingKind::Kernel),
-        // What has a name that says nothing, such as anon_inode:[perf_event].
+        // Another name that says nothing, such as anon_inode:[perf_event].
         _ => Some(MappingKind::File),
     }
 }
@@ -216,8 +216,8 @@ fn is_unnamed(area: &SmapsMapping<'_>) -> bool {
     file_name(area).is_empty() && area.rights.ends_with('p')
 }
 
-/// How many mappings an arena has that begins with this one: 64 MiB of addresses without a name, as
-/// glibc reserves them. `None` if none begins here.
+/// Returns the number of mappings of the arena that begins with mapping `i`: 64 MiB of addresses
+/// without a name, as glibc reserves them. `None` if no arena begins there.
 fn count_arena_mappings(regions: &[NamedMapping<'_>], i: usize) -> Option<usize> {
     let first = regions[i].area;
     let start = first.start;
@@ -240,7 +240,7 @@ fn count_arena_mappings(regions: &[NamedMapping<'_>], i: usize) -> Option<usize>
     (end == start + HEAP_MAX_SIZE).then_some(regions.len() - i)
 }
 
-/// Whether a small mapping that nobody may touch lies just before, as before a thread's stack.
+/// Whether a small mapping without access rights lies just before, as before a thread's stack.
 fn is_behind_guard(regions: &[NamedMapping<'_>], i: usize) -> bool {
     let Some(guard) = i.checked_sub(1).map(|i| regions[i].area) else {
         return false;
@@ -297,7 +297,7 @@ VmFlags: rd wr mr mw me ht
             MappingKind::Heap,
             MappingKind::Arena,
             MappingKind::Arena,
-            // It does not reach to the next multiple of 64 MiB.
+            // The mapping does not reach to the next multiple of 64 MiB.
             MappingKind::Anonymous,
             MappingKind::ThreadStack,
             MappingKind::ThreadStack,

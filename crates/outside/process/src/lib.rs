@@ -1,9 +1,9 @@
-//! A process as the kernel shows it in /proc and by its control group: what it is, what is mapped,
-//! which pages are there, which of them it shares with other processes, what it has used up when it
-//! ends, and what a core file has of it.
+//! Reads what the kernel reports of a process in /proc and by its control group: what the process
+//! is, what is mapped, which pages are there, which of them it shares with other processes, and
+//! what it has used up when it ends. Also reads what a core file has of a process.
 //!
-//! It must never know SQLite, the terminal or profiles. A process may end at any moment, so each
-//! reading may fail, and says so.
+//! This crate must never know SQLite, the terminal or profiles. A process may end at any moment, so
+//! each reading may fail, and reports that.
 #![deny(unsafe_code)]
 
 mod cgroup;
@@ -40,9 +40,9 @@ pub use self::statm::StatmSizes;
 pub use self::tree::{all_processes, children, descendants};
 pub use self::usage::{MemoryUsage, USAGE_FIELDS, UsageField};
 
-/// Whether the numbers of processes in /proc are those that this process knows. They are not where
-/// somebody has made a namespace of such numbers and kept the /proc of another one; then it shows
-/// other processes under these numbers. Without a /proc there is no such mistake.
+/// Whether the process numbers in /proc are those of this process's own namespace. They differ if a
+/// PID namespace was made and the /proc of another one was kept: then /proc shows other processes
+/// under these numbers. Without a /proc there is no such mistake.
 pub fn is_proc_ours() -> bool {
     static IS_OURS: OnceLock<bool> = OnceLock::new();
     *IS_OURS.get_or_init(|| {
@@ -54,7 +54,7 @@ pub fn is_proc_ours() -> bool {
     })
 }
 
-/// Whether the `status` of a process says that it has this number, and no other one in a namespace
+/// Whether the `status` of a process shows `pid` as its number, and no other number in a namespace
 /// within that of /proc.
 fn is_status_of(status: &str, pid: u32) -> bool {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
@@ -63,17 +63,17 @@ fn is_status_of(status: &str, pid: u32) -> bool {
     numbers.is_none_or(|numbers| numbers.trim() == pid.to_string())
 }
 
-/// Why the kernel may refuse a process to root, as the end of a message.
+/// The end of a message that says why the kernel may refuse a process to root.
 pub const REFUSED_TO_ROOT: &str =
     ": it has a capability that this root lacks, or a security module forbids it";
 
-/// The file of a process in /proc.
+/// The path of a process's file in /proc.
 fn path(pid: u32, file: &str) -> std::path::PathBuf {
     std::path::PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
-/// A file of a process. The kernel does not say how long such a file is, and makes most of them
-/// anew for each process, so they are read in few steps.
+/// Reads a /proc/PID file. The kernel does not report the length of such a file, and makes most of
+/// them anew for each reader, so they are read in few steps.
 fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     const INITIAL_CAPACITY: usize = 4096;
@@ -89,7 +89,7 @@ fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file of a process in /proc as text. What is no text, as a name may be, is replaced.
+/// Reads a /proc/PID file as text. Bytes that are no text, as in a name, are replaced.
 ///
 /// # Errors
 /// The kernel refuses it, or there is no such process, or /proc is that of another namespace.

@@ -1,6 +1,6 @@
-//! Lines of the kernel's of the form `Name: 12 kB`.
+//! Parses the kernel's lines of the form `Name: 12 kB`.
 
-/// The name of such a line and its bytes. `None` if it is another line.
+/// Returns the name and the bytes in a line such as `Name: 12 kB`. `None` if it is another line.
 pub(crate) fn bytes_of(line: &str) -> Option<(&str, u64)> {
     let (name, rest) = line.split_once(':')?;
     let (number, unit) = rest.trim().split_once(' ')?;

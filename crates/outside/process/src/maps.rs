@@ -1,35 +1,35 @@
-//! What is mapped where, as the kernel says it in `/proc/PID/maps`.
+//! Reads the mappings of a process from `/proc/PID/maps`.
 
 use std::ops::Range;
 
-/// A mapping.
+/// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessMapping {
-    /// Where it begins.
+    /// Address of the first byte.
     pub start: u64,
-    /// Where it ends.
+    /// Address behind the last byte.
     pub end: u64,
-    /// Where it begins in its file.
+    /// Offset of the first byte in the mapped file.
     pub offset: u64,
-    /// Whether the process may write there.
+    /// Whether the process may write to the mapping.
     pub is_writable: bool,
-    /// Whether the process may run what is there.
+    /// Whether the process may execute the mapping as code.
     pub is_code: bool,
-    /// Whether what is written there is this process's own.
+    /// Whether writes change only this process's own copy.
     pub is_private: bool,
-    /// The file's name; empty for memory of no file.
+    /// Path of the mapped file; empty for memory of no file.
     pub path: Vec<u8>,
 }
 
 impl ProcessMapping {
-    /// Its addresses.
+    /// The addresses of the mapping.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.start..self.end
     }
 }
 
-/// Reads the text of the file. Lines that are none are left out.
+/// Reads the text of `/proc/PID/maps`. Lines that are no mapping are left out.
 #[must_use]
 pub fn parse(text: &[u8]) -> Vec<ProcessMapping> {
     text.split(|&byte| byte == b'\n').filter_map(line).collect()

@@ -1,9 +1,10 @@
-//! Which pages of a process are there, and whether it has them alone: `/proc/PID/pagemap`.
+//! Reads which pages of a process are there, and whether only this process has them:
+//! `/proc/PID/pagemap`.
 //!
 //! The bits are those of the kernel's `Documentation/admin-guide/mm/pagemap.rst`. Everything is
-//! counted in pages of 4 KiB. A huge page counts as the small ones that it has, because a process
-//! that writes to a shared one gets a copy of the small one alone. (Only those of `hugetlbfs` are
-//! copied whole, and each of their parts is then said to be the process's own.)
+//! counted in pages of 4 KiB. A huge page counts as the small ones in it, because a process that
+//! writes to a shared one gets a copy of the small page alone. (Only huge pages of `hugetlbfs` are
+//! copied whole. Each of their parts then counts as the process's own.)
 
 mod scan;
 
@@ -13,70 +14,71 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// The bytes of a page.
+/// Size of a page in bytes.
 pub const PAGE_SIZE: u64 = 4096;
 
-/// So many pages are asked about at once.
+/// Maximum number of pages that are read at a time.
 const MAX_PAGES_PER_READ: u64 = 1 << 14;
 
-/// What the kernel says of a page.
+/// The kernel's entry of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagemapEntry(u64);
 
 impl PagemapEntry {
-    /// Whether it is in memory.
+    /// Whether the page is in memory.
     #[must_use]
     pub fn is_present(self) -> bool {
         self.0 >> 63 & 1 == 1
     }
 
-    /// Whether it is swapped out.
+    /// Whether the page is swapped out.
     #[must_use]
     pub fn is_swapped(self) -> bool {
         self.0 >> 62 & 1 == 1
     }
 
-    /// Whether it is a file's, or shared on purpose. What a process writes to a private mapping of
-    /// a file is no file's any more.
+    /// Whether the page belongs to a file, or is shared memory. A page of a private mapping of a
+    /// file no longer belongs to the file once the process has written to it.
     #[must_use]
     pub fn is_of_file(self) -> bool {
         self.0 >> 61 & 1 == 1
     }
 
-    /// Whether no other process has it mapped.
+    /// Whether no other process has the page mapped.
     #[must_use]
     pub fn is_exclusive(self) -> bool {
         self.0 >> 56 & 1 == 1
     }
 
-    /// Whether nobody may touch it: the end of a thread's stack, where the kernel can say that
-    /// (since 6.15).
+    /// Whether the page is a guard page, which no thread may touch, such as the end of a thread's
+    /// stack. Kernels report that since 6.15.
     #[must_use]
     pub fn is_guard(self) -> bool {
         self.0 >> 58 & 1 == 1
     }
 
-    /// Whether it is the kind of page that a fork shares until somebody writes to it.
+    /// Whether the page is of the kind that a fork shares until one of the processes writes to it.
     #[must_use]
     pub fn is_private(self) -> bool {
         (self.is_present() || self.is_swapped()) && !self.is_of_file()
     }
 }
 
-/// The pages of a process, as long as it is the program that it was when this was opened.
+/// The pages of a process, as long as the process runs the same program as when this was opened.
 #[derive(Debug)]
 pub struct PageMap(File);
 
 impl PageMap {
-    /// Opens it.
+    /// Opens the list of a process's pages.
     ///
     /// # Errors
-    /// The process may be gone, or not this user's to read.
+    /// The process may be gone, or this user may not read it.
     pub fn open(pid: u32) -> io::Result<Self> {
         File::open(format!("/proc/{pid}/pagemap")).map(Self)
     }
 
-    /// Calls `each` with the address of each page in `range` of which there is something to say.
+    /// Calls `each` with the address and the entry of each page in `range` that is in memory or
+    /// swapped out, except guard pages.
     ///
     /// # Errors
     /// The process may have ended.
@@ -94,7 +96,7 @@ impl PageMap {
             let read = self.0.read_at(&mut words, next * 8)?;
             let known = words[..read].as_chunks::<8>().0;
             if known.is_empty() {
-                // Nothing more can be mapped there.
+                // No further pages can be mapped there.
                 return Ok(());
             }
             for (i, word) in (0..).zip(known) {
@@ -111,8 +113,7 @@ impl PageMap {
 
 impl PageMap {
     /// Calls `each` with each run of pages in `range` that are in memory or swapped out, in order.
-    /// Neighbours may come one by one. It takes time for the pages that are there only, where the
-    /// kernel can say that (since 6.7).
+    /// Adjacent runs may come separately. Since kernel 6.7 only pages that are there take time.
     ///
     /// # Errors
     /// The process may have ended.
@@ -132,10 +133,10 @@ impl PageMap {
     }
 }
 
-/// A set of pages. A gigabyte of them takes 32 KiB.
+/// A set of pages. The pages of a gigabyte take 32 KiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageSet {
-    /// By their numbers, in pieces of 4096.
+    /// One bit for each page, by the page's number, in pieces of 4096 pages.
     pieces: BTreeMap<u64, Box<[u64; 64]>>,
     len: u64,
 }
@@ -152,7 +153,7 @@ impl PageSet {
         piece[word] |= bit;
     }
 
-    /// Whether it has the page that an address lies in.
+    /// Whether the set has the page that an address lies in.
     #[must_use]
     pub fn contains(&self, address: u64) -> bool {
         let (piece, word, bit) = bit_position(address);
@@ -160,7 +161,7 @@ impl PageSet {
         piece.is_some_and(|piece| piece[word] & bit != 0)
     }
 
-    /// How many of the bytes in `range` lie in its pages.
+    /// The number of bytes in `range` that lie in pages of the set.
     #[must_use]
     pub fn bytes_in(&self, range: Range<u64>) -> u64 {
         let (mut at, mut bytes) = (range.start, 0);
@@ -174,19 +175,19 @@ impl PageSet {
         bytes
     }
 
-    /// How many pages it has.
+    /// The number of pages in the set.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The addresses of its pages, in order.
+    /// The addresses of all pages in the set, in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         self.pieces.iter().flat_map(|(piece, words)| {
             let bits = (0..64u64 * 64).filter(|i| words[(i / 64) as usize] >> (i % 64) & 1 == 1);
@@ -195,7 +196,7 @@ impl PageSet {
     }
 }
 
-/// Where the page of an address is: the piece, the word in it, and the bit in that.
+/// The position of an address's page: the piece, the word in the piece, and the bit in the word.
 fn bit_position(address: u64) -> (u64, usize, u64) {
     let page = address / PAGE_SIZE;
     (page >> 12, (page >> 6 & 63) as usize, 1 << (page & 63))
@@ -225,7 +226,7 @@ mod tests {
         }
     }
 
-    /// What this test writes is its own, and what it does not touch is not there.
+    /// Pages that this test writes are its own, and pages that it does not touch are missing.
     #[test]
     fn pages_that_were_written_are_there() {
         const COUNT: usize = 64;

@@ -1,23 +1,23 @@
-//! What a mapping is called, and whether it is heapprof's, by the mapping before it, too.
+//! Finds the name of a mapping, and whether it is heapprof's, also by the mapping before it.
 
 use crate::smaps::SmapsMapping;
 
-/// A mapping with its neighbour considered.
+/// A mapping with its name, which may come from the mapping before it.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedMapping<'a> {
     /// The mapping.
     pub area: &'a SmapsMapping<'a>,
-    /// What it is called. What stands behind private pages of a file without a name is the file's
-    /// memory, too: its variables that begin as zeros.
+    /// The name of the mapping. Memory behind private pages of a file without a name of its own is
+    /// the file's memory, too: its variables that begin as zeros.
     pub name: &'a str,
-    /// Whether it is heapprof's.
+    /// Whether the mapping is heapprof's.
     pub is_own: bool,
 }
 
-/// The variables of heapprof's library have at most so many bytes.
+/// Largest size of the variables of heapprof's library in bytes.
 const MAX_VARIABLE_BYTES: u64 = 1 << 20;
 
-/// The mappings, in order.
+/// Names mappings, in order.
 pub fn regions<'a>(areas: &'a [SmapsMapping<'a>]) -> impl Iterator<Item = NamedMapping<'a>> {
     let mut before: Option<&SmapsMapping<'_>> = None;
     areas.iter().map(move |area| {
@@ -28,7 +28,8 @@ pub fn regions<'a>(areas: &'a [SmapsMapping<'a>]) -> impl Iterator<Item = NamedM
                 && file.end == area.start
         });
         before = of_file.or(Some(area));
-        // The program's memory may have come to lie there, too, in one piece with ours.
+        // The kernel may have joined memory of the program and heapprof's variables into one
+        // mapping.
         let is_small = area.end - area.start <= MAX_VARIABLE_BYTES;
         NamedMapping {
             area,
@@ -38,13 +39,13 @@ pub fn regions<'a>(areas: &'a [SmapsMapping<'a>]) -> impl Iterator<Item = NamedM
     })
 }
 
-/// The name of a mapping, without the kernel's word for a file that is not there any more.
+/// The name of a mapping, without the kernel's suffix for a deleted file.
 #[must_use]
 pub fn file_name<'a>(area: &SmapsMapping<'a>) -> &'a str {
     area.name.strip_suffix(" (deleted)").unwrap_or(area.name)
 }
 
-/// Whether a mapping is heapprof's: what it has for itself, or its library.
+/// Whether a mapping is heapprof's: its own memory in the process, or its library.
 #[must_use]
 pub fn is_ours(area: &SmapsMapping<'_>) -> bool {
     const OWN_FILES: [&str; 2] = ["/libheapprof.so", "/auto/Devel/HeapProf/HeapProf.so"];
@@ -84,7 +85,7 @@ mod tests {
                 ("/lib/libz.so (deleted)", false),
                 ("[heap]", false),
                 (module, true),
-                // It is larger than variables are, so it is the program's.
+                // The mapping is larger than the library's variables, so it is the program's.
                 (module, false),
                 ("/memfd:x (deleted)", false),
                 ("", false),

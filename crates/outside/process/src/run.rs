@@ -1,9 +1,9 @@
-//! A program from its beginning to its end: what it has used up, as the kernel counts it, and what
-//! it had in memory just before it was gone.
+//! Runs a program from its beginning to its end, and reports what it has used up, as the kernel
+//! counts it, and what it had in memory just before it was gone.
 //!
-//! The program is stopped for a moment when it is about to end (`PTRACE_O_TRACEEXIT`), because
-//! nobody can read its memory afterwards. Where ptrace is not allowed, that is missing, and all
-//! else is there.
+//! The program is stopped for a moment when it is about to end (`PTRACE_O_TRACEEXIT`), because its
+//! memory can't be read afterwards. Where ptrace is not allowed, that part is missing, and the rest
+//! is there.
 #![allow(unsafe_code)] // std returns no resources of a child, and knows no ptrace.
 
 use std::io;
@@ -13,61 +13,65 @@ use std::time::{Duration, Instant};
 
 use crate::counters::StatusCounters;
 
-/// What a program has used up.
+/// The resources that a program has used up.
 #[derive(Clone, Debug)]
 pub struct RunUsage {
-    /// How it ended.
+    /// How the program ended.
     pub status: ExitStatus,
-    /// From its beginning to its end.
+    /// Time from the program's beginning to its end.
     pub wall: Duration,
-    /// How long it and the children that it waited for worked: their own code, and the kernel for
-    /// them.
+    /// Processor time that the program, and the children for which it waited, spent in their own
+    /// code.
     pub user: Duration,
-    /// See [`user`](Self::user).
+    /// Processor time that the kernel spent for them. See [`user`](Self::user).
     pub system: Duration,
-    /// The most that it, or one of those children, had in memory. At least what heapprof itself
-    /// had when it started the program.
+    /// The most bytes that the program, or one of those children, had in memory. It is never less
+    /// than the memory of heapprof when it started the program.
     pub max_rss: u64,
-    /// Pages that came without a disk.
+    /// Number of page faults that needed no disk.
     pub minor_faults: u64,
-    /// Pages that came from a disk.
+    /// Number of page faults that needed a disk.
     pub major_faults: u64,
-    /// How often a thread gave its processor away, because it had to wait.
+    /// How often a thread gave its processor up because it had to wait.
     pub voluntary: u64,
-    /// How often one was taken away.
+    /// How often the kernel took the processor away from a thread.
     pub involuntary: u64,
-    /// What the program itself had when it was about to end, if that could be read.
+    /// The program's memory when it was about to end, if that could be read.
     pub at_end: Option<MemoryAtEnd>,
 }
 
-/// What a program had in memory when it was about to end.
+/// A program's memory when it was about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryAtEnd {
-    /// What was in memory then (VmRSS).
+    /// Bytes in memory at that moment (VmRSS).
     pub rss: u64,
-    /// The most that ever was (VmHWM).
+    /// The most bytes that ever were in memory (VmHWM).
     pub peak: u64,
 }
 
-/// Runs a program to its end. `began` is told its number, and `look` when it is about to end.
+/// Runs a program to its end. `began` gets the program's number at its start. `look` gets it when
+/// the program is about to end.
 ///
 /// # Errors
-/// It may not be possible to start it.
+/// The program may fail to start.
 pub fn run(
     command: &mut Command,
     began: impl FnOnce(u32),
     mut look: impl FnMut(u32),
 ) -> io::Result<RunUsage> {
-    // std shares our memory with a child that does nothing before it executes the program, and the
-    // kernel then begins the program's peak with ours. What we have not written is not in a copy.
-    // SAFETY: the closure runs between fork and exec, where little may be called. It calls nothing.
+    // Without `pre_exec`, std shares our memory with the child until it executes the program, and
+    // the kernel then begins the program's peak with ours. A copy does not have pages that we have
+    // not written.
+    // SAFETY: the closure runs between fork and exec, where only few functions may be called. It
+    // calls none.
     unsafe { command.pre_exec(|| Ok(())) };
     let start = Instant::now();
     let child = command.spawn()?;
     let pid = child.id();
     began(pid);
     let number = pid.cast_signed();
-    // It may have ended already, or be another user's by now. Then its end is not looked at.
+    // The program may have ended already, or belong to another user by now. Then its end is not
+    // watched.
     let _ = ptrace(libc::PTRACE_SEIZE, number, libc::PTRACE_O_TRACEEXIT);
     let mut at_end = None;
     loop {
@@ -87,8 +91,8 @@ pub fn run(
             at_end = self::read_memory_at_end(pid);
             look(pid);
         }
-        // A stop of the whole program stays one. Otherwise it goes on, with the signal that it was
-        // to get.
+        // If the whole program was stopped, it stays stopped. Otherwise it goes on, with the signal
+        // that it was to get.
         let _ = match (is_stop, event) {
             (true, _) => ptrace(libc::PTRACE_LISTEN, number, 0),
             (false, 0) => ptrace(libc::PTRACE_CONT, number, signal),
@@ -123,7 +127,7 @@ fn ptrace(request: TraceRequest, pid: libc::pid_t, data: libc::c_int) -> io::Res
 fn wait(pid: libc::pid_t) -> io::Result<(libc::c_int, libc::rusage)> {
     loop {
         let mut status = 0;
-        // SAFETY: numbers alone, for which zero is a value.
+        // SAFETY: the structure has only numbers, for which zero is a valid value.
         let mut used: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel writes both, which are of the types that it expects.
         let found = unsafe { libc::wait4(pid, &raw mut status, libc::__WALL, &raw mut used) };

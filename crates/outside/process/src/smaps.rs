@@ -1,67 +1,68 @@
-//! What `/proc/PID/smaps` says of each mapping: how much of it is in memory, how much is swapped
-//! out, and whether it is heapprof's own.
+//! Reads `/proc/PID/smaps`: how much of each mapping is in memory, how much is swapped out, and
+//! whether the mapping is heapprof's own.
 
 use std::fs;
 
 use crate::usage::MemoryUsage;
 
-/// What the mapping of kept books is called.
+/// The name of the mapping of a saved ledger.
 const SHARED_LEDGER_NAME: &str = "/memfd:heapprof";
-/// What heapprof's other mappings are called, if the kernel can name them.
+/// The name of heapprof's other mappings, if the kernel can name them.
 const OWN_MEMORY_NAME: &str = "[anon:heapprof]";
 
-/// A mapping.
+/// A mapping of a process, with its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmapsMapping<'a> {
-    /// Where it begins.
+    /// Address of the first byte.
     pub start: u64,
-    /// Where it ends.
+    /// Address behind the last byte.
     pub end: u64,
-    /// What the process may do there, and whether it is private, as in `rw-p`.
+    /// The rights of the process in the mapping, and whether it is private, as in `rw-p`.
     pub rights: &'a str,
-    /// The file's name, or what the kernel calls it; empty for memory of no file.
+    /// Path of the mapped file, or the kernel's name for the mapping; empty for memory of no file.
     pub name: &'a str,
-    /// How much of it is there.
+    /// How much memory the mapping has.
     pub usage: MemoryUsage,
-    /// What the kernel has noted of it, as letters in pairs: `VmFlags`.
+    /// The kernel's flags of the mapping, as pairs of letters: `VmFlags`.
     pub flags: &'a str,
 }
 
 impl SmapsMapping<'_> {
-    /// Whether it is memory that heapprof has in the process for itself.
+    /// Whether the mapping is heapprof's own memory in the process.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        // heapprof says of its mappings that they are read at random.
+        // heapprof advises the kernel that its mappings are read at random (`rr`).
         let is_unnamed = self.name.is_empty() && self.has_flag("rr");
         self.name == OWN_MEMORY_NAME || self.name.starts_with(SHARED_LEDGER_NAME) || is_unnamed
     }
 
-    /// Whether nothing of it is there.
+    /// Whether the mapping has no memory and nothing swapped out.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.usage.rss == 0 && self.usage.swap == 0
     }
 
-    /// Whether the kernel has noted these two letters of it.
+    /// Whether the kernel's flags of the mapping have these two letters.
     #[must_use]
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.split_whitespace().any(|one| one == flag)
     }
 }
 
-/// Bytes of heapprof's own that a process has in memory; `None` if they can't be told.
+/// Bytes of heapprof's own memory that a process has in memory; `None` if they can't be determined.
 #[must_use]
 pub fn own_memory(pid: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/smaps")).ok()?;
     sum_own_memory(&areas(&String::from_utf8_lossy(&text)))
 }
 
-/// Whether a part of a process's kept books is swapped out. Such pages are in no page table, so
-/// `/proc/PID/pagemap` does not tell them from pages that were never touched.
+/// Whether a part of a process's saved ledger is swapped out. Such pages are in no page table, so
+/// in `/proc/PID/pagemap` they look like pages that were never touched.
 #[must_use]
 pub fn is_shared_ledger_swapped(pid: u32) -> bool {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    // To ask about each mapping takes the kernel as long as the process is large.
+    // The kernel takes longer to report each mapping the larger the process is, so swap is checked
+    // first.
     uses_swap(&memory) && {
         let text = fs::read(format!("/proc/{pid}/smaps")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -76,7 +77,7 @@ fn sum_own_memory(areas: &[SmapsMapping<'_>]) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// Whether anything of this machine is swapped out, as `/proc/meminfo` says it.
+/// Whether anything of this machine is swapped out, by the text of `/proc/meminfo`.
 fn uses_swap(text: &str) -> bool {
     let amount = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -85,7 +86,7 @@ fn uses_swap(text: &str) -> bool {
     amount("SwapTotal:") != amount("SwapFree:")
 }
 
-/// The mappings that the text of `/proc/PID/smaps` tells of.
+/// Parses the mappings in the text of `/proc/PID/smaps`.
 #[must_use]
 pub fn areas(text: &str) -> Vec<SmapsMapping<'_>> {
     let mut all: Vec<SmapsMapping<'_>> = Vec::new();
@@ -123,7 +124,7 @@ pub fn areas(text: &str) -> Vec<SmapsMapping<'_>> {
     all
 }
 
-/// The addresses of a mapping; zeros if they are none.
+/// Parses the addresses of a mapping; zeros if `range` is no range.
 fn addresses(range: &str) -> (u64, u64) {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let both = range

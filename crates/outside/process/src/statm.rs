@@ -1,15 +1,15 @@
-//! The few numbers that cost least to read: `/proc/PID/statm`.
+//! Reads `/proc/PID/statm`: the few numbers that cost least to read.
 
 use std::io;
 
-/// Bytes of a process. Of what it has in memory, `shared` is of files and shared memory.
+/// Sizes of a process's memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatmSizes {
-    /// Its addresses (VmSize).
+    /// Mapped addresses (VmSize).
     pub size: u64,
-    /// What is in memory (VmRSS).
+    /// Memory that is resident (VmRSS).
     pub rss: u64,
-    /// What of it is of files, or is shared memory.
+    /// Resident memory that belongs to files, or is shared memory.
     pub shared: u64,
     /// Addresses of code.
     pub text: u64,
@@ -18,7 +18,7 @@ pub struct StatmSizes {
 }
 
 impl StatmSizes {
-    /// Reads it of a process.
+    /// Reads the sizes of a process.
     ///
     /// # Errors
     /// The process may be gone.
@@ -26,7 +26,7 @@ impl StatmSizes {
         Self::parse(&crate::read(pid, "statm")?).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Reads the text of the file; `None` if it is none.
+    /// Reads the text of `/proc/PID/statm`; `None` if it is malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let page = rustix::param::page_size() as u64;

@@ -1,17 +1,17 @@
-//! Which processes there are, and which descend from which.
+//! Lists processes, and the descendants of a process.
 
 use std::collections::BTreeSet;
 use std::io;
 
 use crate::path;
 
-/// The most processes that are followed from one.
+/// Maximum number of processes that are followed from one.
 const MAX_DESCENDANTS: usize = 1000;
 
-/// The processes of this machine that this user can see, in order of their numbers.
+/// Lists the processes of this machine that this user can see, in order of their numbers.
 ///
 /// # Errors
-/// The list of processes may not be there.
+/// The list of processes may be unreadable.
 pub fn all_processes() -> io::Result<Vec<u32>> {
     let mut pids: Vec<u32> = std::fs::read_dir("/proc")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -20,7 +20,8 @@ pub fn all_processes() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// The children of a process, whichever of its threads made them. Empty if it is gone.
+/// Lists the children of a process, whichever of its threads made them. Empty if the process is
+/// gone.
 #[must_use]
 pub fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(path(pid, "task")) else {
@@ -34,7 +35,7 @@ pub fn children(pid: u32) -> Vec<u32> {
     threads.flatten().flat_map(of_thread).collect()
 }
 
-/// A process and those that descend from it; 1000 at most.
+/// Lists a process and its descendants; 1000 at most.
 #[must_use]
 pub fn descendants(pid: u32) -> BTreeSet<u32> {
     let mut found = BTreeSet::from([pid]);

@@ -1,55 +1,57 @@
-//! How much memory a process or a mapping has, as the kernel divides it: the lines of
+//! Reads how much memory a process or a mapping has, as the kernel divides it: the lines of
 //! `/proc/PID/smaps` and `/proc/PID/smaps_rollup`.
 
 use std::io;
 
 use crate::lines::bytes_of;
 
-/// Bytes of a process or of a mapping. All but `size`, `swap`, `swap_pss` and `hugetlb` are in
-/// memory.
+/// Memory of a process or of a mapping in bytes. All but `size`, `swap`, `swap_pss` and `hugetlb`
+/// are in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUsage {
-    /// Its addresses. `smaps_rollup` does not have them.
+    /// Mapped addresses. `smaps_rollup` does not have them.
     pub size: u64,
-    /// All of it that is in memory.
+    /// All memory that is resident.
     pub rss: u64,
-    /// Its part: of a page that three processes have, each has a third.
+    /// Proportional part of the resident memory: of a page that three processes have, each has a
+    /// third.
     pub pss: u64,
-    /// What it has alone and has not written.
+    /// Memory that no other process has mapped, and that was not written.
     pub private_clean: u64,
-    /// What it has alone and has written.
+    /// Memory that no other process has mapped, and that was written.
     pub private_dirty: u64,
-    /// What others have, too, and nobody has written.
+    /// Memory that other processes have mapped, too, and that was not written.
     pub shared_clean: u64,
-    /// What others have, too, and somebody has written.
+    /// Memory that other processes have mapped, too, and that was written.
     pub shared_dirty: u64,
-    /// What is of no file.
+    /// Memory of no file.
     pub anonymous: u64,
-    /// What it used lately.
+    /// Memory that was used lately.
     pub referenced: u64,
-    /// Its part of what may not be swapped out.
+    /// Proportional part of the memory that may not be swapped out.
     pub locked: u64,
-    /// What the kernel may take away when memory is short, because the process needs it no more.
+    /// Memory that the kernel may take away when memory is short, because the process needs it no
+    /// more.
     pub lazy_free: u64,
-    /// What is swapped out, besides.
+    /// Memory that is swapped out. It is not in `rss`.
     pub swap: u64,
-    /// Its part of what is swapped out.
+    /// Proportional part of the memory that is swapped out.
     pub swap_pss: u64,
-    /// What lies in huge pages that the kernel made of its own accord.
+    /// Memory in huge pages that the kernel made of its own accord.
     pub huge: u64,
-    /// What lies in huge pages of `hugetlbfs`, which other sums do not have.
+    /// Memory in huge pages of `hugetlbfs`, which is in no other sum.
     pub hugetlb: u64,
 }
 
 /// A field of [`MemoryUsage`].
 pub struct UsageField {
-    /// What it is called in reports: the kernel's word in small letters, except for `uss`.
+    /// The field's name in reports: the kernel's word in small letters, except for `uss`.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// The meaning of the field, in a sentence.
     pub meaning: &'static str,
-    /// Its bytes.
+    /// Returns the bytes of the field.
     pub get: fn(&MemoryUsage) -> u64,
-    /// Sets its bytes. It does nothing for a field that is computed from others.
+    /// Sets the bytes of the field. Does nothing for a field that is computed from others.
     pub set: fn(&mut MemoryUsage, u64),
 }
 
@@ -130,7 +132,7 @@ impl MemoryUsage {
     /// Reads a process's sums.
     ///
     /// # Errors
-    /// The process may be gone, or not this user's to read.
+    /// The process may be gone, or this user may not read it.
     pub fn from_pid(pid: u32) -> io::Result<Self> {
         let text = crate::read(pid, "smaps_rollup")?;
         let mut all = Self::default();
@@ -138,7 +140,7 @@ impl MemoryUsage {
         Ok(all)
     }
 
-    /// Takes a line of the kernel's, if it is about one of the fields.
+    /// Adds the number in a line of the kernel, if it is one of the fields.
     pub(crate) fn take(&mut self, line: &str) {
         let Some((name, bytes)) = bytes_of(line) else {
             return;
@@ -164,18 +166,18 @@ impl MemoryUsage {
         *to = to.saturating_add(bytes);
     }
 
-    /// What it has alone.
+    /// Memory that no other process has mapped.
     #[must_use]
     pub fn uss(&self) -> u64 {
         self.private_clean.saturating_add(self.private_dirty)
     }
 
-    /// Adds another one's bytes, field by field.
+    /// Adds the bytes of `other`, field by field.
     pub fn add(&mut self, other: &Self) {
         *self = self.each(other, u64::saturating_add);
     }
 
-    /// What it has more than another one, field by field; nothing where it has less.
+    /// Subtracts the bytes of `other`, field by field; the result is 0 where `other` has more.
     #[must_use]
     pub fn less(&self, other: &Self) -> Self {
         self.each(other, u64::saturating_sub)
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(both.less(&read), read);
     }
 
-    /// Its own sums can be read, and its parts are all there is.
+    /// A process can read its own sums, and the parts add up to all resident memory.
     #[test]
     fn the_parts_are_the_whole() {
         let own = MemoryUsage::from_pid(std::process::id()).unwrap();

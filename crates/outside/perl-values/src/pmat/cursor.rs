@@ -1,11 +1,11 @@
-//! Reads numbers and texts, one behind the other.
+//! Reads numbers and texts from bytes, one behind the other.
 
 use super::PmatError;
 
-/// The length of a text that is not there.
+/// Length that stands for a missing text.
 const NO_TEXT_LENGTH: u64 = u64::MAX;
 
-/// Bytes, and how far they were read.
+/// Bytes, and the position of the next one to be read.
 pub(super) struct PmatCursor<'a> {
     all: &'a [u8],
     at: usize,
@@ -20,12 +20,12 @@ impl<'a> PmatCursor<'a> {
         self.at == self.all.len()
     }
 
-    /// An error at what was read last.
+    /// Makes an error at the present position.
     pub(super) fn error_here(&self, why: &str) -> PmatError {
         PmatError::Invalid(self.at, why.to_string())
     }
 
-    /// The next bytes, which are of `what`.
+    /// Returns the next bytes. `what` names them in an error.
     pub(super) fn bytes(
         &mut self,
         count: usize,
@@ -55,7 +55,7 @@ impl<'a> PmatCursor<'a> {
         Ok(u64::from_le_bytes(*self.array(what)?))
     }
 
-    /// A text; `None` if there is none.
+    /// Reads a text; `None` if there is none.
     pub(super) fn text(&mut self, what: &'static str) -> Result<Option<&'a [u8]>, PmatError> {
         match self.word(what)? {
             NO_TEXT_LENGTH => Ok(None),
@@ -66,13 +66,14 @@ impl<'a> PmatCursor<'a> {
         }
     }
 
-    /// How many things of at least so many bytes follow. There can't be more than bytes are left.
+    /// Reads a count of things that follow. Each takes at least `least` bytes, so that more of them
+    /// than the rest can have are an error.
     pub(super) fn count(&mut self, least: usize, what: &'static str) -> Result<usize, PmatError> {
         let count = self.word(what)?;
         self.count_of(count, least, what)
     }
 
-    /// The same of a number that was read already.
+    /// Checks a count that was read already: each thing takes at least `least` bytes of the rest.
     pub(super) fn count_of(
         &self,
         count: u64,

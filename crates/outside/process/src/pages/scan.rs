@@ -1,4 +1,4 @@
-//! Asks the kernel for runs of pages that are there: `PAGEMAP_SCAN` of `linux/fs.h`, since 6.7.
+//! Asks the kernel for runs of pages that are present: `PAGEMAP_SCAN` of `linux/fs.h`, since 6.7.
 #![allow(unsafe_code)] // libc has no function for it.
 
 use std::fs::File;
@@ -6,13 +6,13 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// The request: a structure of 96 bytes is read and written.
+/// The number of the request, whose structure of 96 bytes is read and written.
 const PAGEMAP_SCAN: u64 = 3 << 30 | 96 << 16 | (b'f' as u64) << 8 | 16;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
-/// Nobody may touch it. Since 6.15; older kernels do not know the word.
+/// Flag of a guard page, which no thread may touch. Kernels before 6.15 do not know it.
 const IS_GUARD: u64 = 1 << 8;
-/// So many runs come at once.
+/// Maximum number of runs that one request returns.
 const MAX_RUNS: usize = 512;
 
 /// `struct pm_scan_arg`.
@@ -42,7 +42,8 @@ struct PageRun {
     categories: u64,
 }
 
-/// Calls `each` with runs of pages that are there. Returns up to where it looked.
+/// Calls `each` with runs of pages that are in memory or swapped out. Returns the address up to
+/// which the pages were scanned.
 pub(super) fn each_present_run(
     pages: &File,
     range: Range<u64>,
@@ -56,7 +57,7 @@ pub(super) fn each_present_run(
     }
 }
 
-/// Asks for pages that are there, except for those of a kind.
+/// Asks for pages that are in memory or swapped out, except for those in the category `except`.
 fn scan_pages(
     pages: &File,
     range: Range<u64>,
@@ -76,8 +77,8 @@ fn scan_pages(
         wanted: IS_PRESENT | IS_SWAPPED,
         ..PageScanRequest::default()
     };
-    // SAFETY: the kernel reads and writes the request, and as many runs as it says there is room
-    // for. Both live through the call.
+    // SAFETY: the kernel reads and writes the request, and at most as many runs as the request has
+    // room for. Both live through the call.
     let found = unsafe { libc::ioctl(pages.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut request) };
     let Ok(found) = usize::try_from(found) else {
         return Err(io::Error::last_os_error());
@@ -88,7 +89,7 @@ fn scan_pages(
     Ok(request.walk_end)
 }
 
-/// Whether an error says that the kernel does not know the request.
+/// Whether an error means that the kernel does not know the request.
 pub(super) fn is_unknown(error: &io::Error) -> bool {
     let unknown = [libc::ENOTTY, libc::EINVAL, libc::ENOSYS];
     error
