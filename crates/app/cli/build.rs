@@ -21,14 +21,9 @@ fn main() {
     // From here, not from the root: a target folder that another checkout used must not watch that
     // one's files.
     for part in [
-        "../../inside/preload",
-        "../../inside/engine",
-        "../../contract/abi",
-        "../../interpreters/memory",
-        "../../interpreters/perl",
-        "../../interpreters/python",
-        "../../contract/wiretap",
-        "../../contract/profile",
+        "../../contract",
+        "../../interpreters",
+        "../../inside",
         "../../../Cargo.toml",
         HEADER_PATH,
         PERL_MODULE_PATH,

@@ -17,9 +17,10 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("contract/abi", &[]),
     ("contract/wiretap", &[]),
     ("inside/engine", &["abi", "memory", "profile"]),
+    ("inside/providers", &["engine", "memory", "perl", "python"]),
     (
         "inside/preload",
-        &["abi", "engine", "memory", "perl", "python", "wiretap"],
+        &["abi", "engine", "memory", "providers", "wiretap"],
     ),
     ("inside/alloc", &["abi", "engine", "wiretap"]),
     ("interpreters/memory", &[]),

@@ -7,12 +7,12 @@ use heapprof_engine::{
     DumpFormat, DumpOutput, DumpReason, ENGINE, LoadAttempt, LoadOutcome, MAX_PERIOD,
     RecordingMode, RecordingOptions, RegistrationError, StackProvider, sys,
 };
-use heapprof_perl::PerlLayout;
+use heapprof_providers::perl::{PERL, PerlLayout, TracedInterpreter};
+use heapprof_providers::python;
 
-use crate::perl::{PERL, TracedInterpreter};
 use crate::real::real;
 use crate::say::{report_misunderstood, say, status, text};
-use crate::{end, environment, mapped, python, wiretap};
+use crate::{end, environment, mapped, wiretap};
 
 /// Starts a recording into `output`, a pattern as in HEAPPROF_OUTPUT. If `output` is null, the
 /// environment's pattern is used. If there is no such pattern either, no files are written. A

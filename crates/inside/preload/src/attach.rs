@@ -22,7 +22,8 @@ use heapprof_engine::{
 
 use self::hooks::HOOKS;
 use self::slots::{ImportSlot, LoaderObject, SettledObjects, each_object};
-use crate::{allocator, atfork, end, interpreters, operators, python, real, start};
+use crate::{allocator, atfork, end, operators, real, start};
+use heapprof_providers::{interpreters, python};
 
 /// How long the attaching process may need to take the ledger's file, in milliseconds. The thread
 /// that waits is the program's.

@@ -5,12 +5,11 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
 use heapprof_engine::{DumpReason, ENGINE, raise_default, sys};
+use heapprof_providers::interpreters;
 
 use crate::atfork;
 use crate::executed;
 use crate::hook::{announced, label};
-use crate::perl::PERL;
-use crate::python::PYTHON;
 use crate::real::{self, ALIGNED_ALLOC, HookedFunction};
 use crate::wiretap;
 
@@ -380,10 +379,8 @@ unsafe extern "C" fn close_library(handle: *mut c_void) -> c_int {
         return close();
     }
     // Interpreters are known before anything is recorded.
-    PERL.around_unload(|| {
-        PYTHON.around_unload(|| match ENGINE.lifecycle().was_started() {
-            true => ENGINE.lifecycle().around_unload(close),
-            false => close(),
-        })
+    interpreters::around_unload(|| match ENGINE.lifecycle().was_started() {
+        true => ENGINE.lifecycle().around_unload(close),
+        false => close(),
     })
 }

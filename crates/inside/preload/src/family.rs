@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_void};
 use heapprof_engine::{CallSite, ENGINE};
 
 use crate::hook::{hook, label};
-use crate::python::note_realloc;
 use crate::real::{ALIGNED_ALLOC, RealFunctions, real};
 use crate::start;
+use heapprof_providers::python::note_realloc;
 
 /// Makes an allocation that the countdown chose, and records it.
 #[inline(always)]

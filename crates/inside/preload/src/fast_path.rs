@@ -9,8 +9,9 @@ use std::arch::naked_asm;
 
 use heapprof_engine::CallSite;
 
+use crate::family;
 use crate::hook::label;
-use crate::{family, python};
+use heapprof_providers::python;
 
 /// The hook of malloc.
 #[unsafe(naked)]

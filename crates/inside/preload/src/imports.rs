@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use heapprof_engine::sys;
 
-use crate::objects;
+use heapprof_providers::loaded_objects;
 
 // The linker's symbols for where this library is.
 std::arch::global_asm!(".hidden _DYNAMIC", ".hidden __ehdr_start");
@@ -358,7 +358,7 @@ fn resolve_function(entry: ImageSymbol) -> Option<usize> {
 
 /// Reads glibc's objects. Returns whether its libc is among them.
 fn read_glibc() -> bool {
-    let mut map = objects::first_map();
+    let mut map = loaded_objects::first_map();
     for _ in 0..MAX_ENTRIES {
         if map == 0 {
             break;

@@ -5,11 +5,12 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use heapprof_engine::{ENGINE, is_inside_engine, sys};
+use heapprof_providers::{interpreters, perl, python};
 
 use crate::say::{report, report_misunderstood, say};
 use crate::{
-    allocator, end, environment, identity, imports, interpreters, late, ledger_hooks, mapped, mark,
-    perl, python, real, sandbox, signals, wiretap,
+    allocator, end, environment, identity, imports, late, ledger_hooks, mapped, mark, real,
+    sandbox, signals, wiretap,
 };
 
 static START_STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);

@@ -31,11 +31,12 @@ use heapprof_memory::Memory;
 use heapprof_memory::loaded::LoadedObject;
 use heapprof_perl::{PerlRuntime, UnreadablePerl};
 
+pub use heapprof_perl::PerlLayout;
 pub use state::PERL;
 pub use values::{TracedInterpreter, ValueRequest};
 
 /// Notes a perl, if it is the first one, and registers the provider of its stacks.
-pub fn register<M: Memory>(
+fn register<M: Memory>(
     memory: M,
     object: LoadedObject,
     found: Result<PerlRuntime, UnreadablePerl>,

@@ -6,7 +6,7 @@ use std::ffi::c_char;
 ///
 /// # Safety
 /// The buffer at `to` has `size` bytes.
-pub unsafe fn give(text: &[u8], to: *mut c_char, size: usize) {
+pub(crate) unsafe fn give(text: &[u8], to: *mut c_char, size: usize) {
     let Some(most) = size.checked_sub(1) else {
         return;
     };

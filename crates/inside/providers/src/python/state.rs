@@ -1,25 +1,23 @@
 //! The Python of this process, and the state of the thread that runs it.
 
-use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use heapprof_memory::loaded::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
 use heapprof_python::{CurrentThreadState, PythonRuntime, UnreadablePython};
 
 use super::objects::PYTHON_OBJECTS;
+use crate::interpreters::{InterpreterProvider, ScannedObject};
 use crate::kernel_memory::KernelMemory;
-use crate::objects;
+use crate::runtime_state::{ReadState, RuntimeState};
 
 /// The Python of this process.
 pub static PYTHON: PythonStacks = PythonStacks::new();
 
 /// What is known of the Python in this process.
 pub struct PythonStacks {
-    state: AtomicU8,
-    known: UnsafeCell<Option<Result<PythonRuntime, UnreadablePython>>>,
-    /// The object in which Python was found.
-    object: UnsafeCell<Option<LoadedObject>>,
+    runtime: RuntimeState<PythonRuntime, UnreadablePython>,
     /// The offset, from a thread's thread pointer, of the variable with the state that the thread
     /// runs with; 0 if that is not known.
     variable: AtomicI64,
@@ -32,26 +30,10 @@ pub struct PythonStacks {
     was_too_deep: AtomicBool,
 }
 
-/// State: no Python was found.
-const NOT_FOUND: u8 = 0;
-/// State: a thread has found a Python, and notes it.
-const BEING_NOTED: u8 = 1;
-/// State: Python's library may be unloaded at this moment.
-const PAUSED: u8 = 2;
-/// State: Python's stacks are read.
-const ON: u8 = 3;
-/// State: Python's structures are not known.
-const UNREADABLE: u8 = 4;
-/// State: what was read of Python was wrong.
-const BROKEN: u8 = 5;
-
 /// The number of frames that are read with care at first.
 pub(super) const PROBATION_FRAMES: u32 = 512;
 /// Maximum number of wrong stacks, one after the other. After that no more are read.
 const MAX_FAILURES: u32 = 16;
-
-// SAFETY: the Python that was found is written once, before the state says so.
-unsafe impl Sync for PythonStacks {}
 
 /// Returns the address from which this thread's thread-local memory is counted. It is also the
 /// value of `pthread_self`.
@@ -63,9 +45,7 @@ fn thread_pointer() -> u64 {
 impl PythonStacks {
     const fn new() -> Self {
         Self {
-            state: AtomicU8::new(NOT_FOUND),
-            known: UnsafeCell::new(None),
-            object: UnsafeCell::new(None),
+            runtime: RuntimeState::new(),
             variable: AtomicI64::new(0),
             frames: AtomicU32::new(0),
             failures: AtomicU32::new(0),
@@ -81,58 +61,35 @@ impl PythonStacks {
         object: LoadedObject,
         found: Result<PythonRuntime, UnreadablePython>,
     ) -> Option<(u64, u64)> {
-        let first = self.state.compare_exchange(
-            NOT_FOUND,
-            BEING_NOTED,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
-        first.ok()?;
-        let mut variable = None;
-        let (state, evaluator) = match &found {
-            Ok(python) => {
+        let evaluator = found.as_ref().map_or((0, 0), |python| python.evaluator);
+        let is_first = self.runtime.note(object, found, |found| {
+            let mut variable = None;
+            if let Ok(python) = found {
                 if let CurrentThreadState::Own(local) = python.current {
                     variable = local.offset(memory, thread_pointer());
                 }
-                (ON, python.evaluator)
+                PYTHON_OBJECTS.note_functions(memory, object, python.has_gil());
             }
-            Err(_) => (UNREADABLE, (0, 0)),
-        };
-        self.variable
-            .store(variable.unwrap_or(0), Ordering::Relaxed);
-        self.frames.store(0, Ordering::Relaxed);
-        self.failures.store(0, Ordering::Relaxed);
-        if let Ok(python) = &found {
-            PYTHON_OBJECTS.note_functions(memory, object, python.has_gil());
-        }
-        // SAFETY: this thread alone changed the state from `NOT_FOUND`, and no thread reads either
-        // before the next change.
-        unsafe {
-            *self.known.get() = Some(found);
-            *self.object.get() = Some(object);
-        }
-        self.state.store(state, Ordering::Release);
-        Some(evaluator)
+            self.variable
+                .store(variable.unwrap_or(0), Ordering::Relaxed);
+            self.frames.store(0, Ordering::Relaxed);
+            self.failures.store(0, Ordering::Relaxed);
+        });
+        is_first.then_some(evaluator)
     }
 
     /// Returns the Python, if its stacks are read.
     #[inline(always)]
     pub(super) fn python(&self) -> Option<&PythonRuntime> {
-        if self.state.load(Ordering::Acquire) != ON {
-            return None;
-        }
-        // SAFETY: the Python is not written any more.
-        unsafe { (*self.known.get()).as_ref()?.as_ref().ok() }
+        self.runtime.active()
     }
 
     /// Returns why no stacks are read; `None` if they are, or if there is no Python.
     pub(super) fn why_not(&self) -> Option<String> {
-        let state = self.state.load(Ordering::Acquire);
-        if !matches!(state, UNREADABLE | BROKEN) {
+        if !self.runtime.state().is_given_up() {
             return None;
         }
-        // SAFETY: the Python is not written any more.
-        match unsafe { (*self.known.get()).as_ref()? } {
+        match self.runtime.found()? {
             Err(unreadable) => Some(unreadable.to_string()),
             Ok(python) => Some(format!(
                 "what was read of Python {} is no stack of it",
@@ -145,9 +102,7 @@ impl PythonStacks {
     #[cold]
     pub(super) fn count_failure(&self) {
         if self.failures.fetch_add(1, Ordering::Relaxed) >= MAX_FAILURES {
-            let _ = self
-                .state
-                .compare_exchange(ON, BROKEN, Ordering::AcqRel, Ordering::Relaxed);
+            self.runtime.change(ReadState::On, ReadState::Broken);
         }
     }
 
@@ -212,24 +167,21 @@ impl PythonStacks {
         };
         current == Some(state) && python.is_initialized(memory)
     }
+}
 
-    /// Reads no stacks while `close` runs, which may close the library that Python is in.
-    pub fn around_unload<R>(&self, close: impl FnOnce() -> R) -> R {
-        let pause = self
-            .state
-            .compare_exchange(ON, PAUSED, Ordering::AcqRel, Ordering::Relaxed);
-        let result = close();
-        if pause.is_ok() {
-            // SAFETY: the object is not written while the state is `PAUSED`.
-            let object = unsafe { *self.object.get() };
-            let is_there = object.is_some_and(objects::is_loaded);
-            let next = if is_there { ON } else { NOT_FOUND };
-            self.state.store(next, Ordering::Release);
-            if !is_there {
-                objects::forget();
-            }
+impl InterpreterProvider for PythonStacks {
+    fn examine<M: Memory>(&'static self, memory: M, object: &ScannedObject) {
+        if let Some(found) = PythonRuntime::find(memory, object.object) {
+            super::register(memory, object.object, found, object.is_early);
         }
-        result
+    }
+
+    fn pause(&self) -> bool {
+        self.runtime.pause()
+    }
+
+    fn resume(&self) {
+        self.runtime.resume(|_| ());
     }
 }
 

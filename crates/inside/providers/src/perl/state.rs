@@ -12,22 +12,21 @@ use heapprof_perl::{PerlLayout, PerlRuntime, UnreadablePerl};
 use super::arenas::{ArenaHoldings, LeftArenas, read_holdings};
 use super::turn::TurnLock;
 use super::values::PerlValueTracker;
+use crate::interpreters::{InterpreterProvider, ScannedObject};
 use crate::kernel_memory::KernelMemory;
-use crate::objects;
+use crate::loaded_objects::loaded_objects;
+use crate::runtime_state::{ReadState, RuntimeState};
 
 /// The perl of this process.
 pub static PERL: PerlStacks = PerlStacks::new();
 
 /// What is known of the perl in this process.
 pub struct PerlStacks {
-    pub(super) state: AtomicU8,
-    pub(super) known: UnsafeCell<Option<Result<PerlRuntime, UnreadablePerl>>>,
+    pub(super) runtime: RuntimeState<PerlRuntime, UnreadablePerl>,
     /// The same perl with the layout that Devel::HeapProf reported, once `layout_report` is
     /// [`LAYOUT_REPORTED`].
     by_module: UnsafeCell<Option<PerlRuntime>>,
     layout_report: AtomicU8,
-    /// The object in which the perl was found.
-    pub(super) object: UnsafeCell<Option<LoadedObject>>,
     pub(super) op_names: UnsafeCell<OpNames>,
     pub(super) interpreters: [InterpreterSlot; 64],
     /// The number of interpreters that there ever were.
@@ -54,21 +53,6 @@ const LAYOUT_REPORTED: u8 = 2;
 
 /// The names of ops, each up to a zero.
 pub(super) struct OpNames(pub(super) [[u8; 24]; 512]);
-
-/// State: no perl was found.
-pub(super) const NOT_FOUND: u8 = 0;
-/// State: a thread has found a perl, and notes it.
-pub(super) const BEING_NOTED: u8 = 1;
-/// State: perl's library may be unloaded at this moment.
-pub(super) const PAUSED: u8 = 6;
-/// State: perl's stacks are read.
-pub(super) const ON: u8 = 2;
-/// State: perl's structures are not known.
-pub(super) const UNREADABLE: u8 = 3;
-/// State: perl's own function returned something else than what was read.
-pub(super) const DIFFERS: u8 = 4;
-/// State: an address in perl's structures was wrong.
-pub(super) const BROKEN: u8 = 5;
 
 // SAFETY: the perl that was found is written once, before the state says so.
 unsafe impl Sync for PerlStacks {}
@@ -112,11 +96,9 @@ pub(super) const COMPARE_INTERVAL: u32 = if cfg!(debug_assertions) { 1 } else { 
 impl PerlStacks {
     const fn new() -> Self {
         Self {
-            state: AtomicU8::new(NOT_FOUND),
-            known: UnsafeCell::new(None),
+            runtime: RuntimeState::new(),
             by_module: UnsafeCell::new(None),
             layout_report: AtomicU8::new(LAYOUT_ABSENT),
-            object: UnsafeCell::new(None),
             op_names: UnsafeCell::new(OpNames([[0; 24]; 512])),
             interpreters: [const {
                 InterpreterSlot {
@@ -153,40 +135,23 @@ impl PerlStacks {
         object: LoadedObject,
         found: Result<PerlRuntime, UnreadablePerl>,
     ) -> Option<(u64, u64)> {
-        let first = self.state.compare_exchange(
-            NOT_FOUND,
-            BEING_NOTED,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
-        if first.is_err() {
-            return None;
-        }
-        let state = if found.is_ok() { ON } else { UNREADABLE };
-        let (run_loop, size) = match &found {
-            Ok(perl) => (perl.run_loop.0, perl.run_loop.1 - perl.run_loop.0),
-            Err(_) => {
-                let (begin, end) = PerlRuntime::run_loop_of(memory, object);
-                (begin, end - begin)
-            }
+        let (begin, end) = match &found {
+            Ok(perl) => perl.run_loop,
+            Err(_) => PerlRuntime::run_loop_of(memory, object),
         };
-        // SAFETY: this thread alone changed the state from `NOT_FOUND`, and no thread reads either
-        // before the next change.
-        unsafe {
-            if let Ok(perl) = &found {
-                self.name_ops(memory, perl);
+        let is_first = self.runtime.note(object, found, |found| {
+            if let Ok(perl) = found {
+                // SAFETY: nobody reads the names before the perl was noted.
+                unsafe { self.name_ops(memory, perl) };
             }
-            *self.known.get() = Some(found);
-            *self.object.get() = Some(object);
-        }
-        self.state.store(state, Ordering::Release);
-        Some((run_loop, size))
+        });
+        is_first.then_some((begin, end - begin))
     }
 
     /// Returns the perl, if its stacks are read.
     #[inline(always)]
     pub(super) fn perl(&self) -> Option<&PerlRuntime> {
-        if self.state.load(Ordering::Acquire) != ON {
+        if !self.runtime.is_on() {
             return None;
         }
         self.known_perl()
@@ -194,32 +159,27 @@ impl PerlStacks {
 
     /// Returns the perl, even if its stacks are not read any more.
     pub(super) fn known_perl(&self) -> Option<&PerlRuntime> {
-        if self.state.load(Ordering::Acquire) < ON {
-            return None;
-        }
+        let found = self.runtime.found()?;
         if self.layout_report.load(Ordering::Acquire) == LAYOUT_REPORTED {
             // SAFETY: the perl is not written any more.
             return unsafe { (*self.by_module.get()).as_ref() };
         }
-        // SAFETY: the perl is not written any more.
-        unsafe { (*self.known.get()).as_ref()?.as_ref().ok() }
+        found.as_ref().ok()
     }
 
     /// Takes the layout of the perl's structures from a module that was compiled with perl's
     /// headers. Returns an errno if there is no perl, or if the layout can't be this perl's.
     pub fn report_layout(&self, layout: PerlLayout) -> Result<(), c_int> {
-        let state = self.state.load(Ordering::Acquire);
-        if matches!(state, NOT_FOUND | BEING_NOTED | PAUSED) {
+        let state = self.runtime.state();
+        if state == ReadState::Paused {
             return Err(libc::ENOENT);
         }
-        // SAFETY: the object is not written any more, because the state says that a perl was found.
-        let object = unsafe { *self.object.get() };
-        let Some(object) = object else {
+        let Some(object) = self.runtime.object() else {
             return Err(libc::ENOENT);
         };
         let failed = Cell::new(false);
         let memory = KernelMemory { failed: &failed };
-        let executable = objects::loaded_objects(memory).next();
+        let executable = loaded_objects(memory).next();
         let Some(Ok(perl)) = PerlRuntime::find_with(memory, object, executable, Some(layout))
         else {
             return Err(libc::EINVAL);
@@ -227,7 +187,7 @@ impl PerlStacks {
         if self
             .known_perl()
             .is_some_and(|known| known.reads_same_places(&perl))
-            && state == ON
+            && state == ReadState::On
         {
             return Ok(());
         }
@@ -256,9 +216,7 @@ impl PerlStacks {
         self.layout_report.store(LAYOUT_REPORTED, Ordering::Release);
         self.changes.fetch_add(1, Ordering::AcqRel);
         // Another thread may be closing the library. Then that thread sets the next state.
-        let _ = self
-            .state
-            .compare_exchange(state, ON, Ordering::AcqRel, Ordering::Relaxed);
+        self.runtime.change(state, ReadState::On);
         Ok(())
     }
 
@@ -287,10 +245,8 @@ impl PerlStacks {
         }
     }
 
-    pub(super) fn switch_off(&self, why: u8) {
-        let _ = self
-            .state
-            .compare_exchange(ON, why, Ordering::AcqRel, Ordering::Relaxed);
+    pub(super) fn switch_off(&self, why: ReadState) {
+        self.runtime.change(ReadState::On, why);
     }
 
     /// Whether no stack of any interpreter was right, and one interpreter has been given up.
@@ -377,28 +333,26 @@ impl PerlStacks {
         let recording = ENGINE.stack_providers().recording_number() as u32;
         recording.wrapping_add(self.changes.load(Ordering::Relaxed))
     }
+}
 
-    /// Reads no stacks while `close` runs, which may unload the library that Perl is in.
-    pub fn around_unload<R>(&self, close: impl FnOnce() -> R) -> R {
-        let pause = self
-            .state
-            .compare_exchange(ON, PAUSED, Ordering::AcqRel, Ordering::Relaxed);
-        let result = close();
-        if pause.is_ok() {
-            self.changes.fetch_add(1, Ordering::AcqRel);
-            // SAFETY: the object is not written while the state is `PAUSED`.
-            let object = unsafe { *self.object.get() };
-            let is_there = object.is_some_and(objects::is_loaded);
-            let next = if is_there { ON } else { NOT_FOUND };
+impl InterpreterProvider for PerlStacks {
+    fn examine<M: Memory>(&'static self, memory: M, object: &ScannedObject) {
+        if let Some(found) = PerlRuntime::find(memory, object.object, object.executable) {
+            super::register(memory, object.object, found);
+        }
+    }
+
+    fn pause(&self) -> bool {
+        self.runtime.pause()
+    }
+
+    fn resume(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.runtime.resume(|is_there| {
             if !is_there {
                 self.layout_report.store(LAYOUT_ABSENT, Ordering::Release);
             }
-            self.state.store(next, Ordering::Release);
-            if !is_there {
-                objects::forget();
-            }
-        }
-        result
+        });
     }
 }
 

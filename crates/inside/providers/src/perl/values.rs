@@ -30,7 +30,7 @@ pub(super) use self::traced::{BROKEN_LIST, NO_MEMORY, PROGRAM_ENDED, TRACING};
 use super::turn::TurnLock;
 
 /// The values of all interpreters.
-pub struct PerlValueTracker {
+pub(super) struct PerlValueTracker {
     pub(super) wanted: AtomicU8,
     pub(super) traced: [AtomicPtr<TracedInterpreter>; 64],
     /// A number that grows with each mark, and tells values that were made before a mark from later

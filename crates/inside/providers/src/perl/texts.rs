@@ -9,8 +9,9 @@ use heapprof_memory::OwnMemory;
 use heapprof_perl::{BoundedText, NamedPerlFrame, PerlFrame};
 
 use super::capture::HOLDS_OPS;
-use super::state::{BROKEN, DIFFERS, ON, PAUSED, PerlStacks, UNREADABLE};
+use super::state::PerlStacks;
 use crate::kernel_memory::KernelMemory;
+use crate::runtime_state::ReadState;
 use crate::text_out::give;
 
 const PHASES: [&str; 7] = [
@@ -59,7 +60,7 @@ pub(super) unsafe extern "C" fn resolve(
         perl.name(KernelMemory { failed: &failed }, &frame, &mut texts);
     }
     if failed.get() {
-        this.switch_off(BROKEN);
+        this.switch_off(ReadState::Broken);
         return 1;
     }
     if !this.keeps_eval_numbers.load(Ordering::Relaxed) {
@@ -141,16 +142,14 @@ pub(super) unsafe extern "C" fn status(
 ) -> c_int {
     // SAFETY: the context that was registered.
     let this = unsafe { &*context.cast::<PerlStacks>() };
-    let state = this.state.load(Ordering::Acquire);
-    let is_broken = state == ON && this.is_broken();
-    if !is_broken && (state <= ON || state == PAUSED) {
+    let state = this.runtime.state();
+    let is_broken = state == ReadState::On && this.is_broken();
+    if !is_broken && !state.is_given_up() {
         return 1;
     }
-    // SAFETY: the perl is not written any more.
-    let known = unsafe { (*this.known.get()).as_ref() };
-    let why = match (state, known, this.known_perl()) {
-        (UNREADABLE, Some(Err(unreadable)), _) => unreadable.to_string(),
-        (DIFFERS, _, Some(perl)) => {
+    let why = match (state, this.runtime.found(), this.known_perl()) {
+        (ReadState::Unreadable, Some(Err(unreadable)), _) => unreadable.to_string(),
+        (ReadState::Differs, _, Some(perl)) => {
             format!("what was read of perl {} is not what it says", perl.version)
         }
         (_, _, Some(perl)) => format!("perl {} has an address that is none", perl.version),

@@ -8,9 +8,9 @@ use heapprof_memory::Memory;
 /// This process's own memory, read by the kernel, so that reading an unmapped address is only a
 /// failed read.
 #[derive(Clone, Copy)]
-pub struct KernelMemory<'a> {
+pub(crate) struct KernelMemory<'a> {
     /// Whether a read failed.
-    pub failed: &'a Cell<bool>,
+    pub(crate) failed: &'a Cell<bool>,
 }
 
 /// Lowest address that is read. Lower ones are null pointers with an offset, and failing to read

@@ -30,7 +30,7 @@ pub use state::PYTHON;
 
 /// Notes a Python, if it is the first one, and registers the provider of its stacks. `is_early`
 /// says whether there are no other threads yet.
-pub fn register<M: Memory>(
+fn register<M: Memory>(
     memory: M,
     object: LoadedObject,
     found: Result<PythonRuntime, UnreadablePython>,

@@ -12,10 +12,9 @@ use heapprof_perl::{
     PerlFrameSink, PerlRuntime, PerlWalkSummary, XsubCall, may_be_slab,
 };
 
-use super::state::{
-    COMPARE_INTERVAL, DIFFERS, InterpreterSlot, MAX_FAILURES, ON, PROBATION_STACKS, PerlStacks,
-};
+use super::state::{COMPARE_INTERVAL, InterpreterSlot, MAX_FAILURES, PROBATION_STACKS, PerlStacks};
 use crate::kernel_memory::KernelMemory;
+use crate::runtime_state::ReadState;
 
 /// Maximum number of frames of a stack that are compared.
 const MAX_COMPARED_FRAMES: usize = 32;
@@ -515,7 +514,7 @@ impl PerlStacks {
         if leaf.is_comparable {
             self.compare(perl, at, &careful.contexts, leaf.is_cut);
         }
-        (self.state.load(Ordering::Relaxed) == ON).then_some(leaf)
+        self.runtime.is_on().then_some(leaf)
     }
 
     /// Compares frames with what Perl returns. `contexts` are those of the newest frames.
@@ -567,7 +566,7 @@ impl PerlStacks {
         let differs = known.iter().enumerate().any(|(i, &at)| ask(i + fake) != at);
         let all = contexts.len <= MAX_COMPARED_FRAMES && !leaf_is_cut;
         if differs || all && ask(known.len() + fake) != 0 {
-            self.switch_off(DIFFERS);
+            self.switch_off(ReadState::Differs);
         }
     }
 }

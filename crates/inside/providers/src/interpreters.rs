@@ -1,0 +1,113 @@
+//! The interpreters that are known, and what all of them do: they are found at the start and
+//! whenever the program loads more code, and pause while it may unload them.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use heapprof_engine::ENGINE;
+use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::{Memory, OwnMemory};
+
+use crate::kernel_memory::KernelMemory;
+use crate::loaded_objects::{loaded_objects, note};
+use crate::perl::PERL;
+use crate::python::PYTHON;
+
+/// An interpreter whose stacks can be read inside the program. A new one is a row here, in
+/// `examine_object` and in [`PROVIDERS`].
+pub(crate) trait InterpreterProvider: Sync {
+    /// Looks for the interpreter in an object that was not scanned before. If it is there, and is
+    /// the first of its kind, its provider is registered.
+    fn examine<M: Memory>(&'static self, memory: M, object: &ScannedObject)
+    where
+        Self: Sized;
+
+    /// Stops reading stacks, because the program may unload the interpreter's library. Returns
+    /// whether they were read.
+    fn pause(&self) -> bool;
+
+    /// Reads stacks again after a [`pause`](Self::pause) that returned `true`, if the library is
+    /// still there.
+    fn resume(&self);
+}
+
+/// All interpreters.
+static PROVIDERS: [&dyn InterpreterProvider; 2] = [&PERL, &PYTHON];
+
+/// An object of the program that is searched for interpreters.
+pub(crate) struct ScannedObject {
+    /// The object.
+    pub(crate) object: LoadedObject,
+    /// The program's executable.
+    pub(crate) executable: Option<LoadedObject>,
+    /// Whether there are no other threads yet.
+    pub(crate) is_early: bool,
+}
+
+/// Looks for each interpreter in an object.
+fn examine_object<M: Memory>(memory: M, object: LoadedObject, is_early: bool) {
+    let scanned = ScannedObject {
+        object,
+        // The first object is the executable.
+        executable: loaded_objects(memory).next(),
+        is_early,
+    };
+    PERL.examine(memory, &scanned);
+    PYTHON.examine(memory, &scanned);
+}
+
+/// Reads no stacks of interpreters while `close` runs, which may unload an interpreter's library.
+pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
+    let paused = PROVIDERS.map(|provider| provider.pause());
+    let result = close();
+    for (provider, was_read) in PROVIDERS.iter().zip(paused) {
+        if was_read {
+            provider.resume();
+        }
+    }
+    result
+}
+
+static HAS_SCANNED: AtomicBool = AtomicBool::new(false);
+
+/// Scans every loaded object at the start, when the loader has finished loading them. It does so
+/// once.
+pub fn scan_at_start() {
+    if HAS_SCANNED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: the constructor of a preloaded library runs before there are threads, so nothing is
+    // unloaded meanwhile.
+    let memory = unsafe { OwnMemory::new() };
+    for object in loaded_objects(memory) {
+        note(object.base);
+        examine_object(memory, object, true);
+    }
+    ENGINE.stack_providers().on_new_code(scan_new_object);
+}
+
+/// Scans every loaded object, while other threads may load and unload some. `on_new_code` is called
+/// for each object that is loaded later, with the address at which it begins.
+pub fn scan_loaded_objects(on_new_code: fn(usize)) {
+    let failed = Cell::new(false);
+    let memory = KernelMemory { failed: &failed };
+    for object in loaded_objects(memory) {
+        if !note(object.base) {
+            examine_object(memory, object, false);
+        }
+    }
+    ENGINE.stack_providers().on_new_code(on_new_code);
+}
+
+/// Scans the object that begins at `start`, whose code is new in an allocation's stack.
+pub fn scan_new_object(start: usize) {
+    if note(start as u64) {
+        return;
+    }
+    let failed = Cell::new(false);
+    let memory = KernelMemory { failed: &failed };
+    let is_it = |object: &LoadedObject| object.base == start as u64;
+    if let Some(object) = loaded_objects(memory).find(is_it) {
+        examine_object(memory, object, false);
+    }
+}

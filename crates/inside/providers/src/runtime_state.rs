@@ -1,0 +1,248 @@
+//! What is known of one interpreter's runtime in this process, and whether it may be read now.
+//!
+//! The first runtime that is found is noted, and its structures are written once, before the state
+//! says so. While the program may unload the library, the state is [`ReadState::Paused`].
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use heapprof_memory::loaded::LoadedObject;
+
+use crate::loaded_objects;
+
+/// Whether a runtime was found, and whether its stacks are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum ReadState {
+    /// No runtime was found.
+    NotFound,
+    /// A thread has found a runtime, and notes it.
+    BeingNoted,
+    /// The runtime's library may be unloaded at this moment.
+    Paused,
+    /// The runtime's stacks are read.
+    On,
+    /// The runtime's structures are not known.
+    Unreadable,
+    /// The runtime's own function returned something else than what was read.
+    Differs,
+    /// What was read of the runtime was wrong.
+    Broken,
+}
+
+impl ReadState {
+    /// Whether a runtime was found whose stacks are not read any more, or never were.
+    pub(crate) const fn is_given_up(self) -> bool {
+        matches!(self, Self::Unreadable | Self::Differs | Self::Broken)
+    }
+
+    const fn from_u8(state: u8) -> Self {
+        match state {
+            0 => Self::NotFound,
+            1 => Self::BeingNoted,
+            2 => Self::Paused,
+            3 => Self::On,
+            4 => Self::Unreadable,
+            5 => Self::Differs,
+            _ => Self::Broken,
+        }
+    }
+}
+
+/// One interpreter's runtime: `T` is what reads it, and `E` is why it can't be read.
+pub(crate) struct RuntimeState<T, E> {
+    state: AtomicU8,
+    found: UnsafeCell<Option<Result<T, E>>>,
+    /// The object in which the runtime was found.
+    object: UnsafeCell<Option<LoadedObject>>,
+}
+
+// SAFETY: what was found is written by one thread, before the state says so, and not again while
+// the state leaves others to read it.
+unsafe impl<T: Sync, E: Sync> Sync for RuntimeState<T, E> {}
+
+impl<T, E> RuntimeState<T, E> {
+    /// Makes the state of a runtime that was not found yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: AtomicU8::new(ReadState::NotFound as u8),
+            found: UnsafeCell::new(None),
+            object: UnsafeCell::new(None),
+        }
+    }
+
+    /// Returns the state.
+    #[inline(always)]
+    pub(crate) fn state(&self) -> ReadState {
+        ReadState::from_u8(self.state.load(Ordering::Acquire))
+    }
+
+    /// Whether the runtime's stacks are read.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        self.state.load(Ordering::Acquire) == ReadState::On as u8
+    }
+
+    /// Changes the state, if it is `from`. Returns whether it was.
+    pub(crate) fn change(&self, from: ReadState, to: ReadState) -> bool {
+        self.state
+            .compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Notes a runtime, if it is the first one: `prepare` is called before others may read it.
+    /// Returns whether it is the first one.
+    pub(crate) fn note(
+        &self,
+        object: LoadedObject,
+        found: Result<T, E>,
+        prepare: impl FnOnce(&Result<T, E>),
+    ) -> bool {
+        if !self.change(ReadState::NotFound, ReadState::BeingNoted) {
+            return false;
+        }
+        prepare(&found);
+        let next = match found {
+            Ok(_) => ReadState::On,
+            Err(_) => ReadState::Unreadable,
+        };
+        // SAFETY: this thread alone changed the state from `NotFound`, and no thread reads either
+        // before the next change.
+        unsafe {
+            *self.found.get() = Some(found);
+            *self.object.get() = Some(object);
+        }
+        self.state.store(next as u8, Ordering::Release);
+        true
+    }
+
+    /// Returns what was found, whether its stacks are read now or not; `None` if nothing was found,
+    /// or if it is only being noted.
+    #[inline(always)]
+    pub(crate) fn found(&self) -> Option<&Result<T, E>> {
+        match self.state() {
+            ReadState::NotFound | ReadState::BeingNoted => None,
+            // SAFETY: what was found is not written any more.
+            _ => unsafe { (*self.found.get()).as_ref() },
+        }
+    }
+
+    /// Returns the runtime, if its stacks are read.
+    #[inline(always)]
+    pub(crate) fn active(&self) -> Option<&T> {
+        if !self.is_on() {
+            return None;
+        }
+        // SAFETY: what was found is not written any more.
+        unsafe { (*self.found.get()).as_ref()?.as_ref().ok() }
+    }
+
+    /// Returns the object in which the runtime was found.
+    pub(crate) fn object(&self) -> Option<LoadedObject> {
+        self.found()?;
+        // SAFETY: the object is not written any more.
+        unsafe { *self.object.get() }
+    }
+
+    /// Stops reading, because the library may be unloaded. Returns whether it was read.
+    pub(crate) fn pause(&self) -> bool {
+        self.change(ReadState::On, ReadState::Paused)
+    }
+
+    /// Reads again after [`pause`](Self::pause), if the library is still loaded. If it is gone, the
+    /// next runtime that is found is noted. Before any thread reads again, `before` is called with
+    /// whether the library is there.
+    pub(crate) fn resume(&self, before: impl FnOnce(bool)) {
+        // SAFETY: the object is not written while the state is `Paused`.
+        let object = unsafe { *self.object.get() };
+        let is_there = object.is_some_and(loaded_objects::is_loaded);
+        before(is_there);
+        let next = match is_there {
+            true => ReadState::On,
+            false => ReadState::NotFound,
+        };
+        self.state.store(next as u8, Ordering::Release);
+        if !is_there {
+            loaded_objects::forget();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No object of the test's program.
+    const NOWHERE: LoadedObject = LoadedObject::new(1, 0);
+
+    #[test]
+    fn the_first_runtime_is_noted() {
+        let runtime = RuntimeState::<u32, &str>::new();
+        assert_eq!(
+            (runtime.state(), runtime.found()),
+            (ReadState::NotFound, None)
+        );
+        assert!(!runtime.pause());
+        let mut prepared = None;
+        assert!(runtime.note(NOWHERE, Ok(1), |found| prepared = found.ok()));
+        assert_eq!(prepared, Some(1));
+        assert_eq!(
+            (runtime.state(), runtime.active()),
+            (ReadState::On, Some(&1))
+        );
+        assert!(!runtime.note(NOWHERE, Ok(2), |_| panic!("there is one")));
+        assert_eq!(runtime.active(), Some(&1));
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_says_why() {
+        let runtime = RuntimeState::<u32, &str>::new();
+        assert!(runtime.note(NOWHERE, Err("too new"), |_| ()));
+        assert!(runtime.state().is_given_up() && !runtime.is_on());
+        assert_eq!(
+            (runtime.active(), runtime.found()),
+            (None, Some(&Err("too new")))
+        );
+    }
+
+    #[test]
+    fn one_that_was_wrong_is_not_read_again() {
+        let runtime = RuntimeState::<u32, &str>::new();
+        runtime.note(NOWHERE, Ok(1), |_| ());
+        assert!(runtime.change(ReadState::On, ReadState::Broken));
+        assert!(!runtime.change(ReadState::On, ReadState::Differs));
+        assert!(runtime.state().is_given_up() && !runtime.pause());
+        assert_eq!(runtime.found(), Some(&Ok(1)));
+    }
+
+    #[test]
+    fn a_library_that_is_gone_makes_room_for_the_next() {
+        let runtime = RuntimeState::<u32, &str>::new();
+        runtime.note(NOWHERE, Ok(1), |_| ());
+        assert!(runtime.pause() && !runtime.pause());
+        assert_eq!((runtime.active(), runtime.found()), (None, Some(&Ok(1))));
+        let mut was_there = None;
+        runtime.resume(|is_there| was_there = Some(is_there));
+        assert_eq!(
+            (was_there, runtime.state()),
+            (Some(false), ReadState::NotFound)
+        );
+        assert!(runtime.note(NOWHERE, Ok(2), |_| ()));
+        assert_eq!(runtime.active(), Some(&2));
+    }
+
+    #[test]
+    fn states_survive_their_number() {
+        for state in [
+            ReadState::NotFound,
+            ReadState::BeingNoted,
+            ReadState::Paused,
+            ReadState::On,
+            ReadState::Unreadable,
+            ReadState::Differs,
+            ReadState::Broken,
+        ] {
+            assert_eq!(ReadState::from_u8(state as u8), state);
+        }
+    }
+}
