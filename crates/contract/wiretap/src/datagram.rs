@@ -1,25 +1,25 @@
-//! What a datagram says, and the words that it says it with.
+//! The content of a datagram, and the words of its text form.
 //!
 //! A datagram is text of at most [`MAX_DATAGRAM_BYTES`] bytes. Its first line is [`FIRST_LINE`].
 //! Each of the other lines is `key=value`. In values, `%` and control characters stand as `%` and
 //! two hex digits. The last line is `mac=` and 64 hex digits, if the datagram is signed. Each line
 //! ends with a line feed.
 
-/// The most bytes of a datagram. A larger one might be sent in pieces.
+/// Largest number of bytes of a datagram. A larger one might be sent in pieces.
 pub const MAX_DATAGRAM_BYTES: usize = 1200;
 
-/// The first line of each datagram: what it is, and the version of its form.
+/// The first line of each datagram, which names its form and the version of that form.
 pub(crate) const FIRST_LINE: &str = "heapprof wiretap 1";
 
-/// What the line of the signature begins with.
+/// The beginning of the signature's line.
 pub(crate) const MAC_PREFIX: &str = "mac=";
 
-/// The largest number of a datagram, and the most datagrams that a sender may say it has sent. It
-/// keeps the sums of a million senders below 2^63.
+/// Largest number of a datagram, and largest number of datagrams that a sender may report as sent.
+/// It keeps the sums of a million senders below 2^63.
 pub(crate) const MAX_SEQ: u64 = 1_000_000_000_000;
-/// The latest time: the end of the year 9999.
+/// The latest time, in milliseconds since 1970: the end of the year 9999.
 pub(crate) const MAX_TIME_MS: u64 = 253_402_300_799_999;
-/// The most microseconds that loading a module may have taken: an hour.
+/// Longest time that loading a module may have taken, in microseconds: an hour.
 pub(crate) const MAX_LOAD_US: u64 = 3_600_000_000;
 
 /// A datagram that was understood.
@@ -31,53 +31,53 @@ pub struct WiretapDatagram {
     pub sender: u64,
     /// The sender's process.
     pub pid: u32,
-    /// The parent of that process.
+    /// The parent of the sender's process.
     pub parent: u32,
     /// The number of this datagram among the sender's, from 1. The last datagram has the number of
     /// the one before it.
     pub seq: u64,
-    /// When it was sent, in milliseconds since 1970 UTC.
+    /// When the datagram was sent, in milliseconds since 1970 UTC.
     pub ms: u64,
-    /// What it says.
+    /// The event that the datagram reports.
     pub event: WiretapEvent,
 }
 
-/// What a datagram says.
+/// An event that a datagram reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WiretapEvent {
     /// Code ran.
     Alive {
         /// The name of the code.
         code: String,
-        /// Where it was called from; may be empty.
+        /// The place from which the code was called; may be empty.
         site: String,
     },
     /// A module was loaded, or was to be.
     Load {
         /// The file of the module.
         code: String,
-        /// Where it was asked for; may be empty.
+        /// The place that asked for the module; may be empty.
         site: String,
-        /// What became of it.
+        /// The outcome of the load.
         outcome: ModuleOutcome,
-        /// How many microseconds it took.
+        /// The time that the load took, in microseconds.
         us: u64,
     },
     /// The sender has ended.
     End {
-        /// How many datagrams it had sent before.
+        /// Number of datagrams that the sender had sent before.
         count: u64,
     },
 }
 
-/// What became of a module.
+/// The outcome of loading a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModuleOutcome {
-    /// It was loaded.
+    /// The module was loaded.
     Loaded,
-    /// It was found, and could not be loaded.
+    /// The module was found, and could not be loaded.
     Failed,
-    /// It was not found.
+    /// The module was not found.
     Missing,
 }
 
@@ -85,7 +85,7 @@ impl ModuleOutcome {
     /// All outcomes.
     pub const ALL: [Self; 3] = [Self::Loaded, Self::Failed, Self::Missing];
 
-    /// The word for it.
+    /// Returns the outcome's word in datagrams.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Reads datagrams, which anybody may have sent.
+//! Reading of datagrams, which any process may have sent.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use crate::key::SigningKey;
 /// Why a datagram was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramError {
-    /// It is longer than a datagram may be.
+    /// The datagram is longer than it may be.
     TooLong,
-    /// It is not UTF-8, or does not end with a line feed.
+    /// The datagram is not UTF-8, or does not end with a line feed.
     NotText,
-    /// Its first line is another one.
+    /// The datagram's first line is that of another form.
     NotOurs,
-    /// It is of a kind that is not known.
+    /// The datagram is of an unknown kind.
     Kind,
     /// A line is no `key=value`, has a key that is not known or that its kind does not have, or
     /// stands twice.
@@ -28,7 +28,7 @@ pub enum DatagramError {
     Number,
     /// A value has a `%` without two hex digits, or a control character.
     Escape,
-    /// It has no signature, or a wrong one.
+    /// The datagram has no signature, or a wrong one.
     Signature,
 }
 
@@ -50,8 +50,8 @@ impl fmt::Display for DatagramError {
 
 impl std::error::Error for DatagramError {}
 
-/// Reads a datagram. With a key, its signature must be right, which is looked at first. Without
-/// one, a signature can't be checked and is left out.
+/// Reads a datagram. With a key, the signature must be right, and is checked first. Without a key,
+/// a signature can't be checked and is left out.
 ///
 /// # Errors
 /// The datagram is not understood, or its signature is not right.
@@ -62,7 +62,7 @@ pub fn decode(bytes: &[u8], key: Option<&SigningKey>) -> Result<WiretapDatagram,
     let text = std::str::from_utf8(bytes).map_err(|_| DatagramError::NotText);
     let (said, mac) = match text.and_then(|text| split_signature(text, key.is_some())) {
         Ok(parts) => parts,
-        // Whoever has no key learns nothing of how a datagram is read.
+        // A sender without the key learns nothing of how a datagram is read.
         Err(_) if key.is_some() => return Err(DatagramError::Signature),
         Err(refused) => return Err(refused),
     };
@@ -74,7 +74,8 @@ pub fn decode(bytes: &[u8], key: Option<&SigningKey>) -> Result<WiretapDatagram,
     read(said)
 }
 
-/// What was signed, and its signature, if it has one. It must have one if `must` says so.
+/// Splits a datagram into what was signed, and its signature, if it has one. It must have one if
+/// `must` says so.
 fn split_signature(text: &str, must: bool) -> Result<(&str, Option<[u8; 32]>), DatagramError> {
     let lines = text.strip_suffix('\n').ok_or(DatagramError::NotText)?;
     let last = lines.rfind('\n').map_or(0, |at| at + 1);
@@ -108,7 +109,7 @@ fn nibble(digit: u8) -> Option<u8> {
     }
 }
 
-/// The values of a datagram by their keys, as they stand there.
+/// The values of a datagram by their keys, with their escapes.
 #[derive(Default)]
 struct DatagramFields<'a> {
     kind: Option<&'a str>,
@@ -226,7 +227,7 @@ fn outcome(text: Option<&str>) -> Result<ModuleOutcome, DatagramError> {
     found.ok_or(DatagramError::Line)
 }
 
-/// A value that must not be empty.
+/// Returns a value that must not be empty.
 fn name(text: Option<&str>) -> Result<String, DatagramError> {
     let name = value(text)?;
     match name.is_empty() {
@@ -235,7 +236,7 @@ fn name(text: Option<&str>) -> Result<String, DatagramError> {
     }
 }
 
-/// A value without its escapes. Bytes that are no UTF-8 are replaced.
+/// Returns a value without its escapes. Bytes that are no UTF-8 are replaced.
 fn value(text: Option<&str>) -> Result<String, DatagramError> {
     let text = text.ok_or(DatagramError::Missing)?.as_bytes();
     let mut made = Vec::with_capacity(text.len());
@@ -357,7 +358,7 @@ mod tests {
         };
         let good = signed(&key);
         assert!(decode(good.as_bytes(), Some(&key)).is_ok());
-        // Who has no key can't check it.
+        // A listener without the key can't check the signature.
         assert!(decode(good.as_bytes(), None).is_ok());
         let changed = good.replace("pid=12", "pid=13");
         let cut = good.replace("\nmac=", "\nmac=0");
@@ -368,7 +369,7 @@ mod tests {
         }
     }
 
-    /// A generator of numbers that are the same in each run.
+    /// A generator of random numbers that are the same in each run.
     struct Random(u64);
 
     impl Random {
@@ -380,8 +381,8 @@ mod tests {
         }
     }
 
-    /// Whatever comes, the answer is a datagram or a refusal, and what was damaged in its first
-    /// line is always a refusal.
+    /// Any bytes give a datagram or a refusal, and a datagram that was damaged in its first line is
+    /// always refused.
     #[test]
     fn a_hundred_thousand_damaged_datagrams() {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);

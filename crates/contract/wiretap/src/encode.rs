@@ -1,19 +1,20 @@
-//! Writes datagrams into memory on the stack. Nothing here allocates, waits or fails.
+//! Writing of datagrams into memory on the stack. Nothing here allocates, waits or fails.
 
 use std::fmt::Write;
 
 use crate::datagram::{FIRST_LINE, MAC_PREFIX, MAX_DATAGRAM_BYTES, ModuleOutcome};
 use crate::key::SigningKey;
 
-/// The most bytes of values as they stand in a datagram. With these limits every datagram fits.
+/// Largest number of bytes of the host's name, as it stands in a datagram. With this and the next
+/// two limits every datagram fits.
 const MAX_HOST_BYTES: usize = 100;
 const MAX_CODE_BYTES: usize = 400;
 const MAX_SITE_BYTES: usize = 300;
 
-/// What stands at the end of a value that was cut.
+/// The mark at the end of a value that was cut.
 const CUT_MARK: &str = "…";
 
-/// What is to be said. The names are bytes as programs have them.
+/// The event that a datagram is to report. The names are bytes as programs have them.
 #[derive(Clone, Copy)]
 pub(crate) enum OutgoingEvent<'a> {
     Alive {
@@ -31,7 +32,7 @@ pub(crate) enum OutgoingEvent<'a> {
     },
 }
 
-/// Who says it.
+/// The sender of a datagram.
 #[derive(Clone, Copy)]
 pub(crate) struct SenderIdentity<'a> {
     pub(crate) host: &'a [u8],
@@ -40,7 +41,7 @@ pub(crate) struct SenderIdentity<'a> {
     pub(crate) parent: u32,
 }
 
-/// A datagram in the making.
+/// A datagram that is being written.
 pub(crate) struct EncodedDatagram {
     bytes: [u8; MAX_DATAGRAM_BYTES],
     length: usize,
@@ -95,7 +96,7 @@ impl EncodedDatagram {
         made
     }
 
-    /// What was written.
+    /// Returns the bytes that were written.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

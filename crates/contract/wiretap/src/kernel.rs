@@ -1,4 +1,4 @@
-//! What the wiretap asks of the kernel. Nothing here waits or allocates.
+//! The wiretap's calls of the kernel. Nothing here waits or allocates.
 //!
 //! Calls at which a thread could be cancelled are made as system calls, because sending must not
 //! end a thread of the program.
@@ -9,15 +9,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use libc::{c_int, c_long};
 
-/// The least number of the socket, so that the program's own files have the numbers that they would
-/// have without it.
+/// Smallest descriptor of the socket, so that the program's own files have the descriptors that
+/// they would have without it.
 const MIN_SOCKET_FD: c_int = 200;
 
 /// Runs `work`, and puts errno back as it was.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the function has no precondition, and returns the place of this thread's errno.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: the place stays as long as the thread, and nobody holds a reference to it.
+    // SAFETY: the place stays as long as the thread, and nothing holds a reference to it.
     let before = unsafe { place.read() };
     let result = work();
     // SAFETY: as above; the work ran in this thread.
@@ -25,7 +25,8 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Opens a socket for datagrams to such an address. A program that is executed does not get it.
+/// Opens a socket for datagrams to an address of this kind. A program that is executed does not get
+/// it.
 pub(crate) fn open_socket(to: &SocketAddr) -> Option<c_int> {
     let family = match to {
         SocketAddr::V4(_) => libc::AF_INET,
@@ -45,13 +46,13 @@ pub(crate) fn open_socket(to: &SocketAddr) -> Option<c_int> {
 
 /// Closes a descriptor that was opened here.
 pub(crate) fn close(fd: c_int) {
-    // SAFETY: plain numbers; whoever calls has opened the descriptor, and uses it no more.
+    // SAFETY: plain numbers; the caller has opened the descriptor, and uses it no more.
     unsafe { libc::syscall(libc::SYS_close, c_long::from(fd)) };
 }
 
-/// The number of the socket that has this descriptor, or `None` if it is no socket. No two sockets
-/// that are open have the same number. So a descriptor that the program has closed, and got again
-/// for something else, is told from ours.
+/// Returns the kernel's number of the socket that has this descriptor, or `None` if it is no
+/// socket. No two sockets that are open have the same number. So a descriptor that the program has
+/// closed, and got again for something else, is not taken for ours.
 pub(crate) fn socket_number(fd: c_int) -> Option<u32> {
     let mut found = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `found` has room for what is written.
@@ -64,7 +65,7 @@ pub(crate) fn socket_number(fd: c_int) -> Option<u32> {
     is_socket.then_some(found.st_ino as u32)
 }
 
-/// Sends a datagram, or loses it: who sends does not learn what became of it.
+/// Sends a datagram, or loses it: the caller does not learn which.
 pub(crate) fn send(fd: c_int, bytes: &[u8], to: &SocketAddr) {
     match to {
         SocketAddr::V4(to) => send_to(
@@ -111,7 +112,7 @@ fn send_to<A>(fd: c_int, bytes: &[u8], address: &A) {
     };
 }
 
-/// A number that nobody else has.
+/// Returns a number that no other sender has.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];
     // SAFETY: the kernel writes at most as many bytes as there are.
@@ -132,7 +133,7 @@ pub(crate) fn random() -> u64 {
     (nanos ^ (u64::from(std::process::id()) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Milliseconds since 1970 UTC.
+/// Returns the milliseconds since 1970 UTC.
 pub(crate) fn now_ms() -> u64 {
     let since = since_1970().map(|time| u64::try_from(time.as_millis()));
     since.and_then(Result::ok).unwrap_or(0)
@@ -154,7 +155,7 @@ pub(crate) fn host_name(room: &mut [u8]) -> usize {
     }
 }
 
-/// The user whose rights this process has.
+/// Returns the user whose rights this process has.
 pub(crate) fn user() -> u32 {
     // SAFETY: the call has no precondition.
     unsafe { libc::geteuid() }

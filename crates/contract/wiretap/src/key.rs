@@ -1,4 +1,4 @@
-//! The key that datagrams are signed with, and the file that it comes from.
+//! The key with which datagrams are signed, and the file that holds it.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -11,7 +11,7 @@ use sha2::Sha256;
 
 use crate::kernel;
 
-/// The most bytes of a key.
+/// Largest number of bytes of a key.
 const MAX_KEY_BYTES: u64 = 4096;
 
 /// A key of HMAC-SHA256.
@@ -31,7 +31,7 @@ impl SigningKey {
     /// # Errors
     /// The file can't be read, others may write to it, or it is empty or too long.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        // A pipe that nobody writes to does not keep the program waiting.
+        // A pipe without a writer does not keep the program waiting.
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
@@ -57,15 +57,15 @@ impl SigningKey {
         Self::new(bytes).ok_or(KeyError::Empty)
     }
 
-    /// The signature of some bytes.
+    /// Returns the signature of some bytes.
     pub(crate) fn sign(&self, bytes: &[u8]) -> [u8; 32] {
         let mut mac = self.0.clone();
         mac.update(bytes);
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether a signature is that of some bytes. How long it takes does not tell where it is
-    /// wrong.
+    /// Whether a signature is that of some bytes. The time that this takes does not show where the
+    /// signature is wrong.
     pub(crate) fn verify(&self, bytes: &[u8], signature: &[u8]) -> bool {
         let mut mac = self.0.clone();
         mac.update(bytes);
@@ -76,15 +76,15 @@ impl SigningKey {
 /// Why a file gives no key.
 #[derive(Debug)]
 pub enum KeyError {
-    /// It can't be read.
+    /// The file can't be read.
     Unreadable(std::io::Error),
-    /// It is no plain file.
+    /// The file is no plain file.
     NoFile,
-    /// It belongs to another user, or others may write to it.
+    /// The file belongs to another user, or others may write to it.
     OthersWrite,
-    /// It is longer than 4096 bytes.
+    /// The key is longer than 4096 bytes.
     TooLong,
-    /// Nothing is in it.
+    /// The file is empty.
     Empty,
 }
 

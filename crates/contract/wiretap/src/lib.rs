@@ -1,10 +1,10 @@
-//! The wiretap: datagrams by which a program says which of its code ran.
+//! The wiretap: datagrams by which a program reports which of its code ran.
 //!
 //! A program sends one datagram for each call of `alive`, over UDP, and does not wait for anything.
-//! Whoever listens counts them by code, and knows by their numbers how many were lost.
-//! [`DatagramSender`] is in the program, [`decode()`] and [`LossTracker`] are where somebody
-//! listens. Nothing here knows a database, a terminal or a command line, because the crate is a
-//! part of every program that is profiled.
+//! The listener counts them by code, and knows by their numbers how many were lost.
+//! [`DatagramSender`] is in the program, [`decode()`] and [`LossTracker`] are in the listener.
+//! Nothing here knows a database, a terminal or a command line, because the crate is a part of
+//! every program that is profiled.
 #![deny(unsafe_code)]
 
 mod datagram;

@@ -1,27 +1,28 @@
-//! How many datagrams of each sender came, and how many were lost.
+//! Counts of the datagrams that came from each sender, and of those that were lost.
 
 use std::collections::HashMap;
 
 use crate::datagram::{WiretapDatagram, WiretapEvent};
 
-/// How many senders are remembered. If more come, those that were heard longest ago are forgotten.
+/// Largest number of senders that are remembered. If more come, those that were heard longest ago
+/// are forgotten.
 pub const MAX_SENDERS: usize = 16_384;
 
-/// How many of the newest numbers of a sender are remembered one by one. A datagram that comes
-/// later than so many others is refused, because nobody knows whether it came before.
+/// Number of a sender's newest datagrams that are remembered one by one. A datagram that comes
+/// after that many newer ones is refused, because it is not known whether it came before.
 const SEQ_WINDOW: u64 = 4096;
 
-/// A sender that was not heard for so long has an unknown end.
+/// How long a sender may be silent before its end is unknown, in milliseconds.
 const SILENCE_TIMEOUT_MS: u64 = 10 * 60 * 1000;
 
-/// What is known of the end of a sender.
+/// The state of a sender, as far as its end is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderState {
-    /// It may send more.
+    /// The sender may send more.
     Active,
-    /// It has said how many datagrams it had sent.
+    /// The sender has reported how many datagrams it had sent.
     Ended,
-    /// It has not said so, and was not heard for long. It may have been killed.
+    /// The sender has not reported its end, and was not heard for long. It may have been killed.
     EndUnknown,
 }
 
@@ -29,7 +30,7 @@ impl SenderState {
     /// All states.
     pub const ALL: [Self; 3] = [Self::Active, Self::Ended, Self::EndUnknown];
 
-    /// The words for it.
+    /// Returns the words for the state.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -40,52 +41,52 @@ impl SenderState {
     }
 }
 
-/// What is known of a sender.
+/// A sender and its losses, as far as they are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderLosses {
-    /// The number that it has drawn.
+    /// The number that the sender has drawn.
     pub sender: u64,
-    /// The name of its machine.
+    /// The name of the sender's machine.
     pub host: String,
-    /// Its process.
+    /// The sender's process.
     pub pid: u32,
-    /// The parent of that process.
+    /// The parent of the sender's process.
     pub parent: u32,
-    /// How many datagrams came, each counted once.
+    /// Number of datagrams that came, each counted once.
     pub received: u64,
-    /// How many are known to have been lost.
+    /// Number of datagrams that are known to have been lost.
     pub lost: u64,
-    /// What is known of its end.
+    /// The sender's state.
     pub state: SenderState,
-    /// The earliest time that it has said.
+    /// The earliest time in the sender's datagrams, in milliseconds since 1970.
     pub first_ms: u64,
-    /// The latest time that it has said.
+    /// The latest time in the sender's datagrams, in milliseconds since 1970.
     pub last_ms: u64,
 }
 
-/// What became of a datagram.
+/// The result of receiving a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramReceipt {
-    /// It is new.
+    /// The datagram is new.
     New,
-    /// It came before, or so late that nobody knows.
+    /// The datagram came before, or so late that this is not known.
     Repeated,
 }
 
-/// What is remembered of a sender.
+/// The tracker's record of a sender.
 struct SenderRecord {
     host: String,
     pid: u32,
     parent: u32,
     received: u64,
     highest: u64,
-    /// What its `end` has said.
+    /// The count that the sender's `end` has reported.
     count: Option<u64>,
-    /// For each of the newest numbers, by its remainder, whether it came.
+    /// Bits that say for each of the newest numbers, by its remainder, whether it came.
     came: Box<[u64; SEQ_WINDOW as usize / 64]>,
     is_silent: bool,
     is_changed: bool,
-    /// Whether it was heard since this began.
+    /// Whether the sender was heard since this tracker began.
     is_heard: bool,
     first_ms: u64,
     last_ms: u64,
@@ -93,7 +94,7 @@ struct SenderRecord {
 }
 
 impl SenderRecord {
-    /// Notes a number. Returns whether it is new.
+    /// Records a datagram's number. Returns whether it is new.
     fn number(&mut self, seq: u64) -> bool {
         if seq > self.highest {
             // The places of the numbers in between are those of older ones.
@@ -123,7 +124,7 @@ impl SenderRecord {
         self.came[word] & bit != 0
     }
 
-    /// How many datagrams were sent, as far as it is known.
+    /// Returns how many datagrams were sent, as far as it is known.
     fn sent(&self) -> u64 {
         self.highest.max(self.count.unwrap_or(0))
     }
@@ -134,7 +135,7 @@ impl SenderRecord {
 
     fn state(&self) -> SenderState {
         match self.count {
-            // Something may come behind the end that another thread has said.
+            // A datagram may come behind the end that another thread has reported.
             Some(count) if count >= self.highest => SenderState::Ended,
             _ if self.is_silent => SenderState::EndUnknown,
             _ => SenderState::Active,
@@ -156,30 +157,30 @@ impl SenderRecord {
     }
 }
 
-/// Where a number is among the newest ones.
+/// Returns the word and the bit of a number among the newest ones.
 fn place(seq: u64) -> (usize, u64) {
     let at = seq % SEQ_WINDOW;
     ((at / 64) as usize, 1 << (at % 64))
 }
 
-/// The senders that were heard.
+/// The losses of the senders that were heard.
 pub struct LossTracker {
     max_senders: usize,
     senders: HashMap<u64, SenderRecord>,
-    /// Those that were forgotten, until somebody takes them.
+    /// The senders that were forgotten, until the caller takes them.
     forgotten_senders: Vec<SenderLosses>,
-    /// The sums of those that were forgotten.
+    /// The sums of the senders that were forgotten.
     forgotten_sums: LossSums,
 }
 
 /// Sums over senders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossSums {
-    /// How many senders there are.
+    /// Number of senders.
     pub senders: u64,
-    /// How many datagrams are known to have been lost.
+    /// Number of datagrams that are known to have been lost.
     pub lost: u64,
-    /// How many senders have an unknown end.
+    /// Number of senders that have an unknown end.
     pub end_unknown: u64,
 }
 
@@ -192,7 +193,7 @@ impl LossSums {
 }
 
 impl LossTracker {
-    /// Remembers at most so many senders.
+    /// Creates a tracker that remembers at most `most` senders.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self {
@@ -203,7 +204,7 @@ impl LossTracker {
         }
     }
 
-    /// Remembers what an earlier listener knew of a sender. What it has sent until then does not
+    /// Adds what an earlier listener knew of a sender. What the sender has sent until then does not
     /// count again.
     pub fn remember(&mut self, sender: &SenderLosses) {
         if self.senders.len() >= self.max_senders {
@@ -228,7 +229,7 @@ impl LossTracker {
         self.senders.insert(sender.sender, known);
     }
 
-    /// Notes a datagram that came at `now_ms`.
+    /// Records a datagram that came at `now_ms`.
     pub fn receive(&mut self, datagram: &WiretapDatagram, now_ms: u64) -> DatagramReceipt {
         if !self.senders.contains_key(&datagram.sender) && self.senders.len() >= self.max_senders {
             self.forget();
@@ -271,8 +272,8 @@ impl LossTracker {
         DatagramReceipt::New
     }
 
-    /// Forgets those that have ended, or, if they are few, the quarter of the senders that were
-    /// heard longest ago, whose ends are then unknown.
+    /// Forgets the senders that have ended. If they are at most a quarter of all, also forgets the
+    /// quarter of the others that was heard longest ago, whose ends are then unknown.
     fn forget(&mut self) {
         let before = self.senders.len();
         let (gone, forgotten) = (&mut self.forgotten_senders, &mut self.forgotten_sums);
@@ -307,13 +308,14 @@ impl LossTracker {
         });
     }
 
-    /// Returns the senders of which something has changed since the last call. Those that were not
-    /// heard for long have an unknown end from now on.
+    /// Returns the senders of which something has changed since the last call. Senders that were
+    /// not heard for long have an unknown end from now on.
     pub fn take_changed(&mut self, now_ms: u64) -> Vec<SenderLosses> {
         self.take_marked(|known| now_ms.saturating_sub(known.heard_ms) > SILENCE_TIMEOUT_MS)
     }
 
-    /// Does the same, and nobody listens any more: the ends that were not said stay unknown.
+    /// Returns the senders that have changed, when nothing listens any more: ends that were not
+    /// reported stay unknown.
     pub fn take_final(&mut self) -> Vec<SenderLosses> {
         self.take_marked(|known| known.is_heard)
     }
@@ -332,13 +334,13 @@ impl LossTracker {
         changed
     }
 
-    /// How many senders wait to be taken because they were forgotten.
+    /// Returns how many senders wait to be taken because they were forgotten.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.forgotten_senders.len()
     }
 
-    /// The sums over all senders that were heard.
+    /// Returns the sums over all senders that were heard.
     #[must_use]
     pub fn sums(&self) -> LossSums {
         let mut sums = self.forgotten_sums;
@@ -374,7 +376,7 @@ mod tests {
         datagram(sender, count.max(1), WiretapEvent::End { count })
     }
 
-    /// What is received, lost and known of the end after these datagrams of one sender.
+    /// Returns what is received, lost and known of the end after these datagrams of one sender.
     fn after(datagrams: &[WiretapDatagram]) -> (u64, u64, SenderState) {
         let mut losses = LossTracker::new(10);
         for datagram in datagrams {
@@ -398,7 +400,7 @@ mod tests {
         assert_eq!(ended(&[2, 2, 2], 3), (1, 2, SenderState::Ended));
         assert_eq!(ended(&[], 100), (0, 100, SenderState::Ended));
         assert_eq!(ended(&[1, 9000], 9000), (2, 8998, SenderState::Ended));
-        // Somebody sends behind the end that another thread has said.
+        // A thread sends behind the end that another thread has reported.
         assert_eq!(ended(&[1, 2, 3], 2), (3, 0, SenderState::Active));
         assert_eq!(after(&[end(1, 3), alive(1, 3)]), (1, 2, SenderState::Ended));
     }
@@ -436,7 +438,7 @@ mod tests {
             (silent.len(), silent[0].state),
             (1, SenderState::EndUnknown)
         );
-        // It was not dead.
+        // The silent sender was not dead.
         losses.receive(&alive(1, 2), 6000 + SILENCE_TIMEOUT_MS);
         assert_eq!(
             losses.take_changed(6000 + SILENCE_TIMEOUT_MS)[0].state,

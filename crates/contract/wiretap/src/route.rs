@@ -1,4 +1,5 @@
-//! Where a sender sends, as whom, and with which key: all that is read once.
+//! The route of a sender's datagrams: where it sends, as which host, and with which key. All of it
+//! is read once.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,10 +8,10 @@ use std::path::Path;
 use crate::kernel;
 use crate::key::{KeyError, SigningKey};
 
-/// The longest name of a machine.
+/// Longest name of a machine, in bytes.
 const MAX_HOST_NAME_BYTES: usize = 64;
 
-/// Where a sender sends.
+/// The route of a sender's datagrams.
 pub struct WiretapRoute {
     pub(crate) to: SocketAddr,
     pub(crate) key: Option<SigningKey>,
@@ -19,8 +20,8 @@ pub struct WiretapRoute {
 }
 
 impl WiretapRoute {
-    /// Reads an address, which is `IP:PORT` or `[IP]:PORT`, and a key, if a file is named. No name
-    /// is looked up.
+    /// Reads an address, which is `IP:PORT` or `[IP]:PORT`, and a key, if a file is named. No host
+    /// name is looked up.
     ///
     /// # Errors
     /// The address is no such address, the file gives no key, or the address is not of this machine
@@ -44,13 +45,13 @@ impl WiretapRoute {
         })
     }
 
-    /// The name of this machine.
+    /// Returns the name of this machine.
     pub(crate) fn host(&self) -> &[u8] {
         &self.host[..self.host_length]
     }
 }
 
-/// Why nothing is sent.
+/// Why there is no route, so that nothing is sent.
 #[derive(Debug)]
 pub enum RouteError {
     /// The address is not `IP:PORT`.
@@ -113,7 +114,7 @@ mod tests {
             let found = WiretapRoute::new(far.as_bytes(), None).err();
             assert!(matches!(found, Some(RouteError::NeedsKey)), "{far}");
         }
-        // A key that was named and is not there is not left out.
+        // A key file that was named must not be ignored because it is missing.
         let missing = Path::new("/nowhere/key");
         let found = WiretapRoute::new(b"127.0.0.1:4711", Some(missing)).err();
         assert!(matches!(found, Some(RouteError::Key(_))));

@@ -1,4 +1,4 @@
-//! The sender in a program: it numbers datagrams, and lets go of each at once.
+//! The sender in a program: it numbers datagrams, and keeps none of them.
 //!
 //! Each call costs some system calls, of which none waits. Nothing is allocated, no lock is taken,
 //! and errno stays as it was. So a call is safe in any thread, and in a signal handler.
@@ -12,30 +12,30 @@ use crate::encode::{EncodedDatagram, OutgoingEvent, SenderIdentity};
 use crate::kernel;
 use crate::route::WiretapRoute;
 
-/// How often a call looks whether another thread has drawn the number of this process.
+/// Number of times that a call checks whether another thread has drawn the number of this process.
 const MAX_TRIES: u32 = 1000;
 
-/// Sends datagrams, once it has a route. A process has one of them.
+/// A sender of datagrams, once it has a route. A process has one of them.
 pub struct DatagramSender {
     route: OnceLock<WiretapRoute>,
-    /// The process that the numbers below are of, and whether a thread is changing them.
+    /// The process to which the numbers below belong, and whether a thread is changing them.
     process: AtomicU64,
     parent: AtomicU32,
     id: AtomicU64,
     /// The number of the last datagram.
     last: AtomicU64,
-    /// What the last `end` has said.
+    /// The count that the last `end` has reported.
     ended: AtomicU64,
     /// The socket: its descriptor plus 1, and its number in the kernel. 0 if there is none.
     socket: AtomicU64,
 }
 
-/// The word of a process whose numbers are right.
+/// Returns the word for a process whose numbers are right.
 fn settled_word(pid: u32) -> u64 {
     u64::from(pid) << 1
 }
 
-/// The word of a process whose numbers a thread is changing.
+/// Returns the word for a process whose numbers a thread is changing.
 fn changing_word(pid: u32) -> u64 {
     settled_word(pid) | 1
 }
@@ -69,8 +69,8 @@ impl DatagramSender {
         self.route.get().is_some()
     }
 
-    /// Says that this process is another one than before. A child that was forked calls it before
-    /// its first thread begins; a process that can't call it is noticed by its id.
+    /// Records that this process is another one than before. A forked child calls this before its
+    /// first thread begins; a process that can't call it is noticed by its id.
     pub fn note_fork(&self) {
         if self.is_set() {
             kernel::keeping_errno(|| {
@@ -82,15 +82,15 @@ impl DatagramSender {
         }
     }
 
-    /// Says that code has run.
+    /// Reports that code has run.
     pub fn alive(&self, code: &[u8], site: &[u8]) {
-        // A name is needed to be told by. An empty one would not be understood.
+        // The code needs a name. An empty one would not be understood.
         if !code.is_empty() {
             self.say(&OutgoingEvent::Alive { code, site });
         }
     }
 
-    /// Says what became of a module that was to be loaded, and how many microseconds that took.
+    /// Reports what became of a module that was to be loaded, and how many microseconds that took.
     pub fn load(&self, code: &[u8], site: &[u8], outcome: ModuleOutcome, us: u64) {
         let us = us.min(crate::datagram::MAX_LOAD_US);
         if !code.is_empty() {
@@ -103,8 +103,8 @@ impl DatagramSender {
         }
     }
 
-    /// Says how many datagrams this process has sent, if it has sent any. Another thread may send
-    /// more afterwards, and then the next end says so.
+    /// Reports how many datagrams this process has sent, if it has sent any. If another thread
+    /// sends more afterwards, the next end reports them.
     pub fn end(&self) {
         let Some(route) = self.route.get() else {
             return;
@@ -135,8 +135,8 @@ impl DatagramSender {
         });
     }
 
-    /// This process, and the number that it has drawn. `None` if this call has interrupted the
-    /// thread that draws it. Such a datagram is not sent, and has no number.
+    /// Returns this process, and the number that it has drawn. `None` if this call has interrupted
+    /// the thread that draws it. The datagram is then not sent, and has no number.
     fn origin(&self) -> Option<(u32, u64)> {
         let pid = std::process::id();
         for _ in 0..MAX_TRIES {
@@ -169,7 +169,7 @@ impl DatagramSender {
         self.process.store(settled_word(pid), Ordering::Release);
     }
 
-    /// Sends a datagram. What the kernel refuses counts as sent, so that it is missed.
+    /// Sends a datagram. What the kernel refuses counts as sent, so that the listener misses it.
     fn send(
         &self,
         route: &WiretapRoute,
@@ -189,8 +189,8 @@ impl DatagramSender {
         }
     }
 
-    /// The socket. If the program has closed it, a new one is opened. If the program has a file of
-    /// its own at that number by now, that file is left alone.
+    /// Returns the socket. If the program has closed it, opens a new one. If the program has a file
+    /// of its own at that descriptor by now, that file is left alone.
     fn socket(&self, to: &SocketAddr) -> Option<i32> {
         let descriptor = |kept: u64| (kept >> 32) as i32 - 1;
         let kept = self.socket.load(Ordering::Acquire);

@@ -21,8 +21,8 @@ const fn begins_refused_character(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xef)
 }
 
-/// Returns where the first such byte is. Blocks without one, which are nearly all, are skipped at
-/// once.
+/// Returns the index of the first byte that begins a refused character. Blocks without one, which
+/// are nearly all, are skipped at once.
 fn find_refused_character(bytes: &[u8]) -> Option<usize> {
     let block = |block: &&[u8]| {
         !block
@@ -37,7 +37,7 @@ fn find_refused_character(bytes: &[u8]) -> Option<usize> {
     at.map(|at| plain + at)
 }
 
-/// A text as terminals, Markdown and XML may show it, on one line.
+/// Returns a text as terminals, Markdown and XML may show it, on one line.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if find_refused_character(text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
@@ -54,7 +54,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Does the same as [`printable`] for a text of several lines.
+/// Returns a text of several lines, each as [`printable`] returns it.
 pub fn printable_lines(text: &str) -> String {
     let lines = text.split('\n').map(printable);
     lines.collect::<Vec<_>>().join("\n")
@@ -72,7 +72,7 @@ fn escape_character(c: char) -> impl Iterator<Item = char> {
         .chain(unicode.into_iter().flatten())
 }
 
-/// What replaces a control character in a stream.
+/// The replacement for a control character in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlReplacement {
     /// JSON's `\u202e`. JSON has such characters only in its texts, and the serializer has already
@@ -118,7 +118,7 @@ impl<W: Write> EscapingWriter<W> {
         }
     }
 
-    /// The number of bytes of a character that begins with `find_refused_character`.
+    /// Returns the number of bytes of a character that begins with the byte `first`.
     fn length(first: u8) -> usize {
         match first {
             0..0xc0 => 1,
@@ -178,7 +178,7 @@ impl<W: Write> Write for EscapingWriter<W> {
         Ok(bytes.len())
     }
 
-    /// Writes what is held. It must be called at the end.
+    /// Writes the bytes that are pending, and flushes. It must be called at the end.
     fn flush(&mut self) -> io::Result<()> {
         let held = std::mem::take(&mut self.pending);
         self.write_character(&held)?;
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(printable_lines("a\u{202e}\nb"), "a\\u{202e}\nb");
     }
 
-    /// However the bytes come, the same bytes go out.
+    /// The same bytes go out, in whatever pieces they come.
     #[test]
     fn streams_hold_no_controls() {
         let json = serde_json::to_string(ODD_TEXT).unwrap() + " é—\u{2065}\n";

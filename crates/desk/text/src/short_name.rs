@@ -1,5 +1,5 @@
-//! Long names as people say them: no parameters, no return type, no template argument that is a
-//! default, and as many levels of the other arguments as fit a line.
+//! Short forms of long names, as people say them: no parameters, no return type, no template
+//! argument that is a default, and as many levels of the other arguments as fit a line.
 //!
 //! Only text and Markdown, which people read, have short names. Rows keep their full names. If
 //! names become equal when they are short, they are told apart again by what differs in them.
@@ -54,7 +54,7 @@ const TEMPLATE_ALIASES: &[(&str, &str)] = &[
 const VERSION_NAMESPACES: &[(&str, &str)] = &[("std::__cxx11::", "std::"), ("std::__1::", "std::")];
 
 /// Returns names as people say them: no parameters, no template argument that is a default. `width`
-/// gives the most columns for each. Names that differ stay different.
+/// returns the largest number of columns for each. Names that differ stay different.
 pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
     let both = names.iter().enumerate();
     let mut short: Vec<String> = both
@@ -102,7 +102,7 @@ pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
     }
 }
 
-/// Groups of different names whose short forms are equal.
+/// Returns the groups of different names whose short forms are equal.
 fn groups_of_equal(names: &[&str], short: &[String]) -> Vec<Vec<usize>> {
     let mut same: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, name) in short.iter().enumerate() {
@@ -143,7 +143,8 @@ fn is_of_cpp_or_rust(name: &str) -> bool {
     name.contains("::") || !before.is_empty() && before.chars().all(is_word)
 }
 
-/// The words to add to a note that an expression matched nothing: the likely reason, or nothing.
+/// Returns the words to add to a note that an expression matched nothing: the likely reason, or
+/// nothing.
 ///
 /// Filters match whole names, as in pprof. So an expression that was copied from a screen, where
 /// names are short, may match nothing.
@@ -174,8 +175,8 @@ pub fn explain_shown_match<'n>(
     }
 }
 
-/// A function's short name with its parameters. Their template arguments are shortened until the
-/// whole fits, if it can.
+/// Returns a function's short name with its parameters. Their template arguments are shortened
+/// until the whole fits, if it can.
 fn with_parameters(name: &str, width: usize) -> String {
     let short = shorten_one(name, width);
     if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
@@ -224,17 +225,17 @@ pub fn cut(text: &str, width: usize) -> String {
     both.into_iter().flatten().collect()
 }
 
-/// A piece of a name.
+/// A part of a name that is taken apart.
 enum ShortNamePart<'a> {
     Text(&'a str),
-    /// What is in a pair of brackets, split at its commas.
+    /// The content of a pair of brackets, split at its commas.
     Group(char, Vec<Vec<ShortNamePart<'a>>>),
 }
 
-/// How deep brackets may nest in a name that is taken apart.
+/// Number of levels at which brackets in a name are nested too deeply to take it apart.
 const MAX_NESTING: usize = 64;
 
-/// Whether brackets nest not too deeply.
+/// Whether the brackets of a name are not nested too deeply.
 fn is_nested_well(name: &str) -> bool {
     let mut depth = 0usize;
     name.chars().all(|c| {
@@ -328,7 +329,7 @@ fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<ShortNamePa
     lists
 }
 
-/// The name of a function, without its return type, its parameters and what follows them.
+/// Returns the name of a function, without its return type, its parameters and what follows them.
 fn format_name(parts: &[ShortNamePart<'_>], levels: usize) -> String {
     let mut name = String::new();
     for (at, part) in parts.iter().enumerate() {
@@ -377,7 +378,8 @@ fn format_name(parts: &[ShortNamePart<'_>], levels: usize) -> String {
     }
 }
 
-/// The part of `text` that belongs to the name. A blank ends the return type, which is dropped.
+/// Returns the part of `text` that belongs to the name. A blank ends the return type, which is
+/// dropped.
 fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
     const SPECIAL_PREFIXES: &[&str] = &[
         "non-virtual thunk to ",
@@ -484,8 +486,8 @@ fn push_arguments(name: &mut String, inner: &[Vec<ShortNamePart<'_>>], levels: u
     name.push_str(&text);
 }
 
-/// How many of a template's arguments are left without the defaults at the end. `before` is the
-/// text before the arguments.
+/// Returns how many of a template's arguments are left without the defaults at the end. `before` is
+/// the text before the arguments.
 fn count_kept_arguments(before: &str, inner: &[Vec<ShortNamePart<'_>>]) -> usize {
     let before = before.strip_suffix("::").unwrap_or(before);
     let template = before.rsplit("::").next().unwrap_or_default();
@@ -506,7 +508,7 @@ fn count_kept_arguments(before: &str, inner: &[Vec<ShortNamePart<'_>>]) -> usize
     kept.len()
 }
 
-/// Writes a type or a value that is among a template's arguments.
+/// Returns the text of a type or a value that is among a template's arguments.
 fn argument(parts: &[ShortNamePart<'_>], levels: usize) -> String {
     let mut text = String::new();
     for part in parts {

@@ -1,11 +1,11 @@
-//! Whole numbers as text, in a fraction of the time that `format!` takes.
+//! Conversion of whole numbers to text, in a fraction of the time that `format!` takes.
 
-/// Appends a number.
+/// Appends a number to `text`.
 pub fn push_whole(value: impl Into<i128>, text: &mut String) {
     text.push_str(decimal(&mut [0; 40], value.into()));
 }
 
-/// The digits of a number, with its sign, at the end of `digits`.
+/// Returns the digits of a number, with its sign, which it writes at the end of `digits`.
 pub fn decimal(digits: &mut [u8; 40], value: i128) -> &str {
     let mut at = digits.len();
     let mut rest = value.unsigned_abs();

@@ -1,5 +1,6 @@
-//! The atomic types of what threads share while they have the books open: the processor's, or in a
-//! model test those of shuttle, which decides at each access which thread goes on.
+//! The atomic types of the data that threads share while they have the ledger open: those of the
+//! processor, or in a model test those of shuttle, which decides at each access which thread goes
+//! on.
 
 #[cfg(all(test, shuttle))]
 pub(crate) use shuttle::sync::atomic::{

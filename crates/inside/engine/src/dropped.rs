@@ -1,42 +1,42 @@
-//! What could not be recorded, and why: counted, and said in the profile.
+//! Counters of what could not be recorded, and why; the profile reports them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts one more.
+/// Adds one to a counter.
 #[cold]
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What could not be recorded in this recording and this process, and why. It has cache lines of
-/// its own, because every event reads what lies beside it.
+/// Counts of what could not be recorded in this recording and this process, by reason. They have
+/// cache lines of their own, because every event reads what lies beside them.
 #[repr(C, align(64))]
 pub(crate) struct DroppedEvents {
     /// Events inside the engine: a signal handler or the allocator itself allocated or freed.
     pub(crate) nested: AtomicU64,
-    /// Events without memory for our tables.
+    /// Events for which there was no memory for our tables.
     pub(crate) no_memory: AtomicU64,
-    /// Events for which a part of the tables was not to be had, because a signal handler that
-    /// interrupted another event waits.
+    /// Events for which a part of the tables was not available, because a signal handler holds up
+    /// the thread that uses the part in the middle of another event.
     pub(crate) held_up: AtomicU64,
     /// Frees of blocks that were not known (allocated before the start).
     pub(crate) unknown: AtomicU64,
-    /// Blocks whose address came again before their free was seen.
+    /// Blocks whose address was allocated again before the engine saw their free.
     pub(crate) unseen: AtomicU64,
-    /// Forks while an event was held up, whose children record nothing.
+    /// Forks in the middle of an event that is held up. Their children record nothing.
     pub(crate) torn: AtomicU64,
     /// Bytes of the blocks that `unseen` counts.
     pub(crate) unseen_bytes: AtomicU64,
 }
 
 impl DroppedEvents {
-    /// Events that the books lack although they should be there: for lack of memory, or because
-    /// another event was held up.
+    /// Returns how many events are missing in the ledger although they should be there: for lack of
+    /// memory, or because another event was held up.
     pub(crate) fn lost_events(&self) -> u64 {
         self.no_memory.load(Ordering::Relaxed) + self.held_up.load(Ordering::Relaxed)
     }
 
-    /// Counts a block whose address came again before its free was seen.
+    /// Counts a block whose address was allocated again before the engine saw its free.
     #[cold]
     pub(crate) fn count_unseen(&self, bytes: u64) {
         count(&self.unseen);
@@ -59,7 +59,7 @@ impl DroppedEvents {
         }
     }
 
-    /// Nothing was dropped yet.
+    /// Creates counters that are all zero.
     pub(crate) const fn new() -> Self {
         Self {
             nested: AtomicU64::new(0),

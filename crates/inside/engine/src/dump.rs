@@ -1,5 +1,5 @@
-//! What dumps need between one and the next: options, names, turns, triggers, and the program's
-//! end.
+//! The state that lasts from one dump to the next: options, names, turns, triggers, and the
+//! program's end.
 
 pub(crate) mod clock;
 pub(crate) mod due;
@@ -34,9 +34,9 @@ pub enum DumpError {
     Busy,
     /// The recording writes no files.
     NoOutput,
-    /// There is no memory for it.
+    /// There is no memory for a dump.
     NoMemory,
-    /// The file could not be written: its path, and the errno.
+    /// The file could not be written. The fields are its path and the errno.
     Write(String, i32),
 }
 
@@ -51,7 +51,8 @@ impl std::fmt::Display for DumpError {
             Self::NoMemory => write!(f, "there is no memory to write a profile with"),
             Self::NoOutput => write!(f, "the recording has no output path"),
             Self::Write(path, errno) => {
-                // libc would look its text up in the program's locale, with the program's malloc.
+                // libc would look up the errno's text in the program's locale, with the program's
+                // malloc.
                 write!(f, "{path}: {} (os error {errno})", sys::error_text(*errno))
             }
         }
@@ -60,22 +61,22 @@ impl std::fmt::Display for DumpError {
 
 impl std::error::Error for DumpError {}
 
-/// The function that is told what became of each dump.
+/// A function that receives the outcome of each dump.
 pub(crate) type DumpListener = fn(&Result<CString, DumpError>);
 
-/// What an allocator says of itself, in bytes.
+/// What an allocator reports of itself, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorUsage {
-    /// What it has from the kernel.
+    /// Bytes that the allocator has from the kernel.
     pub mapped: u64,
-    /// What of that is in its lists of free blocks.
+    /// Bytes of `mapped` that are in the allocator's lists of free blocks.
     pub free: u64,
 }
 
-/// The function that asks the allocator. It may take the allocator's locks.
+/// A function that asks the program's allocator for its usage. It may take the allocator's locks.
 pub(crate) type AllocatorQuery = fn() -> Option<AllocatorUsage>;
 
-/// What the engine keeps for its dumps.
+/// The state that the engine keeps for its dumps.
 pub(crate) struct DumpState {
     pub(crate) options: LockedValue<{ rank::OPTIONS }, Option<RecordingOptions>>,
     /// Options for a recording that the program is to start itself.
@@ -88,30 +89,31 @@ pub(crate) struct DumpState {
     pub(crate) stack: OwnStack,
     pub(crate) tell: OnceLock<DumpListener>,
     pub(crate) ask_allocator: OnceLock<AllocatorQuery>,
-    /// Whether the process's last profile was begun.
+    /// Whether the process has begun its last profile.
     pub(crate) ended: AtomicBool,
     exec: LastExec,
     /// When a signal that ends the program first came in the middle of an event, in nanoseconds; 0
-    /// before.
+    /// if none came.
     pub(crate) raised: AtomicI64,
     /// The signal to raise again once the pending dump is written.
     pub(crate) raise: AtomicI32,
-    /// When the recording began, and what the clock that nobody sets showed then.
+    /// When the recording began, in nanoseconds: here by the real-time clock, in `since` by the
+    /// monotonic clock.
     pub(crate) started: AtomicI64,
     pub(crate) since: AtomicI64,
 }
 
-/// The last exec that a dump was made for: when, in nanoseconds, and by which thread.
+/// The last exec for which a dump was made: its time, in nanoseconds, and its thread.
 struct LastExec {
     at: AtomicI64,
     thread: AtomicI32,
 }
 
-/// How long an exec may take. Within this time it is not taken for one that failed.
+/// Longest time that an exec may take, in nanoseconds. Only after it does the exec count as failed.
 const EXEC_TIMEOUT: i64 = 500_000_000;
 
 impl DumpState {
-    /// No recording, and no dumps.
+    /// Creates the state before any recording and any dump.
     pub(crate) const fn new() -> Self {
         Self {
             options: LockedValue::new(None),
@@ -136,7 +138,7 @@ impl DumpState {
         }
     }
 
-    /// Remembers when the recording began.
+    /// Stores the current time as the beginning of the recording.
     pub(crate) fn begin_time(&self) {
         let now = sys::nanoseconds;
         self.started
@@ -145,7 +147,7 @@ impl DumpState {
             .store(now(libc::CLOCK_MONOTONIC), Ordering::Relaxed);
     }
 
-    /// When the recording began, and how long it has taken, in nanoseconds.
+    /// Returns when the recording began, and how long it has taken, both in nanoseconds.
     pub(crate) fn times(&self) -> (i64, i64) {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
         (
@@ -154,18 +156,18 @@ impl DumpState {
         )
     }
 
-    /// How long the recording has taken, in microseconds.
+    /// Returns how long the recording has taken, in microseconds.
     pub(crate) fn elapsed_micros(&self) -> i64 {
         self.times().1 / 1000
     }
 
-    /// The triggers that the recording dumps on.
+    /// Returns the triggers of the recording's dumps.
     pub(crate) fn triggers(&self, process: &EngineProcess) -> Option<DumpTriggers> {
         self.options
             .with(process, |o| o.as_ref().map(|o| o.triggers))
     }
 
-    /// Notes that this thread has dumped for its exec.
+    /// Records that this thread has dumped for its exec.
     pub(crate) fn note_exec(&self) {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
         self.exec.thread.store(sys::thread_id(), Ordering::Relaxed);
@@ -181,16 +183,16 @@ impl DumpState {
             && self.exec.thread.load(Ordering::Relaxed) != sys::thread_id()
     }
 
-    /// Forgets what was asked of the parent, in a forked child.
+    /// Forgets pending requests, which are the parent's, in a forked child.
     pub(crate) fn reset_in_child(&self) {
-        // The names and the clock go on when the locks are free: `DumpState::begin_child`.
+        // The names and the clock are reset when the locks are free: `DumpState::begin_child`.
         let Self {
             options: _,
             default: _,
             naming: _,
             turn,
             due,
-            // It begins anew with the time of the recording.
+            // The history begins anew together with the time of the recording.
             history: _,
             clock: _,
             stack: _,
@@ -211,19 +213,19 @@ impl DumpState {
         ended.store(false, Ordering::Release);
     }
 
-    /// What was asked of the recording, if its children are to go on with it.
+    /// Returns the recording's options if its forked children are to go on recording.
     pub(crate) fn options_for_children(&self, process: &EngineProcess) -> Option<RecordingOptions> {
         let asked = self.options.with(process, |o| o.clone());
         asked.filter(|asked| asked.follow_children)
     }
 
-    /// Whether somebody follows lines or looks at the program.
+    /// Whether the recording reports the growth of lines or answers `record --live`.
     pub(crate) fn is_followed(options: &RecordingOptions) -> bool {
         options.triggers.line_growth.is_some() || options.triggers.live
     }
 
-    /// Goes on in a forked child that records, or that shows what its parent recorded. Returns
-    /// whether it is to record.
+    /// Goes on in a forked child that records, or that only shows what its parent recorded. Returns
+    /// whether the child is to record.
     pub(crate) fn begin_child(&self, process: &EngineProcess) -> bool {
         self.naming.with(process, DumpNaming::reset_in_child);
         let asked =
@@ -238,7 +240,7 @@ impl DumpState {
         follow != Some(false)
     }
 
-    /// The locks that fork must hold.
+    /// Returns the locks that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 7] {
         let Self {
             options,

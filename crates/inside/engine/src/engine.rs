@@ -1,4 +1,4 @@
-//! The engine: one value of parts that own their state.
+//! The engine: one value whose parts own their state.
 
 use crate::code::ProgramCode;
 use crate::code::mappings::CodeScanOutcome;
@@ -15,10 +15,10 @@ use crate::tables::filter::{self, AddressFilter};
 use crate::tables::log::AllocationLog;
 use crate::thread::state::ThreadStates;
 
-/// All that is known of a recording, and all that it takes to make one.
+/// Everything that is known of a recording, and everything that is needed to make one.
 ///
-/// A process has one engine that its hooks tell of allocations, [`ENGINE`]. Whoever uses it does so
-/// through one of its handles: [`events`](Self::events), [`dumps`](Self::dumps),
+/// A process has one engine to which its hooks report allocations, [`ENGINE`]. Callers use an
+/// engine through one of its handles: [`events`](Self::events), [`dumps`](Self::dumps),
 /// [`lifecycle`](Self::lifecycle), [`forks`](Self::forks) and [`memory`](Self::memory).
 pub struct Engine {
     pub(crate) process: EngineProcess,
@@ -38,8 +38,8 @@ pub static ENGINE: Engine = Engine::new(filter::hooks_filter(), PageSource::from
 pub(crate) type EngineLocks<'a> = [&'a dyn ForkLock; 20];
 
 impl Engine {
-    /// An engine that records nothing yet. It keeps in `filter` which frees are to be looked at,
-    /// and its tables in `pages`.
+    /// Creates an engine that records nothing yet. `filter` says which frees the hooks must report,
+    /// and the engine's tables lie in `pages`.
     pub(crate) const fn new(filter: &'static AddressFilter, pages: PageSource) -> Self {
         Self {
             process: EngineProcess::new(pages),
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// What a walk of a stack goes by.
+    /// Returns the parts of the engine that a walk of a stack uses.
     #[inline(always)]
     pub(crate) fn unwinder(&self) -> Unwinder<'_> {
         Unwinder {
@@ -62,20 +62,20 @@ impl Engine {
         }
     }
 
-    /// The allocator of the engine's own memory.
+    /// Returns the allocator of the engine's own memory.
     pub(crate) const fn allocator(&self) -> EngineAllocator<'_> {
         EngineAllocator(&self.memory, &self.process)
     }
 
-    /// Sets memory aside, so that what the engine allocates next can't fail for lack of it. Returns
-    /// false if there is not so much. That holds where the process's allocator falls back to this
-    /// engine's [`memory`](Self::memory), so for [`ENGINE`].
+    /// Sets `len` bytes of memory aside, so that what the engine allocates next can't fail for lack
+    /// of it. Returns false if there is not enough. This is of use where the process's allocator
+    /// falls back to this engine's [`memory`](Self::memory), so for [`ENGINE`].
     pub(crate) fn reserve(&self, len: usize) -> bool {
         self.memory.reserve(&self.process, len)
     }
 
-    /// Notes what code is mapped now, with memory that is set aside for that, and so many bytes for
-    /// what the caller does besides.
+    /// Records what code is mapped now, in memory that is set aside for that. Another `besides`
+    /// bytes are set aside for what the caller does as well.
     pub(crate) fn remember_code(&self, besides: usize) -> CodeScanOutcome {
         let reserve = |bytes: usize| self.reserve(bytes.saturating_add(besides));
         let told = self.code.mappings.remember(&self.process, reserve);
@@ -85,11 +85,11 @@ impl Engine {
         told
     }
 
-    /// Begins to record, and forgets what an earlier start recorded. Returns false if that can't
-    /// be, because a thread is held up in the middle of an event.
+    /// Begins to record, and forgets what an earlier start recorded. Returns false if that is
+    /// impossible, because a thread is held up in the middle of an event.
     pub(crate) fn restart(&self, mode: RecordingMode, period: u64) -> bool {
         // What is known of code and scripts holds for every recording, as does the engine's own
-        // memory. Dumps and the log are told of a recording by whoever starts it.
+        // memory. The caller prepares dumps and the log for the recording.
         let Self {
             process,
             memory: _,
@@ -106,7 +106,7 @@ impl Engine {
             false => (mode, period),
         };
         let _starting = books.starting.lock(process);
-        // The epoch changes before the books are waited for. A thread that has the books open and
+        // The epoch changes before this waits for the ledger. A thread that has the ledger open and
         // finds the epoch unchanged is in time for the old recording.
         process.recorded.next();
         if !books.restart(process, threads, mode) {
@@ -150,9 +150,9 @@ impl Engine {
         }
     }
 
-    /// The locks that fork holds, outermost first.
+    /// Returns the locks that fork takes, outermost first.
     pub(crate) fn locks(&self) -> EngineLocks<'_> {
-        // Waiting for a process takes no lock of its own.
+        // `process` has no lock of its own.
         let Self {
             process: _,
             memory,
@@ -173,9 +173,9 @@ impl Engine {
         all
     }
 
-    /// Bytes in memory of all tables: those of the threads, stacks, blocks in use and rules of
-    /// unwinding, and of what the engine allocates for a dump. Nobody should take them for the
-    /// program's.
+    /// Returns how many bytes of memory all tables take: those of the threads, stacks, blocks in
+    /// use and rules of unwinding, and what the engine allocates for a dump. A reader should not
+    /// take them for the program's.
     pub(crate) fn resident(&self) -> usize {
         // What dumps keep lies in the engine's own memory.
         let Self {

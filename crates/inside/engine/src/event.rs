@@ -16,12 +16,12 @@ use crate::stack::call_site::CallSite;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::stack::call_site::{FunctionPosition, current_position};
 
-/// The engine as hooks see it: each event of the program is told here.
+/// The engine's handle for hooks, which report each event of the program to it.
 #[derive(Clone, Copy)]
 pub struct EngineEvents(&'static Engine);
 
 impl Engine {
-    /// The events of the program.
+    /// Returns the handle to which hooks report the program's events.
     #[inline(always)]
     pub const fn events(&'static self) -> EngineEvents {
         EngineEvents(self)
@@ -35,37 +35,38 @@ impl EngineEvents {
         self.0.process.recorded.mode()
     }
 
-    /// Takes `size` bytes and one more off this thread's countdown. Returns whether it ran out, so
-    /// that [`allocate`](Self::allocate) must be told.
+    /// Takes `size` bytes and one more off this thread's countdown. Returns whether the countdown
+    /// ran out, so that the caller must call [`allocate`](Self::allocate).
     #[inline(always)]
     pub fn charge(self, size: usize) -> bool {
         entry::charge(size)
     }
 
-    /// Puts this thread's countdown at its end, for a caller that must have the next event looked
-    /// at: in exact mode an earlier sampled recording may have left something on it.
+    /// Sets this thread's countdown to its end, for a caller whose next event the engine must see:
+    /// in exact mode an earlier sampled recording may have left something on the countdown.
     #[inline]
     pub fn rewind(self) {
         tls::rewind();
     }
 
-    /// Whether `address` may be a block that is recorded, so that [`release`](Self::release) must
-    /// be told of its free.
+    /// Whether `address` may be a recorded block, so that the caller must call
+    /// [`release`](Self::release) before its free.
     #[inline(always)]
     pub fn may_hold(self, address: usize) -> bool {
         self.0.ledger.filter.may_hold(address)
     }
 
-    /// Makes an allocation that the countdown chose, and records what `real` gives.
+    /// Makes an allocation that the countdown chose, and records the block that `real` returns.
     ///
-    /// `frame` is where the program called.
+    /// `frame` is the place of the program's call.
     #[inline]
     pub fn allocate(self, size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) -> *mut u8 {
         block::allocate(self.0, size, frame, real)
     }
 
-    /// Records an allocation that the countdown chose, and that was made already by an allocator
-    /// that does not call malloc. It did not fail, and nobody may free it before this returns.
+    /// Records an allocation that the countdown chose, and that an allocator which does not call
+    /// malloc has made already. It did not fail, and its block must not be freed before this
+    /// returns.
     #[inline]
     pub fn record_allocation(self, made: *mut u8, size: usize, frame: CallSite) {
         block::record_allocation(self.0, made, size, frame);
@@ -91,8 +92,9 @@ impl EngineEvents {
         block::release(self.0, address, block::FreeingAllocator::Malloc);
     }
 
-    /// As [`release`](Self::release), for a block of an allocator that has some from malloc, and
-    /// some whose allocation was not recorded. Returns whether the block was known.
+    /// Records a free as [`release`](Self::release) does, for a block of an allocator that gets
+    /// some blocks from malloc, and others whose allocation was not recorded. Returns whether the
+    /// block was known.
     #[inline]
     pub fn release_known(self, address: *mut u8) -> bool {
         block::release(self.0, address, block::FreeingAllocator::Other)
@@ -109,14 +111,14 @@ impl EngineEvents {
         mapping::map(self.0, address, len, frame);
     }
 
-    /// Has `kernel` end whatever part of mappings lies in a range, and counts that. Returns what
-    /// the kernel said. If it refused (below zero), nothing has ended.
+    /// Calls `kernel`, which ends whatever parts of mappings lie in a range, and counts their end.
+    /// Returns the kernel's result. If the kernel refused (a result below zero), nothing has ended.
     pub fn unmap(self, address: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
         mapping::unmap(self.0, address, len, kernel)
     }
 
-    /// The frame that called the function this is inlined into. It is for callers that are Rust
-    /// functions and not hooks in assembly.
+    /// Returns the frame that called the function into which this is inlined. It is for callers
+    /// that are Rust functions and not hooks in assembly.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     pub fn caller(self) -> CallSite {
@@ -131,7 +133,8 @@ impl EngineEvents {
         engine.with_reentrancy_guard(|| CallSite::above(here, engine.unwinder()))
     }
 
-    /// On other processors no stack is found, and samples have an empty one.
+    /// Returns an empty call site: on other processors no stack is found, and samples have an empty
+    /// one.
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     #[inline(always)]
     pub fn caller(self) -> CallSite {

@@ -1,4 +1,4 @@
-//! The books: which blocks are in use, and what was counted for each stack.
+//! The ledger: which blocks are in use, and what was counted for each stack.
 
 pub(crate) mod access;
 pub(crate) mod live;
@@ -22,23 +22,23 @@ use access::LedgerAccess;
 use live::LiveTable;
 use regions::ProgramMappings;
 
-/// What the engine knows of blocks and of stacks. The sums by stack are in the threads' states.
+/// The engine's ledger of blocks and of stacks. The sums by stack are in the threads' states.
 pub(crate) struct Ledger {
     pub(crate) stacks: ProcessStacks,
     pub(crate) live: LiveTable,
     pub(crate) access: LedgerAccess,
     pub(crate) regions: LockedValue<{ rank::REGIONS }, ProgramMappings>,
-    /// Which frees are to be looked at. The hooks read it, too.
+    /// The filter of the frees that the engine must see. The hooks read it, too.
     pub(crate) filter: &'static AddressFilter,
-    /// Held while a recording begins, because another one must not fill what it clears.
+    /// Locked while a recording begins, because another one must not fill what it clears.
     pub(crate) starting: FutexLock<{ rank::STARTING }>,
-    /// What a child gets that is forked just now, if it does not get the threads' counters: all
-    /// that is in use. It is null at all other times, and in private memory.
+    /// All that is in use, for a child that is being forked and does not get the threads' counters.
+    /// It is null at all other times, and lies in private memory.
     heir: AtomicPtr<ThreadState>,
 }
 
 impl Ledger {
-    /// Empty books, whose frees are looked at as `filter` says.
+    /// Creates an empty ledger. `filter` says which frees the engine must see.
     pub(crate) const fn new(filter: &'static AddressFilter) -> Self {
         Self {
             stacks: ProcessStacks::new(),
@@ -51,8 +51,8 @@ impl Ledger {
         }
     }
 
-    /// Forgets the blocks and sums of an earlier recording, whose books nobody opens any more.
-    /// Returns false if that can't be, because a thread is held up in the middle of an event.
+    /// Forgets the blocks and sums of an earlier recording, whose ledger no thread opens any more.
+    /// Returns false if that is impossible, because a thread is held up in the middle of an event.
     pub(crate) fn restart(
         &self,
         process: &EngineProcess,
@@ -90,11 +90,11 @@ impl Ledger {
         true
     }
 
-    /// Starts every sum anew in a forked child. What is in use was inherited, and counts as
-    /// allocated by the child. The peak starts there.
+    /// Restarts every sum in a forked child. What is in use was inherited, and counts as allocated
+    /// by the child. The peak starts there.
     ///
     /// # Safety
-    /// It is called in fork's handler of the child, which has one thread, and the parts of the live
+    /// The caller is fork's handler in the child, which has one thread, and the parts of the live
     /// table have no owners.
     pub(crate) unsafe fn rebase(
         &self,
@@ -116,7 +116,7 @@ impl Ledger {
         let heir = self.take_heir();
         let give = |own: &'static ThreadState| {
             self.restart_state(own, SumsToKeep::Nothing);
-            // SAFETY: this is what `leave` made, here or before the fork.
+            // SAFETY: this is what `leave_heir` made, here or before the fork.
             if let Some(heir) = unsafe { heir.as_ref() } {
                 self.inherit(process, heir, own);
             }
@@ -132,7 +132,7 @@ impl Ledger {
         shared.heap.restart(shared.heap.in_use());
     }
 
-    /// Puts all that is in use where a child finds it that is about to be forked. Nobody counts
+    /// Adds up all that is in use, for a child that is about to be forked. No thread counts
     /// meanwhile. Returns false if there is no memory for it.
     pub(crate) fn leave_heir(&self, process: &EngineProcess, threads: &ThreadStates) -> bool {
         let len = size_of::<ThreadState>();
@@ -149,8 +149,8 @@ impl Ledger {
         true
     }
 
-    /// Puts all that is in use into the sums of temporary allocations of an heir, which has no
-    /// counters: they take a quarter of the memory.
+    /// Adds all that is in use to an heir's sums of temporary allocations. An heir has no counters,
+    /// because these sums take a quarter of the memory.
     fn add_up_for_heir(&self, process: &EngineProcess, threads: &ThreadStates, heir: &ThreadState) {
         let (len, pages) = (self.stacks.len() as usize, &process.pages);
         for state in threads.all() {
@@ -189,8 +189,8 @@ impl Ledger {
         }
     }
 
-    /// Gives a state, which has nothing, all that an heir has, as if it had allocated that. Sums
-    /// for which there is no memory count as dropped.
+    /// Gives a state that is empty all that an heir has, as if the state's thread had allocated
+    /// that. Sums for which there is no memory count as dropped.
     fn inherit(&self, process: &EngineProcess, heir: &ThreadState, own: &ThreadState) {
         let (len, pages) = (self.stacks.len() as usize, &process.pages);
         own.sizes.take_over(&heir.sizes);
@@ -218,7 +218,7 @@ impl Ledger {
         unsafe { heir.spread.each(len, give) };
     }
 
-    /// Takes what [`leave_heir`](Self::leave_heir) left, for
+    /// Takes the heir that [`leave_heir`](Self::leave_heir) left, for
     /// [`give_back_heir`](Self::give_back_heir).
     pub(crate) fn take_heir(&self) -> *mut ThreadState {
         self.heir.swap(std::ptr::null_mut(), Ordering::AcqRel)
@@ -226,7 +226,7 @@ impl Ledger {
 
     /// Gives the memory of an heir back.
     pub(crate) fn give_back_heir(&self, process: &EngineProcess, heir: *mut ThreadState) {
-        // SAFETY: null, or what `leave` made, which nobody has any more.
+        // SAFETY: null, or what `leave_heir` made, which nothing uses any more.
         unsafe {
             if let Some(state) = heir.as_ref() {
                 state.give_back(&process.pages);
@@ -235,7 +235,7 @@ impl Ledger {
         }
     }
 
-    /// Starts every sum by stack anew. Nobody adds to them meanwhile.
+    /// Restarts every sum by stack. No thread adds to them meanwhile.
     fn restart_counters(&self, threads: &ThreadStates, kept: SumsToKeep) {
         threads
             .all()
@@ -261,13 +261,14 @@ impl Ledger {
         }
     }
 
-    /// How many bytes of the tables are in memory, without those of the threads.
+    /// Returns how many bytes of the ledger's tables are in memory, without those of the threads.
     pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         let live = self.live.resident(&process.pages);
         self.stacks.resident(process) + live + self.filter.resident()
     }
 
-    /// The locks that fork must hold before it takes the parts of the live table and the heap.
+    /// Returns the locks that fork must take before it takes the parts of the live table and the
+    /// heap.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 5] {
         let Self {
             stacks,
@@ -282,10 +283,10 @@ impl Ledger {
         [by_hash, frames, changing, &regions.lock, starting]
     }
 
-    /// Makes the parts of the live table and the heap still, for fork, which holds
+    /// Brings the parts of the live table and the heap to rest, for fork, which has taken
     /// [`locks`](Self::locks). Returns whether they are whole: a thread that is held up in the
     /// middle of an event keeps what it has, and in the child that is half written. The second
-    /// result says whether the heap's lock is held.
+    /// result says whether the heap's lock was taken.
     pub(crate) fn acquire_for_fork(
         &self,
         process: &EngineProcess,
@@ -298,7 +299,7 @@ impl Ledger {
         (whole && counting, counting)
     }
 
-    /// Gives back what [`acquire_for_fork`](Self::acquire_for_fork) took.
+    /// Releases what [`acquire_for_fork`](Self::acquire_for_fork) took.
     pub(crate) fn release_after_fork(&self, counting: bool) {
         self.live.release_all();
         if counting {
@@ -307,7 +308,7 @@ impl Ledger {
     }
 }
 
-/// What stays of the sums when they start anew.
+/// Which sums stay when they are restarted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SumsToKeep {
     Nothing,

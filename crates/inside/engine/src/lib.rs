@@ -1,13 +1,13 @@
 //! The engine inside the profiled process: it chooses allocations, gets their stacks, keeps the
-//! books and writes the profile.
+//! ledger and writes the profile.
 //!
-//! It does not know which functions were hooked, and it knows no symbols. Whoever hooks
+//! It does not know which functions were hooked, and it knows no symbols. A crate that hooks
 //! (heapprof-preload, heapprof-alloc) uses the process's one [`Engine`], which is [`ENGINE`]. It
-//! tells the engine's [`EngineEvents`] of each allocation ([`EngineEvents::charge`]), of those that
-//! this chooses ([`EngineEvents::allocate`]), and of each free that [`EngineEvents::may_hold`] lets
-//! through. On the way of an allocation nothing touches errno, and nothing allocates. In
-//! `libheapprof.so` nothing calls the program's allocator. In a dynamic executable with glibc 2.35
-//! or later nothing takes the loader's lock.
+//! reports each allocation to the engine's [`EngineEvents`] ([`EngineEvents::charge`]), makes those
+//! that the engine chooses through [`EngineEvents::allocate`], and reports each free that
+//! [`EngineEvents::may_hold`] lets through. On the way of an allocation nothing touches errno, and
+//! nothing allocates. In `libheapprof.so` nothing calls the program's allocator. In a dynamic
+//! executable with glibc 2.35 or later nothing takes the loader's lock.
 //!
 //! # The path of one allocation
 //!
@@ -48,7 +48,7 @@
 //!    locked instruction, and the process's sum in use. The peak of each stack costs constant time
 //!    an event: its counters are copied aside at their first change after the heap fell from a new
 //!    maximum. Well below the peak, threads count what is in use in budgets. Near it they count one
-//!    by one, and each event holds a lock for the process's sum and for its stack's counters.
+//!    by one, and each event takes a lock for the process's sum and for its stack's counters.
 //! 8. **The end of the event.** A dump that became due meanwhile (`due.rs`: growth, a peak, a
 //!    signal) is made here.
 //!
@@ -57,32 +57,33 @@
 //! the real one, and puts the old block back if that failed.
 //!
 //! A dump (`dumps.rs`) takes the dump lock, blocks signals and changes to a stack of its own,
-//! because the program's stack may be a signal's. It adds up the counters of all threads while
-//! nobody opens the books (`LedgerAccess::at_rest`): threads wait in their next event, for about a
-//! millisecond. So all sums are of one moment. It writes pprof or text to a `.tmp` file and renames
-//! that. The program's other threads go on meanwhile.
+//! because the program's stack may be a signal's. It adds up the counters of all threads while no
+//! thread opens the ledger (`LedgerAccess::run_at_rest`): threads wait in their next event, for
+//! about a millisecond. So all sums are of one moment. It writes pprof or text to a `.tmp` file and
+//! renames that. The program's other threads go on meanwhile.
 //!
-//! If somebody follows lines, a look (`lines.rs`) is made in the same way, whenever enough was
-//! allocated (`following.rs`). It compares the sums of stacks in use with what was told of them
-//! last, and adds a small profile of those that have changed to a file.
+//! If the growth of lines is to be reported, a scan (`lines.rs`) is made in the same way, whenever
+//! enough was allocated (`following.rs`). It compares the sums of stacks in use with what was
+//! reported of them last, and adds a small profile of those that have changed to a file.
 //!
-//! Whenever threads report what they have allocated or freed, one of them looks at the heap
+//! Whenever threads report what they have allocated or freed, one of them checks the heap
 //! (`moment.rs`). If a moment is due, it goes into the recording's history (`history.rs`,
 //! `moments.rs`), which a dump writes into a comment beside the sizes of allocations (`sizes.rs`,
 //! `notes.rs`). No clock runs for that, and no file is opened.
 //!
-//! Under `record`, what a profile is made of lies in a file in memory that `record` has, too
-//! (`kept.rs` in `platform/` and in `recording/`). So it is there when the program was killed. A
-//! forked child gets a file of its own before it counts anything.
+//! Under `record`, the tables of which a profile is made lie in a file in memory that `record` has,
+//! too: the saved ledger (`table_file.rs`, `shared_ledger.rs`). So they are there when the program
+//! was killed. A forked child gets tables of its own before it counts anything. If little may be in
+//! use by the child, they get into a file only later (`delay.rs`).
 //!
 //! # The engine
 //!
 //! An [`Engine`] is a value of parts, and a part owns its state (`engine.rs`). Beside it there is a
 //! thread's own slot (`tls.rs`), which serves one engine at a time, and the filter's memory, which
 //! the hooks read. What all parts need is in the `EngineProcess`: what is recorded, what was
-//! dropped, who forks, where tables get memory. Restarting, going on with inherited tables and
-//! listing the locks for fork are one function each. It takes the engine apart without leaving a
-//! part out, so the compiler asks whoever adds one.
+//! dropped, which thread forks, where tables get memory. Restarting, going on with inherited tables
+//! and listing the locks for fork are one function each. Each takes the engine apart without
+//! leaving a part out, so the compiler reports a part that was added and not handled there.
 //!
 //! # Folders
 //!
@@ -94,7 +95,7 @@
 //! * `code/`: which files are mapped, and how to unwind from an address.
 //! * `stack/`: the stack of an allocation.
 //! * `thread/`: what a thread has.
-//! * `books/`: which blocks are in use, what was counted, and how threads share both.
+//! * `ledger/`: which blocks are in use, what was counted, and how threads share both.
 //! * `dump/`: what dumps need between one and the next: options, names, turns, triggers.
 //! * `event/`: what happens in the program's threads, their way into the engine and out of it.
 //! * `recording/`: a recording from start to stop, its dumps and files, forks and signals.
@@ -107,8 +108,8 @@
 //!
 //! * **Busy.** A thread inside the engine has `busy` set. What allocates meanwhile (a signal
 //!   handler, libc for us) goes to the real function; it is counted as dropped and never recorded.
-//!   So no thread enters the engine twice, and nobody waits for a lock that they hold. `apart.rs`
-//!   does the same for the engine's own work.
+//!   So no thread enters the engine twice, and no thread waits for a lock that it has taken itself.
+//!   `reentrancy_guard.rs` does the same for the engine's own work.
 //! * **What may allocate.** Steps 1 to 8 never allocate: tables grow by mmap, in chunks that do not
 //!   move. Dumps, the start, dlclose, options and counted mappings do, and before glibc 2.35 the
 //!   list of loaded objects does. They allocate from `arena.rs`, the library's global allocator
@@ -119,39 +120,40 @@
 //!   order of their ranks. A debug build asserts that. Fork takes all of them in this order
 //!   (`fork.rs`), and libc malloc's own after them. So a signal handler, whose thread may be inside
 //!   malloc, waits for none of them while a thread forks, and lets that thread dump. A lock that
-//!   fork does not get in time is held by a thread that a signal handler holds up. The child has no
+//!   fork does not get in time belongs to a thread that a signal handler holds up. The child has no
 //!   such thread. It treats all locks as free and records nothing, which the parent counts.
 //! * **Layers.** Modules use no module that uses them. What is recorded (`mode.rs`), what a thread
 //!   has (`thread/`), the sums (`counters.rs`) and the tables know nothing of events. `due.rs`,
-//!   which every event looks at, is told at the start who dumps.
-//! * **Owners** (`access.rs`). What a thread owns it uses with plain loads and stores while it has
-//!   the books open, and it looks each time whether it still owns it. Whoever takes it away says so
-//!   first, has the kernel run a barrier on every core, and waits until the owner has closed the
-//!   books. The taker's own books are closed meanwhile, because otherwise two takers would wait for
-//!   each other.
+//!   which every event checks, learns at the start what makes the dumps.
+//! * **Owners** (`access.rs`). A thread uses what it owns with plain loads and stores while it has
+//!   the ledger open, and it checks each time whether it still owns it. A thread that takes
+//!   something away from its owner marks that first, has the kernel run a barrier on every core,
+//!   and waits until the owner has closed the ledger. The taker has the ledger closed meanwhile,
+//!   because otherwise two takers would wait for each other.
 //! * **Publication.** A value is written before the key, number or pointer that leads to it. That
 //!   one is stored with release and read with acquire. Keys and stacks never change. Rules and hash
-//!   tables are replaced by larger ones, and the old ones stay mapped for whoever still reads them.
+//!   tables are replaced by larger ones, and the old ones stay mapped for threads that still read
+//!   them.
 //! * **errno.** System calls are made directly (`sys.rs`) and return their error.
 //! * **No `__tls_get_addr`**, because it may allocate. Our slot is initial-exec storage, and std's
 //!   thread-locals come to heapprof-preload's `thread_local.rs`.
-//! * **Turns** (`turn.rs`). One thread dumps at a time. A dump that nobody asked for is
-//!   put off. A dump that the program asks for waits, and signals are let through meanwhile. A
-//!   signal handler leaves a note, and whoever dumps makes one more dump. Nothing follows the last
-//!   dump or an exec's dump.
+//! * **Turns** (`turn.rs`). One thread dumps at a time. Meanwhile an automatic dump is put off, and
+//!   a dump that the program asks for waits, while signals are let through. A signal handler leaves
+//!   a note, and the thread that dumps makes one more dump. Nothing follows the last dump or an
+//!   exec's dump.
 //! * **Signals.** A handler dumps, or asks for a dump if it interrupted the engine
-//!   (`DumpSchedule::ask`). Signals are blocked in a dump. A handler of ours is installed only if
-//!   the program left the default, and it calls nothing that is not async-signal-safe.
+//!   (`DumpSchedule::request_dump`). Signals are blocked in a dump. A handler of ours is installed
+//!   only if the program left the default, and it calls nothing that is not async-signal-safe.
 //! * **fork** keeps the tables. Its handlers are registered first, so that other libraries'
 //!   handlers take their locks before ours are taken, and they stay on libc's list when it takes
 //!   off those of libraries at the end, because a thread may be between the first and the second
 //!   handler. A child that is whole starts its sums anew from what is in use. Children of **vfork**
-//!   and posix_spawn share memory and do not dump: the process id tells them apart. Before an
+//!   and posix_spawn share memory and do not dump: the process id distinguishes them. Before an
 //!   **exec** there is a dump; if the exec fails, the next dump takes that file away.
-//! * **Our own thread** (`recording/clock.rs`) exists only if there is an interval. It makes each
-//!   dump in a thread without the program's open files. It is gone before the program changes its
-//!   identity or its namespaces, because libc does that to all threads, and the kernel denies some
-//!   of it to two.
+//! * **Our own thread** (`recording/clock.rs`) exists only if there is an interval, `record
+//!   --live`, or growth of lines to report. It makes each dump in a thread without the program's
+//!   open files. It is gone before the program changes its identity or its namespaces, because libc
+//!   does that to all threads, and the kernel denies some of it to two.
 //! * **Files used up.** If the program has no number left for a file, a dump is made in a child
 //!   that shares its memory and has a copy of its table of files, and closes some of them
 //!   (`stack_switch.rs`). The program's thread sleeps meanwhile. This is not done behind a filter

@@ -1,4 +1,4 @@
-//! The engine's own memory, as an allocator that others can use.
+//! The engine's own memory, as an allocator that other crates can use.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -12,21 +12,21 @@ use crate::engine::Engine;
 pub struct EngineMemory(&'static Engine);
 
 impl Engine {
-    /// The engine's own memory.
+    /// Returns the allocator of the engine's own memory.
     pub const fn memory(&'static self) -> EngineMemory {
         EngineMemory(self)
     }
 }
 
 impl EngineMemory {
-    /// A piece of what was set aside, for an allocation of the engine's own that another allocator
-    /// has no memory for. Null when that is used up.
+    /// Allocates from what was set aside, for an allocation of the engine's own for which another
+    /// allocator has no memory. Returns null when that is used up.
     #[cold]
     pub fn spare(self, layout: Layout) -> *mut u8 {
         self.0.memory.spare(&self.0.process, layout)
     }
 
-    /// Whether a block is one that [`spare`](Self::spare) gave.
+    /// Whether [`spare`](Self::spare) gave a block.
     #[inline(always)]
     pub fn is_spare(self, block: *mut u8) -> bool {
         self.0.memory.is_spare(&self.0.process, block)
@@ -35,7 +35,7 @@ impl EngineMemory {
     /// Takes a spare block back.
     ///
     /// # Safety
-    /// [`spare`](Self::spare) gave it, for this layout, and nobody uses it any more.
+    /// [`spare`](Self::spare) gave the block, for this layout, and nothing uses it any more.
     #[cold]
     pub unsafe fn free_spare(self, block: *mut u8, layout: Layout) {
         // SAFETY: the caller's contract.

@@ -1,5 +1,5 @@
-//! What is recorded now: whether and how allocations are recorded, with which period, and in which
-//! recording.
+//! The state of recording: whether and how allocations are recorded, with which period, and in
+//! which recording.
 
 use std::sync::atomic::Ordering;
 
@@ -11,27 +11,27 @@ use crate::atomic::{AtomicU8, AtomicU64};
 pub enum RecordingMode {
     /// Nothing is recorded.
     Off = 0,
-    /// One allocation in about `period` bytes.
+    /// One allocation in about `period` bytes is recorded.
     Sampled = 1,
-    /// Every allocation.
+    /// Every allocation is recorded.
     Exact = 2,
 }
 
-/// What is recorded now.
+/// The mode, the number and the period of the current recording.
 pub(crate) struct RecordingState {
     pub(crate) mode: AtomicU8,
-    /// Which recording this is, from 1.
+    /// Number of the current recording, from 1.
     pub(crate) epoch: AtomicU64,
-    /// The epoch whose books may be opened: `epoch`, or [`PAUSED_GATE`] if none may be opened.
+    /// The epoch whose ledger may be opened: `epoch`, or [`PAUSED_GATE`] if none may be opened.
     gate: AtomicU64,
     pub(crate) period: AtomicU64,
 }
 
-/// A number that no epoch has. While it is the gate, nobody opens the books.
+/// Value of the gate while no thread may open the ledger. No epoch has this number.
 const PAUSED_GATE: u64 = u64::MAX;
 
 impl RecordingState {
-    /// Nothing is recorded yet.
+    /// Creates the state before the first recording.
     pub(crate) const fn new() -> Self {
         Self {
             mode: AtomicU8::new(RecordingMode::Off as u8),
@@ -41,7 +41,7 @@ impl RecordingState {
         }
     }
 
-    /// The mode now.
+    /// Returns the current mode.
     #[inline]
     pub(crate) fn mode(&self) -> RecordingMode {
         match self.mode.load(Ordering::Acquire) {
@@ -57,7 +57,7 @@ impl RecordingState {
         self.mode() != RecordingMode::Off
     }
 
-    /// Average bytes between samples; 1 in exact mode.
+    /// Returns the average number of bytes between samples; 1 in exact mode.
     pub(crate) fn period(&self) -> u64 {
         self.period.load(Ordering::Relaxed)
     }
@@ -68,14 +68,14 @@ impl RecordingState {
         self.period() == 1
     }
 
-    /// Which recording this is. If it is read before the mode, it is the recording of that mode or
-    /// an earlier one.
+    /// Returns the number of the current recording. If it is read before the mode, the mode is that
+    /// of this recording or of a later one.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Goes on to another recording. Whoever has the books of the last recording open finds that
+    /// Goes on to another recording. A thread that has the last recording's ledger open finds that
     /// the epoch has changed. Nothing is recorded until [`begin`](Self::begin).
     pub(crate) fn next(&self) {
         self.stop();
@@ -83,23 +83,24 @@ impl RecordingState {
         self.gate.store(next, Ordering::SeqCst);
     }
 
-    /// The epoch whose books may be opened, or [`PAUSED_GATE`] while all books are to stay closed.
+    /// Returns the epoch whose ledger may be opened, or [`PAUSED_GATE`] while the ledger is to stay
+    /// closed.
     #[inline]
     pub(crate) fn gate(&self) -> u64 {
         self.gate.load(Ordering::Acquire)
     }
 
-    /// Lets nobody open the books until [`resume`](Self::resume).
+    /// Lets no thread open the ledger until [`resume`](Self::resume).
     pub(crate) fn pause(&self) {
         self.gate.store(PAUSED_GATE, Ordering::SeqCst);
     }
 
-    /// Whether the books are to stay closed for a moment.
+    /// Whether the ledger is to stay closed for a moment.
     pub(crate) fn is_paused(&self) -> bool {
         self.gate() == PAUSED_GATE
     }
 
-    /// Lets the books be opened again.
+    /// Lets threads open the ledger again.
     pub(crate) fn resume(&self) {
         self.gate.store(self.epoch(), Ordering::SeqCst);
     }

@@ -1,10 +1,10 @@
-//! What a recording is asked to do.
+//! The options of a recording.
 
 use std::time::Duration;
 
 use crate::mode::RecordingMode;
 
-/// How a dump is written.
+/// The format of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DumpFormat {
     /// Gzipped pprof protobuf.
@@ -28,7 +28,7 @@ pub enum FrameChoice {
 }
 
 impl FrameChoice {
-    /// The one with this number.
+    /// Returns the choice with this number.
     #[inline(always)]
     #[must_use]
     pub fn from_number(number: u8) -> Self {
@@ -40,14 +40,15 @@ impl FrameChoice {
     }
 }
 
-/// When to dump besides at the end. Sizes are in bytes, and `None` means never.
+/// The conditions on which to dump besides at the end. Sizes are in bytes, and `None` means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpTriggers {
     /// Dumps each time this long has passed.
     pub interval: Option<Duration>,
     /// Dumps each time the heap is this much larger than at the last dump.
     pub growth: Option<u64>,
-    /// Dumps each time the heap is at a new peak, a tenth (and 64 KiB) above the last one dumped.
+    /// Dumps each time the heap is at a new peak, a tenth (and at least 64 KiB) above the last one
+    /// dumped.
     pub peak: bool,
     /// Dumps each time the heap's peak is this much above that of the last dump (gperftools' inuse
     /// interval).
@@ -56,15 +57,15 @@ pub struct DumpTriggers {
     pub allocated: Option<u64>,
     /// Dumps each time this much was freed.
     pub freed: Option<u64>,
-    /// Tells of the places whose memory in use has changed each time a line may have grown by this
-    /// much. It goes into [`DumpOutput::list`], and is no dump.
+    /// Reports the places whose memory in use has changed, each time a line may have grown by this
+    /// much. The report goes into [`DumpOutput::list`], and is no dump.
     pub line_growth: Option<u64>,
     /// Writes the profile of the moment into [`DumpOutput::list`] each time the file `asked` there
-    /// says so. It is no dump.
+    /// requests it. It is no dump.
     pub live: bool,
 }
 
-/// A function that is given the number of the file in which the books are kept.
+/// A function that receives the number of the file in which the ledger is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerTaker(pub fn(i32));
 
@@ -76,15 +77,16 @@ impl PartialEq for LedgerTaker {
 
 impl Eq for LedgerTaker {}
 
-/// Which other process keeps the books of this one.
+/// The ledger keeper: the process that is given the file with the ledger of this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LedgerRecipient {
-    /// None. They are in private memory.
+    /// No process. The ledger is in private memory.
     #[default]
     Private,
-    /// The one that listens at the socket with this path.
+    /// The process that listens at the socket with this path.
     Socket(Vec<u8>),
-    /// The one that this function arranges to take the file, which is closed when it returns.
+    /// The process to which this function passes the file. The file is closed when the function
+    /// returns.
     Taker(LedgerTaker),
 }
 
@@ -96,38 +98,46 @@ pub struct DumpOutput {
     /// `parent` started writes its last dump there, and all other dumps go beside it. If the
     /// pattern is empty, dumps go nowhere.
     pub pattern: Vec<u8>,
-    /// The pattern of all other processes, absolute and with a `%p`. Its folder is made when one of
-    /// them dumps. If it is empty, they use `pattern`.
+    /// The path pattern of all processes except the one that `parent` started, absolute and with a
+    /// `%p`. Its folder is made when one of them dumps. If it is empty, these processes use
+    /// `pattern`.
     pub children: Vec<u8>,
-    /// Where a relative pattern begins, if not in the folder that the process is in when the
-    /// recording starts.
+    /// The folder in which a relative pattern begins. If it is `None`, that is the folder that the
+    /// process is in when the recording starts.
     pub folder: Option<Vec<u8>>,
     /// The process that started the recording. Its child is the main process.
     pub parent: Option<i32>,
-    /// A folder with a file for each user, to which each dump adds an entry, ended by a NUL:
-    /// process, when (0 on the way, 1 at the end, 2 before an exec, 3 before a filter of system
-    /// calls under which a dump would end the program), whether it is exact, bytes in use, peak
-    /// bytes, bytes of its own at most, stacks, events lost, path. A dump that was not written adds
-    /// `!`, errno, process and path, or `!` and a text. A child that was left out (see
-    /// [`min_child_bytes`](Self::min_child_bytes)) adds `-`, process and when. What
-    /// [`DumpTriggers::line_growth`] tells goes into another file there, whose name ends in
-    /// `.lines`: a newline, a NUL, `lines `, then as text the process, when its recording began
-    /// (nanoseconds since 1970), whether it is exact, and the length of a gzipped profile with the
-    /// growth of each stack, which follows after a newline. What [`DumpTriggers::live`] writes goes
-    /// into one whose name ends in `.live`, in the same form, with a whole profile.
+    /// The folder of the list of dumps, which has a file for each user.
+    ///
+    /// Each dump adds an entry that ends with a NUL. Its parts are the process, when the dump was
+    /// made (0 on the way, 1 at the end, 2 before an exec, 3 before a filter of system calls under
+    /// which a dump would end the program), whether it is exact, bytes in use, peak bytes, bytes of
+    /// its own at most, stacks, events lost, and the path. A dump that was not written adds `!`,
+    /// errno, process and path, or `!` and a text. A child that was left out (see
+    /// [`min_child_bytes`](Self::min_child_bytes)) adds `-`, process and when.
+    ///
+    /// The reports of [`DumpTriggers::line_growth`] go into another file there, whose name ends in
+    /// `.lines`. A report has a newline, a NUL, `lines `, then as text the process, when its
+    /// recording began (nanoseconds since 1970), whether it is exact, and the length of a gzipped
+    /// profile with the growth of each stack, which follows after a newline.
+    ///
+    /// The profiles of [`DumpTriggers::live`] go into a file whose name ends in `.live`. They have
+    /// the same form, but each is a whole profile.
     pub list: Vec<u8>,
-    /// A child that never held so many bytes of its own leaves no last dump. It adds an entry to
-    /// `list`. What a forked child inherits is its parent's.
+    /// The number of bytes of its own that a child must have had in use to leave a last dump. A
+    /// child that never had that many adds an entry to `list` instead. What a forked child inherits
+    /// is its parent's.
     pub min_child_bytes: u64,
-    /// Which process is given a file in memory. In that file the recorded process keeps what a
-    /// profile is made of, so that it is there when the process was killed.
+    /// The ledger keeper, which is given a file in memory. In that file the recorded process keeps
+    /// what a profile is made of, so that it is there when the process was killed.
     pub recipient: LedgerRecipient,
-    /// The socket of somebody who looks at forked children's pages: a child waits for them when it
-    /// begins, and before its last dump. If it is empty, nobody does.
+    /// The socket of the process that inspects forked children's pages: a child waits for it when
+    /// it begins, and before its last dump. If the path is empty, no process does that.
     pub audit: Vec<u8>,
-    /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
+    /// Whether dumps are named as gperftools does: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after
+    /// a fork or exec.
     pub numbered_prefix: bool,
-    /// With `numbered_prefix`: `prefix_PID.NNNN.heap` for the main process, too.
+    /// With `numbered_prefix`: whether the main process, too, writes to `prefix_PID.NNNN.heap`.
     pub always_id: bool,
     /// With `numbered_prefix`: whether the main process removes the files of an earlier run.
     pub removes_earlier: bool,
@@ -136,7 +146,7 @@ pub struct DumpOutput {
 /// Options of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingOptions {
-    /// What is recorded.
+    /// Whether and how allocations are recorded.
     pub mode: RecordingMode,
     /// Average bytes between samples.
     pub period: u64,
@@ -146,7 +156,7 @@ pub struct RecordingOptions {
     pub triggers: DumpTriggers,
     /// Where dumps go.
     pub output: DumpOutput,
-    /// The rights of new files, whatever the umask is.
+    /// The rights of new files, which do not depend on the umask.
     pub file_mode: u32,
     /// A regular expression for functions that reports leave out, as they do malloc. It becomes
     /// part of `drop_frames`. If it is empty, only the functions that are known are left out.
@@ -162,7 +172,7 @@ pub struct RecordingOptions {
     /// Whether profiles have the program's whole command line, which may hold passwords. The text
     /// form has no place for it.
     pub command_line: bool,
-    /// Whether each allocation and each free goes into a log, which whoever keeps the books reads
+    /// Whether each allocation and each free goes into a log, which the ledger keeper reads
     /// ([`DumpOutput::recipient`]). It is for exact recordings. Forked children have no log.
     pub logs: bool,
 }
@@ -171,7 +181,7 @@ pub struct RecordingOptions {
 pub const DEFAULT_PERIOD: u64 = 512 << 10;
 /// The rights of a file that only its user reads, because it shows what a program did.
 pub(crate) const PRIVATE_FILE_MODE: u32 = 0o600;
-/// The longest period, in bytes: sums of weights stay within 64 bits.
+/// The longest period, in bytes. With it, sums of weights stay within 64 bits.
 pub const MAX_PERIOD: u64 = 1 << 40;
 
 impl Default for RecordingOptions {

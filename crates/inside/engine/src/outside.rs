@@ -1,8 +1,7 @@
-//! Where everything is that somebody outside of the process may read: the engine's
-//! [`LedgerHeader`].
+//! The engine's [`LedgerHeader`], which leads readers outside of the process to everything.
 //!
-//! `heapprof-ledger` says how the tables lie in memory. What it says is held against the tables
-//! here.
+//! `heapprof-books` says how the tables lie in memory. Assertions here compare that with the
+//! tables.
 
 use std::mem::offset_of;
 use std::ptr::from_ref;
@@ -28,11 +27,11 @@ use crate::thread::names;
 use crate::thread::state::ThreadState;
 use heapprof_profile::HeapMoment;
 
-/// The books of [`ENGINE`]. They lie in writable data, where a reader looks for them.
+/// The header of the ledger of [`ENGINE`]. It lies in writable data, where readers search for it.
 #[used]
 static LEDGER_HEADER: LedgerHeader = ENGINE.build_header();
 
-/// Lets readers find the books of an engine that records.
+/// Lets readers find the ledger of an engine that records.
 pub(crate) fn publish(engine: &Engine) {
     if std::ptr::eq(engine, &raw const ENGINE) {
         let own = from_ref(&LEDGER_HEADER).cast_mut().cast();
@@ -43,8 +42,7 @@ pub(crate) fn publish(engine: &Engine) {
     }
 }
 
-/// Hides the books of an engine, because they are those of the process that this one was forked
-/// from.
+/// Hides the ledger of an engine, because it is that of the process that this one was forked from.
 pub(crate) fn hide(engine: &Engine) {
     if std::ptr::eq(engine, &raw const ENGINE) {
         LEDGER_HEADER
@@ -53,13 +51,13 @@ pub(crate) fn hide(engine: &Engine) {
     }
 }
 
-/// Where something is.
+/// Returns the address of a value for the header.
 const fn address_of<T>(of: &'static T) -> TableAddress {
     TableAddress::new(from_ref(of).cast_mut().cast())
 }
 
-/// Where everything is that a reader of a file of kept books looks for: what is in tables is where
-/// it is, and of everything else there is a copy in the file.
+/// Builds the header for readers of a saved ledger. It leads to the tables where they are, and to a
+/// copy in the file of everything else.
 pub(crate) fn build_shared_header(engine: &'static Engine, file: &TableFile) -> LedgerHeader {
     let mut books = engine.build_header();
     books.threads = address_of(&engine.threads.all_in_file);
@@ -100,7 +98,7 @@ pub(crate) fn build_shared_header(engine: &'static Engine, file: &TableFile) -> 
         let copy = std::ptr::with_exposed_provenance_mut(copy);
         place.store(copy, Ordering::Relaxed);
     }
-    // Nobody is to take them for those of the process itself.
+    // A reader must not take this header for that of the process itself.
     books.magic = [0; 16];
     for missing in [&mut books.parts, &mut books.shadows, &mut books.shadow] {
         *missing = TableAddress::new(std::ptr::null_mut());
@@ -110,7 +108,7 @@ pub(crate) fn build_shared_header(engine: &'static Engine, file: &TableFile) -> 
 }
 
 impl Engine {
-    /// Where everything is.
+    /// Builds the header, which says where everything is.
     const fn build_header(&'static self) -> LedgerHeader {
         let Self {
             process,

@@ -26,7 +26,7 @@ pub enum DumpReason {
     Terminated,
     /// The program locks itself into a sandbox in which a dump would end it.
     Sandbox,
-    /// Whoever looks on (`record --live`) asked.
+    /// The user of `record --live` asked.
     Live,
 }
 
@@ -46,12 +46,12 @@ impl DumpReason {
         (Self::Live, "live view"),
     ];
 
-    /// Whether there is nothing to record after it.
+    /// Whether nothing is recorded after this dump.
     pub(crate) fn ends_program(self) -> bool {
         matches!(self, Self::Exit | Self::Terminated | Self::Sandbox)
     }
 
-    /// Whether nobody asked for it at this moment: a time or the heap's size caused it.
+    /// Whether this dump was not asked for at this moment, but caused by a time or the heap's size.
     pub(crate) fn is_automatic(self) -> bool {
         matches!(
             self,
@@ -63,12 +63,12 @@ impl DumpReason {
         Self::ALL[usize::from(n) % Self::ALL.len()].0
     }
 
-    /// The reason as the profile's comment says it.
+    /// Returns the text for the reason in the profile's comment.
     pub fn text(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
-    /// Whether the program image ends with it.
+    /// Whether this dump is the last one of the program image.
     pub(crate) fn is_last(self) -> bool {
         self.ends_program() || self == Self::Exec
     }

@@ -7,15 +7,15 @@ use heapprof_abi::environment::EnvironmentVariable;
 use crate::mode::RecordingMode;
 use crate::options::{DumpFormat, FrameChoice, MAX_PERIOD, RecordingOptions};
 
-/// A setting's form: what it expects, in words, and how to read it.
+/// The form of a setting's text: a description of what is expected, and a function that reads it.
 pub struct SettingForm<T> {
-    /// E.g. `yes or no`.
+    /// What is expected, in words such as `yes or no`.
     pub expected: &'static str,
-    /// The value of a text, if it has the form.
+    /// Returns the value of a text, if the text has the form.
     pub read: fn(&str) -> Option<T>,
 }
 
-/// `yes` or `no`, and what else people write for them.
+/// The form of an answer: `yes` or `no`, or other words that people write for them.
 pub const ANSWER: SettingForm<bool> = SettingForm {
     expected: "yes or no",
     read: |text| match text {
@@ -25,7 +25,7 @@ pub const ANSWER: SettingForm<bool> = SettingForm {
     },
 };
 
-/// What is recorded.
+/// The form of the recording's mode.
 pub const MODE: SettingForm<RecordingMode> = SettingForm {
     expected: "sampled or exact",
     read: |text| match text {
@@ -35,7 +35,7 @@ pub const MODE: SettingForm<RecordingMode> = SettingForm {
     },
 };
 
-/// How dumps are written.
+/// The form of the dumps' format.
 pub const FORMAT: SettingForm<DumpFormat> = SettingForm {
     expected: "pprof or text",
     read: |text| match text {
@@ -45,7 +45,7 @@ pub const FORMAT: SettingForm<DumpFormat> = SettingForm {
     },
 };
 
-/// Which frames of a stack are kept.
+/// The form of the choice of frames that are kept of a stack.
 pub const FRAMES: SettingForm<FrameChoice> = SettingForm {
     expected: "script, native or both",
     read: |text| match text {
@@ -56,25 +56,25 @@ pub const FRAMES: SettingForm<FrameChoice> = SettingForm {
     },
 };
 
-/// Bytes, with a unit or without: `512KiB`, `1m`, `4096`.
+/// The form of a number of bytes, with a unit or without: `512KiB`, `1m`, `4096`.
 pub const SIZE: SettingForm<u64> = SettingForm {
     expected: "a size such as 1048576 or 1MiB",
     read: parse_bytes,
 };
 
-/// Average bytes between samples.
+/// The form of the average number of bytes between samples.
 pub const PERIOD: SettingForm<u64> = SettingForm {
     expected: "a size from 2 bytes to 1 TiB, such as 512KiB",
     read: |text| parse_bytes(text).filter(|b| (2..=MAX_PERIOD).contains(b)),
 };
 
-/// A time with a unit, or in seconds: `500ms`, `10s`, `2m`, `30`.
+/// The form of a time, with a unit or in seconds: `500ms`, `10s`, `2m`, `30`.
 pub const TIME: SettingForm<Duration> = SettingForm {
     expected: "a time such as 10, 500ms or 2m",
     read: parse_time,
 };
 
-/// The rights of new files. At least their user must be able to read and write them.
+/// The form of the rights of new files. At least their user must be able to read and write them.
 pub const FILE_MODE: SettingForm<u32> = SettingForm {
     expected: "the rights of a file in octal, from 600 to 666",
     read: |text| {
@@ -83,29 +83,29 @@ pub const FILE_MODE: SettingForm<u32> = SettingForm {
     },
 };
 
-/// A regular expression. It is not matched here, so whoever reads the profile says what is wrong
-/// with it.
+/// The form of a regular expression. The expression is not parsed here, so the reader of the
+/// profile reports what is wrong with it.
 pub const REGEX: SettingForm<String> = SettingForm {
     expected: "a regular expression",
     read: |text| (!text.is_empty()).then(|| text.to_string()),
 };
 
-/// What an environment variable that every collector obeys, preloaded or linked, sets.
+/// A setting that an environment variable makes for every collector, preloaded or linked.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The variable.
     pub variable: EnvironmentVariable,
-    /// What it may be set to.
+    /// The values that the variable may have, in words.
     pub expected: &'static str,
     read: fn(&str, &mut RecordingOptions) -> Option<()>,
 }
 
-/// A variable with a value that is not understood.
+/// The error that a variable's value is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettingError {
     /// The variable's name.
     pub name: &'static str,
-    /// What it may be set to.
+    /// The values that the variable may have, in words.
     pub expected: &'static str,
 }
 
@@ -117,7 +117,7 @@ impl std::fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// The setting of a variable of the form `$form`, and where its value goes.
+/// Makes the setting of a variable of the form `$form`, with the place where its value goes.
 macro_rules! setting {
     ($variable:ident, $form:ident, |$to:ident, $value:ident| $set:expr) => {
         Setting {
@@ -150,10 +150,10 @@ pub const SETTINGS: &[Setting] = &[
     setting!(FOLLOW, ANSWER, |to, yes| to.follow_children = yes),
 ];
 
-/// Sets what the variables say; `get` has their values, as bytes.
+/// Puts the values of the variables into `options`; `get` returns each value, as bytes.
 ///
 /// # Errors
-/// The first variable that is not understood.
+/// Returns the first variable whose value is not understood.
 pub fn apply_variables<T: AsRef<[u8]>>(
     get: impl Fn(&'static str) -> Option<T>,
     options: &mut RecordingOptions,
@@ -168,10 +168,10 @@ pub fn apply_variables<T: AsRef<[u8]>>(
     Ok(())
 }
 
-/// The value of a variable of the form `form`, if it has one.
+/// Reads the value of a variable of the form `form`, if the variable is set.
 ///
 /// # Errors
-/// The value is not understood.
+/// Returns an error if the value is not understood.
 pub fn parse<T>(
     name: &'static str,
     value: Option<&[u8]>,
@@ -181,7 +181,7 @@ pub fn parse<T>(
     value.map(read).transpose()
 }
 
-/// What `read` makes of a variable's value.
+/// Applies `read` to a variable's value, without the blanks around it.
 fn read_value<T>(
     name: &'static str,
     expected: &'static str,
@@ -192,7 +192,7 @@ fn read_value<T>(
     text.and_then(read).ok_or(SettingError { name, expected })
 }
 
-/// The leading number of `text`, and the unit behind it.
+/// Splits `text` into its leading number and the unit behind it.
 fn number_and_unit(text: &str) -> (&str, &str) {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     (&text[..text.len() - unit.len()], unit.trim())

@@ -1,9 +1,9 @@
 //! Strong components: nodes that all lead to each other.
 
-/// The strong component of each node, by its number: nodes that lead to each other have the same
-/// one. A node that is left out has `u32::MAX`. `begin` and `next` are as for
-/// [`postorder`](crate::postorder), and `is_in` says which nodes are there (Tarjan, without
-/// recursion). Returns how many components there are, too.
+/// Returns the strong component of each node, by the node's number, and how many components there
+/// are. Nodes that lead to each other have the same component. A node that is left out has
+/// `u32::MAX`. `begin` and `next` are as for [`postorder`](crate::postorder), and `is_in` says
+/// which nodes are there (Tarjan, without recursion).
 pub fn components<P>(
     is_in: &[bool],
     begin: impl Fn(u32) -> P,
@@ -12,7 +12,7 @@ pub fn components<P>(
     const NO_COMPONENT: u32 = u32::MAX;
     let count = is_in.len();
     let mut of = vec![NO_COMPONENT; count];
-    // When each was found, and the first one found to which it leads back.
+    // When each node was found, and when the first node was found to which it leads back.
     let (mut found, mut low) = (vec![NO_COMPONENT; count], vec![NO_COMPONENT; count]);
     let (mut time, mut components) = (0, 0);
     let (mut open, mut path) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Dominators of a graph: which node all ways from the root to another one lead through.
+//! Dominators of a graph: the node through which all ways from the root to another node lead.
 //!
 //! The algorithm is that of Lengauer and Tarjan ("A fast algorithm for finding dominators in a
 //! flowgraph", 1979), with path compression. It takes little more than linear time, and no
@@ -6,20 +6,21 @@
 
 use crate::graph::Graph;
 
-/// No node.
+/// Stands for no node.
 const NO_NODE: u32 = u32::MAX;
 
 /// The dominators of a graph, and an order in which each comes before those that it dominates.
 #[derive(Clone, Debug)]
 pub struct Dominators {
-    /// The nearest dominator of each node; `None` for the root and for what is not reached.
+    /// The nearest dominator of each node; `NO_NODE` for the root and for nodes that are not
+    /// reached.
     parent: Vec<u32>,
     /// The nodes that are reached, the root first.
     pub order: Vec<u32>,
 }
 
 impl Dominators {
-    /// Finds them.
+    /// Finds the dominators of the nodes to which `root` leads.
     #[must_use]
     pub fn new(graph: &Graph, root: u32) -> Self {
         let count = graph.len();
@@ -68,7 +69,8 @@ impl Dominators {
         }
     }
 
-    /// The nearest dominator of a node.
+    /// Returns the nearest dominator of a node; `None` for the root and for nodes that are not
+    /// reached.
     #[must_use]
     pub fn parent(&self, node: u32) -> Option<u32> {
         let parent = self.parent[node as usize];
@@ -76,20 +78,21 @@ impl Dominators {
     }
 }
 
-/// What the algorithm notes of each node.
+/// The algorithm's notes on each node, by the node's number.
 struct SemidominatorForest {
-    /// Its number in the order of the visit.
+    /// The node's number in the order of the visit.
     number: Vec<u32>,
-    /// The node above it in the forest.
+    /// The node above the node in the forest.
     ancestor: Vec<u32>,
-    /// The node with the least semidominator between it and the root of its tree.
+    /// The node with the least semidominator between the node and the root of its tree.
     best: Vec<u32>,
-    /// The number of its semidominator.
+    /// The number of the node's semidominator.
     semi: Vec<u32>,
 }
 
 impl SemidominatorForest {
-    /// Visits all nodes, deep first. Returns them in order, and which one led to each.
+    /// Visits all nodes that `root` leads to, depth first. Returns them in order, and which node
+    /// led to each.
     fn visit(&mut self, graph: &Graph, root: u32) -> (Vec<u32>, Vec<u32>) {
         let mut parent = vec![NO_NODE; self.number.len()];
         let mut order = Vec::new();
@@ -113,7 +116,8 @@ impl SemidominatorForest {
         (order, parent)
     }
 
-    /// The best node between one and the root of its tree. The way there becomes short.
+    /// Returns the best node between a node and the root of its tree, and makes the way there
+    /// short.
     fn best_of(&mut self, node: u32) -> u32 {
         let mut way = Vec::new();
         let mut at = node;
@@ -154,7 +158,7 @@ mod tests {
         graph
     }
 
-    /// What is reached without going through a node.
+    /// Returns which nodes are reached without going through the node `without`.
     fn reached(graph: &Graph, without: Option<u32>) -> Vec<bool> {
         let mut is_reached = vec![false; graph.len()];
         let mut stack: Vec<u32> = [0]
@@ -175,7 +179,7 @@ mod tests {
         is_reached
     }
 
-    /// Of random graphs: a node dominates what cannot be reached without it.
+    /// In random graphs, a node dominates just what cannot be reached without it.
     #[test]
     fn dominators_are_those_of_brute_force() {
         let mut state = 7u64;

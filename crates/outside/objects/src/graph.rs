@@ -3,9 +3,9 @@
 /// A graph. Its nodes are numbered from 0, in the order in which they were ended.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// Where the successors of each node begin, and where those of the last one end.
+    /// The index in `to` at which each node's successors begin, and the end of the last node's.
     first: Vec<u32>,
-    /// The successors.
+    /// The successors of all nodes, one node after the other.
     to: Vec<u32>,
 }
 
@@ -19,13 +19,13 @@ impl Default for Graph {
 }
 
 impl Graph {
-    /// How many nodes it has.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.first.len() - 1
     }
 
-    /// Whether it has none.
+    /// Whether the graph has no nodes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -51,14 +51,14 @@ impl Graph {
         self.first.push(kept as u32);
     }
 
-    /// The nodes that a node leads to.
+    /// Returns the nodes that a node leads to.
     #[must_use]
     pub fn successors(&self, node: u32) -> &[u32] {
         let node = node as usize;
         &self.to[self.first[node] as usize..self.first[node + 1] as usize]
     }
 
-    /// The same graph with all edges turned round.
+    /// Returns the same graph with all edges turned round.
     #[must_use]
     pub(crate) fn reversed(&self) -> Self {
         let count = self.len();

@@ -1,12 +1,13 @@
-//! A search in depth, which takes no recursion and no copy of the edges.
+//! A depth-first search, which takes no recursion and no copy of the edges.
 
-/// The nodes in the order in which a search in depth is done with them: each when all to which it
-/// leads is there.
+/// Returns the nodes in the order in which a depth-first search is done with them: each after all
+/// nodes to which it leads.
 ///
-/// `is_seen` says which nodes are left out; those that are found are added. `begin` says where a
-/// node's successors begin, and `next` gives the next one from there, and goes on.
+/// `is_seen` says which nodes are left out; the nodes that are found are added to it. `begin`
+/// returns where a node's successors begin, and `next` returns the next one from there, and goes
+/// on.
 ///
-/// In the turned order, each node that nothing before has led to is the first one of a strong
+/// In the reverse order, each node to which no earlier node has led is the first one of a strong
 /// component to which no other component leads (Kosaraju). Of such a component, that is the node
 /// with the least number.
 pub fn postorder<P>(

@@ -1,4 +1,4 @@
-//! What tells names apart that become equal when they are short.
+//! The differences that tell names apart which become equal when they are short.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use super::{
     is_of_cpp_or_rust, parse, without_versions,
 };
 
-/// At most so many types are searched for what tells names apart.
+/// Largest number of types that are searched for what tells names apart.
 const MAX_SEARCHED_TYPES: usize = 64;
 
-/// Those of `all` whose short names may equal that of one of `shown`. Whoever reads one row of two
-/// must see which one it is.
+/// Returns those of `all` whose short names may equal that of one of `shown`. A reader of one row
+/// of two must see which one it is.
 pub fn similar_names<'s, 'n>(
     shown: impl Iterator<Item = &'s str>,
     all: impl Iterator<Item = &'n str>,
@@ -22,7 +22,8 @@ pub fn similar_names<'s, 'n>(
     all.filter(|name| words.contains(last_word(name))).collect()
 }
 
-/// A function's own name, roughly. Names that are equal when they are short have it in common.
+/// Returns a function's own name, roughly. Names that are equal when they are short have it in
+/// common.
 fn last_word(name: &str) -> &str {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '~';
     let (mut depth, mut start, mut last) = (0usize, None, "");
@@ -49,7 +50,7 @@ fn last_word(name: &str) -> &str {
     }
 }
 
-/// What differs in each of these names, in at most `width` columns. It is as few types of their
+/// Returns what differs in each of these names, in at most `width` columns: as few types of their
 /// arguments and parameters as tell the names apart. The caller numbers those that are equal after
 /// they are cut.
 pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
@@ -98,8 +99,8 @@ pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
     }
 }
 
-/// The types and values that a name's arguments and parameters are made of, from left to right,
-/// without defaults: `std::pair`, `int const` and `A` of `f<std::pair<int const, A>>()`.
+/// Returns the types and values of which a name's arguments and parameters are made, from left to
+/// right, without defaults: `std::pair`, `int const` and `A` of `f<std::pair<int const, A>>()`.
 fn types(name: &str) -> Vec<String> {
     let parts = parse(name);
     let mut all = Vec::new();
@@ -113,7 +114,7 @@ fn types(name: &str) -> Vec<String> {
     all
 }
 
-/// A name's template arguments and parameters, one after the other, without defaults.
+/// Returns a name's template arguments and parameters, one after the other, without defaults.
 fn arguments<'p, 'n>(parts: &'p [ShortNamePart<'n>]) -> Vec<&'p [ShortNamePart<'n>]> {
     let mut all = Vec::new();
     let mut before = "";
@@ -136,8 +137,8 @@ fn arguments<'p, 'n>(parts: &'p [ShortNamePart<'n>]) -> Vec<&'p [ShortNamePart<'
     all
 }
 
-/// The part of each name that is between the common beginning and the common end of all of them,
-/// extended to whole words.
+/// Returns the part of each name that is between the common beginning and the common end of all of
+/// them, extended to whole words.
 fn between(names: &[&str]) -> Vec<String> {
     let common = |a: &str, b: &str| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let backwards = |a: &str, b: &str| {

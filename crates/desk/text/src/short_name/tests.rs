@@ -100,7 +100,7 @@ fn names_as_people_say_them() {
         ("a_name_that_is_too_long", 12, "a_na…too_long"),
     ];
     for (name, width, short) in table {
-        // For the narrow ones, only the width is checked.
+        // For the narrow widths, only the width is checked.
         let found = shorten_one(name, width);
         if name.len() <= 40 && width < 20 {
             assert!(found.width() <= width, "{found}");

@@ -1,33 +1,35 @@
-//! What is known of the thread of ours that makes a dump each interval.
+//! The state of our own thread that makes a dump each interval.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use crate::platform::sys;
 
-/// The clock: a thread of ours, or none.
+/// The interval clock: a thread of ours, or none.
 pub(crate) struct IntervalClock {
     /// The interval, in milliseconds; 0 if no clock runs.
     pub(crate) interval: AtomicU32,
-    /// Which clock thread is the current one. The others end. The threads wait on this word.
+    /// Number of the current clock thread's round. Threads of other rounds end. All of them wait on
+    /// this word.
     pub(crate) round: AtomicU32,
-    /// The last one's `pthread_t`, until somebody takes it to wait for its end.
+    /// The `pthread_t` of the last clock thread, until another thread takes it to wait for its end;
+    /// 0 if there is none.
     thread: AtomicUsize,
-    /// The kernel's numbers of that thread and of the last one that made a dump for it: libc takes
-    /// a thread for ended a little before the kernel does.
+    /// The kernel's numbers of the clock thread and of the last thread that made a dump for it.
+    /// They are needed because libc takes a thread for ended a little before the kernel does.
     pub(crate) numbers: [AtomicI32; 2],
-    /// How many threads are about to wait for the clock's end.
+    /// Number of threads that wait for the clock's end, or are about to.
     pub(crate) ending: AtomicU32,
-    /// Whether there can be no threads yet.
+    /// Whether the process can have no further threads yet.
     pub(crate) is_suspended: AtomicBool,
 }
 
-/// Which of [`IntervalClock::numbers`] is the clock's.
+/// Index of the clock thread in [`IntervalClock::numbers`].
 pub(crate) const CLOCK_THREAD: usize = 0;
-/// Which of [`IntervalClock::numbers`] is that of the thread that dumps for it.
+/// Index of the thread that dumps for the clock in [`IntervalClock::numbers`].
 pub(crate) const DUMPER_THREAD: usize = 1;
 
 impl IntervalClock {
-    /// No clock runs.
+    /// Creates a clock that does not run.
     pub(crate) const fn new() -> Self {
         Self {
             interval: AtomicU32::new(0),
@@ -39,32 +41,32 @@ impl IntervalClock {
         }
     }
 
-    /// Tells the clock to end, if one runs. It is still there when this returns.
+    /// Asks the clock thread to end, if one runs. The thread may still be there when this returns.
     pub(crate) fn stop(&self) {
         if self.interval.load(Ordering::SeqCst) != 0 {
             self.end_round();
         }
     }
 
-    /// Tells every clock's thread to end, also one that began while another thread ended the clock.
+    /// Asks every clock thread to end, also one that began while another thread ended the clock.
     pub(crate) fn end_round(&self) {
         self.interval.store(0, Ordering::SeqCst);
         self.round.fetch_add(1, Ordering::SeqCst);
         sys::futex_wake(&self.round);
     }
 
-    /// Says which thread the clock is.
+    /// Stores the `pthread_t` of the clock thread.
     pub(crate) fn set_thread(&self, thread: usize) {
         self.thread.store(thread, Ordering::SeqCst);
     }
 
-    /// The clock's thread, for whoever is the first to ask.
+    /// Takes the `pthread_t` of the clock thread. Only the first caller gets it.
     pub(crate) fn take_thread(&self) -> Option<usize> {
         let thread = self.thread.swap(0, Ordering::SeqCst);
         (thread != 0).then_some(thread)
     }
 
-    /// Whether there is nothing to wait for: no clock, and nobody who ends one.
+    /// Whether there is nothing to wait for: no clock thread, and no thread that ends one.
     pub(crate) fn is_gone(&self) -> bool {
         self.thread.load(Ordering::Acquire) == 0 && self.ending.load(Ordering::Acquire) == 0
     }

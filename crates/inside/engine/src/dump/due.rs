@@ -1,4 +1,5 @@
-//! When to dump besides at the end: noticed inside an allocation, done just after it.
+//! The schedule of the dumps before the program's end. An event notices that one is due, and the
+//! dump is made just after the event.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -13,50 +14,52 @@ use crate::reason::DumpReason;
 use crate::tables::counters::HeapCounters;
 use crate::tables::sampler;
 
-/// What may make a dump due, and whether one is.
+/// The conditions that make a dump due, and what is pending.
 pub(crate) struct DumpSchedule {
-    /// Threads report what they allocated and freed each time it is this much. The amount is small
-    /// if a small amount makes a dump.
+    /// Number of bytes at which a thread reports what it has allocated or freed. The number is
+    /// small if a small amount makes a dump due.
     max_unreported: AtomicU64,
-    /// The most that `max_unreported` may be.
+    /// The largest value that `max_unreported` may have.
     coarsest: AtomicU64,
     triggers: LockedValue<{ rank::TRIGGERS }, DumpTriggers>,
-    /// What is to be done: a reason's number + 1, or [`NOTHING_PENDING`].
+    /// What is to be done: a reason's number + 1, `SCAN_PENDING`, or [`NOTHING_PENDING`].
     pending: AtomicU8,
     dumper: OnceLock<&'static dyn DueDumper>,
     allocated: AtomicU64,
     freed: AtomicU64,
     allocated_limit: AtomicU64,
     freed_limit: AtomicU64,
-    /// When the interval ends, in milliseconds since some moment, if no thread of ours counts the
-    /// time.
+    /// The end of the interval, in milliseconds of the monotonic clock, if no thread of ours counts
+    /// the time; otherwise the greatest number.
     deadline: AtomicI64,
     last_peak: AtomicI64,
     pub(crate) following: LineGrowthSchedule,
     pub(crate) live: LiveRequests,
 }
 
-/// Whoever makes the dumps that are due.
+/// The maker of the dumps and scans that are due.
 pub(crate) trait DueDumper: Sync {
     /// Makes a dump.
     fn run_due_dump(&'static self, reason: DumpReason);
 
-    /// Looks by how much lines have grown, and what code is mapped, and answers `record --live`.
+    /// Scans how much lines have grown and what code is mapped, and answers `record --live`.
     fn run_due_scan(&'static self);
 }
 
 const MAX_UNREPORTED: u64 = 1 << 20;
-/// As above, if somebody may ask for a profile at any time.
+/// Largest number of bytes that a thread may leave unreported if `record --live` may ask for a
+/// profile at any time.
 const MAX_UNREPORTED_LIVE: u64 = 64 << 10;
-/// What threads may leave unreported while little happens.
+/// Number of bytes that a thread may leave unreported while little happens.
 const MIN_UNREPORTED: u64 = 4 << 10;
 const NOTHING_PENDING: u8 = 0;
-/// A look at lines or code is to be made. A dump makes one, too, so it may take this one's place.
+/// Value of `pending`: a scan of lines or code is to be made. A dump scans, too, so it may take the
+/// place of a scan.
 const SCAN_PENDING: u8 = u8::MAX;
 const TERMINATED_PENDING: u8 = DumpReason::Terminated as u8 + 1;
 
 impl DumpSchedule {
-    /// Nothing is due, and nothing makes it so.
+    /// Creates a schedule in which nothing is due, and nothing becomes due.
     pub(crate) const fn new() -> Self {
         Self {
             max_unreported: AtomicU64::new(MAX_UNREPORTED),
@@ -84,7 +87,7 @@ impl DumpSchedule {
         }
     }
 
-    /// The lock that fork must hold.
+    /// Returns the locks that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
         let Self {
             triggers,
@@ -110,13 +113,13 @@ impl DumpSchedule {
         self.pending.load(Ordering::Relaxed) != NOTHING_PENDING
     }
 
-    /// How much a thread may have allocated or freed without reporting it.
+    /// Returns how many bytes a thread may have allocated or freed without reporting them.
     #[inline(always)]
     pub(crate) fn max_unreported(&self) -> u64 {
         self.max_unreported.load(Ordering::Relaxed)
     }
 
-    /// Has threads report less often, or as often as can be.
+    /// Makes threads report less often, or as often as can be.
     pub(crate) fn change_pace(&self, is_slower: bool) {
         let coarsest = self.coarsest.load(Ordering::Relaxed);
         let most = match is_slower {
@@ -127,7 +130,7 @@ impl DumpSchedule {
             .store(most.min(coarsest), Ordering::Relaxed);
     }
 
-    /// Has `dumper` make the dumps that are due on these triggers from now on.
+    /// Makes `dumper` make the dumps that become due by these triggers from now on.
     pub(crate) fn arm(
         &self,
         process: &EngineProcess,
@@ -156,7 +159,7 @@ impl DumpSchedule {
         self.rearm(process, heap);
     }
 
-    /// Moves the limits on, after a dump.
+    /// Sets the next limits, after a dump.
     pub(crate) fn rearm(&self, process: &EngineProcess, heap: &HeapCounters) {
         let triggers = self.triggers.with(process, |t| *t);
         let bits = sampler::byte_bits(process.recorded.is_exact());
@@ -190,28 +193,28 @@ impl DumpSchedule {
         }
     }
 
-    /// Lets allocations look at the clock, if no thread of ours can.
+    /// Makes allocations check the clock, because no thread of ours can.
     pub(crate) fn count_time_inline(&self, triggers: &DumpTriggers) {
         self.live.check_inline(triggers.live);
         if let Some(interval) = triggers.interval {
             let interval = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
-            // The greatest number says that nobody counts.
+            // The greatest number means that allocations do not check the clock.
             let deadline = now().saturating_add(interval).min(i64::MAX - 1);
             self.deadline.store(deadline, Ordering::Relaxed);
         }
     }
 
-    /// Ends what [`count_time_inline`](Self::count_time_inline) began.
+    /// Ends what [`count_time_inline`](Self::count_time_inline) began: allocations check the clock
+    /// no longer.
     pub(crate) fn stop_counting(&self) {
         self.deadline.store(i64::MAX, Ordering::Relaxed);
         self.live.check_inline(false);
     }
 
-    /// Asks for a dump. It is made when this thread, or another one that comes first, leaves the
-    /// engine.
+    /// Requests a dump. The next thread that leaves the engine makes it: this one or another.
     pub(crate) fn request_dump(&self, reason: DumpReason) {
-        // Nothing else takes the place of an end. What nobody asked for does not take the place of
-        // what somebody asked for.
+        // A request for a dump at the program's end is never replaced. An automatic dump does not
+        // replace a dump that a signal asked for.
         let stays = |pending| {
             pending == TERMINATED_PENDING
                 || pending == DumpReason::Signal as u8 + 1 && reason.is_automatic()
@@ -222,8 +225,8 @@ impl DumpSchedule {
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, asked);
     }
 
-    /// Asks for a look at lines and code, unless something else is asked for. Returns whether it
-    /// did.
+    /// Requests a scan of lines and code, unless something else is pending. Returns whether the
+    /// request was accepted.
     pub(crate) fn request_scan(&self) -> bool {
         self.pending
             .compare_exchange(
@@ -235,31 +238,31 @@ impl DumpSchedule {
             .is_ok()
     }
 
-    /// How much was allocated, as far as threads have reported it.
+    /// Returns how many bytes were allocated, as far as threads have reported them.
     pub(crate) fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// Notes a look that began at `began`, in nanoseconds.
+    /// Records a scan that began at `began`, in nanoseconds.
     pub(crate) fn note_scan(&self, began: i64) {
         let allocated = self.allocated.load(Ordering::Relaxed);
         self.following.note_scan(began, allocated);
     }
 
-    /// Whether lines may have grown of which nothing was told: the program waits, or little
-    /// happens.
+    /// Whether lines may have grown since the last scan although no event has made a scan due: the
+    /// program waits, or little happens.
     pub(crate) fn has_news_of_lines(&self) -> bool {
         let allocated = self.allocated.load(Ordering::Relaxed);
         self.following.has_news(allocated)
     }
 
-    /// Called when the heap passed the alarm's limit.
+    /// Requests a dump because the heap passed the alarm's limit.
     #[cold]
     pub(crate) fn handle_alarm(&self, process: &EngineProcess, heap: &HeapCounters) {
         // There is one dump per crossing, not one for each thread that sees it.
         heap.set_alarm(i64::MAX);
-        // Signals are blocked because a handler that ends the process dumps, and that takes this
-        // lock, too.
+        // Signals are blocked because a handler that ends the process dumps, and its dump takes
+        // this lock, too.
         let mask = process.block_signals();
         let triggers = self.triggers.with(process, |t| *t);
         sys::restore_signals(mask);
@@ -270,7 +273,7 @@ impl DumpSchedule {
         });
     }
 
-    /// Adds what a thread allocated and freed.
+    /// Adds what a thread allocated and freed, and requests what becomes due by it.
     #[cold]
     pub(crate) fn report(&self, unreported: &mut [u64; 2]) {
         let [allocated, freed] = std::mem::take(unreported);
@@ -299,7 +302,7 @@ impl DumpSchedule {
         }
     }
 
-    /// Forgets what was asked for, in a forked child: it is the parent's.
+    /// Forgets what is pending, in a forked child: the parent asked for it.
     pub(crate) fn reset_in_child(&self) {
         self.pending.store(NOTHING_PENDING, Ordering::Release);
     }

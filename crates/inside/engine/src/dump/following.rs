@@ -1,4 +1,5 @@
-//! Following lines: when to look by how much stacks have grown, and what was told of them last.
+//! The schedule of reports on growing lines: when to scan for stacks that have grown, and what was
+//! reported of them last.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -6,48 +7,49 @@ use crate::platform::lock::{ForkLock, LockedValue, rank};
 use crate::platform::process::EngineProcess;
 use crate::platform::sys;
 
-/// What following needs from one look to the next.
+/// The state that lasts from one scan of the stacks to the next.
 pub(crate) struct LineGrowthSchedule {
-    /// Bytes that must be allocated between two looks; 0 if nobody follows.
+    /// Bytes that must be allocated between two scans; 0 if the growth of lines is not reported.
     step: AtomicU64,
-    /// How much is allocated by the next look.
+    /// Number of allocated bytes at which the next scan is due.
     limit: AtomicU64,
-    /// The time before which there is no other look, in nanoseconds since some moment.
+    /// The time before which there is no other scan, in nanoseconds of the monotonic clock.
     not_before: AtomicI64,
     reported: LockedValue<{ rank::REPORTED_STACKS }, ReportedStacks>,
 }
 
-/// What was told of the stacks of a recording.
+/// What was reported of the stacks of a recording.
 struct ReportedStacks {
-    /// Which recording it is.
+    /// Number of the recording.
     epoch: u64,
     of_stacks: Vec<ReportedStack>,
 }
 
-/// What was told of a stack, in bytes.
+/// What was reported of a stack, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReportedStack {
-    /// What was in use when it was told of last.
+    /// Bytes in use at the last report.
     pub(crate) in_use: i64,
-    /// The most that was in use at such a moment.
+    /// Largest number of bytes in use at any report.
     pub(crate) most: i64,
 }
 
 impl ReportedStack {
-    /// Notes that so much was told.
+    /// Records that `in_use` bytes were reported.
     pub(crate) fn note_report(&mut self, in_use: i64) {
         self.in_use = in_use;
         self.most = self.most.max(in_use);
     }
 }
 
-/// A look takes at most one part in so many of the time.
+/// Ratio of the pause after a scan to the time that the scan took. So scans take less than a
+/// twentieth of the time.
 const SCAN_TIME_DIVISOR: i64 = 20;
-/// The shortest time between two looks, in nanoseconds.
+/// The shortest time between two scans, in nanoseconds.
 const MIN_SCAN_INTERVAL: i64 = 10_000_000;
 
 impl LineGrowthSchedule {
-    /// Nobody follows.
+    /// Creates a schedule without scans.
     pub(crate) const fn new() -> Self {
         Self {
             step: AtomicU64::new(0),
@@ -60,8 +62,8 @@ impl LineGrowthSchedule {
         }
     }
 
-    /// Begins anew: a line counts if it has grown by `least` bytes. Returns how many bytes are
-    /// allocated between two looks.
+    /// Begins anew: a line is reported if it has grown by `least` bytes. Returns how many bytes are
+    /// allocated between two scans; `None` if `least` is `None`, and then there are no scans.
     pub(crate) fn begin(&self, least: Option<u64>) -> Option<u64> {
         let step = least.map(growth_step);
         self.step.store(step.unwrap_or_default(), Ordering::Relaxed);
@@ -71,21 +73,21 @@ impl LineGrowthSchedule {
         step
     }
 
-    /// Whether anybody follows.
+    /// Whether the growth of lines is reported.
     pub(crate) fn is_on(&self) -> bool {
         self.step.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether it is time to look, when so much was allocated.
+    /// Whether a scan is due when `allocated` bytes were allocated.
     pub(crate) fn is_due(&self, allocated: u64) -> bool {
-        // A look at something else has set the limit even if nobody follows.
+        // A scan for another purpose has set the limit even if the growth of lines is not reported.
         allocated >= self.limit.load(Ordering::Relaxed)
             && self.is_on()
             && sys::nanoseconds(libc::CLOCK_MONOTONIC) >= self.not_before.load(Ordering::Relaxed)
     }
 
-    /// Whether something was allocated since the last look, when so much was, and it is time for
-    /// another one.
+    /// Whether something was allocated since the last scan, now that `allocated` bytes were
+    /// allocated, and it is time for another scan.
     pub(crate) fn has_news(&self, allocated: u64) -> bool {
         let step = self.step.load(Ordering::Relaxed);
         allocated.saturating_add(step) > self.limit.load(Ordering::Relaxed)
@@ -93,7 +95,7 @@ impl LineGrowthSchedule {
             && sys::nanoseconds(libc::CLOCK_MONOTONIC) >= self.not_before.load(Ordering::Relaxed)
     }
 
-    /// Notes a look that began at `began`, when so much was allocated.
+    /// Records a scan that began at `began`, when `allocated` bytes were allocated.
     pub(crate) fn note_scan(&self, began: i64, allocated: u64) {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
         let pause = (now - began)
@@ -106,8 +108,8 @@ impl LineGrowthSchedule {
             .store(allocated.saturating_add(step), Ordering::Relaxed);
     }
 
-    /// What was told of each stack of the recording `epoch`, for whoever looks.
-    /// [`put`](Self::put) gives it back. It is empty if nothing was told of that recording.
+    /// Takes what was reported of each stack of the recording `epoch`, for the caller's scan.
+    /// [`put`](Self::put) gives it back. It is empty if nothing was reported of that recording.
     pub(crate) fn take(&self, process: &EngineProcess, epoch: u64) -> Vec<ReportedStack> {
         self.reported.with(process, |told| {
             let of_stacks = std::mem::take(&mut told.of_stacks);
@@ -118,7 +120,7 @@ impl LineGrowthSchedule {
         })
     }
 
-    /// Gives back what [`take`](Self::take) took, unless there is another recording by now.
+    /// Gives back what [`take`](Self::take) took, unless another recording has begun by now.
     pub(crate) fn put(&self, process: &EngineProcess, epoch: u64, of_stacks: Vec<ReportedStack>) {
         self.reported.with(process, |told| {
             if told.epoch == epoch {
@@ -127,14 +129,15 @@ impl LineGrowthSchedule {
         });
     }
 
-    /// The lock that fork must hold.
+    /// Returns the lock that fork must take.
     pub(crate) fn lock(&self) -> &dyn ForkLock {
         &self.reported.lock
     }
 }
 
-/// How much a place must have changed before it is told of, if a line counts with `least` bytes.
-/// It is less, because one line may call in several places.
+/// Returns by how many bytes the stacks of a place must have changed before they are reported, if a
+/// line is reported that has grown by `least` bytes. The result is smaller than `least`, because
+/// one line may call in several places.
 pub(crate) fn growth_step(least: u64) -> u64 {
     (least / 4).max(1)
 }

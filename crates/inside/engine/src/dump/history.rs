@@ -8,40 +8,42 @@ use crate::platform::table_file;
 use crate::tables::moments::{HeapMoments, MAX_MOMENTS};
 use heapprof_profile::HeapMoment;
 
-/// Moments of a recording. Times are microseconds since it began.
+/// The history of a recording. Times are in microseconds since the recording began.
 pub(crate) struct RecordingHistory {
     pub(crate) moments: LockedValue<{ rank::MOMENTS }, HeapMoments>,
     /// The time before which no other moment is wanted.
     next: AtomicI64,
-    /// When a thread last looked, and how many looks in a row came early.
+    /// When a thread last checked the heap. `early` counts the checks in a row that came early.
     last_check: AtomicI64,
     early: AtomicU32,
-    /// The largest size of the heap that a look has seen, in the recording's unit, and when.
+    /// The largest size of the heap that a check has seen, in the recording's unit. `peak_at` is
+    /// its time.
     peak: AtomicI64,
     pub(crate) peak_at: AtomicI64,
 }
 
-/// A look takes some 50 ns. One that comes sooner than this, in microseconds, is early; one that
-/// comes later than the other is late.
+/// Time since the last check, in microseconds, below which a check is early. A check takes some
+/// 50 ns.
 const EARLY_CHECK_LIMIT: i64 = 20;
+/// Time since the last check, in microseconds, above which a check is late.
 const LATE_CHECK_LIMIT: i64 = 80;
-/// So many early looks in a row make the pace slower. So a burst of allocations, after which the
-/// program may rest, leaves the pace quick.
+/// Number of early checks in a row that make the pace slower. A burst of allocations, after which
+/// the program may rest, leaves the pace quick.
 const MAX_EARLY_CHECKS: u32 = 8;
 
-/// How often the heap should be looked at.
+/// How the pace of the heap's checks is to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckPace {
-    /// Less often than now.
+    /// Checks are to come less often than now.
     Slower,
-    /// As often as now.
+    /// Checks are to come as often as now.
     Unchanged,
-    /// As often as can be, because little has happened lately.
+    /// Checks are to come as often as can be, because little has happened lately.
     Quickest,
 }
 
 impl RecordingHistory {
-    /// No moments.
+    /// Creates a history without moments.
     pub(crate) const fn new() -> Self {
         Self {
             moments: LockedValue::new(HeapMoments::new()),
@@ -53,7 +55,7 @@ impl RecordingHistory {
         }
     }
 
-    /// Begins anew with a moment, at which the heap was largest so far.
+    /// Begins the history anew with its first moment, which is also the time of the peak so far.
     pub(crate) fn begin(&self, process: &EngineProcess, first: HeapMoment, peak: i64) {
         let add = |moments: &mut HeapMoments| {
             moments.clear();
@@ -68,8 +70,8 @@ impl RecordingHistory {
         self.peak_at.store(first.micros, Ordering::Relaxed);
     }
 
-    /// Notes that somebody looks: how large the heap was at most so far, in the recording's unit.
-    /// Returns at what pace it goes on.
+    /// Records a check at the time `micros`. `peak` is the largest size of the heap so far, in the
+    /// recording's unit. Returns how the pace is to change.
     pub(crate) fn note_check(&self, micros: i64, peak: i64) -> CheckPace {
         if peak > self.peak.load(Ordering::Relaxed) {
             self.peak.store(peak, Ordering::Relaxed);
@@ -98,7 +100,7 @@ impl RecordingHistory {
         }
     }
 
-    /// Whether a moment is wanted.
+    /// Whether it is time for another moment.
     #[inline]
     pub(crate) fn is_due(&self, micros: i64) -> bool {
         micros >= self.next.load(Ordering::Relaxed)
@@ -109,7 +111,7 @@ impl RecordingHistory {
         let add = |moments: &mut HeapMoments| {
             let before = moments.len;
             let next = moments.add(moment);
-            // If there are fewer than before, they have moved.
+            // With fewer moments than before, all but the first have moved.
             let from = if moments.len > before { before } else { 0 };
             publish_moments(process, moments, from);
             next
@@ -118,7 +120,7 @@ impl RecordingHistory {
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// The moments before this time.
+    /// Returns the moments before the time `micros`.
     pub(crate) fn before(&self, process: &EngineProcess, micros: i64) -> Vec<HeapMoment> {
         let mut all = Vec::with_capacity(MAX_MOMENTS + 1);
         self.moments.with(process, |moments| {
@@ -128,24 +130,24 @@ impl RecordingHistory {
         all
     }
 
-    /// What was in use when the recording began, in bytes: what a forked child has inherited.
+    /// Returns the bytes in use when the recording began: what a forked child has inherited.
     pub(crate) fn first_bytes(&self, process: &EngineProcess) -> i64 {
         let first = |moments: &mut HeapMoments| moments.all().first().map(|moment| moment.bytes);
         self.moments.with(process, first).unwrap_or(0)
     }
 
-    /// When the heap was largest, as far as anybody has looked.
+    /// Returns when the heap was largest, as far as checks have seen it.
     pub(crate) fn peak_at(&self) -> i64 {
         self.peak_at.load(Ordering::Relaxed)
     }
 
-    /// The lock that fork must hold.
+    /// Returns the lock that fork must take.
     pub(crate) fn lock(&self) -> &dyn ForkLock {
         &self.moments.lock
     }
 }
 
-/// Shows readers of a file of kept books the moments from this one on.
+/// Copies the moments from number `from` on to where readers of a saved ledger find them.
 fn publish_moments(process: &EngineProcess, moments: &HeapMoments, from: usize) {
     const HEAD_WORDS: usize = heapprof_abi::moments::FIRST_MOMENT / 8;
     const MOMENT_WORDS: usize = heapprof_abi::moments::LEN / 8;

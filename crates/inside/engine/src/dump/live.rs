@@ -1,8 +1,8 @@
-//! What `record --live` asks for: a word that `record` writes and every process reads, and what
-//! this process has answered.
+//! Requests of `record --live`: a word that `record` writes and every process reads, and the
+//! request that this process has answered.
 //!
-//! The word is in a file that is mapped when the recording begins. So whoever looks at it opens no
-//! file, and forked children see it, too.
+//! The word is in a file that is mapped when the recording begins. So a process opens no file to
+//! read it, and forked children see it, too.
 
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -10,26 +10,27 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crate::platform::sys::{self, EngineFile};
 
-/// What was asked and answered.
+/// The word with the request of `record --live`, and the last answer.
 pub(crate) struct LiveRequests {
-    /// In its upper half which process is asked (0 is all), in its lower half how often somebody
-    /// has asked.
+    /// The request word. Its upper half is the number of the process that is asked (0 means all),
+    /// its lower half counts the requests.
     word: OnceLock<&'static AtomicU64>,
-    /// The word that was answered last.
+    /// The value of the word that was answered last.
     answered: AtomicU64,
-    /// The time before which there is no other answer, in nanoseconds since some moment.
+    /// The time before which there is no other answer, in nanoseconds of the monotonic clock.
     not_before: AtomicI64,
-    /// Whether allocations look at the word, because no thread of ours can.
+    /// Whether allocations check the word, because no thread of ours can.
     is_inline: AtomicBool,
 }
 
-/// An answer takes at most one part in so many of the time.
+/// Ratio of the pause after an answer to the time that the answer took. So answers take less than a
+/// tenth of the time.
 const ANSWER_TIME_DIVISOR: i64 = 10;
-/// The name of the word's file in the folder of the list.
+/// The name of the word's file, in the folder of `DumpOutput::list`.
 const REQUEST_FILE_NAME: &[u8] = b"/asked";
 
 impl LiveRequests {
-    /// Nobody asks.
+    /// Creates the state without a word.
     pub(crate) const fn new() -> Self {
         Self {
             word: OnceLock::new(),
@@ -39,7 +40,7 @@ impl LiveRequests {
         }
     }
 
-    /// Looks for the word's file in this folder. A word that is mapped already stays.
+    /// Maps the word's file in the folder `list`. A word that is mapped already stays.
     pub(crate) fn begin(&self, list: &[u8]) {
         if self.word.get().is_some() {
             return;
@@ -48,24 +49,25 @@ impl LiveRequests {
         let path = CString::new([list, REQUEST_FILE_NAME].concat()).unwrap_or_default();
         let word = EngineFile::open(&path, flags, 0).ok();
         if let Some(word) = word.and_then(|file| sys::map_word(&file)) {
-            // What was asked of an earlier image is not asked of this one.
+            // A request to an earlier image of this process is not meant for this one.
             self.answered
                 .store(word.load(Ordering::Relaxed), Ordering::Relaxed);
             let _ = self.word.set(word);
         }
     }
 
-    /// Lets allocations look at the word, or no longer.
+    /// Makes allocations check the word, or stops that.
     pub(crate) fn check_inline(&self, is_inline: bool) {
         self.is_inline.store(is_inline, Ordering::Relaxed);
     }
 
-    /// Whether allocations look at the word, and it asks something of this process.
+    /// Whether allocations check the word, and the word has a request for this process.
     pub(crate) fn is_asked_inline(&self) -> bool {
         self.is_inline.load(Ordering::Relaxed) && self.pending_request().is_some()
     }
 
-    /// The word, if it asks something of this process that is not answered yet.
+    /// Returns the word if it has a request for this process that is not answered yet, and the
+    /// pause after the last answer is over.
     pub(crate) fn pending_request(&self) -> Option<u64> {
         let word = self.word.get()?.load(Ordering::Relaxed);
         let is_new = word != self.answered.load(Ordering::Relaxed);
@@ -78,7 +80,7 @@ impl LiveRequests {
         (is_asked && is_time()).then_some(word)
     }
 
-    /// Notes the answer to `word`, which began at `began`.
+    /// Records that `word` is answered. The answer began at `began`, in nanoseconds.
     pub(crate) fn note_answer(&self, word: u64, began: i64) {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
         let pause = (now - began).saturating_mul(ANSWER_TIME_DIVISOR);

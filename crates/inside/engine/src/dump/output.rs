@@ -1,4 +1,4 @@
-//! Names of dumps, and writing them so that a reader never sees half a file.
+//! Names of dumps, and writing them so that a reader never sees an incomplete file.
 
 mod place;
 
@@ -12,7 +12,7 @@ pub(crate) use place::DumpFileIdentity;
 use place::DumpPlace;
 
 impl DumpOutput {
-    /// Turns a pattern that is a folder into one for files of default names in it.
+    /// Turns a pattern that names a folder into one for files with default names in that folder.
     pub(crate) fn use_folder_names(&mut self) {
         if self.numbered_prefix || self.pattern.is_empty() {
             return;
@@ -33,15 +33,16 @@ impl DumpOutput {
     }
 }
 
-/// What a process knows about the names of its dumps.
+/// The state from which a process makes the names of its dumps.
 pub(crate) struct DumpNaming {
     /// Whether this is the process that the recording was started for.
     is_main: bool,
     program: Vec<u8>,
     folder: Vec<u8>,
-    /// Dumps so far.
+    /// Number of dumps so far.
     count: u32,
-    /// A dump made for an exec. If another dump follows, the exec failed, and this file must go.
+    /// The path and identity of a dump made for an exec. If another dump follows, the exec failed,
+    /// and this file must go.
     exec: Option<(CString, Option<DumpFileIdentity>)>,
 }
 
@@ -56,7 +57,8 @@ impl DumpNaming {
         }
     }
 
-    /// Notes who and where we are, at the start, before the program changes it.
+    /// Stores at the start which process, program and folder these are, before the program changes
+    /// them.
     pub(crate) fn prepare(&mut self, output: &DumpOutput, format: DumpFormat, program: &[u8]) {
         self.is_main = output
             .parent
@@ -67,13 +69,13 @@ impl DumpNaming {
         if !output.numbered_prefix {
             self.count = 0;
         }
-        // What this run itself has written stays.
+        // Files that this run itself has written stay.
         if output.removes_earlier && self.is_main && self.count == 0 {
             self.remove_earlier(output, format);
         }
     }
 
-    /// Removes the numbered files that an earlier run left, as far as their numbers go on.
+    /// Removes the numbered files that an earlier run left, up to the first number that is missing.
     fn remove_earlier(&self, output: &DumpOutput, format: DumpFormat) {
         for number in 1.. {
             let place = DumpPlace::from_path(&self.numbered_name(output, format, number), false);
@@ -83,7 +85,7 @@ impl DumpNaming {
         }
     }
 
-    /// Where a relative name begins.
+    /// Returns the folder in which a relative name begins; nothing for an absolute name.
     fn start(&self, pattern: &[u8]) -> Vec<u8> {
         if pattern.starts_with(b"/") {
             Vec::new()
@@ -92,7 +94,7 @@ impl DumpNaming {
         }
     }
 
-    /// gperftools' name of a dump.
+    /// Returns the name that gperftools gives a dump.
     fn numbered_name(&self, output: &DumpOutput, format: DumpFormat, number: u32) -> Vec<u8> {
         let mut path = self.start(&output.pattern);
         path.extend_from_slice(&output.pattern);
@@ -118,7 +120,7 @@ impl DumpNaming {
         (self.is_main, self.count, self.exec) = (false, 0, None);
     }
 
-    /// The path of the next dump; `None` when there is nowhere to write.
+    /// Returns the path of the next dump; `None` if dumps go nowhere.
     pub(crate) fn next_path(
         &mut self,
         output: &DumpOutput,
@@ -174,7 +176,7 @@ impl DumpNaming {
         Some(path)
     }
 
-    /// Notes what was written for an exec. This file is removed again if the exec fails.
+    /// Records which file was written for an exec. It is removed again if the exec fails.
     pub(crate) fn note_exec_file(&mut self, file: Option<DumpFileIdentity>) {
         if let Some(exec) = &mut self.exec {
             exec.1 = file;
@@ -223,7 +225,7 @@ fn exists(path: &[u8]) -> bool {
         .is_ok_and(|path| EngineFile::open(&path, libc::O_RDONLY | libc::O_PATH, 0).is_ok())
 }
 
-/// The folder that the process is in.
+/// Returns the path of the folder that the process is in.
 pub fn working_folder() -> Vec<u8> {
     let mut buf = [0u8; 4096];
     match sys::read_link(c"/proc/thread-self/cwd", &mut buf) {
@@ -233,8 +235,8 @@ pub fn working_folder() -> Vec<u8> {
     }
 }
 
-/// Writes a file beside its place, and moves it there when it is whole. Returns which file it is,
-/// if it is a plain one. The error is an errno.
+/// Writes a file beside its place, and moves it there when it is complete. Returns the file's
+/// identity if it is a plain file. The error is an errno.
 pub(crate) fn write(
     path: &CStr,
     options: &RecordingOptions,
@@ -253,22 +255,22 @@ pub(crate) fn write(
 }
 
 impl DumpOutput {
-    /// Whether a path is in the folder of the children.
+    /// Whether a path is in the folder for the dumps of child processes.
     fn is_of_child(&self, path: &[u8]) -> bool {
         let folder = |path: &[u8]| path.iter().rposition(|&b| b == b'/');
         let Some(end) = folder(&self.children) else {
             return false;
         };
         let mut children = Vec::new();
-        // Only percent signs stand for something there.
+        // In the name of that folder, only `%%` stands for something else.
         DumpNaming::new().expand(&self.children[..end], &mut children);
         folder(path).is_some_and(|end| path[..end] == children)
     }
 }
 
-/// A file that is not tried again once it failed, in a pipe perhaps after a long wait. Compressors
-/// do try again when they are dropped. A reader that takes a little now and then holds the program
-/// up no longer than one that takes nothing.
+/// A file for a dump, which does not try to write again once it has failed, in a pipe perhaps after
+/// a long wait. Compressors do try again when they are dropped. A reader that takes a little now
+/// and then delays the program no longer than one that takes nothing.
 struct DumpWriter {
     file: EngineFile,
     patience: WaitTimeout,
@@ -304,15 +306,15 @@ fn fill_up(
     };
     let mut file = BufWriter::with_capacity(64 << 10, target);
     let filled = fill(&mut file).and_then(|()| file.flush());
-    // What is left in a failed writer's buffer must not be tried again.
+    // After a failure, the rest of the buffer must not be written.
     let (file, _) = file.into_parts();
     drop(file);
     filled.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// Adds an entry to the list of dumps, if there is one. The entry ends with a NUL, because paths
-/// may hold anything else. The list is a folder with a file for each user, so that nobody's entries
-/// are taken for another's.
+/// may hold any other byte. The list is a folder with a file for each user, so that the entries of
+/// one user are not taken for another's.
 pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
     if list.is_empty() {
         return;
@@ -324,14 +326,14 @@ pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
     }
 }
 
-/// Says in the list of a recording why this process is no part of it.
+/// Adds an entry to the list of a recording that says why this process is no part of it.
 pub fn report_unrecorded(list: &[u8], why: &str) {
     let program = sys::executed_path().map_or(&b""[..], |path| path.to_bytes());
     report_program(list, '?', why, program);
 }
 
-/// Says in the list of a recording that this process is about to become a program that is no part
-/// of it, and why.
+/// Adds an entry to the list of a recording that says that this process is about to become a
+/// program that is no part of it, and why.
 pub fn report_becoming_unrecorded(list: &[u8], why: &str, program: &[u8]) {
     report_program(list, '>', why, program);
 }
@@ -344,17 +346,18 @@ fn report_program(list: &[u8], what: char, why: &str, program: &[u8]) {
     }
 }
 
-/// The most bytes that what processes say of their stacks may take, because nobody may be reading
-/// it any more.
+/// Largest size of a file of reports, in bytes. It is limited because possibly no process reads the
+/// reports any more.
 const MAX_LINES_BYTES: i64 = 256 << 20;
 
-/// The file for a process's word on how its stacks have grown; `None` if there is none, or if it is
-/// full.
+/// Opens the file in which a process reports how its stacks have grown; `None` if there is none, or
+/// if it is full.
 pub(crate) fn open_lines(list: &[u8]) -> Option<EngineFile> {
     open_report(list, ".lines")
 }
 
-/// The file for the profiles that `record --live` asks for; `None` as above.
+/// Opens the file for the profiles that `record --live` asks for; `None` if there is none, or if it
+/// is full.
 pub(crate) fn open_live(list: &[u8]) -> Option<EngineFile> {
     open_report(list, ".live")
 }
@@ -364,7 +367,7 @@ fn open_report(list: &[u8], ending: &str) -> Option<EngineFile> {
         return None;
     }
     let file = place::open_own(&CString::new(list).ok()?, ending)?;
-    // What was read is given back, so the length says nothing.
+    // The reader gives back the blocks that it has read, so the file's length says nothing.
     let taken = file.stat()?.st_blocks.saturating_mul(512);
     (taken < MAX_LINES_BYTES).then_some(file)
 }

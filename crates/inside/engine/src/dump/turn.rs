@@ -1,4 +1,4 @@
-//! Whose turn it is to dump: one thread's at a time. A signal's handler that comes in another
+//! The turn to dump, which one thread has at a time. A signal handler that comes in another
 //! thread's turn leaves a note.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -7,19 +7,19 @@ use crate::platform::lock::{ForkLock, FutexLock, LockGuard, rank};
 use crate::platform::process::EngineProcess;
 use crate::reason::DumpReason;
 
-/// The turn.
+/// The turn to dump.
 pub(crate) struct DumpTurn {
-    /// Held while a dump is made.
+    /// Locked while a dump is made.
     dumping: FutexLock<{ rank::DUMPING }>,
-    /// Whether a signal asked for a dump in the middle of another thread's.
+    /// Whether a signal asked for a dump while another thread was making one.
     noted: AtomicBool,
 }
 
-/// A thread's turn, until it is dropped.
+/// A thread's turn, which ends when this is dropped.
 pub(crate) type DumpTurnGuard<'a> = LockGuard<'a, { rank::DUMPING }>;
 
 impl DumpTurn {
-    /// It is nobody's turn.
+    /// Creates a turn that no thread has.
     pub(crate) const fn new() -> Self {
         Self {
             dumping: FutexLock::new(),
@@ -27,8 +27,9 @@ impl DumpTurn {
         }
     }
 
-    /// The turn for a dump. A thread that ends the program waits for its turn. It waits for a
-    /// thread that forks for at most `patience` nanoseconds. Any other thread does not wait.
+    /// Takes the turn for a dump. A thread whose dump is the last one of the program image waits
+    /// for the turn, but for a thread that forks it waits at most `patience` nanoseconds. Any other
+    /// thread does not wait.
     pub(crate) fn take(
         &self,
         process: &EngineProcess,
@@ -41,19 +42,19 @@ impl DumpTurn {
         }
     }
 
-    /// Asks whoever dumps now for a signal's dump afterwards. The caller goes on with
-    /// [`follow_up`](Self::follow_up).
+    /// Leaves a note that asks the thread that dumps now for a signal's dump afterwards. The caller
+    /// then calls [`follow_up`](Self::follow_up).
     pub(crate) fn note(&self) {
         self.noted.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the dump that was noted. It is called after a turn, and after a
-    /// [`note`](Self::note). If it is another thread's turn, that thread comes here afterwards.
-    /// `make` tells whether it could.
+    /// Makes the dump that was noted. A thread calls this after its turn, and after a
+    /// [`note`](Self::note). If another thread has the turn, that thread makes the dump afterwards.
+    /// `make` returns whether it could dump.
     pub(crate) fn follow_up(&self, make: impl Fn() -> bool) {
         loop {
-            // A thread gives its turn back before it looks for a note, and writes a note before it
-            // looks for a turn.
+            // A thread gives its turn back before it reads the note, and writes a note before it
+            // tries to take the turn.
             fence(Ordering::SeqCst);
             if !self.noted.load(Ordering::Relaxed) {
                 return;
@@ -72,7 +73,7 @@ impl DumpTurn {
         self.noted.store(false, Ordering::Relaxed);
     }
 
-    /// The lock that fork must hold.
+    /// Returns the lock that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self { dumping, noted: _ } = self;
         [dumping]

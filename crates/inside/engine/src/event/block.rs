@@ -18,9 +18,9 @@ use crate::tables::sampler;
 use crate::tables::spread::StackSpread;
 use crate::thread::state::{ThreadOwnState, ThreadState};
 
-/// Makes an allocation that the countdown chose, and records what `real` gives.
+/// Makes an allocation that the countdown chose, and records the block that `real` returns.
 ///
-/// `frame` is where the program called.
+/// `frame` is the place of the program's call.
 #[inline]
 pub(super) fn allocate(
     engine: &'static Engine,
@@ -51,8 +51,8 @@ pub(super) fn allocate(
                 prefetch_captured(engine, state, own, captured);
                 let address = real();
                 let spot = engine.ledger.live.find_spot(address as usize);
-                // This is done even if there is no block: the record holds this stack now, and the
-                // next one may be the same.
+                // The stack gets its number even if there is no block: the record holds this stack
+                // now, and the next one may be the same.
                 let stack = number_captured(engine, own, frame, captured);
                 if !address.is_null() {
                     add_to_ledger::<true>(engine, state, own, spot, stack, size);
@@ -68,8 +68,8 @@ pub(super) fn allocate(
     }
 }
 
-/// As [`allocate`], for a block that was made already, and whose place in the table of blocks is
-/// being fetched.
+/// Records, as [`allocate`] does, a block that was made already. The block's place in the table of
+/// blocks is fetched meanwhile.
 #[inline]
 pub(super) fn record_allocation(
     engine: &'static Engine,
@@ -78,7 +78,7 @@ pub(super) fn record_allocation(
     frame: CallSite,
 ) {
     debug_assert!(!made.is_null());
-    // Its place is fetched while the stack is captured.
+    // The block's place is fetched while the stack is captured.
     let spot = engine.ledger.live.find_spot(made as usize);
     let slot = tls::current();
     let recorded = &engine.process.recorded;
@@ -138,8 +138,8 @@ unsafe fn allocate_sampled(
     address
 }
 
-/// Enters a new block in the books (the counters and the table of blocks), if they are still those
-/// of the event's recording.
+/// Enters a new block in the ledger (the counters and the table of blocks), if the ledger is still
+/// that of the event's recording.
 #[inline(always)]
 fn add_to_ledger<const EXACT: bool>(
     engine: &'static Engine,
@@ -195,7 +195,7 @@ fn add_to_ledger<const EXACT: bool>(
 }
 
 /// Adds an event to the log, if there is one. It is called before a free and after an allocation,
-/// while nobody else can get the address.
+/// while no other thread can get the address.
 #[inline(always)]
 fn log(engine: &'static Engine, what: LogEventKind, address: usize, block: LiveBlock) {
     if !engine.log.ring_place().is_null() {
@@ -219,7 +219,7 @@ fn add_to_log(engine: &'static Engine, what: LogEventKind, address: usize, block
 const ALLOCATED_INDEX: usize = 0;
 const FREED_INDEX: usize = 1;
 
-/// Adds to what the thread has not reported yet.
+/// Adds an event to what the thread has not reported yet, and reports that once it is much.
 #[inline(always)]
 fn report<const EXACT: bool>(
     engine: &Engine,
@@ -237,7 +237,7 @@ fn report<const EXACT: bool>(
     }
 }
 
-/// A block that could not be remembered, or whose address was still taken.
+/// Handles a block that could not be remembered, or whose address was still taken.
 #[cold]
 fn handle_insert_problem<const EXACT: bool>(
     engine: &'static Engine,
@@ -263,7 +263,7 @@ fn handle_insert_problem<const EXACT: bool>(
     }
 }
 
-/// What a block of `size` bytes counts.
+/// Returns the weight of a block of `size` bytes.
 #[inline]
 fn block_weight<const EXACT: bool>(engine: &Engine, size: u64) -> EventWeight {
     if EXACT {
@@ -276,7 +276,7 @@ fn block_weight<const EXACT: bool>(engine: &Engine, size: u64) -> EventWeight {
     }
 }
 
-/// Counts the end of a block that was taken out of the table, in the event's recording only.
+/// Counts the end of a block that was taken out of the table, if the event's recording goes on.
 #[inline]
 fn count_end<const EXACT: bool>(
     engine: &'static Engine,
@@ -322,8 +322,8 @@ fn count_end_open<const EXACT: bool>(
     }
 }
 
-/// Notes what a sample says of how sure the sums of its stack are. Without memory for that the sums
-/// are as right, but said to be surer than they are.
+/// Records what a sample says of the certainty of its stack's sums. Without memory for that, the
+/// sums are as right, but are said to be more certain than they are.
 #[inline(always)]
 fn note_spread(engine: &Engine, state: &ThreadState, stack: u32, note: impl FnOnce(&StackSpread)) {
     if let Some(spread) = state.spread(stack, &engine.process.pages) {
@@ -331,8 +331,8 @@ fn note_spread(engine: &Engine, state: &ThreadState, stack: u32, note: impl FnOn
     }
 }
 
-/// Notes a block's end: in exact mode whether it was temporary, in sampled mode that the filter no
-/// longer holds it.
+/// Records a block's end: in exact mode whether the block was temporary, in sampled mode that the
+/// filter no longer holds it.
 #[inline(always)]
 fn note_end<const EXACT: bool>(
     engine: &Engine,
@@ -360,12 +360,13 @@ fn take_block(engine: &Engine, state: &ThreadState, address: *mut u8) -> Option<
     engine.ledger.live.remove(spot, &mut open)
 }
 
-/// Whose allocator a block was freed with.
+/// The allocator with which a block was freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FreeingAllocator {
-    /// malloc's: blocks that are not known are counted.
+    /// malloc: frees of unknown blocks are counted.
     Malloc,
-    /// Another one's, which may have passed it on from malloc, or from nobody who is seen.
+    /// Another allocator, whose block may come from malloc, or from a source that the engine does
+    /// not see.
     Other,
 }
 
@@ -416,8 +417,8 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllo
     }
 }
 
-/// Takes a block that ends out of the books, if they are still those of the event's recording.
-/// Returns whether it was there.
+/// Takes a block that ends out of the ledger, if the ledger is still that of the event's recording.
+/// Returns whether the block was there.
 #[inline(always)]
 fn forget<const EXACT: bool>(
     engine: &'static Engine,

@@ -1,4 +1,4 @@
-//! The books for events that are counted one by one, sampled or not: the program's own mappings.
+//! Counting of events that are counted one by one, sampled or not: the program's own mappings.
 
 use crate::dropped::count;
 use crate::engine::Engine;
@@ -10,17 +10,17 @@ use crate::tables::counters::{CountOutcome, EventWeight};
 use crate::tables::sampler;
 use crate::thread::state::{ThreadOwnState, ThreadState};
 
-/// The books (the counters), for events that are counted one by one in either mode.
+/// The ledger's counters, for events that are counted one by one in either mode.
 pub(crate) struct EventCounter<'a> {
     engine: &'static Engine,
     state: &'static ThreadState,
     own: &'a mut ThreadOwnState,
 }
 
-/// Bytes that such an event allocates of the engine's own memory at most.
+/// Largest number of bytes of the engine's own memory that such an event allocates.
 const MAX_EVENT_MEMORY: usize = 64 << 10;
 
-/// Runs `work` with the books, or not at all if there is no memory for them.
+/// Runs `work` with the ledger's counters, or not at all if there is no memory for them.
 pub(crate) fn with_ledger(engine: &'static Engine, work: impl FnOnce(&mut EventCounter<'_>)) {
     let slot = tls::current();
     engine.with_guard_and_signals_blocked(|| {
@@ -43,7 +43,7 @@ pub(crate) fn with_ledger(engine: &'static Engine, work: impl FnOnce(&mut EventC
 }
 
 impl EventCounter<'_> {
-    /// What one object and one byte count in the recording's mode.
+    /// Returns the weight of one object and of one byte in the recording's mode.
     fn units(&self) -> EventWeight {
         let exact = self.engine.process.recorded.is_exact();
         EventWeight {
@@ -80,16 +80,16 @@ impl EventCounter<'_> {
             engine.dumping.due.handle_alarm(&engine.process, heap);
         }
         if engine.process.pages.table_file.is_waiting() {
-            // What is mapped is not among what threads report.
+            // Mappings are not part of what threads report.
             engine.process.pages.table_file.wait_for(0);
             engine.dumping.due.request_scan();
         }
         counted.is_counted().then_some(stack)
     }
 
-    /// Counts the end of `bytes` of such allocations, and of `objects` of them. `objects` is
-    /// negative if one was cut in two. The caller holds the lock of the table that knows them. A
-    /// new recording takes that lock before it restarts its sums.
+    /// Counts the end of `bytes` bytes and of `objects` objects of such allocations. `objects` is
+    /// negative if a mapping was cut in two. The caller has taken the lock of the table that knows
+    /// them. A new recording takes that lock before it restarts its sums.
     pub(crate) fn count_free(&mut self, stack: u32, objects: i64, bytes: u64) {
         let Some(counters) = self.state.counters(stack, &self.engine.process.pages) else {
             return;

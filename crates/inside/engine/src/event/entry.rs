@@ -10,7 +10,7 @@ use crate::platform::table_file::TableMemory;
 use crate::platform::tls::{self, QUIET_COUNTDOWN, ThreadSlot};
 use crate::thread::state::{self, ThreadOwnState, ThreadState};
 
-/// Keeps this thread inside the engine (apart) from now on, until [`release_reentrancy_guard`].
+/// Takes the reentrancy guard: this thread is inside the engine until [`release_reentrancy_guard`].
 pub(crate) fn hold_reentrancy_guard() {
     // SAFETY: the slot is this thread's own.
     unsafe {
@@ -47,7 +47,7 @@ pub(crate) fn has_reentrancy_guard() -> bool {
     unsafe { (*tls::current()).forking }
 }
 
-/// Ends what [`hold_reentrancy_guard`] began.
+/// Releases the reentrancy guard that [`hold_reentrancy_guard`] took.
 pub(crate) fn release_reentrancy_guard(engine: &Engine) {
     // SAFETY: the slot is this thread's own.
     unsafe {
@@ -61,8 +61,8 @@ pub(crate) fn release_reentrancy_guard(engine: &Engine) {
     }
 }
 
-/// Takes `size` bytes and one more off the countdown. Returns whether it ran out, so that
-/// [`EngineEvents::allocate`](crate::EngineEvents::allocate) must be told.
+/// Takes `size` bytes and one more off the countdown. Returns whether the countdown ran out, so
+/// that the caller must call [`EngineEvents::allocate`](crate::EngineEvents::allocate).
 #[inline(always)]
 pub(crate) fn charge(size: usize) -> bool {
     let slot = tls::current();
@@ -76,18 +76,18 @@ pub(crate) fn charge(size: usize) -> bool {
     }
 }
 
-/// What an event needs of the thread's tables.
+/// For how long an event needs the thread's tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StateOwnership {
-    /// Its own, for as long as it lives.
+    /// The thread's own tables, for as long as the thread lives.
     Own,
-    /// Its own, or borrowed for one event. This is for a free: the thread may have no other event,
-    /// and if it has ended, its end is not announced again.
+    /// The thread's own tables, or some that are borrowed for one event. This is for a free: the
+    /// thread may have no other event, and if it has ended, its end is not announced again.
     Borrowed,
 }
 
-/// This thread's tables; `None` when there is no memory for them. A thread that served another
-/// engine serves this one from now on.
+/// Returns this thread's tables; `None` if there is no memory for them. A thread that served
+/// another engine serves this one from now on.
 ///
 /// # Safety
 /// The slot is this thread's own, and busy.
@@ -111,8 +111,8 @@ pub(crate) unsafe fn acquire_state(
     }
 }
 
-/// Leaves the tables to the process that this one is a copy of, of which nobody told us. Returns
-/// whether this one has tables of its own.
+/// Leaves the tables to the process that this one is a copy of, after a fork that no handler
+/// announced. Returns whether this process has tables of its own then.
 #[cold]
 pub(crate) fn separate_late(engine: &Engine) -> bool {
     engine.process.abandon();
@@ -120,9 +120,9 @@ pub(crate) fn separate_late(engine: &Engine) -> bool {
     unsafe { separate_tables(engine, TableMemory::Private) }
 }
 
-/// Leaves tables that are kept in a file to the process that this one is a copy of. From here on
-/// this one has a copy of those that last, in `memory` or in private memory, and no threads'
-/// states. Returns false if there is no memory for that; then nothing may be done with any table.
+/// Leaves tables that are kept in a file to the process that this one is a copy of. From then on
+/// this process has a copy of the lasting tables, in `memory` or in private memory, and no threads'
+/// states. Returns false if there is no memory for that; then no table may be used any more.
 ///
 /// # Safety
 /// This is a copy of the process, and has one thread, which is in no event.
@@ -151,8 +151,8 @@ pub(crate) unsafe fn separate_tables(engine: &Engine, memory: TableMemory<'_>) -
     has_parted
 }
 
-/// As [`separate_tables`], for a thread that may be in an event: all tables are copied, and stay
-/// where they are.
+/// Leaves tables to the process that this one is a copy of, as [`separate_tables`] does, for a
+/// thread that may be in an event: all tables are copied, and stay at their addresses.
 ///
 /// # Safety
 /// This is a copy of the process, and has one thread.
@@ -171,7 +171,8 @@ pub(crate) unsafe fn separate_inside_event(engine: &Engine) -> bool {
     has_parted
 }
 
-/// Takes this thread's state of an engine away, if it has one. Nothing is done with the state.
+/// Removes this thread's state of an engine from its slot, if it has one. The state itself stays as
+/// it is.
 fn take_state(engine: &Engine) {
     // SAFETY: the slot is this thread's own.
     unsafe {
@@ -191,7 +192,7 @@ pub(crate) fn has_state(engine: &Engine) -> bool {
     of_slot.addr() == std::ptr::from_ref(&engine.process).addr()
 }
 
-/// Gives this thread a state again, which it is to have until it ends.
+/// Gives this thread a state again, which it keeps until it ends.
 pub(crate) fn give_state(engine: &'static Engine) {
     // SAFETY: the slot is this thread's own, and has no state.
     unsafe { first_event(engine, tls::current(), StateOwnership::Own) };
@@ -202,10 +203,11 @@ pub(crate) fn give_state(engine: &'static Engine) {
 unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: StateOwnership) {
     const MAX_BORROWED_FREES: u16 = 1000;
     // SAFETY: the slot is this thread's own. `busy` keeps what libc allocates here out of the
-    // books.
+    // ledger.
     unsafe {
         if let Some(state) = state::state_in_slot(slot).as_ref() {
-            // It served another engine. As at a thread's end, no handler comes in between.
+            // The thread served another engine. As at a thread's end, no signal handler comes in
+            // between.
             let mask = engine.process.block_signals();
             (*slot).state = std::ptr::null();
             (*slot).engine = std::ptr::null();
@@ -230,7 +232,7 @@ unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: St
     }
 }
 
-/// Marks the thread as being inside, with its countdown out of reach.
+/// Marks the thread as being inside the engine, with its countdown out of reach.
 ///
 /// # Safety
 /// The slot is this thread's own.
@@ -241,14 +243,14 @@ unsafe fn enter(slot: *mut ThreadSlot) {
         (*slot).busy = 1;
         (*slot).countdown = QUIET_COUNTDOWN;
         if cfg!(debug_assertions) {
-            // A handler may have jumped out of the last event, which held some.
+            // A signal handler may have jumped out of the last event, which had some locks.
             (*slot).ranks = 0;
         }
     }
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Lets the thread out, with this countdown, and does what became due meanwhile.
+/// Lets the thread leave the engine, with this countdown, and does what became due meanwhile.
 ///
 /// # Safety
 /// The slot is this thread's own, and busy.
@@ -270,7 +272,8 @@ unsafe fn leave(engine: &Engine, slot: *mut ThreadSlot, countdown: u64) {
     }
 }
 
-/// Notes that the thread has had a countdown in this recording. Returns whether this is its first.
+/// Records that the thread has had a countdown in this recording. Returns whether it is the
+/// thread's first.
 ///
 /// # Safety
 /// The slot is this thread's own.
@@ -280,31 +283,31 @@ unsafe fn note_countdown(engine: &Engine, slot: *mut ThreadSlot) -> bool {
     unsafe { std::mem::replace(&mut (*slot).epoch, epoch) != epoch }
 }
 
-/// Whether the countdown of a sampled recording leads to an event.
+/// Whether the countdown of a sampled recording ran out, which leads to an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CountdownState {
-    /// It ran out.
+    /// The countdown ran out.
     RanOut,
-    /// It goes on, or the recording has none.
+    /// The countdown goes on, or the recording has none.
     GoesOn,
 }
 
 /// An event of this thread. While it lasts, the thread is busy: what it allocates is not recorded.
-/// It ends when this is dropped, or by [`finish`](Self::finish).
+/// The event ends when this is dropped, or by [`finish`](Self::finish).
 pub(crate) struct ThreadEvent {
     engine: &'static Engine,
     slot: *mut ThreadSlot,
     state: &'static ThreadState,
-    /// Whether it is the end of the thread's first countdown in this recording.
+    /// Whether the event ends the thread's first countdown in this recording.
     ends_first_countdown: bool,
     /// The countdown that the thread goes on with.
     countdown: u64,
 }
 
 impl ThreadEvent {
-    /// Enters, for an event of the recording `epoch`. `None` without memory for the thread's
-    /// tables: that is counted, and the thread goes on with the countdown `otherwise`, as it does
-    /// after an event that is dropped.
+    /// Enters the engine, for an event of the recording `epoch`. Returns `None` without memory for
+    /// the thread's tables: that is counted, and the thread goes on with the countdown `otherwise`,
+    /// as it does after an event that is dropped.
     ///
     /// # Safety
     /// The slot is this thread's own, and not busy.
@@ -339,7 +342,7 @@ impl ThreadEvent {
         }
     }
 
-    /// The thread's tables, and what is the thread's own of them.
+    /// Returns the thread's tables that others may read, and those that only the thread uses.
     #[inline(always)]
     pub(crate) fn tables(&mut self) -> (&'static ThreadState, &mut ThreadOwnState) {
         // SAFETY: this is the state's thread, in an event, and the reference lives as long as the
@@ -347,14 +350,14 @@ impl ThreadEvent {
         (self.state, unsafe { self.state.own() })
     }
 
-    /// Whether this is the end of the thread's first countdown in this recording. Such a countdown
+    /// Whether this event ends the thread's first countdown in this recording. Such a countdown
     /// runs out without choosing an allocation.
     pub(crate) fn ends_first_countdown(&self) -> bool {
         self.ends_first_countdown
     }
 
     /// Ends the event with this countdown, or with none if another recording began meanwhile: then
-    /// it begins for this thread too.
+    /// that recording begins for this thread, too.
     #[inline(always)]
     pub(crate) fn finish(mut self, countdown: u64) {
         let same = self.state.epoch.get() == self.engine.process.recorded.epoch();
@@ -365,12 +368,12 @@ impl ThreadEvent {
 impl Drop for ThreadEvent {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: `enter` was told this thread's own slot, and made it busy.
+        // SAFETY: `enter` was given this thread's own slot, and made it busy.
         unsafe { leave(self.engine, self.slot, self.countdown) };
     }
 }
 
-/// Ends an event of a thread that has a state only for one event at a time.
+/// Gives back the state of a thread that has one only for one event at a time.
 ///
 /// # Safety
 /// The slot is this thread's own, and busy.

@@ -1,4 +1,4 @@
-//! What happens when the program maps and unmaps memory itself.
+//! The program's own calls that map and unmap memory.
 
 use crate::engine::Engine;
 use crate::event::counted;
@@ -30,11 +30,11 @@ pub(super) fn map(engine: &'static Engine, address: usize, len: usize, frame: Ca
     });
 }
 
-/// Calls the kernel, which ends whatever part of mappings lies in a range, and counts that. Returns
-/// what the kernel said. If it refused (below zero), nothing has ended.
+/// Calls the kernel, which ends whatever parts of mappings lie in a range, and counts their end.
+/// Returns the kernel's result. If the kernel refused (a result below zero), nothing has ended.
 ///
-/// The map is locked meanwhile, so what is mapped there next, perhaps by another thread, is counted
-/// afterwards.
+/// The table of mappings is locked meanwhile, so what is mapped there next, perhaps by another
+/// thread, is counted afterwards.
 pub(super) fn unmap(
     engine: &'static Engine,
     address: usize,

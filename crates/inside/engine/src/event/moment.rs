@@ -1,7 +1,8 @@
 //! Moments of the heap's history, taken in the program's threads after an event.
 //!
-//! A thread looks each time it reports what it has allocated or freed, so no clock runs for it. How
-//! much that is follows from how soon threads look again ([`CheckPace`]).
+//! A thread checks whether a moment is due each time it reports what it has allocated or freed, so
+//! no clock runs for that. How much a thread may leave unreported follows from how soon threads
+//! check again ([`CheckPace`]).
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +15,7 @@ use crate::platform::{sys, table_file};
 use crate::tables::sampler::BYTE_BITS;
 use crate::tables::sizes::objects_from_units;
 
-/// Looks whether a moment is due, and takes it.
+/// Checks whether a moment is due, and takes it.
 #[cold]
 pub(crate) fn take_due_moment(engine: &Engine) {
     let dumping = &engine.dumping;
@@ -23,13 +24,13 @@ pub(crate) fn take_due_moment(engine: &Engine) {
     let pace = dumping
         .history
         .note_check(micros, engine.ledger.access.heap.peak_bytes());
-    // Books that wait are to be looked at before they hold much more.
+    // A ledger that waits to be moved into a file is to be checked before it holds much more.
     let may_slow = !engine.process.pages.table_file.is_waiting();
     if pace == CheckPace::Quickest || pace == CheckPace::Slower && may_slow {
         dumping.due.change_pace(pace == CheckPace::Slower);
     }
     if dumping.history.is_due(micros) {
-        // A handler that ends the process dumps, and that takes the lock of the moments, too.
+        // A handler that ends the process dumps, and its dump takes the lock of the moments, too.
         let mask = engine.process.block_signals();
         dumping
             .history
@@ -38,8 +39,9 @@ pub(crate) fn take_due_moment(engine: &Engine) {
     }
 }
 
-/// Shows readers of a file of kept books what it has no tables of. If the process was about to end,
-/// or to become another program, it goes on after all.
+/// Copies values that are in no tables to where readers of a saved ledger find them. If the saved
+/// ledger says that the process was about to end, or to become another program, corrects that if
+/// the process goes on.
 fn publish_values(engine: &Engine, micros: i64) {
     let (pages, dumping) = (&engine.process.pages, &engine.dumping);
     if pages.table_file.is_there() {
@@ -51,7 +53,7 @@ fn publish_values(engine: &Engine, micros: i64) {
         if pages.table_file.is_file_due(dumping.due.allocated()) {
             dumping.due.request_scan();
         }
-        // The objects that stacks lead through are noted at once, and all other code here.
+        // Objects that stacks lead through are recorded at once, and all other code here.
         if engine.code.seen.take_due(micros) && !dumping.due.request_scan() {
             engine.code.seen.request_scan();
         }
@@ -66,7 +68,7 @@ fn publish_values(engine: &Engine, micros: i64) {
     }
 }
 
-/// Begins the history of a recording, or that of a forked child, and the time of looks at code.
+/// Begins the history of a recording, or that of a forked child, and the schedule of scans of code.
 pub(crate) fn begin_history(engine: &Engine) {
     engine.code.seen.begin();
     let peak = engine.ledger.access.heap.peak_bytes();
@@ -74,11 +76,11 @@ pub(crate) fn begin_history(engine: &Engine) {
     history.begin(&engine.process, current_moment(engine, 0), peak);
 }
 
-/// What is in use now. Other threads may be in the middle of an event.
+/// Returns the size of the heap now. Other threads may be in the middle of an event.
 fn current_moment(engine: &Engine, micros: i64) -> HeapMoment {
     let (mut bytes, mut objects) = (engine.ledger.access.heap.in_use(), 0i64);
     for state in engine.threads.all() {
-        // What a thread has taken in advance is not in use.
+        // A budget that a thread has taken in advance is not in use.
         bytes = bytes.wrapping_sub(state.budget.get());
         objects = objects.wrapping_add(state.sizes.in_use());
     }

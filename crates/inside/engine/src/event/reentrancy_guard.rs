@@ -1,4 +1,5 @@
-//! The engine's own work in the program's threads: what it allocates is not recorded.
+//! The reentrancy guard around the engine's own work in the program's threads: what the engine
+//! allocates is not recorded.
 
 use crate::engine::Engine;
 use crate::event::entry;
@@ -6,16 +7,16 @@ use crate::platform::sys;
 use crate::platform::tls::{self, QUIET_COUNTDOWN};
 
 impl Engine {
-    /// Runs `work` as the engine's own. The thread is apart from the program meanwhile: what it
-    /// allocates is not recorded.
+    /// Runs `work` as the engine's own, with the reentrancy guard taken: what the thread allocates
+    /// meanwhile is not recorded.
     pub(crate) fn with_reentrancy_guard<R>(&self, work: impl FnOnce() -> R) -> R {
         let slot = tls::current();
         // SAFETY: the slot is this thread's own.
         unsafe {
             let (busy, countdown) = ((*slot).busy, (*slot).countdown);
             let epoch = self.process.recorded.epoch();
-            // A signal's handler may come here in the middle of an event, which may hold locks. A
-            // thread that was not inside holds none: a handler may have jumped out of an event.
+            // A signal handler may come here in the middle of an event, which may have locks. A
+            // thread that was not inside has none: a handler may have jumped out of an event.
             let ranks = std::mem::take(&mut (*slot).ranks);
             (*slot).busy = 1;
             (*slot).countdown = QUIET_COUNTDOWN;
@@ -23,7 +24,7 @@ impl Engine {
             (*slot).busy = busy;
             (*slot).ranks = if busy == 0 { 0 } else { ranks };
             let same = epoch == self.process.recorded.epoch();
-            // A recording that began meanwhile begins for this thread too.
+            // A recording that began meanwhile begins for this thread, too.
             (*slot).countdown = if same || busy != 0 { countdown } else { 0 };
             if busy == 0 && self.dumping.due.is_pending() {
                 self.dumping.due.run();
@@ -32,9 +33,9 @@ impl Engine {
         }
     }
 
-    /// As [`with_reentrancy_guard`](Self::with_reentrancy_guard), with signals blocked. It is for
-    /// work that takes locks that a dump needs, too: a signal handler that ends the process dumps,
-    /// and must not come in between.
+    /// Runs `work` as [`with_reentrancy_guard`](Self::with_reentrancy_guard) does, with signals
+    /// blocked. It is for work that takes locks that a dump needs, too: a signal handler that ends
+    /// the process dumps, and must not come in between.
     pub(crate) fn with_guard_and_signals_blocked<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.process.shares_tables() {
             entry::separate_late(self);

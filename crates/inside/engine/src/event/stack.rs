@@ -1,4 +1,4 @@
-//! The stack of an allocation: captured, and the number that it has in the tables.
+//! The stack of an allocation: how it is captured, and which number it gets in the tables.
 
 use heapprof_abi::stack_end::OUTERMOST;
 
@@ -11,7 +11,7 @@ use crate::stack::script::{AllocationCall, ScriptCaptureOutcome};
 use crate::tables::stacks::NewStack;
 use crate::thread::state::{ThreadOwnState, ThreadState};
 
-/// The number of the stack at `frame`, where `size` bytes are allocated.
+/// Returns the number of the stack at `frame`, where `size` bytes are allocated.
 #[inline(always)]
 pub(super) fn find_stack_number(
     engine: &Engine,
@@ -23,8 +23,8 @@ pub(super) fn find_stack_number(
     number_captured(engine, own, frame, captured)
 }
 
-/// Gets the stack at `frame`: the native one, or that of an interpreter that the thread runs. It is
-/// the thread's own if a recording keeps each thread's share.
+/// Captures the stack at `frame`: the native one, or that of an interpreter that the thread runs.
+/// If the recording keeps each thread's share, the stack is this thread's own.
 #[inline(always)]
 pub(super) fn capture(
     engine: &Engine,
@@ -41,7 +41,7 @@ pub(super) fn capture(
     }
 }
 
-/// Gets the stack as [`capture_script`] does, and makes it this thread's own.
+/// Captures the stack as [`capture_script`] does, and makes it this thread's own.
 #[cold]
 #[inline(never)]
 fn capture_for_thread(
@@ -60,8 +60,8 @@ fn capture_for_thread(
     of_thread.map_or(captured, CaptureOutcome::Recent)
 }
 
-/// The number that this thread has for a stack that all threads share. So what it allocates there
-/// is counted for it, whoever frees it.
+/// Returns the number that this thread has for a stack that all threads share. So what the thread
+/// allocates there is counted for it, whichever thread frees it.
 fn find_thread_stack(
     engine: &Engine,
     own: &mut ThreadOwnState,
@@ -108,7 +108,7 @@ fn capture_script(
     let mut is_same = found == ScriptCaptureOutcome::Same;
     let is_pool = own.script.is_pool();
     if is_pool {
-        // Native frames are those of whoever emptied the pool.
+        // The native frames would be those of the code that emptied the pool.
         own.script.note_native(None);
     }
     if found == ScriptCaptureOutcome::Nothing || asked.is_both() && !is_pool {
@@ -122,8 +122,8 @@ fn capture_script(
     CaptureOutcome::Script(is_same)
 }
 
-/// The number of the stack of the interpreter that this thread runs at `place` on its stack,
-/// whether native frames are wanted or not. `None` if it runs none.
+/// Returns the number of the stack of the interpreter that this thread runs at `place` on its
+/// stack, whether native frames are wanted or not. `None` if the thread runs none.
 pub(super) fn find_script_stack(
     engine: &Engine,
     own: &mut ThreadOwnState,
@@ -160,7 +160,7 @@ fn shared_script(
     number_captured(engine, own, frame, CaptureOutcome::Script(is_same))
 }
 
-/// The number of the stack that was captured last, at `frame`.
+/// Returns the number of the stack that was captured last, at `frame`.
 #[inline(always)]
 pub(super) fn number_captured(
     engine: &Engine,
@@ -180,7 +180,7 @@ pub(super) fn number_captured(
     }
 }
 
-/// Brings into the cache what a captured stack will need.
+/// Brings into the cache what the number of a captured stack will need.
 #[inline(always)]
 pub(super) fn prefetch_captured(
     engine: &Engine,
@@ -210,14 +210,15 @@ pub(super) fn prefetch_captured(
     }
 }
 
-/// The key of a stack: its hash, mixed with the generation of mappings. It is no key that the table
-/// has a use of its own for.
+/// Returns the key of a stack: its hash, mixed with the generation of mappings. It is none of the
+/// keys that the table reserves.
 #[inline(always)]
 fn mix_generation(hash: u64, generation: u32) -> u64 {
     (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2)
 }
 
-/// The number of the stack with this hash, which is `new` if nobody saw it before.
+/// Returns the number of the stack with this hash. If no such stack was seen before, adds the one
+/// that `new` makes.
 #[inline(always)]
 fn find_or_insert<'a>(
     engine: &Engine,
@@ -230,7 +231,7 @@ fn find_or_insert<'a>(
     found.or_else(|| stacks.find_or_insert(&engine.process, hash, generation, new()))
 }
 
-/// The number of an interpreter's stack that is not the one of last time.
+/// Returns the number of an interpreter's stack that differs from the last one.
 #[inline(never)]
 fn script_stack(engine: &Engine, own: &mut ThreadOwnState, frame: CallSite) -> Option<u32> {
     let ThreadOwnState {
@@ -265,7 +266,7 @@ fn script_stack(engine: &Engine, own: &mut ThreadOwnState, frame: CallSite) -> O
     id
 }
 
-/// Why the recorded stack has no older frame.
+/// Returns why the recorded stack has no older frame.
 fn find_record_end(engine: &Engine, record: &LastStack) -> u32 {
     match record.ends_early() {
         true => find_end_reason(engine, &mut record.frames().iter().copied()),
@@ -273,7 +274,7 @@ fn find_record_end(engine: &Engine, record: &LastStack) -> u32 {
     }
 }
 
-/// Why a stack ends early. The oldest of its return addresses comes first.
+/// Returns why a stack ends early. The oldest of its return addresses comes first.
 #[cold]
 fn find_end_reason(engine: &Engine, oldest: &mut dyn Iterator<Item = u64>) -> u32 {
     match (oldest.next(), oldest.next()) {
@@ -300,7 +301,7 @@ fn number_changed_stack(
                 false => OUTERMOST,
             })
         });
-        // What the record holds, if anything, is not what got this number.
+        // The stack that the record holds, if any, is not the one that got this number.
         record.note_number(None, generation);
         id
     } else if record.is_deep() {

@@ -1,20 +1,21 @@
-//! What happens when an interpreter has made values: the number of the stack that made them.
+//! Events in which an interpreter has made values: they ask for the number of the stack that made
+//! them.
 
 use crate::engine::Engine;
 use crate::event::entry::{CountdownState, StateOwnership, ThreadEvent};
 use crate::event::stack::find_script_stack;
 use crate::platform::tls;
 
-/// A thread that traces values. What it allocates meanwhile is not recorded, and dumps that a
-/// signal asks for come afterwards.
+/// A thread's event in which an interpreter traces values. What the thread allocates meanwhile is
+/// not recorded, and dumps that a signal asks for come afterwards.
 pub struct ValueTracer {
     engine: &'static Engine,
     event: ThreadEvent,
 }
 
 impl ValueTracer {
-    /// The number of the stack of the interpreter that this thread runs; `None` if it runs none, or
-    /// if there is no memory.
+    /// Returns the number of the stack of the interpreter that this thread runs; `None` if the
+    /// thread runs none, or if there is no memory.
     pub fn stack(&mut self) -> Option<u32> {
         let here = 0u8;
         let (_, own) = self.event.tables();

@@ -1,15 +1,15 @@
-//! How a thread has the books open: for itself, or with others.
+//! How a thread opens the ledger: alone, or together with other threads.
 //!
-//! The books are the counters and the table of blocks in use. A thread opens them for an event (an
-//! allocation or a free), and closes them after it.
+//! The ledger consists of the counters and the table of blocks in use. A thread opens it for an
+//! event (an allocation or a free), and closes it after the event.
 //!
-//! The only thread of a process needs no locked instruction. glibc says while the thread is alone,
-//! and stops saying so in that same thread, before a second one starts.
+//! The only thread of a process needs no locked instruction. glibc says so as long as the thread is
+//! alone, and stops saying so in that same thread, before a second one starts.
 //!
 //! If threads shared one number for the size in use, every event on every core would write to that
 //! cache line. So threads take bytes in advance, a budget, as long as the size with all budgets
 //! stays below the known peak. No event can then be a new peak. When one might be, the thread that
-//! sees it has the kernel run a barrier on every core (membarrier), waits until nobody is in the
+//! sees it has the kernel run a barrier on every core (membarrier), waits until no thread is in the
 //! middle of an event, and takes all budgets back. The size is exact again then.
 //!
 //! Parts of the live table have owners ([`PartOwner`]). An owner checks with a plain load that a
@@ -26,13 +26,14 @@ use crate::platform::weak::single_threaded;
 use crate::tables::counters::{AccessMode, CountOutcome, EventWeight, HeapCounters, StackCounters};
 use crate::thread::state::{ThreadState, ThreadStates};
 
-/// Events of a thread between two looks at whether the heap is low enough for budgets.
+/// Number of a thread's events between two checks whether the heap is low enough for budgets.
 const BUDGET_CHECK_INTERVAL: u32 = 1024;
 
-/// What threads share to have the books open: the size in use, and how it is taken back.
+/// The state that threads share to open the ledger: the size in use, and the means to take budgets
+/// back.
 pub(crate) struct LedgerAccess {
     pub(crate) heap: HeapCounters,
-    /// Held while budgets are taken back, and while something is taken from its owner.
+    /// Locked while budgets are taken back, and while a resource is taken from its owner.
     changing: FutexLock<{ rank::OWNERS }>,
     has_barrier: AtomicBool,
 }
@@ -40,19 +41,19 @@ pub(crate) struct LedgerAccess {
 /// The lock under which budgets and owners change.
 pub(crate) type ChangeGuard<'a> = LockGuard<'a, { rank::OWNERS }>;
 
-/// The books, open for one event of a thread. They close when this is dropped.
+/// The ledger, open for one event of a thread. It closes when this is dropped.
 ///
-/// Meanwhile the thread calls nothing of the program's, and waits for short locks only. The books
-/// may be closed and opened again in the middle, in another way: [`OpenLedger::is_overtaken`] says
-/// if they are another recording's by then.
+/// Meanwhile the thread calls no function of the program, and waits for short locks only. The
+/// ledger may be closed and opened again in the middle, in another way:
+/// [`OpenLedger::is_overtaken`] says whether it is another recording's by then.
 pub(crate) struct OpenLedger<'a> {
     process: &'a EngineProcess,
     holder: LedgerHolder<'a>,
     access: AccessMode,
 }
 
-/// Whoever has the books open. What is cold is given this and the access by value, and gives the
-/// access back, so that the rest of an event needs nothing of them in memory.
+/// The thread that has the ledger open. A cold function gets this and the access mode by value, and
+/// returns the access mode, so that the rest of an event needs nothing of them in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct LedgerHolder<'a> {
     shared: &'a LedgerAccess,
@@ -60,7 +61,7 @@ pub(crate) struct LedgerHolder<'a> {
 }
 
 impl LedgerAccess {
-    /// Nothing is in use, and no thread has the books open.
+    /// Creates the state in which nothing is in use, and no thread has the ledger open.
     pub(crate) const fn new() -> Self {
         Self {
             heap: HeapCounters::new(),
@@ -75,7 +76,7 @@ impl LedgerAccess {
         self.has_barrier.store(has_barrier, Ordering::Release);
     }
 
-    /// The lock that fork must hold.
+    /// Returns the lock that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self {
             heap: _,
@@ -85,13 +86,13 @@ impl LedgerAccess {
         [changing]
     }
 
-    /// Waits until nobody else changes budgets and owners.
+    /// Waits until no other thread changes budgets and owners, and locks them.
     pub(crate) fn lock_changes(&self, process: &EngineProcess) -> ChangeGuard<'_> {
         self.changing.lock(process)
     }
 
-    /// Opens the books for one event of the thread's recording. `None` if another recording has
-    /// begun since.
+    /// Opens the ledger for one event of the thread's recording. Returns `None` if another
+    /// recording has begun since.
     #[inline(always)]
     pub(crate) fn open<'a>(
         &'a self,
@@ -111,7 +112,7 @@ impl LedgerAccess {
         })
     }
 
-    /// Opens the books, and says in which way.
+    /// Opens the ledger, and returns the access mode. `None` if another recording has begun since.
     #[inline(always)]
     fn access(&self, process: &EngineProcess, state: &ThreadState) -> Option<AccessMode> {
         loop {
@@ -134,7 +135,7 @@ impl LedgerAccess {
         state.shared_events.set(events);
         if events >= BUDGET_CHECK_INTERVAL {
             state.shared_events.set(0);
-            // No budgets are given out while somebody counts on the size being exact.
+            // No budgets are given out while another thread relies on the exact size.
             if self.has_barrier.load(Ordering::Relaxed)
                 && let Some(_changing) = self.changing.try_lock()
             {
@@ -144,7 +145,7 @@ impl LedgerAccess {
         Some(self.heap.shared_access())
     }
 
-    /// Runs `work` while no thread has the books open, except threads that are held up with them
+    /// Runs `work` while no thread has the ledger open, except threads that are held up with it
     /// open.
     pub(crate) fn run_at_rest(
         &self,
@@ -166,14 +167,15 @@ impl LedgerAccess {
         self.collect_budgets_for_fork(threads);
     }
 
-    /// As [`collect_budgets`](Self::collect_budgets), for fork, which holds all locks.
+    /// Takes all budgets back as [`collect_budgets`](Self::collect_budgets) does, for fork, which
+    /// has taken all locks.
     pub(crate) fn collect_budgets_for_fork(&self, threads: &ThreadStates) {
         if self.heap.be_strict() {
             // No budget was given out since all were taken back.
             return;
         }
         barrier();
-        // A thread that comes from here on takes no budget.
+        // A thread that opens the ledger from here on takes no budget.
         for state in threads.all() {
             // A thread that is held up in its event keeps its budget.
             if wait_for(state) {
@@ -184,7 +186,7 @@ impl LedgerAccess {
     }
 }
 
-/// Waits while the books are to stay closed. Returns false if they are another recording's by then.
+/// Waits while the ledger is to stay closed. Returns false if it is another recording's by then.
 #[cold]
 fn wait_for_gate(process: &EngineProcess, state: &ThreadState) -> bool {
     let recorded = &process.recorded;
@@ -195,7 +197,7 @@ fn wait_for_gate(process: &EngineProcess, state: &ThreadState) -> bool {
         }
         let waited = sys::nanoseconds(libc::CLOCK_MONOTONIC) - since;
         if waited > process.wait_timeout() || process.is_abandoned() {
-            // Whoever paused them is held up, or in another process.
+            // The thread that paused the ledger is held up, or in another process.
             recorded.resume();
         }
         sys::nap();
@@ -203,7 +205,7 @@ fn wait_for_gate(process: &EngineProcess, state: &ThreadState) -> bool {
     false
 }
 
-/// Says that the thread does not have the books open.
+/// Marks that the thread does not have the ledger open.
 #[inline(always)]
 fn close(state: &ThreadState) {
     compiler_fence(Ordering::SeqCst);
@@ -218,27 +220,27 @@ impl Drop for OpenLedger<'_> {
 }
 
 impl<'a> OpenLedger<'a> {
-    /// Whether another recording began while the books were closed in the middle of the event. The
+    /// Whether another recording began while the ledger was closed in the middle of the event. The
     /// event belongs to neither then.
     #[inline(always)]
     pub(crate) fn is_overtaken(&self) -> bool {
         self.access == AccessMode::Overtaken
     }
 
-    /// The process whose books these are.
+    /// Returns the process whose ledger this is.
     #[inline(always)]
     pub(crate) fn process(&self) -> &'a EngineProcess {
         self.process
     }
 
-    /// Whether the thread may use what this owns for as long as it has the books open.
+    /// Whether the thread may use the resource of this owner for as long as it has the ledger open.
     #[inline(always)]
     pub(crate) fn owns(&self, owner: &PartOwner) -> bool {
         owner.is_owned_by(self.holder)
     }
 
-    /// Runs `work`, which may open the books in another way: it is given who has them open and how,
-    /// and gives back how they are open then.
+    /// Runs `work`, which may close the ledger and open it in another mode. `work` receives the
+    /// thread that has the ledger open and the access mode, and returns the access mode at its end.
     #[inline(always)]
     pub(crate) fn reopen_for<R>(
         &mut self,
@@ -282,12 +284,12 @@ impl<'a> OpenLedger<'a> {
 }
 
 impl<'a> LedgerHolder<'a> {
-    /// The process whose books these are.
+    /// Returns the process whose ledger this is.
     pub(crate) fn process(self) -> &'static EngineProcess {
         self.state.process()
     }
 
-    /// Runs `work` with the books closed, and opens them again. Returns how they are open then.
+    /// Runs `work` with the ledger closed, and opens it again. Returns the access mode then.
     fn run_while_closed<R>(self, work: impl FnOnce() -> R) -> (R, AccessMode) {
         close(self.state);
         let result = work();
@@ -295,16 +297,17 @@ impl<'a> LedgerHolder<'a> {
         (result, access.unwrap_or(AccessMode::Overtaken))
     }
 
-    /// Takes the lock under which budgets and owners change, unless its holder is held up.
+    /// Takes the lock under which budgets and owners change, unless the thread that has it is held
+    /// up.
     fn lock_changes_in_time(self) -> Option<ChangeGuard<'a>> {
         self.shared.changing.lock_in_time(self.process())
     }
 
-    /// Makes everybody count what is in use event by event, so that it is known exactly.
+    /// Makes all threads count what is in use event by event, so that the size is known exactly.
     #[cold]
     fn be_strict(self) -> AccessMode {
         let strictly = || {
-            // If the lock's holder is held up, it is about to do the same.
+            // If the thread that has the lock is held up, it is about to do the same.
             if let Some(changing) = self.lock_changes_in_time() {
                 self.shared.collect_budgets(self.state.threads(), &changing);
             } else {
@@ -326,26 +329,26 @@ fn barrier() {
     }
 }
 
-/// The owner of a resource that threads would otherwise lock: nobody, a thread (by its state), or
-/// everybody.
+/// The owner of a resource that threads would otherwise lock: no thread, one thread (by its state),
+/// or all threads.
 pub(crate) struct PartOwner(AtomicPtr<ThreadState>);
 
 const NO_OWNER: *mut ThreadState = std::ptr::null_mut();
 const SHARED_OWNER: *mut ThreadState = std::ptr::without_provenance_mut(1);
-/// Added to the address of the owner's state while the resource is being taken from that thread.
+/// Flag in the address of the owner's state while the resource is being taken from that thread.
 const MOVING_FLAG: usize = 2;
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimOutcome {
-    /// It is the thread's own.
+    /// The resource is the thread's own.
     Own,
-    /// It was changing hands: look again.
+    /// The resource was changing owners, so the caller must check again.
     Changed,
-    /// Its owner keeps it: a signal handler that interrupted the owner's event waits for something,
-    /// perhaps for this thread.
+    /// The owner keeps the resource: a signal handler that interrupted the owner's event waits for
+    /// something, perhaps for this thread.
     Refused,
-    /// The books are another recording's by now.
+    /// The ledger is another recording's by now.
     Overtaken,
 }
 
@@ -354,19 +357,19 @@ impl PartOwner {
         Self(AtomicPtr::new(NO_OWNER))
     }
 
-    /// Whether the thread may use it as its own for as long as it has the books open.
+    /// Whether the thread may use the resource as its own for as long as it has the ledger open.
     #[inline(always)]
     fn is_owned_by(&self, holder: LedgerHolder<'_>) -> bool {
         std::ptr::eq(self.0.load(Ordering::Relaxed), holder.state)
     }
 
-    /// Whether it is used under its lock.
+    /// Whether the resource is shared, so that all threads use it under its lock.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.0.load(Ordering::Acquire) == SHARED_OWNER
     }
 
-    /// Makes it the thread's own if it is nobody's, and otherwise everybody's.
+    /// Makes the resource the thread's own if it has no owner, and otherwise shared.
     #[cold]
     pub(crate) fn claim(
         &self,
@@ -375,7 +378,7 @@ impl PartOwner {
     ) -> (ClaimOutcome, AccessMode) {
         let now = self.0.load(Ordering::Acquire);
         if now == NO_OWNER {
-            // Without barriers it could not be taken back.
+            // Without barriers the resource could not be taken back.
             let has_barrier = holder.shared.has_barrier.load(Ordering::Relaxed);
             let owner = if has_barrier {
                 std::ptr::from_ref(holder.state).cast_mut()
@@ -389,8 +392,8 @@ impl PartOwner {
         }
         let mut left = true;
         if now != SHARED_OWNER && !self.is_owned_by(holder) {
-            // Whoever takes something waits for its owner, so nobody must have to wait for this
-            // thread.
+            // A thread that takes a resource waits for its owner, so no thread must have to wait
+            // for this one.
             (left, access) = holder.run_while_closed(|| {
                 let Some(_changing) = holder.lock_changes_in_time() else {
                     return false;
@@ -419,21 +422,22 @@ impl PartOwner {
             .is_ok()
     }
 
-    /// Begins to take it from the thread that owns it, if one does. Returns that thread, which may
-    /// still be using it. The caller holds the lock of [`LedgerAccess`], so nobody else takes
-    /// it meanwhile.
+    /// Begins to take the resource from the thread that owns it, if one does. Returns that thread,
+    /// which may still be using the resource. The caller has taken the lock of [`LedgerAccess`], so
+    /// no other thread takes the resource meanwhile.
     fn begin_to_move(&self) -> Option<&'static ThreadState> {
         let now = self.0.load(Ordering::Acquire);
         let is_state = now != NO_OWNER && now != SHARED_OWNER && now.addr() & MOVING_FLAG == 0;
         if !is_state || !self.change(now, now.map_addr(|at| at | MOVING_FLAG)) {
             return None;
         }
-        // SAFETY: a pointer that is neither constant, and not moving, is a thread's state. No
-        // state is freed that a part has for its owner.
+        // SAFETY: a pointer that is neither constant, and not moving, is a thread's state. No state
+        // is freed while a part has it as its owner.
         Some(unsafe { &*now })
     }
 
-    /// Ends what [`begin_to_move`](Self::begin_to_move) began: the owner left it, or keeps it.
+    /// Ends what [`begin_to_move`](Self::begin_to_move) began: if the owner `left` the resource, it
+    /// is shared from then on, and otherwise the owner keeps it.
     fn end_move(&self, left: bool) {
         let now = self.0.load(Ordering::Acquire);
         if now.addr() & MOVING_FLAG != 0 {
@@ -443,14 +447,14 @@ impl PartOwner {
         }
     }
 
-    /// Makes it nobody's. The caller holds its lock, and no other thread owns it.
+    /// Removes the owner. The caller has taken the resource's lock, and no other thread owns it.
     pub(crate) fn disown(&self) {
         self.0.store(NO_OWNER, Ordering::Release);
     }
 }
 
-/// Makes all of these everybody's, whoever owns them. Returns false if an owner keeps what it has.
-/// The caller does not have the books open.
+/// Makes all these resources shared, whichever thread owns them. Returns false if an owner keeps
+/// its resource. The caller does not have the ledger open.
 pub(crate) fn share<'a>(
     threads: &ThreadStates,
     owners: impl Iterator<Item = &'a PartOwner> + Clone,
@@ -459,14 +463,14 @@ pub(crate) fn share<'a>(
     share_for_fork(threads, owners)
 }
 
-/// As [`share`], for fork, which holds all locks.
+/// Makes resources shared as [`share`] does, for fork, which has taken all locks.
 pub(crate) fn share_for_fork<'a>(
     threads: &ThreadStates,
     owners: impl Iterator<Item = &'a PartOwner> + Clone,
 ) -> bool {
     let mut moving = 0;
     for owner in owners.clone() {
-        // One that is nobody's may be claimed just now.
+        // A resource without an owner may be claimed just now.
         while !owner.is_shared() {
             if owner.begin_to_move().is_some() {
                 moving += 1;
@@ -483,15 +487,15 @@ pub(crate) fn share_for_fork<'a>(
     left
 }
 
-/// Waits until every thread that has the books open has closed them. Returns false if one keeps
-/// them open.
+/// Waits until every thread that has the ledger open has closed it. Returns false if a thread keeps
+/// it open.
 pub(crate) fn wait_for_all(threads: &ThreadStates) -> bool {
     barrier();
-    // This waits for all threads, also after one that keeps them open.
+    // This waits for all threads, also after one that keeps it open.
     threads.all().filter(|state| !wait_for(state)).count() == 0
 }
 
-/// Waits until a thread does not have the books open. Returns false if that takes so long that the
+/// Waits until a thread does not have the ledger open. Returns false if that takes so long that the
 /// thread must be held up by something else.
 fn wait_for(state: &ThreadState) -> bool {
     if state.is_own() {

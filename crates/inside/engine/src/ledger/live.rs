@@ -1,14 +1,16 @@
-//! Which blocks are in use, and where each was allocated: a hash table by address in 128 parts, and
-//! words for the places of blocks that lie close together (`live/shadows.rs`).
+//! The live table: which blocks are in use, and where each was allocated. It is a hash table by
+//! address in 128 parts, with words for the places of blocks that lie close together
+//! (`live/shadows.rs`).
 //!
 //! A part holds regions of 64 KiB, not scattered addresses, so threads with heaps of their own
 //! touch parts of their own. A part belongs to the first thread that touches it, and that thread
-//! needs no locked instruction. When another thread comes, the part is everybody's from then on,
-//! behind a lock (`access.rs` says how an owner gives way). Whoever may use a part may use its
-//! regions' shadows.
+//! needs no locked instruction. When another thread comes, the part is shared from then on, behind
+//! a lock (`access.rs` says how an owner gives way). A thread that may use a part may use the
+//! shadows of the part's regions.
 //!
 //! An entry of the hash table takes 16 bytes. The table of a large part is at most two thirds full,
-//! so a block takes 24 to 48 bytes there. What was sampled is all there, because it lies far apart.
+//! so a block takes 24 to 48 bytes there. Sampled blocks are all in the hash table, because they
+//! lie far apart.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -36,7 +38,7 @@ const FIRST_TABLE_BITS: u32 = 9;
 pub(crate) struct LivePart {
     owner: PartOwner,
     lock: SpinLock<{ rank::PARTS }>,
-    /// Whether fork holds the lock.
+    /// Whether fork has taken the lock.
     forking: AtomicBool,
     pub(crate) table: UnsafeCell<BlockTable>,
 }
@@ -55,17 +57,17 @@ impl BlockSpot<'_> {
     }
 }
 
-/// All blocks in use that are known.
+/// The live table: all known blocks in use.
 pub(crate) struct LiveTable {
     pub(crate) part: [LivePart; PART_COUNT],
-    /// For each power of two, room for all parts' tables of that size side by side, where large
-    /// pages may back them.
+    /// Room for all parts' tables of one size side by side, for each power of two. Large pages may
+    /// back it.
     region: [AtomicPtr<u8>; 40],
     pub(crate) shadows: RegionShadows,
 }
 
 // SAFETY: a part's table and its regions' shadows are reached by its owner, or under its lock when
-// it is everybody's.
+// it is shared.
 unsafe impl Sync for LiveTable {}
 
 impl LiveTable {
@@ -90,7 +92,8 @@ impl LiveTable {
         }
     }
 
-    /// Does `work` on the table of an address; `None` if its part is not to be had.
+    /// Runs `work` on the table of an address. Returns `None` if the address's part is not
+    /// available.
     #[inline(always)]
     pub(crate) fn with_table<R>(
         &self,
@@ -103,7 +106,7 @@ impl LiveTable {
         let start = home_index(key);
         let locked = !open.owns(&part.owner)
             && open.reopen_for(|holder, access| part.enter(holder, access))?;
-        // SAFETY: the part is this thread's own and its books are open, or the lock is held.
+        // SAFETY: the part is this thread's own and its ledger is open, or the lock is taken.
         let result = work(unsafe { &mut *part.table.get() }, key, start);
         if locked {
             part.lock.release();
@@ -123,7 +126,8 @@ impl LiveTable {
     }
 
     /// Remembers a block. Returns the block that was known at that address before, if any: its free
-    /// was not seen. In exact mode, blocks may lie close together.
+    /// was not seen. Only in exact mode may the block's region get a shadow, because only then do
+    /// blocks lie close together.
     #[inline(always)]
     pub(crate) fn insert<const EXACT: bool>(
         &self,
@@ -163,7 +167,7 @@ impl LiveTable {
                 let Some(word) = word else {
                     return Ok(known);
                 };
-                // This one is too large for a word.
+                // This block is too large for a word.
                 let old = word.take();
                 table.len -= usize::from(old.is_some());
                 Ok(known.or(old))
@@ -172,7 +176,7 @@ impl LiveTable {
         .unwrap_or(Err(TableFull))
     }
 
-    /// Gives a region a shadow, and puts its blocks there from the hash table.
+    /// Gives a region a shadow, and moves the region's blocks there from the hash table.
     #[cold]
     fn give_shadow(
         &self,
@@ -205,7 +209,7 @@ impl LiveTable {
                     && slot.get().word(address).is_some()
                     && shadows::fits(entry.block().size)
                 {
-                    // Another one may come to this place.
+                    // Another entry may come to this place.
                     move_it(table, entry.key());
                 } else {
                     i += 1;
@@ -227,7 +231,7 @@ impl LiveTable {
         }
     }
 
-    /// Forgets a block.
+    /// Forgets a block, and returns it.
     #[inline(always)]
     pub(crate) fn remove(
         &self,
@@ -240,7 +244,7 @@ impl LiveTable {
             open,
             #[inline(always)]
             |table, key, start| {
-                // It was there when the block was remembered.
+                // The slot was there when the block was remembered.
                 let Some(slot) = slot else {
                     return table.remove(key, start);
                 };
@@ -259,7 +263,7 @@ impl LiveTable {
         )?
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub(crate) fn len(&self) -> usize {
         let len = |part: &LivePart| {
             // SAFETY: this is one word, which others may write meanwhile. Any moment's value will
@@ -311,7 +315,7 @@ impl LiveTable {
         true
     }
 
-    /// The region of tables of size `2^bits`, mapped when first needed.
+    /// Returns the region of tables of size `2^bits`, which is mapped when first needed.
     fn region(&self, bits: usize, bytes: usize, pages: &PageSource) -> *mut u8 {
         let Some(slot) = self.region.get(bits) else {
             return std::ptr::null_mut();
@@ -325,7 +329,8 @@ impl LiveTable {
         )
     }
 
-    /// How many bytes of the tables are in memory. This includes what large pages bring along for
+    /// Returns how many bytes of the tables are in memory. This includes what large pages bring
+    /// along for
     /// tables that no part has yet.
     pub(crate) fn resident(&self, pages: &PageSource) -> usize {
         let each = self.region.iter().enumerate().map(|(bits, region)| {
@@ -338,12 +343,12 @@ impl LiveTable {
         each.sum::<usize>() + self.shadows.resident(pages)
     }
 
-    /// The owner of each part.
+    /// Returns the owner of each part.
     pub(crate) fn owners(&self) -> impl Iterator<Item = &PartOwner> + Clone {
         self.part.iter().map(|part| &part.owner)
     }
 
-    /// Forgets all blocks. Returns false if a part is not to be had. No part may be another
+    /// Forgets all blocks. Returns false if a part is not available. No part may be another
     /// thread's own ([`share`](crate::ledger::access::share)).
     pub(crate) fn clear(&self, process: &EngineProcess) -> bool {
         let mut all = true;
@@ -352,7 +357,7 @@ impl LiveTable {
                 all = false;
                 continue;
             }
-            // SAFETY: the lock is held, and no other thread owns the part.
+            // SAFETY: the lock is taken, and no other thread owns the part.
             let table = unsafe { &mut *part.table.get() };
             if !table.entry.is_null() {
                 (0..=table.mask).for_each(|i| {
@@ -376,7 +381,7 @@ impl LiveTable {
         all
     }
 
-    /// Where a block is to be remembered or forgotten. That is brought into the cache.
+    /// Finds where a block is to be remembered or forgotten, and brings that place into the cache.
     #[inline(always)]
     pub(crate) fn find_spot(&self, address: usize) -> BlockSpot<'_> {
         let slot = self.shadows.slot(address);
@@ -407,14 +412,14 @@ impl LiveTable {
         }
     }
 
-    /// Makes all parts nobody's, in a forked child, which has one thread. Whoever comes first owns
-    /// them again.
+    /// Removes the owners of all parts, in a forked child, which has one thread. The first thread
+    /// that touches a part owns it again.
     pub(crate) fn disown(&self) {
         self.owners().for_each(PartOwner::disown);
     }
 
-    /// Locks all parts for fork. Returns false if some are not to be had, because whoever is in the
-    /// middle of them is held up.
+    /// Locks all parts for fork. Returns false if some are not available, because the thread that
+    /// uses them is held up.
     pub(crate) fn acquire_all(&self, process: &EngineProcess) -> bool {
         let mut all = true;
         for part in &self.part {
@@ -425,7 +430,7 @@ impl LiveTable {
         all
     }
 
-    /// Lets go of what [`acquire_all`](Self::acquire_all) held.
+    /// Releases the locks that [`acquire_all`](Self::acquire_all) took.
     pub(crate) fn release_all(&self) {
         for part in &self.part {
             if part.forking.swap(false, Ordering::Relaxed) {
@@ -436,8 +441,8 @@ impl LiveTable {
 }
 
 impl BlockTable {
-    /// Counts a block that was put into a shadow, where `old` was. Returns the block that is to be
-    /// known there no more.
+    /// Counts a block that was put into a shadow's word, in place of `old`. Returns the block that
+    /// was known at that address before, and is not any more.
     #[inline(always)]
     fn put_beside(
         &mut self,
@@ -450,7 +455,7 @@ impl BlockTable {
             return old;
         }
         self.len += 1;
-        // One that is too large for a word may be in the hash table still.
+        // A block that is too large for a word may still be in the hash table.
         let held = slot.get();
         if held.hashed_blocks() == 0 {
             return None;
@@ -462,8 +467,8 @@ impl BlockTable {
 }
 
 impl LivePart {
-    /// Lets in a thread that is not known to own the part. Returns whether the thread holds the
-    /// lock then, or `None` if the part is not to be had; and how the books are open then.
+    /// Lets in a thread that is not known to own the part. Returns whether the thread has taken the
+    /// part's lock, or `None` if the part is not available; and the access mode of the ledger then.
     fn enter(
         &self,
         holder: LedgerHolder<'_>,
@@ -476,7 +481,7 @@ impl LivePart {
                     count(&process.dropped.held_up);
                     return (None, access);
                 }
-                // It may have been disowned before the lock was ours.
+                // The part may have been disowned before this thread took the lock.
                 if self.owner.is_shared() {
                     return (Some(true), access);
                 }

@@ -1,10 +1,10 @@
-//! The program's own mappings that are counted like allocations; they end piece by piece, as munmap
+//! The program's own mappings that are counted like allocations. They end piece by piece, as munmap
 //! allows.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A mapping of the program's, or what is left of one.
+/// A mapping that the program made, or what is left of one.
 #[derive(Clone, Copy)]
 struct ProgramMapping {
     end: usize,
@@ -15,7 +15,7 @@ struct ProgramMapping {
 pub(crate) struct ProgramMappings(BTreeMap<usize, ProgramMapping>);
 
 impl ProgramMappings {
-    /// No mapping is known.
+    /// Creates a table without mappings.
     pub(crate) const fn new() -> Self {
         Self(BTreeMap::new())
     }
@@ -30,7 +30,7 @@ impl ProgramMappings {
         self.0.clear();
     }
 
-    /// Adds a mapping that a stack made.
+    /// Adds a mapping of a range that was made at `stack`.
     pub(crate) fn add(&mut self, range: Range<usize>, stack: u32) {
         let region = ProgramMapping {
             end: range.end,
@@ -39,8 +39,8 @@ impl ProgramMappings {
         self.0.insert(range.start, region);
     }
 
-    /// Takes a range out of the mappings. A mapping's object ends with its last part. `ended` is
-    /// told of each part that ends: its stack, by how many objects there are fewer, and its bytes.
+    /// Removes a range from the mappings. A mapping's object ends with its last part. `ended`
+    /// receives each part that ends: its stack, by how many objects there are fewer, and its bytes.
     pub(crate) fn cut(&mut self, gone: Range<usize>, mut ended: impl FnMut(u32, i64, u64)) {
         let mut before = gone.end;
         while let Some((&start, &region)) = self.0.range(..before).next_back()

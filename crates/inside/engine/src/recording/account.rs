@@ -1,7 +1,8 @@
-//! Where all of a program's data is: what the kernel counts (VmData), by what it is for.
+//! An account of all the program's data: what the kernel counts (VmData), by purpose.
 //!
-//! An interpreter's provider says what of the memory in use is for what. The allocator says what it
-//! has besides, the kernel what files keep their variables in. What nobody claims is the rest.
+//! An interpreter's provider reports what parts of the memory in use are for. The allocator reports
+//! what it has besides, the kernel what files keep their variables in. What no source claims is the
+//! rest.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +12,11 @@ use crate::recording::sums::StackSums;
 use crate::stack::provider::ProviderReport;
 use crate::tables::script_frames::FrameWord;
 
-/// The label that says what the memory of a stack is for.
+/// The label that names the purpose of a stack's memory.
 const HOLDS_LABEL: &str = "holds";
 
-/// Lines for the profile's comments; none if there is nothing to say, or if it can't be said. The
-/// allocator is asked only if it `may_ask`: its locks may be held.
+/// Returns lines for the profile's comments; none if no provider reports anything, or if the
+/// account can't be made. The allocator is asked only if it `may_ask`: its locks may be taken.
 pub(super) fn account(
     engine: &Engine,
     sums: &[StackSums],
@@ -27,7 +28,7 @@ pub(super) fn account(
         .map(|(name, bytes)| (name.clone(), *bytes as i64))
         .collect();
     let recorded = &engine.process.recorded;
-    // What was there before a later recording, or came after one, is in no books.
+    // Memory from before a later recording, or from after one, is in no ledger.
     let is_whole = recorded.is_exact() && recorded.is_running() && recorded.epoch() == 1;
     if parts.is_empty() || !is_whole || !may_ask || counts_mappings(engine) {
         return Vec::new();
@@ -75,7 +76,7 @@ fn counts_mappings(engine: &Engine) -> bool {
     engine.ledger.regions.with(&engine.process, has_some)
 }
 
-/// What is in use by stacks whose label says what for.
+/// Returns the bytes in use by stacks whose label names a purpose, for each purpose.
 fn by_label(engine: &Engine, sums: &[StackSums]) -> Vec<(String, i64)> {
     let (mut by_word, mut frames) = (BTreeMap::<u64, i64>::new(), Vec::new());
     for (stack, sum) in (0..).zip(sums) {

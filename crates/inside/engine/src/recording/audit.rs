@@ -1,8 +1,9 @@
-//! What a process says to whoever audits the forked children of a program, and waits for.
+//! The messages of a process to the auditor of a program's forked children (`record --fork-audit`),
+//! and the wait for its answers.
 //!
-//! A child is looked at when it begins, so that its pages are those that it has inherited, and
-//! before it ends. It waits for both, but not for long: whoever audits may be gone by then. What it
-//! loads it only says.
+//! The auditor inspects a child when it begins, so that its pages are those that it has inherited,
+//! and before it ends. The child waits for both, but not for long: the auditor may be gone by then.
+//! The child only reports what it loads.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,35 +14,37 @@ use crate::engine::Engine;
 use crate::options::RecordingOptions;
 use crate::platform::sys;
 
-/// What a forked child says first. The process that it was forked from follows.
+/// The message of a forked child that begins. The process that it was forked from follows.
 const FORKED_MESSAGE: &str = "heapprof's child 1";
-/// What a process says before its last profile, and before it becomes another program.
+/// The message of a process before its last profile.
 const END_MESSAGE: &str = "heapprof's end 1";
+/// The message of a process before it becomes another program.
 const EXEC_MESSAGE: &str = "heapprof's exec 1";
-/// What a process says that wants to be looked at now.
+/// The message of a process that asks to be inspected now.
 const AUDIT_MESSAGE: &str = "heapprof's look 1";
-/// What a child says that has tried to load something. What it was follows on the next line.
+/// The message of a child that has tried to load something. The next line says what that was.
 const LOAD_MESSAGE: &str = "heapprof's load 1";
-/// So many seconds a process waits to be looked at, from the last time that any was. Whoever audits
-/// looks at one after the other; if they are gone, nobody waits.
+/// How long a process waits to be inspected, in seconds, since the last time that any was. The
+/// auditor inspects one after the other; if it is gone, no process waits.
 const AUDIT_TIMEOUT: i64 = 30;
-/// After somebody has waited in vain, nobody waits for so many nanoseconds.
+/// How long no process waits after one has waited in vain, in nanoseconds.
 const AUDIT_RETRY_INTERVAL: u64 = 300_000_000_000;
-/// For so many milliseconds a process tries to be heard: a child that nobody knows of would be
-/// lost.
+/// How long a forked child tries to send its first message, in milliseconds. It is long because a
+/// child of which the auditor does not know would be lost.
 const LONG_SEND_TIMEOUT: u32 = 5000;
+/// How long a process tries to send any other message, in milliseconds.
 const SHORT_SEND_TIMEOUT: u32 = 20;
 
-/// Makes ready for forked children.
+/// Prepares for forked children.
 pub(super) fn begin(engine: &Engine, options: &RecordingOptions) {
     if !options.output.audit.is_empty() && engine.process.last_audit.get().is_none() {
-        // Without it, each process waits for itself.
+        // Without the shared word, each process waits by itself.
         let word = sys::shared_word();
         let _ = word.map(|word| engine.process.last_audit.set(word));
     }
 }
 
-/// Says that this is a forked child of a process.
+/// Reports that this is a forked child of the process `parent`.
 pub(super) fn report_fork(engine: &Engine, options: &RecordingOptions, parent: i32) {
     report(
         engine,
@@ -52,7 +55,7 @@ pub(super) fn report_fork(engine: &Engine, options: &RecordingOptions, parent: i
     );
 }
 
-/// Says that the process ends, or that it becomes another program.
+/// Reports that the process ends, or that it becomes another program.
 pub(super) fn report_end(engine: &Engine, options: &RecordingOptions, is_exec: bool) {
     report(
         engine,
@@ -64,17 +67,17 @@ pub(super) fn report_end(engine: &Engine, options: &RecordingOptions, is_exec: b
 }
 
 impl Engine {
-    /// Waits until somebody has looked at the process's pages, if that was asked for
-    /// ([`DumpOutput::audit`](crate::options::DumpOutput::audit)). The program may be about to end.
-    /// Returns whether somebody looked.
+    /// Waits until the auditor has inspected the process's pages, if the options name an auditor
+    /// ([`DumpOutput::audit`](crate::options::DumpOutput::audit)). `ends` says that the program is
+    /// about to end. Returns whether the pages were inspected.
     pub fn wait_for_audit(&self, ends: bool) -> bool {
         let options = self.dumping.options.with(&self.process, |o| o.clone());
         let text = if ends { END_MESSAGE } else { AUDIT_MESSAGE };
         options.is_some_and(|options| report(self, &options, text, "", AUDIT_TIMEOUT))
     }
 
-    /// Tells whoever audits the children of a program that this child has tried to load something.
-    /// Returns whether somebody was told.
+    /// Reports to the auditor that this child has tried to load something. Returns whether the
+    /// auditor received the report.
     pub fn report_load(&self, load: &LoadAttempt) -> bool {
         let options = self.dumping.options.with(&self.process, |o| o.clone());
         let text = format!("\n{}", load.comment());
@@ -82,8 +85,9 @@ impl Engine {
     }
 }
 
-/// Tells somebody who audits, and waits for them for so many seconds. Returns whether they have
-/// answered, or have heard it, if nobody waits.
+/// Sends a message to the auditor, and waits for the answer: `seconds` seconds, and as many again
+/// as long as other processes are answered. Returns whether the auditor has answered, or, if the
+/// process does not wait, whether it has received the message.
 fn report(
     engine: &Engine,
     options: &RecordingOptions,
@@ -98,7 +102,7 @@ fn report(
         return false;
     }
     let last = LastAudit(process.last_audit.get().copied());
-    // Whoever kept a process waiting may do so again.
+    // An auditor that kept a process waiting in vain may do so again.
     let is_unheard = last.is_in_vain();
     let seconds = if is_unheard { 0 } else { seconds };
     let untold = process.unreported_audits.load(Ordering::Relaxed);
@@ -130,8 +134,9 @@ fn report(
     }
 }
 
-/// When one of the audited processes was answered last; or, if that is yet to come, until when none
-/// waits, because one has waited in vain. In nanoseconds of the clock that nobody sets.
+/// The time at which one of the audited processes was answered last, in nanoseconds of the
+/// monotonic clock. A time that is yet to come means that a process has waited in vain, and that
+/// none waits until then.
 struct LastAudit(Option<&'static AtomicU64>);
 
 impl LastAudit {

@@ -1,5 +1,5 @@
-//! The thread of ours that makes a dump each interval, answers `record --live`, and looks at lines
-//! that are followed; if there can be none, the program's allocations look at the clock.
+//! Our own thread that makes a dump each interval, answers `record --live`, and scans for lines
+//! that grow. If there can be no such thread, the program's allocations check the clock.
 //!
 //! Some calls a process may make only while it has one thread, and some act on all of its threads
 //! alike. Such calls must not fail because of our thread, so the thread ends before them ([`end`]).
@@ -17,13 +17,13 @@ use crate::platform::{status, sys};
 use crate::reason::DumpReason;
 use crate::recording::dumps::{dump, scan};
 
-/// The longest sleep, in milliseconds. It may take this long to see that all threads of the program
-/// except this one have ended.
+/// The longest sleep, in milliseconds. The thread may take this long to see that all threads of the
+/// program except itself have ended.
 const MAX_SLEEP: u32 = 100;
 /// The interval of a clock that makes no dumps, in milliseconds.
 const NO_INTERVAL: u32 = u32::MAX;
 
-/// Says that there can be threads from now on.
+/// Records that there can be threads from now on, and starts the clock that had to wait for that.
 pub(super) fn allow_threads(engine: &'static Engine) {
     let (process, dumping) = (&engine.process, &engine.dumping);
     if dumping.clock.is_suspended.swap(false, Ordering::Relaxed) && process.recorded.is_running() {
@@ -36,7 +36,7 @@ pub(super) fn allow_threads(engine: &'static Engine) {
     }
 }
 
-/// Dumps on the interval of these triggers from now on, if they have one.
+/// Starts a clock that dumps on the interval of these triggers, if they have one.
 pub(super) fn start(engine: &'static Engine, triggers: &DumpTriggers) {
     let (clock, due) = (&engine.dumping.clock, &engine.dumping.due);
     let ms = match triggers.interval {
@@ -58,7 +58,7 @@ pub(super) fn start(engine: &'static Engine, triggers: &DumpTriggers) {
         return;
     }
     if let Some(earlier) = clock.take_thread() {
-        // SAFETY: nobody else waits for it. It was told to end.
+        // SAFETY: no other thread waits for it. It was told to end.
         unsafe { libc::pthread_detach(earlier as libc::pthread_t) };
     }
     let round = clock.round.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
@@ -66,7 +66,7 @@ pub(super) fn start(engine: &'static Engine, triggers: &DumpTriggers) {
     if let Some(thread) = thread {
         clock.set_thread(thread);
     }
-    // Whoever ended the clock meanwhile did not know of this thread, or of its round.
+    // A thread that ended the clock meanwhile did not know of this thread, or of its round.
     let is_ended = clock.interval.load(Ordering::SeqCst) == 0;
     if thread.is_none() || is_ended || clock.round.load(Ordering::SeqCst) != round {
         clock.end_round();
@@ -74,8 +74,8 @@ pub(super) fn start(engine: &'static Engine, triggers: &DumpTriggers) {
     }
 }
 
-/// Ends the clock's thread and waits until it is gone; from now on the program's allocations look
-/// at the clock.
+/// Ends the clock's thread and waits until it is gone. From then on the program's allocations check
+/// the clock.
 pub(super) fn end(engine: &'static Engine) {
     let (process, clock) = (&engine.process, &engine.dumping.clock);
     // Nothing is asked of the kernel if there is no clock.
@@ -90,12 +90,12 @@ pub(super) fn end(engine: &'static Engine) {
         let own = unsafe { libc::pthread_self() } as usize;
         if let Some(thread) = clock.take_thread().filter(|&thread| thread != own) {
             // This is not pthread_join, in which the program's thread could be cancelled.
-            // SAFETY: nobody else waits for it.
+            // SAFETY: no other thread waits for it.
             while unsafe {
                 libc::pthread_tryjoin_np(thread as libc::pthread_t, std::ptr::null_mut())
             } == libc::EBUSY
             {
-                // It may be one that another thread has started since.
+                // The clock may be one that another thread has started since.
                 clock.end_round();
                 sys::nap();
             }
@@ -111,7 +111,7 @@ pub(super) fn end(engine: &'static Engine) {
             engine.dumping.due.count_time_inline(&triggers);
         }
         clock.ending.fetch_sub(1, Ordering::AcqRel);
-        // Another thread may have got to it first.
+        // Another thread may have taken the clock's thread first, and may still be waiting.
         while clock.ending.load(Ordering::Acquire) != 0 {
             sys::nap();
         }
@@ -120,7 +120,7 @@ pub(super) fn end(engine: &'static Engine) {
 
 type ThreadMain = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 
-/// Makes a thread of our own that takes no signals; `None` if threads are denied.
+/// Starts a thread of our own that takes no signals. Returns `None` if threads are denied.
 fn spawn(engine: &Engine, main: ThreadMain, argument: *mut libc::c_void) -> Option<usize> {
     let mask = engine.process.block_signals();
     // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the
@@ -138,7 +138,7 @@ fn spawn(engine: &Engine, main: ThreadMain, argument: *mut libc::c_void) -> Opti
     made
 }
 
-/// A clock's thread: whose it is, and in which round.
+/// A clock's thread: its engine, and its round.
 struct ClockRound {
     engine: &'static Engine,
     round: u32,
@@ -147,10 +147,11 @@ struct ClockRound {
 impl ClockRound {
     const LAYOUT: Layout = Layout::new::<Self>();
 
-    /// Makes the thread; `None` if threads are denied, or if there is no memory.
+    /// Starts the thread. Returns `None` if threads are denied, or if there is no memory.
     fn spawn(self) -> Option<usize> {
         let engine = self.engine;
-        // SAFETY: the layout is not empty. The block is the thread's, or nobody's if there is none.
+        // SAFETY: the layout is not empty. The block is the thread's, or nothing's if there is
+        // none.
         unsafe {
             let block = alloc(Self::LAYOUT).cast::<Self>();
             if block.is_null() {
@@ -165,7 +166,7 @@ impl ClockRound {
         }
     }
 
-    /// Whether this is the clock's round still.
+    /// Whether the clock is still in this round.
     fn is_on(&self) -> bool {
         self.engine.dumping.clock.round.load(Ordering::Relaxed) == self.round
     }
@@ -217,7 +218,7 @@ impl ClockRound {
 }
 
 extern "C" fn run_clock(block: *mut libc::c_void) -> *mut libc::c_void {
-    // SAFETY: the block is what `spawn` wrote, and is given to nobody else.
+    // SAFETY: the block is what `spawn` wrote, and no other thread gets it.
     let engine = unsafe { (*block.cast::<ClockRound>()).engine };
     engine.with_reentrancy_guard(|| {
         // SAFETY: as above. It was allocated with this layout.
@@ -231,8 +232,8 @@ extern "C" fn run_clock(block: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Does the work of `main` in a thread of its own, or `here` if there can be none. Returns whether
-/// it could not be done yet.
+/// Runs `main` in a thread of its own, or `here` in this thread if there can be none. Returns
+/// whether the work could not be done yet.
 fn with_own_files(
     engine: &'static Engine,
     main: ThreadMain,
@@ -243,7 +244,7 @@ fn with_own_files(
         return here(engine);
     };
     let mut result = std::ptr::null_mut();
-    // SAFETY: nobody else waits for it.
+    // SAFETY: no other thread waits for it.
     unsafe { libc::pthread_join(thread as libc::pthread_t, &raw mut result) };
     !result.is_null()
 }
@@ -278,8 +279,8 @@ fn make_dump(engine: &'static Engine) -> bool {
     )
 }
 
-/// Answers `record --live`, and looks at lines. If it is not this thread's turn, somebody else's
-/// dump is under way, and the clock comes again soon.
+/// Answers `record --live`, and scans for lines that grow. If another thread is dumping, this does
+/// nothing, and the clock tries again soon.
 fn scan_now(engine: &'static Engine) -> bool {
     scan(engine);
     false

@@ -1,10 +1,10 @@
-//! The delay until the books of a child are kept in a file. Most children of a script hold so
-//! little that they leave no profile, however they end; for them a file in memory, and somebody who
-//! takes it, would be most of what being recorded costs.
+//! The delay until the ledger of a child is kept in a file. Most children of a script have so
+//! little in use that they leave no profile, however they end. For them a file in memory, and a
+//! process that takes it, would be most of what being recorded costs.
 //!
-//! The books are in private memory meanwhile. The delay ends when the process has allocated
-//! [`MIN_ALLOCATED_BYTES`], and before anything after which they could not be moved or handed over
-//! any more: a second thread, fewer rights, another root.
+//! The ledger is in private memory meanwhile. The delay ends when the process has allocated
+//! [`MIN_ALLOCATED_BYTES`], and before anything after which the ledger could not be moved or handed
+//! over any more: a second thread, fewer rights, another root.
 
 use std::ffi::CString;
 
@@ -14,15 +14,16 @@ use crate::options::{DumpTriggers, LedgerRecipient, RecordingOptions};
 use crate::platform::{status, sys};
 use crate::recording::shared_ledger;
 
-/// Bytes that a process allocates before its books are kept in a file. Its thread may have more
-/// that is not reported yet, so a child is left out only below twice as many.
+/// Number of bytes that a process allocates before its ledger is kept in a file. Its thread may
+/// have more that is not reported yet, so a child is left out only below twice as many.
 const MIN_ALLOCATED_BYTES: u64 = 32 << 10;
-/// Memory that is set aside for a copy of the options, and for what is said of a failure.
+/// Bytes of memory that are set aside for a copy of the options, and for the report of a failure.
 const MAX_DELAY_MEMORY: usize = 64 << 10;
 
-/// Whether the books of this process may wait: it is a child which leaves no profile if it holds
-/// little, nobody looks at it meanwhile, and it will be known later, too. Of another user's process
-/// only those that it descends from say that it belongs to the recording, and they may be gone.
+/// Whether the ledger of this process may wait: the process is a child which leaves no profile if
+/// it has little in use, nothing inspects it meanwhile, and it will be known later, too. A process
+/// of another user is known to belong to the recording only by those that it descends from, and
+/// they may be gone.
 pub(super) fn may_begin(engine: &Engine, options: &RecordingOptions) -> bool {
     let is_main = |naming: &mut DumpNaming| naming.is_main();
     let (output, generation) = (&options.output, engine.threads.names.generation());
@@ -42,7 +43,7 @@ pub(super) fn may_begin(engine: &Engine, options: &RecordingOptions) -> bool {
         && is_owners()
 }
 
-/// Begins to wait, from what the process has allocated by now.
+/// Begins the delay, from what the process has allocated by now.
 pub(super) fn begin(engine: &Engine) {
     let due = &engine.dumping.due;
     let enough = due.allocated().saturating_add(MIN_ALLOCATED_BYTES);
@@ -50,8 +51,8 @@ pub(super) fn begin(engine: &Engine) {
     due.change_pace(false);
 }
 
-/// Moves the books into a file, and hands it over, if they wait for that. The thread is the
-/// engine's own, with signals blocked.
+/// Moves the ledger into a file, and hands the file over, if the ledger waits for that. The thread
+/// has taken the reentrancy guard, with signals blocked.
 pub(super) fn end(engine: &'static Engine) {
     let (process, kept) = (&engine.process, &engine.process.pages.table_file);
     if !kept.is_waiting() || process.is_sandboxed() {
@@ -64,7 +65,7 @@ pub(super) fn end(engine: &'static Engine) {
         return;
     };
     if sys::is_short_of_files() {
-        // The program may close some.
+        // The program may close some files.
         kept.wait_for(engine.dumping.due.allocated().saturating_mul(2));
         return;
     }

@@ -1,4 +1,4 @@
-//! Dumps: how one is made, by which thread and where, and what became of it.
+//! Dumps: how one is made, by which thread and where, and what its outcome is.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
@@ -21,26 +21,26 @@ use crate::recording::{lines, live, small_child};
 use crate::stack::handlers::may_be_in_handler;
 use crate::stack::own_stack;
 
-/// The dumps of an engine.
+/// The handle for an engine's dumps.
 #[derive(Clone, Copy)]
 pub struct EngineDumps(&'static Engine);
 
 impl Engine {
-    /// The dumps of what is recorded.
+    /// Returns the handle for dumps of what is recorded.
     pub const fn dumps(&'static self) -> EngineDumps {
         EngineDumps(self)
     }
 }
 
 impl EngineDumps {
-    /// The engine whose dumps these are.
+    /// Returns the engine whose dumps these are.
     pub(super) fn engine(self) -> &'static Engine {
         self.0
     }
 
-    /// Writes the dump that the program asks for, once no other thread dumps. With a `path`, it
-    /// goes there in pprof's format. Otherwise it goes where the recording's pattern says, in the
-    /// recording's format. Returns its path.
+    /// Writes the dump that the program asks for, once no other thread dumps. With a `path`, the
+    /// dump goes there in pprof's format. Otherwise it goes where the recording's pattern says, in
+    /// the recording's format. Returns the path of the dump.
     ///
     /// # Errors
     /// See [`DumpError`]. This waits ten seconds for another thread's dump. It does not wait at all
@@ -54,8 +54,8 @@ impl EngineDumps {
         dump_only(self.0, reason, self.0.process.wait_timeout());
     }
 
-    /// The profile as it is now, gzipped. It is empty if nothing was started, if there is no
-    /// memory, or if [`request`](Self::request) could not dump now.
+    /// Returns the profile as it is now, gzipped. It is empty if nothing was started, if there is
+    /// no memory, or if [`request`](Self::request) could not dump now.
     pub fn profile(self, reason: DumpReason) -> Vec<u8> {
         let Self(engine) = self;
         let may_ask = may_ask_allocator(reason);
@@ -69,19 +69,19 @@ impl EngineDumps {
         })
     }
 
-    /// The profile as it is now, in gperftools' text form.
+    /// Returns the profile as it is now, in gperftools' text form.
     pub fn text_profile(self) -> Vec<u8> {
         render(self.0, |file| text::write(self.0, file).map(drop))
     }
 
-    /// Asks the program's allocator what it holds, when a dump accounts for all memory. It is never
-    /// asked in a signal's handler. Only the first call counts.
+    /// Sets the function that asks the program's allocator for its usage, when a dump accounts for
+    /// all memory. The allocator is never asked in a signal's handler. Only the first call counts.
     pub fn set_allocator_query(self, ask: fn() -> Option<AllocatorUsage>) {
         let _ = self.0.dumping.ask_allocator.set(ask);
     }
 
-    /// Tells `tell` what becomes of every dump, wherever it is made, with signals blocked. Only the
-    /// first call counts.
+    /// Sets the function that receives the outcome of every dump, wherever it is made, with signals
+    /// blocked. Only the first call counts.
     pub fn on_dump(self, tell: DumpListener) {
         let _ = self.0.dumping.tell.set(tell);
     }
@@ -98,7 +98,7 @@ fn request(engine: &'static Engine, path: Option<&[u8]>) -> Result<CString, Dump
     made.unwrap_or(Err(DumpError::Busy))
 }
 
-/// Writes a dump whose path somebody wants to know. If it has waited for its turn, it dumps only if
+/// Writes a dump and returns its path. If the caller has waited for its turn, this dumps only if
 /// the program goes on.
 pub(super) fn dump(
     engine: &'static Engine,
@@ -107,7 +107,7 @@ pub(super) fn dump(
     has_waited: bool,
 ) -> Result<CString, DumpError> {
     let (process, dumping) = (&engine.process, &engine.dumping);
-    // A vfork child shares this memory; what it writes would be taken for the parent's.
+    // A vfork child shares this memory, so its dump would be taken for the parent's.
     if !process.is_own() {
         return Err(match process.has_recorded() {
             true => DumpError::Busy,
@@ -115,7 +115,7 @@ pub(super) fn dump(
         });
     }
     in_turn(engine, reason, process.wait_timeout(), |turn| match turn {
-        // What was waited for may have been the last one.
+        // The dump that the caller waited for may have been the last one.
         Some(_) if !(has_waited && dumping.ended.load(Ordering::Acquire)) => {
             make_dump(engine, reason, path)
         }
@@ -123,7 +123,7 @@ pub(super) fn dump(
     })
 }
 
-/// Does `work` in this thread's turn, or without a turn if that is not to be had. Then makes the
+/// Runs `work` in this thread's turn, or without a turn if another thread has it. Then makes the
 /// dump that a signal asked for meanwhile.
 fn in_turn<R>(
     engine: &'static Engine,
@@ -132,11 +132,11 @@ fn in_turn<R>(
     work: impl FnOnce(Option<DumpTurnGuard<'_>>) -> R,
 ) -> R {
     let turn = &engine.dumping.turn;
-    // A handler that ended or left the dump half-way would leave its locks behind.
+    // A handler that ended or left the dump halfway would leave its locks behind.
     engine.with_guard_and_signals_blocked(|| {
         let done = work(turn.take(&engine.process, reason, patience));
-        // After the last dump there is nothing to be dumped, and one after an exec's would take
-        // that back.
+        // After the last dump there is nothing to be dumped, and a dump after an exec's would take
+        // that one back.
         if !reason.is_last() {
             turn.follow_up(|| make_dump(engine, DumpReason::Signal, None).is_ok());
         }
@@ -144,13 +144,13 @@ fn in_turn<R>(
     })
 }
 
-/// Looks by how much lines have grown, and what code is mapped, and answers `record --live`, unless
+/// Scans how much lines have grown and what code is mapped, and answers `record --live`, unless
 /// another thread dumps.
 pub(super) fn scan(engine: &'static Engine) {
     let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     let may_look = engine.process.is_own() && !lines::has_ended(engine);
     let has_seen = may_look && scan_in_turn(engine);
-    // If nothing came of it, the next look is not sooner either.
+    // Even if nothing came of this scan, the next one is not sooner.
     engine.dumping.due.note_scan(began);
     let took = sys::nanoseconds(libc::CLOCK_MONOTONIC) - began;
     let micros = engine.dumping.elapsed_micros();
@@ -160,7 +160,7 @@ pub(super) fn scan(engine: &'static Engine) {
     }
 }
 
-/// Returns whether it was seen what code is mapped.
+/// Scans in this thread's turn. Returns whether all code that is mapped was recorded.
 fn scan_in_turn(engine: &'static Engine) -> bool {
     let mut told = CodeScanOutcome::Nothing;
     in_turn(engine, DumpReason::Growth, 0, |turn| {
@@ -189,7 +189,7 @@ fn scan_in_turn(engine: &'static Engine) -> bool {
     told == CodeScanOutcome::All
 }
 
-/// Moves the books into a file, if they wait for that, in this thread's turn.
+/// Moves the ledger into a file, if it waits for that, in this thread's turn.
 #[cfg(not(shuttle))]
 pub(super) fn move_ledger_to_file(engine: &'static Engine) {
     in_turn(engine, DumpReason::Growth, 0, |turn| {
@@ -202,19 +202,19 @@ pub(super) fn move_ledger_to_file(engine: &'static Engine) {
     });
 }
 
-/// What became of a dump that nobody wants to know the path of.
+/// The outcome of a dump whose path the caller does not need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DumpOutcome {
-    /// It is written, or noted for whoever dumps now.
+    /// The dump is written, or noted for the thread that dumps now.
     Written,
-    /// It is not written.
+    /// The dump is not written.
     Failed,
-    /// It is not written, but should be once another thread's fork is over.
+    /// The dump is not written, but should be once another thread's fork is over.
     Later,
 }
 
-/// Writes a dump whose path nobody wants to know, also from a signal's handler. It waits for a
-/// thread that forks for at most `wait_timeout` nanoseconds.
+/// Writes a dump whose path the caller does not need, also from a signal's handler. It waits for a
+/// thread that forks for at most `patience` nanoseconds.
 pub(super) fn dump_only(engine: &'static Engine, reason: DumpReason, patience: i64) -> DumpOutcome {
     if !engine.process.is_own() {
         return DumpOutcome::Failed;
@@ -236,15 +236,15 @@ pub(super) fn dump_only(engine: &'static Engine, reason: DumpReason, patience: i
     })
 }
 
-/// Makes a dump, and tells of it. It is this thread's turn.
+/// Makes a dump, and reports its outcome. It is this thread's turn.
 fn make_dump(
     engine: &'static Engine,
     reason: DumpReason,
     path: Option<&[u8]>,
 ) -> Result<CString, DumpError> {
     let result = make_unreported_dump(engine, reason, path);
-    // A dump that is put off may come when there is nothing else to do. Whoever asked is told in
-    // another way.
+    // A dump that is put off may come when there is nothing else to do. A caller that asked for it
+    // learns of that in another way.
     let is_put_off = matches!(result, Err(DumpError::Busy));
     if let Some(tell) = engine.dumping.tell.get().filter(|_| !is_put_off) {
         tell(&result);
@@ -276,11 +276,12 @@ fn make_unreported_dump(
     let may_ask = may_ask_allocator(reason);
     #[cfg(not(shuttle))]
     let mut is_own = true;
-    // All of this is done there: the program's stack may be a signal's, of a few pages.
+    // All of this is done on the engine's own stack: the program's stack may be a signal's, of a
+    // few pages.
     in_own_place(engine, &mut || {
         #[cfg(not(shuttle))]
         if std::mem::take(&mut is_own) {
-            // The rights of a process that writes a profile are known by its books.
+            // The ledger shows the rights of a process that writes a profile.
             delay::end(engine);
         }
         let reserved = engine.reserve(snapshot::memory_needed(engine));
@@ -318,7 +319,7 @@ fn make_unreported_dump(
     result
 }
 
-/// Whether the allocator can be asked what it holds: not in a signal's handler, which may have
+/// Whether the allocator can be asked for its usage: not in a signal's handler, which may have
 /// interrupted it. This thread is on the program's stack.
 fn may_ask_allocator(reason: DumpReason) -> bool {
     let is_of_signal = matches!(
@@ -330,11 +331,11 @@ fn may_ask_allocator(reason: DumpReason) -> bool {
     !is_of_signal && !may_be_in_handler(here, own_stack::find(here, tls::current() as usize))
 }
 
-/// More files than a dump has open at a time.
+/// A number of files that is larger than what a dump has open at a time.
 const MAX_DUMP_FILES: u32 = 8;
 
-/// Does `work` on a stack of our own. If `work` says that the program has used up the numbers for
-/// its files, does it once more in a child that has some.
+/// Runs `work` on a stack of our own. If `work` returns that the program has used up the numbers
+/// for its files, runs it once more in a child that has some left.
 fn in_own_place(engine: &Engine, work: &mut dyn FnMut() -> bool) {
     let mut lacks_files = false;
     engine.dumping.stack.run(|| lacks_files = work());
@@ -377,7 +378,7 @@ fn write(
     };
     let failed = |errno| DumpError::Write(path.to_string_lossy().into_owned(), errno);
     let mut totals = SnapshotTotals::default();
-    // This is done before the output takes one of the program's last descriptors.
+    // The code is recorded before the output takes one of the program's last descriptors.
     snapshot::remember_code(engine);
     let written = output::write(&path, options, |file| match format {
         DumpFormat::Pprof => {
@@ -409,7 +410,8 @@ fn write(
     Ok(path)
 }
 
-/// What the list of dumps says of one dump, so that nobody has to read the profile for that.
+/// Returns the entry of a dump for the list of dumps, so that no reader of the list has to read the
+/// profile.
 fn list_entry(
     engine: &Engine,
     path: &CStr,
@@ -442,7 +444,7 @@ fn list_entry(
     CString::new(line).unwrap_or_default()
 }
 
-/// What the list of dumps says of a dump that was not written, for whoever started the recording.
+/// Returns the entry of a dump that was not written, for the process that started the recording.
 fn failure_entry(error: &DumpError) -> CString {
     let line = match error {
         DumpError::Write(path, errno) => format!("!{errno} {} {path}", sys::process_id()),
@@ -451,8 +453,8 @@ fn failure_entry(error: &DumpError) -> CString {
     CString::new(line).unwrap_or_default()
 }
 
-/// Renders what `write` writes of this moment. It is empty if nothing was started, if there is no
-/// memory, or if no dump could be made now.
+/// Renders what `write` writes of this moment. The result is empty if nothing was started, if there
+/// is no memory, or if no dump could be made now.
 fn render(
     engine: &'static Engine,
     write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>,
@@ -466,7 +468,7 @@ fn render(
                     bytes.clear();
                     let was_started = dumping.options.with(process, |o| o.is_some());
                     let possible = was_started && engine.reserve(snapshot::memory_needed(engine));
-                    // Without mappings its addresses would say nothing.
+                    // Without mappings the profile's addresses would say nothing.
                     let lacks_files =
                         possible && !snapshot::remember_code(engine) && sys::is_short_of_files();
                     if possible && write(&mut bytes).is_err() {
@@ -481,15 +483,15 @@ fn render(
     rendered.unwrap_or_default()
 }
 
-/// How long a program that asks waits for other threads' dumps, in nanoseconds. One that goes into
-/// a pipe takes as long as its reader.
+/// How long a program that asks for a dump waits for other threads' dumps, in nanoseconds. A dump
+/// into a pipe takes as long as its reader.
 const TURN_TIMEOUT: i64 = 10_000_000_000;
-/// How long it sleeps in between, in nanoseconds.
+/// How long the waiting program sleeps between two tries, in nanoseconds.
 const TURN_POLL_INTERVAL: u64 = 1_000_000;
 
-/// Tries until it is this thread's turn. `attempt` is told whether this has waited, and gives
-/// `None` if it has to wait. The program's signals come through meanwhile. A thread in the middle
-/// of an event, or of fork's handlers, does not wait.
+/// Calls `attempt` until it is this thread's turn. `attempt` is given whether this thread has
+/// waited, and returns `None` if it has to wait. The program's signals come through meanwhile. A
+/// thread in the middle of an event, or of fork's handlers, does not wait.
 fn wait<R>(engine: &Engine, mut attempt: impl FnMut(bool) -> Option<R>) -> Option<R> {
     let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
     let since = now();

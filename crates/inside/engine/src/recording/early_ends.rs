@@ -1,4 +1,4 @@
-//! How many stacks of a profile end before their outermost frame, by file.
+//! The number of stacks in a profile that end before their outermost frame, by file.
 
 use heapprof_abi::stack_end;
 use heapprof_profile::{EarlyEndCounts, EarlyEndReason, recorded};
@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::recording::sums::StackSums;
 use crate::tables::script_frames::FrameWord;
 
-/// The comments that say it; none if all stacks are whole.
+/// Returns the comments that report stacks that end early; none if all stacks are whole.
 pub(super) fn early_ends(engine: &Engine, sums: &[StackSums]) -> Vec<String> {
     let stacks = &engine.ledger.stacks;
     let mut counts = EarlyEndCounts::default();

@@ -1,4 +1,4 @@
-//! What fork does to a recording: which locks are held meanwhile, and how parent and child go on.
+//! What fork does to a recording: which locks it takes meanwhile, and how parent and child go on.
 
 #[cfg(not(shuttle))]
 use std::sync::atomic::Ordering;
@@ -17,23 +17,23 @@ use crate::recording::lines;
 #[cfg(not(shuttle))]
 use crate::recording::{audit, delay, shared_ledger};
 
-/// The engine as fork's handlers see it. A thread that forks is kept apart from all engines, so in
-/// a process with two of them, the handlers of one are called for a fork.
+/// The engine's handle for fork's handlers. A thread that forks has the reentrancy guard of all
+/// engines, so in a process with two of them, the handlers of only one are called for a fork.
 #[derive(Clone, Copy)]
 pub struct EngineForks(&'static Engine);
 
 impl Engine {
-    /// What fork's handlers call.
+    /// Returns the handle that fork's handlers call.
     pub const fn forks(&'static self) -> EngineForks {
         EngineForks(self)
     }
 }
 
-/// How much memory of its own the engine sets aside for what a child reads of its options.
+/// Bytes of its own memory that the engine sets aside for what a child reads of its options.
 const MAX_CHILD_MEMORY: usize = 64 << 10;
 
-/// Takes the locks for fork. Returns which of them it got, with one bit for each. The others are
-/// held by threads that are held up in an event.
+/// Takes the locks for fork. Returns which of them it got, with one bit for each. The others belong
+/// to threads that are held up in an event.
 pub(super) fn acquire(engine: &Engine) -> u32 {
     let mut held = 0;
     for (i, lock) in engine.locks().iter().enumerate() {
@@ -44,8 +44,8 @@ pub(super) fn acquire(engine: &Engine) -> u32 {
     held
 }
 
-/// Gives back the locks in `locks`, and what the books gave: `counting` says whether that is the
-/// heap's lock, too.
+/// Releases the locks in `held`, and what the ledger's `acquire_for_fork` took: `counting` says
+/// whether that includes the heap's lock.
 pub(super) fn release(engine: &Engine, held: u32, counting: bool) {
     engine.ledger.release_after_fork(counting);
     engine.process.set_forking(false);
@@ -57,28 +57,27 @@ pub(super) fn release(engine: &Engine, held: u32, counting: bool) {
 }
 
 impl EngineForks {
-    /// Called before fork. Takes the locks, so that no thread that the child will not have holds
-    /// one. If that fails, notes that the child is torn: its tables may be half written.
+    /// Prepares for a fork. Takes the locks, so that no thread that the child will not have has
+    /// one. If that fails, records that the child is torn: its tables may be half written.
     pub fn before(self) {
         let Self(engine) = self;
         let process = &engine.process;
         if is_inside_engine() || process.is_abandoned() {
-            // A signal handler forks in the middle of an event, so this thread itself may hold
-            // locks.
+            // A signal handler forks in the middle of an event, so this thread itself may have
+            // taken locks.
             return;
         }
-        // Nobody is to hold the loader's locks while this thread forks. Who holds them may wait for
-        // ours, so this comes first.
+        // No thread should have the loader's locks while this thread forks. A thread that has them
+        // may wait for ours, so this comes first.
         engine.code.modules.loading.before_fork();
-        // libc takes the lock of its streams after fork's handlers ran. The thread that holds that
+        // libc takes the lock of its streams after fork's handlers ran. The thread that has that
         // lock may wait for a stream, and the owner of the stream may wait for our locks. So libc's
         // lock is taken here, before ours.
         let streams = !single_threaded();
         if streams {
             weak::streams(StreamLockAction::Lock);
         }
-        // If a signal handler ended the process now, it would dump while this thread holds the
-        // locks.
+        // If a signal handler ended the process now, it would dump while this thread has the locks.
         let mask = process.block_signals();
         entry::hold_reentrancy_guard();
         let held = acquire(engine);
@@ -90,7 +89,7 @@ impl EngineForks {
         let keeping = process.pages.table_file.lock_pieces();
         whole = whole && keeping;
         if whole && process.pages.table_file.is_shared() {
-            // The counters that the child would find are this process's, and go on.
+            // The counters in the file that the child would find belong to this process, and go on.
             whole = engine.ledger.leave_heir(process, &engine.threads);
         }
         process.fork.save(ForkState {
@@ -107,7 +106,8 @@ impl EngineForks {
         }
     }
 
-    /// Gives back the locks that [`before`](Self::before) took. Returns what is to be put back.
+    /// Releases the locks that [`before`](Self::before) took. Returns the state that is to be
+    /// restored.
     fn release_locks(self) -> ForkState {
         let kept = self.0.process.fork.load();
         if kept.keeping {
@@ -117,12 +117,12 @@ impl EngineForks {
         kept
     }
 
-    /// Called after fork, in the parent. Gives back what [`before`](Self::before) took.
+    /// Goes on in the parent after a fork. Releases what [`before`](Self::before) took.
     pub fn in_parent(self) {
         if !entry::has_reentrancy_guard() {
             return;
         }
-        // Whoever forks next leaves another one.
+        // The next thread that forks leaves another heir.
         let heir = self.0.ledger.take_heir();
         let kept = self.release_locks();
         self.0.ledger.give_back_heir(&self.0.process, heir);
@@ -134,7 +134,7 @@ impl EngineForks {
         self.0.code.modules.loading.after_fork();
     }
 
-    /// Called after fork, in the child. The child's profile starts with what it inherited in use,
+    /// Goes on in the child after a fork. The child's profile starts with what it inherited in use,
     /// as if it had allocated that itself.
     pub fn in_child(self) {
         let Self(engine) = self;
@@ -142,14 +142,14 @@ impl EngineForks {
         #[cfg(not(shuttle))]
         let parent = process.id.load(Ordering::Relaxed);
         dumping.reset_in_child();
-        // No system call is made here: the program may be shut in.
+        // No system call is made here: the program may be in a sandbox.
         let is_closing = entry::has_reentrancy_guard() && process.fork.load().is_closing;
         engine.code.modules.in_child(is_closing);
         engine.threads.names.note_fork();
         process.recorded.resume();
         if !entry::has_reentrancy_guard() {
             // What the handler interrupted may be half written, and threads that are no longer
-            // there may hold locks.
+            // there may have taken locks.
             #[cfg(not(shuttle))]
             outside::hide(engine);
             process.abandon();
@@ -162,7 +162,7 @@ impl EngineForks {
             return;
         }
         let kept = self.release_locks();
-        // Nobody is to take these books for the child's before they are, or if they never are.
+        // No reader must take this ledger for the child's before it is, or if it never is.
         #[cfg(not(shuttle))]
         outside::hide(engine);
         let keeps = process.pages.table_file.is_shared();
@@ -194,7 +194,7 @@ impl EngineForks {
         let has_parted = unsafe { entry::separate_tables(engine, memory) };
         let whole = kept.whole && has_parted;
         if !whole {
-            // Some locks are never released in the child, because the threads that hold them exist
+            // Some locks are never released in the child, because the threads that have them exist
             // only in the parent.
             process.abandon();
         }
@@ -229,7 +229,7 @@ impl EngineForks {
         if let Some(asked) = &asked {
             shared_ledger::publish(engine, file.as_ref().map(|file| (file, asked)));
         }
-        // Before a signal's handler may fork.
+        // The file is closed before a signal's handler may fork.
         drop(file);
         #[cfg(not(shuttle))]
         if let Some(asked) = asked {

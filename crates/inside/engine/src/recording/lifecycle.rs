@@ -17,30 +17,30 @@ use crate::recording::rights::{self, RightsLeft};
 use crate::recording::{audit, delay, dumps, shared_ledger};
 use crate::recording::{clock, unload};
 
-/// What becomes of an engine and of its process: recordings begin and end, code is unloaded, the
-/// program shuts itself in.
+/// The handle for the life of an engine and of its process: recordings begin and end, code is
+/// unloaded, the program enters a sandbox.
 #[derive(Clone, Copy)]
 pub struct EngineLifecycle(&'static Engine);
 
 impl Engine {
-    /// The engine's way through the program's life.
+    /// Returns the handle for the engine's way through the program's life.
     #[inline(always)]
     pub const fn lifecycle(&'static self) -> EngineLifecycle {
         EngineLifecycle(self)
     }
 }
 
-/// How much memory of its own the engine sets aside for a start.
+/// Bytes of its own memory that the engine sets aside for a start.
 const MAX_START_MEMORY: usize = 2 << 20;
 
 impl EngineLifecycle {
-    /// Arranges to be told of the ends of threads. It is called as early as possible, and does
-    /// something once.
+    /// Arranges that the engine learns of the ends of threads. It is called as early as possible,
+    /// and only its first call has an effect.
     pub fn prepare(self) {
         self.0.threads.prepare();
     }
 
-    /// Begins a recording. An earlier one is forgotten. Returns false if there is no memory for it,
+    /// Begins a recording, and forgets an earlier one. Returns false if there is no memory for it,
     /// if a thread is held up in the middle of an event, or if the period is longer than
     /// [`MAX_PERIOD`].
     pub fn start(self, mut options: RecordingOptions) -> bool {
@@ -50,7 +50,7 @@ impl EngineLifecycle {
             return false;
         }
         engine.with_guard_and_signals_blocked(|| {
-            // Those of an earlier recording: from here on nobody knows what they waited for.
+            // This ends the delay of an earlier recording, whose options are replaced below.
             #[cfg(not(shuttle))]
             delay::end(engine);
             if !engine.reserve(MAX_START_MEMORY) {
@@ -110,8 +110,8 @@ impl EngineLifecycle {
             clock::start(engine, &triggers);
             #[cfg(not(shuttle))]
             {
-                // Nobody could find out afterwards what lay where, and some objects' unwind tables
-                // are found only so.
+                // What code lay where could not be found out afterwards, and some objects' unwind
+                // tables are found only by this scan.
                 if engine.remember_code(0) == CodeScanOutcome::All {
                     engine.code.note_lasting(process);
                 }
@@ -136,7 +136,7 @@ impl EngineLifecycle {
         self.0.dumping.clock.stop();
     }
 
-    /// Leaves options for a recording that the program is to start itself.
+    /// Sets options for a recording that the program is to start itself.
     pub fn set_default(self, options: RecordingOptions) {
         let (process, dumping) = (&self.0.process, &self.0.dumping);
         // The name is looked up before the program changes its folder.
@@ -144,7 +144,7 @@ impl EngineLifecycle {
         dumping.default.with(process, |d| *d = Some(options));
     }
 
-    /// The options that [`set_default`](Self::set_default) left, or none.
+    /// Returns the options that [`set_default`](Self::set_default) set, or none.
     pub fn default_options(self) -> Option<RecordingOptions> {
         let (process, dumping) = (&self.0.process, &self.0.dumping);
         self.0
@@ -163,7 +163,7 @@ impl EngineLifecycle {
         self.0.process.recorded.is_running()
     }
 
-    /// Says that the process goes on after its last profile, and that another end is to come.
+    /// Records that the process goes on after its last profile, and that another end is to come.
     pub fn go_on(self) {
         self.0.dumping.ended.store(false, Ordering::Release);
     }
@@ -173,12 +173,12 @@ impl EngineLifecycle {
         self.0.process.is_own()
     }
 
-    /// Says that the program begins: nothing that is mapped now was loaded by dlopen.
+    /// Records that the program begins: nothing that is mapped now was loaded by dlopen.
     pub fn begin_with_program(self) {
         self.0.code.lasting.expect_all();
     }
 
-    /// Says that the loader is still at work, so that there can be no threads until
+    /// Records that the loader is still at work, so that there can be no threads until
     /// [`resume_clock`](Self::resume_clock).
     pub fn suspend_clock(self) {
         self.0
@@ -188,25 +188,25 @@ impl EngineLifecycle {
             .store(true, Ordering::Relaxed);
     }
 
-    /// Says that there can be threads from now on.
+    /// Records that there can be threads from now on, and starts a clock that had to wait for that.
     pub fn resume_clock(self) {
         clock::allow_threads(self.0);
     }
 
-    /// Ends the thread that counts an interval, and waits until it is gone; from now on the
-    /// program's allocations look at the clock.
+    /// Ends the thread that counts an interval, and waits until it is gone. From then on the
+    /// program's allocations check the clock.
     pub fn end_clock(self) {
         clock::end(self.0);
     }
 
-    /// Says that the process is about to lower its rights, and what is left to it then.
+    /// Reports that the process is about to lower its rights, and what is left to it then.
     #[cfg(not(shuttle))]
     pub fn lowers_rights(self, left: RightsLeft) {
         rights::report_lower_rights(self.0, left);
     }
 
-    /// Moves the books to where they outlive the process, if they have waited for that until now.
-    /// It is called before anything after which they could not be moved or handed over.
+    /// Moves the ledger to where it outlives the process, if it has waited for that until now. It
+    /// is called before anything after which the ledger could not be moved or handed over.
     #[cfg(not(shuttle))]
     pub fn move_ledger_to_file(self) {
         let Self(engine) = self;
@@ -216,45 +216,45 @@ impl EngineLifecycle {
         }
     }
 
-    /// Runs `close`, which may unload code, and remembers what lay where.
+    /// Records what code lies where, and then runs `close`, which may unload code.
     pub fn around_unload<R>(self, close: impl FnOnce() -> R) -> R {
         unload::run_around_unload(self.0, close)
     }
 
-    /// Where the loaded object that holds an address begins.
+    /// Returns the start address of the loaded object that contains an address.
     pub fn object_at(self, address: usize) -> Option<usize> {
         let Self(engine) = self;
         let module = engine.code.modules.find(&engine.process, address);
         module.map(|module| module.start)
     }
 
-    /// Runs `work` as the engine's own. The thread is apart from the program meanwhile: what it
-    /// allocates is not recorded.
+    /// Runs `work` as the engine's own, with the reentrancy guard taken: what the thread allocates
+    /// meanwhile is not recorded.
     pub fn with_reentrancy_guard<R>(self, work: impl FnOnce() -> R) -> R {
         self.0.with_reentrancy_guard(work)
     }
 
-    /// As [`with_reentrancy_guard`](Self::with_reentrancy_guard), with signals blocked. It is for
-    /// work that takes locks that a dump needs, too: a signal handler that ends the process dumps,
-    /// and must not come in between.
+    /// Runs `work` as [`with_reentrancy_guard`](Self::with_reentrancy_guard) does, with signals
+    /// blocked. It is for work that takes locks that a dump needs, too: a signal handler that ends
+    /// the process dumps, and must not come in between.
     pub fn with_guard_and_signals_blocked<R>(self, work: impl FnOnce() -> R) -> R {
         self.0.with_guard_and_signals_blocked(work)
     }
 
-    /// Blocks all signals of this thread, unless the program is shut in. Returns what was blocked
+    /// Blocks all signals of this thread, unless the program is in a sandbox. Returns the mask from
     /// before, for [`restore_signals`](Self::restore_signals).
     pub fn block_signals(self) -> u64 {
         self.0.process.block_signals()
     }
 
-    /// Puts back the mask that [`block_signals`](Self::block_signals) found.
+    /// Restores the mask that [`block_signals`](Self::block_signals) returned.
     pub fn restore_signals(self, before: u64) {
         sys::restore_signals(before);
     }
 
     /// Whether the program would live if it installed a filter by the system call `n` with `args`,
-    /// and then dumped. A child of this process tries. If the program lives, the engine goes on
-    /// under the filter.
+    /// and then dumped. A child of this process tries that. If the program lives, the engine goes
+    /// on under the filter.
     pub fn survives(self, n: libc::c_long, args: [usize; 6]) -> bool {
         let mask = self.block_signals();
         let survives = trial::survives(n, args);
@@ -265,7 +265,7 @@ impl EngineLifecycle {
         survives
     }
 
-    /// Says that any system call of ours may be the program's end from now on.
+    /// Records that any system call of ours may end the program from now on.
     pub fn enter_sandbox(self) {
         self.0.process.enter_sandbox();
     }
@@ -275,7 +275,7 @@ impl EngineLifecycle {
         self.0.process.is_sandboxed()
     }
 
-    /// Whether the program has a filter of system calls, or is shut in by one.
+    /// Whether the program has a filter of system calls, or is in a sandbox.
     pub fn is_filtered(self) -> bool {
         self.0.process.is_sandboxed() || self.0.process.is_filtered()
     }

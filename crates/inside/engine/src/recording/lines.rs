@@ -1,8 +1,9 @@
-//! How the memory at each line grows: told, while the program runs, to whoever started it.
+//! Reports of how the memory at each line grows, made while the program runs, for the process that
+//! started it.
 //!
 //! A line is a place in the program's text, which only `record` knows. Here it is the innermost
-//! word of a stack. Once the stacks of such a word have changed enough, all of them are told of, by
-//! how much each of them has changed since its last word.
+//! word of a stack. Once the stacks of such a word have changed enough, all of them are reported,
+//! each by how much it has changed since its last report.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -20,17 +21,17 @@ use crate::tables::script_frames::FrameWord;
 /// A stack whose memory in use has changed.
 struct ChangedStack {
     stack: u32,
-    /// The innermost word.
+    /// The innermost word of the stack.
     leaf: u64,
-    /// Bytes in use, and by how much they have changed.
+    /// Bytes in use by the stack, and by how much they have changed.
     in_use: i64,
     growth: i64,
 }
 
-/// Tells of the stacks that have changed enough, if the recording is to follow them.
+/// Reports the stacks that have changed enough, if the recording reports the growth of lines.
 ///
-/// At the last look of all, `is_last`, what was in use when the heap was largest is told, too: a
-/// program may have grown and freed all of it since the look before.
+/// The last scan of all, `is_last`, also reports what was in use when the heap was largest: a
+/// program may have grown and freed all of it since the scan before.
 ///
 /// It is this thread's turn to dump, and there is memory for a dump.
 pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
@@ -72,7 +73,7 @@ pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
     following.put(&engine.process, epoch, told);
 }
 
-/// Notes what a forked child inherited, which does not count as grown there.
+/// Records what a forked child inherited, which does not count as grown there.
 pub(super) fn inherit(engine: &Engine) {
     let following = &engine.dumping.due.following;
     if !following.is_on() || !engine.reserve(snapshot::memory_needed(engine)) {
@@ -85,7 +86,7 @@ pub(super) fn inherit(engine: &Engine) {
     following.put(&engine.process, epoch, told);
 }
 
-/// The recording's number, what was told of each stack, and the sums of each stack now.
+/// Returns the recording's number, what was reported of each stack, and the sums of each stack now.
 fn reported_and_current(engine: &Engine) -> (u64, Vec<ReportedStack>, Vec<StackSums>) {
     let process = &engine.process;
     let epoch = process.recorded.epoch();
@@ -114,7 +115,7 @@ fn report_changes(
     file.write_all(&message(engine, profile)).is_ok()
 }
 
-/// A message with this profile.
+/// Returns a message with this profile.
 pub(super) fn message(engine: &Engine, mut profile: Vec<u8>) -> Vec<u8> {
     // Each recording of a process, and each process with its number, begins at another time.
     let (process, (began, _)) = (sys::process_id(), engine.dumping.times());
@@ -127,10 +128,11 @@ pub(super) fn message(engine: &Engine, mut profile: Vec<u8>) -> Vec<u8> {
     profile
 }
 
-/// What each message begins with. A message may be cut short, and the next one is found by this.
+/// The text with which each message begins. A message may be cut short, and a reader finds the next
+/// one by this text.
 const MESSAGE_HEAD: &str = "\n\0lines ";
 
-/// The innermost word of a stack.
+/// Returns the innermost word of a stack.
 fn leaf_word(engine: &Engine, stack: u32) -> u64 {
     let mut words = [0; 3];
     let n = engine.ledger.stacks.read_into(stack, &mut words);
@@ -138,7 +140,7 @@ fn leaf_word(engine: &Engine, stack: u32) -> u64 {
     frame.copied().unwrap_or(words[0])
 }
 
-/// Whether the process has told its last.
+/// Whether the process has made its last report.
 pub(super) fn has_ended(engine: &Engine) -> bool {
     engine.dumping.ended.load(Ordering::Acquire) || engine.dumping.is_about_to_exec()
 }

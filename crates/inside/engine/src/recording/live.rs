@@ -1,5 +1,5 @@
-//! The profile of this moment for `record --live`, which asked for it. It is written into a file
-//! beside the list of profiles, and counts as no dump.
+//! Answers to `record --live`: the profile of this moment, written into a file beside the list of
+//! profiles. It counts as no dump.
 
 use crate::dump::output;
 use crate::engine::Engine;
@@ -8,7 +8,7 @@ use crate::platform::sys;
 use crate::reason::DumpReason;
 use crate::recording::{lines, snapshot};
 
-/// Answers, if somebody has asked.
+/// Answers `record --live`, if a request is pending.
 ///
 /// It is this thread's turn to dump, and there is memory for a dump.
 pub(super) fn answer(engine: &Engine, options: &RecordingOptions) {
@@ -20,7 +20,7 @@ pub(super) fn answer(engine: &Engine, options: &RecordingOptions) {
     if let Some(file) = output::open_live(&options.output.list) {
         let mut profile = Vec::new();
         snapshot::remember_code(engine);
-        // The allocator is not asked what it holds, because it would be asked once a second.
+        // The allocator is not asked for its usage, because it would be asked once a second.
         let (reason, wrappers) = (DumpReason::Live, &options.wrappers);
         if snapshot::write_profile(engine, reason, wrappers, false, &mut profile).is_ok() {
             let _ = file.write_all(&lines::message(engine, profile));

@@ -1,10 +1,10 @@
-//! The books' protocol under every order of its steps that shuttle tries: threads claim parts of
+//! The ledger's protocol under every order of its steps that shuttle tries: threads claim parts of
 //! the live table, others take them away, budgets are drained, a thread forks, a recording
 //! restarts.
 //!
-//! The code is the real one. `atomic.rs` and the waits of `sys.rs` are shuttle's, which
-//! runs one thread at a time and decides at each of their steps which thread goes on. Memory is in
-//! order in such a model; what the processor may reorder is left to the kernel's barrier.
+//! The code is the real one. `atomic.rs` and the waits of `sys.rs` are shuttle's, which runs one
+//! thread at a time and decides at each of their steps which thread goes on. Memory is in order in
+//! such a model; what the processor may reorder is left to the kernel's barrier.
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -24,15 +24,17 @@ use crate::tables::filter::AddressFilter;
 use crate::tables::stacks::NewStack;
 use crate::thread::state::ThreadState;
 
-/// How many orders each test tries of each kind.
+/// Number of random orders that each test tries.
 const RANDOM: usize = 1_000;
+/// Number of orders by priorities that each test tries.
 const PRIORITIES: usize = 1_000;
-/// How often the order of priorities changes in one of the second kind.
+/// How often the order of priorities changes in one try.
 const CHANGES: usize = 4;
 
-/// Blocks of one part of the live table, so that threads meet there.
+/// Address of the first block. All blocks lie in one part of the live table, so that threads meet
+/// there.
 const BASE: usize = 0x7f00_0000_0000;
-/// The one stack that allocates.
+/// The only stack that allocates.
 const STACK: u32 = 0;
 
 /// Tries a model in random orders, and in orders by priorities. Each try has a world of its own.
@@ -52,7 +54,7 @@ fn explore(model: fn(&'static World)) {
 /// Bytes of the memory that all tables of a world lie in.
 const REGION: usize = 64 << 20;
 
-/// What the worlds of a test have one after another.
+/// The memory that the worlds of a test use one after another.
 #[derive(Clone, Copy)]
 struct Ground {
     filter: &'static AddressFilter,
@@ -98,7 +100,7 @@ impl Ground {
 }
 
 impl World {
-    /// A thread's state, which it gives back at its end.
+    /// Returns a state for this thread, which gives it back at its end.
     fn state(&'static self) -> &'static ThreadState {
         // SAFETY: there is memory for it, and the slot is this thread's own.
         unsafe {
@@ -108,15 +110,15 @@ impl World {
         }
     }
 
-    /// Makes an event of the present recording; `None` if there is none, or if another one begins
-    /// meanwhile.
+    /// Makes an event of the present recording. Returns `None` if there is none, or if another one
+    /// begins meanwhile.
     fn event<R>(
         &self,
         state: &ThreadState,
         event: impl FnOnce(&mut access::OpenLedger<'_>) -> Option<R>,
     ) -> Option<R> {
         let process = &self.engine.process;
-        // In this order, as an event reads them.
+        // Both are read in this order, as an event reads them.
         let epoch = process.recorded.epoch();
         if !process.recorded.is_running() {
             return None;
@@ -126,7 +128,7 @@ impl World {
         event(&mut open)
     }
 
-    /// Records an allocation. Returns whether it is in the books.
+    /// Records an allocation. Returns whether it is in the ledger.
     fn allocate(&self, state: &ThreadState, block: usize, size: u64) -> bool {
         let counters = state
             .counters(STACK, &self.engine.process.pages)
@@ -139,7 +141,7 @@ impl World {
             if !open.count_allocation(counters, weight).is_counted() {
                 return None;
             }
-            // The bytes are the recording's that counted them.
+            // The bytes belong to the recording that counted them.
             self.in_use.fetch_add(size as i64, Ordering::SeqCst);
             let stack = STACK;
             let live = &self.engine.ledger.live;
@@ -157,7 +159,7 @@ impl World {
         made.is_some()
     }
 
-    /// Records a free of a block that is in the books, unless a new recording has forgotten it.
+    /// Records a free of a block that is in the ledger, unless a new recording has forgotten it.
     fn free(&self, state: &ThreadState, block: usize) {
         let counters = state
             .counters(STACK, &self.engine.process.pages)
@@ -178,8 +180,8 @@ impl World {
         });
     }
 
-    /// Uses the part that all blocks are in, as the live table does, and sees that nobody else is
-    /// in it meanwhile.
+    /// Uses the part that all blocks are in, as the live table does, and checks that no other
+    /// thread is in it meanwhile.
     fn use_part(&self, state: &ThreadState) {
         self.event(state, |open| {
             self.engine.ledger.live.with_table(BASE, open, |_, _, _| {
@@ -190,7 +192,7 @@ impl World {
         });
     }
 
-    /// Bytes in use by the counters of all threads.
+    /// Returns the bytes in use by the counters of all threads.
     fn counted(&self) -> i64 {
         let of_each = |state: &ThreadState| {
             let counters = state.stack_sums(STACK as usize).counters;
@@ -213,7 +215,7 @@ impl World {
     }
 }
 
-/// Starts threads, each with a state, and waits for them.
+/// Starts threads with this work, and waits for them.
 fn run(world: &'static World, work: Vec<Box<dyn FnOnce(&'static World) + Send>>) {
     let threads: Vec<_> = work
         .into_iter()
@@ -224,7 +226,7 @@ fn run(world: &'static World, work: Vec<Box<dyn FnOnce(&'static World) + Send>>)
     }
 }
 
-/// Work of a thread that has a state.
+/// Wraps the work of a thread, which is given a state for it.
 fn with_state(
     work: impl FnOnce(&'static World, &'static ThreadState) + Send + 'static,
 ) -> Box<dyn FnOnce(&'static World) + Send> {
@@ -235,8 +237,8 @@ fn with_state(
     })
 }
 
-/// Threads claim one part and use it, while another thread takes it from its owner, and a forked
-/// child's way makes it nobody's again. No two are ever in it.
+/// Threads claim one part and use it, while another thread takes it from its owner. No two are ever
+/// in it.
 #[test]
 fn a_part_has_one_user_at_a_time() {
     explore(|world| {
@@ -287,7 +289,7 @@ fn what_is_drained_is_exact() {
     });
 }
 
-/// Events near the peak make everybody count one by one, and the peak is what it was.
+/// Events near the peak make all threads count one by one, and the peak is what it was.
 #[test]
 fn a_peak_is_never_missed() {
     explore(|world| {
@@ -307,8 +309,8 @@ fn a_peak_is_never_missed() {
     });
 }
 
-/// When a thread has all that it holds for a fork, nobody is in the middle of anything: a copy of
-/// the memory is whole.
+/// When a thread has taken all that it needs for a fork, no thread is in the middle of anything: a
+/// copy of the memory is whole.
 #[test]
 fn a_fork_copies_what_is_whole() {
     explore(|world| {

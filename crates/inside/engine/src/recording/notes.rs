@@ -1,4 +1,4 @@
-//! What a dump notes beside the samples: the history of the heap, and the sizes of allocations.
+//! What a dump writes beside the samples: the history of the heap, and the sizes of allocations.
 
 use heapprof_profile::{HeapHistory, HeapMoment, HeapPeak, ResidentMoment, SizeHistogram};
 
@@ -6,8 +6,8 @@ use crate::engine::Engine;
 use crate::recording::sums::StackSums;
 use crate::tables::sizes::objects_from_units;
 
-/// The comments that hold the history up to now and the sizes. `resident` is how many bytes are in
-/// memory; 0 if nobody knows.
+/// Returns the comments with the history up to now, and with the sizes. `resident` is how many
+/// bytes are in memory; 0 if that is not known.
 pub(super) fn notes(
     engine: &Engine,
     sums: &[StackSums],
@@ -23,7 +23,7 @@ pub(super) fn notes(
         })
     };
     let [objects, bytes] = total(StackSums::in_use);
-    // The last moment is that of the samples, to the byte.
+    // The last moment has the sums of the samples, to the byte.
     let mut moments = dumping.history.before(process, micros);
     moments.push(HeapMoment {
         micros,

@@ -1,5 +1,5 @@
-//! What pools hold at a dump: the memory in use of a pool's stack, by the parts that its provider
-//! tells.
+//! The contents of pools at a dump: the memory in use of a pool's stack, by the parts that its
+//! provider reports.
 //!
 //! The parts are of this moment, and may be of memory that was allocated before the recording. So
 //! they say how the memory in use is divided, and always add up to it.
@@ -20,7 +20,7 @@ pub(super) struct PoolPartSums {
     pub(super) sums: StackSums,
 }
 
-/// What each provider reports at this moment, with its number.
+/// Returns what each provider reports at this moment, with the provider's number.
 pub(super) fn reports(engine: &Engine) -> Vec<(usize, ProviderReport)> {
     let providers = &engine.scripts.providers;
     match providers.frame_choice() {
@@ -53,7 +53,8 @@ pub(super) fn split(
         if bytes.iter().all(|&bytes| bytes == 0) {
             continue;
         }
-        // A thread's pools are divided as all are, because nobody tells whose the parts are.
+        // The pools of all threads are divided alike, because no provider reports whose the parts
+        // are.
         let together = match scripts.providers.is_by_thread() {
             true => 1,
             false => pools.len().max(1),
@@ -98,7 +99,7 @@ pub(super) fn split(
     all
 }
 
-/// Takes what is in use out of `sum`, as if nobody had allocated it there.
+/// Takes what is in use out of `sum`, as if it had not been allocated there, and adds it to `to`.
 fn take_in_use(sum: &mut StackSums, to: &mut StackSums) {
     let in_use = sum.in_use();
     for (i, in_use) in in_use.into_iter().enumerate() {
@@ -116,7 +117,7 @@ fn take_in_use(sum: &mut StackSums, to: &mut StackSums) {
 fn divide(sum: i64, weights: &[u64]) -> Vec<i64> {
     let whole: i128 = weights.iter().map(|&weight| i128::from(weight)).sum();
     if whole == 0 {
-        // Nothing tells whose they are.
+        // Without weights all of it goes to the first part.
         let first = weights.iter().take(1).map(|_| sum);
         return first.chain(weights.iter().skip(1).map(|_| 0)).collect();
     }

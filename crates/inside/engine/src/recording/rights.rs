@@ -1,5 +1,5 @@
-//! What a process says before it lowers its rights. Whoever keeps its books then does nothing for
-//! it that it could not do itself afterwards, even if it ends before anybody has looked.
+//! The message of a process that is about to lower its rights. From then on its ledger keeper does
+//! nothing for it that it could not do itself, even if it ends before the keeper has read anything.
 
 use std::ffi::CString;
 
@@ -7,32 +7,32 @@ use crate::engine::Engine;
 use crate::options::{LedgerRecipient, RecordingOptions};
 use crate::platform::sys;
 
-/// What is said first.
+/// The words with which the message begins.
 const LOWER_RIGHTS_MESSAGE: &str = "heapprof's lower rights 1";
-/// For so many milliseconds somebody is waited for who is to hear it.
+/// Number of tries to send the message, one each millisecond.
 const MAX_SEND_ATTEMPTS: u32 = 20;
 
-/// What is left to a process that lowers its rights.
+/// The rights that are left to a process that lowers its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RightsLeft {
-    /// Those of a user, which it can exchange for those of others later, or cannot.
+    /// The rights of a user, which the process can exchange for those of others later, or cannot.
     User {
         /// The user's number.
         user: u32,
-        /// Whether they are the only rights that it has from now on.
+        /// Whether these are the only rights that the process has from now on.
         is_for_good: bool,
     },
-    /// The kernel may say it later.
+    /// The rights are not known here. The kernel may report them later.
     Unknown,
 }
 
-/// Says that the process is about to have no more rights than these, to whoever keeps its books or
-/// audits it. Only root's are of interest, because only root's `record` has rights that its
+/// Reports to the ledger keeper or the auditor that the process is about to have no more rights
+/// than these. Only root's processes report it, because only root's `record` has rights that its
 /// processes may lack.
 pub(super) fn report_lower_rights(engine: &Engine, left: RightsLeft) {
     let process = &engine.process;
     let is_root_still = matches!(left, RightsLeft::User { user, .. } if user == 0);
-    // A program that is shut in makes no system call for us, so this comes first.
+    // A program in a sandbox makes no system call for us, so this comes first.
     if is_root_still
         || process.is_sandboxed()
         || process.is_filtered()
@@ -54,12 +54,12 @@ pub(super) fn report_lower_rights(engine: &Engine, left: RightsLeft) {
                 format!("{LOWER_RIGHTS_MESSAGE} {user} {group}{ending}\n")
             }
         };
-        // If nobody hears it, the kernel may be asked later.
+        // If this message is not received, the keeper may ask the kernel later.
         let _ = sys::send_message(&path, text.as_bytes(), MAX_SEND_ATTEMPTS);
     });
 }
 
-/// Where somebody listens who keeps the books of this process, or audits it.
+/// Returns the socket's path of the process that keeps this process's ledger, or audits it.
 fn listener(options: &RecordingOptions) -> Option<CString> {
     let path = match &options.output.recipient {
         LedgerRecipient::Socket(path) => path,

@@ -1,26 +1,26 @@
-//! The way of those who know an interpreter's frames into the engine.
+//! The way into the engine for crates that know an interpreter's frames.
 
 use crate::engine::Engine;
 use crate::options::FrameChoice;
 use crate::stack::provider::{RegistrationError, StackProvider};
 use crate::tables::script_frames::FrameWord;
 
-/// An engine's providers of stacks.
+/// The handle for an engine's providers of stacks.
 #[derive(Clone, Copy)]
 pub struct StackProviders(&'static Engine);
 
 impl Engine {
-    /// Who knows the frames of interpreters.
+    /// Returns the handle for the providers of interpreters' frames.
     pub const fn stack_providers(&'static self) -> StackProviders {
         StackProviders(self)
     }
 }
 
 impl StackProviders {
-    /// Has a provider asked for frames from now on. It stays for good.
+    /// Registers a provider, which is asked for frames from now on. It stays for good.
     ///
     /// # Errors
-    /// It is of another version, or there are as many as there can be.
+    /// The provider is of another version, or there are as many providers as there can be.
     ///
     /// # Safety
     /// The functions of the provider may be called in any thread, and do what [`StackProvider`]
@@ -30,7 +30,7 @@ impl StackProviders {
             .with_guard_and_signals_blocked(|| self.0.scripts.providers.register(provider))
     }
 
-    /// Which frames the recording keeps.
+    /// Returns which frames the recording keeps.
     pub fn frame_choice(self) -> FrameChoice {
         self.0.scripts.providers.frame_choice()
     }
@@ -41,21 +41,21 @@ impl StackProviders {
     }
 
     /// Calls `freed` before the block that begins at `address` is freed. No such free is missed.
-    /// Returns false if too many are watched. `freed` runs inside a free, and must not allocate or
-    /// wait.
+    /// Returns false if too many blocks are watched. `freed` runs inside a free, and must not
+    /// allocate or wait.
     pub fn watch(self, address: usize, freed: fn(usize)) -> bool {
         let filter = self.0.ledger.filter;
         self.0.scripts.watched.watch(address, freed, filter)
     }
 
-    /// The number of the recording, which is another one in the next.
+    /// Returns the number of the recording. The next recording has another one.
     #[inline(always)]
     pub fn recording_number(self) -> u64 {
         self.0.process.recorded.epoch()
     }
 
-    /// The frames of an interpreter in a stack, the newest first: the function, its file and its
-    /// line.
+    /// Returns the frames of an interpreter in a stack, the newest first: the function, its file
+    /// and its line.
     pub fn script_frames(self, stack: u32) -> Vec<(String, String, u32)> {
         let engine = self.0;
         let mut words = Vec::new();
@@ -73,8 +73,8 @@ impl StackProviders {
             .collect()
     }
 
-    /// Has `watcher` told where an object begins, whenever a stack leads through new code of it. It
-    /// runs inside allocations, so it must not allocate or wait.
+    /// Calls `watcher` with the start address of an object whenever a stack leads through new code
+    /// of that object. `watcher` runs inside allocations, so it must not allocate or wait.
     pub fn on_new_code(self, watcher: fn(usize)) {
         self.0.code.watch(watcher);
     }

@@ -1,5 +1,5 @@
-//! Books that outlive the process: which file they are kept in, what stands in its header, and who
-//! is handed it.
+//! The saved ledger, which outlives the process: in which file it is kept, what its header says,
+//! and which process gets the file.
 
 use std::ffi::CString;
 use std::ptr::{addr_of_mut, copy_nonoverlapping};
@@ -15,9 +15,10 @@ use crate::platform::sys::{self, EngineFile};
 use crate::platform::table_file::TABLE_FILE_LEN;
 use crate::platform::trial;
 
-/// What is said to whoever is handed the file.
+/// The message to the ledger keeper, with which it gets the file.
 const GREETING: &[u8] = b"heapprof's kept books 1\n";
-/// A file for the books, if one was asked for and can be had. Why it can't goes into the list.
+/// Makes a file for the ledger, if the options ask for one. If that fails, the reason goes into the
+/// list of dumps.
 pub(super) fn make_file_if_asked(
     engine: &Engine,
     options: &RecordingOptions,
@@ -34,15 +35,15 @@ pub(super) fn make_file_if_asked(
     }
 }
 
-/// Begins to keep the books, if that was asked for, and nothing was recorded yet. Returns the file,
-/// unless they `may_wait` for one in private memory.
+/// Begins to keep the ledger in a file, if the options ask for that, and nothing was recorded yet.
+/// Returns the file, unless the ledger `may_wait` for one in private memory.
 pub(super) fn begin(
     engine: &Engine,
     options: &RecordingOptions,
     may_wait: bool,
 ) -> Option<EngineFile> {
     let (process, kept) = (&engine.process, &engine.process.pages.table_file);
-    // What lies in private memory by now would be missing.
+    // Tables that lie in private memory by now would be missing.
     let is_first = process.recorded.epoch() == 0 && !kept.is_there();
     if !is_first || options.output.recipient == LedgerRecipient::Private {
         return None;
@@ -78,8 +79,8 @@ pub(super) fn begin(
     Some(file)
 }
 
-/// Writes the header, and hands the file over, if it is a new one. Nobody reads the header of books
-/// that wait.
+/// Writes the header, and hands over the file if it is a new one. No process reads the header of a
+/// ledger that waits.
 pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &RecordingOptions)>) {
     let kept = &engine.process.pages.table_file;
     if !kept.is_there() || kept.is_waiting() {
@@ -114,9 +115,9 @@ pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &Rec
     }
 }
 
-/// The file that this process runs. Its name may lead to another one by the time that somebody
-/// looks for names in it. A forked child runs the same one as its parent, which may have handed it
-/// over.
+/// Opens the file that this process runs. Its name may lead to another file by the time that a
+/// reader looks for names in it. A forked child runs the same file as its parent, which may have
+/// handed it over.
 fn executable(engine: &Engine) -> Option<EngineFile> {
     match engine.process.executable_handed.load(Ordering::Relaxed) {
         true => None,
@@ -124,7 +125,7 @@ fn executable(engine: &Engine) -> Option<EngineFile> {
     }
 }
 
-/// Makes a file. The error is an errno, or 0, and a text.
+/// Makes a file in memory. The error is an errno, or 0, and a text.
 fn make(engine: &Engine) -> Result<EngineFile, (i32, String)> {
     if engine.process.is_filtered() && !engine.process.may_share_ledger(trial::may_share_ledger) {
         let why = "a filter of system calls ends whoever asks for a file in memory";
@@ -140,7 +141,7 @@ fn make(engine: &Engine) -> Result<EngineFile, (i32, String)> {
         .map_err(|errno| (errno, "a file in memory could not be made".into()))
 }
 
-/// Puts into the list why the books are not kept: a text, and an errno if it is not 0.
+/// Adds to the list of dumps why the ledger is not kept: a text, and an errno if it is not 0.
 pub(super) fn report_failure(options: &RecordingOptions, errno: i32, why: &str) {
     let entry = format!("~{} {errno} {why}", sys::process_id());
     let entry = CString::new(entry).unwrap_or_default();
@@ -151,8 +152,8 @@ fn write_header(engine: &'static Engine) {
     let process = &engine.process;
     let header = process.pages.table_file.header();
     let program = process.name();
-    // SAFETY: the header is a part of the file that nobody else writes, and which begins with zeros
-    // or with the header of the process that this one was forked from.
+    // SAFETY: the header is a part of the file that nothing else writes, and which begins with
+    // zeros or with the header of the process that this one was forked from.
     unsafe {
         addr_of_mut!((*header).magic).write([0; 16]);
         addr_of_mut!((*header).version).write(LEDGER_VERSION);

@@ -1,4 +1,4 @@
-//! Dumps that signals ask for, and those that an event had to put off.
+//! Dumps that signals request, and dumps that an event had to put off.
 
 use std::sync::atomic::Ordering;
 
@@ -16,23 +16,23 @@ impl DueDumper for Engine {
         sys::restore_signals(mask);
     }
 
-    /// Does what was asked for in the middle of an event.
+    /// Makes the dump that was requested in the middle of an event.
     fn run_due_dump(&'static self, reason: DumpReason) {
         let due = &self.dumping.due;
         let mask = self.process.block_signals();
         let became = dump_only(self, reason, 0);
         match became {
             DumpOutcome::Written => {}
-            // The limits that asked for it were switched off.
+            // The limits that requested the dump were switched off.
             DumpOutcome::Failed => due.rearm(&self.process, &self.ledger.access.heap),
-            // Whoever forks, or comes next, makes it.
+            // The thread that forks, or the next one that leaves the engine, makes the dump.
             DumpOutcome::Later => due.request_dump(reason),
         }
         sys::restore_signals(mask);
         if became == DumpOutcome::Later || reason != DumpReason::Terminated {
             return;
         }
-        // A signal asked for this. It must still do its own work.
+        // A signal requested this dump. The signal must still do its own work.
         let signal = self.dumping.raise.swap(0, Ordering::AcqRel);
         if signal != 0 {
             end_by(self, signal);
@@ -40,7 +40,7 @@ impl DueDumper for Engine {
     }
 }
 
-/// Ends the program, but not in the middle of another thread's dump.
+/// Ends the program by a signal, but not in the middle of another thread's dump.
 fn end_by(engine: &Engine, signal: i32) {
     let (process, turn) = (&engine.process, &engine.dumping.turn);
     let _turn = turn.take(process, DumpReason::Terminated, process.wait_timeout());
@@ -58,7 +58,7 @@ fn dump_or_ask(engine: &'static Engine, reason: DumpReason) -> bool {
 }
 
 impl EngineDumps {
-    /// Called by the handler of a signal that asks for a dump. It is async-signal-safe: it uses no
+    /// Makes the dump that a signal requests, in its handler. It is async-signal-safe: it uses no
     /// memory or lock of the program's.
     pub fn from_signal(self) {
         let engine = self.engine();
@@ -69,8 +69,8 @@ impl EngineDumps {
         sys::restore_signals(mask);
     }
 
-    /// Called by the handler of a signal that ends the program. Dumps, then lets the signal do what
-    /// it does by default.
+    /// Makes the last dump in the handler of a signal that ends the program. Then lets the signal
+    /// do what it does by default.
     pub fn end_from_signal(self, signal: i32) {
         let engine = self.engine();
         let (process, dumping) = (&engine.process, &engine.dumping);
@@ -99,7 +99,7 @@ impl EngineDumps {
 /// Lets a signal do what it does by default: mostly, end the process.
 pub fn raise_default(signal: i32) {
     // This is the kernel's structure: handler, flags, restorer, mask. All zero is the default.
-    // libc's function may be the program's own.
+    // libc's function for it may be replaced by the program's own.
     let default = [0usize; 4];
     let args = [signal as usize, default.as_ptr() as usize, 0, 8, 0, 0];
     // SAFETY: a valid structure of the kernel's size, then plain libc calls.

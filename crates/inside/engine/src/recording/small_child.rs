@@ -1,4 +1,4 @@
-//! Whether a child has held so little of its own that its last profile is not worth a file: a
+//! Whether a child has had so little of its own in use that its last profile is not worth a file: a
 //! forked child that becomes another program, or a small program that a script calls.
 
 use std::ffi::CString;
@@ -13,12 +13,12 @@ use crate::reason::DumpReason;
 use crate::recording::{lines, snapshot};
 use crate::tables::sampler::BYTE_BITS;
 
-/// Memory that is set aside for a copy of the options and an entry of the list.
+/// Bytes of memory that are set aside for a copy of the options and an entry of the list.
 const MAX_ENTRY_MEMORY: usize = 64 << 10;
 
-/// The most bytes that this process may have held of its own. For a program that is its peak. A
-/// forked child may free what it inherited while it allocates, so its peak says nothing; what
-/// it has allocated itself is never less than what it held.
+/// Returns the most bytes of its own that this process may have had in use. For a program that is
+/// its peak. A forked child may free what it inherited while it allocates, so its peak says
+/// nothing; what it has allocated itself is never less than what it had in use.
 pub(super) fn max_retained_bytes(engine: &Engine) -> i64 {
     let heap = &engine.ledger.access.heap;
     let bytes = match engine.threads.names.generation() {
@@ -32,7 +32,7 @@ pub(super) fn max_retained_bytes(engine: &Engine) -> i64 {
     bytes - inherited_bytes(engine)
 }
 
-/// What counts as inherited: what was in use when a forked child began.
+/// Returns the bytes that count as inherited: what was in use when a forked child began.
 fn inherited_bytes(engine: &Engine) -> i64 {
     match engine.threads.names.generation() {
         0 => 0,
@@ -40,7 +40,8 @@ fn inherited_bytes(engine: &Engine) -> i64 {
     }
 }
 
-/// All that was allocated, in the recording's unit. What was inherited counts as allocated.
+/// Returns all bytes that were allocated, in the recording's unit. What was inherited counts as
+/// allocated.
 fn allocated_units(engine: &Engine) -> i64 {
     let mut bytes = 0i64;
     let shared = &engine.ledger.access;
@@ -56,8 +57,8 @@ fn allocated_units(engine: &Engine) -> i64 {
     bytes
 }
 
-/// Whether the last profile of this process is left out. A process that shuts itself in goes on
-/// where nobody sees it, so what it held by then says nothing about it.
+/// Whether the last profile of this process is left out. A process that enters a sandbox goes on
+/// where nothing is recorded, so what it had in use by then says nothing about it.
 fn is_left_out(engine: &Engine, reason: DumpReason) -> bool {
     let (process, dumping) = (&engine.process, &engine.dumping);
     if !reason.is_last() || reason == DumpReason::Sandbox {
@@ -77,8 +78,8 @@ fn is_left_out(engine: &Engine, reason: DumpReason) -> bool {
         && max_retained_bytes(engine) < least
 }
 
-/// Leaves the last profile of a small child out, and says so in the list. Returns false if the
-/// profile is to be written. It is this thread's turn to dump.
+/// Leaves the last profile of a small child out, and adds an entry about that to the list. Returns
+/// false if the profile is to be written. It is this thread's turn to dump.
 pub(super) fn leave_out(engine: &Engine, reason: DumpReason) -> bool {
     let (process, dumping) = (&engine.process, &engine.dumping);
     if !is_left_out(engine, reason) {
@@ -120,7 +121,7 @@ pub(super) fn leave_out(engine: &Engine, reason: DumpReason) -> bool {
     is_told
 }
 
-/// What the list says of it.
+/// Returns the entry of the list for a profile that is left out.
 fn list_entry(reason: DumpReason) -> CString {
     let when = match reason {
         DumpReason::Exec => 2,

@@ -29,13 +29,13 @@ use crate::tables::spread;
 use crate::tables::stacks::expanded::ExpandedStack;
 use crate::thread::names::{self, NamedThread};
 
-/// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
+/// Returns how many bytes a dump may take at most: sums by stack, locations by frame, text, gzip.
 pub(super) fn memory_needed(engine: &Engine) -> usize {
     let mappings = engine.code.mappings.memory_needed(&engine.process);
     mappings.saturating_add(memory_without_mappings(engine))
 }
 
-/// Bytes of that which are not for mappings.
+/// Returns how many bytes a dump may take at most, without those for mappings.
 fn memory_without_mappings(engine: &Engine) -> usize {
     let (code, stacks) = (&engine.code, &engine.ledger.stacks);
     // A location is an address in a generation of mappings, and every address has its rule.
@@ -49,22 +49,22 @@ fn memory_without_mappings(engine: &Engine) -> usize {
     let stacks = stacks.len() as usize * (96 + 2 * size_of::<spread::SpreadSum>());
     // A frame of an interpreter has its texts twice: as texts, and as the key of its function.
     let named = scripts.len() as usize * 512 + 2 * scripts.bytes();
-    // A look at lines keeps and compares numbers of each stack.
+    // A scan of lines keeps and compares numbers of each stack.
     let lines = match engine.dumping.due.following.is_on() {
         true => engine.ledger.stacks.len() as usize * 192,
         false => 0,
     };
     let threads = engine.threads.names.len() as usize * 1024;
-    // The history is there as moments, as bytes and as text.
+    // The history exists as moments, as bytes and as text.
     (8 << 18) + stacks + named + lines + threads + locations.saturating_mul(288)
 }
 
-/// Notes what code is mapped now, for a dump. Returns whether the kernel told.
+/// Records what code is mapped now, for a dump. Returns whether the kernel reported it.
 pub(super) fn remember_code(engine: &Engine) -> bool {
     engine.remember_code(memory_without_mappings(engine)) == CodeScanOutcome::All
 }
 
-/// Hashes addresses: they are spread well enough by one multiplication.
+/// A hasher for addresses, which one multiplication spreads well enough.
 #[derive(Default)]
 pub(super) struct AddressHasher(u64);
 
@@ -86,17 +86,17 @@ impl Hasher for AddressHasher {
 
 type LocationsByAddress = HashMap<(u32, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
 
-/// What a profile that was written says, all stacks together, in bytes.
+/// The sums of a profile that was written, over all its stacks, in bytes.
 #[derive(Default)]
 pub(super) struct SnapshotTotals {
     pub(crate) in_use: i64,
     pub(crate) peak: i64,
-    /// Stacks that have a value.
+    /// Number of stacks that have a value.
     pub(crate) stacks: usize,
 }
 
-/// Writes the gzipped profile; `wrappers` as in [`RecordingOptions`](crate::RecordingOptions).
-/// `may_ask` says whether the program's allocator may be asked what it holds.
+/// Writes the gzipped profile. `wrappers` is that of [`RecordingOptions`](crate::RecordingOptions).
+/// `may_ask` says whether the program's allocator may be asked for its usage.
 pub(super) fn write_profile(
     engine: &Engine,
     reason: DumpReason,
@@ -142,7 +142,7 @@ pub(super) fn write_profile(
             if sample.values.iter().all(|&v| v == 0) {
                 continue;
             }
-            // Nothing is known of how sure the peak is.
+            // The certainty of the peak is not known.
             for (i, known) in sum.spread.iter().enumerate() {
                 sample.sampled[2 * i..][..2].fill(known.samples);
                 sample.variance[2 * i..][..2].copy_from_slice(&known.variance);
@@ -178,7 +178,7 @@ pub(super) fn write_growth(
     write_stacks(engine, builder, wrappers, next, writer)
 }
 
-/// What a sample is of.
+/// The subject of a sample.
 #[derive(Clone, Copy)]
 enum SnapshotRow<'a> {
     /// The stack with this number.
@@ -189,7 +189,7 @@ enum SnapshotRow<'a> {
     Value(ValueOrigin, u64),
 }
 
-/// Writes the stacks that `next` gives, after it has put in their values.
+/// Writes the stacks that `next` returns, with the values that it has put into their samples.
 fn write_stacks<'a>(
     engine: &Engine,
     mut builder: ProfileBuilder,
@@ -220,7 +220,7 @@ fn write_stacks<'a>(
         };
         let frames = stack.frames();
         let is_label = |word: &&u64| FrameWord::is_label(**word);
-        // The thread's, and the interpreter's.
+        // These are the labels of the thread and of the interpreter.
         let of_stack = frames.iter().rev().take(2).take_while(is_label);
         let mut of_stack = of_stack.copied();
         let words = [of_stack.next(), of_stack.next(), more];
@@ -273,7 +273,7 @@ fn write_stacks<'a>(
     }
 }
 
-/// The location of an interpreter's frame.
+/// Returns the location of an interpreter's frame.
 fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> LocationIndex {
     let frame = match FrameWord::from_word(word) {
         FrameWord::Frame(Some(number)) => engine.scripts.names.get(number),
@@ -293,10 +293,10 @@ fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> 
     }])
 }
 
-/// What threads are called in a profile, so that each has one name in it.
+/// The names of threads in a profile, so that each thread has one name in it.
 type ThreadsByNumber = HashMap<u32, NamedThread>;
 
-/// The labels that these words stand for.
+/// Returns the set of labels for which these words stand.
 fn label_set(
     builder: &mut ProfileBuilder,
     engine: &Engine,
@@ -353,7 +353,8 @@ fn add_mapping(builder: &mut ProfileBuilder, mapping: &CodeMapping) -> MappingIn
     })
 }
 
-/// Which frames stacks have, if an interpreter's could be among them, and why some are missing.
+/// Returns comments on which frames stacks have, if an interpreter's could be among them, and on
+/// why some are missing.
 fn frame_comments(engine: &Engine, reports: &[(usize, ProviderReport)]) -> Vec<String> {
     let providers = &engine.scripts.providers;
     let wanted = match providers.frame_choice() {
@@ -380,22 +381,22 @@ fn frame_comments(engine: &Engine, reports: &[(usize, ProviderReport)]) -> Vec<S
     comments
 }
 
-/// What is known of a snapshot besides its values.
+/// The facts of a snapshot besides its values.
 struct DumpFacts<'a> {
     sums: &'a [StackSums],
-    /// What was counted by size, in the recording's unit.
+    /// Objects by size, in the recording's unit.
     sizes: SizeHistogram,
     reports: &'a [(usize, ProviderReport)],
     account: Vec<String>,
 }
 
-/// The most bytes of a command line that are read for the name of a script.
+/// Largest number of bytes of a command line that are read for the name of a script.
 const MAX_COMMAND_LINE_LEN: usize = 4096;
 
-/// The comments that tell the process from others of its program.
+/// Returns the comments that distinguish the process from others of its program.
 fn process_comments(process: &EngineProcess, program: &str) -> Vec<String> {
     let tells_all = process.tells_command_line.load(Ordering::Relaxed);
-    // One byte more tells that there is more.
+    // One byte more shows that the command line is longer.
     let most = if tells_all {
         recorded::MAX_COMMAND_LINE + 1
     } else {
@@ -411,7 +412,7 @@ fn process_comments(process: &EngineProcess, program: &str) -> Vec<String> {
         .collect()
 }
 
-/// Says what the values are, and how long the recording had taken when they were taken.
+/// Describes the values in the profile: what they are, and how long the recording had taken.
 fn describe(
     builder: &mut ProfileBuilder,
     engine: &Engine,
@@ -465,6 +466,6 @@ fn describe(
     profile.period = period as i64;
     profile.default_sample_type = default;
     profile.duration_nanos = duration.max(1);
-    // All dumps of a recording have the same beginning, whatever became of the clock meanwhile.
+    // All dumps of a recording have the same beginning, even if the clock was set meanwhile.
     profile.time_nanos = started + profile.duration_nanos;
 }

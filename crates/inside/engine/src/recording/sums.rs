@@ -1,4 +1,4 @@
-//! What the counters of all threads say of each stack, at one moment.
+//! The sums of each stack over the counters of all threads, at one moment.
 
 use heapprof_profile::SizeHistogram;
 
@@ -14,17 +14,17 @@ pub(super) struct StackSums {
     pub(crate) freed: [i64; 2],
     pub(crate) peak: [i64; 2],
     pub(crate) temporary: [i64; 2],
-    /// How sure the sums of what was allocated and of what is in use are. It is left empty for
+    /// How certain the sums of what was allocated and of what is in use are. It is left empty for
     /// exact sums.
     pub(crate) spread: [SpreadEstimate; 2],
 }
 
-/// The sums of every stack, in objects and bytes.
+/// Returns the sums of every stack, in objects and bytes.
 pub(super) fn sums(engine: &Engine) -> Vec<StackSums> {
     sums_and_sizes(engine).0
 }
 
-/// The sums of every stack, and what was counted by size, in the recording's unit.
+/// Returns the sums of every stack, and the objects by size, in the recording's unit.
 pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<StackSums>, SizeHistogram) {
     let (stacks, shared) = (&engine.ledger.stacks, &engine.ledger.access);
     let is_exact = engine.process.recorded.is_exact();
@@ -77,7 +77,7 @@ pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<StackSums>, SizeHistogram)
     (sums, sizes)
 }
 
-/// What is known of the sums of the first `stacks` stacks.
+/// Returns the certainty of the sums of the first `stacks` stacks.
 fn add_spreads(engine: &Engine, stacks: usize) -> Vec<spread::SpreadSum> {
     let mut sums = vec![spread::SpreadSum::default(); stacks];
     for state in engine.threads.all() {

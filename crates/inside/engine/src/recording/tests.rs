@@ -1,4 +1,4 @@
-//! Engines of tests: two in one process, and one whose tables lie in memory that was handed in.
+//! Tests of engines: two in one process, and one whose tables lie in memory that was handed in.
 
 use std::sync::Barrier;
 
@@ -14,7 +14,7 @@ use crate::tables::filter::AddressFilter;
 use crate::tables::spread::SpreadEstimate;
 use crate::thread::state::engine_identity;
 
-/// An engine of its own, which stays for good as `ENGINE` does.
+/// Makes an engine that stays for good, as `ENGINE` does.
 fn engine(pages: PageSource) -> &'static Engine {
     let filter = Box::leak(Box::new(AddressFilter::new()));
     Box::leak(Box::new(Engine::new(filter, pages)))
@@ -28,12 +28,12 @@ fn start(engine: &'static Engine) {
     }));
 }
 
-/// Addresses that no two blocks have. Nothing is ever read there.
+/// Returns the address of a block. No two blocks have the same, and nothing is ever read there.
 fn address(block: usize) -> *mut u8 {
     std::ptr::without_provenance_mut(0x1000_0000 + block * 4096)
 }
 
-/// Tells an engine of an allocation, as a hook does.
+/// Reports an allocation to an engine, as a hook does.
 #[inline(never)]
 fn allocate(engine: &'static Engine, block: usize, size: usize) {
     let events = engine.events();
@@ -42,7 +42,7 @@ fn allocate(engine: &'static Engine, block: usize, size: usize) {
     assert_eq!(made, address(block));
 }
 
-/// Whether this thread served another engine last, whose countdown it may have.
+/// Whether this thread served another engine last, and may have that engine's countdown.
 fn is_other(engine: &'static Engine) -> bool {
     // SAFETY: the slot is this thread's own.
     unsafe { (*tls::current()).engine != engine_identity(&engine.process) }
@@ -53,7 +53,7 @@ fn free(engine: &'static Engine, block: usize) {
     engine.events().release(address(block));
 }
 
-/// What was allocated and what is in use, in objects and bytes, over all stacks.
+/// Returns what was allocated and what is in use, in objects and bytes, over all stacks.
 fn sums(engine: &'static Engine) -> [i64; 4] {
     engine.with_reentrancy_guard(|| {
         let each = sums::sums(engine).into_iter().map(|sum| {
@@ -92,13 +92,13 @@ fn in_child<const N: usize>(engine: &'static Engine, check: impl FnOnce() -> [bo
 #[test]
 fn fork_takes_a_lock_of_every_rank() {
     let ranks: Vec<u8> = ENGINE.locks().iter().map(|lock| lock.rank()).collect();
-    // The books take the last two, when the others are held.
+    // The ledger takes the last two, after all others.
     let others = (0..rank::COUNT).filter(|rank| ![rank::PARTS, rank::HEAP].contains(rank));
     assert_eq!(ranks, others.collect::<Vec<u8>>());
 }
 
 /// Two engines record at once, each in a thread of its own. A fork's handlers are called for both,
-/// and both sums are the child's then.
+/// and the child has the sums of both.
 #[test]
 fn two_engines_record_beside_each_other_and_after_a_fork() {
     let engines = [
@@ -120,7 +120,7 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
     });
     let expected = |i: i64| [10_000, 10_000 * (100 + i), 2_500, 2_500 * (100 + i)];
     assert_eq!(engines.map(sums), [expected(0), expected(1)]);
-    // The handlers of one engine hold the thread apart, so each engine's own come in turn.
+    // The handlers of one engine take the reentrancy guard, so each engine's own come in turn.
     for (i, engine) in engines.into_iter().enumerate() {
         // The thread that forks has served the other engine last.
         allocate(engines[1 - i], 20_000 + i, 1);
@@ -145,7 +145,7 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
 }
 
 /// A child has what all threads of its parent have in use, as if one thread had allocated it:
-/// blocks that another thread freed, sizes, and, when sampling, how sure the sums are.
+/// blocks that another thread freed, sizes, and, when sampling, the certainty of the sums.
 #[test]
 fn a_child_has_what_all_threads_have() {
     for (mode, period) in [(RecordingMode::Exact, 1), (RecordingMode::Sampled, 64)] {
@@ -155,7 +155,8 @@ fn a_child_has_what_all_threads_have() {
             period,
             ..RecordingOptions::default()
         }));
-        // A thread that comes when another one has ended would go on with that one's tables.
+        // A thread that comes when another one has ended would go on with the tables of that
+        // thread.
         let have_all_allocated = Barrier::new(5);
         std::thread::scope(|scope| {
             for thread in 0..5 {
@@ -179,13 +180,14 @@ fn a_child_has_what_all_threads_have() {
         let whole = |engine: &'static Engine| {
             engine.with_reentrancy_guard(|| {
                 let (sums, sizes) = sums::sums_and_sizes(engine);
-                // Threads are added up in another order in a child, which changes the last bits.
+                // Threads are added up in another order in a child, which changes the last bits of
+                // a sum.
                 let spread = |known: SpreadEstimate| {
                     let rounded = known.variance.map(|variance| variance as f32);
                     (known.samples, rounded)
                 };
                 let in_use = sums.iter().map(|sum| (sum.in_use(), spread(sum.spread[1])));
-                // A stack that has nothing may be known to one of both only.
+                // A stack that has nothing in use may be known to only one of the two processes.
                 let in_use = in_use
                     .enumerate()
                     .filter(|(_, (in_use, _))| *in_use != [0; 2]);
@@ -200,7 +202,7 @@ fn a_child_has_what_all_threads_have() {
         let status = in_child(engine, || {
             let is_same = whole(engine) == before;
             let is_one = engine.threads.all().count() == 1;
-            // The one that is left goes on.
+            // The block that is left goes on.
             sampled(engine, 70_000, 1 << 20);
             engine.events().release(address(70_000));
             [is_same, is_one, whole(engine) == before]
@@ -210,7 +212,7 @@ fn a_child_has_what_all_threads_have() {
     }
 }
 
-/// Tells an engine of an allocation, as a hook does: only if the countdown has ended.
+/// Reports an allocation to an engine, as a hook does: only if the countdown has ended.
 fn sampled(engine: &'static Engine, block: usize, size: usize) {
     let events = engine.events();
     if events.charge(size) {
@@ -218,7 +220,7 @@ fn sampled(engine: &'static Engine, block: usize, size: usize) {
     }
 }
 
-/// One thread serves two engines in turn. Each keeps what it was told.
+/// One thread serves two engines in turn. Each keeps what was reported to it.
 #[test]
 fn a_thread_goes_from_one_engine_to_another() {
     let engines = [
@@ -238,8 +240,8 @@ fn a_thread_goes_from_one_engine_to_another() {
     );
 }
 
-/// A thread that comes from another engine begins a countdown of this one's: what the other one
-/// left chooses nothing here.
+/// A thread that comes from another engine begins a countdown of this one: what is left of the
+/// other engine's countdown chooses nothing here.
 #[test]
 fn a_countdown_is_of_one_engine() {
     let engines = [
@@ -267,7 +269,7 @@ fn a_countdown_is_of_one_engine() {
 /// All tables lie in the region, and what has no room is counted as dropped.
 #[test]
 fn tables_lie_in_memory_that_was_handed_in() {
-    /// An interpreter takes a thousand times as long.
+    /// Number of blocks. An interpreter takes a thousand times as long.
     const BLOCKS: usize = if cfg!(miri) { 700 } else { 20_000 };
     let (small, large) = (engine(region_of(400 << 10)), engine(region()));
     for engine in [small, large] {

@@ -1,6 +1,6 @@
 //! gperftools' text form of a heap profile: one line a stack, then the mappings.
 //!
-//! A line `# …` says what the form has no place for: that values are estimates, that a stack was
+//! A line `# …` reports what the form has no place for: that values are estimates, that a stack was
 //! cut.
 //!
 //! Format from gperftools, heap-profile-table.cc:
@@ -59,7 +59,7 @@ pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Snaps
                 "# the stack above has an interpreter's frames, which have no address"
             )?;
         }
-        // Readers pass over such a line, whereas they would take an address for a frame.
+        // Readers skip such a line, whereas they would take an address for a frame.
         if frames.contains(&CUT) {
             writeln!(writer, "# the stack above was cut in the middle")?;
         }

@@ -1,13 +1,14 @@
-//! dlclose: remembers what lay where code goes away, and forgets its rules.
+//! Unloading of code by dlclose: records what lay where before the code goes away, and forgets the
+//! code's rules.
 
 use crate::code::mappings::CodeScanOutcome;
 use crate::engine::Engine;
 
-/// Runs `close`, which may unload code, and remembers what lay where.
+/// Records what code lies where, and then runs `close`, which may unload code.
 pub(super) fn run_around_unload<R>(engine: &Engine, close: impl FnOnce() -> R) -> R {
     let (code, process) = (&engine.code, &engine.process);
     let at_loader = code.modules.loading.enter();
-    // Without memory for that, stacks through the code keep addresses instead of names.
+    // Without memory for the record, stacks through the code keep addresses instead of names.
     let (remembered, unknown) = engine.with_guard_and_signals_blocked(|| {
         let remembered = match engine.remember_code(0) {
             CodeScanOutcome::All => (true, Vec::new()),

@@ -1,7 +1,7 @@
 //! The values that a provider traces: rows of a profile beside those of allocations.
 //!
-//! An interpreter takes values from pools, so allocations say nothing of who made a value. A
-//! provider that sees values being made keeps the number of the stack of each, and gives the rows
+//! An interpreter takes values from pools, so allocations do not show which code made a value. A
+//! provider that sees values being made keeps the number of the stack of each, and returns the rows
 //! when a profile is written.
 
 use std::ffi::CStr;
@@ -11,21 +11,22 @@ use crate::options::FrameChoice;
 use crate::stack::provider::{StackProvider, TracedValues};
 use crate::tables::script_frames::{FrameWord, ScriptFrame};
 
-/// Who made values.
+/// The origin of values.
 #[derive(Clone, Copy)]
 pub(super) enum ValueOrigin {
     /// The stack with this number.
     Stack(u32),
-    /// Nobody who was seen: the word of a frame that says so.
+    /// An origin that was not seen: the word of a frame that says so.
     Frame(u64),
 }
 
-/// A row.
+/// A row of values that have one origin and one label.
 pub(super) struct ValueRow {
     pub(super) stack: ValueOrigin,
-    /// The word of its label.
+    /// The word of the values' label.
     pub(super) label: u64,
-    /// How many were made, how many of them are alive, and the bytes of these.
+    /// Number of values that were made, number of those that are alive, and the bytes of the
+    /// latter.
     pub(super) counts: [u64; 3],
 }
 
@@ -33,13 +34,13 @@ pub(super) struct ValueRow {
 pub(super) struct ValueRows<'a> {
     engine: &'a Engine,
     from: Option<(usize, &'a StackProvider)>,
-    /// The row that comes next, and how many came.
+    /// The next row, which is read ahead. `given` counts the rows before it.
     ahead: Option<TracedValues>,
     given: usize,
 }
 
 impl<'a> ValueRows<'a> {
-    /// The values of this moment.
+    /// Begins with the values of this moment.
     pub(super) fn begin(engine: &'a Engine) -> Self {
         let providers = &engine.scripts.providers;
         let mut from = None;
@@ -58,7 +59,8 @@ impl<'a> ValueRows<'a> {
         }
     }
 
-    /// The sample types of values, with their units. None if nobody traces any.
+    /// Returns the sample types of values, with their units. There are none if no provider traces
+    /// values.
     pub(super) fn types(&self) -> Vec<(String, &'static str)> {
         let Some(name) = self.from.and_then(|(_, provider)| provider.value_name()) else {
             return Vec::new();
@@ -72,7 +74,7 @@ impl<'a> ValueRows<'a> {
         .into()
     }
 
-    /// The next row.
+    /// Returns the next row.
     pub(super) fn next(&mut self) -> Option<ValueRow> {
         let (i, provider) = self.from?;
         let value = self.ahead.take()?;
@@ -90,7 +92,7 @@ impl<'a> ValueRows<'a> {
         })
     }
 
-    /// The frame of values that nobody saw being made.
+    /// Returns the word of the frame for values whose making was not seen.
     fn unseen_frame(&self, value: &TracedValues) -> u64 {
         let name = match value.frame.is_null() {
             true => c"(not known)",

@@ -10,7 +10,7 @@ use crate::platform::table_file::TableLifetime;
 
 const FIRST_CHUNK_LEN: usize = 4096;
 
-/// Zero-initialized `T`s by index. `T` must be fine as all zero bytes.
+/// An array of zero-initialized `T`s by index. `T` must be valid as all zero bytes.
 #[repr(transparent)]
 pub(crate) struct ChunkedArray<T> {
     chunk: [AtomicPtr<T>; MAX_CHUNKS],
@@ -19,7 +19,7 @@ pub(crate) struct ChunkedArray<T> {
 const _: () = assert!(FIRST_CHUNK_LEN == heapprof_abi::chunks::FIRST_CHUNK_LEN);
 
 impl<T> ChunkedArray<T> {
-    /// An array with nothing mapped yet.
+    /// Creates an array with nothing mapped yet.
     pub(crate) const fn new() -> Self {
         Self {
             chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_CHUNKS],
@@ -32,7 +32,7 @@ impl<T> ChunkedArray<T> {
         (k, index - FIRST_CHUNK_LEN * ((1 << k) - 1))
     }
 
-    /// The element, null when its chunk was never touched.
+    /// Returns the element; null if its chunk was never touched.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> *mut T {
         // Most programs have fewer stacks than the first chunk has room for.
@@ -53,7 +53,7 @@ impl<T> ChunkedArray<T> {
         }
     }
 
-    /// The element, whose chunk is mapped if it was not. Null when there is no memory.
+    /// Returns the element, whose chunk is mapped if it was not. Null if there is no memory.
     #[inline]
     pub(crate) fn touch(&self, index: usize, pages: &PageSource, lot: TableLifetime) -> *mut T {
         let found = self.get(index);
@@ -86,7 +86,7 @@ impl<T> ChunkedArray<T> {
     /// Calls `each` with the elements below `len` whose chunks are mapped.
     ///
     /// # Safety
-    /// `T` may be shared with whoever writes it.
+    /// `T` may be shared with a thread that writes it.
     pub(crate) unsafe fn each(&self, len: usize, mut each: impl FnMut(usize, &T)) {
         let mut first = 0;
         for (k, slot) in self.chunk.iter().enumerate() {
@@ -96,7 +96,8 @@ impl<T> ChunkedArray<T> {
             }
             if !chunk.is_null() {
                 for i in 0..room.min(len - first) {
-                    // SAFETY: the chunk has so many elements, and the caller's promise.
+                    // SAFETY: `i` is below the chunk's number of elements, and the caller's
+                    // promise.
                     each(first + i, unsafe { &*chunk.add(i) });
                 }
             }
@@ -107,7 +108,7 @@ impl<T> ChunkedArray<T> {
     /// Gives all of the array's memory back.
     ///
     /// # Safety
-    /// Nobody uses the array any more, nor anything in it.
+    /// Nothing uses the array any more, nor anything in it.
     pub(crate) unsafe fn give_back(&self, pages: &PageSource) {
         for (k, slot) in self.chunk.iter().enumerate() {
             let chunk = slot.load(Ordering::Relaxed);
@@ -118,7 +119,7 @@ impl<T> ChunkedArray<T> {
         }
     }
 
-    /// How many bytes of the array are in memory.
+    /// Returns how many bytes of the array are in memory.
     pub(crate) fn resident(&self, pages: &PageSource) -> usize {
         let each = self.chunk.iter().enumerate().map(|(k, chunk)| {
             let at = chunk.load(Ordering::Acquire);
@@ -152,7 +153,7 @@ mod tests {
     use crate::platform::pages::tests::region;
     use crate::platform::table_file::TableLifetime;
 
-    /// An interpreter takes a thousand times as long.
+    /// Number of elements. An interpreter takes a thousand times as long.
     const COUNT: usize = if cfg!(miri) { 5_000 } else { 50_000 };
 
     #[test]

@@ -11,49 +11,51 @@ use crate::dropped::count;
 use crate::platform::lock::{SpinLock, rank};
 use crate::platform::process::EngineProcess;
 
-/// Counters of one stack in one thread. That thread writes them, and whoever dumps reads them.
+/// Counters of one stack in one thread. That thread writes them, and a thread that dumps reads
+/// them.
 #[repr(C, align(64))]
 pub(crate) struct StackCounters {
     pub(crate) allocated: AtomicSum,
     pub(crate) freed: AtomicSum,
-    /// In use at the process's last peak, if the heap has fallen from it and `fall` is the
-    /// process's count of falls. If `fall` is older, nothing has changed here since that peak.
+    /// What was in use at the process's last peak, if the heap has fallen from that peak and `fall`
+    /// is the process's count of falls. If `fall` is older, nothing has changed here since that
+    /// peak.
     pub(crate) at_peak: AtomicSum,
     pub(crate) fall: atomic::AtomicU64,
 }
 
-/// How a thread has the books open.
+/// How a thread has the ledger open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessMode {
-    /// The thread has them for itself.
+    /// The thread is the only one that has the ledger open.
     Alone,
-    /// Others have them open, too, and the heap is well below its peak: what is in use is counted
-    /// in budgets.
+    /// Other threads have the ledger open, too, and the heap is well below its peak: what is in use
+    /// is counted in budgets.
     Relaxed,
-    /// Others have them open, too, and the heap is near its peak: what is in use is counted event
-    /// by event.
+    /// Other threads have the ledger open, too, and the heap is near its peak: what is in use is
+    /// counted event by event.
     Strict,
-    /// The thread does not have them open any more. Another recording began while they were closed
-    /// in the middle of the event, which then belongs to neither.
+    /// The thread does not have the ledger open any more. Another recording began while it was
+    /// closed in the middle of the event, which then belongs to neither.
     Overtaken,
 }
 
-/// What became of an allocation that was to be counted.
+/// The outcome of counting an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountOutcome {
-    /// It is counted.
+    /// The allocation is counted.
     Quietly,
-    /// It is counted, and the alarm rings.
+    /// The allocation is counted, and the size in use is above the alarm's limit.
     Alarm,
-    /// It is not counted yet: everybody must count event by event first.
+    /// The allocation is not counted yet: all threads must count event by event first.
     NotYet,
-    /// It is dropped, because whoever is counting is held up.
+    /// The allocation is dropped, because the thread that is counting is held up.
     Suspended,
-    /// It is not counted: its recording is over.
+    /// The allocation is not counted: its recording is over.
     Overtaken,
 }
 
-/// Objects and bytes.
+/// A sum of objects and bytes.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct AtomicSum {
@@ -61,19 +63,19 @@ pub(crate) struct AtomicSum {
     pub(crate) bytes: atomic::AtomicU64,
 }
 
-/// Temporary allocations of one stack in one thread.
+/// The sum of the temporary allocations of one stack in one thread.
 #[derive(Default)]
 #[repr(transparent)]
 pub(crate) struct TemporarySum(pub(crate) AtomicSum);
 
-/// What an event adds: objects and bytes, scaled by the period's unit.
+/// The amount that an event adds: objects and bytes, scaled by the period's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventWeight {
     pub(crate) objects: u64,
     pub(crate) bytes: u64,
 }
 
-/// Adds without a locked instruction: only the owner writes.
+/// Adds to a counter without a locked instruction, because only its owner writes it.
 #[inline(always)]
 pub(crate) fn add(to: &atomic::AtomicU64, n: u64) {
     let sum = to.load(Ordering::Relaxed).wrapping_add(n);
@@ -101,7 +103,7 @@ impl AtomicSum {
 }
 
 impl CountOutcome {
-    /// Whether the allocation is in the books.
+    /// Whether the allocation is in the ledger.
     #[inline(always)]
     pub(crate) fn is_counted(self) -> bool {
         matches!(self, Self::Quietly | Self::Alarm)
@@ -121,12 +123,12 @@ impl StackCounters {
         ]
     }
 
-    /// Starts the sums anew: from what is in use, or from nothing.
+    /// Restarts the sums from what is in use, or from nothing.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
         self.restart_from(if keeps_in_use { self.in_use() } else { [0, 0] });
     }
 
-    /// Starts the sums anew, with so much in use.
+    /// Restarts the sums with `in_use` in use.
     pub(crate) fn restart_from(&self, in_use: [i64; 2]) {
         self.allocated.set(in_use);
         self.freed.set([0, 0]);
@@ -134,7 +136,7 @@ impl StackCounters {
         self.fall.store(0, Ordering::Relaxed);
     }
 
-    /// Called before a change. Keeps the value of the last peak, if the heap has fallen from it
+    /// Keeps the value of the last peak before a change, if the heap has fallen from that peak
     /// since the last change.
     #[inline(always)]
     fn settle(&self, fall: u64) {
@@ -144,7 +146,7 @@ impl StackCounters {
         }
     }
 
-    /// What was in use at the peak of `heap`.
+    /// Returns what was in use at the peak of `heap`.
     pub(crate) fn peak(&self, heap: &HeapCounters) -> [i64; 2] {
         let phase = heap.phase.load(Ordering::Relaxed);
         if phase & 1 == 1 || self.fall.load(Ordering::Relaxed) != phase >> 1 {
@@ -160,20 +162,21 @@ impl StackCounters {
 pub(crate) struct HeapCounters {
     pub(crate) in_use: AtomicI64,
     pub(crate) peak: AtomicI64,
-    /// Odd while the heap rises to new maxima; half of it counts the falls from them.
+    /// The heap's phase: odd while the heap rises to new maxima. Half of it counts the falls from
+    /// them.
     pub(crate) phase: AtomicU64,
-    /// The size in use above which the engine is to be told.
+    /// The size in use above which the alarm rings.
     alarm: AtomicI64,
-    /// Whether events are counted one by one from now on, and nobody takes a budget.
+    /// Whether events are counted one by one from now on, and no thread takes a budget.
     strict: AtomicBool,
     /// Whether `in_use` is exact, with no budget given out. While it is not, there is no new peak.
     is_exact: AtomicBool,
-    /// Held by each event that is counted by itself, because a peak is that of all stacks at one
+    /// Locked by each event that is counted by itself, because a peak is that of all stacks at one
     /// moment.
     counting: SpinLock<{ rank::HEAP }>,
 }
 
-/// What a thread has left of the bytes that it took in advance.
+/// The bytes that a thread has left of those that it took in advance.
 pub(crate) struct ThreadBudget(atomic::AtomicI64);
 
 impl ThreadBudget {
@@ -187,7 +190,7 @@ impl ThreadBudget {
         self.0.store(bytes, Ordering::Relaxed);
     }
 
-    /// Takes all of it. Its thread has closed the books.
+    /// Takes all bytes out of the budget. The budget's thread has closed the ledger.
     pub(crate) fn take(&self) -> i64 {
         let bytes = self.get();
         self.set(0);
@@ -195,7 +198,7 @@ impl ThreadBudget {
     }
 }
 
-/// Bytes that a thread takes in advance.
+/// Number of bytes that a thread takes in advance.
 const BUDGET_BYTES: i64 = 16 << 10;
 
 impl HeapCounters {
@@ -211,38 +214,40 @@ impl HeapCounters {
         }
     }
 
-    /// Bytes in use, in the recording's unit. Budgets that threads have taken count as in use.
+    /// Returns the bytes in use, in the recording's unit. Budgets that threads have taken count as
+    /// in use.
     pub(crate) fn in_use(&self) -> i64 {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that were in use, in the recording's unit.
+    /// Returns the largest number of bytes that were in use, in the recording's unit.
     pub(crate) fn peak_bytes(&self) -> i64 {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Rings the alarm when more than this is in use; never if it is the greatest number.
+    /// Makes the alarm ring when more than `above` bytes are in use; never if `above` is the
+    /// greatest number.
     pub(crate) fn set_alarm(&self, above: i64) {
         self.alarm.store(above, Ordering::Relaxed);
     }
 
-    /// Gives out no more budgets. Returns whether none is out.
+    /// Stops giving out budgets. Returns whether no budget is out.
     pub(crate) fn be_strict(&self) -> bool {
         self.strict.store(true, Ordering::SeqCst);
         self.is_exact.load(Ordering::SeqCst)
     }
 
-    /// Says that no budget is out any more.
+    /// Records that no budget is out any more.
     pub(crate) fn note_budgets_returned(&self) {
         self.is_exact.store(true, Ordering::SeqCst);
     }
 
-    /// The lock that fork must hold.
+    /// Returns the lock that fork must take.
     pub(crate) fn lock(&self) -> &SpinLock<{ rank::HEAP }> {
         &self.counting
     }
 
-    /// How the books are open to a thread that shares them.
+    /// Returns how the ledger is open to a thread that shares it.
     #[inline(always)]
     pub(crate) fn shared_access(&self) -> AccessMode {
         if self.strict.load(Ordering::Relaxed) {
@@ -400,7 +405,7 @@ impl HeapCounters {
                 cell.freed.add(weight);
             }
             AccessMode::Strict => self.count_free_strictly(process, cell, weight),
-            // Whoever was overtaken counts nothing any more.
+            // An event that was overtaken counts nothing any more.
             AccessMode::Overtaken => {}
         }
     }
@@ -414,7 +419,7 @@ impl HeapCounters {
     ) {
         match self.counting.acquire_at_once() {
             true => self.count_free_locked(cell, weight),
-            // This is all that it does then, so that the quick way keeps no register for it.
+            // The slow way is a single call, so that the quick way keeps no register for it.
             false => self.count_free_late(process, cell, weight),
         }
     }
@@ -428,10 +433,10 @@ impl HeapCounters {
         }
     }
 
-    /// Counts a free, and gives the lock back.
+    /// Counts a free, and releases the lock.
     #[inline(always)]
     fn count_free_locked(&self, cell: &StackCounters, weight: EventWeight) {
-        // Others may still give budgets back.
+        // Other threads may still give budgets back.
         self.in_use.fetch_sub(weight.bytes as i64, Ordering::AcqRel);
         self.fall(cell, weight);
         self.counting.release();
@@ -448,7 +453,7 @@ impl HeapCounters {
         cell.freed.add(weight);
     }
 
-    /// Starts the peak anew from what is in use now. The stacks' counters were started anew before.
+    /// Restarts the peak from what is in use now. The stacks' counters were restarted before.
     pub(crate) fn restart(&self, in_use: i64) {
         self.in_use.store(in_use, Ordering::Relaxed);
         self.peak.store(in_use, Ordering::Relaxed);
@@ -456,20 +461,20 @@ impl HeapCounters {
     }
 }
 
-/// How many events an allocation may live and still be temporary.
+/// Number of events that an allocation may live and still be temporary.
 pub(crate) const TEMPORARY_EVENTS: usize = 8;
 
 /// The thread's last few allocations.
 #[derive(Default)]
 pub(crate) struct RecentAllocations {
     address: [usize; TEMPORARY_EVENTS],
-    /// The lower half of each address / 16. All are compared at once.
+    /// The lower half of each address / 16, so that all of them are compared at once.
     brief: [u32; TEMPORARY_EVENTS],
     next: usize,
 }
 
 impl RecentAllocations {
-    /// Notes an event: an allocation's address, or 0.
+    /// Records an event: an allocation's address, or 0.
     #[inline(always)]
     pub(crate) fn note(&mut self, address: usize) {
         self.address[self.next % TEMPORARY_EVENTS] = address;
@@ -477,7 +482,7 @@ impl RecentAllocations {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Notes a free. Returns whether what is freed was among the last few events.
+    /// Records a free. Returns whether the freed block was among the last few events.
     #[inline(always)]
     pub(crate) fn note_free(&mut self, address: usize) -> bool {
         let brief = (address >> 4) as u32;

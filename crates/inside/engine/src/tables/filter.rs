@@ -1,5 +1,5 @@
-//! Which addresses may be those of sampled blocks: a byte for each of 65,536 slots, so that other
-//! frees cost one load.
+//! The filter of addresses that may be those of sampled blocks: a byte for each of 65,536 slots, so
+//! that other frees cost one load.
 //!
 //! The hooks read it from assembly. A slot counts its sampled blocks, and sticks at 255. In exact
 //! mode all slots stick.
@@ -20,12 +20,12 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// The value of a slot that always may hold something.
+/// Value of a slot that may always hold a block.
 pub(crate) const STUCK_SLOT: u8 = 255;
 
 const SLOT_COUNT: usize = 1 << 16;
 
-/// The filter.
+/// The filter of addresses that may be recorded blocks.
 #[repr(transparent)]
 pub(crate) struct AddressFilter([AtomicU8; SLOT_COUNT]);
 
@@ -34,19 +34,19 @@ unsafe extern "C" {
     safe static HOOKS_FILTER: AddressFilter;
 }
 
-/// The memory that the hooks look at, which the engine of the hooks fills.
+/// Returns the filter that the hooks read. The engine of the hooks fills it.
 pub(crate) const fn hooks_filter() -> &'static AddressFilter {
     &HOOKS_FILTER
 }
 
 impl AddressFilter {
-    /// A filter that holds nothing.
+    /// Creates a filter that holds nothing.
     #[cfg(test)]
     pub(crate) const fn new() -> Self {
         Self([const { AtomicU8::new(0) }; SLOT_COUNT])
     }
 
-    /// How many bytes of the filter are in memory.
+    /// Returns how many bytes of the filter are in memory.
     pub(crate) fn resident(&self) -> usize {
         sys::resident(self.0.as_ptr().cast(), SLOT_COUNT)
     }
@@ -62,14 +62,14 @@ impl AddressFilter {
         self.slot(address).load(Ordering::Relaxed) != 0
     }
 
-    /// Notes a block that is recorded.
+    /// Records that a recorded block begins at `address`.
     pub(crate) fn add(&self, address: usize) {
         let up = |n: u8| (n != STUCK_SLOT).then(|| n + 1);
         let slot = self.slot(address);
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, up);
     }
 
-    /// Notes the end of such a block.
+    /// Records that a recorded block at `address` ended.
     pub(crate) fn remove(&self, address: usize) {
         let down = |n: u8| (n != STUCK_SLOT && n != 0).then(|| n - 1);
         let slot = self.slot(address);

@@ -1,5 +1,5 @@
-//! The log of events: a ring in the file that outlives the process, from which somebody else reads
-//! them. `heapprof-abi` says how it lies there.
+//! The log of events: a ring in the file that outlives the process, from which another process
+//! reads them. `heapprof-abi` says how the ring lies there.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicPtr, Ordering, fence};
@@ -9,14 +9,14 @@ use heapprof_abi::log::{BUSY_EVENT, EventRing, FREE_EVENT_FLAG, RING_CAPACITY, R
 use crate::platform::sys;
 use crate::platform::table_file::{TableFile, TableLifetime};
 
-/// What happened to a block.
+/// The kind of a block's event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogEventKind {
     Allocated,
     Freed,
 }
 
-/// A block as the log has it.
+/// A block in the form that the log has.
 #[derive(Clone, Copy)]
 pub(crate) struct LogBlock {
     pub(crate) address: usize,
@@ -24,16 +24,16 @@ pub(crate) struct LogBlock {
     pub(crate) stack: u32,
 }
 
-/// The log, if there is one.
+/// The log of allocations and frees, if there is one.
 pub(crate) struct AllocationLog {
-    /// Where events go; null if they go nowhere.
+    /// The ring into which events go; null if they go nowhere.
     ring: AtomicPtr<EventRing>,
-    /// The ring of this process, also of an earlier recording.
+    /// The ring of this process, also that of an earlier recording; null if none was made.
     made: AtomicPtr<EventRing>,
 }
 
 impl AllocationLog {
-    /// None.
+    /// Creates the state without a log.
     pub(crate) const fn new() -> Self {
         Self {
             ring: AtomicPtr::new(std::ptr::null_mut()),
@@ -41,7 +41,7 @@ impl AllocationLog {
         }
     }
 
-    /// Begins a log. Returns false if there is no file that somebody else can read, or no room in
+    /// Begins a log. Returns false if there is no file that another process can read, or no room in
     /// it.
     pub(crate) fn begin(&self, kept: &TableFile) -> bool {
         let mut made = self.made.load(Ordering::Relaxed);
@@ -68,13 +68,13 @@ impl AllocationLog {
         self.ring.store(std::ptr::null_mut(), Ordering::Release);
     }
 
-    /// Forgets the ring, which is that of the process that this one is a copy of.
+    /// Forgets the ring, which belongs to the process that this one is a copy of.
     pub(crate) fn forget(&self) {
         self.end();
         self.made.store(std::ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Where it is; null if there is none.
+    /// Returns the ring into which events go; null if there is none.
     #[inline(always)]
     pub(crate) fn ring_place(&self) -> *mut EventRing {
         self.ring.load(Ordering::Relaxed)
@@ -107,9 +107,9 @@ impl AllocationLog {
     }
 }
 
-/// Runs `fill` with an event, unless a newer one is there, or another thread writes one: one of the
-/// two has slept for as long as the ring takes to come around. The event is missing then, which
-/// readers see.
+/// Fills an event, unless a newer one is there, or another thread writes one: one of the two has
+/// slept for as long as the ring takes to come around. The event is missing then, which readers
+/// see.
 #[inline(always)]
 fn write_event(event: &RingEvent, number: u64, fill: impl FnOnce(&RingEvent)) {
     let before = event.number.swap(BUSY_EVENT, Ordering::Acquire);
@@ -142,7 +142,8 @@ mod tests {
         }
     }
 
-    /// What the event's number is after event 5 was written there, and whether it was.
+    /// Returns the event's number after event 5 was written in its place, and whether it was
+    /// written.
     fn after(before: u64) -> (u64, bool) {
         let event = event(before);
         write_event(&event, 5, |event| event.size.store(1, Ordering::Relaxed));

@@ -6,13 +6,13 @@
 
 use heapprof_profile::HeapMoment;
 
-/// The most moments that are kept.
+/// Largest number of moments that are kept.
 pub(crate) const MAX_MOMENTS: usize = heapprof_abi::moments::MAX_MOMENTS;
 
 /// The time between two moments at first, in microseconds.
 const FIRST_SPACING: i64 = 1000;
 
-/// Moments in order of time.
+/// The moments of a recording, in order of time.
 #[repr(C)]
 pub(crate) struct HeapMoments {
     pub(crate) len: usize,
@@ -21,7 +21,7 @@ pub(crate) struct HeapMoments {
 }
 
 impl HeapMoments {
-    /// No moments.
+    /// Creates a curve without moments.
     pub(crate) const fn new() -> Self {
         const NONE: HeapMoment = HeapMoment {
             micros: 0,
@@ -41,7 +41,7 @@ impl HeapMoments {
         self.spacing = FIRST_SPACING;
     }
 
-    /// The moments so far.
+    /// Returns the moments so far.
     pub(crate) fn all(&self) -> &[HeapMoment] {
         &self.all[..self.len]
     }

@@ -14,8 +14,8 @@ use crate::platform::sys::prefetch;
 use crate::platform::table_file::TableLifetime;
 
 const EMPTY_KEY: u64 = 0;
-/// Marks a key that was removed. It keeps its place, for it alone: a reader that is in the middle
-/// of finding it must not get the value of another one.
+/// Flag of a key that was removed. The key keeps its place, for itself alone: a reader that is in
+/// the middle of finding it must not get the value of another key.
 const REMOVED_KEY_FLAG: u64 = 1 << 63;
 const FIRST_BITS: u32 = 11;
 
@@ -32,13 +32,13 @@ struct ProbeEntry {
     value: AtomicU64,
 }
 
-/// The map. Keys 0 and 1 are reserved. Keys of a map from which some are removed are addresses of
-/// programs, which do not have the highest bit.
+/// A growing map from u64 to u64. Keys 0 and 1 are reserved. Keys of a map from which some are
+/// removed are addresses of programs, which do not have the highest bit.
 pub(crate) struct ProbeTable<const RANK: u8> {
     current: AtomicPtr<ProbeHeader>,
-    /// Whether keys were removed.
+    /// Whether any keys were removed.
     has_removed: AtomicBool,
-    /// Held by writers.
+    /// Locked by writers.
     pub(crate) lock: FutexLock<RANK>,
 }
 
@@ -53,7 +53,7 @@ impl ProbeHeader {
         unsafe { &*self.entry.as_ptr().add(i & (self.len() - 1)) }
     }
 
-    /// Where the search for a key begins.
+    /// Returns the index at which the search for a key begins.
     #[inline(always)]
     fn home(&self, key: u64) -> usize {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
@@ -72,7 +72,7 @@ impl ProbeHeader {
         }
     }
 
-    /// The entry of a key that was removed.
+    /// Returns the entry of a key that was removed.
     fn find_removed(&self, key: u64) -> Option<&ProbeEntry> {
         let mut i = self.home(key);
         loop {
@@ -96,7 +96,7 @@ impl ProbeHeader {
 }
 
 impl<const RANK: u8> ProbeTable<RANK> {
-    /// An empty table, not mapped yet.
+    /// Creates an empty table, which is not mapped yet.
     pub(crate) const fn new() -> Self {
         Self {
             current: AtomicPtr::new(std::ptr::null_mut()),
@@ -110,7 +110,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     #[inline]
     pub(crate) fn find(&self, key: u64) -> Option<u64> {
         self.current()?.find(key).ok()
@@ -124,8 +124,8 @@ impl<const RANK: u8> ProbeTable<RANK> {
         }
     }
 
-    /// The value of `key`. If there is none, `make` makes it under the lock. `None` without memory,
-    /// or if another thread is held up in here.
+    /// Returns the value of `key`. If there is none, `make` makes it under the lock. Returns `None`
+    /// without memory, or if another thread is held up with the lock.
     #[cold]
     pub(crate) fn find_or_insert(
         &self,
@@ -169,10 +169,10 @@ impl<const RANK: u8> ProbeTable<RANK> {
             .map_dense(bytes, TableLifetime::Own)
             .cast::<ProbeHeader>();
         if new.is_null() {
-            // The old one serves until it is all but full.
+            // The old table serves until it is all but full.
             return old.filter(|t| t.used.load(Ordering::Relaxed) < t.len() - 1);
         }
-        // SAFETY: fresh zeroed memory of the right size, seen by nobody else yet.
+        // SAFETY: fresh zeroed memory of the right size, seen by no other thread yet.
         let table = unsafe {
             (*new).shift = 64 - bits;
             &*new
@@ -191,7 +191,8 @@ impl<const RANK: u8> ProbeTable<RANK> {
         Some(table)
     }
 
-    /// How many bytes of the map are in memory, with the smaller tables that it used before.
+    /// Returns how many bytes of the map are in memory, with the smaller tables that it used
+    /// before.
     pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         self.current().map_or(0, |table| {
             let bytes = |len| size_of::<ProbeHeader>() + len * size_of::<ProbeEntry>();
@@ -202,7 +203,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
         })
     }
 
-    /// How many keys there are, removed ones that still take a place included.
+    /// Returns the number of keys, including removed ones that still take a place.
     pub(crate) fn len(&self) -> usize {
         self.current().map_or(0, |t| t.used.load(Ordering::Relaxed))
     }
@@ -212,10 +213,10 @@ impl<const RANK: u8> ProbeTable<RANK> {
         self.remove(process, |key| range.contains(&key));
     }
 
-    /// Forgets the keys that `is_unwanted` names.
+    /// Forgets the keys for which `is_unwanted` returns true.
     pub(crate) fn remove(&self, process: &EngineProcess, is_unwanted: impl Fn(u64) -> bool) {
-        // If the lock is not to be had, a signal holds its holder up. The keys must go all the
-        // same.
+        // If the lock is not available, a signal handler holds up the thread that has it. The keys
+        // must go all the same.
         let _guard = self.lock.lock_in_time(process);
         self.has_removed.store(true, Ordering::Relaxed);
         loop {
@@ -229,7 +230,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
                     entry.key.store(key | REMOVED_KEY_FLAG, Ordering::Release);
                 }
             }
-            // Another thread may have copied them into a larger one.
+            // Another thread may have copied the keys into a larger table.
             if self.current().map(std::ptr::from_ref) == table.map(std::ptr::from_ref) {
                 break;
             }
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
     use crate::platform::pages::tests::region;
 
-    /// An interpreter takes a thousand times as long.
+    /// Number of keys. An interpreter takes a thousand times as long.
     const COUNT: u64 = if cfg!(miri) { 1_500 } else { 50_000 };
 
     #[test]

@@ -15,7 +15,8 @@ pub(crate) use heapprof_abi::{BYTE_BITS, OBJECT_BITS};
 
 pub(crate) use heapprof_profile::recorded::rounded;
 
-/// xoshiro256** (Blackman and Vigna), zero until seeded.
+/// The generator of a thread's random numbers: xoshiro256** (Blackman and Vigna), zero until
+/// seeded.
 #[derive(Default)]
 pub(crate) struct SamplerRandom([u64; 4]);
 
@@ -47,7 +48,7 @@ impl SamplerRandom {
         result
     }
 
-    /// Bytes until the next sample, `period` on average.
+    /// Returns the number of bytes until the next sample, `period` on average.
     pub(crate) fn interval(&mut self, period: u64) -> u64 {
         let random = self.next() >> 11;
         let mut interval = 0;
@@ -56,7 +57,7 @@ impl SamplerRandom {
     }
 }
 
-/// What a sampled allocation of `size` bytes stands for.
+/// Returns how many objects and bytes a sampled allocation of `size` bytes stands for.
 pub(crate) fn sample_weight(size: u64, period: u64) -> EventWeight {
     let mut weight = EventWeight {
         objects: 0,
@@ -66,7 +67,7 @@ pub(crate) fn sample_weight(size: u64, period: u64) -> EventWeight {
     weight
 }
 
-/// Bytes until the next sample, made from 53 random bits.
+/// Returns the number of bytes until the next sample, made from 53 random bits.
 #[inline(never)]
 fn exponential(random: u64, period: u64) -> u64 {
     // This is in (0, 1], so it is never the logarithm of zero.
@@ -84,13 +85,14 @@ fn weigh(size: u64, period: u64) -> EventWeight {
     }
 }
 
-/// The probability with which an allocation of `size` bytes is sampled. It must be called in the
-/// environment of [`undisturbed`].
+/// Returns the probability with which an allocation of `size` bytes is sampled. It must be called
+/// in the environment of [`undisturbed`].
 pub(crate) fn probability(size: u64, period: u64) -> f64 {
     one_minus_exp_minus((size as f64 + 1.0) / period as f64)
 }
 
-/// ln x for x > 0. It is written out because libm would be one more library in every program.
+/// Returns ln x for x > 0. It is written out because libm would be one more library in every
+/// program.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = (bits >> 52) as i64 - 1023;
@@ -109,7 +111,7 @@ fn ln(x: f64) -> f64 {
     2.0 * sum + exponent as f64 * std::f64::consts::LN_2
 }
 
-/// 1 - e^-x for x >= 0, to full precision near zero.
+/// Returns 1 - e^-x for x >= 0, to full precision near zero.
 fn one_minus_exp_minus(x: f64) -> f64 {
     if x > 40.0 {
         return 1.0;
@@ -126,7 +128,7 @@ fn one_minus_exp_minus(x: f64) -> f64 {
     sum
 }
 
-/// By how many bits the books' bytes are finer than a byte.
+/// Returns by how many bits the ledger's unit of bytes is finer than a byte.
 pub(crate) fn byte_bits(is_exact: bool) -> u32 {
     if is_exact { 0 } else { BYTE_BITS }
 }

@@ -1,7 +1,7 @@
-//! Every distinct frame of an interpreter once: its texts by its number.
+//! The frames of interpreters: every distinct frame once, with its texts by its number.
 //!
-//! In a stack such a frame stands as a word that no address of code can be, because its highest
-//! bits are `10`.
+//! In a stack such a frame is a word that no address of code can be, because its highest bits are
+//! `10`.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -22,26 +22,26 @@ pub(crate) struct ScriptFrame<'a> {
     pub(crate) line: u32,
 }
 
-/// What a word of a stack is.
+/// The meaning of a word of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameWord {
     /// A return address.
     Address(u64),
     /// The number of a frame of an interpreter; `None` if there was no memory for it.
     Frame(Option<u32>),
-    /// What a provider said of the whole stack: the provider's number, and what it said.
+    /// A provider's label for the whole stack: the provider's number, and the label.
     Label(usize, u64),
-    /// Whose stack it is: the number of a thread.
+    /// The number of the thread to which the stack belongs.
     Thread(u32),
 }
 
 use heapprof_abi::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
 
-/// Bits of what a provider says of a stack.
+/// Number of bits of a provider's label.
 const LABEL_BITS: u32 = 48;
 
 impl FrameWord {
-    /// What `word` is.
+    /// Returns the meaning of `word`.
     #[inline]
     pub(crate) fn from_word(word: u64) -> Self {
         match word & KIND_MASK {
@@ -56,14 +56,14 @@ impl FrameWord {
         }
     }
 
-    /// Whether `word` says something of the whole stack instead of being one of its frames. Such
-    /// words are a stack's newest ones.
+    /// Whether `word` is a label of the whole stack instead of one of its frames. Such words are a
+    /// stack's newest ones.
     #[inline]
     pub(crate) fn is_label(word: u64) -> bool {
         matches!(Self::from_word(word), Self::Label(..) | Self::Thread(_))
     }
 
-    /// The word for it.
+    /// Returns the word with this meaning.
     #[inline]
     pub(crate) const fn to_word(self) -> u64 {
         match self {
@@ -83,7 +83,7 @@ pub(crate) struct ScriptFrames {
     by_text: ProbeTable<{ rank::SCRIPT_FRAMES }>,
     pub(crate) entry: ChunkedArray<*const ScriptFrameEntry>,
     pub(crate) len: AtomicU32,
-    /// How many bytes all texts have together.
+    /// Number of bytes of all texts together.
     bytes: AtomicUsize,
     memory: LockedValue<{ rank::SCRIPT_TEXTS }, WordMemory>,
 }
@@ -91,7 +91,7 @@ pub(crate) struct ScriptFrames {
 // SAFETY: entries are written once, before their number is published.
 unsafe impl Sync for ScriptFrames {}
 
-/// A frame; its texts lie behind it, the name first.
+/// The entry of a frame. Its texts lie behind it, the name first.
 #[repr(C)]
 pub(crate) struct ScriptFrameEntry {
     pub(crate) start_line: u32,
@@ -103,7 +103,7 @@ pub(crate) struct ScriptFrameEntry {
 const ENTRY_WORDS: usize = size_of::<ScriptFrameEntry>() / 8;
 
 impl ScriptFrames {
-    /// No frames yet.
+    /// Creates a table without frames.
     pub(crate) const fn new() -> Self {
         Self {
             by_text: ProbeTable::new(),
@@ -114,7 +114,7 @@ impl ScriptFrames {
         }
     }
 
-    /// The word for a frame, which gets a number if it is new.
+    /// Returns the word for a frame, which gets a number if it is new.
     pub(crate) fn word(&self, process: &EngineProcess, frame: ScriptFrame<'_>) -> u64 {
         let mut hasher = DefaultHasher::new();
         hasher.write(frame.name);
@@ -141,7 +141,7 @@ impl ScriptFrames {
             let words = ENTRY_WORDS + bytes.div_ceil(8);
             let take = |memory: &mut WordMemory| memory.take(words, &process.pages);
             let at = self.memory.with(process, take)?;
-            // SAFETY: `at` has room for the entry and both texts; `place` is mapped, and nobody
+            // SAFETY: `at` has room for the entry and both texts; `place` is mapped, and no thread
             // reads it yet.
             unsafe {
                 at.cast::<ScriptFrameEntry>().write(ScriptFrameEntry {
@@ -163,7 +163,7 @@ impl ScriptFrames {
         })
     }
 
-    /// The frame with a number.
+    /// Returns the frame with a number.
     pub(crate) fn get(&self, number: u32) -> Option<ScriptFrame<'_>> {
         if number >= self.len() {
             return None;
@@ -182,24 +182,24 @@ impl ScriptFrames {
         }
     }
 
-    /// How many frames there are.
+    /// Returns the number of frames.
     pub(crate) fn len(&self) -> u32 {
         self.len.load(Ordering::Acquire)
     }
 
-    /// How many bytes all texts have together.
+    /// Returns the number of bytes of all texts together.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of the tables are in memory.
+    /// Returns how many bytes of the tables are in memory.
     pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         let known = self.memory.with_in_time(process, |memory| memory.extent());
         let (mapped, left, _) = known.unwrap_or((0, 0, std::ptr::null()));
         self.by_text.resident(process) + self.entry.resident(&process.pages) + mapped - left
     }
 
-    /// The locks that fork must hold.
+    /// Returns the locks that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
         let Self {
             by_text,
@@ -228,7 +228,7 @@ mod tests {
             FrameWord::Thread(u32::MAX),
             FrameWord::Address(1),
             FrameWord::Address(0x7fff_ffff_f000),
-            // What the kernel's code and five levels of page tables have.
+            // Such addresses occur in the kernel's code and with five levels of page tables.
             FrameWord::Address(0x00ff_ffff_ffff_f000),
             FrameWord::Address(0xffff_ffff_8000_0000),
         ] {

@@ -1,6 +1,6 @@
-//! How many objects a thread has allocated and freed, for each power of two of the size.
+//! The numbers of objects that a thread has allocated and freed, for each power of two of the size.
 //!
-//! The size of a block is known at its end, too. So what was allocated without what was freed is in
+//! The size of a block is known at its end, too. So what was allocated less what was freed is in
 //! use. To count one object takes three instructions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,21 +10,21 @@ use heapprof_profile::{SIZE_CLASS_COUNT, SizeHistogram};
 use crate::tables::counters::{EventWeight, add};
 use crate::tables::sampler::{OBJECT_BITS, rounded};
 
-/// One thread's objects by size, in the recording's unit. That thread writes them, and others read
-/// them.
+/// One thread's counts of objects by size, in the recording's unit. That thread writes them, and
+/// other threads read them.
 #[repr(C)]
 pub(crate) struct SizeCounts {
     allocated: [AtomicU64; SIZE_COUNTERS],
     freed: [AtomicU64; SIZE_COUNTERS],
 }
 
-/// Objects of no bytes have a count of their own, so that no branch and no second instruction is
-/// needed for them. The last count is that of mappings.
+/// Number of counts. Objects of no bytes have a count of their own, so that no branch and no second
+/// instruction is needed for them. The last count is that of mappings.
 const SIZE_COUNTERS: usize = SIZE_CLASS_COUNT + 1;
 const _: () = assert!(SIZE_COUNTERS == heapprof_abi::SIZE_COUNT);
 const MAPPINGS_INDEX: usize = SIZE_COUNTERS - 1;
 
-/// Which count is that of a size: one more than its class.
+/// Returns the index of the count for a size: one more than the size's class.
 #[inline(always)]
 fn counter_index(size: u64) -> usize {
     // No block has half of the address space, so nothing is lost.
@@ -54,7 +54,7 @@ impl SizeCounts {
         add(&self.freed[MAPPINGS_INDEX], weight.objects);
     }
 
-    /// Each count of what was allocated, with that of what was freed.
+    /// Returns each count of allocated objects, with that of freed objects.
     fn both(&self) -> impl Iterator<Item = (&AtomicU64, &AtomicU64)> {
         self.allocated.iter().zip(&self.freed)
     }
@@ -66,7 +66,7 @@ impl SizeCounts {
         }
     }
 
-    /// Starts the counts anew: from what is in use, or from nothing.
+    /// Restarts the counts from what is in use, or from nothing.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
         for both in self.both() {
             let in_use = if keeps_in_use { in_use(both) } else { 0 };
@@ -75,8 +75,8 @@ impl SizeCounts {
         }
     }
 
-    /// Objects in use that the thread counted, in the recording's unit. They are below zero if the
-    /// thread frees what others allocate.
+    /// Returns the objects in use that the thread counted, in the recording's unit. The number is
+    /// below zero if the thread frees what others allocate.
     pub(crate) fn in_use(&self) -> i64 {
         self.both().map(in_use).fold(0, i64::wrapping_add)
     }
@@ -97,7 +97,7 @@ fn in_use((allocated, freed): (&AtomicU64, &AtomicU64)) -> i64 {
     allocated.load(Ordering::Relaxed).wrapping_sub(freed) as i64
 }
 
-/// Counts of objects as they are shown, of counts in a sampled recording's unit.
+/// Converts a count of objects from a sampled recording's unit to the number that is shown.
 pub(crate) fn objects_from_units(objects: i64) -> i64 {
     rounded(objects, OBJECT_BITS)
 }

@@ -1,4 +1,4 @@
-//! How far the sums of a sampled stack may be from the truth, beside the sums.
+//! The spread of a sampled stack's sums: how far they may be from the truth.
 //!
 //! An allocation that is sampled with probability p counts 1/p objects. The variance of such a sum
 //! is estimated by the sum of (1 - p)/p² over the samples, that of their bytes by the sum of
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::platform::floating_point::undisturbed;
 use crate::tables::sampler;
 
-/// What one stack in one thread knows of its samples. That thread writes it, and whoever dumps
-/// reads it. If all is zero, there are none.
+/// The spread that one thread has noted for one stack. That thread writes it, and a thread that
+/// dumps reads it. If all of it is zero, there were no samples.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct StackSpread {
@@ -28,7 +28,7 @@ struct SpreadPart {
     variance: [AtomicU64; 2],
 }
 
-/// What is known of a sum: samples, and the variance of its objects and its bytes.
+/// The spread of a sum: its number of samples, and the variance of its objects and of its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SpreadEstimate {
     pub(crate) samples: u64,
@@ -60,7 +60,7 @@ impl SpreadPart {
 }
 
 impl SpreadEstimate {
-    /// What is known from a sampled block of `size` bytes.
+    /// Returns the spread of one sampled block of `size` bytes.
     fn from_sample(size: u64, period: u64) -> Self {
         let p = sampler::probability(size, period);
         let objects = (1.0 - p) / (p * p);
@@ -86,7 +86,7 @@ impl SpreadEstimate {
         }
     }
 
-    /// Leaves out what rounding left behind, if there is nothing left to be known.
+    /// Removes what rounding left behind, if no sample is left.
     fn without_residue(self) -> Self {
         // The number is below zero if there was no memory for one of the events.
         if self.samples as i64 <= 0 {
@@ -106,17 +106,17 @@ impl StackSpread {
         none(&self.allocated) && none(&self.freed)
     }
 
-    /// Notes a sampled block of `size` bytes that is new.
+    /// Adds a sampled block of `size` bytes that is new.
     pub(crate) fn note_allocation(&self, size: u64, period: u64) {
         self.allocated.add(size, period);
     }
 
-    /// Notes a sampled block of `size` bytes that ends.
+    /// Adds the end of a sampled block of `size` bytes.
     pub(crate) fn note_free(&self, size: u64, period: u64) {
         self.freed.add(size, period);
     }
 
-    /// Starts anew with what is known of what all threads have in use.
+    /// Restarts with the spread of what all threads have in use.
     pub(crate) fn restart_from(&self, all: &SpreadSum) {
         undisturbed(&mut || {
             let [_, in_use] = all.parts();
@@ -125,7 +125,7 @@ impl StackSpread {
         });
     }
 
-    /// Starts anew: from what is in use, or from nothing.
+    /// Restarts from what is in use, or from nothing.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
         let mut in_use = SpreadEstimate::default();
         if keeps_in_use {
@@ -136,7 +136,7 @@ impl StackSpread {
     }
 }
 
-/// What is known of one stack over all threads: of what was allocated, and of what is in use.
+/// The spread of one stack over all threads: of what was allocated, and of what was freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SpreadSum {
     allocated: SpreadEstimate,
@@ -144,14 +144,14 @@ pub(crate) struct SpreadSum {
 }
 
 impl SpreadSum {
-    /// Adds what one thread knows. It must be called in the environment of [`undisturbed`].
+    /// Adds the spread of one thread. It must be called in the environment of [`undisturbed`].
     pub(crate) fn add(&mut self, spread: &StackSpread) {
         self.allocated = self.allocated.plus(spread.allocated.get());
         self.freed = self.freed.plus(spread.freed.get());
     }
 
-    /// What is known of what was allocated, and of what is in use. It must be called in the
-    /// environment of [`undisturbed`].
+    /// Returns the spread of what was allocated, and that of what is in use. It must be called in
+    /// the environment of [`undisturbed`].
     pub(crate) fn parts(&self) -> [SpreadEstimate; 2] {
         let in_use = self.allocated.minus(self.freed);
         [self.allocated, in_use].map(SpreadEstimate::without_residue)
@@ -162,7 +162,7 @@ impl SpreadSum {
 mod tests {
     use super::*;
 
-    /// The sums of blocks of these sizes, in a period.
+    /// Returns the spread of blocks of these sizes, in a period.
     fn known(sizes: &[u64], period: u64) -> SpreadEstimate {
         let each = sizes
             .iter()
@@ -190,7 +190,7 @@ mod tests {
                 );
             }
         }
-        // What is always sampled is no estimate.
+        // The sum of a block that is always sampled is no estimate.
         assert_eq!(known(&[1 << 40], 4096).variance, [0.0; 2]);
     }
 

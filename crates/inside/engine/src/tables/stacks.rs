@@ -1,4 +1,5 @@
-//! Every distinct stack once: its number by its hash, its frames by its number.
+//! The table of stacks: every distinct stack once, with its number by its hash, and its frames by
+//! its number.
 //!
 //! A stack is kept as an earlier stack and the frames that it has above that, because most stacks
 //! of a program differ in their newest few frames. A recursive parser's 60 frames take 100 bytes
@@ -22,10 +23,10 @@ pub(crate) mod expanded;
 /// The stacks of a process.
 pub(crate) struct ProcessStacks {
     by_hash: ProbeTable<{ rank::STACKS }>,
-    /// Where each stack's entry is.
+    /// The place of each stack's entry.
     pub(crate) entry: ChunkedArray<*const StackEntry>,
     pub(crate) len: AtomicU32,
-    /// How many frames may be new locations: a stack's own, or all of them if its base is of
+    /// Number of frames that may be new locations: a stack's own, or all of them if its base is of
     /// another generation.
     frames: AtomicUsize,
     memory: LockedValue<{ rank::STACK_MEMORY }, WordMemory>,
@@ -34,28 +35,28 @@ pub(crate) struct ProcessStacks {
 // SAFETY: frames are written once, before their stack's number is published.
 unsafe impl Sync for ProcessStacks {}
 
-/// What is known of a stack; its own frames lie behind it, newest first.
+/// The entry of a stack. The stack's own frames lie behind it, newest first.
 #[repr(C)]
 pub(crate) struct StackEntry {
     pub(crate) generation: u32,
-    /// How many frames the stack has.
+    /// Number of the stack's frames.
     pub(crate) frames: u16,
-    /// How many of the oldest frames are those of `base`.
+    /// Number of the stack's oldest frames that are those of `base`.
     pub(crate) from_base: u16,
-    /// A stack with a lower number.
+    /// Number of the base, which is lower than the stack's own.
     pub(crate) base: u32,
-    /// Why it has no frame that is older, one of [`heapprof_abi::stack_end`].
+    /// Why the stack has no older frame, one of [`heapprof_abi::stack_end`].
     end: u32,
 }
 
-/// Words of a [`StackEntry`].
+/// Size of a [`StackEntry`] in words.
 const ENTRY_WORDS: usize = size_of::<StackEntry>() / 8;
 
 impl StackEntry {
     /// The stack's own frames, newest first.
     fn own(&self) -> &[u64] {
         let own = usize::from(self.frames - self.from_base);
-        // SAFETY: a entry is made with its own frames behind it.
+        // SAFETY: an entry is made with its own frames behind it.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).add(1).cast(), own) }
     }
 }
@@ -63,16 +64,17 @@ impl StackEntry {
 /// A stack that may be new: its frames, and another whose oldest frames it shares.
 pub(crate) struct NewStack<'a> {
     base: Option<(u32, usize)>,
-    /// How many of the oldest frames `frames` lacks, because they are known to be the base's.
+    /// Number of the stack's oldest frames that `frames` lacks, because they are known to be the
+    /// base's.
     lacks: usize,
     frames: &'a [u64],
     newest_first: bool,
-    /// Why it has no frame that is older, one of [`heapprof_abi::stack_end`].
+    /// Why the stack has no older frame, one of [`heapprof_abi::stack_end`].
     end: u32,
 }
 
 impl<'a> NewStack<'a> {
-    /// A stack by itself, newest frame first.
+    /// Creates a stack without a base. The newest frame comes first.
     pub(crate) fn new(frames: &'a [u64]) -> Self {
         Self {
             base: None,
@@ -83,8 +85,8 @@ impl<'a> NewStack<'a> {
         }
     }
 
-    /// A stack that has so many of its oldest frames in common with a numbered stack. The oldest
-    /// frame comes first.
+    /// Creates a stack that has some of its oldest frames in common with a numbered stack. `base`
+    /// is that stack's number, and the number of these frames. The oldest frame comes first.
     pub(crate) fn based_on(base: Option<(u32, usize)>, frames: &'a [u64]) -> Self {
         Self {
             base: base.filter(|&(_, shared)| shared != 0),
@@ -95,14 +97,15 @@ impl<'a> NewStack<'a> {
         }
     }
 
-    /// The same stack, which has no older frame for this reason, one of
+    /// Returns the stack with the reason why it has no older frame, one of
     /// [`heapprof_abi::stack_end`].
     pub(crate) fn with_end(self, end: u32) -> Self {
         Self { end, ..self }
     }
 }
 
-/// What tells a thread's stack from others, as a hash does. No two stacks of threads have the same.
+/// Returns the key of a thread's stack, which serves as its hash. No two stacks of threads have the
+/// same.
 fn thread_stack_hash(stack: u32, thread: u32) -> u64 {
     let mut x = u64::from(thread) << 32 | u64::from(stack);
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -122,7 +125,7 @@ impl ProcessStacks {
         }
     }
 
-    /// The number of the stack with this hash, if it was seen before.
+    /// Returns the number of the stack with this hash, if it was seen before.
     #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<u32> {
         self.by_hash.find(hash).map(|id| id as u32)
@@ -134,7 +137,7 @@ impl ProcessStacks {
         self.by_hash.prefetch(hash);
     }
 
-    /// The number of a stack, given when it is new; `None` without memory.
+    /// Returns the number of a stack, which gets one if it is new; `None` without memory.
     pub(crate) fn find_or_insert(
         &self,
         process: &EngineProcess,
@@ -155,7 +158,7 @@ impl ProcessStacks {
             let own = all - shared;
             let take = |memory: &mut WordMemory| memory.take(ENTRY_WORDS + own, &process.pages);
             let at = self.memory.with(process, take)?;
-            // SAFETY: `at` has room for the entry and its frames; `place` is mapped and nobody
+            // SAFETY: `at` has room for the entry and its frames; `place` is mapped and no thread
             // reads it yet.
             unsafe {
                 at.cast::<StackEntry>().write(StackEntry {
@@ -184,8 +187,8 @@ impl ProcessStacks {
         id.map(|id| id as u32)
     }
 
-    /// The number of the stack that has all that `stack` has, and the word of a thread. `is_new` is
-    /// called if nobody saw it before. `None` without memory.
+    /// Returns the number of the stack that has all frames of `stack`, and the word of a thread.
+    /// `is_new` is called if no such stack was seen before. Returns `None` without memory.
     pub(crate) fn find_or_insert_for_thread(
         &self,
         process: &EngineProcess,
@@ -210,9 +213,9 @@ impl ProcessStacks {
         self.find_or_insert(process, hash, plain.generation, of_thread)
     }
 
-    /// The stack to build on: of those that have the shared frames, the one that has some of them
-    /// itself. So every step from a stack to its base comes nearer to the root, and reading a stack
-    /// takes no more steps than it has frames.
+    /// Returns the stack to build on: of those that have the shared frames, the one that has some
+    /// of them itself. So every step from a stack to its base comes nearer to the root, and reading
+    /// a stack takes no more steps than it has frames.
     fn nearest(&self, base: Option<(u32, usize)>) -> (u32, usize) {
         let Some((mut id, shared)) = base else {
             return (0, 0);
@@ -226,12 +229,12 @@ impl ProcessStacks {
         }
     }
 
-    /// How many stacks there are.
+    /// Returns the number of stacks.
     pub(crate) fn len(&self) -> u32 {
         self.len.load(Ordering::Acquire)
     }
 
-    /// How many different frames all stacks have at most, in their generations.
+    /// Returns how many different frames all stacks have at most, in their generations.
     pub(crate) fn frames(&self) -> usize {
         self.frames.load(Ordering::Relaxed)
     }
@@ -241,7 +244,7 @@ impl ProcessStacks {
         unsafe { &**self.entry.get(id as usize) }
     }
 
-    /// Why a stack has no frame that is older, one of [`heapprof_abi::stack_end`].
+    /// Returns why a stack has no older frame, one of [`heapprof_abi::stack_end`].
     pub(crate) fn end(&self, id: u32) -> u32 {
         self.entry(id).end
     }
@@ -263,8 +266,8 @@ impl ProcessStacks {
         }
     }
 
-    /// As [`read`](Self::read), into an array, as far as there is room. Returns how many frames
-    /// that are.
+    /// Puts a stack's return addresses into an array as [`read`](Self::read) does, as far as there
+    /// is room. Returns how many frames that are.
     pub(crate) fn read_into(&self, id: u32, frames: &mut [u64]) -> usize {
         let (mut entry, mut wanted, mut n) = (self.entry(id), usize::MAX, 0);
         loop {
@@ -281,12 +284,12 @@ impl ProcessStacks {
         }
     }
 
-    /// How many bytes of the tables are in memory.
+    /// Returns how many bytes of the tables are in memory.
     pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
-        // A dump may be made while an event is held up in there.
+        // A dump may be made while an event is held up with the lock.
         let known = self.memory.with_in_time(process, |memory| memory.extent());
         let (mapped, left, rest) = known.unwrap_or((0, 0, std::ptr::null()));
-        // What was not taken of a large page is there, too.
+        // The unused rest of a large page is in memory, too.
         let unused = process
             .pages
             .resident(rest, left)
@@ -295,7 +298,7 @@ impl ProcessStacks {
         self.by_hash.resident(process) + self.entry.resident(&process.pages) + frames
     }
 
-    /// The locks that fork must hold.
+    /// Returns the locks that fork must take.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
         let Self {
             by_hash,

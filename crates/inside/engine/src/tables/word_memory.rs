@@ -12,11 +12,12 @@ pub(crate) struct WordMemory {
     mapped: usize,
 }
 
-// SAFETY: what is handed out is whoever's got it, and the rest is reached only through this.
+// SAFETY: what is handed out belongs to the caller that got it, and the rest is reached only
+// through this.
 unsafe impl Send for WordMemory {}
 
 impl WordMemory {
-    /// Nothing is mapped yet.
+    /// Creates memory of which nothing is mapped yet.
     pub(crate) const fn new() -> Self {
         Self {
             at: std::ptr::null_mut(),
@@ -25,7 +26,7 @@ impl WordMemory {
         }
     }
 
-    /// So many zeroed words that stay; `None` without memory.
+    /// Returns `words` zeroed words that stay; `None` without memory.
     pub(crate) fn take(&mut self, words: usize, pages: &PageSource) -> Option<*mut u64> {
         if words > self.left {
             // A chunk is a quarter of what there is, and a large page once that is as much.
@@ -45,7 +46,7 @@ impl WordMemory {
         Some(at)
     }
 
-    /// How many bytes are mapped, how many of them are left, and where those begin.
+    /// Returns how many bytes are mapped, how many of them are left, and where those begin.
     pub(crate) fn extent(&self) -> (usize, usize, *const u8) {
         let rest = self.at.cast_const().cast();
         (self.mapped, self.left * size_of::<u64>(), rest)

@@ -1,12 +1,12 @@
-//! Where a dump is written: its folder, opened once, and its name there. So the file comes to that
-//! folder even if somebody renames folders or plants links meanwhile. The program may be root's,
-//! and the folder another user's.
+//! The place where a dump is written: its folder, opened once, and its name there. So the file
+//! comes to that folder even if another user renames folders or plants links meanwhile. The program
+//! may be root's, and the folder another user's.
 
 use std::ffi::{CStr, CString};
 
 use crate::platform::sys::{self, EngineFile};
 
-/// Bytes that a file's name may have.
+/// Longest file name, in bytes.
 const MAX_NAME_LEN: usize = 255;
 
 /// A name in a folder.
@@ -15,7 +15,7 @@ pub(super) struct DumpPlace {
     name: CString,
 }
 
-/// Which file it is, so that no other file is removed instead.
+/// The identity of a file, so that no other file is removed in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DumpFileIdentity {
     device: u64,
@@ -32,7 +32,7 @@ impl DumpFileIdentity {
 }
 
 impl DumpPlace {
-    /// The place of a path. With `make`, its folder is made if it is missing.
+    /// Returns the place of a path. With `make`, makes the place's folder if it is missing.
     pub(super) fn from_path(path: &[u8], make: bool) -> Result<Self, i32> {
         let (folder, name) = split_path(path);
         if name.is_empty() {
@@ -40,7 +40,7 @@ impl DumpPlace {
         }
         const FOLDER: i32 = libc::O_PATH | libc::O_DIRECTORY;
         let folder = if make {
-            // Nobody typed the folder's name, so a link that another user put there is not
+            // The user did not type the folder's name, so a link that another user put there is not
             // followed.
             let above = Self::from_path(folder, false)?;
             let open =
@@ -48,8 +48,8 @@ impl DumpPlace {
             match open() {
                 Err(libc::ENOENT) => {
                     let made = sys::make_folder_in(&above.folder, &above.name);
-                    // Somebody else may have made it meanwhile. If not, that it is missing is not
-                    // why nothing can be written there.
+                    // Another process may have made the folder meanwhile. Otherwise the error is
+                    // why the folder could not be made, not that it is missing.
                     open().map_err(|errno| match (errno, made) {
                         (libc::ENOENT, Err(why)) => why,
                         (errno, _) => errno,
@@ -64,8 +64,8 @@ impl DumpPlace {
         Ok(Self { folder, name })
     }
 
-    /// Opens what is there instead of a plain file, if that is a device or a pipe. These can't be
-    /// replaced, only written to. A pipe that nobody reads from is an error.
+    /// Opens a device or a pipe that is there instead of a plain file. These can't be replaced,
+    /// only written to. A pipe without a reader is an error.
     pub(super) fn open_special(&self) -> Result<Option<EngineFile>, i32> {
         let Some(found) = sys::stat_in(&self.folder, &self.name, false) else {
             return Ok(None);
@@ -85,11 +85,11 @@ impl DumpPlace {
         let follow = if is_link { 0 } else { libc::O_NOFOLLOW };
         let flags = libc::O_WRONLY | libc::O_NONBLOCK | libc::O_NOCTTY | follow;
         let file = EngineFile::open_in(&self.folder, &self.name, flags, 0)?;
-        // A plain file that took its name meanwhile is not written into.
+        // A plain file that took the name meanwhile is not written into.
         Ok(Some(file).filter(|file| file.stat().is_some_and(|found| is_special(&found))))
     }
 
-    /// Whether somebody else put it into a folder where everybody may put files.
+    /// Whether another user put the file into a folder where all users may put files.
     fn is_planted(&self, found: &libc::stat) -> bool {
         const STICKY_AND_OPEN: u32 = 0o1002;
         self.folder.stat().is_none_or(|folder| {
@@ -121,12 +121,12 @@ impl DumpPlace {
         })
     }
 
-    /// Removes what is there. Returns whether there was something.
+    /// Removes the file at this place. Returns whether there was one.
     pub(super) fn remove(&self) -> bool {
         sys::unlink_in(&self.folder, &self.name)
     }
 
-    /// Removes this file, if it is there.
+    /// Removes the file at this place if it is `file`.
     pub(super) fn remove_only(&self, file: DumpFileIdentity) {
         let found = sys::stat_in(&self.folder, &self.name, false);
         if found.is_some_and(|found| DumpFileIdentity::from_stat(&found) == file) {
@@ -135,7 +135,7 @@ impl DumpPlace {
     }
 }
 
-/// A file that is not whole yet. It is removed if nobody finishes it.
+/// A dump's file that is not complete yet. It is removed unless `finish` is called.
 pub(super) struct DumpDraft<'a> {
     place: &'a DumpPlace,
     name: CString,
@@ -144,7 +144,7 @@ pub(super) struct DumpDraft<'a> {
 }
 
 impl DumpDraft<'_> {
-    /// Moves the file to its place. Returns which file it is.
+    /// Moves the file to its place. Returns its identity.
     pub(super) fn finish(mut self) -> Result<Option<DumpFileIdentity>, i32> {
         sys::rename_in(&self.place.folder, &self.name, &self.place.name)?;
         self.name = CString::default();
@@ -160,7 +160,7 @@ impl Drop for DumpDraft<'_> {
     }
 }
 
-/// A path's folder and its last name.
+/// Splits a path into its folder and its last name.
 fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&b| b == b'/') {
         Some(0) => (b"/", &path[1..]),
@@ -177,7 +177,8 @@ fn file_kind(found: &libc::stat) -> u32 {
     found.st_mode & libc::S_IFMT
 }
 
-/// Whether it is neither a file nor a folder: a device, a pipe, a socket.
+/// Whether the file is a device, a pipe or a socket, so neither a plain file nor a folder nor a
+/// link.
 fn is_special(found: &libc::stat) -> bool {
     !matches!(
         file_kind(found),
@@ -185,18 +186,18 @@ fn is_special(found: &libc::stat) -> bool {
     )
 }
 
-/// A file of this user's own to add to, in a folder where other users have theirs. Its name ends
-/// with `ending`.
+/// Opens a file of this user's own to append to, in a folder where other users have theirs. Its
+/// name ends with `ending`.
 pub(super) fn open_own(folder: &CStr, ending: &str) -> Option<EngineFile> {
     let user = sys::effective_user();
     let own = [
         format!("{user}{ending}"),
-        // Somebody else may have taken the name.
+        // Another user may have taken the name.
         format!("{user}.{}{ending}", sys::process_id()),
     ];
     own.iter().find_map(|name| {
         let path = [folder.to_bytes(), b"/", name.as_bytes()].concat();
-        // Otherwise this would wait for a pipe that somebody put there.
+        // Otherwise this would wait for a pipe that another user put there.
         let plain = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | plain;
         let file = EngineFile::open(&to_c_string(&path).ok()?, flags, 0o600).ok()?;
@@ -204,7 +205,7 @@ pub(super) fn open_own(folder: &CStr, ending: &str) -> Option<EngineFile> {
         if found.st_uid != user || file_kind(&found) != libc::S_IFREG || found.st_nlink != 1 {
             return None;
         }
-        // Whatever the umask is: the next process opens it, too.
+        // The umask must not matter, because the next process opens the file, too.
         file.set_mode(0o600);
         Some(file)
     })

@@ -1,4 +1,4 @@
-//! A word for each place that a block may have, where blocks lie close together.
+//! Shadows: a word for each place that a block may have, where blocks lie close together.
 //!
 //! Blocks that are allocated one after the other mostly lie side by side, and end one after the
 //! other. So do their words, and the processor has mostly fetched them already. In a hash table
@@ -6,9 +6,9 @@
 //!
 //! A region of 64 KiB in which many blocks are known gets a shadow of 32 KiB: 8 bytes for every 16.
 //! Where blocks have 64 bytes, that is 32 for each, as much as in the hash table. From the 256th
-//! shadow on it is never more than 128 for each block that was there when it was made. A shadow
-//! stays for good: if the program gives a region back, it is there for whatever comes to the same
-//! addresses. So a program that goes on to ever new addresses has shadows for all of them.
+//! shadow on it is never more than 128 for each block that was there when the shadow was made. A
+//! shadow stays for good: if the program gives a region back, its shadow serves whatever comes to
+//! the same addresses. So a program that goes on to ever new addresses has shadows for all of them.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -19,53 +19,57 @@ use crate::platform::pages::{PageSource, TableFill};
 use crate::platform::sys;
 use crate::platform::table_file::TableLifetime;
 
-/// The words of a region.
+/// Number of words in a region's shadow.
 pub(super) const SHADOW_WORDS: usize = shadow::WORDS;
 const SHADOW_BYTES: usize = SHADOW_WORDS * 8;
-/// Bytes of memory for each word. Blocks that begin elsewhere are in the hash table.
+/// Bytes of memory for which there is one word. Blocks that begin between such places are in the
+/// hash table.
 const GRAIN_BYTES: usize = 1 << shadow::GRAIN_BITS;
-/// Regions of so many bytes have a shadow, as a power of two. A part of the table has all blocks of
-/// a region, or none.
+/// Size of a region that may have a shadow, in bytes, as a power of two. A part of the table has
+/// all blocks of a region, or none.
 pub(super) const REGION_BITS: u32 = shadow::GRAIN_BITS + SHADOW_WORDS.ilog2();
-/// The part of a slot that counts. A shadow's address is a multiple of 32 KiB.
+/// Mask of the bits of a slot that count blocks. A shadow's address is a multiple of 32 KiB.
 const SLOT_COUNT_MASK: usize = SHADOW_BYTES - 1;
-/// If so many of a region's blocks are in the hash table, it gets a shadow, as long as there are
-/// few shadows: the processor foresees better where blocks are if nearly all are in shadows.
+/// Number of a region's blocks in the hash table at which the region gets a shadow while there are
+/// few shadows. It is low because the processor predicts better where blocks are if nearly all are
+/// in shadows.
 const MIN_BLOCKS_AT_FIRST: usize = 16;
-/// From so many shadows on (8 MiB of them), it takes more blocks, because memory counts then.
+/// Number of shadows (8 MiB) from which it takes more blocks to get one, because memory counts
+/// then.
 const EARLY_SHADOW_LIMIT: usize = 256;
+/// Number of a region's blocks in the hash table at which the region gets a shadow later on.
 const MIN_BLOCKS_LATER: usize = 256;
 
-/// The bits of an address.
+/// Number of bits of an address.
 const ADDRESS_BITS: u32 = 48;
-/// How many regions have their slots in one table, as a power of two: those of 8 GiB.
+/// Number of regions that have their slots in one table, as a power of two: those of 8 GiB.
 const SLOT_TABLE_BITS: u32 = 17;
 const SLOT_TABLE_COUNT: usize = 1 << (ADDRESS_BITS - REGION_BITS - SLOT_TABLE_BITS);
 
 /// The address of a region's shadow, if it has one, and how many of its blocks are in the hash
-/// table. Whoever may use the region's part of the hash table may write it.
+/// table. A thread that may use the region's part of the hash table may write it.
 pub(crate) struct ShadowSlot(AtomicUsize);
 
-/// The shadows of regions, and where to find them.
+/// The shadows of regions, and the slots that lead to them.
 pub(crate) struct RegionShadows {
     /// The tables of slots.
     top: AtomicPtr<AtomicPtr<ShadowSlot>>,
     /// The shadows in the order in which regions got them, in chunks of 16, 32, 64 and so on.
-    /// Behind the shadows of each are the numbers of their regions.
+    /// Behind the shadows of each chunk are the numbers of their regions.
     pub(crate) chunk: [AtomicPtr<u8>; shadow::MAX_SHADOW_CHUNKS],
     pub(crate) count: AtomicUsize,
-    /// How many blocks of a region must be in the hash table, or it gets no shadow.
+    /// Number of a region's blocks in the hash table at which the region gets a shadow.
     min_blocks: AtomicUsize,
-    /// Whether there was no memory for one more.
+    /// Whether there was no memory for another shadow.
     is_full: AtomicBool,
 }
 
-/// Stands for a table for which there was no memory.
+/// Returns the pointer that stands for a table for which there was no memory.
 fn missing_table<T>() -> *mut T {
     std::ptr::without_provenance_mut(align_of::<T>())
 }
 
-/// Whether there is such a table.
+/// Whether the pointer leads to a table.
 #[inline(always)]
 fn is_table_present<T>(table: *mut T) -> bool {
     table.addr() > align_of::<T>()
@@ -77,7 +81,7 @@ pub(super) fn fits(size: u64) -> bool {
     size < shadow::PRESENT_FLAG >> 32
 }
 
-/// The block of a word that is not 0.
+/// Returns the block for which a word stands that is not 0.
 #[inline(always)]
 fn unpack_block(word: u64) -> LiveBlock {
     LiveBlock {
@@ -86,13 +90,13 @@ fn unpack_block(word: u64) -> LiveBlock {
     }
 }
 
-/// The region of an address.
+/// Returns the number of the region of an address.
 #[inline(always)]
 pub(super) fn region_number(address: usize) -> usize {
     address >> REGION_BITS
 }
 
-/// The addresses of a region at which blocks may be that have a word.
+/// Returns those addresses of a region at which blocks have a word.
 pub(super) fn block_addresses(region: usize) -> impl Iterator<Item = usize> {
     (0..SHADOW_WORDS).map(move |i| (region << REGION_BITS) + i * GRAIN_BYTES)
 }
@@ -101,7 +105,7 @@ pub(super) fn block_addresses(region: usize) -> impl Iterator<Item = usize> {
 #[derive(Clone, Copy)]
 pub(super) struct ShadowWord(*mut u64);
 
-/// What a slot holds.
+/// The value of a slot at one moment.
 #[derive(Clone, Copy)]
 pub(super) struct SlotValue(usize);
 
@@ -111,34 +115,34 @@ impl ShadowSlot {
         SlotValue(self.0.load(Ordering::Relaxed))
     }
 
-    /// Notes that there is one block more in the hash table than `held` says.
+    /// Counts one block more in the hash table than `held` says.
     #[inline(always)]
     pub(super) fn add(&self, held: SlotValue) {
         self.0.store(held.0 + 1, Ordering::Relaxed);
     }
 
-    /// Notes that there is one less.
+    /// Counts one block less in the hash table than `held` says.
     #[inline(always)]
     pub(super) fn subtract(&self, held: SlotValue) {
-        // In a child of a thread that was held up, one may be in the table that was not noted.
+        // In a child of a thread that was held up, the table may have a block that was not counted.
         let one = usize::from(held.hashed_blocks() != 0);
         self.0.store(held.0 - one, Ordering::Relaxed);
     }
 
-    /// Notes that none of them is there any more.
+    /// Sets the count to 0: none of the region's blocks is in the hash table any more.
     pub(super) fn clear(&self) {
         self.0.fetch_and(!SLOT_COUNT_MASK, Ordering::Relaxed);
     }
 }
 
 impl SlotValue {
-    /// How many blocks of the region are in the hash table.
+    /// Returns how many blocks of the region are in the hash table.
     #[inline(always)]
     pub(super) fn hashed_blocks(self) -> usize {
         self.0 & SLOT_COUNT_MASK
     }
 
-    /// The word of an address, if it has one.
+    /// Returns the word of an address, if it has one.
     #[inline(always)]
     pub(super) fn word(self, address: usize) -> Option<ShadowWord> {
         if self.0 <= SLOT_COUNT_MASK || !address.is_multiple_of(GRAIN_BYTES) {
@@ -152,17 +156,17 @@ impl SlotValue {
 }
 
 impl ShadowWord {
-    /// Puts a block there that [`fits`], and returns the one that was.
+    /// Puts a block that [`fits`] into the word, and returns the block that was there.
     #[inline(always)]
     pub(super) fn put(self, block: LiveBlock) -> Option<LiveBlock> {
         let word = shadow::PRESENT_FLAG | block.size << 32 | u64::from(block.stack);
-        // SAFETY: it is inside a shadow, because `Held::word` takes the place modulo its length,
-        // and the caller may use the region.
+        // SAFETY: it is inside a shadow, because `SlotValue::word` takes the place modulo its
+        // length, and the caller may use the region.
         let old = unsafe { self.0.replace(word) };
         (old != 0).then(|| unpack_block(old))
     }
 
-    /// Takes the block that is there.
+    /// Takes the block out of the word.
     #[inline(always)]
     pub(super) fn take(self) -> Option<LiveBlock> {
         // SAFETY: as in `put`.
@@ -170,7 +174,7 @@ impl ShadowWord {
         (old != 0).then(|| unpack_block(old))
     }
 
-    /// Where it is, for the cache.
+    /// Returns the word's address, for bringing it into the cache.
     #[inline(always)]
     pub(super) fn place(self) -> *const u8 {
         self.0.cast_const().cast()
@@ -188,13 +192,13 @@ impl RegionShadows {
         }
     }
 
-    /// Whether a region is to get a shadow.
+    /// Whether a region with this slot is to get a shadow.
     #[inline(always)]
     pub(super) fn is_due(&self, held: SlotValue) -> bool {
         held.0 >= self.min_blocks.load(Ordering::Relaxed) && held.0 <= SLOT_COUNT_MASK
     }
 
-    /// The slot of an address's region, if there is a table with it.
+    /// Returns the slot of an address's region, if there is a table with it.
     #[inline(always)]
     pub(super) fn slot(&self, address: usize) -> Option<&ShadowSlot> {
         let region = region_number(address);
@@ -212,7 +216,8 @@ impl RegionShadows {
         Some(unsafe { &*table.add(place) })
     }
 
-    /// The slot of an address's region. `None` if there is no memory for it, now and later on.
+    /// Returns the slot of an address's region. Returns `None` if there is no memory for it, and
+    /// then also later.
     #[inline(always)]
     pub(super) fn slot_or_new(&self, address: usize, pages: &PageSource) -> Option<&ShadowSlot> {
         match self.slot(address) {
@@ -236,8 +241,7 @@ impl RegionShadows {
         }
     }
 
-    /// Gives a region a shadow, in which nothing is yet. Returns false if there is no memory for
-    /// it.
+    /// Gives a region an empty shadow. Returns false if there is no memory for it.
     #[cold]
     pub(super) fn add(&self, slot: &ShadowSlot, region: usize, pages: &PageSource) -> bool {
         if self.is_full.load(Ordering::Relaxed) {
@@ -265,7 +269,8 @@ impl RegionShadows {
             self.is_full.store(true, Ordering::Relaxed);
             return false;
         }
-        // SAFETY: a chunk has so many shadows, and behind them as many numbers.
+        // SAFETY: `place` is below the chunk's number of shadows, and behind the shadows lie as
+        // many numbers.
         let new = unsafe {
             region_number_place(begin, chunk, place).store(region as u64, Ordering::Release);
             begin.add(place as usize * SHADOW_BYTES).expose_provenance()
@@ -275,13 +280,14 @@ impl RegionShadows {
         true
     }
 
-    /// Empties all shadows. No part of the hash table is in use.
+    /// Empties all shadows. No part of the hash table is in use meanwhile.
     pub(super) fn clear(&self, pages: &PageSource) {
         let count = self.count.load(Ordering::Acquire) as u64;
         for number in 0..count {
             let (chunk, place) = shadow::locate_shadow(number);
             if let Some(begin) = self.begin(chunk) {
-                // SAFETY: a chunk has so many numbers behind its shadows.
+                // SAFETY: behind its shadows a chunk has as many numbers, and `place` is below
+                // that.
                 let region =
                     unsafe { region_number_place(begin, chunk, place) }.load(Ordering::Relaxed);
                 if let Some(slot) = self.slot((region as usize) << REGION_BITS) {
@@ -294,19 +300,19 @@ impl RegionShadows {
         {
             let used = count.saturating_sub(first).min(shadow::chunk_len(chunk));
             if let (Some(begin), 1..) = (self.begin(chunk), used) {
-                // SAFETY: whole shadows, which are whole pages, and nobody uses them now.
+                // SAFETY: whole shadows, which are whole pages, and no thread uses them now.
                 unsafe { pages.clear_pages(begin, used as usize * SHADOW_BYTES) };
             }
         }
     }
 
-    /// Where a chunk begins, if it is there.
+    /// Returns the address at which a chunk begins, if the chunk exists.
     fn begin(&self, chunk: usize) -> Option<*mut u8> {
         let begin = self.chunk.get(chunk)?.load(Ordering::Acquire);
         (!begin.is_null()).then_some(begin)
     }
 
-    /// How many bytes of the shadows and slots are in memory.
+    /// Returns how many bytes of the shadows and slots are in memory.
     pub(super) fn resident(&self, pages: &PageSource) -> usize {
         let chunks = self.chunk.iter().enumerate().map(|(i, chunk)| {
             let at = chunk.load(Ordering::Acquire);
@@ -332,17 +338,17 @@ impl RegionShadows {
     }
 }
 
-/// Where the number of the region is whose shadow is the `place`th one of a chunk.
+/// Returns the place of the number of the region whose shadow is the `place`th one of a chunk.
 ///
 /// # Safety
-/// It is a chunk of that number, and `place` is below its length.
+/// A chunk with the number `chunk` begins at `begin`, and `place` is below its length.
 unsafe fn region_number_place<'a>(begin: *mut u8, chunk: usize, place: u64) -> &'a AtomicU64 {
     let numbers = begin.wrapping_add(shadow::chunk_len(chunk) as usize * SHADOW_BYTES);
     // SAFETY: the caller's promise. A chunk is never unmapped.
     unsafe { &*numbers.cast::<AtomicU64>().add(place as usize) }
 }
 
-/// The table that `at` points to, which is made with so many entries if there is none;
+/// Returns the table that `at` points to. If there is none, makes one with `len` entries. Returns
 /// [`missing_table`] if there is no memory for it, now or before.
 fn find_or_make_table<T>(at: &AtomicPtr<T>, len: usize, pages: &PageSource) -> *mut T {
     let bytes = len * size_of::<T>();

@@ -1,6 +1,6 @@
 //! A part's hash table of blocks in use, by address, with linear probing.
 
-/// Entries below which a table is at most half full.
+/// Number of entries below which a table is at most half full.
 const SMALL_TABLE_LIMIT: usize = 2048;
 const KEY_BITS: u32 = heapprof_abi::table::ADDRESS_BITS;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
@@ -14,8 +14,9 @@ pub(crate) struct LiveBlock {
     pub(crate) size: u64,
 }
 
-/// The first word is the address / 8 (every malloc's blocks are at least that far apart) and the
-/// size's upper bits. The second is the size's lower bits and the stack.
+/// An entry of the hash table. Its first word is the address / 8 (every malloc's blocks are at
+/// least that far apart) and the size's upper bits. The second is the size's lower bits and the
+/// stack.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct LiveEntry(pub(super) u64, pub(super) u64);
@@ -24,19 +25,19 @@ pub(crate) struct LiveEntry(pub(super) u64, pub(super) u64);
 pub(crate) struct BlockTable {
     pub(crate) entry: *mut LiveEntry,
     pub(crate) mask: usize,
-    /// How many blocks there are of the part, here and in shadows.
+    /// Number of blocks of the part, in this table and in shadows.
     pub(crate) len: usize,
-    /// How many of them are here.
+    /// Number of blocks in this table.
     pub(super) hashed: usize,
 }
 
-/// Where in its part's table the search for a key begins, before it is masked to the table.
+/// Returns the index at which the search for a key begins, before it is masked to the part's table.
 #[inline(always)]
 pub(super) fn home_index(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize
 }
 
-/// Why a block could not be remembered.
+/// The error that a block could not be remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableFull;
 
@@ -64,7 +65,7 @@ impl LiveEntry {
 }
 
 impl BlockTable {
-    /// Whether it is time for a larger table. Small ones may be emptier, because that keeps
+    /// Whether it is time for a larger table. Small tables may be emptier, because that keeps
     /// searches short.
     #[inline(always)]
     pub(super) fn is_filled(&self) -> bool {
@@ -107,7 +108,7 @@ impl BlockTable {
         }
     }
 
-    /// The block of a key.
+    /// Returns the block of a key.
     pub(super) fn find(&self, key: u64) -> Option<LiveBlock> {
         let mut i = home_index(key);
         loop {

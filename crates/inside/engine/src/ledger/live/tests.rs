@@ -1,4 +1,4 @@
-//! The live table held against a map, also while its parts change hands.
+//! The live table compared with a map, also while its parts change hands.
 
 use super::*;
 use crate::ledger::access::{self, LedgerAccess};
@@ -7,10 +7,10 @@ use crate::thread::state::{ThreadState, ThreadStates};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 
-/// How far a walk goes. An interpreter takes a thousand times as long.
+/// Number of steps of a random walk. Under an interpreter a step takes a thousand times as long.
 const STEPS: u64 = if cfg!(miri) { 1_500 } else { 300_000 };
 
-/// A table, with what it takes to have the books open.
+/// A live table, with what it takes to open the ledger.
 struct Books {
     process: EngineProcess,
     threads: ThreadStates,
@@ -52,7 +52,7 @@ impl Books {
     }
 }
 
-/// A random walk over `addresses`, held against a map.
+/// Walks over `addresses` at random, and compares each step with a map.
 fn walk(books: &'static Books, addresses: impl Fn(u64) -> usize, seed: u64, steps: u64) {
     let (mut model, mut x) = (HashMap::new(), 88_172_645_463_325_252u64 ^ seed << 7);
     let state = books.state();
@@ -105,7 +105,7 @@ fn behaves_as_a_map_does_wherever_blocks_begin() {
     walk(books, addresses, 3, STEPS);
     assert_eq!(books.live.len(), 0);
     assert!(cfg!(miri) || books.live.shadows.count.load(Ordering::Relaxed) > 0);
-    // Nothing stays of what was forgotten at once.
+    // When all blocks are forgotten at once, none of them is left.
     let state = books.state();
     let mut model = HashMap::new();
     for i in 0..2_000 {
@@ -129,7 +129,7 @@ fn behaves_as_a_map_does_wherever_blocks_begin() {
     assert_eq!(books.live.len(), 0);
 }
 
-/// What was sampled lies far apart.
+/// Sampled blocks lie far apart.
 #[test]
 fn sampled_blocks_have_no_shadows() {
     let books = Books::leaked();

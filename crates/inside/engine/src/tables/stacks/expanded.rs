@@ -1,34 +1,36 @@
-//! Stacks read one after the other. Most begin as the one before, which is not read once more.
+//! Reading of stacks one after the other. Most share their oldest frames with the one before, which
+//! are not read once more.
 
 use super::ProcessStacks;
 
-/// The stack that was read last, and what it was read from.
+/// The stack that was read last, and the stacks from which it was read.
 #[derive(Default)]
 pub(crate) struct ExpandedStack {
-    /// Its frames, oldest first.
+    /// The stack's frames, oldest first.
     frames: Vec<u64>,
-    /// The stack and those it is built on, each with how many of its oldest frames this one has.
-    /// The one next to the root comes first.
+    /// The stack and those on which it is built, each with how many of its oldest frames the stack
+    /// has. The one next to the root comes first.
     chain: Vec<(u32, usize)>,
-    /// What the next stack adds to the chain, and to the frames: the newest comes first.
+    /// What the next stack adds to the chain, the newest first. `newer` has what it adds to the
+    /// frames, in the same order.
     links: Vec<(u32, usize)>,
     newer: Vec<u64>,
 }
 
 impl ExpandedStack {
-    /// The frames of the stack that was read last, oldest first.
+    /// Returns the frames of the stack that was read last, oldest first.
     pub(crate) fn frames(&self) -> &[u64] {
         &self.frames
     }
 
     /// Reads a stack. Returns its generation of mappings, and how many of the oldest frames it has
-    /// in common with the one before.
+    /// in common with the stack that was read before.
     pub(crate) fn read(&mut self, stacks: &ProcessStacks, id: u32) -> (u32, usize) {
         let (mut id, mut entry) = (id, stacks.entry(id));
         let generation = entry.generation;
         let mut wanted = usize::from(entry.frames);
         let known = loop {
-            // A stack is built on one with a lower number, so none of what is higher follows.
+            // A stack is built on one with a lower number, so a higher number cannot follow.
             while self.chain.last().is_some_and(|last| last.0 > id) {
                 self.chain.pop();
             }
@@ -54,7 +56,7 @@ impl ExpandedStack {
     }
 
     /// Takes a stack of one frame that has no number. Returns how many of the oldest frames it has
-    /// in common with the one before.
+    /// in common with the stack before.
     pub(crate) fn set(&mut self, frame: u64) -> usize {
         self.chain.clear();
         self.newer.push(frame);
@@ -80,8 +82,8 @@ mod tests {
     use crate::platform::process::EngineProcess;
     use crate::tables::stacks::NewStack;
 
-    /// What is read after any other stack is what is read by itself, and as much is the same as
-    /// both have.
+    /// A stack that is read after any other one is the same as when it is read by itself, and the
+    /// returned number of frames is what both have in common.
     #[test]
     fn each_stack_is_read_as_by_itself_after_any_other() {
         let (process, stacks) = (EngineProcess::new(region()), ProcessStacks::new());
@@ -94,7 +96,7 @@ mod tests {
         };
         let mut all: Vec<Vec<u64>> = Vec::new();
         for i in 0..300 {
-            // A part of an earlier one, and some more.
+            // The stack has a part of an earlier one, and some more frames.
             let base = (i > 0).then(|| below(i));
             let shared = base.map_or(0, |base| below(all[base].len() + 1));
             let mut frames = base.map_or(Vec::new(), |base| all[base][..shared].to_vec());
