@@ -1,7 +1,7 @@
-//! The stages between a file and an answer, one by one.
+//! Benchmarks of the stages between a file and an answer, one by one.
 //!
-//! `cargo bench -p heapprof-analysis` uses a profile made here; HEAPPROF_BENCH_PROFILE names
-//! another.
+//! `cargo bench -p heapprof-analysis` uses a profile that `make_profile` makes;
+//! HEAPPROF_BENCH_PROFILE names another.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use heapprof_analysis::{
 };
 use heapprof_profile::{Profile, ProfileBuilder, decode, encode, merge};
 
-/// 20,000 stacks of depth 25 over 3,000 functions, by a small generator with a fixed seed.
+/// Returns a profile of 20,000 stacks of depth 25 over 3,000 functions, made by a small generator
+/// with a fixed seed.
 fn make_profile() -> Vec<u8> {
     let mut state = 7u64;
     let mut random = |n: u64| {

@@ -1,5 +1,5 @@
-//! Files whose code without names can't be compared, because there are two builds of them, or names
-//! on one side only.
+//! Files whose code without names can't be compared, because the two profiles have different builds
+//! of them, or only one profile has names for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use crate::session::AnalysisSession;
 pub struct IncomparableFile {
     /// The file's name, without its folders.
     pub file: String,
-    /// How many such rows there are.
+    /// The number of the file's rows that are new or gone only because they have other names.
     pub rows: usize,
-    /// Whether both sides have code without names, from two builds. Otherwise one side has names
-    /// and the other has none.
+    /// Whether both sides have code without names, from two builds. If not, one side has names and
+    /// the other has none.
     pub is_rebuilt: bool,
 }
 
@@ -27,8 +27,8 @@ struct MappedFileCode {
     nameless: usize,
 }
 
-/// The files that can't be compared between the first two profiles of the session. There are none
-/// if it reads a database.
+/// Returns the files that can't be compared between the first two profiles of the session. The list
+/// is empty if the session reads a database.
 pub fn incomparable_files(session: &AnalysisSession, diff: &DiffReport) -> Vec<IncomparableFile> {
     let parts = session
         .question
@@ -63,13 +63,13 @@ pub fn incomparable_files(session: &AnalysisSession, diff: &DiffReport) -> Vec<I
     found.collect()
 }
 
-/// The file in the name that stands for code without a name.
+/// Returns the file in a name that stands for code without a name.
 fn nameless_file(name: &str) -> Option<&str> {
     let (file, _) = name.rsplit_once("+0x")?;
     is_place_of_code(name).then_some(file)
 }
 
-/// The build ids of each mapped file, and how much of its code has names.
+/// Returns the build ids of each mapped file, and how much of its code has names.
 fn code_by_file(profile: &Profile) -> BTreeMap<String, MappedFileCode> {
     let mut all = BTreeMap::<String, MappedFileCode>::new();
     for location in &profile.location {

@@ -1,28 +1,28 @@
-//! What a collector writes into a profile's comments, with one `key: value` in each line.
+//! The comments that a collector writes into a profile, with one `key: value` in each line.
 
 use heapprof_profile::Profile;
 
 use crate::error::AnalysisError;
 use crate::session::AnalysisSession;
 
-/// When a profile was dumped, as its comments say.
+/// The moment when a profile was dumped, according to its comments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DumpTime {
-    /// It was dumped when the program ended: nobody freed what was in use then.
+    /// The profile was dumped when the program ended: memory in use then was never freed.
     AtExit,
-    /// It was dumped at another moment, which is named here.
+    /// The profile was dumped at another moment, which the text names.
     BeforeExit(String),
-    /// The profile does not say.
+    /// The profile does not name the moment.
     #[default]
     Unknown,
 }
 
-/// The comments of the session's only profile.
+/// Returns the comments of the session's only profile.
 pub(crate) fn comments(session: &AnalysisSession) -> Result<Vec<String>, AnalysisError> {
     comments_of(session, 1)
 }
 
-/// The comments of one of the session's profiles, by its number.
+/// Returns the comments of one of the session's profiles, by its number.
 pub(crate) fn comments_of(
     session: &AnalysisSession,
     profile: i64,
@@ -34,19 +34,20 @@ pub(crate) fn comments_of(
     )
 }
 
-/// The program that a profile is of, as its comments say; `None` if they do not.
+/// Returns the program that was profiled, according to the comments; `None` if they do not name it.
 pub(crate) fn program_name(comments: &[String]) -> Option<String> {
     let program = values(comments, "program").next()?;
     Some(program.to_string())
 }
 
-/// What tells a process from others of its program, as the comments of its profile say: the script
-/// that it runs, or the title that it has set.
+/// Returns what distinguishes a process from others of its program, according to the comments: the
+/// script that it runs, or the title that it has set.
 pub(crate) fn script_or_title(comments: &[String]) -> Option<String> {
     find_single_value(comments, "script").or_else(|| find_single_value(comments, "title"))
 }
 
-/// The program that a profile is of, as its comments say, and what it is called besides.
+/// Returns the program that was profiled, followed by its script or title, according to the
+/// comments.
 pub fn program_and_title(comments: &[String]) -> Option<String> {
     let program = program_name(comments)?;
     Some(match script_or_title(comments) {
@@ -55,14 +56,16 @@ pub fn program_and_title(comments: &[String]) -> Option<String> {
     })
 }
 
-/// What comments say once, such as `pid: 7`; `None` if they do not, or if several processes do.
+/// Returns the value of a key that comments have once, such as `pid: 7`; `None` if no comment has
+/// it, or if comments of several processes have it.
 pub fn find_single_value(comments: &[String], key: &str) -> Option<String> {
     let mut found = values(comments, key);
     let value = found.next().map(str::to_string);
     value.filter(|_| found.next().is_none())
 }
 
-/// When a profile was dumped. If several were added up, one that was not dumped at exit decides.
+/// Returns when a profile was dumped. If several profiles were added up, one that was not dumped at
+/// exit decides.
 pub(crate) fn dump_time(comments: &[String]) -> DumpTime {
     let mut dumped = DumpTime::Unknown;
     for value in values(comments, "dump") {
@@ -74,8 +77,8 @@ pub(crate) fn dump_time(comments: &[String]) -> DumpTime {
     dumped
 }
 
-/// A number of bytes. Several numbers come from several processes and are true of none alone, so
-/// they give `None`.
+/// Returns the number of bytes that comments have for a key. Several numbers come from several
+/// processes and hold for none of them alone, so the result is `None`.
 pub(crate) fn find_single_bytes(comments: &[String], key: &str) -> Option<i64> {
     let mut found = values(comments, key);
     let number = found.next()?.strip_suffix("bytes")?.trim_end();
@@ -85,19 +88,21 @@ pub(crate) fn find_single_bytes(comments: &[String], key: &str) -> Option<i64> {
     }
 }
 
-/// Where all of a program's data is, as our collector's comments say.
+/// The parts of a program's data, according to the comments of heapprof's collector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataBreakdown {
-    /// The bytes that the kernel counts as its data (VmData), without the collector's own.
+    /// The bytes that the kernel counts as the program's data (VmData), without the collector's own
+    /// data.
     pub all: i64,
-    /// The collector's own.
+    /// The bytes of the collector's own data.
     pub own: i64,
-    /// What the data is for, with its bytes. They add up to all of it.
+    /// The parts of the data: what each is for, and its bytes. They add up to `all`.
     pub parts: Vec<(String, i64)>,
 }
 
-/// Takes the lines out of the comments that say where a program's data is. `None`, and the comments
-/// stay, if there are none, or if they are of several programs or make no sense.
+/// Takes the lines out of the comments that describe a program's data. Returns `None` and leaves
+/// the comments as they are if there are no such lines, or if they are about several programs or
+/// contradict each other.
 pub(crate) fn take_data_breakdown(comments: &mut Vec<String>) -> Option<DataBreakdown> {
     let mut account = DataBreakdown::default();
     let mut wholes = 0;
@@ -121,29 +126,31 @@ pub(crate) fn take_data_breakdown(comments: &mut Vec<String>) -> Option<DataBrea
     Some(account)
 }
 
-/// The process that a profile is of, as our collector's comments and the profile's times say.
+/// The process that was profiled, according to the comments of heapprof's collector and the
+/// profile's times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfiledProcess {
     program: String,
     pid: String,
     host: String,
-    /// When its recording began, in nanoseconds since 1970.
+    /// The time when the recording began, in nanoseconds since 1970.
     start: i64,
 }
 
-/// How far two clocks of one process may differ, in nanoseconds.
+/// Largest difference between two clocks of one process, in nanoseconds.
 const MAX_CLOCK_SKEW_NANOS: u64 = 10_000_000;
 
 impl ProfiledProcess {
-    /// The process of a profile; `None` if the profile does not say, or is a sum of several.
+    /// Returns the process of a profile; `None` if the profile does not name it, or is a sum of
+    /// several profiles.
     pub fn from_profile(profile: &Profile) -> Option<Self> {
         let comments = profile.comment.iter().map(|&text| profile.text(text));
         let comments: Vec<String> = comments.map(str::to_string).collect();
         Self::new(&comments, profile.time_nanos, profile.duration_nanos)
     }
 
-    /// Does what [`from_profile`](Self::from_profile) does, for a profile with these comments and
-    /// times.
+    /// Returns the process of a profile with these comments and times, as
+    /// [`from_profile`](Self::from_profile) does.
     pub(crate) fn new(comments: &[String], time: i64, duration: i64) -> Option<Self> {
         let one = |key| find_single_value(comments, key);
         if !one("collector")?.starts_with("heapprof") || time == 0 {
@@ -157,22 +164,22 @@ impl ProfiledProcess {
         })
     }
 
-    /// When the recording began, in nanoseconds since 1970.
+    /// Returns the time when the recording began, in nanoseconds since 1970.
     pub(crate) fn start(&self) -> i64 {
         self.start
     }
 
-    /// Its pid, as the profile says it.
+    /// Returns the process id as it is in the profile.
     pub(crate) fn pid(&self) -> &str {
         &self.pid
     }
 
-    /// A text that moments of one process have in common.
+    /// Returns a text that is the same for all profiles of one process.
     pub(crate) fn key(&self) -> String {
         format!("{:?} {:?} {:?}", self.program, self.pid, self.host)
     }
 
-    /// Whether both are the same process.
+    /// Whether `self` and `other` are the same process.
     pub fn is_same_process(&self, other: &Self) -> bool {
         self.pid == other.pid
             && self.program == other.program
@@ -228,7 +235,8 @@ mod tests {
                 1_000_000_000,
                 Some(false),
             ),
-            // These are a sum of two, a profile of another collector, and one without a time.
+            // These are the comments of a sum of two, of a profile of another collector, and of one
+            // without a time.
             (
                 &["collector: heapprof 0.1.0", "pid: 7", "pid: 8"],
                 5_000_000_000,

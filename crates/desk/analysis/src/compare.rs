@@ -1,47 +1,48 @@
-//! Runs of the same program in several ways, compared: medians, spread, and whether a difference is
+//! Comparison of a program's runs in several variants: medians, spread, and whether a difference is
 //! more than noise.
 //!
-//! Noise is told by the exact test of rank sums (Mann and Whitney, 1947), with equal values sharing
-//! their ranks: the part of all ways to deal the values out that is as uneven as what was found.
+//! Noise is recognized by the exact rank-sum test (Mann and Whitney, 1947), in which equal values
+//! share their ranks. Of all ways to assign the values to the two variants, the test computes the
+//! share that is at least as uneven as the real one.
 
-/// What a run has used up.
+/// The resources that a run used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFigures {
-    /// From the beginning to the end, in microseconds.
+    /// The time from the beginning to the end, in microseconds.
     pub wall_us: i64,
-    /// How long its own code worked.
+    /// The time for which the program's own code used processors, in microseconds.
     pub user_us: i64,
-    /// How long the kernel worked for it.
+    /// The time for which the kernel worked for the program, in microseconds.
     pub system_us: i64,
-    /// The most bytes in memory of one process.
+    /// The largest number of bytes that one process had in memory.
     pub peak_rss: i64,
-    /// The most bytes that the program itself had in memory (VmHWM).
+    /// The largest number of bytes that the program itself had in memory (VmHWM).
     pub hwm: Option<i64>,
-    /// What the program itself had in memory when it ended.
+    /// The number of bytes that the program itself had in memory when it ended.
     pub end_rss: Option<i64>,
-    /// Pages that came without a disk.
+    /// The number of page faults that needed no disk.
     pub minor_faults: i64,
-    /// Pages that came from a disk.
+    /// The number of page faults that needed a disk.
     pub major_faults: i64,
-    /// How often a thread waited.
+    /// The number of times that a thread waited.
     pub voluntary: i64,
-    /// How often a processor was taken away from one.
+    /// The number of times that a thread lost its processor to another one.
     pub involuntary: i64,
 }
 
-/// The values of several runs.
+/// The least, the median and the largest of the values of several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunSpread {
-    /// The least.
+    /// The least value.
     pub least: i64,
-    /// The one in the middle.
+    /// The median.
     pub median: i64,
-    /// The most.
+    /// The largest value.
     pub most: i64,
 }
 
 impl RunSpread {
-    /// Of these values; `None` if there are none.
+    /// Returns the spread of these values; `None` if there are none.
     #[must_use]
     pub fn from_values(values: &[i64]) -> Option<Self> {
         let mut sorted = values.to_vec();
@@ -63,23 +64,24 @@ fn midpoint(a: i64, b: i64) -> i64 {
     i64::try_from((i128::from(a) + i128::from(b)) / 2).unwrap_or(a)
 }
 
-/// How the values of some runs differ from those of others.
+/// The difference between the values of some runs and those of others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RunDifference {
-    /// Too few runs, so that even a clear difference could be chance.
+    /// Unknown: with so few runs, even a clear difference could be chance.
     Unknown,
-    /// None that is more than noise and more than a hundredth.
+    /// No difference that is more than noise and more than a hundredth.
     None,
-    /// By this part of what the others have: 0.1 is a tenth more.
+    /// A difference, as a share of the base: 0.1 is a tenth more.
     By(f64),
 }
 
-/// A difference is told only if chance makes it less often than this.
+/// The probability below which a result counts as a difference: chance alone makes such a result
+/// less often.
 const SIGNIFICANCE_LEVEL: f64 = 0.01;
-/// A smaller part is no difference.
+/// Least share of the base that counts as a difference.
 const MIN_DIFFERENCE: f64 = 0.01;
 
-/// Compares values with those of a base.
+/// Compares the values of some runs with those of a base.
 #[must_use]
 pub fn run_difference(base: &[i64], other: &[i64]) -> RunDifference {
     let medians = RunSpread::from_values(base).zip(RunSpread::from_values(other));
@@ -102,18 +104,18 @@ pub fn run_difference(base: &[i64], other: &[i64]) -> RunDifference {
     }
 }
 
-/// The chance of the most uneven result of so many runs each.
+/// Returns the probability of the most uneven result with these numbers of runs.
 fn min_probability(base: usize, other: usize) -> f64 {
-    // Two of all ways to choose the runs of one side.
+    // The most uneven results are two of all ways to choose the runs of one side.
     let ways = (1..=other).fold(1.0, |ways, i| ways * (base + i) as f64 / i as f64);
     2.0 / ways
 }
 
-/// The chance that values dealt out by lot are as uneven as these.
+/// Returns the probability that randomly assigned values are at least as uneven as these.
 fn chance(base: &[i64], other: &[i64]) -> f64 {
     let mut all: Vec<i64> = base.iter().chain(other).copied().collect();
     all.sort_unstable();
-    // Twice the rank, so that the mean of two ranks is whole.
+    // Ranks are doubled, so that the mean of two ranks is a whole number.
     let rank = |value: i64| {
         let below = all.partition_point(|&one| one < value);
         let through = all.partition_point(|&one| one <= value);
@@ -121,7 +123,8 @@ fn chance(base: &[i64], other: &[i64]) -> f64 {
     };
     let found: usize = other.iter().map(|&value| rank(value)).sum();
     let ranks: Vec<usize> = all.iter().map(|&value| rank(value)).collect();
-    // In how many ways so many of the values have a sum of ranks.
+    // `ways[n][s]` is the number of ways to choose `n` of the values so that their ranks add up to
+    // `s`.
     let most: usize = ranks.iter().sum();
     let mut ways = vec![vec![0.0f64; most + 1]; other.len() + 1];
     ways[0][0] = 1.0;
@@ -161,7 +164,7 @@ mod tests {
         );
     }
 
-    /// The chances are those of the tables of the test.
+    /// Checks probabilities against the tables of the test.
     #[test]
     fn chances_are_exact() {
         let near = |found: f64, expected: f64| (found - expected).abs() < 1e-9;
@@ -170,7 +173,7 @@ mod tests {
             chance(&[1, 2, 3, 4, 5], &[6, 7, 8, 9, 10]),
             2.0 / 252.0
         ));
-        // U = 1 of 4 by 4.
+        // This is U = 1 of 4 by 4 values.
         assert!(near(chance(&[1, 2, 3, 5], &[4, 6, 7, 8]), 4.0 / 70.0));
         assert!(near(chance(&[7; 5], &[7; 5]), 1.0));
         assert!(near(min_probability(5, 5), 2.0 / 252.0));
@@ -186,7 +189,7 @@ mod tests {
             RunDifference::By(-0.5)
         );
         assert_eq!(run_difference(&base, &shifted(1)), RunDifference::None);
-        // Clear, but less than a hundredth.
+        // The difference is clear, but less than a hundredth.
         let exact = [10_000; 7];
         assert_eq!(run_difference(&exact, &[10_050; 7]), RunDifference::None);
         assert_eq!(
@@ -201,7 +204,7 @@ mod tests {
         assert_eq!(run_difference(&[0; 7], &[0; 7]), RunDifference::None);
     }
 
-    /// Of runs that differ by chance alone, about one in a hundred is taken for another.
+    /// Checks runs that differ by chance alone: about one pair in a hundred counts as different.
     #[test]
     fn noise_is_rarely_taken_for_a_difference() {
         let mut state = 1u64;

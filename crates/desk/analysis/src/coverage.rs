@@ -1,12 +1,12 @@
-//! How much of a process is its heap: what the kernel had in memory for the process, without what
-//! the collector itself holds.
+//! The part of a process that is its heap: the memory that the kernel counts for the process,
+//! without the memory of the collector itself.
 
 use crate::comment;
 
-/// What a comment begins with that names an allocator whose blocks were not recorded.
+/// The beginning of a comment that names an allocator whose blocks were not recorded.
 pub const UNSEEN_ALLOCATOR_PREFIX: &str = "allocator not seen: ";
 
-/// What the comments say of allocators whose blocks were not recorded.
+/// Returns the comments about allocators whose blocks were not recorded, without their prefix.
 pub(crate) fn unseen_allocators(comments: &[String]) -> Vec<String> {
     let said = comments
         .iter()
@@ -14,54 +14,56 @@ pub(crate) fn unseen_allocators(comments: &[String]) -> Vec<String> {
     said.map(str::to_string).collect()
 }
 
-/// How much of the program was in memory, as the kernel sees it.
+/// The amount of the program that was in memory, as the kernel counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RssBreakdown {
-    /// How many bytes there were.
+    /// The bytes of the process that were in memory.
     pub bytes: i64,
-    /// How many of these are the collector's own tables.
+    /// The part of `bytes` that belongs to the collector's own tables.
     pub own: i64,
-    /// How many bytes the heap had at the same moment, if the profile says so.
+    /// The bytes of the heap at the same moment, if the profile has them.
     pub heap: Option<i64>,
 }
 
 impl RssBreakdown {
-    /// How many bytes are the program's.
+    /// Returns the bytes of the program, without those of the collector.
     pub fn program_bytes(self) -> i64 {
         self.bytes - self.own
     }
 
-    /// How many of the program's bytes are not heap.
+    /// Returns the bytes of the program that are not heap; `None` if the bytes of the heap are not
+    /// known.
     pub fn bytes_beside_heap(self) -> Option<i64> {
         Some((self.program_bytes() - self.heap?).max(0))
     }
 }
 
-/// What was resident when the profile was dumped, and the most that was, as its comments say.
-/// `heap` is what the heap had then.
+/// Returns the RSS when the profile was dumped, and the highest RSS, according to the comments.
+/// `heap` holds the bytes of the heap at these two moments.
 ///
-/// Every command takes RSS from here: the first goes with what is in use at the end, the second,
-/// which is called peak RSS, goes with the peak. Both are shown without the collector's own tables.
+/// Every command takes RSS from this function. The first value belongs to the memory in use at the
+/// end. The second value, which is called peak RSS, belongs to the peak. Both are shown without the
+/// collector's own tables.
 pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<RssBreakdown>; 2] {
-    // The tables only grow, so this is also the most that they had at the peak.
+    // The tables only grow, so this is also their largest size up to the peak.
     let own = comment::find_single_bytes(comments, "own tables").unwrap_or(0);
     let of = |key, heap| {
-        // A forked child shares pages of its parent's tables, and may have more of them than pages
-        // of its own.
+        // A forked child shares pages of its parent's tables, and their size may be more than its
+        // whole RSS.
         let bytes = comment::find_single_bytes(comments, key).filter(|&bytes| bytes > own)?;
         Some(RssBreakdown { bytes, own, heap })
     };
     [of("rss", heap[0]), of("peak rss", heap[1])]
 }
 
-/// A runtime with a heap of its own beside malloc's.
+/// A runtime that has a heap of its own besides the malloc heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ManagedRuntime {
-    /// CPython, which has small objects in arenas that it maps.
+    /// CPython, which keeps small objects in arenas that it maps.
     Python,
-    /// CPython whose small objects can't be recorded, and why.
+    /// CPython whose small objects can't be recorded, with the reason.
     UnreadablePython(String),
-    /// The JVM.
+    /// The Java virtual machine (JVM).
     Java,
     /// V8.
     JavaScript,
@@ -71,8 +73,8 @@ pub enum ManagedRuntime {
     Php,
 }
 
-/// The runtime that has a heap of its own of which a profile with these comments knows nothing, as
-/// the names of the program's mapped files reveal.
+/// Returns the runtime with a heap of its own that a profile with these comments does not contain.
+/// The names of the program's mapped files reveal the runtime.
 pub fn unseen_runtime<'a>(
     files: impl IntoIterator<Item = &'a str>,
     comments: &[String],
@@ -83,7 +85,8 @@ pub fn unseen_runtime<'a>(
     }
 }
 
-/// What is not seen of a Python, if anything is not. What can't be recorded is not advised.
+/// Returns the Python whose small objects are not in the profile, if there is one. If they can't be
+/// recorded, no report advises to record them.
 fn unseen_python(comments: &[String]) -> Option<ManagedRuntime> {
     let said = small_object_comments(comments).next();
     if said.is_some_and(are_recorded) {
@@ -101,19 +104,19 @@ fn unseen_python(comments: &[String]) -> Option<ManagedRuntime> {
     })
 }
 
-/// Python's small objects, of which malloc knows nothing.
+/// The state of Python's small objects in a profile. Python does not get them from malloc.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PythonSmallObjects {
-    /// They are recorded, or there is no Python.
+    /// Small objects were recorded, or the program has no Python.
     #[default]
     Recorded,
-    /// Nobody asked for them.
+    /// The user did not ask for small objects.
     NotRequested,
-    /// They were asked for, and are missing, as the profile says.
+    /// The user asked for small objects, but they are missing, for the reason in the profile.
     Missing(String),
 }
 
-/// Whether a profile with these comments has stacks of Python.
+/// Whether a profile with these comments has Python stacks.
 pub(crate) fn has_python(comments: &[String]) -> bool {
     let mut frames = comments
         .iter()
@@ -121,7 +124,7 @@ pub(crate) fn has_python(comments: &[String]) -> bool {
     frames.any(|frames| frames.contains("python"))
 }
 
-/// What the collector said of Python's small objects, each time.
+/// Returns all that the collector wrote about Python's small objects.
 fn small_object_comments(comments: &[String]) -> impl Iterator<Item = &str> {
     comments
         .iter()
@@ -132,7 +135,7 @@ fn are_recorded(said: &str) -> bool {
     said.starts_with("recorded")
 }
 
-/// What a profile with these comments has of Python's small objects.
+/// Returns the state of Python's small objects in a profile with these comments.
 pub(crate) fn small_objects(comments: &[String]) -> PythonSmallObjects {
     match small_object_comments(comments).next() {
         Some(said) if are_recorded(said) => PythonSmallObjects::Recorded,
@@ -142,13 +145,13 @@ pub(crate) fn small_objects(comments: &[String]) -> PythonSmallObjects {
     }
 }
 
-/// The runtime that the names of a program's mapped files reveal.
+/// Returns the runtime that the names of a program's mapped files reveal.
 fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<ManagedRuntime> {
     files.into_iter().find_map(|file| {
         let name = file.rsplit('/').next().unwrap_or_default();
         let starts = |with: &str| name.strip_prefix(with);
         let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
-        // A `t` behind the version is for one without the GIL, and a `d` for a debug build.
+        // A `t` after the version means a Python without the GIL, and a `d` means a debug build.
         let is_python = |rest: &str| is_version(rest.trim_end_matches(['t', 'd']));
         match name {
             _ if starts("libpython").is_some() => Some(ManagedRuntime::Python),
@@ -239,7 +242,7 @@ mod tests {
         let [now, peak] = resident(&comments[..1], [None, None]);
         assert_eq!((now.unwrap().program_bytes(), peak), (900, None));
         assert_eq!(now.unwrap().bytes_beside_heap(), None);
-        // Nothing is left that could be the program's.
+        // Nothing remains that could belong to the program.
         let tables = ["rss: 900 bytes", "own tables: 900 bytes"].map(str::to_string);
         assert_eq!(resident(&tables, [Some(1), None]), [None, None]);
     }

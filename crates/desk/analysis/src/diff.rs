@@ -1,4 +1,4 @@
-//! `diff`: what grew, what shrank, what is new and what is gone between two profiles.
+//! The report `diff`: what grew, what shrank, what is new and what is gone between two profiles.
 
 use rusqlite::Row;
 
@@ -11,25 +11,25 @@ use heapprof_totals::estimate::{
 };
 use heapprof_totals::query::{Query, SortKey};
 
-/// What happened to a row.
+/// How a row changed from before to after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiffStatus {
-    /// It was not there before.
+    /// The row is only in the profile after.
     New,
-    /// It is not there any more.
+    /// The row is only in the profile before.
     Gone,
-    /// It is larger.
+    /// The value is larger.
     Grown,
-    /// It is smaller.
+    /// The value is smaller.
     Shrunk,
-    /// It is as large as before.
+    /// The value is as large as before.
     Same,
-    /// It may have changed or not: samples of one and the same heap can differ as much.
+    /// The value may have changed or not: two samplings of the same heap can differ as much.
     WithinNoise,
 }
 
 impl DiffStatus {
-    /// The words that reports show for it.
+    /// Returns the words that reports show for the status.
     pub fn word(self) -> &'static str {
         match self {
             DiffStatus::New => "new",
@@ -42,22 +42,22 @@ impl DiffStatus {
     }
 }
 
-/// A value before and after.
+/// A value in the profiles before and after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueChange {
-    /// Before.
+    /// The value before.
     pub before: i64,
-    /// After.
+    /// The value after.
     pub after: i64,
 }
 
 impl ValueChange {
-    /// The value after minus the value before. It need not fit in 64 bits.
+    /// Returns the value after minus the value before. The difference need not fit in 64 bits.
     pub fn delta(self) -> i128 {
         i128::from(self.after) - i128::from(self.before)
     }
 
-    /// The delta as a share of what was there before; `None` if that was 0.
+    /// Returns the delta as a share of the value before; `None` if that value is 0.
     pub fn growth(self) -> Option<f64> {
         match self.before {
             0 => None,
@@ -66,7 +66,7 @@ impl ValueChange {
     }
 }
 
-/// What is known of a value before and after, and what one sample of each side stands for.
+/// The spread of a value before and after, and the amount that one sample of each side stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ChangeSpread {
     pub(crate) spread: [Option<SumSpread>; 2],
@@ -74,7 +74,7 @@ pub(crate) struct ChangeSpread {
 }
 
 impl ChangeSpread {
-    /// The two sides of a change.
+    /// Returns the two sides of a change, with their spreads.
     pub(crate) fn sides_of(&self, change: ValueChange) -> [ComparisonSide; 2] {
         let values = [change.before as f64, change.after as f64];
         [0, 1].map(|at| ComparisonSide {
@@ -84,7 +84,7 @@ impl ChangeSpread {
         })
     }
 
-    /// How sure the delta of a change is; `None` if both sides are exact.
+    /// Returns the range of a change's delta; `None` if both sides are exact.
     pub(crate) fn delta(&self, change: ValueChange) -> Option<ValueEstimate> {
         if self.spread == [None, None] {
             return None;
@@ -104,22 +104,22 @@ impl ChangeSpread {
 /// A row of `diff`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiffRow {
-    /// The entity.
+    /// The place in the code that the row is about.
     pub place: CodePlace,
-    /// The change of flat, over the samples whose leaf it is.
+    /// The change of flat: of the sum over the samples whose leaf the place is.
     pub flat: ValueChange,
-    /// The change of cum, over the samples that hold it.
+    /// The change of cum: of the sum over the samples that hold the place anywhere.
     pub cum: ValueChange,
-    /// Whether it was there before at all.
+    /// Whether the profile before has the row.
     pub existed_before: bool,
-    /// Whether it is there after at all.
+    /// Whether the profile after has the row.
     pub exists_after: bool,
-    /// What is known of flat and cum, before and after.
+    /// The spreads of flat and of cum, before and after.
     pub(crate) spread: [ChangeSpread; 2],
 }
 
 impl DiffRow {
-    /// The change of what the report is ordered by.
+    /// Returns the change of the value that the report is ordered by.
     pub fn change(&self, sort: SortKey) -> ValueChange {
         match sort {
             SortKey::Flat => self.flat,
@@ -127,7 +127,7 @@ impl DiffRow {
         }
     }
 
-    /// What is known of what the report is ordered by.
+    /// Returns the spread of the value that the report is ordered by.
     pub(crate) fn change_spread(&self, sort: SortKey) -> ChangeSpread {
         self.spread[match sort {
             SortKey::Flat => 0,
@@ -135,13 +135,13 @@ impl DiffRow {
         }]
     }
 
-    /// How sure the delta of the values that `sort` names (flat or cum) is; `None` if both sides
-    /// are exact.
+    /// Returns the range of the delta of the value that `sort` names (flat or cum); `None` if both
+    /// sides are exact.
     pub fn estimate(&self, sort: SortKey) -> Option<ValueEstimate> {
         self.change_spread(sort).delta(self.change(sort))
     }
 
-    /// What happened to the row in the values that `sort` names.
+    /// Returns how the value that `sort` names changed.
     pub fn status(&self, sort: SortKey) -> DiffStatus {
         match self.change(sort).delta() {
             0 => DiffStatus::Same,
@@ -154,29 +154,29 @@ impl DiffRow {
     }
 }
 
-/// The report.
+/// The report `diff`.
 #[derive(Clone, Debug, Default)]
 pub struct DiffReport {
     /// The header of the profile before.
     pub before: ReportHeader,
     /// The header of the profile after.
     pub after: ReportHeader,
-    /// What the rows are ordered by.
+    /// The value that the rows are ordered by.
     pub sort: SortKey,
-    /// The signed sums.
+    /// The signed sums of both profiles.
     pub total: ValueChange,
-    /// What the values after were multiplied by to make both totals equal.
+    /// The factor that the values after were multiplied by to make both totals equal, if they were.
     pub normalized: Option<f64>,
     /// All rows, including those that did not change: by size of the change, then by name.
     pub rows: Vec<DiffRow>,
     /// The signed sums of every sample type that both sides have, by type.
     pub types: Vec<(crate::SampleType, ValueChange)>,
-    /// What is known of `total`, and of each of `types`.
+    /// The spread of `total`. `type_spreads` holds the spread of each of `types`.
     pub(crate) total_spread: ChangeSpread,
     pub(crate) type_spreads: Vec<ChangeSpread>,
 }
 
-/// Compares the profiles number `before` and `after` of the session.
+/// Compares the profiles with the numbers `before` and `after` of the session.
 pub fn diff(
     session: &AnalysisSession,
     [before, after]: [i64; 2],
@@ -222,7 +222,7 @@ pub fn diff(
             return Ok(ChangeSpread::default());
         }
         let side = |at, is_estimate| match is_estimate {
-            // In a profile of estimates, something may be there that was not sampled.
+            // In a profile of estimates, memory that was not sampled may exist.
             true => read_spread(row, at).map(|spread| Some(spread.unwrap_or_default())),
             false => Ok(None),
         };
@@ -266,7 +266,8 @@ pub fn diff(
     Ok(diff)
 }
 
-/// What is known of the totals of both sides, and what one sample stands for on each.
+/// Returns the spread of the totals of both sides, and the amount that one sample stands for on
+/// each.
 fn total_spread(before: &ReportHeader, after: &ReportHeader) -> ChangeSpread {
     let step = |header: &ReportHeader| {
         let step = SampleStep::for_bytes(header.sampled, &header.sample_type.unit);
@@ -278,8 +279,9 @@ fn total_spread(before: &ReportHeader, after: &ReportHeader) -> ChangeSpread {
     }
 }
 
-/// What one sample of each side stands for. A side whose step is not known takes over the other
-/// side's step. There it is no bound: one sample of that side may stand for more.
+/// Returns the amount that one sample of each side stands for. A side whose step is not known takes
+/// over the other side's step. For that side the step is no bound: one of its samples may stand for
+/// more.
 fn share_steps(step: [SampleStep; 2]) -> [SampleStep; 2] {
     [0, 1].map(|at| match step[at].each {
         0.0 => SampleStep {
@@ -290,8 +292,8 @@ fn share_steps(step: [SampleStep; 2]) -> [SampleStep; 2] {
     })
 }
 
-/// The SQL for what is known of rows, in three lists: the sums of the columns, the columns of the
-/// profile before, and those of the profile after.
+/// Returns the SQL for the spread of rows, in three lists: the sums of the columns, the columns of
+/// the profile before, and the columns of the profile after.
 fn spread_sql() -> (String, String, String) {
     // The names are samples and variance of flat before, flat after, cum before, cum after.
     let names = ["sfb", "vfb", "sfa", "vfa", "scb", "vcb", "sca", "vca"];
@@ -308,10 +310,10 @@ fn spread_sql() -> (String, String, String) {
     (sums, of_before.collect(), of_after)
 }
 
-/// A sample type with its sums.
+/// A sample type with its sums before and after.
 type TypeChange = (crate::SampleType, ValueChange);
 
-/// Sums of the sample types that both profiles have.
+/// Returns the sums of the sample types that both profiles have.
 fn types(
     session: &AnalysisSession,
     before: i64,
@@ -349,12 +351,12 @@ fn types(
 }
 
 impl DiffReport {
-    /// How sure the delta of the total is; `None` if both sides are exact.
+    /// Returns the range of the delta of the total; `None` if both sides are exact.
     pub fn total_estimate(&self) -> Option<ValueEstimate> {
         self.total_spread.delta(self.total)
     }
 
-    /// What happened to the total.
+    /// Returns how the total changed.
     pub fn total_status(&self) -> DiffStatus {
         match self.total.delta() {
             0 => DiffStatus::Same,
@@ -366,8 +368,8 @@ impl DiffReport {
         }
     }
 
-    /// Scales the values after so that both totals, filters aside, are equal. Flat values are
-    /// rounded as a running sum, so they still add up exactly.
+    /// Scales the values after so that both totals are equal, with the samples that filters left
+    /// out. Flat values are rounded as a running sum, so they still add up exactly.
     fn normalize(&mut self) -> Result<(), AnalysisError> {
         let whole = |header: &ReportHeader| i128::from(header.net) + i128::from(header.left_out);
         let (mut base, mut total) = (whole(&self.before), whole(&self.after));
@@ -382,7 +384,7 @@ impl DiffReport {
                 "a normalized value".to_string(),
             ))
         };
-        // It rounds to the nearest number, halves up.
+        // Rounds to the nearest number, halves up.
         let scaled = |value: i128| -> Result<i128, AnalysisError> {
             let twice = value
                 .checked_mul(base)

@@ -1,22 +1,23 @@
 //! Why a question could not be answered.
 
-/// Each error is one line. The caller adds which profile or database it is about.
+/// An error in answering a question, as one line. The caller adds which profile or database it is
+/// about.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
-    /// The numbers could not be worked out: a filter is wrong, or a sum too large.
+    /// The numbers could not be worked out: a filter is wrong, or a sum is too large.
     #[error(transparent)]
     Totals(#[from] heapprof_totals::TotalsError),
     /// The profile lacks the sample type.
     #[error(transparent)]
     SampleType(#[from] heapprof_profile::SampleTypeError),
-    /// The profile has no sample types, so no report could name what it counts.
+    /// The profile has no sample types, so no report could name what the profile counts.
     #[error("has no sample types, so there is nothing to report")]
     NoTypes,
-    /// The profile does not say what is in use.
+    /// The profile does not have the memory in use.
     #[error("has no {missing}, so it does not say what is in use; it has {}", listed(.present))]
     NotInUse {
-        /// The sample type that was looked for.
+        /// The sample type that is missing.
         missing: String,
         /// The sample types that are present.
         present: Vec<String>,
@@ -24,11 +25,11 @@ pub enum AnalysisError {
     /// A line of a suppression file cannot be read.
     #[error("{file}:{line}: {why}")]
     Suppression {
-        /// The file.
+        /// The path of the suppression file.
         file: String,
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         why: String,
     },
     /// The two profiles can't be compared, because they have different sample types.
@@ -39,15 +40,15 @@ pub enum AnalysisError {
         /// The type and unit after.
         after: String,
     },
-    /// The values after can't be scaled to those before: their total is 0.
+    /// The values after can't be scaled to those before, because their total is 0.
     #[error("cannot be compared: the total after is 0, so it can't be scaled to the total before")]
     NothingToScale,
-    /// A table would have a column for each of too many sample types.
+    /// A table would need a column for each of too many sample types.
     #[error("{types} sample types stand side by side, {most} at most")]
     TooWide {
-        /// How many there would be.
+        /// The number of sample types.
         types: usize,
-        /// How many there may be.
+        /// The largest number of sample types that is allowed.
         most: usize,
     },
     /// An error about one of several profiles.
@@ -55,13 +56,13 @@ pub enum AnalysisError {
     InProfile {
         /// The profile's name.
         name: String,
-        /// What is wrong with it.
+        /// What is wrong with the profile.
         error: Box<AnalysisError>,
     },
-    /// An error of the profile itself.
+    /// An error in the profile itself.
     #[error(transparent)]
     Profile(#[from] heapprof_profile::Error),
-    /// An error of the user's statement, or of the database file.
+    /// An error in the user's statement or in the database file.
     #[error("{0}")]
     Sql(String),
     /// The database was written by a newer heapprof.
@@ -69,23 +70,23 @@ pub enum AnalysisError {
         "was written by a newer heapprof (schema {found}, this one knows {known}); update heapprof"
     )]
     Newer {
-        /// Schema version of the file.
+        /// The schema version of the file.
         found: i64,
-        /// Newest version this build knows.
+        /// The newest schema version that this build knows.
         known: i64,
     },
     /// The file is a SQLite database of another program, or no database at all.
     #[error("is not a heapprof database{0}")]
     NotADatabase(String),
-    /// No profile has that name.
+    /// No profile has the name that was asked for.
     #[error("has no profile named {name:?}; it has {}", listed(.present))]
     NoSuchProfile {
-        /// The name asked for.
+        /// The name that was asked for.
         name: String,
         /// The names that are present.
         present: Vec<String>,
     },
-    /// A profile already has that name.
+    /// A profile already has the new name.
     #[error("already has a profile named {0:?}")]
     NameTaken(String),
     /// The database, or its folder, can't be written.
@@ -99,28 +100,28 @@ pub enum AnalysisError {
     NothingChosen {
         /// The selector.
         selector: String,
-        /// How many profiles are stored.
+        /// The number of stored profiles.
         moments: usize,
-        /// The services that they say.
+        /// The services that the stored profiles name.
         services: Vec<String>,
     },
-    /// Growth is asked of values that can do nothing but grow.
+    /// Growth was asked of values that never shrink.
     #[error("{0} only counts what was allocated; growth is about values in use")]
     OnlyGrows(String),
     /// Growth needs several moments one after another.
     #[error("has {0} of the at least 3 moments in time that growth needs")]
     TooFewSteps(usize),
-    /// A [`GateRule`](crate::GateRule) cannot be read, or not be judged.
+    /// A [`GateRule`](crate::GateRule) cannot be read, or cannot be judged.
     #[error("rule {rule:?}: {why}")]
     Rule {
         /// The rule.
         rule: String,
-        /// What is wrong with it.
+        /// What is wrong with the rule.
         why: String,
     },
 }
 
-/// More names than these are counted.
+/// Largest number of names that an error lists. If there are more, the error says how many.
 const MAX_LISTED_NAMES: usize = 12;
 
 fn listed(names: &[String]) -> String {

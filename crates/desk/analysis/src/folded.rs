@@ -7,8 +7,8 @@ use crate::place::{PlaceId, PlaceTable, StackReader};
 use crate::session::AnalysisSession;
 use heapprof_totals::query::Query;
 
-/// Calls `each` with every distinct stack of the session's only profile and its sum, labels aside.
-/// The stacks come in the order of their names, and each has its leaf first.
+/// Calls `each` with every distinct stack of the session's only profile and its sum, whatever its
+/// labels are. The stacks come in the order of their names, and each has its leaf first.
 pub fn each_folded_stack(
     session: &AnalysisSession,
     query: &Query,

@@ -1,5 +1,5 @@
-//! `fork-audit`: how much forked children share, what they load too late, and whose memory they
-//! copy.
+//! The report `fork-audit`: how much forked children share, what they load too late, and whose
+//! memory they copy.
 
 use std::collections::HashMap;
 
@@ -10,37 +10,38 @@ use crate::error::AnalysisError;
 use crate::place::{self, CodePlace};
 use crate::session::AnalysisSession;
 
-/// A child.
+/// A forked child.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForkChild {
-    /// Its process id, and its parent's.
+    /// The process id of the child.
     pub pid: i64,
-    /// See [`pid`](Self::pid).
+    /// The process id of the child's parent.
     pub parent: i64,
-    /// How many forks lie between the first process and it.
+    /// The number of forks between the first process and the child.
     pub generation: i64,
-    /// The file name of its program.
+    /// The file name of the child's program.
     pub program: String,
-    /// Its command line at the last look.
+    /// The child's command line when it was last audited.
     pub title: String,
-    /// When it was forked, in microseconds since 1970.
+    /// The time when the child was forked, in microseconds since 1970.
     pub time_micros: i64,
-    /// How old it was at the last look, and when it ended, in microseconds.
+    /// The child's age when it was last audited, in microseconds.
     pub audited_micros: i64,
-    /// See [`audited_micros`](Self::audited_micros).
+    /// The child's age when it ended, in microseconds.
     pub age_micros: i64,
-    /// How it ended: `ended`, `exec`, `killed` or `running`.
+    /// How the child ended: `ended`, `exec`, `killed` or `running`.
     pub ending: String,
-    /// Bytes, by the names of `fork_child`'s columns.
+    /// The child's sizes in bytes, by the names of columns of `fork_child`.
     pub bytes: Vec<(&'static str, i64)>,
-    /// Mean bytes between samples of its allocations; 1 if all are known.
+    /// The mean number of bytes between samples of the child's allocations; 1 if all allocations
+    /// are known.
     pub period: i64,
-    /// Why something is not known, or empty.
+    /// The reason why something is not known; empty if all is known.
     pub unavailable_reason: String,
 }
 
 impl ForkChild {
-    /// The bytes of this name.
+    /// Returns the size with this name, in bytes.
     #[must_use]
     pub fn bytes_of(&self, name: &str) -> i64 {
         let found = self.bytes.iter().find(|(known, _)| *known == name);
@@ -48,73 +49,74 @@ impl ForkChild {
     }
 }
 
-/// Something that children loaded, or tried to load.
+/// A file or module that children loaded, or tried to load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForkLoad {
-    /// What was asked for.
+    /// The name that was asked for.
     pub name: String,
-    /// How: `require`, `do`, `string eval`, `XS` or `dlopen`.
+    /// The way in which it was asked for: `require`, `do`, `string eval`, `XS` or `dlopen`.
     pub kind: String,
-    /// How it went: `loaded`, `failed` or `not found`.
+    /// The outcome: `loaded`, `failed` or `not found`.
     pub outcome: String,
-    /// How many children did so, and how often together.
+    /// The number of children that tried.
     pub children: i64,
-    /// See [`children`](Self::children).
+    /// The number of attempts of all children.
     pub attempts: i64,
-    /// Bytes of the child that has most of it, with what it loaded in turn.
+    /// The bytes in the child that has most of the load, with what the file loaded in turn.
     pub each: i64,
-    /// Bytes of all children: without, and with what it loaded in turn.
+    /// The bytes in all children, without what the file loaded in turn.
     pub flat: i64,
-    /// See [`flat`](Self::flat).
+    /// The bytes in all children, with what the file loaded in turn.
     pub cum: i64,
-    /// How long it took together, in microseconds, if that was noted.
+    /// The time that all attempts took, in microseconds, if it was recorded.
     pub micros: Option<i64>,
-    /// System calls of the searches together: that ask about a path, and that open a file.
+    /// The number of system calls of all searches that query a path.
     pub stats: i64,
-    /// See [`stats`](Self::stats).
+    /// The number of system calls of all searches that open a file.
     pub opens: i64,
-    /// The place that asked for it first, and the callers of that.
+    /// The place that asked for the file first, and that place's callers.
     pub site: String,
 }
 
-/// A place whose allocations children no longer share.
+/// A place whose allocations the children no longer share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForkUnsharedPlace {
-    /// What lies there.
+    /// The kind of memory that lies there.
     pub kind: String,
-    /// The place that allocated it.
+    /// The place that allocated the memory.
     pub place: CodePlace,
-    /// In how many children.
+    /// The number of children.
     pub children: i64,
-    /// Bytes of the child that has most of it, and of all together.
+    /// The bytes in the child that has most of them.
     pub each: i64,
-    /// See [`each`](Self::each).
+    /// The bytes in all children.
     pub bytes: i64,
-    /// Allocations that lie there, of all children.
+    /// The number of allocations that lie there, in all children.
     pub objects: i64,
 }
 
-/// The report.
+/// The report `fork-audit`.
 #[derive(Clone, Debug, Default)]
 pub struct ForkAudit {
     /// The children, in the order of their forks.
     pub children: Vec<ForkChild>,
-    /// What was loaded, by the bytes of all children.
+    /// The loads that did not end in `not found`, by the bytes in all children.
     pub loads: Vec<ForkLoad>,
-    /// What was looked for and is not there, by the calls that it took.
+    /// The names that were searched for and not found, by the number of system calls that the
+    /// searches took.
     pub missing: Vec<ForkLoad>,
-    /// What lies on pages that are not shared any more, by the bytes of all children: at most as
-    /// many rows as were asked for.
+    /// The places whose memory lies on pages that are not shared any more, by the bytes in all
+    /// children. There are at most as many rows as were asked for.
     pub unshared: Vec<ForkUnsharedPlace>,
-    /// How many bytes the other rows have, and how many rows those are.
+    /// The bytes of the places that are not listed, and the number of these places.
     pub unshared_other: [i64; 2],
-    /// The same by kind, of all children.
+    /// The bytes on pages that are not shared any more, by kind, in all children.
     pub kinds: Vec<(String, i64)>,
-    /// Whether somebody noted attempts to load. Otherwise only what was allocated is known.
+    /// Whether attempts to load were recorded. Otherwise only what was allocated is known.
     pub has_attempts: bool,
 }
 
-/// The columns of `fork_child` that are bytes.
+/// The columns of `fork_child` that are sizes in bytes.
 const BYTE_COLUMNS: [&str; 14] = [
     "rss",
     "pss",
@@ -132,7 +134,7 @@ const BYTE_COLUMNS: [&str; 14] = [
     "inherited_space",
 ];
 
-/// Reports the session's children, with at most so many rows of places.
+/// Reports the session's children, with at most `limit` places.
 pub fn fork_audit(
     session: &AnalysisSession,
     limit: Option<usize>,
@@ -182,9 +184,9 @@ pub fn fork_audit(
     })
 }
 
-/// Attempts whose outcome is, or is not, that nothing was found.
+/// Returns the loads whose outcome is `not found` (with `is` as `=`) or is another one (with `<>`).
 fn loads(session: &AnalysisSession, is: &str, order: &str) -> Result<Vec<ForkLoad>, AnalysisError> {
-    // The last row of each is the first attempt.
+    // Of equal loads, the first attempt comes last, so its site stays in the map.
     let sites = session.rows(
         &format!(
             "SELECT name, kind, outcome, site FROM fork_load WHERE outcome {is} 'not found' \
@@ -220,7 +222,7 @@ fn loads(session: &AnalysisSession, is: &str, order: &str) -> Result<Vec<ForkLoa
     })
 }
 
-/// What a row of loads is known by: name, kind and outcome.
+/// Returns the identity of a row of loads: name, kind and outcome.
 fn key(row: &Row<'_>) -> rusqlite::Result<[String; 3]> {
     Ok([row.get(0)?, row.get(1)?, row.get(2)?])
 }
@@ -265,7 +267,7 @@ fn unshared_places(
     Ok((rows, other))
 }
 
-/// A rule of `--fail-if`: a figure, and what it may not exceed.
+/// A rule of `--fail-if`: a figure and the bound that it may not exceed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForkRule {
     text: String,
@@ -274,41 +276,41 @@ pub struct ForkRule {
     bound: f64,
 }
 
-/// What a rule is about.
+/// The figure that a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ForkFigure {
-    /// How many files and texts were loaded.
+    /// The number of files that were loaded.
     Loaded,
-    /// How many bytes that took in all children.
+    /// The bytes that loads took in all children.
     LoadedSpace,
-    /// How many names were looked for in vain.
+    /// The number of names that were searched for and not found.
     Missing,
-    /// The most bytes that a child has inherited and has alone.
+    /// The most bytes that one child inherited and no longer shares.
     Unshared,
-    /// The most bytes that a child has allocated.
+    /// The most bytes that one child allocated.
     New,
-    /// The most bytes that a child has alone and has written.
+    /// The most bytes of private dirty memory of one child: the child has it alone and wrote to it.
     PrivateDirty,
 }
 
-/// A rule that broke.
+/// A rule that was broken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForkRuleViolation {
     /// The rule as the user wrote it.
     pub rule: String,
-    /// The figure.
+    /// The value of the figure.
     pub value: i64,
-    /// Whether it counts bytes.
+    /// Whether the value is in bytes.
     pub is_bytes: bool,
-    /// The child that has it, if it is of one.
+    /// The child with that value, if the figure is about one child.
     pub pid: Option<i64>,
 }
 
 impl ForkRule {
-    /// Reads a rule. `size` reads a number of bytes.
+    /// Parses a rule. `size` parses a number of bytes.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The text is no rule; the error says why.
     pub fn parse(text: &str, size: impl Fn(&str) -> Option<u64>) -> Result<Self, AnalysisError> {
         let error = |why: &str| AnalysisError::Rule {
             rule: text.to_string(),
@@ -346,11 +348,11 @@ impl ForkRule {
         })
     }
 
-    /// How the rule broke; `None` if it holds.
+    /// Returns how the rule is broken; `None` if it holds.
     #[must_use]
     pub fn find_violation(&self, audit: &ForkAudit) -> Option<ForkRuleViolation> {
         let loaded = || audit.loads.iter().filter(|load| load.outcome == "loaded");
-        // Code that is made of text can't be loaded before the fork.
+        // Code that is made from text can't be loaded before the fork.
         let files = || loaded().filter(|load| load.kind != "string eval");
         let most = |name: &str| {
             let all = audit.children.iter();

@@ -1,9 +1,9 @@
-//! What an audit of forked children noted, as rows: the children, what each loaded, and what lies
-//! on the pages that it no longer shares.
+//! The records of an audit of forked children, as rows: the children, the files that each of them
+//! loaded, and the memory on the pages that it no longer shares.
 //!
-//! What a load takes is in the child's own profile: a stack leads through the frame of the file
-//! that is loaded (`require A.pm`, `do a.pl`, `(eval string)`). Only what the child allocated
-//! itself counts, which the label `generation` tells from what it inherited.
+//! The cost of a load is in the child's own profile: a stack contains the frame of the file that is
+//! loaded (`require A.pm`, `do a.pl`, `(eval string)`). Only memory that the child allocated itself
+//! counts. The label `generation` distinguishes it from inherited memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use heapprof_totals::entity::EntityTable;
 
 use crate::part::QuestionPart;
 
-/// All rows of a question.
+/// All rows of a question about forked children.
 #[derive(Debug, Default)]
 pub(crate) struct ForkTables {
     pub(crate) children: Vec<ForkChildRow>,
@@ -25,7 +25,7 @@ pub(crate) struct ForkTables {
     pub(crate) unshared: Vec<ForkUnsharedRow>,
 }
 
-/// A child.
+/// A row about a forked child.
 #[derive(Debug)]
 pub(crate) struct ForkChildRow {
     /// The profile's position in the question.
@@ -33,51 +33,52 @@ pub(crate) struct ForkChildRow {
     pub(crate) fork: ForkedChild,
 }
 
-/// A file or a text that a process loaded, or tried to load.
+/// A row about a file or a text that a process loaded, or tried to load.
 #[derive(Debug, Default)]
 pub(crate) struct ForkLoadRow {
     pub(crate) part: usize,
-    /// The process; 0 if the profile does not say.
+    /// The process id; 0 if the profile does not have it.
     pub(crate) pid: u32,
     pub(crate) name: String,
     pub(crate) kind: String,
     pub(crate) outcome: LoadOutcome,
-    /// How long it took, in microseconds, if somebody noted that.
+    /// The time that the load took, in microseconds, if it was recorded.
     pub(crate) micros: Option<i64>,
-    /// The place that asked for it, and the callers of that.
+    /// The place that asked for the load, and that place's callers.
     pub(crate) site: String,
     pub(crate) stats: i64,
     pub(crate) opens: i64,
-    /// Bytes in use that it allocated, without and with what it loaded in turn.
+    /// The bytes in use that the load allocated, without what was loaded in turn. `cum` includes
+    /// that.
     pub(crate) flat: i64,
     pub(crate) cum: i64,
 }
 
-/// What lies on inherited pages that a child has alone.
+/// A row about inherited pages that a child no longer shares.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ForkUnsharedRow {
     pub(crate) part: usize,
     pub(crate) pid: u32,
     pub(crate) kind: String,
-    /// The entity at the leaf of the stack that allocated it.
+    /// The entity at the leaf of the stack that allocated the memory.
     pub(crate) entity: u32,
     pub(crate) objects: i64,
     pub(crate) bytes: i64,
 }
 
-/// The most frames of a site.
+/// Largest number of frames in a site.
 const MAX_SITE_FRAMES: usize = 8;
-/// How the frame of a text that is evaluated is called.
+/// The name of the frame of a text that is evaluated.
 const EVAL_FRAME_NAME: &str = "(eval string)";
 
-/// The rows of a question's profiles.
+/// Makes the rows of a question's profiles.
 pub(crate) fn forks(parts: &[QuestionPart], table: &EntityTable) -> ForkTables {
     let mut forks = ForkTables::default();
     let audited: Vec<Option<ChildAudit>> = parts
         .iter()
         .map(|part| ChildAudit::from_profile(&part.profile))
         .collect();
-    // The order of the forks, in which attempts are counted.
+    // The audited profiles in the order of the forks, in which attempts are counted.
     let mut order: Vec<usize> = (0..parts.len()).filter(|&i| audited[i].is_some()).collect();
     order.sort_by_key(|&i| {
         audited[i]
@@ -92,7 +93,7 @@ pub(crate) fn forks(parts: &[QuestionPart], table: &EntityTable) -> ForkTables {
         let child = child_of(&part.profile, &audited);
         let generation = match child.and_then(|child| audited[child].as_ref()) {
             Some(of) => of.fork.generation,
-            // Nothing was audited: what the last of its generations loaded.
+            // Without an audit, the loads of the newest generation in the profile count.
             None if order.is_empty() => newest_generation(&part.profile),
             None => continue,
         };
@@ -116,7 +117,7 @@ pub(crate) fn forks(parts: &[QuestionPart], table: &EntityTable) -> ForkTables {
         let pid = of.fork.pid;
         let mut rest = by_child.remove(&Some(at)).unwrap_or_default();
         forks.loads.extend(rows_from_audit(at, of, &mut rest));
-        // What nobody noted is seen in stacks alone.
+        // Loads that the audit did not record appear only in stacks.
         forks.loads.extend(rows_from_stacks(at, rest));
         forks
             .unshared
@@ -133,8 +134,8 @@ pub(crate) fn forks(parts: &[QuestionPart], table: &EntityTable) -> ForkTables {
     forks
 }
 
-/// The audited child that a profile is of: of those with its number, the one that was forked when
-/// its recording began.
+/// Returns the audited child that a profile belongs to: of the children with the profile's process
+/// id, the one that was forked nearest to the beginning of the recording.
 fn child_of(profile: &Profile, audited: &[Option<ChildAudit>]) -> Option<usize> {
     let pid = profile_pid(profile);
     let began = profile.time_nanos.saturating_sub(profile.duration_nanos) / 1000;
@@ -145,7 +146,7 @@ fn child_of(profile: &Profile, audited: &[Option<ChildAudit>]) -> Option<usize> 
     nearest.map(|(i, _)| i)
 }
 
-/// Rows of loads that are seen in stacks alone.
+/// Makes the rows of loads that appear only in stacks.
 fn rows_from_stacks(part: usize, rest: HashMap<String, LoadCost>) -> Vec<ForkLoadRow> {
     let mut rest: Vec<(String, LoadCost)> = rest.into_iter().collect();
     rest.sort_by(|a, b| a.0.cmp(&b.0));
@@ -162,7 +163,7 @@ fn rows_from_stacks(part: usize, rest: HashMap<String, LoadCost>) -> Vec<ForkLoa
     rest.into_iter().map(row).collect()
 }
 
-/// The rows of what was noted of a child, with the bytes that its stacks have.
+/// Makes the rows of the loads that were recorded for a child, with the bytes in its stacks.
 fn rows_from_audit(
     part: usize,
     of: &ChildAudit,
@@ -176,9 +177,10 @@ fn rows_from_audit(
     for load in &of.loads {
         let taken = match load.outcome {
             LoadOutcome::NotFound => None,
-            // It may have left something, but what was loaded later has more.
+            // A failed load may have left memory behind, but the later load with that name has
+            // more.
             LoadOutcome::Failed if loaded.contains(&*load.name) => None,
-            // A second attempt has loaded nothing new.
+            // A second attempt loads nothing new, so the first one takes all bytes.
             _ => by_name.remove(&load.name),
         };
         let taken = taken.unwrap_or_default();
@@ -211,7 +213,7 @@ fn rows_from_audit(
     rows
 }
 
-/// What a load has taken.
+/// The memory that a load allocated.
 #[derive(Debug, Default)]
 struct LoadCost {
     part: usize,
@@ -222,7 +224,7 @@ struct LoadCost {
     cum: i64,
 }
 
-/// What is loaded by a frame of this name, and how.
+/// Returns the file or text that a frame with this name loads, and how.
 fn parse_load_frame(name: &str) -> Option<(&str, &'static str)> {
     let file = |how| name.strip_prefix(how).filter(|file| !file.is_empty());
     match (file("require "), file("do ")) {
@@ -233,7 +235,7 @@ fn parse_load_frame(name: &str) -> Option<(&str, &'static str)> {
     }
 }
 
-/// What a process of this generation has allocated in loading, by name.
+/// Returns the memory that loads allocated in a process of this generation, by name.
 fn load_costs(
     table: &EntityTable,
     part: &QuestionPart,
@@ -262,7 +264,7 @@ fn load_costs(
                 continue;
             };
             let site = || site(table, part, &stack[depth + 1..]);
-            // Each evaluation of a text has the place of its call for a name.
+            // An evaluation of a text is named by the place that it is called from.
             let name = match kind {
                 "string eval" => {
                     let site = site();
@@ -288,7 +290,7 @@ fn load_costs(
     all
 }
 
-/// The places of some frames, as an audit writes them.
+/// Returns the places of some frames, in the form in which an audit writes them.
 fn site(table: &EntityTable, part: &QuestionPart, frames: &[u32]) -> String {
     let mut places: Vec<String> = Vec::new();
     for &frame in frames {
@@ -306,7 +308,7 @@ fn site(table: &EntityTable, part: &QuestionPart, frames: &[u32]) -> String {
     places.join(" < ")
 }
 
-/// What lies on the pages that a child no longer shares.
+/// Makes the rows about pages that a child no longer shares.
 fn unshared_rows(
     table: &EntityTable,
     part: &QuestionPart,
@@ -351,32 +353,32 @@ fn unshared_rows(
     rows
 }
 
-/// The process that a profile is of; 0 if it does not say.
+/// Returns the process id of a profile; 0 if the profile does not have it.
 fn profile_pid(profile: &Profile) -> u32 {
     let mut comments = profile.comment.iter().map(|&text| profile.text(text));
     let pid = comments.find_map(|text| text.strip_prefix("pid: ")?.parse().ok());
     pid.unwrap_or(0)
 }
 
-/// The newest generation that a profile has allocations of.
+/// Returns the newest generation that made allocations in a profile.
 fn newest_generation(profile: &Profile) -> u32 {
     let all = (0..profile.samples.len()).map(|i| generation_of(profile, i));
     all.max().unwrap_or(0)
 }
 
-/// The label of a sample that has this key.
+/// Returns the label of a sample that has this key.
 fn label<'p>(profile: &'p Profile, sample: usize, key: &str) -> Option<&'p Label> {
     let labels = profile.label_sets.get(profile.samples.label_set(sample));
     labels.iter().find(|label| profile.text(label.key) == key)
 }
 
-/// The generation of the process that allocated a sample.
+/// Returns the generation of the process that allocated a sample.
 fn generation_of(profile: &Profile, sample: usize) -> u32 {
     let found = label(profile, sample, GENERATION_LABEL);
     found.map_or(0, |label| u32::try_from(label.num).unwrap_or(0))
 }
 
-/// The text of a sample's label; empty if it has none of that key.
+/// Returns the text of a sample's label; empty if the sample has no label with that key.
 fn text_label(profile: &Profile, sample: usize, key: &str) -> String {
     let found = label(profile, sample, key);
     found.map_or_else(String::new, |label| profile.text(label.str).to_string())

@@ -1,12 +1,12 @@
-//! Rules of `--fail-if`: when a difference is too much.
+//! The rules of `--fail-if`: which differences and values are too large.
 //!
 //! `TYPE > +10%` and `TYPE > +5MiB` judge the growth of a total, `TYPE > 1GiB` the total after.
 //! `flat(REGEX)` and `cum(REGEX)` judge each function that matches. `new > 1MiB` judges each
 //! function that was not there before. `>=` may be written instead of `>`. On a single profile
 //! (`leaks`, `top`, `info`) only rules on values can be judged.
 //!
-//! An estimate breaks a rule only if it does so by more than its own spread. A rule about many
-//! functions divides the 5 % chance of error among them.
+//! An estimate breaks a rule only if it exceeds the bound by more than its own spread. A rule about
+//! many functions divides the 5 % chance of error among them.
 
 use heapprof_profile::{Unit, UnitFamily, find_sample_type};
 use regex::Regex;
@@ -23,7 +23,7 @@ use heapprof_totals::estimate::{
 };
 use heapprof_totals::query::{Query, SortKey};
 
-/// A rule that was read.
+/// A parsed rule.
 #[derive(Debug)]
 pub struct GateRule {
     text: String,
@@ -42,9 +42,9 @@ enum RuleSubject {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum RuleBound {
-    /// Growth in percent of what was there before.
+    /// Growth in percent of the value before.
     Percent(f64),
-    /// Growth in the unit given, or in that of the sample type.
+    /// Growth in the given unit, or in the unit of the sample type.
     Growth(BoundAmount),
     /// The value after.
     Value(BoundAmount),
@@ -56,7 +56,7 @@ struct BoundAmount {
     unit: Option<Unit>,
 }
 
-/// A rule that broke.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleViolation {
     /// The rule as the user wrote it.
@@ -65,26 +65,26 @@ pub struct RuleViolation {
     pub subject: String,
     /// The unit of the values.
     pub unit: String,
-    /// The values.
+    /// The values before and after.
     pub change: ValueChange,
     /// Whether the rule is about the value after, and not about its growth.
     pub is_about_value: bool,
-    /// How sure that growth or value is; `None` if it is exact.
+    /// The range of that growth or value; `None` if it is exact.
     pub estimate: Option<ValueEstimate>,
 }
 
 /// The result of judging a rule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleVerdict {
-    /// What breaks the rule.
+    /// Everything that breaks the rule.
     pub violations: Vec<RuleViolation>,
-    /// What would break the rule if values were exact. These are estimates of too few samples to
-    /// tell.
+    /// Everything that would break the rule if values were exact. These are estimates from too few
+    /// samples to be certain.
     pub unsure: Vec<RuleViolation>,
 }
 
 impl GateRule {
-    /// Reads a rule.
+    /// Parses a rule.
     pub fn parse(text: &str) -> Result<Self, AnalysisError> {
         let error = |why: String| AnalysisError::Rule {
             rule: text.to_string(),
@@ -142,18 +142,19 @@ impl GateRule {
         })
     }
 
-    /// Makes the rule take estimates as they are if `ignores` is set.
+    /// Returns the rule with its setting for estimates: with `ignores`, estimates count as exact
+    /// values.
     pub fn ignoring_spread(mut self, ignores: bool) -> Self {
         self.ignores_spread = ignores;
         self
     }
 
-    /// The rule as the user wrote it.
+    /// Returns the rule as the user wrote it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The sample type of the rule, if the rule is about a total.
+    /// Returns the sample type of the rule, if the rule is about a total.
     pub fn sample_type(&self) -> Option<&str> {
         match &self.subject {
             RuleSubject::Total(name) => Some(name),
@@ -166,7 +167,7 @@ impl GateRule {
         is_peak(self.sample_type().unwrap_or(&diff.after.sample_type.r#type))
     }
 
-    /// Whether there is anything that the rule could judge. A rule on functions may match no
+    /// Whether there is anything that the rule could judge. A rule about functions may match no
     /// function.
     pub fn has_subject(&self, diff: &DiffReport) -> bool {
         match &self.subject {
@@ -178,7 +179,7 @@ impl GateRule {
         }
     }
 
-    /// What breaks the rule.
+    /// Judges a difference. Returns everything that breaks the rule.
     pub fn judge_diff(&self, diff: &DiffReport) -> Result<RuleVerdict, AnalysisError> {
         let error = |why: String| self.error(why);
         let shown = &diff.after.sample_type;
@@ -223,8 +224,8 @@ impl GateRule {
         }
     }
 
-    /// Judges everything that the rule is about: each name, its change, and what is known of it.
-    /// All of these share the chance of error.
+    /// Judges all subjects of the rule, each given by its name, its change, and the spread of the
+    /// change. All of them share the chance of error.
     fn judge(
         &self,
         unit: &str,
@@ -260,7 +261,8 @@ impl GateRule {
         Ok(())
     }
 
-    /// Whether the rule is broken by more than the spread, and how sure the judged value is.
+    /// Returns whether the rule is broken by more than the spread, and the range of the judged
+    /// value.
     fn judge_estimate(
         &self,
         unit: &str,
@@ -268,13 +270,13 @@ impl GateRule {
         sides: &ChangeSpread,
         confidence: ConfidenceLevel,
     ) -> Result<(bool, ValueEstimate), String> {
-        // `after - factor * before` must be beyond the bound. `shown` is the factor for what the
-        // report shows, which is the growth or the value.
+        // `after - factor * before` must be beyond the bound. `shown` is the factor for the number
+        // that the report shows, which is the growth or the value.
         let (factor, shown, bound) = match self.bound {
             RuleBound::Percent(percent) if change.before < 0 => (1.0 - percent / 100.0, 1.0, 0.0),
             RuleBound::Percent(percent) => (1.0 + percent / 100.0, 1.0, 0.0),
             RuleBound::Growth(amount) => (1.0, 1.0, amount.in_unit(unit)?),
-            // What is new was not there before, so all of it is growth.
+            // A new function was not there before, so all of its value is growth.
             RuleBound::Value(amount) if matches!(self.subject, RuleSubject::New) => {
                 (1.0, 1.0, amount.in_unit(unit)?)
             }
@@ -296,7 +298,8 @@ impl GateRule {
         Ok((sure, estimate))
     }
 
-    /// Returns an error if the rule compares: one profile alone can't break it.
+    /// Returns an error if the rule compares two profiles, because one profile alone can't break
+    /// it.
     pub fn refuse_comparison(&self) -> Result<(), AnalysisError> {
         let compares = matches!(self.subject, RuleSubject::New)
             || matches!(self.bound, RuleBound::Percent(_) | RuleBound::Growth(_));
@@ -311,8 +314,8 @@ impl GateRule {
         }
     }
 
-    /// What breaks the rule among the blocks in use, suppressed ones aside. `None` if the rule is
-    /// about nothing that is there, or about what is not in use.
+    /// Judges the blocks in use that are not suppressed. Returns `None` if nothing in the report is
+    /// a subject of the rule, or if the rule is not about memory in use.
     pub fn judge_leaks(
         &self,
         session: &AnalysisSession,
@@ -341,7 +344,7 @@ impl GateRule {
         self.judge_values(unit, leaks.header.sampled, values)
     }
 
-    /// What breaks the rule in one profile; `None` if it is about nothing that is there.
+    /// Judges one profile. Returns `None` if nothing in it is a subject of the rule.
     pub fn judge_profile(
         &self,
         session: &AnalysisSession,
@@ -401,7 +404,7 @@ impl GateRule {
         self.judge_values(&unit, period(session, profile)?, values)
     }
 
-    /// Judges values of one profile.
+    /// Judges values of one profile, each with its name.
     fn judge_values(
         &self,
         unit: &str,
@@ -437,8 +440,8 @@ impl GateRule {
             RuleBound::Growth(amount) => (delta, amount.in_unit(unit)?),
             RuleBound::Value(amount) => (change.after as f64, amount.in_unit(unit)?),
         };
-        // If there was nothing before, any growth breaks a rule in percent, and a value that did
-        // not grow does not break it.
+        // If the value before was 0, any growth breaks a rule in percent, and a value that did not
+        // grow does not break it.
         let none =
             matches!(self.bound, RuleBound::Percent(_)) && change.before == 0 && delta <= 0.0;
         Ok(!none

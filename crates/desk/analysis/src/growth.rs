@@ -1,5 +1,5 @@
-//! How what a function holds grew over several moments: one of five words for it, and the figures
-//! behind the word.
+//! How the memory of a function grew over several moments: one of five verdicts, and the figures
+//! behind it.
 //!
 //! | verdict | what it means |
 //! | :--- | :--- |
@@ -9,23 +9,23 @@
 //! | burst, freed | it was much higher in between |
 //! | no trend | none of these |
 
-/// What a function's series is called.
+/// The verdict on a function's series of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrowthVerdict {
-    /// A line fits, and goes on.
+    /// A line fits the values, and the growth goes on.
     SteadyGrowth,
-    /// It grows by steps.
+    /// The values grow in steps.
     GrowsInSteps,
-    /// It has stopped growing.
+    /// The values have stopped growing.
     LevelsOff,
-    /// It was higher in between.
+    /// The values were much higher in between.
     BurstFreed,
-    /// Nothing of this.
+    /// No other verdict holds.
     NoTrend,
 }
 
 impl GrowthVerdict {
-    /// The verdict as reports say it.
+    /// Returns the verdict in the words of reports.
     pub fn text(self) -> &'static str {
         match self {
             Self::SteadyGrowth => "steady growth",
@@ -38,7 +38,8 @@ impl GrowthVerdict {
 }
 
 impl GrowthVerdict {
-    /// Whether it has a bound: what levels off has one, what grows has none that can be seen.
+    /// Whether the memory has a bound: values that level off have one, growing values have none
+    /// that shows. `None` if that is not known.
     pub fn is_bounded(self) -> Option<bool> {
         match self {
             Self::SteadyGrowth | Self::GrowsInSteps => Some(false),
@@ -48,62 +49,63 @@ impl GrowthVerdict {
     }
 }
 
-/// How a function's flat value grew.
+/// The growth of a function's flat value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionGrowth {
-    /// The function's position.
+    /// The number of the function.
     pub function: u32,
-    /// What the series is called.
+    /// The verdict on the series.
     pub verdict: GrowthVerdict,
-    /// By how much the line through all values rises in an hour; between two moments if their times
-    /// are not known.
+    /// The slope of the line through all values: per hour, or per step if the times are not known.
     pub slope: f64,
-    /// How well that line fits, from 0 to 1.
+    /// How well that line fits, from 0 to 1 (the coefficient of determination).
     pub r2: f64,
-    /// In how many of the steps from one moment to the next it grew.
+    /// The number of steps from one moment to the next in which the value grew.
     pub grew: usize,
-    /// How many steps there are.
+    /// The number of steps from one moment to the next.
     pub steps: usize,
-    /// The first, the last and the largest value.
+    /// The first value.
     pub first: i64,
-    /// See [`first`](Self::first).
+    /// The last value.
     pub last: i64,
-    /// See [`first`](Self::first).
+    /// The largest value.
     pub largest: i64,
 }
 
-/// A line fits steady growth at least so well, or as well as the noise allows.
+/// Least `r2` for which a line counts as fitting steady growth. A line also fits if its deviation
+/// is within `MAX_NOISE_RATIO`.
 const MIN_FIT: f64 = 0.9;
-/// The noise around a line that fits is not much more than that from one moment to the next.
+/// Largest ratio of the deviation from a fitting line to the noise from one moment to the next.
 const MAX_NOISE_RATIO: f64 = 1.6;
-/// Of the pairs of an earlier and a later value, so many more grow than shrink in steady growth.
+/// Least share by which growing pairs of an earlier and a later value exceed shrinking pairs in
+/// steady growth.
 const MIN_KENDALL_TAU: f64 = 0.7;
-/// Steady growth does not stay just where it is in more of the steps than this.
+/// Largest share of the steps of steady growth in which the value stays exactly the same.
 const MAX_UNCHANGED_STEPS_SHARE: f64 = 0.75;
-/// A rise is more than so many times the noise.
+/// Least ratio of a rise to the noise.
 const MIN_RISE_TO_NOISE: f64 = 4.0;
-/// So much of the rise the later half adds to steady growth.
+/// Least share of the rise that the later half adds in steady growth.
 const MIN_LATER_RISE_SHARE: f64 = 0.25;
-/// What adds less of its rise than this in its later half does not grow any more.
+/// Largest share of the rise that the later half adds if the values have stopped growing.
 const MAX_STOPPED_LATER_RISE_SHARE: f64 = 0.15;
-/// What has stopped growing rose by so much of the largest value.
+/// Least rise of values that have stopped growing, as a share of the largest value.
 const MIN_STOPPED_RISE_SHARE: f64 = 0.2;
-/// What has stopped growing is at least so high of the largest value.
+/// Least final height of values that have stopped growing, as a share of the largest value.
 const MIN_STOPPED_HEIGHT_SHARE: f64 = 0.8;
-/// What is lower than this at the end, of the largest value, was freed.
+/// Largest final value of memory that was freed, as a share of the largest value.
 const MAX_FREED_END_SHARE: f64 = 0.5;
-/// What grows in steps is never lower in its last quarter than it ever was in its first one, plus
-/// so much of the largest value.
+/// Least distance between the lowest value of the last quarter and the highest value of the first
+/// quarter if values grow in steps, as a share of the largest value.
 const MIN_STEPS_RISE_SHARE: f64 = 0.1;
-/// With fewer values than this, each counts by itself.
+/// Least number of values that are put into groups. With fewer values, each is a group of its own.
 const MIN_GROUPED_VALUES: usize = 12;
 const NANOS_PER_HOUR: f64 = 3_600e9;
 
-/// Judges a function's values at these times, in nanoseconds. There are at least two of each.
+/// Judges a function's values at these times, in nanoseconds. There must be at least two of each.
 ///
-/// Values of many moments are noisy, because samples are, and because programs are. So the course
-/// is judged by medians of up to 12 groups of successive values. The noise is the median of the
-/// steps from one value to the next, without the line's own slope.
+/// Values of many moments are noisy, because both sampling and programs are. So the course is
+/// judged by medians of up to 12 groups of successive values. The noise is the median of the steps
+/// from one value to the next, without the line's own slope.
 pub(crate) fn judge(function: u32, times: &[i64], values: &[i64]) -> FunctionGrowth {
     let n = values.len();
     let is_timed = times.windows(2).all(|pair| pair[0] < pair[1]);
@@ -127,11 +129,11 @@ pub(crate) fn judge(function: u32, times: &[i64], values: &[i64]) -> FunctionGro
     }
 }
 
-/// The line through all values that is nearest to them.
+/// The line that is nearest to all values (least squares).
 struct TrendLine {
     slope: f64,
     r2: f64,
-    /// How far values are from it, as a root of a mean of squares.
+    /// The root mean square of the distances between the values and the line.
     deviation: f64,
 }
 
@@ -170,7 +172,7 @@ fn verdict(x: &[f64], y: &[f64], line: &TrendLine) -> GrowthVerdict {
         .map(|group| median(y[edge(group)..edge(group + 1)].to_vec()))
         .collect();
     let steps = (1..n).map(|i| (y[i] - y[i - 1] - line.slope * (x[i] - x[i - 1])).abs());
-    // The median of the steps between values with this noise is 0.954 of it.
+    // The median of the steps between values with a noise of this size is 0.954 times the noise.
     let noise = median(steps.collect()) / 0.954;
     let of_group = noise * 1.25 / (n as f64 / groups as f64).sqrt();
     let most = y.iter().map(|v| v.abs()).fold(0.0, f64::max);
@@ -184,7 +186,7 @@ fn verdict(x: &[f64], y: &[f64], line: &TrendLine) -> GrowthVerdict {
     let quarter = n.div_ceil(4);
     let least_of = |of: &[f64]| of.iter().copied().fold(f64::INFINITY, f64::min);
     let most_of = |of: &[f64]| of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // A burst is not there most of the time.
+    // A burst lasts for at most a third of the moments.
     let is_rare = y.iter().filter(|v| v.abs() > most / 2.0).count() * 3 <= n;
     let goes_on = kendall_tau(&m) > MIN_KENDALL_TAU && later > MIN_LATER_RISE_SHARE * rise;
     if line.slope > 0.0 && fits && is_clear && moves && goes_on {
@@ -204,8 +206,8 @@ fn verdict(x: &[f64], y: &[f64], line: &TrendLine) -> GrowthVerdict {
     }
 }
 
-/// How many more pairs of an earlier and a later value grow than shrink, of all pairs (Kendall's
-/// tau).
+/// Returns by how much growing pairs of an earlier and a later value exceed shrinking pairs, as a
+/// share of all pairs (Kendall's tau).
 fn kendall_tau(of: &[f64]) -> f64 {
     let mut sum = 0.0;
     for (at, earlier) in of.iter().enumerate() {
@@ -233,7 +235,7 @@ fn median(mut of: Vec<f64>) -> f64 {
     }
 }
 
-/// Puts what grows first: by verdict, and then by slope.
+/// Sorts functions by verdict, with those that grow first, and then by slope.
 pub(crate) fn sort_by_verdict(all: &mut [FunctionGrowth]) {
     all.sort_by(|a, b| {
         let by_slope = b.slope.total_cmp(&a.slope);
@@ -248,7 +250,7 @@ pub(crate) fn sort_by_verdict(all: &mut [FunctionGrowth]) {
 mod tests {
     use super::*;
 
-    /// Numbers that look random, from -1 to 1.
+    /// Returns a generator of random-looking numbers from -1 to 1.
     fn noise(seed: u64) -> impl FnMut() -> f64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         move || {
@@ -259,7 +261,7 @@ mod tests {
         }
     }
 
-    /// The verdicts of a series with noise, in twenty seeds.
+    /// Returns the verdicts on a series with noise, for twenty seeds.
     fn verdicts(of: impl Fn(usize) -> f64, noise_of: f64) -> Vec<GrowthVerdict> {
         let times: Vec<i64> = (0..60).map(|i| 1 + i * 600_000_000_000).collect();
         let judged = (1..=20).map(|seed| {
@@ -275,8 +277,8 @@ mod tests {
         use GrowthVerdict::{BurstFreed, GrowsInSteps, LevelsOff, NoTrend, SteadyGrowth};
         type SeriesShape<'a> = &'a dyn Fn(usize) -> f64;
         let cases: [(&str, SeriesShape<'_>, f64, GrowthVerdict); 12] = [
-            // A leak that adds 1 % of the heap a moment, with 5 % noise, from 0 on and on top of
-            // what was there.
+            // These are leaks that add 1 % of the heap at each moment, with 5 % noise: on top of
+            // other memory, and from 0 on.
             (
                 "a noisy leak",
                 &|i| 1e6 * (1.0 + 0.01 * i as f64),
@@ -321,7 +323,7 @@ mod tests {
                 0.005,
                 GrowsInSteps,
             ),
-            // A line fits them, but the value stays where it is in between.
+            // A line fits these values, but they stay constant between the steps.
             (
                 "a table that grows every 12 moments",
                 &|i| 1e6 * (1.0 + (i / 12) as f64),
@@ -349,9 +351,9 @@ mod tests {
         assert_eq!((grown.function, grown.first, grown.last), (7, 10, 30));
         assert!((grown.slope - 10.0).abs() < 1e-9 && (grown.r2 - 1.0).abs() < 1e-9);
         assert_eq!((grown.grew, grown.steps, grown.largest), (2, 2, 30));
-        // Without times, the slope is that of a step.
+        // Without times, the slope is per step.
         assert!((judge(1, &[0, 0, 0], &[1, 3, 5]).slope - 2.0).abs() < 1e-9);
-        // Nothing moves.
+        // The values are constant.
         let still = judge(1, &[1, 2, 3], &[5, 5, 5]);
         assert_eq!(
             (still.verdict, still.slope, still.r2),

@@ -1,4 +1,5 @@
-//! What every report begins with: its sample type, its total, and what the filters left out.
+//! The header that every report begins with: its sample type, its total, and what the filters left
+//! out.
 
 use crate::error::AnalysisError;
 use crate::question::{is_counted, is_peak};
@@ -6,12 +7,12 @@ use crate::session::{AnalysisSession, read_estimate, read_spread};
 use heapprof_totals::estimate::{SumSpread, ValueEstimate, period_in_bytes};
 use heapprof_totals::query::{Granularity, Query};
 
-/// A sample type, by its texts.
+/// A sample type, as texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleType {
-    /// What it is called, such as `inuse_space`.
+    /// The name of the type, such as `inuse_space`.
     pub r#type: String,
-    /// Its unit, such as `bytes`.
+    /// The unit of the type, such as `bytes`.
     pub unit: String,
 }
 
@@ -20,47 +21,47 @@ pub struct SampleType {
 pub struct ReportHeader {
     /// The profile's path or name.
     pub profile: String,
-    /// What is counted.
+    /// The sample type that is reported.
     pub sample_type: SampleType,
-    /// What percentages are of: the sum of all values regardless of sign. Filters do not change it
+    /// The base of percentages: the sum of all values regardless of sign. Filters do not change it
     /// unless percentages are to be relative.
     pub total: i64,
     /// The signed sum of the values of the samples that the filters kept, which the rows add up to.
     pub net: i64,
-    /// The signed sum of the values that the filters left out.
+    /// The signed sum of the values of the samples that the filters left out.
     pub left_out: i64,
     /// The filters, as `option=value`.
     pub filters: Vec<String>,
-    /// With `own_code`, two sums regardless of sign: what libraries allocated and is counted for a
-    /// caller, and what has no such caller.
+    /// Two sums regardless of sign, if the query has `own_code`: the memory of libraries that
+    /// counts for a caller, and the memory of libraries that has no such caller.
     pub folded: Option<[i128; 2]>,
-    /// What a row is.
+    /// The granularity of the rows.
     pub granularity: Granularity,
     /// Notes that the user should see.
     pub notes: Vec<String>,
-    /// If this sample type has no values, those that have some: type, unit, total.
+    /// The sample types that have values, if this type has none: type, unit, total.
     pub elsewhere: Vec<(String, String, i64)>,
     /// The mean number of bytes between two samples, if the values are estimates.
     pub sampled: Option<i64>,
-    /// How sure the total is, if that is known. If values have both signs, it is about the signed
-    /// sum.
+    /// The range of the total, if it is known. If values have both signs, it is the range of the
+    /// signed sum.
     pub estimate: Option<ValueEstimate>,
-    /// How sure `net` is.
+    /// The range of `net`, if it is known.
     pub net_estimate: Option<ValueEstimate>,
-    /// What is known of `net`.
+    /// The spread of `net`.
     pub(crate) spread: Option<SumSpread>,
 }
 
 impl ReportHeader {
-    /// Whether values are estimates of which nobody can say how sure they are. That is so for the
-    /// peak values of a sampled profile, because the moment of the peak is the one at which the
-    /// estimate was largest.
+    /// Whether values are estimates whose range cannot be known. That is so for the peak values of
+    /// a sampled profile, because the moment of the peak is the one at which the estimate was
+    /// largest.
     pub fn is_sampled_peak(&self) -> bool {
         self.sampled.is_some() && is_peak(&self.sample_type.r#type)
     }
 }
 
-/// The session's number for the sample type asked for, and its texts.
+/// Returns the session's number for the sample type that the question asks for, and its texts.
 pub(crate) fn sample_type(
     session: &AnalysisSession,
     profile: i64,
@@ -83,7 +84,7 @@ pub(crate) fn sample_type(
     found.ok_or_else(|| AnalysisError::Sql("no totals for the sample type".to_string()))
 }
 
-/// A profile's name, and its sampling period in bytes if it was sampled every so many bytes.
+/// Returns a profile's name, and its sampling period in bytes if it was sampled by bytes.
 fn name_and_period(
     session: &AnalysisSession,
     profile: i64,
@@ -101,7 +102,7 @@ fn name_and_period(
     Ok(found.into_iter().next().unwrap_or_default())
 }
 
-/// A profile's sampling period in bytes; `None` if it was not sampled every so many bytes.
+/// Returns a profile's sampling period in bytes; `None` if the profile was not sampled by bytes.
 pub(crate) fn period(
     session: &AnalysisSession,
     profile: i64,
@@ -109,7 +110,7 @@ pub(crate) fn period(
     Ok(name_and_period(session, profile)?.1)
 }
 
-/// The header of a report on one profile, and the number of its sample type.
+/// Returns the header of a report on one profile, and the number of its sample type.
 pub(crate) fn header(
     session: &AnalysisSession,
     profile: i64,
@@ -150,7 +151,7 @@ pub(crate) fn header(
             total
         },
         net: kept_net,
-        // Both are sums of the same values, and `total` bounds them.
+        // Both numbers are sums of the same values, and `total` bounds them.
         left_out: net - kept_net,
         filters: query.filters.active_options(),
         folded: folded_values(session, profile, query),
@@ -168,14 +169,14 @@ pub(crate) fn header(
     Ok((header, r#type))
 }
 
-/// What folding libraries does to the profile's values, if the query asks for it.
+/// Returns the two sums of [`ReportHeader::folded`] for a profile, if the query asks for them.
 fn folded_values(session: &AnalysisSession, profile: i64, query: &Query) -> Option<[i128; 2]> {
     let question = session.question.as_ref().filter(|_| query.own_code)?;
     let part = &question.parts[profile as usize - 1];
     Some(part.view.fold_sums(&part.profile.samples, part.column))
 }
 
-/// The sample types that do have values.
+/// Returns the sample types of a profile that have values.
 fn elsewhere(
     session: &AnalysisSession,
     profile: i64,
@@ -183,7 +184,7 @@ fn elsewhere(
     let question = session.require_question()?;
     let part = &question.parts[profile as usize - 1];
     let all: Vec<usize> = (0..part.profile.sample_type.len()).collect();
-    // A type that overflows does have values, but no total to name.
+    // A type whose total overflows has values, but no total to name.
     let Ok(totals) = heapprof_totals::totals::whole_totals(&part.profile, &all) else {
         return Ok(Vec::new());
     };

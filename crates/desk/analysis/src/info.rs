@@ -1,4 +1,5 @@
-//! `info`: what a profile holds, what its numbers mean, and which part of it has no symbols.
+//! The report `info`: what a profile holds, what its numbers mean, and which part of it has no
+//! symbols.
 
 use heapprof_profile::{EarlyEnds, Unit, UnitFamily, recorded};
 
@@ -23,7 +24,7 @@ pub struct TypeTotal {
     pub net: i64,
     /// Whether reports show this type first.
     pub is_default: bool,
-    /// How sure `net` is; `None` if it is exact or if that is not known.
+    /// The range of `net`; `None` if it is exact or not known.
     pub estimate: Option<ValueEstimate>,
 }
 
@@ -34,56 +35,58 @@ pub struct MappingInfo {
     pub memory_start: u64,
     /// The address after the last one.
     pub memory_limit: u64,
-    /// Offset in the file.
+    /// The offset in the file.
     pub file_offset: u64,
-    /// Path.
+    /// The path of the file.
     pub filename: String,
-    /// Build id.
+    /// The build id of the file.
     pub build_id: String,
-    /// How many locations are in it.
+    /// The number of locations in the file.
     pub locations: i64,
-    /// How many of these have no function.
+    /// The number of locations in the file that have no function.
     pub unsymbolized: i64,
 }
 
-/// The report.
+/// The report `info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InfoReport {
     /// The profile's path or name.
     pub profile: String,
-    /// The sample types, in the file's order.
+    /// The sample types, in the order of the profile.
     pub types: Vec<TypeTotal>,
-    /// When the values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
+    /// The time when the values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
     pub time_nanos: i64,
-    /// How long the recording took, in nanoseconds; 0 for a moment.
+    /// The duration of the recording, in nanoseconds; 0 for a moment.
     pub duration_nanos: i64,
-    /// When our collector's recording began, in nanoseconds since 1970 UTC; 0 if unknown.
+    /// The time when the recording of heapprof's collector began, in nanoseconds since 1970 UTC; 0
+    /// if unknown.
     pub start_nanos: i64,
-    /// What the period counts, with its unit.
+    /// The quantity that the period counts, with its unit.
     pub period_type: SampleType,
     /// The sampling period; 0 if unknown.
     pub period: i64,
-    /// How many distinct stacks with distinct labels have a value.
+    /// The number of distinct stacks with distinct labels that have a value.
     pub samples: i64,
-    /// How many locations there are.
+    /// The number of locations.
     pub locations: i64,
-    /// How many locations have no function.
+    /// The number of locations that have no function.
     pub unsymbolized: i64,
-    /// How many functions there are.
+    /// The number of functions.
     pub functions: i64,
     /// The mapped files.
     pub mappings: Vec<MappingInfo>,
-    /// RSS when the profile was dumped, with what was in use then.
+    /// The RSS when the profile was dumped, with the heap in use then.
     pub rss: Option<RssBreakdown>,
     /// The highest RSS, with the heap's peak.
     pub peak_rss: Option<RssBreakdown>,
-    /// A runtime that has a heap of its own beside malloc's.
+    /// A runtime that has a heap of its own besides the malloc heap.
     pub runtime: Option<ManagedRuntime>,
-    /// Where all of the program's data is, if the collector says so.
+    /// The parts of the program's data, if the comments have them.
     pub account: Option<DataBreakdown>,
-    /// What is said of allocators whose blocks were not recorded.
+    /// The comments about allocators whose blocks were not recorded.
     pub unseen_allocators: Vec<String>,
-    /// Blocks whose free was not seen before their address was given out again, and their bytes.
+    /// The number and the bytes of blocks whose free was missed: their address was allocated again
+    /// before a free was recorded.
     pub unseen_frees: [u64; 2],
     /// The stacks that end before their outermost frame, by file.
     pub early_ends: Vec<EarlyEnds>,
@@ -91,11 +94,11 @@ pub struct InfoReport {
     pub wrappers: Vec<AllocationWrapper>,
     /// The comments.
     pub comments: Vec<String>,
-    /// The regular expression of frames that reports cut.
+    /// The regular expression for frames that reports cut.
     pub drop_frames: String,
-    /// The regular expression of frames that `drop_frames` does not cut.
+    /// The regular expression for frames that `drop_frames` does not cut.
     pub keep_frames: String,
-    /// Where the profile is explained.
+    /// The address of a page that explains the profile.
     pub doc_url: String,
 }
 
@@ -219,12 +222,12 @@ pub fn info(session: &AnalysisSession) -> Result<InfoReport, AnalysisError> {
     Ok(info)
 }
 
-/// Whether a comment is shown as a fact of its own.
+/// Whether the report shows a comment as a fact of its own.
 fn is_shown_as_fact(comment: &str) -> bool {
     comment.starts_with(UNSEEN_ALLOCATOR_PREFIX) || EarlyEnds::parse(comment).is_some()
 }
 
-/// The total of a sample type in bytes.
+/// Returns the total of a sample type in bytes.
 fn heap_bytes(types: &[TypeTotal], name: &str) -> Option<i64> {
     let found = types.iter().find(|t| t.sample_type.r#type == name)?;
     let unit = Unit::parse(&found.sample_type.unit).filter(|u| u.family == UnitFamily::Bytes)?;

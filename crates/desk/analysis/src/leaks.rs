@@ -1,5 +1,5 @@
-//! `leaks`: what is in use, by stack, the largest first. Rules can suppress stacks, which are then
-//! counted but not listed.
+//! The report `leaks`: memory in use, by stack, the largest first. Rules can suppress stacks, which
+//! are then counted but not listed.
 
 use std::collections::HashMap;
 
@@ -14,12 +14,12 @@ use crate::suppression::{SuppressionRule, SuppressionSet};
 use heapprof_totals::estimate::{SampleStep, SumSpread, ValueEstimate, ValueWithSpread};
 use heapprof_totals::query::{Granularity, Query, SortKey};
 
-/// Blocks that were allocated and not freed.
+/// The number and size of blocks that were allocated and not freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUseAmount {
-    /// How many blocks there are.
+    /// The number of blocks.
     pub objects: i64,
-    /// How much space they hold together.
+    /// The bytes of all blocks.
     pub space: i64,
 }
 
@@ -43,58 +43,58 @@ impl InUseAmount {
     }
 }
 
-/// A stack that still holds memory.
+/// A row of `leaks`: a stack with memory in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeakRow {
-    /// What the stack holds.
+    /// The blocks in use that the stack allocated.
     pub in_use: InUseAmount,
-    /// How sure objects and space are; `None` if they are exact.
+    /// The ranges of objects and space; `None` if they are exact.
     pub estimates: [Option<ValueEstimate>; 2],
     /// The frames, leaf first.
     pub stack: Vec<PlaceId>,
-    /// The ages of its oldest and its youngest block, in nanoseconds, if the profile has ages.
+    /// The ages of the stack's oldest and youngest block, in nanoseconds, if the profile has ages.
     pub age: Option<[i64; 2]>,
 }
 
-/// The report. Rows, `other`, `suppressed_by_rule` and `filtered_out` add up to `total`.
+/// The report `leaks`. Rows, `other`, `suppressed` and `filtered_out` add up to `total`.
 #[derive(Clone, Debug, Default)]
 pub struct LeaksReport {
-    /// What the report is about. Its sample type is the one that rows are ordered by. What is
-    /// suppressed counts as kept.
+    /// The header of the report. Its sample type is the one that rows are ordered by. Suppressed
+    /// memory counts as kept.
     pub header: ReportHeader,
-    /// Sample types of objects and of space.
+    /// The sample types of objects and of space.
     pub types: [SampleType; 2],
-    /// When the profile was dumped.
+    /// The moment when the profile was dumped.
     pub dump_time: DumpTime,
-    /// Whether there are stacks of Python.
+    /// Whether the profile has Python stacks.
     pub has_python: bool,
-    /// What there is of Python's small objects.
+    /// The state of Python's small objects in the profile.
     pub small_objects: PythonSmallObjects,
-    /// The signed sums, filters and suppressions aside.
+    /// The signed sums over all samples, whatever is filtered out or suppressed.
     pub total: InUseAmount,
     /// The places that the numbers in the stacks stand for.
     pub places: PlaceTable,
-    /// How sure objects and space of `total` are.
+    /// The ranges of objects and space of `total`.
     pub estimates: [Option<ValueEstimate>; 2],
-    /// The stacks that hold something, the largest first.
+    /// The stacks with memory in use, the largest first.
     pub rows: Vec<LeakRow>,
-    /// What the limit left out, and the number of these stacks.
+    /// The sum of the rows that the limit left out, and their number.
     pub other: (InUseAmount, usize),
-    /// What the filters left out.
+    /// The sum of the samples that the filters left out.
     pub filtered_out: InUseAmount,
-    /// What rules suppressed.
+    /// The sum of the samples that rules suppressed.
     pub suppressed: InUseAmount,
-    /// Every rule with what it suppressed: the largest first, then in the order in which they were
-    /// read.
+    /// Every rule with the sum that it suppressed: the largest first, then in the order in which
+    /// the rules were read.
     pub rules: Vec<(SuppressionRule, InUseAmount)>,
-    /// What is known of objects and space that are neither suppressed nor filtered out.
+    /// The spreads of the objects and the space that are neither suppressed nor filtered out.
     spread: [Option<SumSpread>; 2],
-    /// The session's number of the type that rows are ordered by.
+    /// The session's number for the type that rows are ordered by.
     by: i64,
 }
 
-/// Reports what is in use in the session's only profile. The session's question must be about the
-/// types in use.
+/// Reports the memory in use in the session's only profile. The session's question must be about
+/// the types in use.
 pub fn leaks(
     session: &AnalysisSession,
     query: &Query,
@@ -149,7 +149,7 @@ pub fn leaks(
     }
     leaks.filtered_out = pick(0).without(pick(1)).without(leaks.suppressed);
     leaks.rules = rules;
-    // The tables count what is suppressed as left out. The header counts it as kept.
+    // The tables count suppressed memory as left out. The header counts it as kept.
     let net = match by == space.0 {
         true => leaks.suppressed.space,
         false => leaks.suppressed.objects,
@@ -163,8 +163,8 @@ pub fn leaks(
     Ok(leaks)
 }
 
-/// A sample type's number and name, its net sums before and after filters, how sure the first sum
-/// is and what is known of the second.
+/// A sample type's number and name, its net sums before and after filters, the range of the first
+/// sum and the spread of the second.
 type LeakTypeSums = (
     i64,
     SampleType,
@@ -213,11 +213,11 @@ fn rows(
     Ok(())
 }
 
-/// A stack's number, what it holds, and how sure objects and space are.
+/// A stack's number, its memory in use, and the ranges of objects and space.
 type StackInUse = (i64, InUseAmount, [Option<ValueEstimate>; 2]);
 
-/// What each stack holds, in the order of the stacks' numbers. Stacks that hold nothing are left
-/// out.
+/// Returns the memory in use of each stack, in the order of the stacks' numbers. Stacks without
+/// memory in use are left out.
 fn in_use_by_stack(
     session: &AnalysisSession,
     [objects, space]: [i64; 2],
@@ -228,7 +228,7 @@ fn in_use_by_stack(
     let spaces = sums_by_stack(session, space)?;
     let mut spaces = spaces.into_iter().peekable();
     let mut held = Vec::new();
-    // Both are in ascending order of stacks. A sum of 0 may be missing from either.
+    // Both lists are in ascending order of stacks. A sum of 0 may be missing from either.
     while let Some(stack) = [objects.peek(), spaces.peek()]
         .into_iter()
         .flatten()
@@ -249,7 +249,7 @@ fn in_use_by_stack(
     Ok(held)
 }
 
-/// The ages of the oldest and the youngest block of each stack: what the label `age` says.
+/// Returns the ages of the oldest and the youngest block of each stack, from the label `age`.
 fn ages(session: &AnalysisSession, objects: i64) -> Result<HashMap<i64, [i64; 2]>, AnalysisError> {
     let ages = session.rows(
         "SELECT s.stack, max(l.num), min(l.num) FROM sample s JOIN label l USING (label_set) \
@@ -261,7 +261,7 @@ fn ages(session: &AnalysisSession, objects: i64) -> Result<HashMap<i64, [i64; 2]
     Ok(ages.into_iter().collect())
 }
 
-/// The sums of a type by stack, in the order of the stacks' numbers.
+/// Returns the sums of a type by stack, in the order of the stacks' numbers.
 fn sums_by_stack(
     session: &AnalysisSession,
     r#type: i64,
@@ -274,9 +274,9 @@ fn sums_by_stack(
     )
 }
 
-/// What each rule suppresses among the samples that the filters keep. The number is for all rules
-/// together: the sum of the absolute values of what is suppressed, of the type that rows are
-/// ordered by.
+/// Returns each rule with the sum that it suppresses among the samples that the filters keep. The
+/// number is for all rules together: the sum of the absolute suppressed values, of the type that
+/// rows are ordered by.
 fn suppressed_by_rule(
     question: &ProfileQuestion,
     suppressions: &SuppressionSet,
@@ -317,13 +317,14 @@ fn suppressed_by_rule(
 }
 
 impl LeaksReport {
-    /// What is in use and neither suppressed nor filtered out.
+    /// Returns the memory in use that is neither suppressed nor filtered out.
     pub fn in_use(&self) -> InUseAmount {
         let counted = self.total.without(self.suppressed);
         counted.without(self.filtered_out)
     }
 
-    /// Objects and space that are neither suppressed nor filtered out, with what is known of them.
+    /// Returns the objects and the space that are neither suppressed nor filtered out, with their
+    /// spreads.
     pub(crate) fn kept_values(&self) -> [ValueWithSpread; 2] {
         let InUseAmount { objects, space } = self.in_use();
         let [of_objects, of_space] = self.spread;
@@ -331,8 +332,8 @@ impl LeaksReport {
             .map(|(value, spread)| ValueWithSpread { value, spread })
     }
 
-    /// Sums by function, of the type that rows are ordered by. Each stack counts once for a
-    /// function.
+    /// Returns the sums by function, of the type that rows are ordered by. Each stack counts once
+    /// for a function.
     pub(crate) fn by_function(
         &self,
         session: &AnalysisSession,
@@ -378,7 +379,8 @@ impl LeaksReport {
                         value: 0,
                         spread: known.spread.map(|_| SumSpread::default()),
                     };
-                    // The leaf comes first, so another frame of the same function changes nothing.
+                    // The leaf comes first, so a further frame of the same function changes
+                    // nothing.
                     let known = if counts { *known } else { nothing };
                     functions.add(PlaceId::read(row, 1)?, stack, known);
                 }
@@ -389,11 +391,12 @@ impl LeaksReport {
     }
 }
 
-/// Sums by function: by its name and its file. Several places may be of one function.
+/// Sums by function, identified by its name and its file. Several places may belong to one
+/// function.
 struct FunctionSums<'a> {
     /// The number of the function of each place.
     function_of: Vec<u32>,
-    /// Each function with its sum and the stack that was last added.
+    /// Each function with its sum, and with the stack that was last added to it.
     rows: Vec<(&'a CodePlace, Option<ValueWithSpread>, i64)>,
 }
 
@@ -414,7 +417,7 @@ impl<'a> FunctionSums<'a> {
         }
     }
 
-    /// Adds what a stack holds to the function of a place, which is one of its frames. A stack
+    /// Adds the value of a stack to the function of a place, which is one of its frames. A stack
     /// counts once for all of its frames of this function.
     fn add(&mut self, place: PlaceId, stack: i64, known: ValueWithSpread) {
         let (_, sum, last) = &mut self.rows[self.function_of[place.index()] as usize];
@@ -423,8 +426,8 @@ impl<'a> FunctionSums<'a> {
         }
     }
 
-    /// All functions that were found, in order, with their sums. Those that have their name alone
-    /// do not show their file.
+    /// Returns all functions that were found, in the order of their names, with their sums. A
+    /// function whose name no other function has does not show its file.
     fn sums(self) -> Vec<(CodePlace, ValueWithSpread)> {
         let rows = self.rows.into_iter();
         let rows = rows.filter_map(|(place, sum, _)| Some((place, sum?)));

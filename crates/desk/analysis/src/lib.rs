@@ -10,31 +10,31 @@
 //!
 //! `heapprof top --focus parse p.pb.gz`:
 //!
-//! 1. The cli finds that the argument is a file. heapprof-formats looks at its first 64 KiB. What
-//!    is no foreign format goes on to heapprof-profile, which streams it: it inflates into one
-//!    buffer, walks the wire and puts samples into columns. Ids and numbers of texts stay raw until
+//! 1. The cli finds that the argument is a file. heapprof-formats reads its first 64 KiB. If these
+//!    are of no foreign format, heapprof-profile streams the file: it inflates it into one buffer,
+//!    walks the wire format and puts samples into columns. Ids and numbers of texts stay raw until
 //!    the end, because the string table comes last. Then every reference is checked.
 //! 2. [`ProfileQuestion::new`] adds up each sample type. This total bounds every later sum, so the
 //!    kernels of heapprof-totals add without checks; a total beyond 64 bits ends here. `filter.rs`
-//!    tries the regular expression once a function and leaves bits. `entity.rs` says which row each
-//!    frame belongs to at this granularity.
+//!    tries the regular expression once for each function and stores the results as bits.
+//!    `entity.rs` finds the row of each frame at this granularity.
 //! 3. [`AnalysisSession`] opens an in-memory SQLite connection whose eponymous virtual tables
 //!    (`relation/`) show the question. Nothing is copied into SQLite.
 //! 4. `top.rs` runs its statement. The first row that SQLite reads of `function_total` makes the
-//!    kernel run: `view.rs` works out each sample's frames into one buffer, and `totals.rs` adds,
-//!    each entity once a sample.
+//!    kernel run: `view.rs` works out each sample's frames into one buffer, and `totals.rs` adds
+//!    the sample's values to each of its entities once.
 //! 5. The rows go to heapprof-report, which makes a table of them, and the cli writes it.
 //!
 //! A stored profile (`heapprof top monday`) is put together from the rows of the database
-//! (`store/restore.rs`) in place of 1. It then goes the way above, in a connection of its own,
-//! because a real table would hide a virtual one of the same name.
+//! (`store/restore.rs`) in place of step 1. It then goes through the other steps, in a connection
+//! of its own, because a real table would hide a virtual one of the same name.
 //!
-//! Nobody holds rows that are as many as a profile's samples. `AnalysisSession::each`,
-//! `TreeReport::each` and `PeekReport::neighbours` give them one by one, and the report asks for
+//! No report holds as many rows as a profile has samples. `AnalysisSession::each`,
+//! `TreeReport::each` and `PeekReport::neighbours` give rows one by one, and the report asks for
 //! them twice if columns have widths. A row names a place by its number ([`PlaceId`]).
 //!
-//! The database is written in one transaction for each profile, with the rollback journal, so a
-//! process that is killed leaves it as it was. Migrations are append-only.
+//! Each profile is written to the database in one transaction, with the rollback journal, so a
+//! process that is killed leaves the database as it was. Migrations are append-only.
 
 mod builds;
 mod comment;

@@ -1,4 +1,4 @@
-//! The lines that the samples of a profile end in, for whoever follows a program while it runs.
+//! The lines in which the samples of a profile end, for users that follow a program while it runs.
 
 use std::collections::HashMap;
 
@@ -9,19 +9,19 @@ use crate::place::CodePlace;
 use heapprof_totals::query::Query;
 use heapprof_totals::view::ProfileView;
 
-/// The most bytes of a line's function or file.
+/// Largest number of bytes of a line's function or file.
 const MAX_TEXT_BYTES: usize = 4096;
-/// The most bytes of all lines' texts.
+/// Largest number of bytes of the texts of all lines.
 const MAX_TOTAL_TEXT_BYTES: usize = 16 << 20;
 
-/// Adds up the first values of the samples by the line that each ends in, after what `drop_frames`
-/// names is cut. A place without a function's name has its address for a name. The lines come in
-/// the order of their places.
+/// Adds up the first values of the samples by the line that each ends in, after frames that match
+/// `drop_frames` are cut. A place without a function's name has its address as its name. The lines
+/// come in the order of their places.
 ///
 /// Texts are cut at 4 KiB, because each line has its own.
 ///
-/// Returns also whether these are all lines: those are left out whose texts would be longer than
-/// 16 MiB together.
+/// Also returns whether all lines are there: lines are left out if the texts of all would be longer
+/// than 16 MiB.
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
@@ -59,7 +59,7 @@ pub fn line_growth(profile: &Profile) -> Result<(Vec<(CodePlace, i64)>, bool), A
     Ok((lines, is_whole))
 }
 
-/// As much of a text as a line keeps.
+/// Returns the part of a text that a line keeps.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_string()
 }

@@ -1,8 +1,8 @@
-//! `list`: matching functions with the flat and cum of each of their lines.
+//! The report `list`: matching functions with the flat and cum of each of their lines.
 //!
-//! A function's own numbers come from a question by function and file, those of its lines from a
-//! question by line. A sample counts once in both, so recursion can't push a line or the function
-//! beyond the total.
+//! A function's own numbers come from a question by function and file, and the numbers of its lines
+//! from a question by line. A sample counts once in both, so recursion can't push a line or the
+//! function beyond the total.
 
 use crate::error::AnalysisError;
 use crate::header::{ReportHeader, header};
@@ -16,27 +16,27 @@ pub struct FunctionListing {
     pub function: String,
     /// The source file, as the profile names it.
     pub file: String,
-    /// The sum over the samples whose leaf it is.
+    /// The sum over the samples whose leaf is in the function.
     pub flat: i64,
-    /// The sum over the samples that hold it.
+    /// The sum over the samples that hold the function anywhere.
     pub cum: i64,
-    /// Line number (0 if unknown), flat and cum, by line.
+    /// The lines, each with its number (0 if unknown), flat and cum.
     pub lines: Vec<(i64, i64, i64)>,
 }
 
-/// The report.
+/// The report `list`.
 #[derive(Clone, Debug, Default)]
 pub struct ListReport {
-    /// What the report is about.
+    /// The header of the report.
     pub header: ReportHeader,
-    /// The functions, by cum.
+    /// The functions, by cum, the largest first.
     pub rows: Vec<FunctionListing>,
-    /// How many more functions matched.
+    /// The number of further functions that matched.
     pub more: usize,
 }
 
 /// Lists the functions whose name `wanted` accepts. `functions` is a session by function and file,
-/// and `lines` one by line, both of the same profile.
+/// and `lines` is a session by line of the same profile.
 pub fn list(
     functions: &AnalysisSession,
     lines: &AnalysisSession,

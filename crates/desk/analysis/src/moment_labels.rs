@@ -1,4 +1,4 @@
-//! What a profile itself says of whose moment it is.
+//! The labels of a profile: which service, host and build it is a moment of.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use heapprof_profile::{LabelSetIndex, Profile};
 
 use crate::comment::find_single_value;
 
-/// The names under which samples carry a label, and what it is called here.
+/// The keys of sample labels, and the label of a profile that each one gives.
 const SAMPLE_LABEL_NAMES: [(&str, &str); 8] = [
     ("service", "service"),
     ("service_name", "service"),
@@ -18,7 +18,8 @@ const SAMPLE_LABEL_NAMES: [(&str, &str); 8] = [
     ("version", "version"),
 ];
 
-/// The labels of a profile: `service`, `host`, `build` and `version`, as far as it says them.
+/// Returns the labels of a profile: `service`, `host`, `build` and `version`, as far as the profile
+/// has them.
 ///
 /// Comments come first (`service: shop`; the collector writes `program: shop` and `host: web1`),
 /// then labels that all samples have with the same value. `build` is otherwise the build id of the
@@ -49,7 +50,7 @@ pub fn labels_of(profile: &Profile) -> BTreeMap<String, String> {
     labels
 }
 
-/// The texts that all samples have as a label, by key.
+/// Returns the text labels that all samples have with the same value, by key.
 fn common_sample_labels(profile: &Profile) -> BTreeMap<&str, String> {
     let samples = &profile.samples;
     let mut used: Vec<u32> = (0..samples.len()).map(|i| samples.label_set(i).0).collect();

@@ -1,4 +1,4 @@
-//! The history of a profile as rows: what was in use and what was resident, moment by moment.
+//! The history of a profile as rows: memory in use and resident memory, moment by moment.
 
 use heapprof_profile::{HeapHistory, Profile, SIZE_CLASS_COUNT, SizeHistogram};
 
@@ -7,17 +7,18 @@ use heapprof_profile::{HeapHistory, Profile, SIZE_CLASS_COUNT, SizeHistogram};
 pub(crate) struct MomentRow {
     /// The profile's position in the question.
     pub(crate) part: usize,
-    /// Nanoseconds since the recording began.
+    /// The time since the recording began, in nanoseconds.
     pub(crate) since_nanos: i64,
     pub(crate) inuse_space: Option<i64>,
     pub(crate) inuse_objects: Option<i64>,
-    /// Bytes that were resident, the collector's own tables among them.
+    /// The resident bytes, including the collector's own tables.
     pub(crate) rss: Option<i64>,
-    /// Whether the heap was largest then.
+    /// Whether the heap was largest at this moment.
     pub(crate) is_peak: bool,
 }
 
-/// The rows of a profile's history, in order of time. There are none if it has no history.
+/// Returns the rows of a profile's history, in the order of time. There are none if the profile has
+/// no history.
 pub(crate) fn moments(part: usize, profile: &Profile) -> Vec<MomentRow> {
     let Some(history) = HeapHistory::from_profile(profile) else {
         return Vec::new();
@@ -57,7 +58,7 @@ pub(crate) fn moments(part: usize, profile: &Profile) -> Vec<MomentRow> {
     rows
 }
 
-/// A row of a profile's sizes.
+/// A row of the size histogram of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeRow {
     /// The profile's position in the question.
@@ -68,7 +69,8 @@ pub(crate) struct SizeRow {
     pub(crate) inuse_objects: i64,
 }
 
-/// The rows of a profile's sizes, the smallest sizes first. Classes without objects have none.
+/// Returns the rows of a profile's size histogram, the smallest sizes first. Classes without
+/// objects have no row.
 pub(crate) fn sizes(part: usize, profile: &Profile) -> Vec<SizeRow> {
     let sizes = SizeHistogram::from_profile(profile).unwrap_or_default();
     let classes = sizes.classes.iter().enumerate();
@@ -83,7 +85,7 @@ pub(crate) fn sizes(part: usize, profile: &Profile) -> Vec<SizeRow> {
         .collect()
 }
 
-/// The least and the largest size of a class.
+/// Returns the least and the largest size of a class.
 fn bounds(class: usize) -> [i64; 2] {
     let least = if class == 0 { 0 } else { power(class) };
     [least, power(class + 1).saturating_sub(1)]

@@ -1,4 +1,4 @@
-//! How much memory belongs to code that nothing names, and where most of that code is.
+//! The share of memory that belongs to code without names, and the file with most of that code.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,19 @@ use crate::error::AnalysisError;
 use heapprof_totals::query::Query;
 use heapprof_totals::view::ProfileView;
 
-/// Which part of a sample type's values has no function's name for its row.
+/// The part of a sample type's values whose row has no function's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamelessShare {
-    /// The sum of these values, regardless of sign.
+    /// The sum of the values without a name, regardless of sign.
     pub value: i128,
-    /// The sum of all values.
+    /// The sum of all values, regardless of sign.
     pub total: i128,
-    /// The mapped file with most of that code; `None` if it is in no file.
+    /// The mapped file with most of the code without names; `None` if that code is in no file.
     pub file: Option<MappingIndex>,
 }
 
-/// Adds up the values of sample type `column` whose stacks end in code without a name, after what
-/// `drop_frames` names is cut.
+/// Adds up the values of sample type `column` whose stacks end in code without a name, after frames
+/// that match `drop_frames` are cut.
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
@@ -51,7 +51,7 @@ pub fn nameless_share(profile: &Profile, column: usize) -> Result<NamelessShare,
             .entry(profile.location[location.index()].mapping)
             .or_default() += value;
     }
-    // Among files with the same value, the first one counts.
+    // If several files have the largest value, the first one is taken.
     let most = files
         .into_iter()
         .max_by_key(|&(file, value)| (value, std::cmp::Reverse(file)));

@@ -1,5 +1,5 @@
-//! Whether a report's rows are mostly code of libraries, and which function of the program's own
-//! would then come first.
+//! Whether the rows of a report are mostly code of libraries, and which function of the program
+//! itself would come first with `own_code`.
 
 use std::borrow::Cow;
 
@@ -13,22 +13,23 @@ use heapprof_totals::frames::ProfileFrame;
 use heapprof_totals::query::Query;
 use heapprof_totals::view::{ProfileView, libraries};
 
-/// What `own_code` would show first.
+/// The function that would come first with `own_code`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnCode {
     /// The name of the function that comes first.
     pub function: String,
-    /// Its flat value, regardless of sign.
+    /// The flat value of the function, regardless of sign.
     pub value: i128,
-    /// How many of the rows are a library's, and how many there are.
+    /// The number of rows that are a library's, and the number of all rows.
     pub rows: [usize; 2],
 }
 
-/// Returns what `own_code` would put first, if more than half of `rows` are code of libraries.
+/// Returns the function that `own_code` would put first, if more than half of `rows` are code of
+/// libraries.
 ///
-/// `rows` are places of a profile of the session (from 1), which count by their functions. `None`
-/// if fewer are, if the query asks for own code already, if the session has no samples of the
-/// profile, or if what would come first has no name.
+/// `rows` are places of a profile of the session (from 1), which count by their functions. Returns
+/// `None` if at most half of them are code of libraries, if the query already has `own_code`, if
+/// the session has no samples of the profile, or if the function that would come first has no name.
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
@@ -43,7 +44,7 @@ pub fn own_code(
     };
     let part = &question.parts[profile as usize - 1];
     let frames = &part.view.frames;
-    // A function is a library's only if everything with its name and its file is.
+    // A function is a library's only if all code with its name and its file is.
     let rows = rows.iter().map(|place| {
         let file = place.file.as_deref().unwrap_or_default();
         (Cow::from(&*place.function), file)
@@ -98,7 +99,7 @@ pub fn own_code(
     let first = flat
         .into_iter()
         .max_by(|a, b| (a.1.abs(), &b.0).cmp(&(b.1.abs(), &a.0)));
-    // An address instead of a library's name would be no answer.
+    // An address in place of a library's name would not help the user.
     let first = first.filter(|((name, _), _)| !name.starts_with("0x") && !is_place_of_code(name));
     Ok(first.map(|((name, _), value)| OwnCode {
         function: name.into_owned(),
@@ -107,7 +108,7 @@ pub fn own_code(
     }))
 }
 
-/// The name and the file of a frame's function.
+/// Returns the name and the file of a frame's function.
 fn function<'p>(profile: &'p Profile, frame: &'p ProfileFrame) -> (Cow<'p, str>, &'p str) {
     if let Some(function) = frame.function(profile) {
         let function = &profile.function[function.index()];

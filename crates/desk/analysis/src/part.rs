@@ -1,4 +1,4 @@
-//! One profile of a question, and what is known of how sure its totals are.
+//! One profile of a question, and the spread of its totals.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,20 +14,20 @@ pub(crate) struct QuestionPart {
     pub(crate) profile: Arc<Profile>,
     pub(crate) view: ProfileView,
     pub(crate) entities: ProfileEntities,
-    /// The question's type number of each sample type.
+    /// The question's number of each sample type of the profile.
     pub(crate) types: Vec<usize>,
     /// The sample type that the query asks for.
     pub(crate) column: usize,
     /// The sample types that are computed.
     pub(crate) columns: Vec<usize>,
-    /// Totals of `columns`, before filters.
+    /// The totals of `columns`, before filters.
     pub(crate) whole: Vec<TotalAndNet>,
-    /// What is known of these totals if they are estimates.
+    /// The spread of each of these totals, if it is an estimate.
     pub(crate) whole_spreads: Vec<Option<WholeSpread>>,
     pub(crate) totals: OnceLock<EntityTotals>,
 }
 
-/// What is known of a total, and what one sample stands for.
+/// The spread of a total, and the amount that one sample stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WholeSpread {
     pub(crate) spread: SumSpread,
@@ -35,7 +35,8 @@ pub(crate) struct WholeSpread {
 }
 
 impl QuestionPart {
-    /// How sure a sum of a column is; `None` if it is exact, or if no sample stands behind it.
+    /// Returns the range of a sum of a column; `None` if the sum is exact, or if no sample is
+    /// behind it.
     pub(crate) fn estimate(
         &self,
         column: usize,
@@ -47,7 +48,7 @@ impl QuestionPart {
         is_known.then(|| spread.estimate(value, known.step))
     }
 
-    /// How sure the total of a column is, before filters.
+    /// Returns the range of the total of a column, before filters; `None` if it is not known.
     pub(crate) fn whole_estimate(&self, column: usize) -> Option<ValueEstimate> {
         let WholeSpread { spread, step } = self.whole_spreads[column]?;
         let net = self.whole[column].net;
@@ -58,9 +59,9 @@ impl QuestionPart {
     }
 }
 
-/// What is known of the total of a column.
+/// Returns the spread of the total of a column; `None` if it is exact or not known.
 ///
-/// A peak is an estimate, but nobody can say how sure it is: its moment is the one at which the
+/// The spread of a peak is not known: a peak is an estimate, but its moment is the one at which the
 /// estimate is largest.
 pub(crate) fn find_whole_spread(
     profile: &Profile,
@@ -81,19 +82,19 @@ pub(crate) fn find_whole_spread(
     let spread = totals::whole_spread(profile, column);
     let step = SampleStep::for_bytes(period, profile.text(value_type.unit));
     let step = step.or_mean_of(Some(spread), whole.total);
-    // If nothing was sampled, the total is 0. What is known of it follows from the period alone.
+    // If nothing was sampled, the total is 0, and its range follows from the period alone.
     let nothing = period.is_some() && whole.total == 0;
     (spread.samples > 0 || spread.variance > 0.0 || nothing).then_some(WholeSpread { spread, step })
 }
 
-/// Whether values of a sample type say what is held at a moment: in use, at the peak, of an
-/// interpreter's values.
+/// Whether values of a sample type are the amount of memory in use at a moment: `inuse_space`, or a
+/// type with a prefix, such as `sv_inuse_space` for an interpreter's values.
 pub(crate) fn is_heap(sample_type: &str) -> bool {
     sample_type.contains("inuse_")
 }
 
-/// Whether values of a sample type are counted one by one, also in a sampled recording: those of
-/// Perl's values.
+/// Whether values of a sample type are counted one by one even in a sampled recording. That is so
+/// for the types of Perl's values.
 pub(crate) fn is_counted(sample_type: &str) -> bool {
     sample_type.starts_with("sv_")
 }

@@ -1,27 +1,28 @@
-//! When the heap was largest, and how large: the one definition that every command names.
+//! The time and the size of the largest heap: the one definition that every command uses.
 
 use std::cmp::Reverse;
 
 use crate::error::AnalysisError;
 use crate::session::AnalysisSession;
 
-/// The largest heap that a profile names, or that the profiles of a series name.
+/// The largest heap that a profile records, or that the profiles of a series record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargestHeap {
-    /// The position of the profile that names it.
+    /// The position of the profile that records this heap.
     pub profile: usize,
-    /// Bytes in use then: the whole of the profile's `peak_space`, whatever filters keep.
+    /// The bytes in use at that time: the whole of the profile's `peak_space`, whatever the filters
+    /// keep.
     pub bytes: i64,
-    /// Nanoseconds since that profile's recording began, if its history knows when it was.
+    /// The time in nanoseconds since that profile's recording began, if its history has it.
     pub since_nanos: Option<i64>,
-    /// The same in nanoseconds since 1970 UTC; `None` if the profile's own time is not known.
+    /// The time in nanoseconds since 1970 UTC; `None` if the time of the profile is not known.
     pub time_nanos: Option<i64>,
 }
 
 impl LargestHeap {
-    /// The peak of a series: the largest that any of its profiles names. Each profile of a process
-    /// names the largest heap since the recording began, so several may name the same one. Of these
-    /// the first that knows its time stands for all.
+    /// Returns the peak of a series: the largest heap that any of its profiles records. Each
+    /// profile of a process has the largest heap since the recording began, so several may have the
+    /// same one. Of these, the first one with a known time is taken.
     pub fn largest(peaks: impl IntoIterator<Item = Self>) -> Option<Self> {
         let order = |peak: &Self| {
             let times = [peak.time_nanos, peak.since_nanos].map(|time| time.map(Reverse));
@@ -31,8 +32,8 @@ impl LargestHeap {
     }
 }
 
-/// The peak of the profiles of the session's question, which must have all types. A profile without
-/// `peak_space` names what its history says. `None` if none says anything.
+/// Returns the peak of the profiles of the session's question, which must have all types. For a
+/// profile without `peak_space`, the peak of its history is taken. `None` if no profile has either.
 pub fn peak(session: &AnalysisSession) -> Result<Option<LargestHeap>, AnalysisError> {
     let mut peaks = Vec::new();
     session.each(

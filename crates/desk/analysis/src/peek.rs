@@ -1,4 +1,4 @@
-//! `peek`: for each matching entity, which entities call it and which it calls.
+//! The report `peek`: the callers and callees of each matching entity.
 
 use crate::error::AnalysisError;
 use crate::header::{ReportHeader, header};
@@ -6,35 +6,35 @@ use crate::place::{self, CodePlace, PlaceId, PlaceTable};
 use crate::session::AnalysisSession;
 use heapprof_totals::query::Query;
 
-/// An entity. [`PeekReport::neighbours`] reads the entities around it.
+/// A matching entity. [`PeekReport::neighbours`] reads the entities around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeekRow {
-    /// The entity.
+    /// The place in the code that the entity stands for.
     pub place: CodePlace,
-    /// The sum over the samples whose leaf it is.
+    /// The sum over the samples whose leaf the entity is.
     pub flat: i64,
-    /// The sum over the samples that hold it.
+    /// The sum over the samples that hold the entity anywhere.
     pub cum: i64,
     entity: i64,
 }
 
-/// Which entities call an entity and which it calls.
+/// The callers and callees of an entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeekNeighbours {
-    /// The callers, by size; `None` is the root. Their values add up to `cum`.
+    /// The callers, by size; `None` is the caller of a root. Their values add up to `cum`.
     pub callers: Vec<(Option<PlaceId>, i64)>,
     /// The callees, by size. Their values and `flat` add up to `cum`.
     pub callees: Vec<(PlaceId, i64)>,
 }
 
-/// The report. Neighbours are read when they are asked for, because there may be more of them than
-/// memory should hold.
+/// The report `peek`. Neighbours are read when they are asked for, because there may be more of
+/// them than memory should hold.
 pub struct PeekReport<'s> {
-    /// What the report is about.
+    /// The header of the report.
     pub header: ReportHeader,
-    /// The entities, by size.
+    /// The entities, by size, the largest first.
     pub rows: Vec<PeekRow>,
-    /// How many more entities matched.
+    /// The number of further entities that matched.
     pub more: usize,
     session: &'s AnalysisSession,
     r#type: i64,
@@ -43,7 +43,7 @@ pub struct PeekReport<'s> {
 }
 
 /// Reports on the session's only profile. The rows are the entities whose neighbours the session's
-/// question wants.
+/// question is limited to.
 pub fn peek<'s>(
     session: &'s AnalysisSession,
     query: &Query,
@@ -90,7 +90,7 @@ pub fn peek<'s>(
 }
 
 impl PeekReport<'_> {
-    /// The neighbours of a row.
+    /// Returns the neighbours of a row.
     pub fn neighbours(&self, row: &PeekRow) -> Result<PeekNeighbours, AnalysisError> {
         let mut found = PeekNeighbours::default();
         self.session.each(
@@ -105,13 +105,14 @@ impl PeekReport<'_> {
                 let place = row.get::<_, Option<u32>>(1)?.map(PlaceId);
                 match row.get_ref(0)?.as_str() {
                     Ok("caller") => found.callers.push((place, value)),
-                    // A row without a callee is the entity itself as the leaf: its flat.
+                    // A row without a callee stands for samples whose leaf is the entity itself:
+                    // its flat.
                     _ => found.callees.extend(place.map(|place| (place, value))),
                 }
                 Ok::<_, AnalysisError>(())
             },
         )?;
-        // They are sorted by size, then as SQL orders their texts and numbers.
+        // The neighbours are sorted by size, then as SQL orders their texts and numbers.
         found.callers.sort_by(|(a, x), (b, y)| {
             let by_size = y.unsigned_abs().cmp(&x.unsigned_abs());
             by_size.then_with(|| a.map(|a| self.texts(a)).cmp(&b.map(|b| self.texts(b))))
@@ -123,9 +124,9 @@ impl PeekReport<'_> {
         Ok(found)
     }
 
-    /// Gives the neighbours' values in no particular order, to callers that only want to know how
-    /// large the values are. The values are read from the tables directly, because there may be
-    /// millions.
+    /// Calls `each` with the values of a row's neighbours, in no particular order, for callers that
+    /// only need to know how large the values are. The values are read from the tables directly,
+    /// because there may be millions.
     pub fn values<E: From<AnalysisError>>(
         &self,
         row: &PeekRow,
@@ -139,7 +140,8 @@ impl PeekReport<'_> {
         values.filter(|&value| value != 0).try_for_each(each)
     }
 
-    /// What tells places apart. The address is signed, as in SQLite, which has no unsigned numbers.
+    /// Returns the texts and numbers that distinguish places. The address is signed, as in SQLite,
+    /// which has no unsigned numbers.
     fn texts(&self, place: PlaceId) -> (&str, Option<&str>, Option<i64>, Option<i64>) {
         let place = self.places.get(place);
         let address = place.address.map(|a| a as i64);

@@ -1,4 +1,4 @@
-//! Where a row is in the program: the texts of an entity, and the SQL that reads them.
+//! The place of a row in the program: the texts of an entity, and the SQL that reads them.
 
 use std::cell::Cell;
 
@@ -10,39 +10,40 @@ use crate::error::AnalysisError;
 use crate::session::AnalysisSession;
 use heapprof_totals::query::Granularity;
 
-/// How much of a place's file stands beside its function in its [`label`](CodePlace::label).
+/// The part of a place's file that its [`label`](CodePlace::label) shows beside the function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ShownFile {
-    /// All of it.
+    /// The whole file.
     #[default]
     Whole,
-    /// As many characters at its end as tell the function from others of its name; 0 if the name
-    /// alone does.
+    /// The number of characters at the end of the file that distinguish the function from others of
+    /// its name; 0 if the name alone does.
     End(u32),
 }
 
-/// The texts of a row; `None` for what the granularity does not tell apart.
+/// The texts of a row; `None` for each text that the granularity does not distinguish.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CodePlace {
-    /// The function's name; with granularity `files` it is the file's.
+    /// The name of the function; with granularity `files` the name of the file.
     pub function: String,
-    /// Source file.
+    /// The source file.
     pub file: Option<String>,
-    /// Line number.
+    /// The line number.
     pub line: Option<i64>,
-    /// Address of the instruction.
+    /// The address of the instruction.
     pub address: Option<u64>,
-    /// How much of `file` is shown to people.
+    /// The part of `file` that is shown to people.
     pub shown_file: ShownFile,
 }
 
 impl CodePlace {
-    /// Names it in one line of text: `function file:line` or `0xaddress function file:line`.
+    /// Returns the place in one line of text: `function file:line` or
+    /// `0xaddress function file:line`.
     pub fn label(&self) -> String {
         self.label_as(&self.function, self.shown_file())
     }
 
-    /// The part of its file that is shown beside its function.
+    /// Returns the part of the file that is shown beside the function.
     pub fn shown_file(&self) -> Option<&str> {
         let file = self.file.as_deref()?;
         match self.shown_file {
@@ -56,7 +57,7 @@ impl CodePlace {
         }
     }
 
-    /// Names it with other texts for its function and its file, which may be shorter.
+    /// Returns the label with other texts for the function and the file, which may be shorter.
     pub fn label_as(&self, function: &str, file: Option<&str>) -> String {
         let mut label = String::new();
         let named = !self.is_address();
@@ -64,7 +65,7 @@ impl CodePlace {
             label.push_str(&format!("{address:#018x} "));
         }
         label.push_str(function);
-        // Some profiles call a function after its file, or its line.
+        // In some profiles, the name of a function is its file, or its file and line.
         let is_its_name = |file: &String| {
             let Some(behind) = self.function.strip_prefix(file.as_str()) else {
                 return false;
@@ -88,19 +89,19 @@ impl CodePlace {
         label
     }
 
-    /// Whether it is code that nothing names. The row of such code has its address, or its file and
-    /// where its function begins in that file.
+    /// Whether the place is code without a name. The row of such code has its address, or its file
+    /// and the offset in that file.
     pub fn is_nameless(&self) -> bool {
         let is_bare = self.file.as_ref().is_none_or(String::is_empty);
         self.is_address() || is_bare && is_place_of_code(&self.function)
     }
 
-    /// Whether it is a frame without symbols, whose name is its address.
+    /// Whether the place is a frame without symbols, whose name is its address.
     fn is_address(&self) -> bool {
         self.function.starts_with("0x")
     }
 
-    /// Reads the columns of [`columns`], which begin at `at`.
+    /// Reads a place from the columns of [`columns`], which begin at `at`.
     pub(crate) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Self> {
         Ok(Self {
             function: row.get(at)?,
@@ -115,7 +116,7 @@ impl CodePlace {
     }
 }
 
-/// The row that stands for what was left out.
+/// The name of the row that stands for all rows that were left out.
 pub const OTHER_NAME: &str = "(other)";
 
 /// A place by its number in the [`PlaceTable`] of a report: equal numbers are equal places.
@@ -123,10 +124,10 @@ pub const OTHER_NAME: &str = "(other)";
 pub struct PlaceId(pub(crate) u32);
 
 impl PlaceId {
-    /// The row of what was left out, which stands for several places.
+    /// The place of the row `(other)`, which stands for several places that were left out.
     pub const OTHER: Self = Self(0);
 
-    /// The number as a position in a list with one entry for each place.
+    /// Returns the number as a position in a list with one entry for each place.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -152,7 +153,7 @@ impl Default for PlaceTable {
 }
 
 impl PlaceTable {
-    /// All places of the session's question, by the numbers of their entities.
+    /// Reads all places of the session's question, by the numbers of their entities.
     pub(crate) fn new(
         session: &AnalysisSession,
         granularity: Granularity,
@@ -169,8 +170,9 @@ impl PlaceTable {
         Ok(places)
     }
 
-    /// Does the same as [`new`](Self::new) for reports that show whole stacks. The file of a value
-    /// of Perl is the path of names that leads to it. A stack shows that path anyway.
+    /// Reads all places as [`new`](Self::new) does, for reports that show whole stacks. The file of
+    /// a value of Perl is the path of names that leads to the value. It is hidden, because a stack
+    /// shows that path anyway.
     pub(crate) fn for_stacks(
         session: &AnalysisSession,
         granularity: Granularity,
@@ -193,12 +195,12 @@ impl PlaceTable {
         Ok(places)
     }
 
-    /// All places, in the order of their numbers.
+    /// Returns all places, in the order of their numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &CodePlace> + Clone {
         self.0.iter()
     }
 
-    /// The place with this number.
+    /// Returns the place with this number.
     pub fn get(&self, id: PlaceId) -> &CodePlace {
         &self.0[id.index()]
     }
@@ -219,9 +221,9 @@ impl<'a> StackReader<'a> {
         }
     }
 
-    /// A stack of the session's, leaf first. The first one is read by SQL, so that the session
-    /// shows what the report asks. The others are read from the table itself, because there may be
-    /// millions.
+    /// Returns a stack of the session, leaf first. The first stack is read by SQL, so that the
+    /// session shows the statement that the report uses. The others are read from the table itself,
+    /// because there may be millions.
     pub(crate) fn read(&self, stack: i64) -> Result<Vec<PlaceId>, AnalysisError> {
         if let Some(question) = &self.session.question
             && self.has_read_by_sql.replace(true)
@@ -257,10 +259,10 @@ impl<'a> StackReader<'a> {
     }
 }
 
-/// How many columns [`columns`] are.
+/// The number of columns that [`columns`] returns.
 pub(crate) const PLACE_COLUMN_COUNT: usize = 5;
 
-/// The columns of a place, from `function f` and a table `t` with `line` and `address`.
+/// Returns the columns of a place, from `function f` and a table `t` with `line` and `address`.
 pub(crate) fn columns(granularity: Granularity, t: &str) -> String {
     match granularity {
         Granularity::Functions => "f.name, f.filename, NULL, NULL, f.file_end".to_string(),
@@ -271,7 +273,7 @@ pub(crate) fn columns(granularity: Granularity, t: &str) -> String {
     }
 }
 
-/// The same columns as a list to group or order by.
+/// Returns the columns of a place as a list to group or order by.
 pub(crate) fn order(granularity: Granularity, t: &str) -> String {
     match granularity {
         Granularity::Functions | Granularity::FileFunctions => "f.name, f.filename".to_string(),

@@ -1,10 +1,10 @@
-//! Stored profiles in tables that any SQL engine can have: Parquet files, ClickHouse and others.
+//! Stored profiles in tables that any SQL engine can hold: Parquet files, ClickHouse and others.
 //!
 //! The tables have the names and columns of the database, with three differences. Ids follow from
-//! content ([`id`]), so what two machines store of one function has one id, and storing something
-//! twice changes nothing. No column is NULL except what is known of estimates; 0 stands for none.
-//! In the place of the tree of stacks, `stack_location` has the locations of each stack, and
-//! `stack_function` its functions, because old engines have no recursive statements.
+//! content ([`id`]), so two machines give a function the same id, and storing a row twice changes
+//! nothing. No column is NULL except the spread of estimates; 0 stands for none. In the place of
+//! the tree of stacks, `stack_location` has the locations of each stack, and `stack_function` has
+//! its functions, because old engines have no recursive statements.
 
 mod batch;
 #[cfg(feature = "clickhouse")]
@@ -27,37 +27,37 @@ pub use sql_store::SqlStore;
 pub use sqlite::SqliteTables;
 pub use statement::{PortableQuery, diff_sql, growth_sql, top_sql};
 
-/// What a column holds.
+/// The type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     /// A whole number of 64 bits.
     Int,
-    /// A whole number, or nothing.
+    /// A whole number, or NULL.
     MaybeInt,
-    /// A fraction, or nothing.
+    /// A floating-point number, or NULL.
     MaybeReal,
     /// A text.
     Text,
 }
 
-/// A table: its name, its columns, and the columns by which its rows are sorted and told apart.
+/// A table: its name, its columns, and the columns that sort and identify its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct TableForm {
-    /// Its name.
+    /// The name of the table.
     pub name: &'static str,
-    /// Its columns.
+    /// The columns, each with its type.
     pub columns: &'static [(&'static str, ColumnKind)],
-    /// The columns that tell rows apart, in the order of sorting.
+    /// The columns that identify a row, in the order of sorting.
     pub key: &'static [&'static str],
-    /// Whether rows are as many as samples, so that they are divided between the servers of a
-    /// cluster. The rows of other tables are on each.
+    /// Whether the number of rows grows with the number of samples. The rows of such tables are
+    /// divided between the servers of a cluster. The rows of other tables are on each server.
     pub is_large: bool,
 }
 
 use ColumnKind::{Int, MaybeInt, MaybeReal, Text};
 
 /// All tables, in the order in which they are written. The profile comes last: its row says that
-/// all others are there.
+/// all other rows are there.
 pub const PORTABLE_TABLES: [TableForm; 16] = [
     small_table(
         "sample_type",
@@ -242,7 +242,7 @@ const fn small_table(
     }
 }
 
-/// The position of a table among all.
+/// Returns the position of a table among all tables.
 fn table_index(name: &str) -> usize {
     let at = PORTABLE_TABLES.iter().position(|table| table.name == name);
     at.unwrap_or_else(|| unreachable!("the table {name}"))

@@ -1,4 +1,4 @@
-//! A question put to some profiles: what every report and every virtual table draws from.
+//! A question about some profiles: the data that every report and every virtual table is made from.
 //!
 //! A kernel runs once, when a table that needs it is first read. All tables of the question share
 //! its results.
@@ -29,20 +29,20 @@ use heapprof_totals::same_name::FileEnds;
 use heapprof_totals::totals::{self, EntityTotals, TotalAndNet};
 use heapprof_totals::view::ProfileView;
 
-/// A profile with the name that reports give it.
+/// A profile with the name that reports show.
 #[derive(Clone, Debug)]
 pub struct QuestionSource {
-    /// The name.
+    /// The name that reports show.
     pub name: String,
     /// The profile.
     pub profile: Arc<Profile>,
-    /// The totals by sample type, as they were before equal samples were merged; `None` if nothing
-    /// was merged.
+    /// The totals by sample type from before equal samples were merged; `None` if no samples were
+    /// merged.
     pub totals: Option<Vec<TotalAndNet>>,
 }
 
 impl QuestionSource {
-    /// Makes a source of a profile as it was read.
+    /// Makes a source from a profile as it was read.
     pub fn new(name: impl Into<String>, profile: impl Into<Arc<Profile>>) -> Self {
         Self {
             name: name.into(),
@@ -52,8 +52,8 @@ impl QuestionSource {
     }
 }
 
-/// Makes two profiles comparable. Sample types that both have get one name and the finer of their
-/// units. Files that both map get the addresses that they have in the first.
+/// Makes two profiles comparable. Sample types that both profiles have get one name and the finer
+/// of their units. Files that both profiles map get the addresses that they have in the first.
 pub fn agree(a: &mut QuestionSource, b: &mut QuestionSource) -> Result<(), AnalysisError> {
     let units = |p: &Profile| -> Vec<String> {
         p.sample_type
@@ -69,7 +69,7 @@ pub fn agree(a: &mut QuestionSource, b: &mut QuestionSource) -> Result<(), Analy
     })?;
     heapprof_profile::agree_addresses(x, y);
     for (source, before) in [(a, before_a), (b, before_b)] {
-        // Stored totals are in the old unit.
+        // The known totals are in the old unit.
         if units(&source.profile) != before {
             source.totals = None;
         }
@@ -77,20 +77,20 @@ pub fn agree(a: &mut QuestionSource, b: &mut QuestionSource) -> Result<(), Analy
     Ok(())
 }
 
-/// Which sample types to compute.
+/// The sample types that are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeSelection {
-    /// The one the query asks for.
+    /// The sample type that the query asks for.
     Requested,
-    /// All of them.
+    /// All sample types.
     All,
-    /// Objects and space in use, in this order: those of an interpreter's values if the query asks
-    /// for one of these (`sv_inuse_space`), and those of a state of a walked heap if it asks for
-    /// that (`leaked_space`). If the query asks for neither, rows are ordered by space.
+    /// Objects and space in use, in this order. If the query asks for a type of an interpreter's
+    /// values (`sv_inuse_space`), or of a state of a walked heap (`leaked_space`), the two types
+    /// are of that kind. If it asks for neither, rows are ordered by space.
     InUse,
 }
 
-/// The sample types of objects and space in use, of which `asked` is one.
+/// Returns the sample types of objects and of space in use, of the same kind as `asked`.
 fn in_use(profile: &Profile, asked: Option<&str>) -> Result<Vec<usize>, AnalysisError> {
     let kind = match asked.and_then(|asked| asked.rsplit_once('_')) {
         Some((kind, "objects" | "space")) => kind,
@@ -110,7 +110,7 @@ fn in_use(profile: &Profile, asked: Option<&str>) -> Result<Vec<usize>, Analysis
 pub struct ProfileQuestion {
     pub(crate) parts: Vec<QuestionPart>,
     pub(crate) table: EntityTable,
-    /// Sample types by content, as type and unit.
+    /// The distinct sample types, each as name and unit.
     pub(crate) types: Vec<(String, String)>,
     pub(crate) label_keys: LabelKeys,
     tree_options: TreeOptions,
@@ -128,10 +128,10 @@ pub struct ProfileQuestion {
     wanted: Vec<bool>,
 }
 
-/// A label of a label set of a part.
+/// A label in a label set of a part.
 pub(crate) struct LabelRow {
     pub(crate) part: usize,
-    /// The number of the set, counted over all parts.
+    /// The number of the label set, counted over all parts.
     pub(crate) set: u32,
     pub(crate) position: usize,
     pub(crate) label: heapprof_profile::Label,
@@ -142,13 +142,13 @@ pub(crate) struct LabelRow {
 pub(crate) struct SampleTable {
     pub(crate) stacks: StackTable,
     pub(crate) blocks: Vec<Vec<(u32, u32, i64)>>,
-    /// What is known of each row of a block, if the block's values are estimates.
+    /// The spread of each row of a block, if the block's values are estimates.
     pub(crate) spread: Vec<Option<Vec<SumSpread>>>,
 }
 
 impl ProfileQuestion {
-    /// Compiles the filters for each profile and finds out what the rows can be. It computes no
-    /// sums yet except the totals, which bound all others.
+    /// Compiles the filters for each profile and finds the possible rows. The only sums that it
+    /// computes are the totals, which bound all other sums.
     pub fn new(
         sources: Vec<QuestionSource>,
         query: &Query,
@@ -208,7 +208,7 @@ impl ProfileQuestion {
                             profile.text(t.r#type).to_string(),
                             profile.text(t.unit).to_string(),
                         );
-                        // Two types of one profile stay two, even if they have the same name.
+                        // Two types of one profile stay separate, even if they have the same name.
                         let known =
                             (0..names.len()).find(|n| names[*n] == name && !types.contains(n));
                         types.push(known.unwrap_or_else(|| {
@@ -261,13 +261,13 @@ impl ProfileQuestion {
         })
     }
 
-    /// Sets what the tree will be like.
+    /// Sets the options of the call tree.
     pub fn with_tree(mut self, options: TreeOptions) -> Self {
         self.tree_options = options;
         self
     }
 
-    /// Leaves out what the rules suppress.
+    /// Leaves out the samples that the rules suppress.
     pub fn with_suppressions(mut self, suppressions: &SuppressionSet) -> Self {
         if !suppressions.rules().is_empty() {
             for part in &mut self.parts {
@@ -290,7 +290,7 @@ impl ProfileQuestion {
         self.tree_options
     }
 
-    /// Notes about the filters that the user should see.
+    /// Returns the notes about the filters that the user should see.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for part in &self.parts {
@@ -300,34 +300,35 @@ impl ProfileQuestion {
                 }
             }
         }
-        // With several profiles, it is enough that a filter matches in one of them.
+        // With several profiles, a filter that matches in one of them needs no note.
         if self.parts.len() > 1 {
             notes.retain(|n| self.parts.iter().all(|p| p.view.notes().contains(n)));
         }
         notes
     }
 
-    /// The histories of all parts.
+    /// Returns the histories of all parts.
     pub(crate) fn moments(&self) -> &[MomentRow] {
         let each = self.parts.iter().enumerate();
         let rows = || each.flat_map(|(at, part)| moments::moments(at, &part.profile));
         self.moments.get_or_init(|| rows().collect())
     }
 
-    /// The sizes of all parts.
+    /// Returns the size histograms of all parts.
     pub(crate) fn sizes(&self) -> &[SizeRow] {
         let each = self.parts.iter().enumerate();
         let rows = || each.flat_map(|(at, part)| moments::sizes(at, &part.profile));
         self.sizes.get_or_init(|| rows().collect())
     }
 
-    /// What an audit of forked children noted.
+    /// Returns the rows of an audit of forked children.
     pub(crate) fn forks(&self) -> &ForkTables {
         self.forks
             .get_or_init(|| forks::forks(&self.parts, &self.table))
     }
 
-    /// How many characters at the end of a function's file tell it from others of its name.
+    /// Returns the number of characters at the end of a function's file that distinguish it from
+    /// others of its name.
     pub(crate) fn file_end(&self, function: usize) -> u32 {
         let ends = self.file_ends.get_or_init(|| self.table.file_ends());
         let name = self.table.function[function].name;
@@ -352,14 +353,15 @@ impl ProfileQuestion {
         })
     }
 
-    /// The blocks of rows: each computed sample type of each profile, as (part, its position in
-    /// `columns`).
+    /// Returns the blocks of rows: each computed sample type of each profile, as the number of the
+    /// part and the type's position in `columns`.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, usize)> {
         let parts = self.parts.iter().enumerate();
         parts.flat_map(|(p, part)| (0..part.columns.len()).map(move |c| (p, c)))
     }
 
-    /// The block of a profile's sample type, both numbered from 1.
+    /// Returns the number of the block of a profile's sample type. The profile and the type are
+    /// numbered from 1.
     pub(crate) fn block(&self, profile: i64, r#type: i64) -> Option<usize> {
         self.blocks().position(|(p, c)| {
             let part = &self.parts[p];
@@ -367,8 +369,8 @@ impl ProfileQuestion {
         })
     }
 
-    /// The samples of all parts as stacks of entities. Each part's values are in columns of its
-    /// own.
+    /// Returns the samples of all parts as stacks of entities. The values of each part are in
+    /// columns of their own.
     fn entity_stacks(&self) -> EntityStacks {
         let width = self.parts.iter().map(|p| p.columns.len()).sum();
         let mut all = EntityStacks {
@@ -377,7 +379,7 @@ impl ProfileQuestion {
         };
         let mut before = 0;
         let mut stack = Vec::new();
-        // What a filter leaves out is room that is never touched.
+        // More is reserved than filters leave, but memory that is never touched costs nothing.
         let each = || self.parts.iter().map(|part| &part.profile.samples);
         let count: usize = each().map(|samples| samples.len()).sum();
         all.entity
@@ -417,7 +419,7 @@ impl ProfileQuestion {
             let mut first = 0;
             let (mut before, mut base) = (0, 0u32);
             for part in &self.parts {
-                // These are the samples that `entity_stacks` took of this part, in the same order.
+                // These are the samples of this part that `entity_stacks` kept, in the same order.
                 let samples = &part.profile.samples;
                 let mut stack = Vec::new();
                 let taken: Vec<(usize, u32)> = (0..samples.len())
@@ -475,8 +477,8 @@ impl ProfileQuestion {
         })
     }
 
-    /// The row of the function table that stands for code of a location of the first profile that
-    /// nothing names.
+    /// Returns the row of the function table that stands for a location of the first profile whose
+    /// code has no name.
     pub(crate) fn stand_in(&self, location: LocationIndex) -> Option<u32> {
         let (part, table) = (&self.parts[0], &self.table);
         let (frames, profile) = (&part.view.frames, &part.profile);
@@ -487,7 +489,7 @@ impl ProfileQuestion {
         Some(table.entity[part.entities.entity[nameless as usize] as usize].function)
     }
 
-    /// The module of each function.
+    /// Returns the module of each function.
     pub(crate) fn modules(&self) -> &[FunctionModule] {
         self.modules.get_or_init(|| {
             let parts = self.parts.iter();
@@ -496,8 +498,8 @@ impl ProfileQuestion {
         })
     }
 
-    /// All labels of all parts. A part's label sets are numbered after those of the parts before
-    /// it.
+    /// Returns all labels of all parts. A part's label sets are numbered after those of the parts
+    /// before it.
     pub(crate) fn labels(&self) -> &[LabelRow] {
         self.labels.get_or_init(|| {
             let mut rows = Vec::new();
@@ -519,8 +521,8 @@ impl ProfileQuestion {
         })
     }
 
-    /// The neighbours of the wanted entities, by block. All entities are wanted unless they were
-    /// limited.
+    /// Returns the neighbours of the wanted entities, by block. All entities are wanted unless they
+    /// were limited.
     pub(crate) fn neighbours(&self) -> &[NeighbourSums] {
         self.neighbours.get_or_init(|| {
             let all = vec![true; self.table.entity.len()];

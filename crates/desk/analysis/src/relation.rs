@@ -1,5 +1,5 @@
-//! The tables of a question, as SQLite sees them: read-only virtual tables over what the kernels
-//! computed.
+//! The tables of a question, as SQLite sees them: read-only virtual tables over the results of the
+//! kernels.
 //!
 //! A [`Relation`] is a name, documented columns, and three functions. Its first `keys` columns are
 //! whole numbers. SQLite can find rows by them without reading all rows.
@@ -21,7 +21,7 @@ use heapprof_totals::estimate::{SumSpread, ValueEstimate};
 pub(crate) use fork::{FORK_CHILD, FORK_LOAD};
 pub(crate) use vtab::connect;
 
-/// A value of a row.
+/// A value in a row.
 pub(crate) enum RelationCell<'a> {
     Null,
     Int(i64),
@@ -29,8 +29,8 @@ pub(crate) enum RelationCell<'a> {
     Text(&'a str),
 }
 
-/// One cell of how sure a value is. The columns are samples, variance, least and most, in this
-/// order. The cell is NULL if the value is exact.
+/// Returns one cell of a value's estimate. The columns are samples, variance, least and most, in
+/// this order. The cell is NULL if the value is exact.
 fn estimate_cell(
     estimate: Option<ValueEstimate>,
     spread: SumSpread,
@@ -66,7 +66,8 @@ impl From<u32> for RelationCell<'_> {
 }
 
 impl From<u64> for RelationCell<'_> {
-    /// Addresses above 2^63 come out negative: SQLite has no unsigned numbers.
+    /// Makes an address a signed number, because SQLite has no unsigned ones. Addresses from 2^63
+    /// on become negative.
     fn from(value: u64) -> Self {
         RelationCell::Int(value as i64)
     }
@@ -84,27 +85,27 @@ impl<'a> From<&'a str> for RelationCell<'a> {
     }
 }
 
-/// A column: its name with SQLite's type, and what it means.
+/// A column: its name with SQLite's type, and its meaning.
 pub(crate) type RelationColumn = (&'static str, &'static str);
 
 /// A table of a question.
 pub(crate) struct Relation {
     pub(crate) name: &'static str,
-    /// What a row is.
+    /// The meaning of a row.
     pub(crate) about: &'static str,
     pub(crate) columns: &'static [RelationColumn],
-    /// Rows can be found by so many of the first columns.
+    /// The number of columns, from the first on, by which rows can be found.
     pub(crate) keys: usize,
-    /// The columns in whose order the rows ascend once the columns before them are given, so that
+    /// The columns that rows with equal values in all columns before them are sorted by, so that
     /// SQLite need not sort.
     pub(crate) ordered: Range<usize>,
     pub(crate) rows: fn(&ProfileQuestion) -> Result<usize, AnalysisError>,
-    /// The rows whose first columns equal the given numbers, of which there is at least one.
+    /// Returns the rows whose first columns equal the given numbers. There is at least one number.
     pub(crate) narrow: fn(&ProfileQuestion, &[i64]) -> Range<usize>,
     pub(crate) cell: for<'a> fn(&'a ProfileQuestion, usize, usize) -> RelationCell<'a>,
 }
 
-/// All tables, in the order of the docs.
+/// All tables, in the order of the documentation.
 pub(crate) static RELATIONS: [&Relation; 21] = [
     &profile::PROFILE,
     &profile::COMMENT,
@@ -129,10 +130,10 @@ pub(crate) static RELATIONS: [&Relation; 21] = [
     &sample::STACK_FUNCTION,
 ];
 
-/// The name of a table or a view, what a row is, and the columns with their meanings.
+/// The name of a table or a view, the meaning of a row, and the columns with their meanings.
 type DocumentedTable = (&'static str, &'static str, &'static [RelationColumn]);
 
-/// The views. A database has them too.
+/// The views. The database of stored profiles has them, too.
 const DOCUMENTED_VIEWS: [DocumentedTable; 3] = [
     (
         "profile_report",
@@ -181,18 +182,18 @@ const DOCUMENTED_VIEWS: [DocumentedTable; 3] = [
     ),
 ];
 
-/// Whether a question has a table of this name.
+/// Whether a question has a table with this name.
 pub(crate) fn is_table(name: &str) -> bool {
     RELATIONS.iter().any(|relation| relation.name == name)
 }
 
-/// The documented tables and views.
+/// Returns the documented tables and views.
 pub fn documented_tables() -> impl Iterator<Item = DocumentedTable> {
     let tables = RELATIONS.iter().map(|r| (r.name, r.about, r.columns));
     tables.chain(DOCUMENTED_VIEWS)
 }
 
-/// The one row with this number, counted from 1.
+/// Returns the one row with this number, counted from 1.
 fn single_row(number: i64, rows: usize) -> Range<usize> {
     match usize::try_from(number) {
         Ok(n) if (1..=rows).contains(&n) => n - 1..n,
@@ -200,13 +201,13 @@ fn single_row(number: i64, rows: usize) -> Range<usize> {
     }
 }
 
-/// All rows, for relations that are always read whole.
+/// Returns all rows, for relations that are always read whole.
 fn all_rows(_: &ProfileQuestion, _: &[i64]) -> Range<usize> {
     0..usize::MAX
 }
 
-/// Finds a row in a table whose parts follow each other: the part that `row` is in, and its place
-/// there.
+/// Finds a row in a table whose parts follow each other: returns the part that `row` is in, and its
+/// position there.
 fn in_part(question: &ProfileQuestion, row: usize, len: impl Fn(usize) -> usize) -> (usize, usize) {
     let mut rest = row;
     for part in 0..question.parts.len() {
@@ -219,12 +220,12 @@ fn in_part(question: &ProfileQuestion, row: usize, len: impl Fn(usize) -> usize)
     unreachable!("a row beyond the table")
 }
 
-/// How many rows come before part `part`.
+/// Returns the number of rows before part `part`.
 fn rows_before_part(part: usize, len: impl Fn(usize) -> usize) -> usize {
     (0..part).map(len).sum()
 }
 
-/// The rows of one profile in a table whose parts follow each other.
+/// Returns the rows of one profile in a table whose parts follow each other.
 fn rows_of_part(
     question: &ProfileQuestion,
     profile: i64,
@@ -238,7 +239,7 @@ fn rows_of_part(
     first..first + len(part.start)
 }
 
-/// The rows that have this key, in a table that is ordered by it.
+/// Returns the rows that have this key, in a table that is sorted by it.
 fn rows_with_key<T>(rows: &[T], key: i64, key_of: impl Fn(&T) -> i64) -> Range<usize> {
     let first = rows.partition_point(|row| key_of(row) < key);
     let count = rows[first..].partition_point(|row| key_of(row) == key);

@@ -1,5 +1,5 @@
-//! `report`: everything that a page shows, as plain rows: the call tree by line with what each node
-//! holds itself, in every sample type of every profile, and how functions grew.
+//! The report `report`: everything that a page shows, as plain rows: the call tree by line with the
+//! value of each node itself, in every sample type of every profile, and how functions grew.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,50 +24,53 @@ use crate::timeline::{TimelineRow, history};
 pub struct ReportMoment {
     /// The profile's path or name.
     pub name: String,
-    /// When its values were taken, in nanoseconds since 1970; 0 if unknown.
+    /// The time when the values were taken, in nanoseconds since 1970; 0 if unknown.
     pub time_nanos: i64,
-    /// Mean bytes between samples; 1 if every allocation is counted, 0 if unknown.
+    /// The mean number of bytes between samples; 1 if every allocation is counted, 0 if unknown.
     pub period: i64,
-    /// RSS then, and the highest one before, without the collector's own tables.
+    /// The RSS at this moment, and the highest RSS before it, without the collector's own tables.
     pub rss: [Option<i64>; 2],
-    /// The signed sum of each sample type; 0 if the profile lacks it.
+    /// The signed sum of each sample type; 0 if the profile does not have the type.
     pub totals: Vec<i64>,
-    /// How far the sum of each type may be off, as a part of it, if it is an estimate.
+    /// The possible error of each type's sum, as a share of the sum, if the sum is an estimate.
     pub errors: Vec<Option<f64>>,
-    /// What nodes hold themselves: the node, the sample type, and the value. Other values are 0.
+    /// The values of nodes without their children: the node, the sample type, and the value. Values
+    /// that are not listed are 0.
     pub values: Vec<(u32, u32, i64)>,
 }
 
-/// A function of the tree: as in `top`, a name in a file.
+/// A function of the tree, identified as in `top`: by a name in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportFunction {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// Its name, with the end of its file if others have the name.
+    /// The name of the function, with the end of its file if other functions have the same name.
     pub label: String,
-    /// Its source file; empty if unknown, or if the profiles have it in several files.
+    /// The source file of the function; empty if unknown, or if the profiles have it in several
+    /// files.
     pub file: String,
-    /// The line that it begins at; 0 if unknown.
+    /// The line where the function begins; 0 if unknown.
     pub start_line: i64,
-    /// What it belongs to, and whether that is a library.
+    /// The module of the function.
     pub module: String,
-    /// See [`module`](Self::module).
+    /// Whether the module is a library.
     pub is_library: bool,
 }
 
 /// A node of the tree: a line of a function, called from its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportNode {
-    /// The node that called it; `None` at the root. It comes before.
+    /// The node that called it; `None` at the root. A parent comes before its children.
     pub parent: Option<u32>,
     /// The place, as a position in [`ReportContents::places`].
     pub place: u32,
 }
 
-/// The report.
+/// The contents of the page that `report` makes.
 #[derive(Clone, Debug, Default)]
 pub struct ReportContents {
-    /// The program that the profiles are of; empty if they name no file either.
+    /// The name of the profiled program; empty if the profiles name neither a program nor a mapped
+    /// file.
     pub program: String,
     /// The period of the last profile, as in [`ReportMoment::period`].
     pub period: i64,
@@ -77,45 +80,46 @@ pub struct ReportContents {
     pub default: usize,
     /// The functions.
     pub functions: Vec<ReportFunction>,
-    /// Lines of functions: the function's position, and the line; 0 if unknown. The first one
-    /// stands for what the cut left out.
+    /// The lines of functions, each with the function's position and the line; 0 if the line is
+    /// unknown. The first one stands for the nodes that were cut.
     pub places: Vec<(u32, i64)>,
     /// The tree in pre-order.
     pub nodes: Vec<ReportNode>,
-    /// How many nodes stand for what was too small to be seen, and what they hold of each type in
-    /// the last profile.
+    /// The number of `(other)` nodes, which stand for nodes that are too small to be seen, and
+    /// their values of each type in the last profile.
     pub left_out: (usize, Vec<i64>),
     /// The profiles, in the order in which they were given.
     pub moments: Vec<ReportMoment>,
-    /// How functions grew, by the position of the sample type; empty for fewer than three profiles.
+    /// The growth of functions, by the position of the sample type; empty for fewer than three
+    /// profiles.
     pub growth: BTreeMap<usize, Vec<FunctionGrowth>>,
-    /// When the heap was largest, and how large, as the profiles name it.
+    /// The time and the size of the largest heap, according to the profiles.
     pub peak: Option<LargestHeap>,
     /// The history of the recording, if there is one profile and it has one.
     pub history: Vec<TimelineRow>,
-    /// The sizes of the whole process's allocations in the last profile, if they were counted.
+    /// The size histogram of the whole process's allocations in the last profile, if sizes were
+    /// counted.
     pub sizes: Vec<StatsSize>,
 }
 
-/// Reports what a page shows of all profiles of the session's question, which must have all types
-/// and lines.
+/// Reports the contents of a page about all profiles of the session's question, which must have all
+/// types and lines.
 ///
-/// # Errors
-/// The question may have no values, or too many nodes.
+/// The question has no values, or too many nodes.
 pub fn report(session: &AnalysisSession) -> Result<ReportContents, AnalysisError> {
     let question = session.require_question()?;
     let tree = question.tree()?;
     build_report(session, question, tree, &question.net())
 }
 
-/// Reports what [`report`] left out below functions of these names, from the root on: what the
-/// node there that is named (other) stands for. A newline and a file may follow a name. Where there
-/// are several paths, each next one leads to such a node of what the one before led to. The
-/// functions of the path are in the tree, too, without their lines. It is empty if nothing was left
-/// out there.
+/// Reports the part of the tree that [`report`] left out below functions with these names, from the
+/// root on. On the page, a node named `(other)` stands for it there. A newline and a file may
+/// follow a name. If there are several paths, each next one leads to such a node in the tree of the
+/// path before it. The functions of the path are in the tree, too, without their lines. The tree is
+/// empty if nothing was left out there.
 ///
 /// # Errors
-/// They are those of [`report`].
+/// The errors are the same as for [`report`].
 pub fn report_below(
     session: &AnalysisSession,
     paths: &[Vec<String>],
@@ -125,7 +129,7 @@ pub fn report_below(
     build_report(session, question, &tree, &net)
 }
 
-/// Makes the report of a tree of the question. `net` is what there is of each block.
+/// Makes the report of a tree of the question. `net` holds the signed sum of each block.
 fn build_report(
     session: &AnalysisSession,
     question: &ProfileQuestion,
@@ -218,7 +222,7 @@ fn read_moments(
         }
     }
     if report.program.is_empty() {
-        // What is mapped first is mostly the program's own file.
+        // The first mapped file is mostly the program's own file.
         let first = "SELECT filename FROM mapping WHERE filename != '' ORDER BY id LIMIT 1";
         let first: Vec<String> = session.rows(first, [], |row| row.get(0))?;
         let name = first.first().and_then(|file| file.rsplit('/').next());
@@ -227,21 +231,21 @@ fn read_moments(
     Ok(())
 }
 
-/// The position of what a column numbers from 1.
+/// Returns the position for a column that numbers from 1.
 fn position(row: &Row<'_>, column: usize) -> rusqlite::Result<usize> {
     Ok(row.get::<_, u32>(column)? as usize - 1)
 }
 
-/// The functions and lines that a report speaks of, each with a number.
+/// The functions and lines in a report, each with a number.
 struct ReportNumbering<'q> {
     question: &'q ProfileQuestion,
     functions: Vec<ReportFunction>,
     places: Vec<(u32, i64)>,
-    /// The number of each entity's place; 0 until it has one.
+    /// The number of each entity's place; 0 until the place has a number.
     place_of_entity: Vec<u32>,
-    /// The number of each row of functions; 0 until it has one.
+    /// The number of each row of functions; 0 until the row has a number.
     function_of_row: Vec<u32>,
-    /// The number of the function with a name in a file.
+    /// The number of each function, by its name and file.
     by_name: HashMap<NameAndFile, u32>,
 }
 
@@ -249,7 +253,7 @@ impl<'q> ReportNumbering<'q> {
     fn new(question: &'q ProfileQuestion) -> Self {
         Self {
             question,
-            // What was cut off stands for no function.
+            // Place 0 and function 0 stand for the nodes that were cut.
             functions: vec![ReportFunction {
                 name: crate::OTHER_NAME.to_string(),
                 label: crate::OTHER_NAME.to_string(),
@@ -272,7 +276,7 @@ impl<'q> ReportNumbering<'q> {
         self.place_of_entity[entity as usize]
     }
 
-    /// The number of a function. Functions of one name and file have one number.
+    /// Returns the number of a function. Functions with the same name and file have one number.
     fn number_function_row(&mut self, row: usize) -> u32 {
         if self.function_of_row[row] != 0 {
             return self.function_of_row[row];
@@ -307,7 +311,7 @@ impl<'q> ReportNumbering<'q> {
 }
 
 impl ReportFunction {
-    /// Takes in another row of the same function.
+    /// Merges another row of the same function into this one.
     fn merge(&mut self, other: &Self) {
         if self.file != other.file {
             self.file.clear();
@@ -317,20 +321,20 @@ impl ReportFunction {
     }
 }
 
-/// The values of one sample type of one profile: what each node holds itself, and what is left of
-/// its total without that and without its children.
+/// The values of one sample type of one profile: for each node its own value, and the remainder of
+/// its total without its own value and its children.
 struct ReportBlock {
     profile: usize,
     /// The position of the sample type.
     r#type: usize,
     own: Vec<i64>,
     left: Vec<i64>,
-    /// What is left of the whole without the roots.
+    /// The part of the whole sum that is not in the roots.
     whole_rest: i64,
 }
 
 impl ReportBlock {
-    /// Takes the block at a position out of the tree.
+    /// Extracts the block at a position from the tree.
     fn new(q: &ProfileQuestion, tree: &CallTree, at: usize, of: (usize, usize), net: i64) -> Self {
         let (profile, column) = of;
         let part = &q.parts[profile];
@@ -359,7 +363,7 @@ impl ReportBlock {
     }
 }
 
-/// Writes the tree with a node for what the cut left out below each node.
+/// Writes the tree, with an `(other)` node below each node for the nodes that were cut there.
 struct TreeWithRest<'a> {
     report: &'a mut ReportContents,
     nodes: &'a [ReportNode],
@@ -398,7 +402,7 @@ impl<'a> TreeWithRest<'a> {
         self.put_rest(|block| block.whole_rest);
     }
 
-    /// Leaves the last node of the path.
+    /// Adds the `(other)` node below the last node of the path, and leaves that node.
     fn close(&mut self) {
         if let Some(&(old, _)) = self.path.last() {
             self.put_rest(|block| block.left[old as usize]);
@@ -406,7 +410,7 @@ impl<'a> TreeWithRest<'a> {
         self.path.pop();
     }
 
-    /// Adds a node for what is left, if something is.
+    /// Adds an `(other)` node, unless its value is 0 in all blocks.
     fn put_rest(&mut self, left: impl Fn(&ReportBlock) -> i64) {
         if self.blocks.iter().all(|block| left(block) == 0) {
             return;
@@ -421,7 +425,7 @@ impl<'a> TreeWithRest<'a> {
         self.put(0, left);
     }
 
-    /// Adds a node below the path. Returns its position.
+    /// Adds a node below the path and returns its position.
     fn put(&mut self, place: u32, value: impl Fn(&ReportBlock) -> i64) -> u32 {
         let at = self.report.nodes.len() as u32;
         let parent = self.path.last().map(|&(_, at)| at);
@@ -437,7 +441,7 @@ impl<'a> TreeWithRest<'a> {
     }
 }
 
-/// Reads what each function holds itself at each moment, and judges how it grew.
+/// Reads the flat value of each function at each moment, and judges how it grew.
 fn read_growth(
     session: &AnalysisSession,
     report: &mut ReportContents,
@@ -472,8 +476,8 @@ fn read_growth(
     Ok(())
 }
 
-/// The statement behind each view of a page, as `heapprof sql` runs it. `{type}` stands for the
-/// name of the sample type, and `{function}` for that of a function.
+/// Returns the statement behind each view of a page, as `heapprof sql` runs it. `{type}` stands for
+/// the name of the sample type, and `{function}` for the name of a function.
 pub fn report_sql() -> BTreeMap<String, String> {
     let of_type = "JOIN sample_type s ON s.id = t.type WHERE s.type = '{type}'";
     let table = format!(

@@ -1,27 +1,28 @@
-//! What is added up of stored profiles, and a profile that takes the place of several.
+//! A plan of which values of stored profiles are added up, and a profile that replaces several.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use heapprof_profile::Profile;
 
-/// A profile that is to stand for several moments, with its name and its labels.
+/// A profile that replaces several moments, with its name and its labels.
 pub type NamedProfile = (String, Arc<Profile>, BTreeMap<String, String>);
 
-/// Which values of which profiles are added up, in which columns.
+/// A plan of which values of which profiles are added up, and in which columns.
 pub struct SamplePlan {
     /// The type and unit of each column.
     pub(crate) types: Vec<(String, String)>,
-    /// What the sums are divided by.
+    /// The number that the sums are divided by.
     pub(crate) divisor: i64,
-    /// Whether a value that no column wants shows that the database is damaged.
+    /// Whether the columns cover all values, so that a value without a column shows that the
+    /// database is damaged.
     pub(crate) is_whole: bool,
-    /// The profiles, by their numbers.
+    /// The profiles, by their numbers, each with its additions.
     pub(crate) parts: Vec<(i64, Vec<PlannedAddition>)>,
 }
 
 impl SamplePlan {
-    /// All values of one profile, whose types these are.
+    /// Returns the plan of all values of one profile that has these types.
     pub(crate) fn for_profile(id: i64, types: &[(String, String)]) -> Self {
         let adds = types
             .iter()
@@ -36,21 +37,21 @@ impl SamplePlan {
     }
 }
 
-/// The values of a profile in a type are added to a column.
+/// The addition of a profile's values in one type to a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedAddition {
-    /// The type and unit.
+    /// The name and unit of the type.
     pub(crate) from: (String, String),
-    /// The column.
+    /// The position of the column.
     pub(crate) to: usize,
-    /// How often they are added; they are taken off if it is negative.
+    /// How often the values are added. If the number is negative, they are subtracted.
     pub(crate) times: i64,
-    /// Whether what is known of them is added up, too.
+    /// Whether the spreads of the values are added up, too.
     pub(crate) with_spread: bool,
 }
 
 impl PlannedAddition {
-    /// Adds the values of a type once, with what is known of them.
+    /// Returns the addition of a type's values, once, with their spreads.
     pub(crate) fn once(from: &(String, String), to: usize) -> Self {
         Self {
             from: from.clone(),

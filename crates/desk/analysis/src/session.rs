@@ -1,4 +1,4 @@
-//! A connection that reports read from, and a record of what they asked.
+//! A connection that reports read from, with a record of their statements.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -13,23 +13,24 @@ use crate::relation;
 use heapprof_text::similar_names;
 use heapprof_totals::estimate::{SumSpread, ValueEstimate, ValueWithSpread};
 
-/// Where a report's rows come from: a question's virtual tables, or a database's real ones.
+/// The source of a report's rows: the virtual tables of a question, or the real tables of a
+/// database.
 pub struct AnalysisSession {
     pub(crate) connection: Connection,
     statements: RefCell<Vec<String>>,
-    /// The statements that ran already: a loop over rows runs the same text again and again.
+    /// The statements that already ran. A loop over rows runs the same text many times.
     seen: RefCell<HashSet<String>>,
-    /// How many steps SQLite's machine took for them.
+    /// The number of steps that SQLite's virtual machine took for the statements.
     steps: Cell<u64>,
-    /// How long a statement of the user's may run, if that is limited.
+    /// The longest time that a user's statement may run, if it is limited.
     pub(crate) time_limit: Option<Duration>,
-    /// The question behind the virtual tables; `None` over a database.
+    /// The question behind the virtual tables; `None` for a database.
     pub(crate) question: Option<Arc<ProfileQuestion>>,
 }
 
 impl AnalysisSession {
-    /// Functions of the profiles whose short names may equal that of a function that is shown. Over
-    /// a database there are none.
+    /// Returns the functions of the profiles whose short names may equal the short name of a shown
+    /// function. For a database there are none.
     pub(crate) fn similar_names<'n>(&self, shown: impl Iterator<Item = &'n str>) -> Vec<String> {
         let Some(question) = &self.question else {
             return Vec::new();
@@ -65,35 +66,35 @@ impl AnalysisSession {
         }
     }
 
-    /// The question behind the virtual tables.
+    /// Returns the question behind the virtual tables.
     ///
     /// # Errors
-    /// A session over a database is for statements, and has none.
+    /// The session is over a database, so it has no question.
     pub(crate) fn require_question(&self) -> Result<&Arc<ProfileQuestion>, AnalysisError> {
         self.question.as_ref().ok_or(AnalysisError::NoTypes)
     }
 
-    /// The statements that were run. Each stands here once, with the values of its first run filled
-    /// in.
+    /// Returns the statements that were run. Each is listed once, with the values of its first run
+    /// filled in.
     pub fn statements(&self) -> Vec<String> {
         self.statements.borrow().clone()
     }
 
-    /// How many steps SQLite took for the statements of reports. Unlike time, this does not depend
-    /// on how busy the machine is.
+    /// Returns the number of steps that SQLite took for the statements of reports. Unlike time, it
+    /// does not depend on how busy the machine is.
     pub fn steps(&self) -> u64 {
         self.steps.get()
     }
 
-    /// The columns of a table `t` that [`read_estimate`] reads. Their names begin with `prefix`,
-    /// which says whose value it is.
+    /// Returns the columns of a table `t` that [`read_estimate`] reads. Their names begin with
+    /// `prefix`, which names the value.
     pub(crate) fn estimate_columns(t: &str, prefix: &str) -> String {
         let columns = ["low", "high", "samples"];
         let columns = columns.map(|column| format!("{t}.{prefix}{column}"));
         columns.join(", ")
     }
 
-    /// The columns of a table `t` that [`read_spread`] reads.
+    /// Returns the columns of a table `t` that [`read_spread`] reads.
     pub(crate) fn spread_columns(t: &str, prefix: &str) -> String {
         let columns = ["samples", "variance"];
         let columns = columns.map(|column| format!("{t}.{prefix}{column}"));
@@ -110,8 +111,7 @@ impl AnalysisSession {
         Ok(self.query(sql, params, map)?)
     }
 
-    /// Does what [`rows`](Self::rows) does, for a statement that runs within the rows of another
-    /// one.
+    /// Runs a statement as [`rows`](Self::rows) does, within the rows of another statement.
     pub(crate) fn query<T>(
         &self,
         sql: &str,
@@ -126,7 +126,7 @@ impl AnalysisSession {
         Ok(found)
     }
 
-    /// Runs a statement whose rows may be more than memory should hold. `each` gets them one by
+    /// Runs a statement that may have more rows than memory should hold. `each` gets them one by
     /// one.
     pub(crate) fn each<E: From<AnalysisError>>(
         &self,
@@ -137,8 +137,8 @@ impl AnalysisSession {
         self.walk(sql, params, each).map_err(AnalysisError::from)?
     }
 
-    /// Runs a statement and gives each row to `each`. The outer error is SQLite's, the inner one
-    /// the first that `each` returned.
+    /// Runs a statement and passes each row to `each`. The outer error is SQLite's. The inner error
+    /// is the first one that `each` returned.
     fn walk<E>(
         &self,
         sql: &str,
@@ -167,7 +167,7 @@ impl AnalysisSession {
         Ok(found)
     }
 
-    /// The notes of the question's filters.
+    /// Returns the notes of the question's filters.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.question
             .as_ref()
@@ -188,7 +188,7 @@ pub(crate) fn read_estimate(row: &Row<'_>, at: usize) -> rusqlite::Result<Option
     }))
 }
 
-/// Reads what is known of a value from two columns; `None` if the value is exact.
+/// Reads the spread of a value from two columns; `None` if the value is exact.
 pub(crate) fn read_spread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<SumSpread>> {
     let Some(samples) = row.get::<_, Option<i64>>(at)? else {
         return Ok(None);
@@ -199,7 +199,7 @@ pub(crate) fn read_spread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<S
     }))
 }
 
-/// Reads a value, and what is known of it, which is in the two columns behind the value.
+/// Reads a value and its spread, which is in the two columns after the value.
 pub(crate) fn read_value_with_spread(
     row: &Row<'_>,
     at: usize,

@@ -1,6 +1,6 @@
 //! The distinct stacks of samples, for the rows of `sample`, `frame` and `stack_function`.
 //!
-//! Stacks are numbered in the order of their texts, so that the numbers follow from the content
+//! Stacks are numbered in the order of their texts, so that the numbers depend on the content
 //! alone.
 
 use std::hash::BuildHasher;
@@ -12,12 +12,12 @@ use hashbrown::HashTable;
 
 use heapprof_totals::call_tree::EntityStacks;
 
-/// Stacks of entities. Each stack begins with the leaf and is there once.
+/// Distinct stacks of entities, each with its leaf first.
 #[derive(Default)]
 pub(crate) struct StackTable {
     entity: Vec<u32>,
     end: Vec<usize>,
-    /// The stack that the last frame was found in.
+    /// The stack that held the last frame that was located.
     last: AtomicUsize,
     distinct: OnceLock<(Vec<usize>, Vec<usize>)>,
 }
@@ -32,12 +32,13 @@ impl StackTable {
         &self.entity[start..self.end[stack]]
     }
 
-    /// How many frames all stacks have together.
+    /// Returns the number of frames of all stacks.
     pub(crate) fn frames(&self) -> usize {
         self.entity.len()
     }
 
-    /// The stack of a frame and the frame's position in it. `frame` is counted over all stacks.
+    /// Returns the stack of a frame and the frame's position in it. `frame` is counted over all
+    /// stacks.
     pub(crate) fn locate(&self, frame: usize) -> (usize, usize) {
         // Frames are read one after the other, so the stack is mostly the last one again, or the
         // next one.
@@ -50,15 +51,15 @@ impl StackTable {
         (stack, frame - self.range(stack).start)
     }
 
-    /// The frames of a stack, counted over all stacks.
+    /// Returns the frames of a stack, counted over all stacks.
     pub(crate) fn range(&self, stack: usize) -> std::ops::Range<usize> {
         let start = if stack == 0 { 0 } else { self.end[stack - 1] };
         start..self.end[stack]
     }
 
-    /// Two lists. The first one has the numbers of frames, counted over all stacks: for each entity
-    /// of each stack, the frame that is nearest to the leaf. The second one says where each stack
-    /// ends in the first one.
+    /// Returns two lists. The first one has the numbers of frames, counted over all stacks: for
+    /// each entity of each stack, the frame that is nearest to the leaf. The second one has the
+    /// position in the first list where each stack ends.
     pub(crate) fn distinct(&self) -> &(Vec<usize>, Vec<usize>) {
         self.distinct.get_or_init(|| {
             let (mut frames, mut ends) = (Vec::new(), Vec::new());
@@ -67,7 +68,8 @@ impl StackTable {
                 .iter()
                 .max()
                 .map_or(0, |&most| most as usize + 1);
-            // For each entity, the last stack that held it, counted from 1.
+            // `seen` holds, for each entity, the number of the last stack that held it, counted
+            // from 1.
             let mut seen = vec![0; entities];
             for stack in 0..self.len() {
                 for at in self.range(stack) {
@@ -83,8 +85,8 @@ impl StackTable {
         })
     }
 
-    /// Makes the table of the distinct stacks of `all`. Also returns the number of each stack's
-    /// row.
+    /// Makes the table of the distinct stacks of `all`. Also returns the number of each sample's
+    /// stack in the table.
     pub(crate) fn new(all: &EntityStacks, rank: &[u32]) -> (Self, Vec<u32>) {
         let hasher = RandomState::default();
         let mut index: HashTable<u32> = HashTable::new();

@@ -1,4 +1,5 @@
-//! `sql`: a read-only statement that the user wrote, over the tables of a question or a database.
+//! The command `sql`: a read-only statement that the user wrote, over the tables of a question or a
+//! database.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +15,11 @@ use crate::store::views;
 /// A value as SQLite returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SqlValue {
-    /// Nothing.
+    /// NULL.
     Null,
     /// A whole number.
     Int(i64),
-    /// A fraction.
+    /// A floating-point number.
     Real(f64),
     /// A text.
     Text(String),
@@ -27,7 +28,7 @@ pub enum SqlValue {
 }
 
 impl SqlValue {
-    /// About how many bytes it takes.
+    /// Returns the approximate number of bytes that the value takes.
     fn size(&self) -> usize {
         match self {
             SqlValue::Text(text) => text.len(),
@@ -37,32 +38,33 @@ impl SqlValue {
     }
 }
 
-/// A call of a sub as Devel::MProf notes it.
+/// A call of a Perl sub, as Devel::MProf records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeasuredPerlCall<'a> {
-    /// The sub's name.
+    /// The name of the sub.
     pub function: &'a str,
-    /// Pages of the process before the call.
+    /// The number of pages of the process before the call.
     pub before: i64,
-    /// Pages after it.
+    /// The number of pages of the process after the call.
     pub after: i64,
 }
 
-/// The longest text or blob that a limited statement may make or read. The time is not looked at
-/// within a function, and a search takes the square of this.
+/// Largest text or blob, in bytes, that a limited statement may make or read. The time limit is not
+/// checked within an SQL function, and a search in a text takes time that grows with the square of
+/// its length.
 const MAX_LIMITED_VALUE_BYTES: i32 = 64 << 10;
-/// The time is looked at each time SQLite's machine has taken so many steps.
+/// Number of steps of SQLite's virtual machine after which the time limit is checked.
 const STEPS_PER_TIME_CHECK: i32 = 1_000;
 
 impl AnalysisSession {
-    /// Ends statements that run longer than this, from now on, and those that make a longer text
-    /// than anybody would read.
+    /// Limits the statements of this session: they end when `patience` has passed since this call,
+    /// and they can't make texts longer than a user would read.
     ///
     /// # Errors
-    /// SQLite may refuse it.
+    /// SQLite refuses the limits.
     pub fn limit_statements(&mut self, patience: Duration) -> Result<(), AnalysisError> {
         self.make_views()?;
-        // Everything but a question is refused, because a PRAGMA can limit the memory of the whole
+        // Everything except reading is refused, because a PRAGMA can limit the memory of the whole
         // process.
         let only_asks = |context: AuthContext<'_>| match context.action {
             AuthAction::Select
@@ -82,8 +84,8 @@ impl AnalysisSession {
             .progress_handler(STEPS_PER_TIME_CHECK, Some(is_late))?)
     }
 
-    /// Makes the views that statements of users read. A database has them, and a question's tables
-    /// do not.
+    /// Makes the views that statements of users read. A database has them already, but the tables
+    /// of a question do not.
     fn make_views(&self) -> Result<(), AnalysisError> {
         if self.question.is_none() {
             return Ok(());
@@ -96,10 +98,10 @@ impl AnalysisSession {
     }
 
     /// Makes the table `f(id, function, before, after)` of these calls, for statements of users.
-    /// Devel::MProf's own tool makes the same table of its file.
+    /// Devel::MProf's own tool makes the same table from its file.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// There is not enough memory for the table.
     pub fn add_calls<'a>(
         &self,
         calls: impl Iterator<Item = MeasuredPerlCall<'a>>,
@@ -118,28 +120,28 @@ impl AnalysisSession {
     }
 }
 
-/// Columns and rows of a statement's result.
+/// The columns and rows of a statement's result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResultTable {
-    /// Names of the columns.
+    /// The names of the columns.
     pub columns: Vec<String>,
     /// The rows, with one value for each column.
     pub rows: Vec<Vec<SqlValue>>,
 }
 
-/// A statement that the user wrote and that only reads.
+/// A read-only statement that the user wrote.
 pub struct UserStatement<'s> {
     statement: rusqlite::Statement<'s>,
     columns: Vec<String>,
-    /// How many rows and bytes it may still give.
+    /// The largest numbers of rows and bytes that the statement may give.
     left: (usize, usize),
     is_cut: bool,
-    /// How long it may run, if that is limited.
+    /// The longest time that the statement may run, if it is limited.
     time_limit: Option<Duration>,
 }
 
 impl<'s> UserStatement<'s> {
-    /// Prepares a statement, and refuses one that can't be run, has parameters or would write.
+    /// Prepares a statement. Fails if it can't be run, has parameters or would write.
     pub fn new(session: &'s AnalysisSession, sql: &str) -> Result<Self, AnalysisError> {
         if session.time_limit.is_none() {
             session.make_views()?;
@@ -153,7 +155,7 @@ impl<'s> UserStatement<'s> {
                 }
                 other => other.into(),
             })?;
-        // There is nothing but blanks and comments.
+        // The text has nothing but blanks and comments.
         if statement.expanded_sql().is_none_or(|sql| sql.is_empty()) {
             return Err(AnalysisError::Sql("is empty; write a SELECT".to_string()));
         }
@@ -180,22 +182,22 @@ impl<'s> UserStatement<'s> {
         })
     }
 
-    /// Ends it after so many rows or so many bytes of values.
+    /// Ends the statement after this number of rows or this number of bytes of values.
     pub fn limit(&mut self, rows: usize, bytes: usize) {
         self.left = (rows, bytes);
     }
 
-    /// Whether there were more rows than it might give.
+    /// Whether the statement had more rows than the limit allowed.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// The names of its columns.
+    /// Returns the names of the columns.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// Runs it; `each` gets the rows one by one, with one value for each column.
+    /// Runs the statement. `each` gets the rows one by one, with one value for each column.
     pub fn each<E: From<AnalysisError>>(
         &mut self,
         mut each: impl FnMut(&[SqlValue]) -> Result<(), E>,
@@ -229,7 +231,7 @@ impl<'s> UserStatement<'s> {
     }
 }
 
-/// The error of a statement, which may have come to its limits.
+/// Returns the error of a statement, which names the limit if the statement reached one.
 fn limit_error(patience: Option<Duration>, error: rusqlite::Error) -> AnalysisError {
     let Some(patience) = patience else {
         return error.into();
@@ -247,7 +249,7 @@ fn limit_error(patience: Option<Duration>, error: rusqlite::Error) -> AnalysisEr
     }
 }
 
-/// Runs one statement that only reads, and keeps its rows.
+/// Runs one read-only statement, and keeps its rows.
 pub fn run_statement(session: &AnalysisSession, sql: &str) -> Result<ResultTable, AnalysisError> {
     let mut statement = UserStatement::new(session, sql)?;
     let mut table = ResultTable {

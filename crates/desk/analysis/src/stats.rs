@@ -1,5 +1,5 @@
-//! `stats`: what a profile amounts to: totals, mean sizes, how large allocations were, what threads
-//! hold, and which functions are first.
+//! The report `stats`: a summary of a profile: totals, mean sizes, sizes of allocations, memory of
+//! threads, and the first functions.
 
 use std::collections::HashMap;
 
@@ -13,88 +13,88 @@ use crate::session::{AnalysisSession, read_estimate};
 use heapprof_totals::estimate::ValueEstimate;
 use heapprof_totals::query::Granularity;
 
-/// How many functions are first.
+/// Number of functions that are listed for each sample type.
 const MAX_FIRST_FUNCTIONS: i64 = 5;
 
-/// How many threads have a row of their own.
+/// Maximum number of threads that have a row of their own.
 const MAX_THREAD_ROWS: usize = 10;
 
 /// A sample type with its total.
 #[derive(Clone, Debug, Default)]
 pub struct StatsType {
-    /// What is counted.
+    /// The sample type.
     pub sample_type: SampleType,
-    /// The signed sum of what the filters keep.
+    /// The signed sum over the samples that the filters keep.
     pub net: i64,
-    /// How sure it is, if it is an estimate that says so.
+    /// The range of the sum, if it is an estimate whose range is known.
     pub estimate: Option<ValueEstimate>,
-    /// The functions that have most of it themselves, with their values, the largest first.
+    /// The functions with the largest flat values, and these values.
     pub first: Vec<(CodePlace, i64)>,
 }
 
-/// How many objects of some sizes there were.
+/// The number of objects in a range of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatsSize {
-    /// The least and the largest size in bytes; `None` for mappings, which have no size of their
-    /// own.
+    /// The least and the largest size, in bytes; `None` for mappings, which have no size class.
     pub sizes: Option<[i64; 2]>,
-    /// Objects that were allocated.
+    /// The number of objects that were allocated.
     pub alloc_objects: i64,
-    /// Those of them that are in use.
+    /// The number of these objects that are in use.
     pub inuse_objects: i64,
 }
 
-/// What threads of one name have allocated.
+/// The allocations of all threads with one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatsThread {
-    /// Their name; `None` for all that have no row of their own.
+    /// The name of the threads; `None` for all threads that have no row of their own.
     pub name: Option<String>,
-    /// How many numbers the kernel had for them.
+    /// The number of thread ids with this name.
     pub ids: i64,
-    /// What is in use of it, in bytes.
+    /// The bytes in use that these threads allocated.
     pub inuse_space: i64,
-    /// All of it, in bytes.
+    /// All bytes that these threads allocated.
     pub alloc_space: i64,
 }
 
-/// What a profile amounts to.
+/// The report `stats`.
 #[derive(Clone, Debug, Default)]
 pub struct StatsReport {
     /// The profile's path or name.
     pub profile: String,
-    /// Mean bytes between samples; 1 if every allocation is counted, 0 if unknown.
+    /// The mean number of bytes between samples; 1 if every allocation is counted, 0 if unknown.
     pub period: i64,
     /// The sample types.
     pub types: Vec<StatsType>,
-    /// When the heap was largest, in nanoseconds since the recording began, if the collector noted
-    /// it.
+    /// The time when the heap was largest, in nanoseconds since the recording began, if the
+    /// collector recorded it.
     pub peak_since_nanos: Option<i64>,
-    /// RSS when the profile was taken, and the highest one, each beside the heap.
+    /// The RSS when the profile was taken, and the highest RSS, each with the heap at that time.
     pub rss: [Option<RssBreakdown>; 2],
-    /// The sizes of the whole process's allocations, the smallest first. Filters do not change
-    /// them. Empty if the collector did not count them.
+    /// The size histogram of the whole process's allocations, the smallest sizes first. Filters do
+    /// not change it. It is empty if the collector did not count sizes.
     pub sizes: Vec<StatsSize>,
-    /// The threads by name, those that hold the most first, and then the others together. Empty if
-    /// the recording did not keep each thread's share.
+    /// The threads by name, those with the most memory in use first, and then all others together.
+    /// The list is empty if the recording did not keep each thread's share.
     pub threads: Vec<StatsThread>,
 }
 
 impl StatsReport {
-    /// The total of a sample type.
+    /// Returns the total of a sample type; `None` if the profile does not have it.
     pub fn net(&self, name: &str) -> Option<i64> {
         let found = self.types.iter().find(|of| of.sample_type.r#type == name);
         found.map(|of| of.net)
     }
 
-    /// The mean size of an object: of those in use, or of those that were allocated. `None` if
-    /// there were none, or if the profile does not say.
+    /// Returns the mean size of an object. `of` is `inuse` or `alloc`. `None` if there are no
+    /// objects, or if the profile does not have these types.
     pub fn mean_size(&self, of: &str) -> Option<f64> {
         let objects = self.net(&format!("{of}_objects"))?;
         let bytes = self.net(&format!("{of}_space"))?;
         (objects > 0).then(|| bytes as f64 / objects as f64)
     }
 
-    /// The class that the median size of all allocations is in. `None` if sizes were not counted.
+    /// Returns the size class that contains the median size of all allocations; `None` if sizes
+    /// were not counted.
     pub fn median(&self) -> Option<[i64; 2]> {
         let counted = || {
             let sizes = self.sizes.iter();
@@ -113,7 +113,7 @@ impl StatsReport {
     }
 }
 
-/// Reports what the profile of the session's question amounts to. The question must have all types.
+/// Reports a summary of the profile of the session's question, which must have all types.
 pub fn stats(session: &AnalysisSession) -> Result<StatsReport, AnalysisError> {
     let mut found = StatsReport::default();
     session.each("SELECT name, period FROM profile WHERE id = 1", [], |row| {
@@ -124,7 +124,7 @@ pub fn stats(session: &AnalysisSession) -> Result<StatsReport, AnalysisError> {
     found.peak_since_nanos = peak(session)?.and_then(|peak| peak.since_nanos);
     found.sizes = sizes(session, 1)?;
     found.threads = threads(session)?;
-    // RSS is the whole process's, so the heap beside it is, too.
+    // RSS is of the whole process, so the heap beside it must be, too.
     let whole: HashMap<String, i64> = session
         .rows(
             "SELECT s.type, t.net FROM profile_total t JOIN sample_type s ON s.id = t.type WHERE \
@@ -139,7 +139,7 @@ pub fn stats(session: &AnalysisSession) -> Result<StatsReport, AnalysisError> {
     Ok(found)
 }
 
-/// How large the allocations of a profile's process were. Profiles are numbered from 1.
+/// Returns the size histogram of a profile's process. Profiles are numbered from 1.
 pub(crate) fn sizes(
     session: &AnalysisSession,
     profile: usize,
@@ -160,9 +160,9 @@ pub(crate) fn sizes(
     )
 }
 
-/// What threads hold and have allocated. Only a recording that keeps each thread's share has `tid`.
-/// The statement counts these labels, because SQLite would make a join of `EXISTS` and read all
-/// labels again for each label set.
+/// Returns the memory in use and the allocations of threads. Only a recording that keeps each
+/// thread's share has the label `tid`. The statement counts these labels, because SQLite would make
+/// a join of `EXISTS` and read all labels again for each label set.
 fn threads(session: &AnalysisSession) -> Result<Vec<StatsThread>, AnalysisError> {
     let mut threads = session.rows(
         "SELECT name, count(DISTINCT tid), \
@@ -217,7 +217,7 @@ fn types(session: &AnalysisSession) -> Result<Vec<StatsType>, AnalysisError> {
             Ok((row.get::<_, i64>(0)?, of))
         },
     )?;
-    // The rows of the session may be lines or addresses.
+    // The rows of the session may be lines or addresses, so its granularity is not used.
     let (functions, order) = (
         place::columns(Granularity::Functions, "t"),
         place::order(Granularity::Functions, "t"),

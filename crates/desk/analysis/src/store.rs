@@ -50,47 +50,47 @@ pub use wiretap::{
     WiretapBatch, WiretapCode, WiretapReport, WiretapRow, WiretapRowKind, WiretapSender,
 };
 
-/// How long to wait for another process that writes.
+/// Longest time to wait for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open database.
 pub struct ProfileStore {
     connection: Connection,
-    /// How much work our statements may still do.
+    /// The work that statements of heapprof itself may still do.
     budget: StepBudget,
 }
 
 /// A short description of a stored profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredProfile {
-    /// Its name.
+    /// The name of the profile.
     pub name: String,
-    /// When its values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
+    /// The time when the values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
     pub time_nanos: i64,
-    /// Which moment of its process it is, if it says so.
+    /// The profile's position among the moments of its process, if the profile names its process.
     pub snapshot: Option<SnapshotPosition>,
     /// The number of distinct stacks with distinct labels.
     pub samples: i64,
     /// The type, unit and total of the default sample type.
     pub total: (String, String, i64),
-    /// The program, if the profile says which one it is of.
+    /// The program that was profiled, if the profile names it.
     pub program: Option<String>,
-    /// What tells its process from others of that program: a script, or a title.
+    /// What distinguishes the process from others of its program: a script, or a title.
     pub script_or_title: Option<String>,
 }
 
-/// One of the moments of a process.
+/// The position of a profile among the moments of its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotPosition {
-    /// When the recording began, in nanoseconds since 1970 UTC.
+    /// The time when the recording began, in nanoseconds since 1970 UTC.
     pub start_nanos: i64,
     /// The number of this moment, from 1, in the order of time.
     pub number: usize,
-    /// How many moments of this process there are.
+    /// The number of moments of this process.
     pub count: usize,
 }
 
-/// A path that SQLite takes as a path. `:memory:` and `file:` are names of files here.
+/// Makes a path that SQLite takes as a path, so that `:memory:` and `file:` are names of files.
 fn plain_path(path: &Path) -> PathBuf {
     match path.is_absolute() {
         true => path.to_path_buf(),
@@ -98,7 +98,7 @@ fn plain_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Opens a file that anybody may have written.
+/// Opens a file of unknown origin.
 fn connect(path: &Path, flags: OpenFlags) -> Result<(Connection, StepBudget), AnalysisError> {
     let path = plain_path(path);
     // A file whose size can't be read can't be opened either.
@@ -109,8 +109,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<(Connection, StepBudget), An
     Ok((connection, budget))
 }
 
-/// About how many bytes a profile takes in a database. The number is more likely too large than too
-/// small.
+/// Returns the approximate number of bytes that a profile takes in a database. The number is more
+/// likely too large than too small.
 fn estimated_size(profile: &Profile) -> u64 {
     let samples = &profile.samples;
     let frames: usize = (0..samples.len()).map(|i| samples.stack(i).len()).sum();
@@ -123,14 +123,14 @@ fn estimated_size(profile: &Profile) -> u64 {
 }
 
 impl ProfileStore {
-    /// Opens a database for reading. It must exist.
+    /// Opens an existing database for reading.
     pub fn open(path: &Path) -> Result<Self, AnalysisError> {
-        // SQLite does not open it read-only, because after a killed load the first reader must roll
-        // its journal back. A file that can't be written is still opened for reading.
+        // SQLite does not open the file read-only, because after a killed load the first reader
+        // must roll its journal back. A file that can't be written is still opened for reading.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let (connection, budget) = connect(path, flags)?;
         connection.pragma_update(None, "query_only", true)?;
-        // A statement that the user wrote must not make files.
+        // A statement that the user wrote must not create files.
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         schema::check_filled(&connection)?;
         Ok(Self { connection, budget })
@@ -142,7 +142,7 @@ impl ProfileStore {
         Self::open_or_create(path)
     }
 
-    /// Opens a database for writing. It is made if it does not exist, and brought to the newest
+    /// Opens a database for writing. It is created if it does not exist, and migrated to the newest
     /// schema.
     pub fn open_or_create(path: &Path) -> Result<Self, AnalysisError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -150,15 +150,15 @@ impl ProfileStore {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let (mut connection, budget) = connect(path, flags)?;
         guard::set_up_to_write(&connection)?;
-        // References are written correctly, and tests check them. SQLite would look up each row's
-        // again.
+        // heapprof writes references correctly, and tests check them. With this setting on, SQLite
+        // would check the references of each row again.
         connection.pragma_update(None, "foreign_keys", false)?;
         schema::migrate(&mut connection)?;
         Ok(Self { connection, budget })
     }
 
-    /// All profiles in the order in which they were loaded. Those of one process come together, in
-    /// the order of their times.
+    /// Returns all profiles in the order in which they were loaded. The profiles of one process
+    /// come together, in the order of their times.
     pub fn profiles(&self) -> Result<Vec<StoredProfile>, AnalysisError> {
         let mut statement = self.connection.prepare(
             "SELECT id, name, time_nanos, default_sample_type, samples FROM profile ORDER BY id",
@@ -210,7 +210,7 @@ impl ProfileStore {
                 script_or_title: script_or_title(&comments),
             });
         }
-        // Each profile stands at its own place, or at that of the first one of its process.
+        // Each profile is at its own position, or at the position of the first one of its process.
         let mut places: Vec<(usize, usize)> = (0..profiles.len()).map(|at| (at, 0)).collect();
         for (process, mut moments) in processes {
             let first = moments[0];
@@ -249,13 +249,13 @@ impl ProfileStore {
         Ok(ProfiledProcess::new(comments, time, duration))
     }
 
-    /// How many samples all profiles have.
+    /// Returns the number of samples of all profiles.
     pub fn samples(&self) -> Result<i64, AnalysisError> {
         let sql = "SELECT ifnull(sum(samples), 0) FROM profile";
         Ok(self.connection.query_row(sql, [], |row| row.get(0))?)
     }
 
-    /// The names of all profiles.
+    /// Returns the names of all profiles.
     pub fn names(&self) -> Result<Vec<String>, AnalysisError> {
         let mut statement = self
             .connection
@@ -266,7 +266,7 @@ impl ProfileStore {
         Ok(names)
     }
 
-    /// Finds the number of the profile `name`.
+    /// Returns the number of the profile `name`.
     pub fn find(&self, name: &str) -> Result<i64, AnalysisError> {
         use rusqlite::OptionalExtension;
         let found = self
@@ -284,9 +284,10 @@ impl ProfileStore {
         }
     }
 
-    /// Adds a profile under a name that is not taken. It adds all of it or nothing.
+    /// Adds a profile under a name that is not taken. Either all of it is added or nothing.
     ///
-    /// It calls `progress` now and then with how much of the work is done, and how much there is.
+    /// `progress` is called now and then with the amount of work that is done, and the amount of
+    /// all work.
     pub fn load(
         &mut self,
         name: &str,
@@ -296,7 +297,7 @@ impl ProfileStore {
         self.load_labelled(name, profile, &labels_of(profile), progress)
     }
 
-    /// Does the same, with other labels than those that the profile says.
+    /// Adds a profile as [`load`](Self::load) does, with these labels instead of the profile's own.
     pub fn load_labelled(
         &mut self,
         name: &str,
@@ -314,7 +315,7 @@ impl ProfileStore {
         load::load(&mut self.connection, &[new], &[], progress)
     }
 
-    /// Whether the profile that has this name has the same time and the same sums as another one.
+    /// Whether the stored profile with this name has the same time and the same sums as `profile`.
     ///
     /// # Errors
     /// No profile has the name, or a sum is beyond 64 bits.
@@ -338,7 +339,8 @@ impl ProfileStore {
         Ok(stored == sums && times == (profile.time_nanos, profile.duration_nanos, samples))
     }
 
-    /// Allows as much work as for a file of this size again: each profile may need all tables.
+    /// Allows as much additional work as a file of this size may take, because each profile may
+    /// need all tables.
     pub(crate) fn renew_budget(&self) -> Result<(), AnalysisError> {
         let pragma = |name| {
             self.connection
@@ -350,7 +352,7 @@ impl ProfileStore {
         Ok(())
     }
 
-    /// Puts profiles in the place of others: all of it or nothing.
+    /// Replaces the removed profiles with new ones. Either all of this is done or nothing.
     pub fn replace(
         &mut self,
         new: &[NamedProfile],
@@ -372,8 +374,7 @@ impl ProfileStore {
         load::load(&mut self.connection, &new, &ids, &mut |_, _| {})
     }
 
-    /// Restores the profile `name` as it was loaded. If only its rows are usable, equal samples are
-    /// merged.
+    /// Restores the profile `name` as it was loaded, except that equal samples are merged.
     pub fn restore(&self, name: &str) -> Result<QuestionSource, AnalysisError> {
         self.renew_budget()?;
         restore::restore(&self.connection, self.find(name)?, name)
@@ -384,14 +385,14 @@ impl ProfileStore {
         self.replace(&[], names)
     }
 
-    /// Frees the space that removed profiles took. For a moment it needs as much space again as
-    /// what stays.
+    /// Frees the space that removed profiles took. During this, the file needs as much additional
+    /// space as the remaining profiles take.
     pub fn compact(&mut self) -> Result<(), AnalysisError> {
         self.connection.execute_batch("VACUUM")?;
         Ok(())
     }
 
-    /// The statements that made the tables and views.
+    /// Returns the statements that made the tables and views.
     pub fn schema(&self) -> Result<Vec<String>, AnalysisError> {
         let mut statement = self.connection.prepare(
             "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type, rootpage, name",

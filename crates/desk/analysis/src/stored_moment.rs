@@ -14,50 +14,51 @@ use crate::sample_plan::SamplePlan;
 /// A stored profile without its samples.
 #[derive(Clone, Debug)]
 pub struct StoredMoment {
-    /// Its number in its store.
+    /// The number of the moment in its store.
     pub id: i64,
-    /// Its name.
+    /// The name of the stored profile.
     pub name: String,
-    /// When its values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
+    /// The time when the values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
     pub time_nanos: i64,
-    /// When its process was first recorded; `None` if it does not say.
+    /// The time when the recording of the process began, in nanoseconds since 1970 UTC; `None` if
+    /// the profile does not have it.
     pub start_nanos: Option<i64>,
-    /// Whose moment it is.
+    /// The labels, which say which service, host and build the moment comes from.
     pub labels: BTreeMap<String, String>,
-    /// The process, by a number that only its moments have.
+    /// The number of the process, which only its moments have.
     pub process: usize,
-    /// Its pid, if it says that.
+    /// The pid of the process, if the profile has it.
     pub pid: Option<String>,
-    /// Its sample types and their units.
+    /// The sample types, each with its name and unit.
     pub types: Rc<[(String, String)]>,
     /// The signed sum of each type.
     pub totals: Vec<i64>,
     /// The number of distinct stacks with distinct labels.
     pub samples: i64,
-    /// The type that reports show by default, by its position.
+    /// The position of the type that reports show by default.
     pub default_type: usize,
 }
 
-/// Where moments are stored.
+/// A store of profiles, as moments of series.
 pub trait SeriesStore {
-    /// All moments.
+    /// Returns all moments.
     ///
     /// # Errors
-    /// The store may be damaged, or not answer.
+    /// The store is damaged, or does not answer.
     fn moments(&self) -> Result<Vec<StoredMoment>, AnalysisError>;
 
-    /// Adds up what is stored as a plan says.
+    /// Adds up stored profiles as a plan says.
     ///
     /// # Errors
-    /// They are those of [`moments`](Self::moments), and a sum may be beyond 64 bits.
+    /// The errors are the same as for [`moments`](Self::moments), and a sum may be beyond 64 bits.
     fn sum(&self, plan: &SamplePlan) -> Result<Profile, AnalysisError>;
 }
 
-/// Gives moments the numbers of their processes. A moment that names no process is of the one
-/// process that its labels have.
+/// Gives each moment the number of its process. All moments with the same labels that name no
+/// process belong to one process.
 #[derive(Default)]
 struct ProcessNumbering {
-    /// The processes of one program, pid and host, with their numbers.
+    /// The processes with the same program, pid and host, with their numbers.
     by_process: HashMap<String, Vec<(ProfiledProcess, usize)>>,
     unnamed: HashMap<String, usize>,
     count: usize,
@@ -91,7 +92,7 @@ impl ProcessNumbering {
     }
 }
 
-/// What a store says of a profile.
+/// The facts about a profile that a store has.
 pub(crate) struct StoredProfileFacts {
     pub(crate) id: i64,
     pub(crate) name: String,
@@ -101,12 +102,12 @@ pub(crate) struct StoredProfileFacts {
     pub(crate) samples: i64,
     pub(crate) comments: Vec<String>,
     pub(crate) labels: BTreeMap<String, String>,
-    /// The sample types and their units, and the signed sum of each.
+    /// The sample types with their units. `totals` has the signed sum of each.
     pub(crate) types: Vec<(String, String)>,
     pub(crate) totals: Vec<i64>,
 }
 
-/// Makes moments of what a store says. Moments with the same types share them.
+/// Makes moments from the facts in a store. Moments with the same types share one list of them.
 #[derive(Default)]
 pub(crate) struct StoredMomentBuilder {
     moments: Vec<StoredMoment>,
@@ -142,15 +143,15 @@ impl StoredMomentBuilder {
         });
     }
 
-    /// The moments, in the order in which they were added.
+    /// Returns the moments, in the order in which they were added.
     pub(crate) fn finish(self) -> Vec<StoredMoment> {
         self.moments
     }
 }
 
-/// A text that all moments of a series have in common, and no others.
+/// Returns a text that is the same for all moments of a series, and different for other series.
 pub(crate) fn series_of(labels: &BTreeMap<String, String>) -> String {
-    // A build changes with a deploy, and the series goes on.
+    // A deploy changes the build, but the series goes on.
     let labels = labels
         .iter()
         .filter(|(key, _)| !is_build_label(key) && *key != ROLLED_UP_LABEL);
@@ -159,12 +160,13 @@ pub(crate) fn series_of(labels: &BTreeMap<String, String>) -> String {
         .collect()
 }
 
-/// The label of a profile that is the sum of several hosts; it says of how many profiles.
+/// The label of a profile that is the sum of several hosts. Its value is the number of profiles
+/// that were added up.
 pub const ROLLED_UP_LABEL: &str = "rolled_up";
 
-/// The labels that all hosts of a service have in common, whichever hosts there are: all labels
-/// except `host` and those of the build. A profile without a service has none in common with
-/// others.
+/// Returns the labels that all hosts of a service share, whichever hosts there are: all labels
+/// except `host` and the labels of the build. `None` for a profile without a service, which shares
+/// no labels with others.
 pub fn service_labels(labels: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     labels.get("service")?;
     let mut labels = labels.clone();
@@ -172,7 +174,7 @@ pub fn service_labels(labels: &BTreeMap<String, String>) -> Option<BTreeMap<Stri
     Some(labels)
 }
 
-/// Whether a label says which build of a program it is.
+/// Whether a label names a build of a program.
 pub(crate) fn is_build_label(key: &str) -> bool {
     matches!(key, "build" | "version")
 }

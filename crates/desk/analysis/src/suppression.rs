@@ -1,6 +1,6 @@
-//! Suppressions: stacks that `leaks` counts but does not list, in LeakSanitizer's words.
+//! Suppressions: stacks that `leaks` counts but does not list, in the syntax of LeakSanitizer.
 //!
-//! Files are read and patterns are matched exactly as LeakSanitizer does it, odd cases included, so
+//! Files are read and patterns are matched exactly as in LeakSanitizer, including odd cases, so
 //! that one file serves both tools.
 
 use foldhash::{HashMap, HashMapExt};
@@ -8,12 +8,13 @@ use heapprof_profile::{Profile, StringId};
 
 use crate::error::AnalysisError;
 
-/// A rule, `leak:PATTERN`, and where it was read.
+/// A rule, `leak:PATTERN`, and the place that it was read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuppressionRule {
-    /// What it matches: any part of a text. `*` is anything, `^` the beginning, and `$` the end.
+    /// The pattern, which matches any part of a text. `*` stands for any text, `^` for the
+    /// beginning, and `$` for the end.
     pub pattern: String,
-    /// The file it was read from.
+    /// The file that the rule was read from.
     pub file: String,
     /// The line in that file, from 1.
     pub line: usize,
@@ -26,7 +27,7 @@ pub struct SuppressionSet {
 }
 
 impl SuppressionSet {
-    /// Adds the rules of a file's text.
+    /// Adds the rules in the text of a file.
     pub fn read(&mut self, file: &str, text: &str) -> Result<(), AnalysisError> {
         for (at, line) in text.split('\n').enumerate() {
             // LeakSanitizer keeps blanks after the colon: they are part of the pattern.
@@ -55,16 +56,16 @@ impl SuppressionSet {
         Ok(())
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn rules(&self) -> &[SuppressionRule] {
         &self.rules
     }
 
-    /// The rule that suppresses each location of a profile. It is the first one that matches the
-    /// module. If none does, it is the first one that matches the function or the file of a line,
-    /// innermost line first.
+    /// Returns the rule that suppresses each location of a profile: the first one that matches the
+    /// module. If no rule does, it is the first one that matches the function or the file of a
+    /// line, innermost line first.
     pub(crate) fn rules_by_location(&self, profile: &Profile) -> Vec<Option<u32>> {
-        // Many locations share few texts.
+        // Many locations share few texts, so the answer for each text is remembered.
         let mut known: HashMap<StringId, Option<u32>> = HashMap::new();
         let mut first = |id: StringId| {
             *known
@@ -98,10 +99,10 @@ impl SuppressionSet {
 }
 
 impl SuppressionRule {
-    /// Whether the pattern matches. Each part between stars is taken where it first occurs, and is
-    /// never looked for further on: `oo$` does not match `oodoo`.
+    /// Whether the pattern matches. Each part between stars is taken where it first occurs, and
+    /// later occurrences are not tried: `oo$` does not match `oodoo`.
     pub fn matches(&self, text: &str) -> bool {
-        // Nothing matches an unknown name, not even an empty pattern.
+        // No pattern matches an unknown name, not even an empty one.
         if text.is_empty() {
             return false;
         }
@@ -118,7 +119,7 @@ impl SuppressionRule {
                 (pattern, at_start, after_star) = (rest, false, true);
                 continue;
             }
-            // A `$` ends the pattern wherever it stands. What comes after it is never read.
+            // A `$` ends the pattern, wherever it is. The text after it is never read.
             if pattern.starts_with('$') {
                 return after_star || text.is_empty();
             }

@@ -1,4 +1,5 @@
-//! `tags`: what each label's values are worth, with a row of its own for samples without the label.
+//! The report `tags`: the sums of each label's values, with a row of its own for samples without
+//! the label.
 
 use std::collections::HashMap;
 
@@ -17,16 +18,17 @@ pub struct TagRow {
     pub values: Vec<(LabelValue, i64)>,
     /// The sum over the samples without this key.
     pub without: i64,
-    /// What was counted again because a sample has several values of this key; 0 if none has.
+    /// The sum that was counted more than once, because samples have several values of this key; 0
+    /// if none has.
     pub repeated: i64,
 }
 
-/// The report.
+/// The report `tags`.
 #[derive(Clone, Debug, Default)]
 pub struct TagsReport {
-    /// What the report is about.
+    /// The header of the report.
     pub header: ReportHeader,
-    /// The tags, by key.
+    /// The label keys, in the order of their names.
     pub rows: Vec<TagRow>,
 }
 

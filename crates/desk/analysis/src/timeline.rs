@@ -1,5 +1,5 @@
-//! `timeline`: the heap over time. For one profile that is the history that the collector noted,
-//! and for several one row for each.
+//! The report `timeline`: the heap over time. For one profile it shows the history that the
+//! collector recorded, and for several profiles one row for each.
 
 use crate::comment;
 use crate::coverage;
@@ -8,26 +8,26 @@ use crate::header::SampleType;
 use crate::peak::{LargestHeap, peak};
 use crate::session::AnalysisSession;
 
-/// A moment.
+/// A row of the timeline: one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimelineRow {
-    /// The profile whose moment it is; empty in the history of one profile.
+    /// The name of the moment's profile; empty in the history of one profile.
     pub profile: String,
-    /// Nanoseconds since the first moment.
+    /// The time in nanoseconds since the first moment.
     pub since_nanos: i64,
-    /// Nanoseconds since 1970 UTC; 0 if unknown.
+    /// The time in nanoseconds since 1970 UTC; 0 if unknown.
     pub time_nanos: i64,
-    /// Bytes in use. `None` where it is not known.
+    /// The bytes in use; `None` if not known.
     pub inuse_space: Option<i64>,
-    /// Objects in use. `None` where it is not known.
+    /// The objects in use; `None` if not known.
     pub inuse_objects: Option<i64>,
-    /// Bytes of the process in memory. `None` where it is not known.
+    /// The resident bytes of the process; `None` if not known.
     pub rss: Option<i64>,
-    /// Whether the heap was largest then.
+    /// Whether the heap was largest at this moment.
     pub is_peak: bool,
 }
 
-/// The heap over time.
+/// The report `timeline`.
 #[derive(Clone, Debug, Default)]
 pub struct TimelineReport {
     /// The names of the profiles.
@@ -38,16 +38,16 @@ pub struct TimelineReport {
     pub is_history: bool,
     /// Whether values are estimates.
     pub is_sampled: bool,
-    /// When the heap was largest, and how large, as all commands name it.
+    /// The time and the size of the largest heap, as in all commands.
     pub peak: Option<TimelinePeak>,
 }
 
 /// The largest heap of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelinePeak {
-    /// Bytes in use then.
+    /// The bytes in use at that time.
     pub bytes: i64,
-    /// Nanoseconds since the first moment, if it is known when that was.
+    /// The time in nanoseconds since the first moment, if it is known.
     pub since_nanos: Option<i64>,
 }
 
@@ -82,7 +82,7 @@ pub fn timeline(session: &AnalysisSession) -> Result<TimelineReport, AnalysisErr
     Ok(found)
 }
 
-/// The history of the first profile; empty if it has none.
+/// Returns the history of the first profile; empty if the profile has none.
 pub(crate) fn history(session: &AnalysisSession) -> Result<Vec<TimelineRow>, AnalysisError> {
     session.rows(
         "SELECT since_nanos, time_nanos, inuse_space, inuse_objects, rss, is_peak FROM moment \
@@ -102,8 +102,8 @@ pub(crate) fn history(session: &AnalysisSession) -> Result<Vec<TimelineRow>, Ana
     )
 }
 
-/// One row for each profile. The heap was mostly largest between two of them: where a history knows
-/// when, the peak has a row of its own.
+/// Makes one row for each profile. The heap was mostly largest between two profiles: if a history
+/// has the time of the peak, the peak has a row of its own.
 fn series(
     session: &AnalysisSession,
     peak: Option<LargestHeap>,

@@ -1,4 +1,4 @@
-//! `top`: entities by flat or cum, with the rest in one row.
+//! The report `top`: entities by flat or cum, with the rest in one row.
 
 use rusqlite::Row;
 
@@ -14,59 +14,60 @@ use heapprof_totals::query::{Query, SortKey};
 /// A row of `top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopRow {
-    /// The entity.
+    /// The place in the code that the row is about.
     pub place: CodePlace,
-    /// The sum over the samples whose leaf it is.
+    /// The sum over the samples whose leaf the place is.
     pub flat: i64,
-    /// The sum over the samples that hold it.
+    /// The sum over the samples that hold the place anywhere.
     pub cum: i64,
-    /// How sure flat and cum are; `None` if they are exact.
+    /// The ranges of flat and cum; `None` if they are exact.
     pub estimates: [Option<ValueEstimate>; 2],
     /// Flat and cum of every sample type, if the report is about all types.
     pub values: Vec<(i64, i64)>,
-    /// How sure the values in `values` are.
+    /// The ranges of the values in `values`.
     pub values_estimates: Vec<[Option<ValueEstimate>; 2]>,
 }
 
 /// The rows that a limit left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherRows {
-    /// The sum of their flat.
+    /// The sum of the rows' flat values.
     pub flat: i64,
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: i64,
-    /// The sum of their flat for every sample type, if the report is about all types.
+    /// The sum of the rows' flat values for every sample type, if the report is about all types.
     pub values: Vec<i64>,
-    /// What the filters left out of every sample type, if the report is about all types.
+    /// The sum that the filters left out of every sample type, if the report is about all types.
     pub left_out: Vec<i64>,
 }
 
-/// The report.
+/// The report `top`.
 #[derive(Clone, Debug, Default)]
 pub struct TopReport {
-    /// What the report is about.
+    /// The header of the report.
     pub header: ReportHeader,
-    /// What the rows are ordered by.
+    /// The value that the rows are ordered by.
     pub sort: SortKey,
     /// The rows, in order.
     pub rows: Vec<TopRow>,
-    /// What the limit left out.
+    /// The rows that the limit left out.
     pub other: OtherRows,
-    /// Functions whose short names may equal that of one of the rows. A stored profile has none.
+    /// The functions whose short names may equal the short name of a row. The list is empty for a
+    /// stored profile.
     pub similar_names: Vec<String>,
-    /// Functions among the rows that look like wrappers of malloc. They are searched for only on
-    /// request.
+    /// The functions among the rows that look like wrappers of malloc. They are searched for only
+    /// on request.
     pub wrappers: Vec<AllocationWrapper>,
-    /// What would come first without code of libraries, if most of the rows are such code. It is
-    /// searched for only on request.
+    /// The function that would come first without code of libraries, if most of the rows are such
+    /// code. It is searched for only on request.
     pub own_code: Option<OwnCode>,
-    /// Every sample type with the position (among them) of the one that counts its objects. Empty
+    /// Every sample type, with the position in this list of the type that counts its objects. Empty
     /// unless the report is about all types.
     pub types: Vec<(SampleType, Option<usize>)>,
 }
 
-/// Reports the entities of `profile` (from 1) in the query's order; with `wide`, for all sample
-/// types.
+/// Reports the entities of `profile` (from 1) in the query's order. With `wide`, the report is
+/// about all sample types.
 pub fn top(
     session: &AnalysisSession,
     profile: i64,
@@ -171,7 +172,7 @@ pub fn top(
     Ok(top)
 }
 
-/// The columns that say how sure flat and cum of a table are.
+/// Returns the columns for the ranges of flat and cum in a table.
 fn estimates(t: &str) -> String {
     let (flat, cum) = (
         AnalysisSession::estimate_columns(t, ""),
@@ -180,11 +181,11 @@ fn estimates(t: &str) -> String {
     format!("{flat}, {cum}")
 }
 
-/// The most sample types that [`wide_sql`] puts side by side: SQLite joins 64 tables.
+/// Maximum number of sample types that [`wide_sql`] puts side by side: SQLite joins 64 tables.
 const MAX_WIDE_TYPES: usize = 60;
 
-/// The statement for every sample type's flat and cum, beside those of the type that rows are
-/// ordered by.
+/// Returns the statement for the flat and cum of every sample type, after those of the type that
+/// rows are ordered by.
 fn wide_sql(query: &Query, types: &[(i64, SampleType)], [first, second]: [&str; 2]) -> String {
     let (places, order) = (
         place::columns(query.granularity, "e"),
@@ -215,7 +216,8 @@ fn wide_sql(query: &Query, types: &[(i64, SampleType)], [first, second]: [&str; 
     sql
 }
 
-/// The sample types of a profile in its own order, each with what the filters left out.
+/// Returns the sample types of a profile in its own order, each with the sum that the filters left
+/// out.
 fn all_types(
     session: &AnalysisSession,
     profile: i64,

@@ -1,4 +1,4 @@
-//! `traces`: each stack with its labels and value, the largest first.
+//! The report `traces`: each stack with its labels and value, the largest first.
 
 use crate::error::AnalysisError;
 use crate::header::{ReportHeader, header};
@@ -6,18 +6,18 @@ use crate::place::{PlaceId, PlaceTable, StackReader};
 use crate::session::AnalysisSession;
 use heapprof_totals::query::Query;
 
-/// One stack with one set of labels.
+/// A stack with one set of labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceRow {
-    /// The sum of its samples.
+    /// The sum of the samples with this stack and these labels.
     pub value: i64,
     /// The frames, leaf first.
     pub stack: Vec<PlaceId>,
-    /// The keys and values, as far as they are to be shown.
+    /// The keys and values of the labels that are shown.
     pub labels: Vec<(String, LabelValue)>,
 }
 
-/// What a label says.
+/// The value of a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LabelValue {
     /// A text.
@@ -26,16 +26,16 @@ pub enum LabelValue {
     Number(i64, String),
 }
 
-/// The report.
+/// The report `traces`.
 #[derive(Clone, Debug, Default)]
 pub struct TracesReport {
-    /// What the report is about.
+    /// The header of the report.
     pub header: ReportHeader,
     /// The places that the numbers in the stacks stand for.
     pub places: PlaceTable,
-    /// The stacks, by size.
+    /// The stacks, by size, the largest first.
     pub rows: Vec<TraceRow>,
-    /// The sum of the stacks that the limit left out, and how many there are.
+    /// The sum of the stacks that the limit left out, and the number of these stacks.
     pub other: (i64, usize),
 }
 
@@ -52,7 +52,7 @@ pub fn traces(session: &AnalysisSession, query: &Query) -> Result<TracesReport, 
         .into_iter()
         .map(|(stack, set, value)| (value, stack, labels.get(&set).cloned().unwrap_or_default()))
         .collect();
-    // Traces that only hidden labels told apart are one.
+    // Traces that differ only in hidden labels are merged.
     keyed.sort_by(|a, b| (a.1, &a.2).cmp(&(b.1, &b.2)));
     keyed.dedup_by(|next, kept| {
         let same = (next.1, &next.2) == (kept.1, &kept.2);
@@ -87,7 +87,7 @@ pub fn traces(session: &AnalysisSession, query: &Query) -> Result<TracesReport, 
 
 type TraceLabels = Vec<(String, LabelValue)>;
 
-/// The labels of each set that the filters show.
+/// Returns the labels of each label set that the filters show.
 fn label_sets(
     session: &AnalysisSession,
 ) -> Result<std::collections::HashMap<i64, TraceLabels>, AnalysisError> {

@@ -1,5 +1,5 @@
-//! `tree` and `flame`: the call tree, in which nodes too thin to see count into their parent's
-//! `(other)`.
+//! The reports `tree` and `flame`: the call tree, in which nodes that are too small to be seen
+//! count into their parent's `(other)`.
 
 use crate::error::AnalysisError;
 use crate::header::{ReportHeader, header};
@@ -7,39 +7,41 @@ use crate::place::{PlaceId, PlaceTable};
 use crate::session::AnalysisSession;
 use heapprof_totals::query::Query;
 
-/// A node, in pre-order: the nodes below it follow it.
+/// A node of the call tree. Nodes are in pre-order: the nodes below a node follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeRow {
-    /// The entity; [`PlaceId::OTHER`], `(other)`, for what the cut left out of a node.
+    /// The place of the node; [`PlaceId::OTHER`], `(other)`, for the nodes that were cut below a
+    /// node.
     pub place: PlaceId,
     /// The depth, from 0.
     pub depth: usize,
-    /// The sums over the samples that end here, one for each profile of the question.
+    /// The sums over the samples that end in the node, one for each profile of the question.
     pub own: Vec<i64>,
-    /// The sums over the samples that pass here, one for each profile of the question.
+    /// The sums over the samples that pass through the node, one for each profile of the question.
     pub total: Vec<i64>,
 }
 
-/// The report. Its rows are read when they are asked for, because an uncut tree has more than
-/// memory should hold.
+/// The reports `tree` and `flame`. Rows are read when they are asked for, because an uncut tree may
+/// have more than memory should hold.
 pub struct TreeReport<'s> {
-    /// What the report is about. This is the header of the first profile.
+    /// The header of the report, which is about the first profile.
     pub header: ReportHeader,
     /// The headers of the other profiles.
     pub others: Vec<ReportHeader>,
-    /// Whether the tree grows from the leaves.
+    /// Whether the tree starts from the leaves of the stacks.
     pub reverse: bool,
-    /// The least share of the total that a node has.
+    /// The least share of the total that a node needs to be in the tree.
     pub least: f64,
     session: &'s AnalysisSession,
-    /// The statement for the nodes of this sample type of the first profile.
+    /// The statement for the nodes of the sample type `type` of the first profile.
     sql: String,
     r#type: i64,
     /// The places that the numbers in the rows stand for.
     pub places: PlaceTable,
 }
 
-/// Makes the tree over all profiles of the session's question, which says how it is cut.
+/// Makes the report of the tree over all profiles of the session's question, whose options say
+/// which nodes are cut.
 pub fn tree<'s>(
     session: &'s AnalysisSession,
     query: &Query,
@@ -66,7 +68,7 @@ pub fn tree<'s>(
     }
     sql.push_str(" WHERE n.profile = 1 AND n.type = ?1 ORDER BY n.id");
     if let Some(question) = question {
-        // An error in the tree is returned before anything is written.
+        // The tree is built here, so that an error in it is returned before anything is written.
         question.tree()?;
     }
     let mut headers = headers.into_iter();
@@ -83,7 +85,7 @@ pub fn tree<'s>(
 }
 
 impl TreeReport<'_> {
-    /// All rows in pre-order.
+    /// Returns all rows, in pre-order.
     pub fn rows(&self) -> Result<Vec<TreeRow>, AnalysisError> {
         let mut rows = Vec::new();
         self.each(|row| {
@@ -124,11 +126,10 @@ impl TreeReport<'_> {
     }
 }
 
-/// Makes an `(other)` child wherever a node's own value and its children do not add up to its
-/// total.
+/// Adds an `(other)` child below each node whose own value and children do not add up to its total.
 struct OtherNodeWriter {
-    /// What is left of the total of each node on the path to the next one, with one number for each
-    /// profile. The root of all comes first.
+    /// The remainder of the total of each node on the path to the next one, with one number for
+    /// each profile. The first entry is for the root of all.
     left: Vec<i64>,
     profiles: usize,
     row: TreeRow,
@@ -148,7 +149,7 @@ impl OtherNodeWriter {
         }
     }
 
-    /// Completes the nodes below `depth`.
+    /// Ends the nodes below `depth`, and adds their `(other)` children.
     fn close<E>(
         &mut self,
         depth: usize,
@@ -176,7 +177,7 @@ impl OtherNodeWriter {
         each(&self.row)
     }
 
-    /// Begins a node below the last one.
+    /// Begins a node below the last one of the path.
     fn open(&mut self, row: &TreeRow) {
         let parent = self.left.len() - self.profiles;
         for (rest, total) in self.left[parent..].iter_mut().zip(&row.total) {

@@ -1,4 +1,5 @@
-//! Functions that pass on to malloc what others ask of them, and that nobody has named as such yet.
+//! Finds functions that pass requests for memory on to malloc, and that neither the profile nor the
+//! query names as wrappers yet.
 
 use std::collections::BTreeMap;
 
@@ -13,53 +14,56 @@ use heapprof_totals::view::ProfileView;
 /// A function that looks like a wrapper of malloc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationWrapper {
-    /// Its name without parameters. An expression for `drop_frames` is matched against it.
+    /// The name of the function without parameters. An expression for `drop_frames` is matched
+    /// against it.
     pub function: String,
-    /// How many functions call it.
+    /// The number of functions that call the wrapper.
     pub callers: usize,
-    /// What it got for them, of the sample type asked for and regardless of sign.
+    /// The sum that the wrapper allocated for its callers, of the sample type asked for and
+    /// regardless of sign.
     pub value: i128,
-    /// The sum of all values of that type.
+    /// The sum of all values of that type, regardless of sign.
     pub total: i128,
 }
 
 impl AllocationWrapper {
-    /// The regular expression that drops this function and no other.
+    /// Returns the regular expression that drops this function and no other.
     pub fn pattern(&self) -> String {
         format!("^{}$", regex::escape(&self.function))
     }
 }
 
-/// A wrapper gets at least this share of what is allocated below it directly from malloc.
+/// Least share of the bytes allocated below a wrapper that the wrapper itself gets from malloc.
 const MIN_DIRECT_SHARE: f64 = 0.97;
-/// A function with fewer callers is no wrapper. Code without names needs the second number of
-/// callers, because no word in a name confirms the guess.
+/// Least number of callers of a wrapper: with a name, and for code without names. The second number
+/// is larger, because no word in a name confirms the guess.
 const MIN_CALLERS: [usize; 2] = [5, 8];
-/// Callers ask a wrapper for at least so many different sizes. A function that makes objects of one
-/// type is no wrapper.
+/// Least number of different sizes that callers ask a wrapper for: with a name, and for code
+/// without names. A function that makes objects of one type is no wrapper.
 const MIN_SIZES: [usize; 2] = [3, 5];
-/// Sizes that differ by a smaller share count as one.
+/// Largest share by which two sizes may differ and still count as one.
 const MAX_EQUAL_SIZE_DIFFERENCE: f64 = 0.02;
-/// A function with a smaller share of all bytes is not proposed.
+/// Least share of all bytes that a wrapper needs to be proposed: with a name, and for code without
+/// names.
 const MIN_TOTAL_SHARE: [f64; 2] = [0.01, 0.05];
-/// The name of a proposed function contains one of these words, if the function has a name.
+/// Words of which the name of a wrapper contains one, if it has a name.
 const ALLOCATION_WORDS: &[&str] = &[
     "alloc", "getmem", "get_mem", "newmem", "new_mem", "mem_new", "memdup", "mem_dup", "strdup",
 ];
 
 #[derive(Default)]
 struct WrapperCandidate {
-    /// The value, of the sample type asked for.
+    /// The sum that the function allocated itself, of the sample type asked for.
     value: i128,
     flat: i128,
     cum: i128,
-    /// Bytes and objects by caller.
+    /// The bytes and objects that the function allocated, by caller.
     callers: BTreeMap<Option<FunctionIndex>, [i128; 2]>,
 }
 
-/// The wrappers in a profile of the session (from 1), except those that the query drops already.
-/// The one that got most comes first. There are none if the query wants all frames, or if the
-/// session has no samples of the profile.
+/// Returns the wrappers in a profile of the session (from 1), except those that the query drops
+/// already. The one that allocated most comes first. There are none if the query wants all frames,
+/// or if the session has no samples of the profile.
 ///
 ///
 /// # Errors
@@ -94,7 +98,8 @@ fn wrappers_in_profile(
         );
         Some([space.ok()?, objects.ok()?])
     });
-    // Whether each function has no name; `None` if it can't be a wrapper.
+    // For each function that may be a wrapper, this is whether it has no name; `None` if it can't
+    // be a wrapper.
     let may_be: Vec<Option<bool>> = profile
         .function
         .iter()
@@ -184,7 +189,7 @@ impl WrapperCandidate {
     }
 }
 
-/// Whether a function's own name, and not its class's, contains a word of allocation.
+/// Whether the own name of a function, without its class, contains a word of allocation.
 fn has_allocation_word(name: &str) -> bool {
     let own = name
         .rsplit("::")

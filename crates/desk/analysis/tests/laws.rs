@@ -1,4 +1,4 @@
-//! Laws that hold for every profile, tried on every sample.
+//! Laws that hold for every profile, checked with every sample profile.
 
 use std::collections::BTreeMap;
 
@@ -218,7 +218,7 @@ fn totals_are_what_the_tree_says() {
     }
 }
 
-/// A subtree is a range of ids.
+/// Checks that a subtree is a range of ids.
 #[test]
 fn nodes_are_in_pre_order() {
     for (name, profile) in profiles() {
@@ -240,7 +240,7 @@ fn a_profile_less_itself_is_empty() {
         negated.negate().unwrap();
         let knows = profile.samples.has_spread();
         let samples = merge(profile, negated).unwrap().samples;
-        // A difference with itself keeps only the fact that the values were estimates.
+        // A profile minus itself keeps only the fact that the values are estimates.
         let zero = |i: usize| samples.values(i).iter().all(|&v| v == 0);
         assert!((0..samples.len()).all(zero), "{name}");
         assert!(samples.is_empty() || knows, "{name}");
@@ -285,7 +285,8 @@ fn a_profile_does_not_differ_from_itself() {
     }
 }
 
-/// What filters keep and what they leave out add up to the whole; focus and ignore divide it.
+/// Checks that the kept and the left-out values add up to the whole, and that focus and ignore
+/// divide it.
 #[test]
 fn filters_part_the_whole() {
     for (name, profile) in profiles() {
@@ -310,7 +311,7 @@ fn filters_part_the_whole() {
     }
 }
 
-/// The callers add up to the cum, and so do the callees together with the flat value.
+/// Checks that the callers add up to the cum, and the callees together with the flat value, too.
 #[test]
 fn neighbours_add_up() {
     for (name, profile) in profiles() {
@@ -357,8 +358,8 @@ fn a_total_beyond_64_bits_is_an_error() {
     ask("objects").unwrap();
 }
 
-/// What a report has for a path of function names that ends in `(other)`, by sample type, and the
-/// sums of all.
+/// Returns the values of each path of function names that ends in `(other)`, by sample type, and
+/// the sums of all values.
 fn left_out(report: &ReportContents) -> (BTreeMap<Vec<String>, Vec<i64>>, Vec<i64>) {
     let name = |node: u32| {
         let (function, _) = report.places[report.nodes[node as usize].place as usize];
@@ -382,8 +383,8 @@ fn left_out(report: &ReportContents) -> (BTreeMap<Vec<String>, Vec<i64>>, Vec<i6
     (others, sums)
 }
 
-/// Opens the last of these paths, and then the first (other) of what that shows, so many levels
-/// deep. All values must be there each time, and something more must be shown.
+/// Opens the last of these paths, and then the first `(other)` in the result, for `levels` levels.
+/// All values must be there each time, and something more must be shown.
 fn open_all(
     session: &AnalysisSession,
     paths: &mut Vec<Vec<String>>,
@@ -403,8 +404,8 @@ fn open_all(
     }
 }
 
-/// What a node (other) stands for is what is shown when it is opened, to the last byte, and a tree
-/// of any size holds the total.
+/// Checks that a node `(other)` stands for exactly the values that are shown when it is opened, and
+/// that a tree of any size holds the total.
 #[test]
 fn what_was_left_out_is_below_its_path() {
     for (file, profile) in profiles() {

@@ -22,7 +22,7 @@ fn session(profile: Profile, query: &Query) -> AnalysisSession {
     .unwrap()
 }
 
-/// `flat cum name` of each row, then what was left out.
+/// Returns `flat cum name` of each row, then the value that the filters left out.
 fn rows(profile: Profile, query: &Query) -> String {
     let report = top(&session(profile, query), 1, query, false).unwrap();
     let mut text = String::new();
@@ -121,8 +121,8 @@ fn hide_and_show_move_values_to_the_nearest_frame_kept() {
     );
 }
 
-/// Both options cut each stack at its own match. Frames that match in another stack keep what is
-/// above or below them.
+/// Checks that both options cut each stack at its own match. Frames that match in another stack
+/// keep the frames above or below them.
 #[test]
 fn show_from_and_prune_from() {
     check(
@@ -199,7 +199,7 @@ fn empty_stacks_have_a_row() {
         left out 64
     "#]]
     .assert_eq(&rows(samples::empty_stacks(), &query));
-    // This also holds if there is no frame anywhere.
+    // This also holds if there are no frames in the whole profile.
     let mut nothing_else = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     nothing_else.add_folded("", &[64]);
     expect![[r#"
@@ -423,7 +423,7 @@ fn diff_names_what_happened() {
     ));
 }
 
-/// Normalized values are rounded as a running sum, so what is shown still adds up.
+/// Checks that normalized values, which are rounded as a running sum, still add up.
 #[test]
 fn normalized_values_add_up() {
     let text = changes("a 100", "a 1\nb 1\nc 1", true);
@@ -436,7 +436,7 @@ fn normalized_values_add_up() {
     assert!(text.ends_with("100 100 0\n"), "{text}");
 }
 
-/// The rows of `stats` by thread.
+/// Returns the rows of `stats` by thread.
 fn threads(profile: Profile) -> String {
     let question = ProfileQuestion::new(
         vec![QuestionSource::new("p", profile)],
@@ -475,7 +475,7 @@ fn threads_are_summed_up_by_name() {
         ];
         builder.add_folded_with_labels("main;f", &[in_use + 100, in_use], &mut labels);
     };
-    // One thread with two samples, two with one name, and more than there are rows.
+    // There is one thread with two samples, two threads with one name, and more threads than rows.
     add("main", 1, 1000);
     add("main", 1, 20);
     add("worker", 2, 30);
@@ -499,7 +499,7 @@ fn threads_are_summed_up_by_name() {
     .assert_eq(&threads(builder.finish()));
 }
 
-/// What a page shows, and what it leaves out below functions of one name.
+/// Checks that a page, and what it leaves out, distinguishes functions with the same name.
 #[test]
 fn pages_tell_functions_of_one_name_apart() {
     let stacks = "
@@ -546,7 +546,8 @@ fn pages_tell_functions_of_one_name_apart() {
     assert_eq!(below("init\nm.c"), 0);
 }
 
-/// The page of two builds of a program has one function where each has a name in one file.
+/// Checks that the page of two builds of a program has one function for a name that is in one file
+/// in each build.
 #[test]
 fn pages_match_functions_of_two_profiles() {
     let query = Query {
@@ -577,7 +578,7 @@ fn pages_match_functions_of_two_profiles() {
             ["init", "/one/a.c"],
             ["init", "/one/b.c"],
             ["init", "/two/a.c"],
-            // It has a file on each side.
+            // The function has a different file on each side.
             ["main", ""],
         ]
     );

@@ -1,6 +1,6 @@
-//! How much SQLite works for each report: four times the label sets, threads, frames, functions or
-//! profiles are at most some five times the work. Steps are counted, because time says more of the
-//! machine than of the report.
+//! The work that SQLite does for each report: four times the label sets, threads, frames, functions
+//! or profiles take at most some five times the work. Steps are counted, because time depends more
+//! on the machine than on the report.
 
 use heapprof_analysis::{
     AnalysisSession, GateRule, Granularity, ProfileQuestion, Query, QuestionSource, SuppressionSet,
@@ -9,8 +9,8 @@ use heapprof_analysis::{
 };
 use heapprof_profile::{Profile, ProfileBuilder};
 
-/// The work may grow by this factor when a profile is four times as large: sorting and searching
-/// take a little more than their share.
+/// Largest factor by which the work may grow when a profile is four times as large: sorting and
+/// searching take a little more than four times as long.
 const MAX_GROWTH: u64 = 5;
 
 const TYPES: [(&str, &str); 4] = [
@@ -20,7 +20,7 @@ const TYPES: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 
-/// A profile in which one thing is there `count` times.
+/// A function that makes a profile in which one kind of thing exists `count` times.
 type Shape = fn(count: usize) -> Profile;
 
 const SHAPES: [(&str, Shape); 4] = [
@@ -72,7 +72,7 @@ fn stack(first: usize, frames: usize) -> String {
     frames.collect::<Vec<_>>().join(";")
 }
 
-/// A report, and the sample types that it needs.
+/// A report with its name, and the sample types that it needs.
 type Asked = (&'static str, TypeSelection, fn(&AnalysisSession, &Query));
 
 const REPORTS: [Asked; 11] = [
@@ -130,7 +130,7 @@ fn with(granularity: Granularity) -> Query {
     }
 }
 
-/// Fails if the work for four times as many grows by more than its share.
+/// Fails if four times as many things take much more than four times the work.
 fn assert_grows_evenly(what: &str, shape: &str, [few, many]: [u64; 2]) {
     assert!(few > 0, "{what} of {shape} does nothing");
     assert!(

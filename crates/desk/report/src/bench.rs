@@ -1,4 +1,4 @@
-//! `bench`: the peak of each candidate, to the byte.
+//! The report `bench`: the peak of each candidate, to the byte.
 
 use serde_json::json;
 
@@ -7,28 +7,28 @@ use crate::measure::UnitFormatter;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// A candidate and what its recorded runs say.
+/// A candidate and the peaks of its recorded runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CandidatePeaks {
     /// The candidate, as it was given.
     pub name: String,
     /// The peak of each run, in bytes.
     pub peaks: Vec<i64>,
-    /// Whether what the empty candidate has is in it.
+    /// Whether the peaks include the peak of the empty candidate.
     pub has_empty: bool,
-    /// What the function or line that had most at the peak is called, and its bytes.
+    /// The function or line that had the most bytes at the peak, and these bytes.
     pub most: Option<(String, i64)>,
 }
 
 impl CandidatePeaks {
-    /// The least and the most of its runs.
+    /// Returns the least and the largest peak of the runs.
     fn range(&self) -> (i64, i64) {
         let least = self.peaks.iter().min().copied().unwrap_or(0);
         (least, self.peaks.iter().max().copied().unwrap_or(0))
     }
 }
 
-/// What candidates are compared with.
+/// The candidates of a comparison, and the empty one that they are compared with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeakComparison {
     /// The candidate that does nothing, if there is one: its name and its peak.
@@ -37,7 +37,7 @@ pub struct PeakComparison {
     pub candidates: Vec<CandidatePeaks>,
 }
 
-/// How many times as much it is.
+/// Returns a factor as text, with two decimal places below 100.
 fn times(times: f64) -> String {
     match times < 100.0 {
         true => format!("{times:.2}"),
@@ -45,13 +45,13 @@ fn times(times: f64) -> String {
     }
 }
 
-/// Writes the report.
+/// Writes the report `bench`.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn peaks(peaks: &PeakComparison, style: &ReportStyle) -> Result<String, ReportError> {
     let base = peaks.empty.as_ref().map_or(0, |(_, peak)| *peak);
-    // What a run had that did not even come to the other's peak is none.
+    // A run whose peak is below that of the empty candidate counts as 0.
     let above = |one: &CandidatePeaks, peak: i64| match one.has_empty {
         true => peak.saturating_sub(base).max(0),
         false => peak,

@@ -4,33 +4,34 @@ use heapprof_text::printable;
 
 use crate::glyphs::DotGrid;
 
-/// A step function: values, each from its time on, in order of time.
+/// A step function: values in order of time, each of which holds from its time on.
 pub(crate) type StepFunction = Vec<(i64, i64)>;
 
-/// What is drawn.
+/// A chart of values over time.
 pub(crate) struct TimeChart<'a> {
-    /// Filled from zero up.
+    /// The values that are drawn as an area from zero up.
     pub(crate) area: &'a StepFunction,
-    /// Drawn as dots, every other one.
+    /// The values that are drawn as a line of dots, with gaps between the dots.
     pub(crate) line: &'a StepFunction,
     /// The times of the left and the right edge.
     pub(crate) span: [i64; 2],
-    /// Times to mark beneath the chart.
+    /// The times that are marked beneath the chart.
     pub(crate) marks: Vec<i64>,
-    /// Columns and rows of characters.
+    /// The number of columns of characters.
     pub(crate) columns: usize,
-    /// See [`columns`](Self::columns).
+    /// The number of rows of characters.
     pub(crate) rows: usize,
 }
 
 impl TimeChart<'_> {
-    /// The largest value.
+    /// Returns the largest value.
     pub(crate) fn max_value(&self) -> i64 {
         let all = self.area.iter().chain(self.line);
         all.map(|(_, value)| *value).max().unwrap_or(0).max(1)
     }
 
-    /// The lines of the chart. `label` writes a value of the axis, and `time` one of the edges.
+    /// Returns the lines of the chart. `label` writes a value of the axis, and `time` writes the
+    /// time of an edge.
     pub(crate) fn lines(
         &self,
         label: impl Fn(i64) -> String,
@@ -80,7 +81,7 @@ impl TimeChart<'_> {
             .collect()
     }
 
-    /// The line beneath the chart, with the marks.
+    /// Returns the line beneath the chart, with the marks.
     fn axis(&self) -> String {
         let marks = self.marks.iter();
         let marked: Vec<usize> = marks.map(|&time| self.bin(time, self.columns)).collect();
@@ -88,7 +89,7 @@ impl TimeChart<'_> {
         each.collect()
     }
 
-    /// Which of so many bins a time belongs to.
+    /// Returns the bin that a time belongs to, if there are `bins` bins.
     fn bin(&self, time: i64, bins: usize) -> usize {
         let [begin, end] = self.span.map(i128::from);
         let span = (end - begin).max(1);
@@ -96,7 +97,8 @@ impl TimeChart<'_> {
         at.clamp(0, bins as i128 - 1) as usize
     }
 
-    /// The largest value in each of so many bins. A bin without a step has the value before it.
+    /// Returns the largest value in each of `bins` bins. A bin without a step has the value before
+    /// it.
     fn bin_values(&self, steps: &StepFunction, bins: usize) -> Vec<Option<i64>> {
         let mut largest = vec![None; bins];
         let mut last = vec![None; bins];
@@ -116,7 +118,7 @@ impl TimeChart<'_> {
     }
 }
 
-/// The height of a value in dots. A value above 0 has one at least.
+/// Returns the height of a value in dots. A value above 0 has at least one dot.
 fn height(value: i64, most: i64, dots: usize) -> usize {
     if value <= 0 {
         return 0;

@@ -1,4 +1,4 @@
-//! `compare-allocators`: what another malloc would cost and save.
+//! The report `compare-allocators`: what another malloc would cost and save.
 
 use std::collections::BTreeSet;
 
@@ -10,44 +10,45 @@ use crate::measure::{UnitFormatter, plural};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// A way to run the program, and its runs.
+/// A way to run the program, with its runs.
 #[derive(Clone, Debug, Default)]
 pub struct AllocatorCandidate {
-    /// What it is called.
+    /// The name of the candidate.
     pub name: String,
     /// The library that is preloaded, or the tunables that are set.
     pub what: String,
-    /// Its runs.
+    /// The runs of the candidate.
     pub runs: Vec<RunFigures>,
-    /// Whether the library was in the program; `None` if there is none, or that could not be seen.
+    /// Whether the library was in the program; `None` if there is no library, or if that could not
+    /// be seen.
     pub is_loaded: Option<bool>,
-    /// Programs that ran, too, and did not have the library.
+    /// Other programs that ran and did not have the library.
     pub without: BTreeSet<String>,
-    /// The library of an allocator that the program has itself.
+    /// The library of an allocator that the program brings itself.
     pub other: Option<String>,
 }
 
-/// What the program had allocated, in a recorded run.
+/// The memory that the program had in use in a recorded run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapInUse {
-    /// The most bytes that were in use in one process.
+    /// The largest number of bytes that were in use in one process.
     pub peak: i64,
     /// Whether that process is the program itself, and not a child.
     pub is_main: bool,
-    /// What the program itself had in use at its end.
+    /// The bytes that the program itself had in use at its end.
     pub end: i64,
 }
 
-/// The comparison.
+/// The candidates of a comparison of allocators, and the program that they ran.
 #[derive(Clone, Debug, Default)]
 pub struct AllocatorComparison {
     /// The program with its arguments.
     pub command: String,
     /// The candidates. All others are compared with the first one.
     pub candidates: Vec<AllocatorCandidate>,
-    /// Those that are not installed, and what was looked for.
+    /// The candidates that are not installed, each with the reason.
     pub missing: Vec<(String, String)>,
-    /// What was in use, if a recorded run said so.
+    /// The memory that was in use, if there is a recorded run.
     pub heap: Option<HeapInUse>,
 }
 
@@ -88,24 +89,25 @@ fn median(candidate: &AllocatorCandidate, figure: RunFigureFn) -> Option<i64> {
     RunSpread::from_values(&values(candidate, figure)).map(|spread| spread.median)
 }
 
-/// How many bytes are in memory for each that is in use.
+/// Returns the number of resident bytes for each byte in use.
 fn share(resident: Option<i64>, in_use: Option<i64>) -> Option<f64> {
     let (resident, in_use) = resident.zip(in_use)?;
     (in_use > 0).then(|| resident as f64 / in_use as f64)
 }
 
-/// The same at the peaks, if both are of the program itself or both of a child.
+/// Returns the number of resident bytes for each byte in use at the peak; `None` unless both peaks
+/// are of the program itself, or both are of a child.
 fn at_peak(candidate: &AllocatorCandidate, heap: &HeapInUse) -> Option<f64> {
     let peak = median(candidate, PEAK_RSS)?;
-    // The kernel's counts of the same may differ by some pages.
+    // Two counts of the kernel for the same memory may differ by some pages.
     let is_main = median(candidate, HIGH_WATER_MARK).is_some_and(|hwm| peak - hwm <= peak / 50);
     (is_main == heap.is_main).then(|| share(Some(peak), Some(heap.peak)))?
 }
 
-/// Writes the report.
+/// Writes the report `compare-allocators`.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn comparison(
     comparison: &AllocatorComparison,
     style: &ReportStyle,
@@ -169,7 +171,8 @@ pub fn comparison(
     Ok(text)
 }
 
-/// Medians, with the least and the most of what the sentences are about.
+/// Makes the table of medians. Figures that the sentences are about also have their least and their
+/// largest value.
 fn table(
     comparison: &AllocatorComparison,
     bytes: &UnitFormatter,
@@ -231,7 +234,8 @@ fn table(
     Ok(table)
 }
 
-/// What each candidate costs and saves beside the first one.
+/// Returns a sentence for each candidate about its costs and savings, compared with the first
+/// candidate.
 fn sentences(comparison: &AllocatorComparison) -> Vec<String> {
     let Some((base, others)) = comparison.candidates.split_first() else {
         return Vec::new();
@@ -273,7 +277,7 @@ fn trade(time: RunDifference, memory: RunDifference) -> String {
     }
 }
 
-/// For programs: a row for each run.
+/// Makes the table for programs, with a row for each run.
 fn all_runs(comparison: &AllocatorComparison) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("allocator", ColumnAlign::Left),

@@ -1,4 +1,4 @@
-//! `convert`: a whole profile in other forms, written as it is walked.
+//! The command `convert`: a whole profile in other forms, written while it is read.
 
 use std::io::Write;
 
@@ -30,7 +30,7 @@ impl<W: Write> FoldedWriter<W> {
         }
     }
 
-    /// Writes a stack, which comes leaf first.
+    /// Writes a stack, which is given leaf first.
     pub fn write(
         &mut self,
         places: &PlaceTable,
@@ -68,7 +68,7 @@ fn labels(profile: &Profile, sample: usize) -> Value {
     labels.into()
 }
 
-/// The frames of a location as elements of a JSON list, innermost first.
+/// Returns the frames of a location as elements of a JSON list, innermost first.
 fn frames(profile: &Profile, location: &Location) -> String {
     let address = json!(format!("{:#x}", location.address));
     let mut frames: Vec<Map<String, Value>> = profile
@@ -102,7 +102,7 @@ struct JsonSample<'a> {
     values: &'a [i64],
 }
 
-/// Writes everything a profile says as JSON, with one sample on each line.
+/// Writes the whole content of a profile as JSON, with one sample on each line.
 pub fn profile_json(profile: &Profile, writer: impl Write) -> Result<(), ReportError> {
     let mut writer = EscapingWriter::new(writer, ControlReplacement::Json);
     let value_type = |t: &heapprof_profile::ValueType| json!({"type": profile.text(t.r#type), "unit": profile.text(t.unit)});
@@ -145,8 +145,7 @@ pub fn profile_json(profile: &Profile, writer: impl Write) -> Result<(), ReportE
             labels: labels(profile, i),
             values: samples.values(i),
         })?;
-        // `rest` is an object as well, and its members go into the object that begins with the
-        // stack.
+        // `rest` is an object, too. Its members are added to the object that begins with the stack.
         line.extend(["],", rest.strip_prefix('{').unwrap_or(&rest)]);
         line.push_str(if i + 1 < samples.len() { ",\n" } else { "\n" });
         writer.write_all(line.as_bytes())?;
@@ -155,7 +154,7 @@ pub fn profile_json(profile: &Profile, writer: impl Write) -> Result<(), ReportE
     Ok(writer.flush()?)
 }
 
-/// The names of a location, outermost first.
+/// Returns the names of a location's functions, outermost first.
 fn names(profile: &Profile, location: &Location) -> String {
     let names = profile.lines(location).iter().rev().map(|line| {
         let function = &profile.function[line.function.index()];

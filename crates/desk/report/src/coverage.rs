@@ -1,4 +1,4 @@
-//! What a recording does not see of a process, and how to see it.
+//! The parts of a process that a recording does not contain, and how to record them.
 
 use heapprof_analysis::{ManagedRuntime, RssBreakdown};
 use heapprof_profile::{EarlyEndReason, EarlyEnds};
@@ -6,8 +6,8 @@ use heapprof_profile::{EarlyEndReason, EarlyEnds};
 use crate::measure::{UnitFormatter, percent, plural};
 use crate::table::printable;
 
-/// The heap's share of what was resident: `5.00% of peak RSS 3MiB`. The share may be above 100%,
-/// because memory in use may never have been touched.
+/// Returns the heap's share of the resident memory: `5.00% of peak RSS 3MiB`. The share may be
+/// above 100%, because a program need not touch all memory that it has in use.
 pub fn coverage(resident: RssBreakdown, name: &str) -> Option<String> {
     let share = percent(resident.heap?, resident.program_bytes());
     let shown = UnitFormatter::new("bytes", None)
@@ -20,9 +20,9 @@ pub fn coverage(resident: RssBreakdown, name: &str) -> Option<String> {
     Some(format!("{share} of {name} {shown}{beyond}"))
 }
 
-/// Says what the larger part of a process is, if it is not the heap, and what shows it.
+/// Returns what the larger part of a process is, if it is not the heap, and how to see that part.
 pub fn beside_heap(peak: RssBreakdown, runtime: Option<&ManagedRuntime>) -> Option<String> {
-    // The code, libraries and stacks of any program usually take at most this much.
+    // The usual limit of the code, libraries and stacks of a program, in bytes.
     const USUAL_NON_HEAP_BYTES: i64 = 16 << 20;
     let rest = peak.bytes_beside_heap()?;
     if rest < USUAL_NON_HEAP_BYTES || rest <= peak.program_bytes() / 2 {
@@ -60,7 +60,8 @@ pub fn beside_heap(peak: RssBreakdown, runtime: Option<&ManagedRuntime>) -> Opti
     ))
 }
 
-/// Says how much was given out again although nobody saw it freed; `None` for no blocks.
+/// Returns a note about blocks that were allocated again although no free was recorded; `None` if
+/// there are none.
 pub fn unseen_frees([blocks, bytes]: [u64; 2]) -> Option<String> {
     if blocks == 0 {
         return None;
@@ -77,8 +78,8 @@ pub fn unseen_frees([blocks, bytes]: [u64; 2]) -> Option<String> {
     ))
 }
 
-/// How many stacks end early for one reason, and in which file: `3 stacks (100 allocations,
-/// 97.66KiB) in /tmp/p, which has no unwind tables`.
+/// Returns how many stacks end early for one reason, and in which file:
+/// `3 stacks (100 allocations, 97.66KiB) in /tmp/p, which has no unwind tables`.
 pub(crate) fn early_ends_in(ends: &EarlyEnds, measure: &UnitFormatter) -> String {
     let (stacks, objects) = (
         plural(&ends.stacks.to_string(), "stack"),
@@ -93,8 +94,8 @@ pub(crate) fn early_ends_in(ends: &EarlyEnds, measure: &UnitFormatter) -> String
     format!("{stacks} ({objects}, {}) {place}", measure.show(ends.bytes))
 }
 
-/// Says that stacks lack callers, in which file most do, and what would show the callers. It says
-/// nothing if they have less than a hundredth of the bytes that were `allocated`.
+/// Returns a note that stacks lack callers, in which file most of them do, and how to get the
+/// callers. `None` if they have less than a hundredth of the bytes that were `allocated`.
 pub fn early_ends(all: &[EarlyEnds], allocated: Option<i64>) -> Option<String> {
     let most = all.iter().max_by_key(|ends| ends.bytes)?;
     let bytes = all
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(early_ends(&[], Some(1)), None);
     }
 
-    /// What is advised is something that can be done.
+    /// Checks that the advice is about something that the user can do.
     #[test]
     fn a_python_that_cannot_be_read_gets_advice_that_fits() {
         let peak = RssBreakdown {

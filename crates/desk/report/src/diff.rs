@@ -1,4 +1,4 @@
-//! `diff`: before, after, delta, growth and status of each entity that changed.
+//! The report `diff`: before, after, delta, growth and status of each entity that changed.
 
 use heapprof_analysis::{
     CodePlace, DiffReport, DiffRow, DiffStatus, RuleViolation, ValueChange, ValueEstimate,
@@ -15,7 +15,8 @@ use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, RowTint, markdown_cell, printable};
 
-/// Writes the report: the `limit` rows with the largest change, and the rules that broke.
+/// Writes the report `diff`: the `limit` rows with the largest change, and the rules that were
+/// broken.
 pub fn diff(
     diff: &DiffReport,
     limit: Option<usize>,
@@ -49,7 +50,7 @@ pub fn diff(
     Ok(text)
 }
 
-/// A rule that broke, in words.
+/// Returns a line about a rule that was broken.
 pub fn violation_line(broken: &RuleViolation) -> String {
     let measure = UnitFormatter::new(&broken.unit, None).unwrap_or_else(|_| UnitFormatter::raw());
     format!(
@@ -64,8 +65,8 @@ pub fn violation_line(broken: &RuleViolation) -> String {
     )
 }
 
-/// The text after the growth of a rule that broke: the range of the change, or the range of the
-/// value that the rule is about.
+/// Returns the text after the growth of a rule that was broken: the range of the change, or the
+/// range of the value that the rule is about.
 fn violation_range(broken: &RuleViolation, measure: &UnitFormatter) -> String {
     match broken.estimate.as_ref().filter(|_| broken.is_about_value) {
         None => change_range(broken.estimate.as_ref(), measure),
@@ -77,7 +78,7 @@ fn violation_range(broken: &RuleViolation, measure: &UnitFormatter) -> String {
     }
 }
 
-/// The text after a growth: the range that the estimate leaves for the change.
+/// Returns the text after a growth: the range that the estimate leaves for the change.
 fn change_range(estimate: Option<&ValueEstimate>, measure: &UnitFormatter) -> String {
     let Some(estimate) = estimate else {
         return String::new();
@@ -89,7 +90,7 @@ fn change_range(estimate: Option<&ValueEstimate>, measure: &UnitFormatter) -> St
     format!("; {low} to {high} from {}", range::samples(estimate))
 }
 
-/// The growth as `+10.0%`, or `-` if there was nothing before.
+/// Returns the growth as `+10.0%`, or `-` if the value before is 0.
 fn growth(change: ValueChange) -> String {
     match change.growth() {
         Some(growth) => format!("{:+.1}%", growth * 100.0),
@@ -186,7 +187,7 @@ fn table(
 ) -> ReportTable {
     let split = style.format == ReportFormat::Csv;
     let granularity = diff.after.granularity;
-    // Whether the table says how sure the deltas are.
+    // Whether the table has a column for the ranges of the deltas.
     let is_known = !split && diff.total_estimate().is_some();
     let mut table = ReportTable::new(&[
         ("before", ColumnAlign::Right),
@@ -259,7 +260,7 @@ fn table(
         function: name.to_string(),
         ..CodePlace::default()
     };
-    // Flat values add up to the total; cum values count a sample once for every frame.
+    // Flat values add up to the total, but cum values count a sample once for every frame.
     if diff.sort == heapprof_analysis::SortKey::Flat {
         let rest = |rows: &[&DiffRow]| {
             rows.iter().fold([0i128; 3], |mut sum, row| {
@@ -363,8 +364,8 @@ fn document(
     json::text(document)
 }
 
-/// A whole number. One that does not fit in 64 bits becomes a float, because JSON readers do not
-/// take it as a whole number.
+/// Returns a whole number as JSON. A number that does not fit in 64 bits becomes a float, because
+/// JSON readers do not accept it as a whole number.
 fn whole(value: i128) -> Value {
     match i64::try_from(value) {
         Ok(value) => json!(value),
@@ -372,8 +373,8 @@ fn whole(value: i128) -> Value {
     }
 }
 
-/// What the filters left out on each side. The number of the side after is scaled as its values
-/// are.
+/// Returns the sum that the filters left out on each side. The sum after is scaled in the same way
+/// as the values after.
 fn left_out(diff: &DiffReport) -> [i64; 2] {
     let after = diff.after.left_out;
     let scaled = |ratio: f64| (after as f64 * ratio).round() as i64;

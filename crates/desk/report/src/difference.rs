@@ -1,10 +1,10 @@
-//! Differences in a flame graph: inferno draws the frames, and they get their colours and titles
-//! here.
+//! Differences in a flame graph: inferno draws the frames, and this module gives them their colours
+//! and titles.
 //!
-//! inferno paints a frame by the difference of its own value, in red and blue. People look for the
-//! difference of all that a frame holds. So frames are found again in the picture by where they
-//! begin and how deep they are, and painted by their total. Orange means grew and blue means
-//! shrank, which people who do not tell red from green can read too.
+//! inferno paints a frame in red or blue by the difference of its own value, but users want the
+//! difference of all that a frame contains. So frames are found in the picture by their position
+//! and depth, and painted by their total. Orange means grown and blue means shrunk, so that people
+//! who can't distinguish red from green can read it, too.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,11 @@ use regex::{Captures, Regex};
 
 use crate::measure::UnitFormatter;
 
-/// How the values of a row divide into before and after.
+/// The way in which the values of a row divide into before and after.
 pub(crate) enum DifferenceSides {
-    /// One profile: all of it is after.
+    /// One profile: all values are after.
     One,
-    /// One profile with negative values, which is a difference already. What is negative shrank.
+    /// One profile with negative values, which is a difference already. Negative values shrank.
     Signed,
     /// Two profiles.
     Two,
@@ -36,7 +36,7 @@ impl DifferenceSides {
         !matches!(self, DifferenceSides::One)
     }
 
-    /// The values before and after of a row's own values. Neither is negative.
+    /// Returns the values before and after for a row's own values. Neither is negative.
     pub(crate) fn split(&self, own: &[i64]) -> (i64, i64) {
         let at = |i: usize| own.get(i).copied().unwrap_or(0);
         match self {
@@ -47,16 +47,18 @@ impl DifferenceSides {
     }
 }
 
-/// Where a frame is drawn: its depth below the root of the picture, and where it begins.
+/// The position of a frame in the picture: its depth below the root, and the value at which it
+/// begins.
 type FramePosition = (usize, i64);
 
-/// The values before and after of each frame with all that it holds, by where inferno draws it.
+/// Returns the values before and after of each frame with all frames that it contains, by the
+/// position at which inferno draws it.
 fn sums_by_position(
     rows: &[TreeRow],
     sides: &DifferenceSides,
     divisor: i64,
 ) -> HashMap<FramePosition, (i128, i128)> {
-    // The root of the picture comes first, then the rows. Each has its spot, its parent and its
+    // The root of the picture comes first, then the rows. Each has its position, its parent and its
     // sums.
     let mut frames: Vec<(FramePosition, usize, (i128, i128))> = vec![((0, 0), 0, (0, 0))];
     let mut path: Vec<usize> = Vec::new();
@@ -70,21 +72,21 @@ fn sums_by_position(
         frames.push(((depth + 1, cursor), parent, sums));
         cursor += before.max(after) / divisor;
     }
-    // Parents come before their children. So, from the end, each frame adds itself to its parent.
+    // Parents come before their children, so each frame adds itself to its parent, from the end on.
     for at in (1..frames.len()).rev() {
         let (_, parent, sums) = frames[at];
         frames[parent].2.0 += sums.0;
         frames[parent].2.1 += sums.1;
     }
-    // If several frames begin at one spot, all except the last are too thin to be drawn.
+    // If several frames have one position, all except the last are too thin to be drawn.
     frames
         .into_iter()
         .map(|(spot, _, sums)| (spot, sums))
         .collect()
 }
 
-/// The picture with colours and titles of differences, and a legend. `on_top` says whether the root
-/// of the picture is at its top.
+/// Returns the picture with colours and titles of differences, and a legend. `on_top` says whether
+/// the root of the picture is at its top.
 pub(crate) fn paint(
     rows: &[TreeRow],
     on_top: bool,
@@ -94,7 +96,7 @@ pub(crate) fn paint(
     drawn: &[u8],
 ) -> String {
     let svg = String::from_utf8_lossy(drawn);
-    // This is a fixed expression that compiles, as the test shows.
+    // The expression is fixed, and a test checks that it compiles.
     let frame = Regex::new(
         r#"<title>([^<]*) \([^<(]*\)</title>(<rect x="[^"]*" y=")(\d+)("[^>]*?)fill="[^"]*" fg:x="(\d+)""#,
     );
@@ -153,8 +155,8 @@ pub(crate) fn paint(
     }
 }
 
-/// The colour of a change: orange for more, blue for less, almost white for no change. The larger
-/// the change, the stronger the colour.
+/// Returns the colour of a change: orange for more, blue for less, almost white for no change. The
+/// larger the change, the stronger the colour.
 fn colour(sign: i128, strength: f64) -> String {
     let mix = |faint: f64, strong: f64| (faint + (strong - faint) * strength).round() as u8;
     let (r, g, b) = match sign {

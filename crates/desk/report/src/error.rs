@@ -10,9 +10,9 @@ pub enum ReportError {
     /// The unit does not exist, or does not fit the sample type.
     #[error("--unit {unit:?}: {why}")]
     Unit {
-        /// The unit as given.
+        /// The unit that was given.
         unit: String,
-        /// What is wrong with it.
+        /// What is wrong with the unit.
         why: String,
     },
     /// The numbers could not be computed.
@@ -27,19 +27,19 @@ pub enum ReportError {
     /// JSON could not be made.
     #[error(transparent)]
     Json(serde_json::Error),
-    /// A process's memory is known only as a whole.
+    /// The memory of a process is known only as a whole.
     #[error(
         "the parts of the process's memory are not known at both moments; ask as its user or as root"
     )]
     NoParts,
-    /// There is nothing that a picture could show.
+    /// A picture would be empty.
     #[error("{0}")]
     Empty(String),
 }
 
 impl From<csv::Error> for ReportError {
     fn from(error: csv::Error) -> Self {
-        // An error of the file is passed on as such, because callers look for a closed pipe.
+        // An I/O error is passed on as one, because callers check it for a closed pipe.
         match error.is_io_error() {
             true => match error.into_kind() {
                 csv::ErrorKind::Io(error) => ReportError::Io(error),
@@ -52,7 +52,7 @@ impl From<csv::Error> for ReportError {
 
 impl From<serde_json::Error> for ReportError {
     fn from(error: serde_json::Error) -> Self {
-        // An error of the file is passed on as such, as above.
+        // An I/O error is passed on as one, because callers check it for a closed pipe.
         match error.is_io() {
             true => ReportError::Io(error.into()),
             false => ReportError::Json(error),

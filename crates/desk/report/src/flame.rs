@@ -1,7 +1,9 @@
-//! `flame`: the call tree as a picture, drawn by inferno; one file that needs nothing else.
+//! The command `flame`: the call tree as a picture, drawn by inferno, in one file that needs no
+//! others.
 //!
-//! With one profile the widths are its values. With two profiles each width is the larger of both
-//! sides, so that what vanished is there too. What grew is orange, and what shrank is blue.
+//! With one profile, the widths are its values. With two profiles, each width is the larger of both
+//! sides, so that values that vanished are there, too. Frames that grew are orange, and frames that
+//! shrank are blue.
 
 use std::io::Write;
 
@@ -16,32 +18,32 @@ use crate::names::NameCache;
 use crate::style::ReportStyle;
 use crate::table::printable;
 
-/// What to draw.
+/// The options of a flame graph.
 #[derive(Clone, Debug, Default)]
 pub struct FlameOptions {
-    /// A title instead of the one made of metric and total.
+    /// The title; `None` for the one that is made from the metric and the total.
     pub title: Option<String>,
-    /// Where the root is.
+    /// The position of the root.
     pub root: FlameRootPosition,
 }
 
-/// Where the root of the picture is.
+/// The position of the root of the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlameRootPosition {
-    /// Below. The root is on top in a tree from the leaves, and if the stacks are higher than a
-    /// screen.
+    /// At the bottom. The root is at the top in a tree that starts from the leaves, or if the
+    /// stacks are higher than a screen.
     #[default]
     Auto,
-    /// On top.
+    /// At the top.
     Top,
-    /// Below.
+    /// At the bottom.
     Below,
 }
 
-/// How many frames a screen shows one above the other.
+/// Maximum number of frames that a screen shows one above the other.
 const MAX_SCREEN_FRAMES: usize = 50;
 
-/// Writes folded stacks, root first: `main;parse;alloc 96`. With a second profile each line has
+/// Writes folded stacks, root first: `main;parse;alloc 96`. With a second profile, each line has
 /// both values.
 pub fn flame_folded(tree: &TreeReport<'_>, mut writer: impl Write) -> Result<(), ReportError> {
     let mut path = FoldedStack::default();
@@ -60,10 +62,10 @@ pub fn flame_folded(tree: &TreeReport<'_>, mut writer: impl Write) -> Result<(),
     })
 }
 
-/// The way from the root to a node as a folded stack.
+/// The path from the root to a node, as a folded stack.
 struct FoldedStack {
     text: String,
-    /// Where the name of each node on the path ends.
+    /// The end of the name of each node on the path.
     end: Vec<usize>,
     names: NameCache,
 }
@@ -79,7 +81,7 @@ impl Default for FoldedStack {
 }
 
 impl FoldedStack {
-    /// Goes on to the next node in pre-order.
+    /// Moves on to the next node in pre-order, and returns its path.
     fn advance(&mut self, places: &PlaceTable, row: &TreeRow) -> &str {
         self.end.truncate(row.depth);
         self.text.truncate(self.end.last().copied().unwrap_or(0));
@@ -92,7 +94,7 @@ impl FoldedStack {
     }
 }
 
-/// The stack and the values of each node that has a value of its own.
+/// Returns the stack and the values of each node that has a value of its own.
 fn stacks<'r>(places: &PlaceTable, rows: &'r [TreeRow]) -> Vec<(String, &'r Vec<i64>)> {
     let mut path = FoldedStack::default();
     let mut stacks = Vec::new();
@@ -105,8 +107,8 @@ fn stacks<'r>(places: &PlaceTable, rows: &'r [TreeRow]) -> Vec<(String, &'r Vec<
     stacks
 }
 
-/// A name as a frame of a folded stack. It has no `;`, which separates frames, and stays on one
-/// line, because a line is one stack.
+/// Returns a name as a frame of a folded stack. It has no `;`, which separates frames, and no line
+/// break, because each stack is one line.
 pub(crate) fn frame(name: &str) -> String {
     let name = printable(name).replace(';', ":");
     if name.trim().is_empty() {
@@ -116,7 +118,7 @@ pub(crate) fn frame(name: &str) -> String {
     }
 }
 
-/// Draws the graph as SVG.
+/// Draws the flame graph as SVG.
 pub fn flame_svg(
     tree: &TreeReport<'_>,
     options: &FlameOptions,
@@ -125,7 +127,8 @@ pub fn flame_svg(
 ) -> Result<(), ReportError> {
     let header = &tree.header;
     let measure = UnitFormatter::new(&header.sample_type.unit, style.unit.as_deref())?;
-    // The picture is drawn from all rows at once. They were already cut to what can be seen.
+    // The picture is drawn from all rows at once, because nodes that are too small to be seen were
+    // already cut.
     let rows = tree.rows()?;
     let sides = DifferenceSides::new(tree, &rows);
     let two_sided = sides.two_sided();
@@ -149,7 +152,7 @@ pub fn flame_svg(
     if widest == 0 {
         let why = crate::head::empty_reason(header, &measure)
             .unwrap_or_else(|| "There is nothing to draw.".to_string());
-        // In an error line the reason is not the beginning of a sentence.
+        // In an error line, the reason is not the beginning of a sentence.
         let why = why.trim_end_matches('.');
         let (first, rest) = why.split_at(why.chars().next().map_or(0, char::len_utf8));
         return Err(ReportError::Empty(format!(
@@ -159,8 +162,8 @@ pub fn flame_svg(
     }
     // inferno computes with percentages of these numbers in 64 bits.
     let divisor = (widest / (1 << 48)).max(1) as i64;
-    // The lines are in the tree's order, in which equal prefixes are neighbours. inferno needs no
-    // more than that.
+    // The lines are in the order of the tree, in which equal prefixes are neighbours. inferno needs
+    // no other order.
     let lines: Vec<String> = stacks
         .iter()
         .filter_map(|(stack, own)| {
@@ -187,9 +190,9 @@ pub fn flame_svg(
     svg.name_type = "Function:".to_string();
     svg.factor = divisor as f64;
     svg.deterministic = true;
-    // This keeps the order of the lines, the last one first. It is the tree's order, in which equal
-    // prefixes are neighbours, and differences depend on it. In the order of the texts equal
-    // prefixes need not be neighbours, because a blank sorts before `;`.
+    // This keeps the order of the lines, the last one first. It is the order of the tree, in which
+    // equal prefixes are neighbours, and differences depend on it. If lines were ordered by their
+    // texts, equal prefixes need not be neighbours, because a blank sorts before `;`.
     svg.flame_chart = true;
     svg.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Orange);
     svg.bgcolors = "#ffffff".parse().ok();
@@ -217,7 +220,7 @@ pub fn flame_svg(
     Ok(())
 }
 
-/// The picture with a "Search" that can be seen, because inferno's is nearly as white as the page.
+/// Returns the picture with a visible "Search", because inferno's is nearly as white as the page.
 fn with_readable_search(drawn: Vec<u8>) -> Vec<u8> {
     const PALE_SEARCH_STYLE: &str = "#search { text-anchor:end; opacity:0.1;";
     match String::from_utf8(drawn) {

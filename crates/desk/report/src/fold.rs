@@ -1,4 +1,4 @@
-//! Shows paths that do not branch as one row, because a call tree of C++ or Rust is otherwise
+//! Folds paths without branches into one row, because a call tree of C++ or Rust would otherwise be
 //! indented to the edge of the screen.
 
 use heapprof_analysis::{PlaceId, TreeRow};
@@ -7,13 +7,13 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::table::printable;
 
-/// Which rows of a tree, in pre-order, are shown together with the row that follows them. Each row
+/// The rows of a tree, in pre-order, that are shown together with the row after them. Each row
 /// takes one bit, because there may be many more rows than memory should hold.
 #[derive(Default)]
 pub(crate) struct RowFolds {
     bits: Vec<u64>,
     rows: usize,
-    /// The path to the last row. For each row on it: its number, how many children it has so far,
+    /// The path to the last row. For each row on it: its number, the number of its children so far,
     /// and whether it has no value of its own.
     open: Vec<(usize, usize, bool)>,
 }
@@ -33,7 +33,7 @@ impl RowFolds {
         self.rows += 1;
     }
 
-    /// Says that there are no more.
+    /// Ends the rows.
     pub(crate) fn finish(mut self) -> Self {
         self.close(0);
         self
@@ -54,22 +54,22 @@ impl RowFolds {
     }
 }
 
-/// Goes through the rows of a tree and makes paths of them. Without folds each row is a path.
+/// Walks the rows of a tree and joins them to paths. Without folds, each row is a path.
 pub(crate) struct RowPaths<'f> {
     folds: &'f RowFolds,
     at: usize,
-    /// How many rows are folded away in the path to each depth.
+    /// The number of rows that are folded away in the path to each depth.
     saved: Vec<usize>,
     path: RowPath,
 }
 
-/// Rows of the tree that are shown as one.
+/// The rows of the tree that are shown as one row.
 #[derive(Default)]
 pub(crate) struct RowPath {
-    /// The places from the outer to the inner one. All have the total of the last one, and only the
-    /// last one has a value of its own.
+    /// The places from the outermost to the innermost. All of them have the total of the last one,
+    /// and only the last one has a value of its own.
     pub(crate) places: Vec<PlaceId>,
-    /// How many steps the path is indented.
+    /// The number of steps by which the path is indented.
     pub(crate) depth: usize,
 }
 
@@ -93,7 +93,7 @@ impl<'f> RowPaths<'f> {
             self.path.depth = row.depth - above;
         }
         let above = self.saved.last().copied().unwrap_or(0);
-        // What is below the path is one step below its row.
+        // Children of the path are indented by one step from its row.
         let within = usize::from(!self.path.places.is_empty());
         self.saved.push(above + within);
         self.path.places.push(row.place);
@@ -103,8 +103,9 @@ impl<'f> RowPaths<'f> {
     }
 }
 
-/// The names of a path in `room` columns: all of them, or the first ones, the last ones and how
-/// many are between. If there is no room for even two names, the first and the last are cut.
+/// Returns the names of a path in `room` columns: all of them, or the first ones, the last ones and
+/// the number of names between. If there is no room for even two names, the first and the last are
+/// cut.
 pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
     let between = if reverse { " ← " } else { " → " };
     let width = |name: &String| printable(name).width() + 3;
@@ -138,7 +139,7 @@ pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
     let start = names[..first].join(between);
     let end = names[names.len() - last..].join(between);
     let left = room.saturating_sub(hidden.width() + 3);
-    // The reader asks about the end, so the end gets more room.
+    // The end matters more to the reader, so it gets more room.
     let start = cut(&start, (left / 3).max(left.saturating_sub(end.width())));
     let end = cut(&end, left.saturating_sub(start.width()));
     format!("{start}{between}{hidden}{end}")
@@ -148,8 +149,8 @@ pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Takes the depth and the own value of each row, in pre-order. Returns how many rows each path
-    /// has, and how far it is indented.
+    /// Folds rows, given by their depths and own values in pre-order. Returns the number of rows
+    /// and the indentation of each path.
     fn shown(rows: &[(usize, i64)], fold: bool) -> Vec<(usize, usize)> {
         let row = |&(depth, own)| TreeRow {
             depth,
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_does_not_branch_is_one_row() {
-        // main a b, c d, x, y z, other, p q
+        // These are the rows: main a b, c d, x, y z, other, p q.
         let rows = [
             (0, 0),
             (1, 0),
@@ -191,7 +192,7 @@ mod tests {
         );
         let each: Vec<_> = rows.iter().map(|&(depth, _)| (1, depth)).collect();
         assert_eq!(shown(&rows, false), each);
-        // There are more rows than a word has bits.
+        // There are more rows than a word of the bit set has bits.
         let deep: Vec<_> = (0..200)
             .map(|depth| (depth, i64::from(depth == 199)))
             .collect();

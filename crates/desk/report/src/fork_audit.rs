@@ -1,5 +1,5 @@
-//! `fork-audit`: how much forked children share, what they load too late, and whose memory they
-//! copy.
+//! The report `fork-audit`: how much forked children share, what they load too late, and whose
+//! memory they copy.
 
 use heapprof_analysis::{
     CodePlace, ForkAudit, ForkChild, ForkLoad, ForkRuleViolation, ForkUnsharedPlace,
@@ -14,18 +14,20 @@ use crate::names::name_rows;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// The most characters of a child's title and of a site in a text for people.
+/// Maximum number of characters of a child's title in a text for people. The next constant is the
+/// maximum for a site.
 const MAX_TITLE_CHARS: usize = 40;
 const MAX_SITE_CHARS: usize = 60;
-/// The most parts of a file's name.
+/// Maximum number of parts of a file's name.
 const MAX_FILE_NAME_PARTS: usize = 2;
-/// No function is left out whose name could be mistaken for one that is shown.
+/// The functions that are not shown but could be mistaken for shown ones: none.
 const NO_FUNCTIONS: &[&str] = &[];
 
-/// Writes the report. `name` is what was audited. A table for people has at most so many rows.
+/// Writes the report `fork-audit`. `name` is what was audited. A table for people has at most
+/// `limit` rows.
 ///
 /// # Errors
-/// A unit may be of something else than bytes.
+/// The unit is no unit of bytes.
 pub fn fork_audit(
     audit: &ForkAudit,
     name: &str,
@@ -55,7 +57,7 @@ pub fn fork_audit(
     }
 }
 
-/// A line about a rule that broke.
+/// Returns a line about a rule that was broken.
 pub fn fork_violation_line(broken: &ForkRuleViolation) -> Result<String, ReportError> {
     let value = match broken.is_bytes {
         true => UnitFormatter::new("bytes", None)?.show(broken.value),
@@ -212,7 +214,7 @@ fn children(audit: &ForkAudit, bytes: &UnitFormatter) -> Result<ReportTable, Rep
     Ok(table)
 }
 
-/// What a child is, and why something is not known of it.
+/// Returns the title or the program of a child, and why something is not known about it.
 fn describe_child(child: &ForkChild) -> String {
     let mut text = match child.title.is_empty() {
         true => child.program.clone(),
@@ -339,7 +341,7 @@ fn unshared_table(
     table
 }
 
-/// What to write before the fork so that it is loaded once.
+/// Returns the statement that loads a file before the fork, so that it is loaded only once.
 fn preload_statement(load: &ForkLoad) -> String {
     match (&*load.kind, load.name.strip_suffix(".pm")) {
         ("require", Some(module)) if !module.starts_with(['/', '.']) => {
@@ -357,7 +359,7 @@ fn may_load(audit: &ForkAudit) -> bool {
     !audit.loads.is_empty() || audit.children.iter().any(is_perl)
 }
 
-/// What is to be known or done, in a line each.
+/// Returns hints about the audit, one line each.
 fn hints(audit: &ForkAudit) -> Vec<String> {
     let mut lines = Vec::new();
     if audit.children.is_empty() {
@@ -389,7 +391,7 @@ fn hints(audit: &ForkAudit) -> Vec<String> {
     lines
 }
 
-/// A file's name: its last parts, unless `style` wants whole names.
+/// Returns a file's name: its last parts, unless `style` asks for whole names.
 fn file(name: &str, style: &ReportStyle) -> String {
     let parts: Vec<&str> = name.split('/').collect();
     match parts.len() > MAX_FILE_NAME_PARTS && name.starts_with('/') && !style.full_names {
@@ -398,7 +400,7 @@ fn file(name: &str, style: &ReportStyle) -> String {
     }
 }
 
-/// The places that asked for something, as many as fit, unless `style` wants all.
+/// Returns the places that asked for a load, as many as fit, unless `style` asks for whole names.
 fn site(site: &str, style: &ReportStyle) -> String {
     let mut text = String::new();
     for place in site.split(" < ") {
@@ -416,7 +418,7 @@ fn site(site: &str, style: &ReportStyle) -> String {
     text
 }
 
-/// A text of at most so many characters.
+/// Returns a text, cut to at most `most` characters.
 fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_string(),
@@ -424,7 +426,7 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// The report as JSON. `path` writes the path of a file, or a place in one.
+/// Returns the report as JSON. `path` writes the path of a file, or a place in one.
 pub fn fork_document(
     audit: &ForkAudit,
     name: &str,
@@ -498,7 +500,7 @@ pub fn fork_document(
     document
 }
 
-/// All of it as facts, for CSV.
+/// Makes the table of the whole report as facts, for CSV.
 fn facts(audit: &ForkAudit) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("table", ColumnAlign::Left),

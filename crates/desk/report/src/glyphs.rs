@@ -2,7 +2,7 @@
 //!
 //! Format: Unicode 15, "Braille Patterns" (U+2800 and one bit for each dot) and "Block Elements".
 
-/// A grid of dots, two by four in each character. The lowest row of dots has the number 0.
+/// A grid of dots, two by four in each character. The lowest row of dots is row 0.
 pub struct DotGrid {
     cells: Vec<Vec<u8>>,
 }
@@ -11,7 +11,7 @@ pub struct DotGrid {
 const DOT_BITS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
 impl DotGrid {
-    /// An empty grid of so many columns and rows of characters.
+    /// Makes an empty grid with these numbers of columns and rows of characters.
     #[must_use]
     pub fn new(columns: usize, rows: usize) -> Self {
         Self {
@@ -19,13 +19,13 @@ impl DotGrid {
         }
     }
 
-    /// Sets the dot in column `x` and row `y`, which are in the grid.
+    /// Sets the dot in column `x` and row `y`, which must be in the grid.
     pub fn set(&mut self, x: usize, y: usize) {
         let row = self.cells.len() - 1 - y / 4;
         self.cells[row][x / 2] |= DOT_BITS[3 - y % 4][x % 2];
     }
 
-    /// The lines of characters, the highest first.
+    /// Returns the lines of characters, the highest first.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let braille = |&dots: &u8| char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ');
@@ -34,7 +34,7 @@ impl DotGrid {
     }
 }
 
-/// A bar of so many eighths of a character.
+/// Returns a bar whose length is given in eighths of a character.
 #[must_use]
 pub fn bar(eighths: usize) -> String {
     let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
@@ -43,8 +43,9 @@ pub fn bar(eighths: usize) -> String {
 
 const BLOCK_GLYPHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A course of values in so many characters at most. If there are more values, a character shows
-/// the largest of its own. It begins at zero, so that a small change of a large value looks small.
+/// Returns a sparkline of values with at most `most` characters. If there are more values, a
+/// character shows the largest of its values. The scale begins at zero, so that a small change of a
+/// large value looks small.
 #[must_use]
 pub fn sparkline(values: &[i128], most: usize) -> String {
     let count = values.len().min(most.max(1));

@@ -1,4 +1,5 @@
-//! `growth`: what grows over many moments, with the figures and the course of each row.
+//! The report `growth`: what grows over many moments, with the figures and a sparkline for each
+//! row.
 
 use heapprof_analysis::{
     CodePlace, Granularity, GrowthVerdict, OTHER_NAME, SeriesGrowth, SeriesGrowthRow, SortKey,
@@ -15,10 +16,10 @@ use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, RowTint};
 
-/// The most characters of a course.
+/// Maximum number of characters of a sparkline.
 const MAX_SPARKLINE_CHARS: usize = 16;
 
-/// Writes the report.
+/// Writes the report `growth`.
 pub fn growth(
     growth: &SeriesGrowth,
     granularity: Granularity,
@@ -37,7 +38,7 @@ pub fn growth(
     }
 }
 
-/// What is shown, how much of it there is, and what is left out.
+/// Returns the lines above the table: what is shown, its totals, and what is left out.
 fn head(growth: &SeriesGrowth, measure: &UnitFormatter) -> Vec<String> {
     let [moments, processes, at_end] = growth.counts;
     let (first, last) = ends(&growth.totals);
@@ -205,7 +206,7 @@ fn tint(verdict: GrowthVerdict) -> Option<RowTint> {
     }
 }
 
-/// The place of a row. A stack is one text, the root first.
+/// Returns the place of a row. A stack becomes one text, root first.
 fn place_of(row: &SeriesGrowthRow, is_by_stack: bool) -> CodePlace {
     if !is_by_stack {
         return row.places.first().cloned().unwrap_or_default();

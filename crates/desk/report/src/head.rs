@@ -1,4 +1,4 @@
-//! The lines above a report: which metric, of what, how much in all, and what is left out.
+//! The lines above a report: which metric, of which profile, how much in all, and what is left out.
 
 use heapprof_analysis::ReportHeader;
 
@@ -8,12 +8,12 @@ use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::printable;
 
-/// How the values of this report are shown: with units for people, plain for programs.
+/// Returns the formatter for the values of a report: with units for people, plain for programs.
 pub(crate) fn measure(
     header: &ReportHeader,
     style: &ReportStyle,
 ) -> Result<UnitFormatter, ReportError> {
-    // It is made in any case, so that a wrong --unit is an error in every format.
+    // The formatter is made in any case, so that a wrong --unit is an error in every format.
     let shown = UnitFormatter::new(&header.sample_type.unit, style.unit.as_deref())?;
     Ok(match style.format {
         ReportFormat::Text | ReportFormat::Markdown => shown,
@@ -21,7 +21,7 @@ pub(crate) fn measure(
     })
 }
 
-/// The lines above a report. They are empty for formats that hold only data.
+/// Returns the lines above a report. There are none for formats that hold only data.
 pub(crate) fn lines(
     header: &ReportHeader,
     measure: &UnitFormatter,
@@ -71,8 +71,8 @@ pub(crate) fn lines(
     lines
 }
 
-/// The line about what `--own-code` folded, if it was asked for. It says how much was folded, and
-/// how much has no caller of the program's own.
+/// Returns the line about what `--own-code` folded, if it was used. The line has the sum that was
+/// folded, and the sum that has no caller in the program's own code.
 pub(crate) fn own_code(header: &ReportHeader, measure: &UnitFormatter) -> Option<String> {
     let [counted, left] = header.folded?;
     let show = |sum: i128| {
@@ -90,12 +90,12 @@ pub(crate) fn own_code(header: &ReportHeader, measure: &UnitFormatter) -> Option
     Some(line)
 }
 
-/// Why a peak has no range.
+/// The reason why a sampled peak has no range.
 pub(crate) const SAMPLED_PEAK_NOTE: &str = "Nobody knows how sure a sampled peak is. It is less sure than what \
                                is in use, because its moment is the one at which the estimate was \
                                largest.";
 
-/// The end of a line, which says that values are estimates, if they are.
+/// Returns the end of a line that says that values are estimates; `None` if they are exact.
 pub(crate) fn estimate_note(header: &ReportHeader) -> Option<String> {
     let period = header.sampled?;
     let period =
@@ -109,8 +109,8 @@ pub(crate) fn estimate_note(header: &ReportHeader) -> Option<String> {
     ))
 }
 
-/// How the values of a report were sampled, or those of a comparison with its other side; `None` if
-/// they were not.
+/// Returns how the values of a report were sampled, or those of both sides of a comparison; `None`
+/// if they were not sampled.
 pub(crate) fn sampling(before: &ReportHeader, after: Option<&ReportHeader>) -> Option<String> {
     let show = |period: i64| {
         let period = UnitFormatter::new("bytes", None)
@@ -139,7 +139,7 @@ pub(crate) fn sampling(before: &ReportHeader, after: Option<&ReportHeader>) -> O
     })
 }
 
-/// Why there is nothing to see, if there is nothing.
+/// Returns the reason why a report is empty; `None` if it is not empty.
 pub(crate) fn empty_reason(header: &ReportHeader, measure: &UnitFormatter) -> Option<String> {
     if header.elsewhere.is_empty() && header.net == 0 && header.total == 0 {
         let why = match header.sampled {
@@ -171,8 +171,8 @@ pub(crate) fn empty_reason(header: &ReportHeader, measure: &UnitFormatter) -> Op
     ))
 }
 
-/// The sample type that says most if the one asked for says nothing: bytes at the peak, otherwise
-/// all bytes.
+/// Returns the sample type to suggest if the one asked for has no values: bytes at the peak,
+/// otherwise all bytes.
 fn most_telling_type(header: &ReportHeader) -> &str {
     let names = || header.elsewhere.iter().map(|(name, _, _)| name.as_str());
     let known = ["peak_space", "alloc_space"];
@@ -180,7 +180,7 @@ fn most_telling_type(header: &ReportHeader) -> &str {
     found.or(names().next()).unwrap_or_default()
 }
 
-/// The head and a body, as one text.
+/// Joins the head and the body of a report to one text.
 pub(crate) fn with_head(lines: &[String], body: &str, style: &ReportStyle) -> String {
     let mut text = String::new();
     for line in lines {

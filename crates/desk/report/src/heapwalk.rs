@@ -1,4 +1,4 @@
-//! `heapwalk`: what of a heap has leaked.
+//! The report `heapwalk`: which part of a heap has leaked.
 
 pub(crate) mod allocator;
 pub(crate) mod points;
@@ -11,14 +11,14 @@ use crate::measure::{UnitFormatter, percent, plural};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// A walk.
+/// A walk of a heap.
 #[derive(Clone, Debug, Default)]
 pub struct HeapWalkReport {
-    /// What was walked, as it was named.
+    /// The name of the process or file that was walked, as the user gave it.
     pub name: String,
-    /// How it went, in words: how long the process was held, what is missing.
+    /// Notes about the walk: how long the process was stopped, what is missing.
     pub notes: Vec<String>,
-    /// The heap in sums.
+    /// The sums over the heap.
     pub summary: HeapSummary,
 }
 
@@ -31,7 +31,7 @@ const STATE_ORDER: [ChunkState; 5] = [
     ChunkState::Free,
 ];
 
-/// What each state means.
+/// Returns the meaning of a state.
 fn meaning(state: ChunkState) -> &'static str {
     match state {
         ChunkState::Leaked => "nothing leads there",
@@ -42,10 +42,10 @@ fn meaning(state: ChunkState) -> &'static str {
     }
 }
 
-/// Writes the summary of a walk, with at most so many rows of what leaked.
+/// Writes the summary of a walk, with at most `limit` rows of leaked blocks.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn heapwalk(
     walk: &HeapWalkReport,
     limit: Option<usize>,

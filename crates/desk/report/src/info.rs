@@ -1,4 +1,4 @@
-//! `info`: the facts about a profile, one on each line.
+//! The report `info`: the facts about a profile, one on each line.
 
 use heapprof_analysis::{DataBreakdown, InfoReport, MappingInfo, RssBreakdown, StatsReport};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::stats::stats_document;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// Writes the report. JSON has `stats`, too.
+/// Writes the report `info`. JSON has `stats`, too.
 pub fn info(
     info: &InfoReport,
     stats: Option<&StatsReport>,
@@ -184,8 +184,8 @@ fn facts(info: &InfoReport, style: &ReportStyle) -> Result<Vec<(String, String)>
     Ok(facts)
 }
 
-/// The frames that reports cut. People see one phrase for heapprof's own table, because it has
-/// hundreds of names.
+/// Returns the expression for frames that reports cut. For people, one phrase stands for heapprof's
+/// own table, because it has hundreds of names.
 fn drop_frames(info: &InfoReport, style: &ReportStyle) -> String {
     let is_for_eyes = matches!(style.format, ReportFormat::Text | ReportFormat::Markdown);
     match heapprof_profile::after_allocators(&info.drop_frames) {
@@ -196,8 +196,8 @@ fn drop_frames(info: &InfoReport, style: &ReportStyle) -> String {
     }
 }
 
-/// RSS with the heap beside it. The heap may be larger than RSS, because pages that nobody touched
-/// are not resident.
+/// Returns the RSS with the heap beside it. The heap may be larger than RSS, because pages that
+/// were never touched are not resident.
 fn resident_text(
     resident: RssBreakdown,
     heap: &str,
@@ -226,8 +226,8 @@ fn resident_text(
     Ok(text)
 }
 
-/// Where all of the program's data is: the whole, and then its parts, in the order in which the
-/// collector says them.
+/// Returns the rows about the program's data: the whole, and then its parts, in the order of the
+/// collector.
 fn account_rows(account: &DataBreakdown, style: &ReportStyle) -> Result<Vec<String>, ReportError> {
     let wanted = style.unit.as_deref();
     let wanted = wanted.filter(|u| UnitFormatter::new("bytes", Some(u)).is_ok());

@@ -1,5 +1,5 @@
-//! JSON parts that several reports share. Their shapes are promised: add to them, never change
-//! them.
+//! JSON parts that several reports share. Programs rely on their shapes: add to them, but never
+//! change them.
 
 use std::io::Write;
 
@@ -18,8 +18,8 @@ pub(crate) fn sample_type(sample_type: &SampleType) -> Value {
     json!({"type": sample_type.r#type, "unit": sample_type.unit})
 }
 
-/// A place as JSON: `function`, its `file` if it has one, and of `line` and `address` those that
-/// the granularity tells apart. Where the granularity tells files apart, `file` may be empty.
+/// Returns a place as JSON: `function`, its `file` if it has one, and `line` and `address` if the
+/// granularity distinguishes them. If the granularity distinguishes files, `file` may be empty.
 pub(crate) fn place(place: &CodePlace) -> Map<String, Value> {
     let mut row = Map::new();
     row.insert("function".into(), json!(place.function));
@@ -40,7 +40,7 @@ fn file(place: &CodePlace) -> Option<&str> {
     place.file.as_deref().filter(is_told)
 }
 
-/// Writes the keys of [`place`] into an object.
+/// Writes the members that [`place`] returns into an object.
 pub(crate) fn place_keys<M: SerializeMap>(
     place: &CodePlace,
     object: &mut M,
@@ -58,8 +58,8 @@ pub(crate) fn place_keys<M: SerializeMap>(
     Ok(())
 }
 
-/// The head of a document: `sample_type`, `total` and `net`. Estimates add `estimate`. Filters add
-/// `left_out`, and `net_estimate` if values are estimates.
+/// Returns the head of a document: `sample_type`, `total` and `net`. Estimates add `estimate`.
+/// Filters add `left_out`, and `net_estimate` if values are estimates.
 pub(crate) fn head(header: &ReportHeader) -> Map<String, Value> {
     let mut head = Map::new();
     head.insert("sample_type".into(), sample_type(&header.sample_type));
@@ -73,7 +73,7 @@ pub(crate) fn head(header: &ReportHeader) -> Map<String, Value> {
     head
 }
 
-/// A label's value: a text, or a number with its unit.
+/// Returns a label's value as JSON: a text, or a number with its unit.
 pub(crate) fn label(value: &LabelValue) -> Value {
     match value {
         LabelValue::Text(text) => json!(text),
@@ -81,7 +81,7 @@ pub(crate) fn label(value: &LabelValue) -> Value {
     }
 }
 
-/// Returns the document as text with a line end.
+/// Returns a document as text with a line end.
 pub(crate) fn text(value: impl Into<Value>) -> Result<String, ReportError> {
     let mut text = Vec::new();
     let mut out = EscapingWriter::new(&mut text, ControlReplacement::Json);
@@ -137,8 +137,8 @@ impl JsonRowWriter<'_> {
 }
 
 impl JsonRowWriter<'_> {
-    /// Writes one row, which is an object, with a `stack` after its other members. `names` holds
-    /// the texts of [`place_json`].
+    /// Writes one row, which is an object, with a `stack` after its other members. `names` must
+    /// hold the texts of [`place_json`].
     pub(crate) fn row_with_stack(
         &mut self,
         row: &impl Serialize,
@@ -167,7 +167,7 @@ impl JsonRowWriter<'_> {
     }
 }
 
-/// A place's JSON, for [`NameCache`].
+/// Returns a place's JSON as text, for [`NameCache`].
 pub(crate) fn place_json(of: &CodePlace) -> String {
     Value::Object(place(of)).to_string()
 }

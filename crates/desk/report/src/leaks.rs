@@ -1,5 +1,5 @@
-//! `leaks`: one row for each stack that still holds memory, and beneath them what was suppressed
-//! and left out, so that the rows add up to the total.
+//! The report `leaks`: one row for each stack with memory in use, and below them what was
+//! suppressed and left out, so that the rows add up to the total.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -22,15 +22,15 @@ use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, markdown_cell, printable};
 
-/// The columns that numbers take beside the names, as long as none has more than ten digits. The
-/// next constant is what a column of their ranges takes.
+/// The width of the number columns beside the names, if no number has more than ten digits. The
+/// next constant is the width of a column of ranges.
 const NUMBER_COLUMNS_WIDTH: usize = 46;
 const RANGE_COLUMN_WIDTH: usize = 14;
-/// What the blocks of most profiles are.
+/// The state of the blocks in most profiles.
 const IN_USE_TEXT: &str = "in use";
 
-/// Writes the report and the rules of `--fail-if` that broke. It is written stack by stack, because
-/// it may be much longer than the profile.
+/// Writes the report `leaks` and the rules of `--fail-if` that were broken. The report is written
+/// stack by stack, because it may be much longer than the profile.
 pub fn leaks(
     leaks: &LeaksReport,
     broken: &[RuleViolation],
@@ -67,7 +67,7 @@ pub fn leaks(
     Ok(())
 }
 
-/// Says if Python's small objects are in no row, and why.
+/// Returns a note if Python's small objects are in no row, with the reason.
 fn small_objects(objects: &PythonSmallObjects) -> Option<String> {
     const MESSAGE_START: &str = "Python's small objects are in no row";
     match objects {
@@ -79,7 +79,7 @@ fn small_objects(objects: &PythonSmallObjects) -> Option<String> {
     }
 }
 
-/// A rule that broke on a value of one profile, in words.
+/// Returns a line about a rule that a value of one profile broke.
 pub fn value_line(broken: &RuleViolation) -> String {
     let measure = UnitFormatter::new(&broken.unit, None).unwrap_or_else(|_| UnitFormatter::raw());
     let value = broken.change.after;
@@ -91,7 +91,7 @@ pub fn value_line(broken: &RuleViolation) -> String {
     format!("{} on {}: {shown}{range}", broken.rule, broken.subject)
 }
 
-/// The report with the units that its values are shown in.
+/// The report `leaks` with the units in which its values are shown.
 struct LeaksView<'a> {
     leaks: &'a LeaksReport,
     style: &'a ReportStyle,
@@ -122,7 +122,7 @@ impl<'a> LeaksView<'a> {
             .saturating_sub(NUMBER_COLUMNS_WIDTH + how_sure + more.max().unwrap_or(0))
             .max(MIN_NAME_COLUMNS);
         let label = short_labels_of(&leaks.places, stacks, room, style);
-        // In text the names also stand beneath the table's rows.
+        // In text, the names also appear below the table's rows.
         let label = match style.format {
             ReportFormat::Text => printable_label(label),
             _ => label,
@@ -137,13 +137,13 @@ impl<'a> LeaksView<'a> {
         })
     }
 
-    /// `4KiB in 2 objects`.
+    /// Returns an amount such as `4KiB in 2 objects`.
     fn amount(&self, in_use: InUseAmount) -> String {
         let objects = plural(&self.objects.show(in_use.objects), "object");
         format!("{} in {objects}", self.space.show(in_use.space))
     }
 
-    /// The total as [`amount`](Self::amount) shows it, with how sure it is.
+    /// Returns the total as [`amount`](Self::amount) shows it, with the ranges of its values.
     fn total(&self) -> String {
         let LeaksReport {
             total, estimates, ..
@@ -187,7 +187,7 @@ impl<'a> LeaksView<'a> {
             header.profile
         )];
         match dumped {
-            // A heap that was walked says what has leaked.
+            // If the profile comes from a walked heap, it is known which blocks have leaked.
             _ if state != IN_USE_TEXT => {}
             DumpTime::AtExit if self.leaks.has_python => lines.push(
                 "Python empties its modules at its end, so what leaked is mostly gone: heapprof \
@@ -228,7 +228,7 @@ impl<'a> LeaksView<'a> {
         lines
     }
 
-    /// What the blocks are, in words.
+    /// Returns the state of the blocks, in words.
     fn state(&self) -> &'static str {
         match self.leaks.types[1].r#type.as_str() {
             "leaked_space" => "leaked",
@@ -256,7 +256,7 @@ impl<'a> LeaksView<'a> {
         }
     }
 
-    /// Why there are no rows, if there are none.
+    /// Returns the reason why there are no rows; `None` if there are some.
     fn empty(&self, at_exit: &str) -> Option<String> {
         let leaks = self.leaks;
         if !leaks.rows.is_empty() || leaks.other.1 > 0 {
@@ -277,7 +277,7 @@ impl<'a> LeaksView<'a> {
         })
     }
 
-    /// The table without its rows.
+    /// Makes the table without its rows.
     fn table(&self) -> ReportTable {
         let mut table = ReportTable::new(&[]);
         for (name, says_how_sure) in ["objects", "space"]
@@ -313,13 +313,13 @@ impl<'a> LeaksView<'a> {
         table
     }
 
-    /// Whether a column says how old blocks are.
+    /// Whether the table has a column for the ages of blocks.
     fn has_ages(&self) -> bool {
         self.has_ages
     }
 
-    /// Whether columns say how sure objects are, and how sure space is. In CSV ranges stand at the
-    /// end.
+    /// Whether the table has columns for the ranges of objects, and of space. In CSV, ranges are at
+    /// the end.
     fn has_range_columns(&self) -> [bool; 2] {
         let is_csv = self.style.format == ReportFormat::Csv;
         self.leaks.estimates.map(|of| of.is_some() && !is_csv)
@@ -337,15 +337,15 @@ impl<'a> LeaksView<'a> {
         let stacks = leaks.rows.iter().map(move |leak| {
             let stack = match leak.stack.first() {
                 None => EMPTY_STACK.to_string(),
-                // The other frames stand beneath.
+                // The other frames are below the row.
                 Some(&leaf) if is_text => names.name_of(&leaks.places, leaf).to_string(),
-                // Each stack has one line.
+                // Each stack takes one line.
                 Some(_) => root_first(&leaks.places, &leak.stack, &mut names),
             };
             let mean = mean(leak.in_use);
             self.cells(leak.in_use, mean, leak.age, stack, &leak.estimates)
         });
-        // Rows that stand for many stacks.
+        // These rows stand for many stacks.
         let (other, rest) = leaks.other;
         let other = (rest > 0).then(|| {
             let stacks = plural(&rest.to_string(), "more stack");
@@ -431,8 +431,8 @@ impl<'a> LeaksView<'a> {
         percent(value, header.total)
     }
 
-    /// The table of every rule with what it suppressed, so that rules that nobody needs any more
-    /// are seen.
+    /// Makes the table of every rule with the sum that it suppressed, so that users see which rules
+    /// are no longer needed.
     fn rules(&self) -> ReportTable {
         let mut table = ReportTable::new(&[
             ("objects", ColumnAlign::Right),
@@ -450,7 +450,7 @@ impl<'a> LeaksView<'a> {
     }
 }
 
-/// How old a stack's blocks are: `2s` or `2s to 1m`.
+/// Returns the ages of a stack's blocks: `2s` or `2s to 1m`.
 fn span([oldest, youngest]: [i64; 2]) -> String {
     let measure = UnitFormatter::new("nanoseconds", None).unwrap_or_else(|_| UnitFormatter::raw());
     let (oldest, youngest) = (measure.show(oldest), measure.show(youngest));

@@ -1,9 +1,9 @@
-//! Reports as people and programs read them: text, JSON, CSV, Markdown, folded stacks, flame
-//! graphs.
+//! Reports in the forms that people and programs read: text, JSON, CSV, Markdown, folded stacks,
+//! flame graphs.
 //!
 //! Each report has a file of its own that turns the rows of `heapprof-analysis` into a table or a
-//! JSON value; how tables look is decided in one place. Nothing here knows SQL, HTTP or the command
-//! line.
+//! JSON value. The look of tables is decided in one place. Nothing in this crate uses SQL, HTTP or
+//! the command line.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -1,4 +1,4 @@
-//! What `record --follow-lines` says of a line that has grown.
+//! The message of `record --follow-lines` about a line that has grown.
 
 use heapprof_analysis::CodePlace;
 use heapprof_text::{printable, shorten_one};
@@ -8,26 +8,28 @@ use crate::json;
 use crate::measure::UnitFormatter;
 use crate::names::MAX_INLINE_NAME_COLUMNS;
 
-/// A line that has grown.
+/// A source line whose memory in use has grown.
 #[derive(Clone, Copy, Debug)]
 pub struct LineGrowth<'a> {
-    /// The process.
+    /// The pid of the process.
     pub process: u32,
-    /// Whose process it says it is, if that is another user than we are.
+    /// The user that the message about the process comes from, if it is another user than
+    /// heapprof's own.
     pub user: Option<u32>,
-    /// Where the memory was allocated.
+    /// The place where the memory was allocated.
     pub place: &'a CodePlace,
-    /// By how many bytes the memory in use has grown since the last word on the line.
+    /// The number of bytes by which the memory in use has grown since the last message about the
+    /// line.
     pub bytes: i64,
-    /// Whether that is exact, and no estimate.
+    /// Whether the number of bytes is exact, and not an estimate.
     pub is_exact: bool,
-    /// Seconds since the recording began.
+    /// The time since the recording began, in seconds.
     pub seconds: f64,
 }
 
 impl LineGrowth<'_> {
-    /// Gives it as one line of text: process, file and line, bytes, function. A long name is
-    /// shortened.
+    /// Returns the growth as one line of text: process, file and line, bytes, function. A long name
+    /// is shortened.
     pub fn text(&self) -> String {
         let place = self.place;
         let file = place.file.as_deref().filter(|file| !file.is_empty());
@@ -49,7 +51,7 @@ impl LineGrowth<'_> {
         printable(&format!("{process}, {at}, {about}{grown}, {function}")).into_owned()
     }
 
-    /// Gives it as a JSON object in one line. The shape of the object is promised.
+    /// Returns the growth as a JSON object in one line. Programs rely on the shape of the object.
     pub fn json(&self) -> String {
         let mut object = serde_json::Map::new();
         object.insert("seconds".into(), json!(self.seconds));
@@ -60,7 +62,7 @@ impl LineGrowth<'_> {
         object.extend(json::place(self.place));
         object.insert("bytes".into(), json!(self.bytes));
         object.insert("exact".into(), json!(self.is_exact));
-        // An object of texts and numbers can always be written.
+        // An object of texts and numbers can always be written, so there is no error here.
         let text = json::text(object).unwrap_or_default();
         text.trim_end().to_string()
     }

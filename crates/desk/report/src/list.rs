@@ -1,4 +1,4 @@
-//! `list`: source with flat and cum beside each line.
+//! The report `list`: source with flat and cum beside each line.
 
 use std::rc::Rc;
 
@@ -12,14 +12,14 @@ use crate::measure::percent;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// Where source comes from. The function gets the name of a file from a profile, and returns the
-/// file's lines, or why there are none.
+/// The source of source lines: a function from the name of a file in a profile to the file's lines,
+/// or to the reason why there are none.
 pub type SourceText<'a> = &'a dyn Fn(&str) -> Result<Rc<[String]>, String>;
 
-/// How many lines to show around those that have values.
+/// Number of lines that are shown around lines with values.
 const CONTEXT_LINES: usize = 5;
 
-/// Writes the report.
+/// Writes the report `list`.
 pub fn list(
     list: &ListReport,
     source: SourceText<'_>,
@@ -108,11 +108,11 @@ pub fn list(
     Ok(with_head(&lines, &body, style))
 }
 
-/// A line's number, its flat and cum if it has any, and its text.
+/// A line's number, its flat and cum if it has values, and its text.
 type AnnotatedLine = (i64, Option<(i64, i64)>, String);
 
-/// Lines with values, and some lines around them. Without source there are only the lines with
-/// values.
+/// Returns the lines with values, and some lines around them. Without source there are only the
+/// lines with values.
 fn annotate_lines(row: &FunctionListing, text: &[String]) -> Vec<AnnotatedLine> {
     let mut shown: Vec<AnnotatedLine> = Vec::new();
     let known = |line: i64| {
@@ -132,7 +132,7 @@ fn annotate_lines(row: &FunctionListing, text: &[String]) -> Vec<AnnotatedLine> 
         };
         let after = shown.last().and_then(|last| known(last.0)).unwrap_or(0);
         if let Some(last) = shown.last() {
-            // Shows the lines after the last one with a value.
+            // These are lines after the last one with a value.
             let until = known(last.0).map_or(0, |n| (n + CONTEXT_LINES).min(at - 1));
             for n in after + 1..=until {
                 shown.push((n as i64, None, text[n - 1].clone()));

@@ -6,13 +6,13 @@ use heapprof_text::push_whole;
 use crate::error::ReportError;
 use crate::style::{ReportFormat, ReportStyle};
 
-/// Shows values of one sample type.
+/// A formatter for values of one sample type.
 #[derive(Clone, Debug)]
 pub struct UnitFormatter {
     unit: String,
-    /// What a value is in base units, and the fixed unit to show it in.
+    /// The unit of a value, and the fixed unit in which values are shown.
     family: Option<(Unit, Option<(&'static str, f64)>)>,
-    /// Whether values are plain numbers, as programs want them.
+    /// Whether values are shown as plain numbers, for programs.
     raw: bool,
 }
 
@@ -34,7 +34,8 @@ const TIME_UNITS: [(&str, f64); 6] = [
 ];
 
 impl UnitFormatter {
-    /// Makes a measure for bytes in a report of this style: CSV has them as they are.
+    /// Makes a formatter for bytes in a report of this style. In CSV, numbers are shown as they
+    /// are.
     pub(crate) fn bytes(style: &ReportStyle) -> Result<Self, ReportError> {
         match style.format {
             ReportFormat::Csv => Ok(Self::raw()),
@@ -42,8 +43,8 @@ impl UnitFormatter {
         }
     }
 
-    /// Makes a measure for values in `unit`. They are shown in the unit `wanted`, if one is given.
-    /// Fails if `wanted` is not a unit or does not fit `unit`.
+    /// Makes a formatter for values in `unit`. They are shown in the unit `wanted`, if one is
+    /// given. Fails if `wanted` is not a unit or does not fit `unit`.
     pub fn new(unit: &str, wanted: Option<&str>) -> Result<Self, ReportError> {
         let family = Unit::parse(unit);
         let wanted = wanted.filter(|w| !w.eq_ignore_ascii_case("auto"));
@@ -75,7 +76,7 @@ impl UnitFormatter {
         })
     }
 
-    /// Makes a measure for programs, which shows numbers as they are.
+    /// Makes a formatter for programs, which shows numbers as they are.
     pub fn raw() -> Self {
         Self {
             unit: String::new(),
@@ -84,7 +85,7 @@ impl UnitFormatter {
         }
     }
 
-    /// A value as text.
+    /// Returns a value as text.
     pub fn show(&self, value: impl Into<i128>) -> String {
         let mut text = String::new();
         self.push(value, &mut text);
@@ -99,7 +100,7 @@ impl UnitFormatter {
             Some((of, fixed)) => {
                 let base = value as f64 * of.factor as f64;
                 let (name, factor) = fixed.unwrap_or_else(|| step(of.family, base));
-                // Below the first step numbers are whole, and shown exactly.
+                // Below the first step, numbers are whole and shown exactly.
                 if factor != 1.0 || of.factor != 1 {
                     push_two_places(base / factor, text);
                     text.truncate(text.strip_suffix(".00").map_or(text.len(), str::len));
@@ -118,7 +119,7 @@ impl UnitFormatter {
         text.push_str(unit);
     }
 
-    /// A value as text with its sign, even if it is positive.
+    /// Returns a value as text with its sign, even if it is positive.
     pub fn show_signed(&self, value: impl Into<i128>) -> String {
         let value = value.into();
         let sign = if value > 0 && !self.raw { "+" } else { "" };
@@ -133,19 +134,20 @@ fn steps(family: UnitFamily) -> &'static [(&'static str, f64)] {
     }
 }
 
-/// The largest unit in which the value is at least one.
+/// Returns the largest unit in which the value is at least one.
 fn step(family: UnitFamily, base: f64) -> (&'static str, f64) {
     let steps = steps(family);
     let fits = steps.iter().rev().find(|(_, factor)| base.abs() >= *factor);
     *fits.unwrap_or(&steps[0])
 }
 
-/// Appends a number with two places, as `{:.2}` shows it. `{:.2}` itself takes ten times as long.
+/// Appends a number with two decimal places, as `{:.2}` shows it. `{:.2}` itself takes ten times as
+/// long.
 fn push_two_places(value: f64, text: &mut String) {
     let hundreds = value.abs() * 100.0;
     let whole = hundreds.floor();
-    // The product is wrong by less than this. Near a half only the exact value says which way to
-    // round.
+    // The error of the product is smaller than this. Near a half, only the exact value decides how
+    // to round.
     let is_clear = hundreds < 1e12 && (hundreds - whole - 0.5).abs() > 1e-3;
     if !is_clear {
         return text.push_str(&format!("{value:.2}"));
@@ -163,14 +165,14 @@ fn push_two_places(value: f64, text: &mut String) {
     ]);
 }
 
-/// `part` of `whole` in percent, or `-` if `whole` is 0.
+/// Returns `part` of `whole` in percent, or `-` if `whole` is 0.
 pub fn percent(part: impl Into<i128>, whole: impl Into<i128>) -> String {
     let mut text = String::new();
     push_percent(part, whole, &mut text);
     text
 }
 
-/// Appends what [`percent`] gives.
+/// Appends the text that [`percent`] returns.
 pub(crate) fn push_percent(part: impl Into<i128>, whole: impl Into<i128>, text: &mut String) {
     let (part, whole) = (part.into(), whole.into());
     if whole == 0 {
@@ -187,7 +189,7 @@ pub(crate) fn push_percent(part: impl Into<i128>, whole: impl Into<i128>, text: 
     }
 }
 
-/// Nanoseconds since 1970 as a time in UTC.
+/// Returns nanoseconds since 1970 as a time in UTC.
 pub fn time_utc(nanos: i64) -> String {
     match jiff::Timestamp::from_nanosecond(i128::from(nanos)) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
@@ -195,7 +197,8 @@ pub fn time_utc(nanos: i64) -> String {
     }
 }
 
-/// A number as it is shown, with the noun that it counts in the singular or plural.
+/// Returns a number in the form in which it is shown, with the noun that it counts in the singular
+/// or plural.
 pub(crate) fn plural(number: &str, one: &str) -> String {
     match number {
         "1" => format!("1 {one}"),

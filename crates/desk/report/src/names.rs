@@ -1,4 +1,4 @@
-//! Names of rows and labels as one cell shows them.
+//! The names of rows and labels, as they are shown in one cell.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -13,12 +13,12 @@ use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, printable};
 use heapprof_totals::fetch::fetch;
 
-/// The texts of places that many rows share, each made once. They lie one after the other, because
-/// long reports spend most of their time on reading scattered memory.
+/// The texts of places that many rows share, each made once. They are next to each other in memory,
+/// because long reports spend most of their time on reading scattered memory.
 pub(crate) struct NameCache {
     make: PlaceLabelFn,
     text: String,
-    /// Where each text begins and ends. An end of 0 means that the text is not made yet.
+    /// The beginning and the end of each text. An end of 0 means that the text is not made yet.
     at: Vec<(usize, usize)>,
 }
 
@@ -51,7 +51,7 @@ impl NameCache {
     }
 }
 
-/// Appends a stack as one line, in the order of the folded form.
+/// Appends a stack as one line, root first, as in folded stacks.
 pub(crate) fn push_root_first(
     places: &PlaceTable,
     stack: &[PlaceId],
@@ -74,8 +74,8 @@ pub(crate) fn root_first(places: &PlaceTable, stack: &[PlaceId], names: &mut Nam
     line
 }
 
-/// Adds the columns that name a row: one column in text, and one for each part of the name for
-/// programs (`split`).
+/// Adds the columns for the name of a row: one column in text, and one for each part of the name
+/// for programs (`split`).
 pub(crate) fn name_columns(table: &mut ReportTable, granularity: Granularity, split: bool) {
     if granularity == Granularity::Files {
         return table.column("file", ColumnAlign::Left);
@@ -92,7 +92,7 @@ pub(crate) fn name_columns(table: &mut ReportTable, granularity: Granularity, sp
     }
 }
 
-/// The cells under [`name_columns`].
+/// Returns the cells for the columns of [`name_columns`].
 pub(crate) fn name_cells(place: &CodePlace, granularity: Granularity, split: bool) -> Vec<String> {
     if !split {
         return vec![place.label()];
@@ -113,14 +113,14 @@ pub(crate) fn name_cells(place: &CodePlace, granularity: Granularity, split: boo
     cells
 }
 
-/// Adds the last column of rows for programs: the file, if no column of the name has it.
+/// Adds the last column of rows for programs: the file, if none of the name columns has it.
 pub(crate) fn file_column(table: &mut ReportTable, granularity: Granularity, split: bool) {
     if split && !granularity.has_file() {
         table.column("file", ColumnAlign::Left);
     }
 }
 
-/// The cell under [`file_column`].
+/// Returns the cell for the column of [`file_column`].
 pub(crate) fn file_cell(
     place: &CodePlace,
     granularity: Granularity,
@@ -130,7 +130,8 @@ pub(crate) fn file_cell(
     (split && !granularity.has_file()).then_some(file)
 }
 
-/// Names a place in a row for programs whose last column is the file: one column has all but that.
+/// Returns the name of a place in a row for programs whose last column is the file. The name is
+/// without the file, unless its whole path is shown.
 pub(crate) fn name_beside_file(place: &CodePlace) -> Cow<'_, str> {
     match place.shown_file {
         ShownFile::End(_) => Cow::Borrowed(&place.function),
@@ -138,13 +139,13 @@ pub(crate) fn name_beside_file(place: &CodePlace) -> Cow<'_, str> {
     }
 }
 
-/// The columns that names get at least, however wide the numbers are.
+/// Least number of terminal columns for names, however wide the numbers are.
 pub(crate) const MIN_NAME_COLUMNS: usize = 24;
-/// The columns that a name may take if it has no column to itself.
+/// Largest number of terminal columns for a name that has no table column to itself.
 pub(crate) const MAX_INLINE_NAME_COLUMNS: usize = 88;
 
-/// Gives the rows of a table for people their names: short ones, unless `style` wants whole ones.
-/// `others` are functions that may be as short as those of the rows.
+/// Sets the names of the rows of a table for people: short ones, unless `style` asks for whole
+/// ones. `others` are functions whose short names may equal those of the rows.
 pub(crate) fn name_rows(
     table: &mut ReportTable,
     places: &[CodePlace],
@@ -155,7 +156,7 @@ pub(crate) fn name_rows(
     name_rows_within(table, places, others, left.max(MIN_NAME_COLUMNS), style);
 }
 
-/// Names the rows as [`name_rows`] does, in a table that is wide anyway.
+/// Sets the names of the rows as [`name_rows`] does, in a table that is wide anyway.
 pub(crate) fn name_wide_rows(
     table: &mut ReportTable,
     places: &[CodePlace],
@@ -165,7 +166,7 @@ pub(crate) fn name_wide_rows(
     name_rows_within(table, places, others, MAX_INLINE_NAME_COLUMNS, style);
 }
 
-/// Names the rows as [`name_rows`] does, with names of at most `left` columns.
+/// Sets the names of the rows as [`name_rows`] does, with names of at most `left` columns.
 pub(crate) fn name_rows_within(
     table: &mut ReportTable,
     places: &[CodePlace],
@@ -181,23 +182,23 @@ pub(crate) fn name_rows_within(
     table.set_last(places.iter().map(|place| short.label(place)));
 }
 
-/// Names of places that fit the room of a line. Different functions have different names.
+/// Names of places that fit into a line. Different functions have different names.
 struct ShortNames {
     width: usize,
-    /// The short names of the functions whose name is changed.
+    /// The short names of the functions whose names are changed.
     functions: HashMap<String, String>,
 }
 
 impl ShortNames {
     /// Shortens the names of `places`. `others` are functions that are not shown, but the short
-    /// names must differ from them too.
+    /// names must differ from theirs, too.
     fn new<'p>(
         places: impl Iterator<Item = &'p CodePlace>,
         others: impl Iterator<Item = &'p str>,
         width: usize,
     ) -> Self {
-        // The room that a function's file, line and address leave for its name. They tell apart the
-        // same function in two files.
+        // `room` is the width that a function's file, line and address leave for its name. They
+        // distinguish the functions with one name in two files.
         let mut room: BTreeMap<&str, usize> = others.map(|name| (name, width)).collect();
         for place in places {
             let file = short_file(place, width);
@@ -207,7 +208,7 @@ impl ShortNames {
             *room = left.min(*room);
         }
         let (functions, room): (Vec<&str>, Vec<usize>) = room.into_iter().unzip();
-        // Escapes count as part of a name, so they are cut too.
+        // Escapes are part of the names, so they are cut, too.
         let shown: Vec<Cow<'_, str>> = functions.iter().map(|name| printable(name)).collect();
         let shown: Vec<&str> = shown.iter().map(|name| &**name).collect();
         let short = shorten(&shown, |at| room[at]);
@@ -228,7 +229,7 @@ impl ShortNames {
     }
 }
 
-/// What is shown of a place's file, cut from the left so that it fits in half of `width`.
+/// Returns the shown part of a place's file, cut from the left so that it fits in half of `width`.
 fn short_file(place: &CodePlace, width: usize) -> Option<String> {
     let file = printable(place.shown_file()?);
     let most = width / 2;
@@ -249,8 +250,8 @@ fn short_file(place: &CodePlace, width: usize) -> Option<String> {
 /// A function that makes a place's text.
 pub(crate) type PlaceLabelFn = Box<dyn Fn(&CodePlace) -> String>;
 
-/// Returns how places are called if their names have no column to themselves. Names for people take
-/// at most `width` columns.
+/// Returns a function that names places if the names have no table column to themselves. Names for
+/// people take at most `width` columns.
 pub(crate) fn short_labels(places: &PlaceTable, width: usize, style: &ReportStyle) -> PlaceLabelFn {
     match is_short(style) {
         true => short(ShortNames::new(places.iter(), std::iter::empty(), width)),
@@ -258,7 +259,8 @@ pub(crate) fn short_labels(places: &PlaceTable, width: usize, style: &ReportStyl
     }
 }
 
-/// Does the same as [`short_labels`], but only for the places of some stacks.
+/// Returns a function that names places as [`short_labels`] does, but only the places of some
+/// stacks.
 pub(crate) fn short_labels_of<'p>(
     places: &'p PlaceTable,
     stacks: impl Iterator<Item = &'p [PlaceId]>,
@@ -277,7 +279,7 @@ pub(crate) fn short_labels_of<'p>(
     short(ShortNames::new(used.into_iter(), others.into_iter(), width))
 }
 
-/// Makes the texts of places hold nothing that a terminal would obey.
+/// Makes a function whose texts have no characters that control a terminal.
 pub(crate) fn printable_label(label: PlaceLabelFn) -> PlaceLabelFn {
     Box::new(move |place| printable(&label(place)).into_owned())
 }
@@ -290,7 +292,8 @@ fn short(short: ShortNames) -> PlaceLabelFn {
     Box::new(move |place| short.label(place))
 }
 
-/// A label's value. A number is in its own unit, because 2 kilobytes and 2048 bytes are two labels.
+/// Returns a label's value as text. A number is shown in its own unit, because 2 kilobytes and 2048
+/// bytes are two labels.
 pub(crate) fn label_value(value: &LabelValue) -> String {
     match value {
         LabelValue::Text(text) => text.clone(),

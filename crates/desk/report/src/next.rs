@@ -1,25 +1,26 @@
-//! What to do next if a report's rows do not answer: a wrapper in front of everything, code without
-//! names, too few samples.
+//! Advice on what to do next if the rows of a report do not help: a wrapper before everything else,
+//! code without names, too few samples.
 
 use heapprof_analysis::{AllocationWrapper, CodePlace, TopReport, TopRow};
 use heapprof_text::shorten_one;
 
 use crate::measure::{percent, plural};
 
-/// At most this many wrappers are named.
+/// Maximum number of wrappers that are named.
 const MAX_WRAPPERS: usize = 2;
-/// A function's name takes at most this many columns.
+/// Largest number of columns for the name of a function.
 const MAX_NAME_COLUMNS: usize = 60;
-/// Fewer samples than this say little.
+/// Number of samples below which a report gives little information.
 const MIN_SAMPLES: u64 = 30;
 
-/// What helps if addresses were not looked up, and what helps if nothing is known of them here.
+/// The advice if addresses were not symbolized yet. The next constant is the advice if this machine
+/// has no symbols for them.
 const SYMBOLIZE_ADVICE: &str =
     "More than half of it is held by code without names: heapprof symbolize looks for them";
 const DEBUG_FILES_ADVICE: &str = "More than half of it is held by code without names: heapprof symbolize \
                         --debug-dir DIR takes them from debug files in DIR";
 
-/// A line about a wrapper, and how to see its callers.
+/// Returns a line about a wrapper, and how to see its callers.
 pub(crate) fn wrapper_text(wrapper: &AllocationWrapper) -> String {
     let name = &wrapper.function;
     format!(
@@ -31,7 +32,7 @@ pub(crate) fn wrapper_text(wrapper: &AllocationWrapper) -> String {
     )
 }
 
-/// An argument as a shell takes it.
+/// Returns an argument quoted for a shell.
 fn quote(text: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./".contains(&b);
     match text.bytes().all(is_plain) {
@@ -40,7 +41,7 @@ fn quote(text: &str) -> String {
     }
 }
 
-/// The last lines of `top`.
+/// Returns the last lines of `top`.
 pub(crate) fn after_top(top: &TopReport) -> Vec<String> {
     let mut lines = Vec::new();
     let is_shown = |wrapper: &&AllocationWrapper| {
@@ -94,7 +95,7 @@ pub(crate) fn after_top(top: &TopReport) -> Vec<String> {
     lines
 }
 
-/// Whether a row is of a function, whatever its parameters are.
+/// Whether a row is about a function, whatever its parameters are.
 fn is_row_of_function(place: &CodePlace, function: &str) -> bool {
     let rest = place.function.strip_prefix(function);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('('))

@@ -1,5 +1,5 @@
-//! `peek`: each function with its callers above it and its callees below it. Each side adds up to
-//! cum.
+//! The report `peek`: each function with its callers above it and its callees below it. Each side
+//! adds up to cum.
 
 use std::io::Write;
 
@@ -16,12 +16,12 @@ use crate::names::{NameCache, name_beside_file, short_labels};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, RowCells, RowPass};
 
-/// How many columns the names of neighbours may take beside the numbers.
+/// Largest number of columns for the names of neighbours beside the numbers.
 const MAX_NEIGHBOUR_NAME_COLUMNS: usize = 56;
 const ROOT_NAME: &str = "(root)";
 const ITSELF_NAME: &str = "(itself)";
 
-/// Writes the report entity by entity, because it may be much longer than the profile.
+/// Writes the report `peek` entity by entity, because it may be much longer than the profile.
 pub fn peek(
     peek: &PeekReport<'_>,
     style: &ReportStyle,

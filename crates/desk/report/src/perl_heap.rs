@@ -1,4 +1,4 @@
-//! `perl-heap`: what holds the memory in a Perl program.
+//! The report `perl-heap`: what holds the memory in a Perl program.
 
 pub(crate) mod about;
 
@@ -10,29 +10,29 @@ use crate::measure::{UnitFormatter, percent, plural};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// The values of a program.
+/// The values of a Perl program.
 #[derive(Clone, Debug, Default)]
 pub struct PerlHeap {
-    /// What was read, as it was named.
+    /// The name of the process or file that was read, as the user gave it.
     pub name: String,
     /// The perl in words, such as `perl 5.36.0`; empty if it is not known.
     pub perl: String,
-    /// How it went, in words: how long the process was held, what is missing.
+    /// Notes about the reading: how long the process was stopped, what is missing.
     pub notes: Vec<String>,
-    /// Of each interpreter, how many values Perl says that it has, and how many there are of each
-    /// type, by what Perl calls it.
+    /// The interpreters. Each has the number of values that Perl counts, and the number of values
+    /// of each type, by Perl's name for it.
     pub interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
-    /// What malloc has given out, in bytes, and what more threads keep for their next requests;
-    /// `None` if that is not known.
+    /// The bytes that malloc has allocated, and the bytes that further threads keep for their next
+    /// requests; `None` if that is not known.
     pub malloc: Option<(u64, u64)>,
-    /// The values in sums.
+    /// The sums of the values.
     pub summary: PerlHeapSummary,
 }
 
-/// Writes values in sums, with at most so many variables.
+/// Writes the sums of values, with at most `limit` variables.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn perl_heap(
     heap: &PerlHeap,
     limit: Option<usize>,
@@ -122,7 +122,7 @@ fn holders(summary: &PerlHeapSummary, limit: usize, measure: &UnitFormatter) -> 
     table
 }
 
-/// All rows as one table, for a program.
+/// Makes one table of all rows, for a program.
 fn all(summary: &PerlHeapSummary, limit: usize, measure: &UnitFormatter) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("of", ColumnAlign::Left),
@@ -151,7 +151,7 @@ fn all(summary: &PerlHeapSummary, limit: usize, measure: &UnitFormatter) -> Repo
     table
 }
 
-/// Says how many rows are left out.
+/// Adds a row with the number of rows that are left out, if there are any.
 fn more(table: &mut ReportTable, count: usize, limit: usize, columns: usize) {
     let left_out = count.saturating_sub(limit);
     if left_out > 0 {
@@ -187,10 +187,10 @@ fn document(heap: &PerlHeap, limit: usize) -> serde_json::Value {
     })
 }
 
-/// Writes rings of references that nothing else leads to, at most so many rows.
+/// Writes rings of references that are not reachable from anything else, with at most `limit` rows.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn perl_cycles(
     name: &str,
     cycles: &[LeakedCycle],
@@ -248,10 +248,10 @@ pub fn perl_cycles(
     })
 }
 
-/// Writes what has leaked, by its first values, at most so many rows.
+/// Writes the values that have leaked, by the first value of each leak, with at most `limit` rows.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn perl_leaked(
     name: &str,
     leaks: &[PerlLeak],
@@ -304,10 +304,10 @@ pub fn perl_leaked(
     })
 }
 
-/// Writes what the variables of subs keep between calls, at most so many rows.
+/// Writes the memory that the variables of subs keep between calls, with at most `limit` rows.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn perl_pads(
     name: &str,
     pads: &[PadSummary],

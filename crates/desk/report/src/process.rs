@@ -1,5 +1,5 @@
-//! `proc`: the memory of a process, explained; its difference between two moments; and a list of
-//! processes.
+//! The report `proc`: the memory of a process, explained; its difference between two moments; and a
+//! list of processes.
 
 mod difference;
 mod list;
@@ -19,7 +19,7 @@ pub use self::difference::process_difference;
 pub use self::list::{ListedProcess, processes};
 pub use self::snapshot::{ProcessParts, ProcessRow, ProcessSnapshot};
 
-/// The fields that a table of text shows. Reports for programs have all.
+/// The fields that a table of text shows. Reports for programs have all fields.
 const TEXT_FIELDS: [&str; 9] = [
     "size",
     "rss",
@@ -32,7 +32,7 @@ const TEXT_FIELDS: [&str; 9] = [
     "huge",
 ];
 
-/// What a row is called that has what the kernel rounds away.
+/// The name of the row for the memory that the kernel rounds away.
 pub(super) const ROUNDING_NAME: &str = "(rounding)";
 
 fn text_fields() -> impl Iterator<Item = &'static UsageField> {
@@ -41,21 +41,21 @@ fn text_fields() -> impl Iterator<Item = &'static UsageField> {
         .filter(|field| TEXT_FIELDS.contains(&field.name))
 }
 
-/// How a process's memory is shown.
+/// The options for showing the memory of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessOptions {
-    /// A row for each mapping instead of one for each kind.
+    /// Whether there is a row for each mapping instead of one for each kind.
     pub by_mapping: bool,
-    /// Without what the words mean.
+    /// Whether the explanations of the words are left out.
     pub is_brief: bool,
-    /// The most rows of mappings.
+    /// The largest number of rows of mappings; `None` means all.
     pub limit: Option<usize>,
 }
 
 /// Writes the memory of a process.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn process(
     snapshot: &ProcessSnapshot,
     options: ProcessOptions,
@@ -120,7 +120,7 @@ pub fn process(
     Ok(text)
 }
 
-/// The first line.
+/// Returns the first line.
 fn head(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
     let mut text = format!("{}: ", printable(&snapshot.description()));
     let counter = |name: &str| snapshot.counter(name).filter(|bytes| *bytes > 0);
@@ -152,7 +152,7 @@ fn head(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
     text + "\n"
 }
 
-/// The parts, with a row of the total.
+/// Makes the table of the parts, with a row for the total.
 fn parts(
     seen: &ProcessParts,
     options: ProcessOptions,
@@ -249,7 +249,8 @@ fn counters(
     table
 }
 
-/// What is around a process: its control group, and how much is waited for memory.
+/// Returns the lines about the surroundings of a process: its control group, and how long processes
+/// wait for memory.
 fn surroundings(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
     let mut text = String::new();
     if let Some(group) = &snapshot.cgroup {
@@ -320,7 +321,7 @@ fn pressure_words(pressure: &CgroupPressure) -> String {
     )
 }
 
-/// What a control group says, for programs.
+/// Returns the facts about a control group as JSON.
 pub(super) fn group_document(group: &Cgroup) -> Value {
     json!({
         "name": group.folder.name, "version": group.folder.version, "usage": group.usage,
@@ -331,7 +332,7 @@ pub(super) fn group_document(group: &Cgroup) -> Value {
     })
 }
 
-/// Pressure, for programs.
+/// Returns the pressure as JSON.
 pub(super) fn pressure_document(pressure: &CgroupPressure) -> Value {
     let of = |three: &[f32; 3]| json!({"avg10": three[0], "avg60": three[1], "avg300": three[2]});
     json!({"some": of(&pressure.some), "full": of(&pressure.full)})

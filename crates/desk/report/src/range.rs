@@ -1,4 +1,4 @@
-//! How sure an estimate is, as text, cells and JSON.
+//! The range of an estimate as text, cells and JSON.
 
 use heapprof_analysis::ValueEstimate;
 use serde_json::{Map, Value, json};
@@ -15,11 +15,11 @@ fn is_even(value: i128, estimate: &ValueEstimate) -> bool {
     estimate.samples > 0 && (above - below).abs() <= 2
 }
 
-/// The text after a value: ` ± 0.90MiB`, or ` (1.55MiB to 4.70MiB)` if few samples make the range
-/// uneven.
+/// Returns the text after a value: ` ± 0.90MiB`, or ` (1.55MiB to 4.70MiB)` if few samples make the
+/// range uneven.
 pub(crate) fn after(value: i64, estimate: &ValueEstimate, measure: &UnitFormatter) -> String {
     match is_even(value.into(), estimate) {
-        // Nothing was sampled, and the value itself is exact.
+        // No sampled block is behind the value, and the value itself is exact.
         false if estimate.samples == 0 && value != 0 => String::new(),
         true => format!(" ± {}", measure.show(estimate.high.saturating_sub(value))),
         false if estimate.samples == 0 => format!(", below {}", measure.show(estimate.high)),
@@ -27,12 +27,12 @@ pub(crate) fn after(value: i64, estimate: &ValueEstimate, measure: &UnitFormatte
     }
 }
 
-/// The text after a number of bytes that is an estimate, such as ` ± 0.90MiB`.
+/// Returns the text after an estimated number of bytes, such as ` ± 0.90MiB`.
 pub fn give_or_take(bytes: i64, estimate: &ValueEstimate) -> String {
     UnitFormatter::new("bytes", None).map_or_else(|_| String::new(), |m| after(bytes, estimate, &m))
 }
 
-/// The range of an estimate as text: `1.55MiB to 4.70MiB`.
+/// Returns the range of an estimate as text: `1.55MiB to 4.70MiB`.
 pub(crate) fn between(estimate: &ValueEstimate, measure: &UnitFormatter) -> String {
     format!(
         "{} to {}",
@@ -41,13 +41,13 @@ pub(crate) fn between(estimate: &ValueEstimate, measure: &UnitFormatter) -> Stri
     )
 }
 
-/// The number of samples as text: `12 samples`.
+/// Returns the number of samples as text: `12 samples`.
 pub(crate) fn samples(estimate: &ValueEstimate) -> String {
     plural(&estimate.samples.to_string(), "sample")
 }
 
-/// A cell that says how sure the value beside it is, as a share of the value: `±33%`, or `-43/+73%`
-/// if few samples make the range uneven. The cell is empty if the value is exact.
+/// Returns the cell for the range of the value beside it, as a share of the value: `±33%`, or
+/// `-43/+73%` if few samples make the range uneven. The cell is empty if the value is exact.
 pub(crate) fn share(value: i64, estimate: Option<&ValueEstimate>) -> String {
     let Some(estimate) = estimate.filter(|_| value != 0) else {
         return String::new();
@@ -66,10 +66,11 @@ pub(crate) fn share(value: i64, estimate: Option<&ValueEstimate>) -> String {
     }
 }
 
-/// The columns of a CSV that say how sure a value is; their cells are [`cells`].
+/// The columns of a CSV for the range of a value. Their cells are [`cells`].
 pub(crate) const RANGE_COLUMNS: [&str; 3] = ["low", "high", "samples"];
 
-/// The low end, the high end and the samples of a value. The cells are empty if the value is exact.
+/// Returns the cells for the low end, the high end and the samples of a value. The cells are empty
+/// if the value is exact.
 pub(crate) fn cells(estimate: Option<&ValueEstimate>) -> [String; 3] {
     estimate.map_or_else(Default::default, |estimate| {
         [
@@ -80,7 +81,7 @@ pub(crate) fn cells(estimate: Option<&ValueEstimate>) -> [String; 3] {
     })
 }
 
-/// An estimate as JSON: `{"low": …, "high": …, "samples": …}`.
+/// Returns an estimate as JSON: `{"low": …, "high": …, "samples": …}`.
 pub(crate) fn document(estimate: &ValueEstimate) -> Value {
     json!({"low": estimate.low, "high": estimate.high, "samples": estimate.samples})
 }

@@ -1,4 +1,4 @@
-//! `ps`: the recorded processes of this machine.
+//! The report `ps`: the recorded processes of this machine.
 
 use serde_json::json;
 
@@ -10,27 +10,28 @@ use crate::table::{ColumnAlign, ReportTable};
 /// A recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedProcess {
-    /// Its number.
+    /// The pid of the process.
     pub pid: u32,
-    /// Its program.
+    /// The program of the process.
     pub program: String,
-    /// What tells it from others of that program, if anything does: a script, or a title.
+    /// What distinguishes the process from others of its program, if anything does: a script, or a
+    /// title.
     pub script_or_title: Option<String>,
-    /// Mean bytes between samples; 1 if every allocation is counted.
+    /// The mean number of bytes between samples; 1 if every allocation is counted.
     pub period: u64,
-    /// Whether it is recorded now.
+    /// Whether the process is being recorded now.
     pub is_running: bool,
-    /// When the recording began, in nanoseconds since 1970.
+    /// The time when the recording began, in nanoseconds since 1970.
     pub started: i64,
-    /// Bytes in use.
+    /// The bytes in use.
     pub in_use: i64,
-    /// The most bytes that were in use.
+    /// The largest number of bytes that were in use.
     pub peak: i64,
-    /// Bytes in memory, if that is known.
+    /// The resident bytes of the process, if known.
     pub rss: Option<i64>,
-    /// Bytes of heapprof's own in memory, if that is known.
+    /// The resident bytes of heapprof itself in the process, if known.
     pub own: Option<i64>,
-    /// Where its last profile will be, if that is known.
+    /// The path of the last profile that will be written, if known.
     pub file: Option<String>,
 }
 
@@ -47,10 +48,10 @@ impl RecordedProcess {
     }
 }
 
-/// Writes the list.
+/// Writes the list of recorded processes.
 ///
 /// # Errors
-/// The unit may be no unit of bytes.
+/// The unit is no unit of bytes.
 pub fn recorded_processes(
     processes: &[RecordedProcess],
     style: &ReportStyle,

@@ -1,4 +1,4 @@
-//! `schema`: the tables that `sql -p` can read, and what their columns mean.
+//! The report `schema`: the tables that `sql -p` can read, and the meanings of their columns.
 
 use serde_json::json;
 
@@ -6,14 +6,14 @@ use crate::error::ReportError;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// A table's name, what a row is, and its columns with their meanings.
+/// A table's name, the meaning of a row, and its columns with their meanings.
 type TableDescription = (
     &'static str,
     &'static str,
     &'static [(&'static str, &'static str)],
 );
 
-/// Writes the tables.
+/// Writes the tables with the meanings of their columns.
 pub fn schema(
     tables: impl Iterator<Item = TableDescription>,
     style: &ReportStyle,

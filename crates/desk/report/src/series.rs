@@ -1,4 +1,5 @@
-//! `series`: the series of a database, one in a row, with the course of what each holds.
+//! The report `series`: the series of a database, one in a row, with a sparkline of each one's
+//! totals.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +12,10 @@ use crate::measure::{UnitFormatter, plural, time_utc};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// The most characters of a course.
+/// Maximum number of characters of a sparkline.
 const MAX_SPARKLINE_CHARS: usize = 24;
 
-/// Writes the list.
+/// Writes the list of series.
 pub fn series(series: &[SeriesSummary], style: &ReportStyle) -> Result<String, ReportError> {
     if style.format == ReportFormat::Json {
         return crate::json::text(series.iter().map(document).collect::<Value>());
@@ -77,7 +78,7 @@ pub fn series(series: &[SeriesSummary], style: &ReportStyle) -> Result<String, R
     Ok(crate::head::with_head(&[head], &rows, style))
 }
 
-/// The keys of all labels: service and host first.
+/// Returns the keys of all labels, `service` and `host` first.
 fn keys(series: &[SeriesSummary]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     let all = series.iter().flat_map(|one| one.labels.keys());
@@ -111,7 +112,7 @@ fn document(series: &SeriesSummary) -> Value {
     })
 }
 
-/// A sum as a number, or as text if it is beyond 64 bits.
+/// Returns a sum as a JSON number, or as text if it is beyond 64 bits.
 fn number(value: i128) -> Value {
     match i64::try_from(value) {
         Ok(value) => json!(value),

@@ -1,4 +1,4 @@
-//! `sql`: the result of a statement.
+//! The report `sql`: the result of a statement.
 
 use std::io::{BufReader, Read, Seek, Write};
 
@@ -12,7 +12,8 @@ use crate::table::{ColumnAlign, ReportTable, RowCells};
 use heapprof_text::push_whole;
 use heapprof_text::{ControlReplacement, EscapingWriter};
 
-/// Rows that take more bytes than this wait on disk until all widths are known.
+/// Largest number of bytes of rows that are kept in memory until all widths are known. Further rows
+/// are kept on disk.
 const MAX_SPOOL_MEMORY_BYTES: usize = 16 << 20;
 
 /// A result whose rows come one by one.
@@ -51,7 +52,7 @@ impl RowSource for &ResultTable {
     }
 }
 
-/// Writes a statement's result row by row; JSON is a list of objects.
+/// Writes a statement's result row by row. JSON is a list of objects.
 pub fn result_table(
     statement: &mut UserStatement<'_>,
     style: &ReportStyle,
@@ -60,7 +61,7 @@ pub fn result_table(
     write_rows(statement, style, out)
 }
 
-/// Does the same with a result that another engine gave.
+/// Writes a result that another engine returned, as [`result_table`] does.
 pub fn write_result_table(
     answer: &ResultTable,
     format: ReportFormat,
@@ -97,8 +98,8 @@ fn write_rows(
                 })
             })
         }
-        // The alignment of the columns is known only at the end, and running the statement twice
-        // might give other rows.
+        // The alignment of the columns is known only at the end. The statement is not run twice,
+        // because it might give other rows.
         ReportFormat::Text | ReportFormat::Markdown => {
             let mut spool = RowSpool::new();
             let mut numbers = vec![true; columns.len()];
@@ -133,7 +134,8 @@ fn json(
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let out = &mut EscapingWriter::new(out, ControlReplacement::Json);
-    // Nothing is written for a statement that fails at once.
+    // The separator is written with the first row, so that nothing is written for a statement that
+    // fails at once.
     let mut separator = "[";
     statement.each(&mut |row| -> Result<(), ReportError> {
         out.write_all(separator.as_bytes())?;
@@ -173,7 +175,7 @@ impl Serialize for JsonRowObject<'_> {
     }
 }
 
-/// Rows that are made once and read twice. They are on disk if there are many.
+/// Rows that are made once and read later. They are on disk if there are many.
 struct RowSpool {
     file: SpooledTempFile,
     buffer: Vec<u8>,
@@ -230,8 +232,8 @@ impl RowSpool {
     }
 }
 
-/// The columns' names, made distinct. The second `name` is `name_2`, because an object has each
-/// name once.
+/// Returns the names of the columns, made distinct. A second `name` becomes `name_2`, because an
+/// object has each name once.
 fn distinct_names(columns: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for column in columns {

@@ -1,4 +1,4 @@
-//! `stats`: what a profile amounts to.
+//! The report `stats`: a summary of a profile.
 
 use heapprof_analysis::{RssBreakdown, StatsReport, StatsSize, StatsThread, StatsType};
 use serde_json::{Value, json};
@@ -12,12 +12,12 @@ use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// The longest bar of the histogram, in characters.
+/// Longest bar of the histogram, in characters.
 const MAX_BAR_CHARS: i128 = 24;
 
-/// Writes the report.
+/// Writes the report `stats`.
 pub fn stats(stats: &StatsReport, style: &ReportStyle) -> Result<String, ReportError> {
-    // It is made in any case, so that a wrong --unit is an error in every format.
+    // The formatter is made in any case, so that a wrong --unit is an error in every format.
     let bytes = UnitFormatter::new("bytes", style.unit.as_deref())?;
     match style.format {
         ReportFormat::Json => json::text(stats_document(stats)),
@@ -40,7 +40,7 @@ fn measure(of: &StatsType, bytes: &UnitFormatter) -> Result<UnitFormatter, Repor
     }
 }
 
-/// The lines above the tables: totals, mean sizes, the median, the peak, and RSS.
+/// Returns the lines above the tables: totals, mean sizes, the median, the peak, and RSS.
 fn lines(stats: &StatsReport, bytes: &UnitFormatter) -> Result<Vec<String>, ReportError> {
     let how = match stats.period {
         0 => String::new(),
@@ -93,7 +93,7 @@ fn lines(stats: &StatsReport, bytes: &UnitFormatter) -> Result<Vec<String>, Repo
     Ok(lines)
 }
 
-/// RSS, and which part of it the heap is.
+/// Returns the RSS, and the heap's share of it.
 fn resident_text(resident: RssBreakdown, bytes: &UnitFormatter) -> String {
     let mut text = bytes.show(resident.program_bytes());
     if let Some(heap) = resident.heap {
@@ -127,7 +127,7 @@ fn tables(
             "temporary_objects",
         ];
         let is_shown = shown.contains(&of.sample_type.r#type.as_str());
-        // A profile of something else has types of its own.
+        // A profile without heapprof's sample types has types of its own.
         let has_ours = stats.net("inuse_space").is_some();
         if of.first.is_empty() || (has_ours && !is_shown) {
             continue;
@@ -177,7 +177,7 @@ fn histogram(stats: &StatsReport, bytes: &UnitFormatter) -> ReportTable {
     table
 }
 
-/// What each thread allocated.
+/// Makes the table of each thread's allocations.
 fn threads(stats: &StatsReport, bytes: &UnitFormatter) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("in use", ColumnAlign::Right),
@@ -194,7 +194,7 @@ fn threads(stats: &StatsReport, bytes: &UnitFormatter) -> ReportTable {
             percent(of.inuse_space, in_use),
             bytes.show(of.alloc_space),
             percent(of.alloc_space, allocated),
-            // Nobody knows how many threads the collector took together.
+            // For threads that the collector counted together, the number is not known.
             Some(of.ids)
                 .filter(|&ids| ids != 0)
                 .map_or_else(String::new, |ids| ids.to_string()),
@@ -218,7 +218,7 @@ fn size_text(sizes: Option<[i64; 2]>, bytes: &UnitFormatter) -> String {
     }
 }
 
-/// All of it as facts, for CSV.
+/// Makes the table of the whole report as facts, for CSV.
 fn facts(stats: &StatsReport) -> Result<ReportTable, ReportError> {
     let mut table = ReportTable::new(&[
         ("fact", ColumnAlign::Left),
@@ -292,7 +292,7 @@ fn facts(stats: &StatsReport) -> Result<ReportTable, ReportError> {
     Ok(table)
 }
 
-/// The report as JSON, which `info` has as a part.
+/// Returns the report as JSON, which is also a part of the document of `info`.
 pub(crate) fn stats_document(stats: &StatsReport) -> Value {
     let types = stats.types.iter().map(|of| {
         let first = of.first.iter();

@@ -1,4 +1,4 @@
-//! `ls`: the profiles of a database.
+//! The report `ls`: the profiles of a database.
 
 use heapprof_analysis::StoredProfile;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::measure::{UnitFormatter, time_utc};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// Writes the list.
+/// Writes the list of profiles.
 pub fn stored_profiles(
     profiles: &[StoredProfile],
     style: &ReportStyle,
@@ -40,7 +40,7 @@ pub fn stored_profiles(
         ("type", ColumnAlign::Left),
         ("total", ColumnAlign::Right),
     ]);
-    // If every process has only one profile, there is no order to tell.
+    // If every process has only one profile, no column is needed for their order.
     let series = |p: &StoredProfile| p.snapshot.as_ref().is_some_and(|s| s.count > 1);
     let has_series = profiles.iter().any(series);
     if has_series {

@@ -1,4 +1,4 @@
-//! How a report is to be written.
+//! The style in which a report is written.
 
 use std::str::FromStr;
 
@@ -30,17 +30,17 @@ impl FromStr for ReportFormat {
     }
 }
 
-/// How to write a report.
+/// The style in which a report is written.
 #[derive(Clone, Debug, Default)]
 pub struct ReportStyle {
-    /// The form.
+    /// The form of the report.
     pub format: ReportFormat,
     /// Whether text may be coloured.
     pub color: bool,
-    /// The unit to show values in; chosen for each value when `None`.
+    /// The unit in which values are shown; `None` chooses a unit for each value.
     pub unit: Option<String>,
     /// Whether text and Markdown show whole names.
     pub full_names: bool,
-    /// The most columns that text may take, if a report can do with fewer.
+    /// The largest number of columns of text, for reports that can do with fewer.
     pub width: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! Tables as text, CSV and Markdown; the only place that knows how they look.
+//! Tables as text, CSV and Markdown. Their look is decided only in this file.
 
 use std::io::{self, Write};
 
@@ -9,17 +9,17 @@ use crate::style::{ReportFormat, ReportStyle};
 pub(crate) use heapprof_text::printable;
 use heapprof_text::{ControlReplacement, EscapingWriter};
 
-/// The columns of text that a row takes by default.
+/// Number of terminal columns that a row of text takes by default.
 pub(crate) const DEFAULT_TABLE_COLUMNS: usize = 120;
 
-/// Where the cells of a column stand.
+/// The alignment of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnAlign {
     Left,
     Right,
 }
 
-/// A table of texts. Its numbers are texts already.
+/// A table of texts. Numbers are texts already.
 #[derive(Debug, Default)]
 pub(crate) struct ReportTable {
     columns: Vec<(String, ColumnAlign)>,
@@ -28,12 +28,12 @@ pub(crate) struct ReportTable {
     tints: Vec<Option<RowTint>>,
 }
 
-/// What the colour of a row says.
+/// The meaning of the colour of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowTint {
-    /// More than before: orange.
+    /// The value grew: orange.
     Grown,
-    /// Less than before: blue.
+    /// The value shrank: blue.
     Shrunk,
 }
 
@@ -81,7 +81,8 @@ impl ReportTable {
         Ok(format!("\n{title}\n{gap}{}", self.render(style)?))
     }
 
-    /// Renders the table in the style's format. A table does not know `Json` and renders it as CSV.
+    /// Renders the table in the style's format. Tables have no form for `Json`, which is rendered
+    /// as CSV.
     pub(crate) fn render(&self, style: &ReportStyle) -> Result<String, ReportError> {
         let mut bytes = Vec::new();
         match style.format {
@@ -106,8 +107,8 @@ impl ReportTable {
 
     /// Writes the table with the given rows instead of its own, so that they need not be in memory
     /// all at once. `rows` passes them one by one. In text the columns have widths, so `rows` is
-    /// called twice there. In the first call the last column may stay empty, and the order of the
-    /// rows does not matter.
+    /// called twice. In the first call the last column may stay empty, and the order of the rows
+    /// does not matter.
     pub(crate) fn stream<R>(
         &self,
         style: &ReportStyle,
@@ -153,7 +154,7 @@ impl ReportTable {
     }
 
     /// Writes the table with the given rows instead of its own, as Markdown or CSV. Columns have no
-    /// widths there, so the rows need not be in memory all at once.
+    /// widths in these formats, so the rows need not be in memory all at once.
     pub(crate) fn write_rows(
         &self,
         format: ReportFormat,
@@ -178,8 +179,8 @@ impl ReportTable {
         Ok(())
     }
 
-    /// Writes the table as text, with more lines beneath each row in its last column. `beneath`
-    /// passes the lines of a row, which it gets by its number. The lines are as [`printable`] makes
+    /// Writes the table as text, with more lines below each row in its last column. `beneath` gets
+    /// the number of a row and passes its lines. These must be printable, as [`printable`] makes
     /// them, and need not be in memory all at once.
     pub(crate) fn write_text(
         &self,
@@ -206,7 +207,7 @@ impl ReportTable {
         Ok(())
     }
 
-    /// Leaves out the columns that are not kept.
+    /// Removes the columns for which `kept` is false.
     pub(crate) fn keep_columns(&mut self, kept: &[bool]) {
         fn keep<T>(cells: &mut Vec<T>, kept: &[bool]) {
             let mut kept = kept.iter();
@@ -246,7 +247,7 @@ impl ReportTable {
         }
     }
 
-    /// Gives the last column other cells, row by row.
+    /// Replaces the cells of the last column, row by row.
     pub(crate) fn set_last(&mut self, cells: impl IntoIterator<Item = String>) {
         for (row, cell) in self.rows.iter_mut().zip(cells) {
             if let Some(last) = row.last_mut() {
@@ -255,19 +256,20 @@ impl ReportTable {
         }
     }
 
-    /// How many columns of a terminal stand to the left of the last one.
+    /// Returns the number of terminal columns to the left of the last table column.
     pub(crate) fn width_of_others(&self) -> usize {
         let widths = self.widths();
         let others = widths.split_last().map_or(&[][..], |(_, others)| others);
         others.iter().map(|width| width + 2).sum()
     }
 
-    /// The width of all columns and the space between them.
+    /// Returns the width of all columns and the space between them.
     pub(crate) fn width(&self) -> usize {
         self.width_of_others() + self.last_width()
     }
 
-    /// The width of the widest cell of the last column on a terminal, including the column's name.
+    /// Returns the width of the widest cell of the last column on a terminal, including the
+    /// column's name.
     pub(crate) fn last_width(&self) -> usize {
         let name = self.columns.last().map(|(name, _)| name.as_str());
         let cells = self.rows.iter().filter_map(|row| row.last());
@@ -276,8 +278,8 @@ impl ReportTable {
         widths.max().unwrap_or(0)
     }
 
-    /// The width of the widest cell of each column on a terminal. A left-aligned last column counts
-    /// with its name only.
+    /// Returns the width of the widest cell of each column on a terminal. A left-aligned last
+    /// column counts with its name only.
     pub(crate) fn widths(&self) -> Vec<usize> {
         let names = self.columns.iter();
         let mut widths: Vec<usize> = names.map(|(name, _)| width(&printable(name))).collect();
@@ -287,18 +289,19 @@ impl ReportTable {
         widths
     }
 
-    /// Makes room for a row.
+    /// Widens columns to the cells of a row.
     fn widen<'c>(&self, widths: &mut [usize], row: impl Iterator<Item = &'c str>) {
         let last = self.columns.len() - 1;
         for (at, cell) in row.enumerate() {
-            // Nothing is to the right of the last column.
+            // Nothing is to the right of the last column, so its width does not matter if it is
+            // left-aligned.
             if at < last || self.columns[at].1 == ColumnAlign::Right {
                 widths[at] = widths[at].max(width(&printable(cell)));
             }
         }
     }
 
-    /// Writes the line of the columns' names.
+    /// Writes the line with the names of the columns.
     fn names(
         &self,
         widths: &[usize],
@@ -331,17 +334,16 @@ impl ReportTable {
     }
 }
 
-/// What the rows are wanted for.
+/// The purpose for which rows are passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowPass {
-    /// To find out how wide they are, except for the last column.
+    /// To measure their widths, except for the last column.
     Widths,
-    /// To write them. In text the last column has this much room.
+    /// To write the rows. In text, the number is the width that is left for the last column.
     Rows(usize),
 }
 
-/// The cells of a row, one text after the other. A row that is written and forgotten costs no
-/// memory of its own.
+/// The cells of a row, one text after the other. The memory is reused for the next row.
 #[derive(Debug, Default)]
 pub(crate) struct RowCells {
     text: String,
@@ -371,7 +373,7 @@ impl RowCells {
         self.end.push(self.text.len());
     }
 
-    /// The cells.
+    /// Returns the cells.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         let mut start = 0;
         self.end.iter().map(move |&end| {
@@ -382,12 +384,12 @@ impl RowCells {
     }
 }
 
-/// A line of text in the making.
+/// A line of text that is being built.
 #[derive(Default)]
 struct TableLine(String);
 
 impl TableLine {
-    /// Writes cells two blanks apart, as wide as `widths` says.
+    /// Writes cells two blanks apart, in the widths of `widths`.
     fn write<'c>(
         &mut self,
         cells: impl Iterator<Item = &'c str>,
@@ -407,7 +409,7 @@ impl TableLine {
             if at > 0 {
                 text.push_str("  ");
             }
-            // Nothing is to the right of the last column.
+            // Nothing is to the right of the last column, so no blanks are needed after it.
             let blanks = match last && align == ColumnAlign::Left {
                 true => 0,
                 false => widths[at].saturating_sub(width(&cell)),
@@ -430,7 +432,7 @@ impl TableLine {
     }
 }
 
-/// How wide a text is on a terminal.
+/// Returns the width of a text on a terminal.
 fn width(text: &str) -> usize {
     match text.is_ascii() {
         true => text.len(),
@@ -446,7 +448,7 @@ fn markdown_row<'c>(
     writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "))
 }
 
-/// A cell that Markdown shows as it is.
+/// Returns a text as a cell that Markdown shows unchanged.
 pub(crate) fn markdown_cell(text: &str) -> String {
     let mut cell = String::new();
     for c in printable(text).chars() {

@@ -1,4 +1,4 @@
-//! `tags`: label keys with what their values are worth.
+//! The report `tags`: label keys with the sums of their values.
 
 use heapprof_analysis::TagsReport;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::names::label_value;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// Writes the report.
+/// Writes the report `tags`.
 pub fn tags(tags: &TagsReport, style: &ReportStyle) -> Result<String, ReportError> {
     let measure = head::measure(&tags.header, style)?;
     if style.format == ReportFormat::Json {

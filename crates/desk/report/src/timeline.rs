@@ -1,4 +1,4 @@
-//! `timeline`: the heap over time, as a chart and as rows.
+//! The report `timeline`: the heap over time, as a chart and as rows.
 
 use heapprof_analysis::{TimelineReport, TimelineRow};
 use serde_json::{Value, json};
@@ -11,13 +11,14 @@ use crate::measure::{UnitFormatter, time_utc};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// Columns and rows of the chart.
+/// The number of columns of the chart. The next constant is the number of its rows.
 const CHART_COLUMNS: usize = 76;
 const CHART_ROWS: usize = 12;
-/// An RSS that is so many times the heap would make the heap's curve flat.
+/// Least ratio of RSS to the heap at which RSS is not drawn, because the heap's curve would be
+/// flat.
 const MAX_RSS_TO_HEAP: i64 = 6;
 
-/// Writes the report.
+/// Writes the report `timeline`.
 pub fn timeline(timeline: &TimelineReport, style: &ReportStyle) -> Result<String, ReportError> {
     let bytes = UnitFormatter::new("bytes", style.unit.as_deref())?;
     match style.format {
@@ -45,14 +46,14 @@ fn time() -> Result<UnitFormatter, ReportError> {
     UnitFormatter::new("nanoseconds", None)
 }
 
-/// The known values of a column, with their times.
+/// Returns the known values of a column, with their times.
 fn steps(timeline: &TimelineReport, of: impl Fn(&TimelineRow) -> Option<i64>) -> StepFunction {
     let rows = timeline.rows.iter();
     rows.filter_map(|row| Some((row.since_nanos, of(row)?)))
         .collect()
 }
 
-/// The line that says of what the chart is, and its ends.
+/// Returns the line about the chart: its profiles, and its ends.
 fn summary(timeline: &TimelineReport, bytes: &UnitFormatter) -> Result<String, ReportError> {
     let heap = steps(timeline, |row| row.inuse_space);
     let resident = steps(timeline, |row| row.rss);
@@ -95,8 +96,9 @@ fn summary(timeline: &TimelineReport, bytes: &UnitFormatter) -> Result<String, R
     Ok(text)
 }
 
-/// A column as it is drawn. A peak between two profiles of a series is a moment, from which the
-/// heap went back to nobody knows what; the curve goes back to where it was.
+/// Returns the values of a column as they are drawn. A peak between two profiles of a series lasts
+/// for one moment. How far the heap shrank after it is not known, so the curve returns to its value
+/// before the peak.
 fn drawn_steps(
     timeline: &TimelineReport,
     of: impl Fn(&TimelineRow) -> Option<i64>,

@@ -1,4 +1,5 @@
-//! `top`: one row for each entity. `(other)` holds the rest, so that the rows add up to the total.
+//! The report `top`: one row for each entity. `(other)` holds the rest, so that the rows add up to
+//! the total.
 
 use heapprof_analysis::{
     CodePlace, Granularity, SampleType, SortKey, TopReport, TopRow, ValueEstimate,
@@ -18,12 +19,12 @@ use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, markdown_cell, printable};
 
-/// Gives a line of a source file by the file's name and the line's number; `None` if there is no
-/// such file or line.
+/// A function from a source file's name and a line's number to the text of the line; `None` if
+/// there is no such file or line.
 pub type SourceLine<'a> = &'a dyn Fn(&str, i64) -> Option<String>;
 
-/// Writes the report. Rows of lines have the text of the line beside them, as far as `source` has
-/// it; CSV has no such column.
+/// Writes the report `top`. Rows of lines have the text of the line beside them, if `source` has
+/// it. CSV has no such column.
 pub fn top(
     top: &TopReport,
     style: &ReportStyle,
@@ -69,10 +70,10 @@ pub fn top(
     Ok(text)
 }
 
-/// The columns that source text gets at least.
+/// Least number of columns for source text.
 const MIN_SOURCE_COLUMNS: usize = 42;
 
-/// The text of a row's line, without the space around it.
+/// Returns the text of a row's line, without the space around it.
 fn line_of(row: &TopRow, source: SourceLine<'_>) -> Option<String> {
     let text = source(row.place.file.as_ref()?, row.place.line?)?;
     Some(text.trim().to_string()).filter(|text| !text.is_empty())
@@ -92,7 +93,7 @@ fn named_place(name: &str) -> CodePlace {
     }
 }
 
-/// The rows that stand for what the limit left out and for what the filters left out.
+/// Returns the rows that stand for what the limit left out and for what the filters left out.
 fn remainders(top: &TopReport) -> Vec<(CodePlace, i64)> {
     let mut rows = Vec::new();
     if top.other.rows > 0 {
@@ -111,7 +112,7 @@ fn narrow(
     sources: &[Option<String>],
 ) -> ReportTable {
     let (granularity, split) = (top.header.granularity, style.format == ReportFormat::Csv);
-    // The value that the rows are ordered by, if the table says how sure it is.
+    // The value that the rows are ordered by, if the table has a column for its range.
     let known =
         (!split && top.rows.iter().any(|row| row.estimates != [None; 2])).then_some(top.sort);
     let mut table = ReportTable::new(&[("flat", ColumnAlign::Right)]);
@@ -202,11 +203,11 @@ fn narrow(
     table
 }
 
-/// Names are never cut to fewer columns of the terminal than this.
+/// Least number of terminal columns that a cut name has.
 const MIN_CUT_NAME_COLUMNS: usize = 30;
 
-/// Leaves sample types out of a wide table until the table fits, and then cuts names. The sample
-/// type that was asked for always stays. Returns a line that says what was left out.
+/// Removes sample types from a wide table until the table fits, and then cuts names. The sample
+/// type that was asked for always stays. Returns a line about what was left out.
 fn fit(
     top: &TopReport,
     table: &mut ReportTable,
@@ -271,7 +272,7 @@ fn fit(
     })
 }
 
-/// The places of the rows of a wide table.
+/// Returns the places of the rows of a wide table.
 fn wide_places(top: &TopReport) -> Vec<CodePlace> {
     let mut places: Vec<CodePlace> = top.rows.iter().map(|row| row.place.clone()).collect();
     if top.other.rows > 0 {
@@ -283,7 +284,8 @@ fn wide_places(top: &TopReport) -> Vec<CodePlace> {
     places
 }
 
-/// The mean size of an object: the bytes divided by the number of objects that they belong to.
+/// Returns the mean size of an object: the bytes divided by the number of objects that they belong
+/// to.
 fn mean(bytes: i64, objects: i64) -> Option<i64> {
     (objects != 0).then(|| (bytes as f64 / objects as f64).round() as i64)
 }
@@ -293,7 +295,7 @@ fn wide(top: &TopReport, style: &ReportStyle) -> Result<ReportTable, ReportError
     let mut table = ReportTable::default();
     let mut measures = Vec::new();
     let cells_of = |sample_type: &SampleType| {
-        // A unit of one family can't be meant for the types of another.
+        // If the unit is of another family than the sample type, it is meant for other types.
         let wanted = style
             .unit
             .as_deref()
@@ -341,8 +343,8 @@ fn wide(top: &TopReport, style: &ReportStyle) -> Result<ReportTable, ReportError
             cells.push(measure.show(flat));
             cells.push(cum.map(|c| measure.show(c)).unwrap_or_default());
             if let Some(count) = count {
-                // The mean of the flat values. A row that only calls others shows the mean of
-                // its cum values.
+                // This is the mean of the flat values. A row that only calls others shows the mean
+                // of its cum values.
                 let objects = values[*count];
                 let mean = mean(flat, objects.0).or_else(|| mean(cum?, objects.1?));
                 cells.push(mean.map(|m| measure.show(m)).unwrap_or_default());
@@ -399,8 +401,8 @@ fn document(top: &TopReport, sources: &[Option<String>]) -> Map<String, Value> {
                 value.insert("cum".into(), json!(cum));
                 range::insert(&mut value, "estimate", of_flat.as_ref());
                 range::insert(&mut value, "cum_estimate", of_cum.as_ref());
-                // Types of the same name are told apart by their unit. If the unit is the same too,
-                // a number tells them apart.
+                // The unit distinguishes types with the same name. If the unit is the same, too, a
+                // number distinguishes them.
                 let mut key = sample_type.r#type.clone();
                 if values.contains_key(&key) {
                     key = format!("{key}/{}", sample_type.unit);

@@ -1,4 +1,4 @@
-//! `traces`: one block for each stack, with its value and labels above it.
+//! The report `traces`: one block for each stack, with its value and labels above it.
 
 use std::io::Write;
 
@@ -22,11 +22,12 @@ pub enum TraceOrder {
     /// The largest first.
     #[default]
     Descending,
-    /// The largest last, where a terminal ends. What is left out comes first.
+    /// The largest last, at the end of the terminal's output. The note about left-out stacks comes
+    /// first.
     Ascending,
 }
 
-/// Writes the report stack by stack, because it may be much longer than the profile.
+/// Writes the report `traces` stack by stack, because it may be much longer than the profile.
 pub fn traces(
     traces: &TracesReport,
     order: TraceOrder,
@@ -126,7 +127,7 @@ pub fn traces(
     Ok(())
 }
 
-/// Says what so many stacks have that are left out.
+/// Writes a note about the `count` stacks that are left out and their sum, if there are any.
 fn write_other(
     rest: i64,
     count: usize,

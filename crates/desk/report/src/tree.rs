@@ -1,4 +1,4 @@
-//! `tree`: the call tree, indented.
+//! The report `tree`: the call tree, indented.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,14 +17,14 @@ use crate::names::{MIN_NAME_COLUMNS, NameCache, name_beside_file, short_labels_o
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, RowCells, RowPass};
 
-/// The columns that a name gets if no row is cut.
+/// Number of columns for a name if no row is cut.
 const MAX_TREE_NAME_COLUMNS: usize = 86;
-/// How many steps a node is indented at most. The first number is for folded paths, so that names
-/// stay in sight. The second is for paths that are not folded.
+/// Maximum number of steps by which a node is indented. The first number is for folded paths, so
+/// that names stay in sight. The second number is for paths that are not folded.
 const MAX_INDENT_STEPS: [usize; 2] = [20, 100];
 
-/// Writes the report node by node, because it may be much longer than the profile. Text and
-/// Markdown show a path that does not branch as one row, unless `full` is set.
+/// Writes the report `tree` node by node, because it may be much longer than the profile. Text and
+/// Markdown show a path without branches as one row, unless `full` is set.
 pub fn tree(
     tree: &TreeReport<'_>,
     full: bool,
@@ -33,8 +33,8 @@ pub fn tree(
 ) -> Result<(), ReportError> {
     let measure = head::measure(&tree.header, style)?;
     if style.format == ReportFormat::Json {
-        // Nodes are in pre-order with depths, not nested, because a stack may be deeper than a
-        // reader's recursion goes.
+        // Nodes are in pre-order with depths, not nested, because a stack may be deeper than the
+        // recursion of a JSON reader allows.
         let mut head = json::head(&tree.header);
         head.insert("reverse".into(), json!(tree.reverse));
         return json::write_each(&head, &Map::new(), out, |rows| {
@@ -85,7 +85,7 @@ pub fn tree(
         })?;
     }
     let folds = folds.finish();
-    // The names of places, cut to the room that rows of each indentation have.
+    // `labels` holds the names of places, cut to the room in the rows of each indentation.
     let mut labels = BTreeMap::<usize, NameCache>::new();
     let names_in = |width: usize| {
         let shown = std::iter::once(&shown[..]);
@@ -116,7 +116,7 @@ pub fn tree(
                 cells.push("");
                 return each(&cells);
             };
-            // A node below the deepest indentation shows its depth as a number.
+            // A node below the deepest indentation has its depth as a number.
             let number = match path.depth > deepest && !split {
                 true => format!("({}) ", path.depth),
                 false => String::new(),

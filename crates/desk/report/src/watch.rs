@@ -1,4 +1,4 @@
-//! `watch`: what processes had in memory over time.
+//! The report `watch`: the memory of processes over time.
 
 use heapprof_analysis::{WatchEvent, WatchFigures, WatchReport, WatchedProcess};
 use serde_json::{Value, json};
@@ -9,13 +9,13 @@ use crate::measure::{UnitFormatter, percent, plural, time_utc};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// Columns and rows of the chart.
+/// The number of columns of the chart. The next constant is the number of its rows.
 const CHART_COLUMNS: usize = 76;
 const CHART_ROWS: usize = 10;
-/// The most rows of processes and of events in a report to read.
+/// Maximum number of rows of processes, and of events, in a report for people.
 const MAX_TABLE_ROWS: usize = 40;
 
-/// A time in milliseconds.
+/// A formatter for times in milliseconds.
 struct WatchTimeFormatter(UnitFormatter);
 
 impl WatchTimeFormatter {
@@ -27,10 +27,10 @@ impl WatchTimeFormatter {
     }
 }
 
-/// Writes the report.
+/// Writes the report `watch`.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn watch(watch: &WatchReport, style: &ReportStyle) -> Result<String, ReportError> {
     match style.format {
         ReportFormat::Json => return crate::json::text(document(watch)),
@@ -137,7 +137,7 @@ fn chart(watch: &WatchReport, bytes: &UnitFormatter, time: &WatchTimeFormatter) 
     lines
 }
 
-/// The pid of a process by its number in the watch.
+/// Returns the pid of a process, by its number in the watch.
 fn pid(watch: &WatchReport, process: Option<i64>) -> String {
     let mut all = watch.processes.iter();
     let found = process.and_then(|process| all.find(|one| one.about.process == process));
@@ -273,7 +273,7 @@ fn events(watch: &WatchReport, time: &WatchTimeFormatter) -> ReportTable {
     table
 }
 
-/// Says how many rows are left out.
+/// Adds a row with the number of rows that are left out, if there are any.
 fn more(table: &mut ReportTable, all: usize) {
     if all > MAX_TABLE_ROWS {
         let columns = table.widths().len();
@@ -283,7 +283,7 @@ fn more(table: &mut ReportTable, all: usize) {
     }
 }
 
-/// For programs: the sums over time.
+/// Makes the table for programs: the sums over time.
 fn sums(watch: &WatchReport) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("time_ms", ColumnAlign::Right),
@@ -423,7 +423,7 @@ mod tests {
             ..ReportStyle::default()
         };
         assert_eq!(watch(&sample(), &style).unwrap().lines().count(), 5);
-        // Nothing was seen.
+        // The watch ended before its first reading.
         let nothing = watch(&WatchReport::default(), &ReportStyle::default()).unwrap();
         assert!(nothing.contains("ended before the first look"), "{nothing}");
     }

@@ -1,4 +1,4 @@
-//! `wiretap`: which code ran, and which never did.
+//! The report `wiretap`: which code ran, and which never did.
 
 use heapprof_analysis::{WiretapReport, WiretapRow, WiretapRowKind};
 use serde_json::json;
@@ -12,7 +12,7 @@ fn time(ms: i64) -> String {
     time_utc(ms.saturating_mul(1_000_000))
 }
 
-/// The kind, with what became of a module.
+/// Returns the kind of a row, with the outcome of loading a module.
 fn kind(row: &WiretapRow) -> String {
     match row.outcome.as_str() {
         "" => row.kind.clone(),
@@ -59,7 +59,7 @@ fn table(report: &WiretapReport, by: WiretapRowKind) -> ReportTable {
     table
 }
 
-/// The line of totals.
+/// Returns the line of totals.
 fn totals(report: &WiretapReport) -> String {
     let senders: i64 = report.senders.values().sum();
     let mut line = format!(
@@ -77,10 +77,10 @@ fn totals(report: &WiretapReport) -> String {
     line + "\n"
 }
 
-/// Writes the report.
+/// Writes the report `wiretap`.
 ///
 /// # Errors
-/// It can't be written as CSV or JSON.
+/// The report can't be written as CSV or JSON.
 pub fn wiretap(
     report: &WiretapReport,
     by: WiretapRowKind,
@@ -105,7 +105,7 @@ pub fn wiretap(
     }
     let mut table = table(report, by);
     if style.format != ReportFormat::Text {
-        // One table has all: what was never seen has no count.
+        // There is one table for all rows: names that were never seen have the count 0.
         for name in &report.unseen {
             let blank = String::new;
             table.row(vec![
@@ -198,7 +198,7 @@ mod tests {
         )
         .unwrap();
         assert!(empty.contains("nothing was seen"), "{empty}");
-        // What nobody could tell is not said to be dead.
+        // If no sender was heard, an expected name is not reported as never seen.
         let unheard = WiretapReport {
             senders: BTreeMap::default(),
             rows: Vec::new(),

@@ -1,7 +1,7 @@
 //! The call tree in pre-order, in which a node is a path from the root and its subtree a range of
 //! ids.
 //!
-//! It is made by splitting the samples frame by frame from the root (or from the leaf, if
+//! The tree is made by splitting the samples frame by frame from the root (or from the leaf, if
 //! reversed), heaviest child first. Nodes that are too light are left out. Several profiles share
 //! one tree.
 
@@ -13,47 +13,47 @@ use self::pieces::SubtreePieces;
 pub use self::stacks::EntityStacks;
 use crate::error::TotalsError;
 
-/// A node without its sums.
+/// A node of a [`CallTree`], without its sums.
 #[derive(Clone, Copy, Debug)]
 pub struct CallTreeNode {
-    /// The entity that it is.
+    /// The entity that the node stands for.
     pub entity: u32,
     /// The number of the parent; `u32::MAX` for a root.
     pub parent: u32,
-    /// How many nodes are above it.
+    /// The number of ancestors of the node.
     pub depth: u32,
-    /// The last node of its subtree.
+    /// The number of the last node in this node's subtree.
     pub last_descendant: u32,
-    /// Whether no ancestor is the same entity.
+    /// Whether no ancestor stands for the same entity.
     pub outermost: bool,
 }
 
-/// The parent of a root.
+/// The number that stands for the parent of a root.
 pub const NO_PARENT: u32 = u32::MAX;
 
-/// The nodes, with `width` sums for each.
+/// A call tree: nodes with `width` sums for each.
 #[derive(Debug, Default)]
 pub struct CallTree {
     /// The nodes in pre-order.
     pub node: Vec<CallTreeNode>,
-    /// How many sums a node has.
+    /// The number of sums per node.
     pub width: usize,
-    /// What ends in the node itself: `node * width + sum`.
+    /// The sums over the stacks that end in the node itself; sum `sum` is at `node * width + sum`.
     pub own: Vec<i64>,
-    /// What passes through the node: `node * width + sum`.
+    /// The sums over the stacks that pass through the node; sum `sum` is at `node * width + sum`.
     pub total: Vec<i64>,
-    /// The sums of `total` regardless of sign, which decide what is cut. Empty if no value is
-    /// negative, because both are the same then.
+    /// The sums of `total` with every value taken as positive, which decide which nodes are cut.
+    /// Empty if no value is negative, because they equal `total` then.
     pub weight: Vec<i64>,
 }
 
-/// Whether a node with these weights is in a tree that asks for at least so much.
+/// Whether one of a node's weights reaches the least weight of its column.
 fn is_heavy(weight: &[i64], least: &[i64]) -> bool {
     weight.iter().zip(least).any(|(w, least)| w >= least)
 }
 
 impl CallTree {
-    /// The weights of all nodes.
+    /// Returns the weights of all nodes.
     fn weights(&self) -> &[i64] {
         match self.weight.is_empty() {
             true => &self.total,
@@ -61,16 +61,17 @@ impl CallTree {
         }
     }
 
-    /// The weights of one node.
+    /// Returns the weights of one node.
     fn weight_of(&self, at: usize) -> &[i64] {
         &self.weights()[at * self.width..(at + 1) * self.width]
     }
 
-    /// Puts one node for each of these entities above all others, one below the other. `net` and
-    /// `whole` are the sums of all roots, and those regardless of sign.
+    /// Returns the tree with a chain of new nodes above its roots, one for each entity of `way`,
+    /// the first on top. `net` holds the sums of all roots, and `whole` the sums of their values
+    /// regardless of sign.
     ///
     /// # Errors
-    /// The nodes may be too many.
+    /// There are more nodes than a tree can number.
     pub fn put_below(self, way: &[u32], net: &[i64], whole: &[i64]) -> Result<Self, TotalsError> {
         let mut tree = Self {
             width: self.width,
@@ -110,7 +111,8 @@ impl CallTree {
         Ok(tree)
     }
 
-    /// Tells each node what its last descendant is. Each is its own until then.
+    /// Sets the last descendant of each node. Before the call, each node is its own last
+    /// descendant.
     fn find_descendants(&mut self) {
         for at in (1..self.node.len()).rev() {
             let node = self.node[at];
@@ -121,26 +123,28 @@ impl CallTree {
         }
     }
 
-    /// How many nodes the tree would have if it were built to ask for at least so much, and not for
-    /// less than it was.
+    /// Returns the number of nodes that the tree would have if it were built with the least weights
+    /// `least`. These must not be below the least weights that it was built with.
     pub fn count_heavier(&self, least: &[i64]) -> usize {
-        // What a node weighs is a part of what its parent does.
+        // A node's weight is at most that of its parent, so a node that is heavy enough has a
+        // parent that is.
         let nodes = self.weights().chunks_exact(self.width.max(1));
         nodes.filter(|weight| is_heavy(weight, least)).count()
     }
 }
 
-/// What the tree of [`build`] is like.
+/// The options of [`build`]: the order of children, the direction and the least weight.
 pub struct TreeShape<'a> {
-    /// The order of equally heavy children: by name, however entities are numbered.
+    /// The rank of each entity by name, whatever its number. Equally heavy children are in this
+    /// order.
     pub rank: &'a [u32],
-    /// Whether the tree starts from the leaf instead of from the root.
+    /// Whether the tree starts from the leaves of the stacks instead of from their roots.
     pub reverse: bool,
     /// The least weight that a node needs in one of the columns.
     pub least: &'a [i64],
 }
 
-/// Builds the tree of all nodes that are heavy enough.
+/// Builds the tree of all nodes that are heavy enough for `shape`.
 pub fn build(stacks: &EntityStacks, shape: &TreeShape<'_>) -> Result<CallTree, TotalsError> {
     let mut pieces = match stacks.len() >= pieces::MIN_PARALLEL_STACKS {
         true => SubtreePieces::enabled(),
@@ -155,7 +159,7 @@ pub fn build(stacks: &EntityStacks, shape: &TreeShape<'_>) -> Result<CallTree, T
 }
 
 impl CallTree {
-    /// Adds a node behind all others, with its total and its weight.
+    /// Appends a node. The caller appends its sums. Fails if the tree has too many nodes.
     fn push(&mut self, node: CallTreeNode) -> Result<u32, TotalsError> {
         let id = u32::try_from(self.node.len())
             .ok()
@@ -170,7 +174,7 @@ impl CallTree {
     }
 }
 
-/// A node that is still to be made. The samples `order[start..end]` pass through it.
+/// A node that is still to be built. The samples `order[start..end]` pass through it.
 struct NodeTask {
     entity: u32,
     parent: u32,
@@ -179,25 +183,25 @@ struct NodeTask {
     end: usize,
 }
 
-/// No run is known yet.
+/// Marks an entity whose run was not found yet.
 const NO_RUN: u32 = u32::MAX;
-/// The stack ends here.
+/// Marks a stack that has no frame at this depth.
 const STACK_ENDS: u32 = u32::MAX;
 
 /// The stacks of a range of `order` that have the same frame at a depth.
 struct FrameRun {
     entity: u32,
-    /// How many there are.
+    /// The number of stacks in the run.
     count: usize,
-    /// Where the next one goes in `order`.
+    /// The position in `order` for the next stack of the run.
     next: usize,
 }
 
-/// Memory for one number of each entity, which trees that are built one after the other share.
+/// Memory for one number per entity, which trees that are built one after the other share.
 struct BuilderScratch {
-    /// The run of each entity, while a range is split.
+    /// The run of each entity while a range is split.
     run_of_entity: Vec<u32>,
-    /// How often each entity is on the path to the node that is made.
+    /// How often each entity is on the path to the node that is being built.
     on_path: Vec<u32>,
 }
 
@@ -214,15 +218,16 @@ struct CallTreeBuilder<'a> {
     stacks: &'a EntityStacks,
     shape: &'a TreeShape<'a>,
     order: Vec<u32>,
-    /// Where each stack begins in the entities of all, and where the last one ends.
+    /// The position at which each stack begins in the entities of all stacks, and the end of the
+    /// last stack.
     first: Vec<usize>,
-    /// The range of `order` as it was before it was split.
+    /// A copy of the range of `order` before it was split.
     before: Vec<u32>,
-    /// The run of each stack of the range.
+    /// The run of each stack in the range.
     run_of: Vec<u32>,
     scratch: BuilderScratch,
     found: Vec<FrameRun>,
-    /// The children of one node: heaviest column, rank, the task, position in `run_sums`.
+    /// The children of one node, each as: largest weight, rank, task, position in `run_sums`.
     runs: Vec<(i64, u32, NodeTask, usize)>,
     /// The totals and weights of each run.
     run_sums: Vec<i64>,
@@ -251,8 +256,8 @@ impl<'a> CallTreeBuilder<'a> {
         }
     }
 
-    /// Builds the tree below a path of entities, except for what becomes a piece of its own.
-    /// Returns also what ends at the end of that path.
+    /// Builds the tree below the path `above`, except for the subtrees that `pieces` puts off. Also
+    /// returns the sums over the stacks that end where that path ends.
     fn grow(
         &mut self,
         above: &[u32],
@@ -306,7 +311,7 @@ impl<'a> CallTreeBuilder<'a> {
         Ok((tree, of_path))
     }
 
-    /// Adds the values of `order[start..end]` up.
+    /// Adds the values of the stacks `order[start..end]` to `own`.
     fn add_own(&self, start: usize, end: usize, own: &mut [i64]) {
         for &sample in &self.order[start..end] {
             for (sum, value) in own.iter_mut().zip(self.stacks.values(sample as usize)) {
@@ -315,9 +320,9 @@ impl<'a> CallTreeBuilder<'a> {
         }
     }
 
-    /// Splits the stacks of `order[start..end]` by their frame at `depth`. Those that have no more
-    /// frames come first, and what is returned is where the others begin. Of these, the runs of
-    /// equal frames become tasks if they are heavy enough, with the heaviest on top.
+    /// Splits the stacks of `order[start..end]` by their frame at `depth`, and returns the position
+    /// of the first stack that has such a frame. The stacks that have none come before it. Each run
+    /// of equal frames becomes a task if it is heavy enough, with the heaviest on top.
     fn split(&mut self, start: usize, end: usize, depth: u32, parent: u32) -> usize {
         let ended = start + self.find_runs(start, end, depth as usize);
         self.put_in_order(start, end, ended);
@@ -350,11 +355,11 @@ impl<'a> CallTreeBuilder<'a> {
         ended
     }
 
-    /// Finds the runs with their sums, and returns how many stacks end.
+    /// Finds the runs of a range with their sums, and returns the number of stacks that end.
     ///
-    /// The stacks of a range lie far from each other in memory, so most of the time is waiting for
-    /// it. Each of these loops does one thing, without a branch that depends on what it waits for,
-    /// because the processor then waits for many stacks at once.
+    /// The stacks of a range lie far from each other in memory, so most of the time goes into
+    /// waiting for memory. Each of these loops does one thing, and has no branch that depends on
+    /// the memory that it waits for. So the processor waits for many stacks at once.
     fn find_runs(&mut self, start: usize, end: usize, depth: usize) -> usize {
         let Self { stacks, shape, .. } = self;
         let width = stacks.width;
@@ -397,7 +402,7 @@ impl<'a> CallTreeBuilder<'a> {
         for run in &self.found {
             self.scratch.run_of_entity[run.entity as usize] = NO_RUN;
         }
-        // What ends is added up behind the runs, and not looked at.
+        // The stacks that end are added up behind the runs. Nothing reads that sum.
         self.run_sums.clear();
         self.run_sums.resize((self.found.len() + 1) * 2 * width, 0);
         let behind = self.found.len() as u32;
@@ -413,15 +418,15 @@ impl<'a> CallTreeBuilder<'a> {
         ended
     }
 
-    /// Puts the stacks that end first, and the runs behind them. Within each, they keep their
-    /// order, so that they are read in the order in which they lie.
+    /// Sorts a range of `order`: first the stacks that end, then one run after the other. Stacks of
+    /// one group keep their order, so that they are read in the order in which they lie in memory.
     fn put_in_order(&mut self, start: usize, end: usize, ended: usize) {
         let mut next = ended;
         for run in &mut self.found {
             run.next = next;
             next += run.count;
         }
-        // There is nothing to move.
+        // All stacks are in one run, so there is nothing to move.
         if let [one] = &mut self.found[..]
             && ended == start
         {
@@ -446,7 +451,8 @@ impl<'a> CallTreeBuilder<'a> {
 mod tests {
     use super::*;
 
-    /// Stacks of a few entities with values of two columns, the same at each run.
+    /// Returns stacks of a few entities with values of two columns. Each call returns the same
+    /// stacks.
     fn stacks(signed: bool) -> EntityStacks {
         stacks_of(400, signed)
     }
@@ -506,7 +512,7 @@ mod tests {
         }
     }
 
-    /// The subtrees that threads build of copies are those that are built in place.
+    /// Checks that the subtrees that threads build from copies equal those that are built in place.
     #[test]
     fn pieces_make_the_same_tree() {
         for signed in [false, true] {

@@ -1,7 +1,7 @@
-//! Entities: what the rows of a question are at its granularity, shared by all of its profiles.
+//! Entities: the rows of a question at its granularity, shared by all of its profiles.
 //!
-//! Functions are matched by content, so that two profiles have the same ones. A function of reports
-//! is known by its name and its file.
+//! Functions are matched by content, so that two profiles share them. In reports, a function is
+//! identified by its name and its file.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, StringId, StringTable};
@@ -10,40 +10,40 @@ use crate::frames::{FrameTable, ProfileFrame};
 use crate::query::Granularity;
 use crate::same_name::{FileEnds, NameAndFile, match_files};
 
-/// The name of the row that samples without any frame go to.
+/// The name of the row for samples without any frame.
 pub const EMPTY_STACK: &str = "(empty stack)";
 
-/// A function by content. Addresses without symbols, labels shown as frames and the empty stack
-/// have such a row, too.
+/// A function, identified by its content. Addresses without symbols, labels shown as frames and the
+/// empty stack have such a row, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionRow {
-    /// Its name as people read it.
+    /// The function's name as people read it.
     pub name: StringId,
-    /// Its name as the linker knows it.
+    /// The function's name as the linker knows it.
     pub system_name: StringId,
-    /// The source file that it is in.
+    /// The source file of the function.
     pub filename: StringId,
-    /// The line where it begins; 0 if that is not known.
+    /// The line where the function begins; 0 if it is not known.
     pub start_line: i64,
 }
 
-/// A row of reports: a function, with line and address if the granularity tells them apart.
+/// A row of reports: a function, with line and address if the granularity distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entity {
-    /// Its function: a position in [`EntityTable::function`].
+    /// The function, as a position in [`EntityTable::function`].
     pub function: u32,
-    /// The line; 0 if the granularity knows no lines.
+    /// The line; 0 if the granularity does not distinguish lines.
     pub line: i64,
-    /// The address; 0 if the granularity knows no addresses.
+    /// The address; 0 if the granularity does not distinguish addresses.
     pub address: u64,
 }
 
 /// All functions and entities of a question.
 pub struct EntityTable {
-    /// The texts of all names.
+    /// The texts of all names and files.
     pub strings: StringTable,
-    /// How many texts of the first profile were taken over as they are; 0 after that profile was
-    /// added.
+    /// The number of texts of the first profile, which the table begins with; 0 once that profile
+    /// was added.
     first_texts: usize,
     /// The functions by number.
     pub function: Vec<FunctionRow>,
@@ -52,23 +52,23 @@ pub struct EntityTable {
     pub entity: Vec<Entity>,
     entity_index: HashMap<(StringId, StringId, i64, u64), u32>,
     granularity: Granularity,
-    /// The file that stands for the file of each function; empty if all keep their own.
+    /// The file that replaces the file of each function; empty if all functions keep their own.
     matched: Vec<StringId>,
     /// The entity of samples without any frame.
     pub empty_stack: u32,
 }
 
-/// The way from one profile's frames and functions to the shared tables.
+/// Maps one profile's frames and functions to the shared tables.
 pub struct ProfileEntities {
-    /// The entity of each frame.
+    /// The entity of each frame of the profile.
     pub entity: Vec<u32>,
     /// The function row of each function of the profile.
     pub function: Vec<u32>,
 }
 
 impl EntityTable {
-    /// Makes a table without entities. `strings` are the texts of the first profile that will be
-    /// added.
+    /// Makes a table without entities, except for the empty stack. `strings` are the texts of the
+    /// first profile that will be added.
     pub fn new(granularity: Granularity, strings: StringTable) -> Self {
         let mut table = Self {
             first_texts: strings.len(),
@@ -113,10 +113,10 @@ impl EntityTable {
         })
     }
 
-    /// An entity that is no function of the program and is known only by its name.
+    /// Adds an entity that is no function of the program and is known only by its name.
     fn add_named(&mut self, name: &str, key: &str) -> u32 {
         let name = self.strings.intern(name);
-        // With granularity `files`, its name stands for the file.
+        // With granularity `files`, the name stands in the place of the file.
         let filename = match self.granularity {
             Granularity::Files => name,
             _ => self.strings.intern(key),
@@ -130,7 +130,7 @@ impl EntityTable {
         self.entity(function, 0, 0)
     }
 
-    /// Adds one profile's functions and frames.
+    /// Adds the functions and frames of one profile.
     pub fn add(&mut self, profile: &Profile, frames: &FrameTable) -> ProfileEntities {
         let taken_over = std::mem::take(&mut self.first_texts) == profile.strings.len();
         let strings: Vec<StringId> = match taken_over {
@@ -199,9 +199,9 @@ impl EntityTable {
         }
     }
 
-    /// Makes functions of several profiles one where [`match_files`] finds that they are. All
-    /// profiles were added before, and `profiles` has what was made of each. Rows that show files
-    /// stay as they are.
+    /// Merges functions of several profiles that [`match_files`] finds to be the same. All profiles
+    /// must have been added before, and `profiles` holds the result of each [`add`](Self::add).
+    /// Rows that show files stay as they are.
     pub fn match_functions(&mut self, profiles: &mut [&mut ProfileEntities]) {
         let rows: Vec<&[u32]> = profiles.iter().map(|of| &of.function[..]).collect();
         let functions = self.function.iter().map(|f| (f.name, f.filename));
@@ -226,13 +226,13 @@ impl EntityTable {
         }
     }
 
-    /// The file that a function is known by, beside its name.
+    /// Returns the file that identifies a function together with its name.
     pub fn file_of(&self, function: usize) -> StringId {
         let own = self.function[function].filename;
         self.matched.get(function).copied().unwrap_or(own)
     }
 
-    /// How much of a file tells each function from others of its name.
+    /// Returns how much of its file's path distinguishes each function from others of its name.
     pub fn file_ends(&self) -> FileEnds {
         let functions = self.entity.iter().map(|entity| {
             let function = entity.function as usize;
@@ -241,12 +241,12 @@ impl EntityTable {
         FileEnds::new(functions, &self.strings)
     }
 
-    /// The text of a name.
+    /// Returns the text of a name.
     pub fn text(&self, id: StringId) -> &str {
         self.strings.get(id)
     }
 
-    /// The name of a row: the function's name, or with granularity `files` the file's.
+    /// Returns the name of a row: the name of the function, or with granularity `files` the file.
     pub fn name(&self, entity: u32) -> &str {
         let function = self.function[self.entity[entity as usize].function as usize];
         match self.granularity {
@@ -255,10 +255,10 @@ impl EntityTable {
         }
     }
 
-    /// The rank of each entity in the order of its texts and numbers. Loading a profile does not
-    /// change this order.
+    /// Returns the rank of each entity in the order of its texts and numbers. Loading a profile
+    /// does not change this order.
     pub fn ranks(&self) -> Vec<u32> {
-        // Texts are compared once each, because many rows have the same.
+        // Texts are ranked once each, because many rows have the same texts.
         let by_file = self.granularity == Granularity::Files;
         let named = |f: &FunctionRow| if by_file { f.filename } else { f.name };
         let texts = self.text_ranks();
@@ -282,7 +282,7 @@ impl EntityTable {
         rank
     }
 
-    /// The rank of each text that is a function's name or file, by the number of the text.
+    /// Returns the rank of each text that is a function's name or file, by the number of the text.
     fn text_ranks(&self) -> Vec<u32> {
         let mut used = vec![false; self.strings.len()];
         for function in &self.function {

@@ -1,21 +1,21 @@
-//! How sure an estimate is: from what a sampler knows of a sum to the range that holds the truth.
+//! How certain an estimate is: turns the spread of a sampled sum into the range that holds the true
+//! sum.
 //!
 //! The sampler gives the variance of each value (Horvitz and Thompson; docs/formats/spread.md). A
-//! sum of many samples is nearly normal: 1.96 standard deviations on both sides hold the truth in
-//! 95 of 100 cases. With few samples that range is too narrow if the sum came out small, because
-//! its variance then came out small, too. A score interval instead asks which truths would give
-//! this sum with the variance that *they* have. Sources: E. B. Wilson, "Probable inference, the law
-//! of succession, and statistical inference" (1927), for counts; G. Y. Zou and A. Donner,
-//! "Construction of confidence limits about effect measures: a general approach" (2008), for
-//! differences (MOVER).
+//! sum of many samples is nearly normal: the range of 1.96 standard deviations on both sides holds
+//! the truth in 95 of 100 cases. With few samples that range is too narrow if the sum came out
+//! small, because its variance then came out small, too. A score interval instead asks which truths
+//! would give this sum with the variance that *they* have. Sources: E. B. Wilson, "Probable
+//! inference, the law of succession, and statistical inference" (1927), for counts; G. Y. Zou and
+//! A. Donner, "Construction of confidence limits about effect measures: a general approach" (2008),
+//! for differences (MOVER).
 
 use heapprof_profile::{Unit, UnitFamily};
 
-/// What is known of a sum beside its value. Behind the sum stand `samples` blocks that a sampler
-/// took.
+/// The uncertainty of a sampled sum: the number of sampled blocks behind the sum, and its variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SumSpread {
-    /// How many blocks there are.
+    /// The number of sampled blocks behind the sum.
     pub samples: u64,
     /// The estimated variance of the sum, in its unit squared.
     pub variance: f64,
@@ -24,41 +24,43 @@ pub struct SumSpread {
 /// The range that holds a true value, and the number of samples behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueEstimate {
-    /// The least that the value may be.
+    /// The least possible true value.
     pub low: i64,
-    /// The most that the value may be.
+    /// The largest possible true value.
     pub high: i64,
-    /// How many blocks that a sampler took stand behind it.
+    /// The number of sampled blocks behind the value.
     pub samples: u64,
 }
 
 impl ValueEstimate {
-    /// Whether the truth may be 0.
+    /// Whether the true value may be 0.
     pub fn contains_zero(&self) -> bool {
         self.low <= 0 && self.high >= 0
     }
 }
 
-/// How certain it is that a range holds the truth.
+/// The confidence level of ranges: how certain it is that a range holds the true value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConfidenceLevel {
-    /// A range reaches so many standard deviations to each side.
+    /// The number of standard deviations that a range reaches to each side.
     z: f64,
-    /// A sum of which nothing was sampled may still be so many periods.
+    /// The number of sampling periods that a sum may still have if nothing of it was sampled.
     never: f64,
 }
 
-/// A sum of at least so many samples is nearly normal.
+/// Least number of samples for which a sum is nearly normal.
 const MIN_NORMAL_SAMPLES: f64 = 30.0;
 
 impl ConfidenceLevel {
-    /// Of 100 ranges, 95 hold the truth; half of the others lie above it.
+    /// The level at which 95 of 100 ranges hold the truth. In half of the other cases the truth is
+    /// above the range.
     pub const DEFAULT_LEVEL: Self = Self {
         z: 1.959_963_984_540_054,
         never: 3.688_879_454_113_936,
     };
 
-    /// So many ranges all hold the truth together in at least 95 of 100 cases (Bonferroni).
+    /// Returns the level at which `ranges` ranges all hold the truth together in at least 95 of 100
+    /// cases (Bonferroni).
     pub fn shared_by(ranges: usize) -> Self {
         match ranges {
             0 | 1 => Self::DEFAULT_LEVEL,
@@ -73,7 +75,8 @@ impl ConfidenceLevel {
     }
 }
 
-/// The number that a standard normal variable stays below with this probability, which is small.
+/// Returns the number that a standard normal variable stays below with this probability, which must
+/// be small.
 ///
 /// Source: Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), 26.2.23. The error
 /// is less than 0.00045.
@@ -84,25 +87,27 @@ fn quantile(probability: f64) -> f64 {
     above / below - t
 }
 
-/// The sampling period in bytes; `None` if one block was not sampled every so many bytes.
+/// Returns the sampling period in bytes; `None` unless the sampler took one block every `period`
+/// bytes on average.
 pub fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
     let unit = Unit::parse(unit).filter(|unit| unit.family == UnitFamily::Bytes)?;
     let period = period.checked_mul(unit.factor)?;
     (r#type == "space" && period > 1).then_some(period)
 }
 
-/// What one sample stands for.
+/// The amount that one sample stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SampleStep {
-    /// How much that is, in the unit of the sum; 0 if it is not known.
+    /// The amount, in the unit of the sum; 0 if it is not known.
     pub each: f64,
-    /// Whether no sample stands for more. For bytes the period is such a bound; for objects there
-    /// is none.
+    /// Whether no sample stands for more. For bytes the period is such a bound. For objects there
+    /// is no bound.
     pub is_upper_bound: bool,
 }
 
 impl SampleStep {
-    /// The step of bytes, from the period in bytes. Without a period it is not known.
+    /// Returns the step of a sum of bytes, from the period in bytes. Without a period the step is
+    /// not known.
     pub fn for_bytes(period: Option<i64>, unit: &str) -> Self {
         let unit = Unit::parse(unit).filter(|unit| unit.family == UnitFamily::Bytes);
         let known = period.zip(unit);
@@ -112,7 +117,8 @@ impl SampleStep {
         })
     }
 
-    /// This step if it is known. Otherwise it is what the samples of a sum stand for on average.
+    /// Returns this step if it is known; otherwise the amount that the samples of a sum stand for
+    /// on average.
     pub fn or_mean_of(self, spread: Option<SumSpread>, sum: i64) -> Self {
         match self.is_upper_bound {
             true => self,
@@ -123,7 +129,7 @@ impl SampleStep {
         }
     }
 
-    /// The step of values that are multiplied.
+    /// Returns the step of values that are multiplied by `factor`.
     pub fn times(self, factor: f64) -> Self {
         Self {
             each: self.each * factor.abs(),
@@ -133,7 +139,8 @@ impl SampleStep {
 }
 
 impl SumSpread {
-    /// The spread of the sum, or the difference, of two sums that are independent of each other.
+    /// Returns the spread of the sum, or the difference, of two sums that are independent of each
+    /// other.
     pub fn combine(self, other: Self) -> Self {
         Self {
             samples: self.samples.saturating_add(other.samples),
@@ -141,7 +148,7 @@ impl SumSpread {
         }
     }
 
-    /// The spread of a sum that is multiplied.
+    /// Returns the spread of a sum that is multiplied by `factor`.
     pub fn times(self, factor: f64) -> Self {
         Self {
             variance: (self.variance * factor * factor).min(f64::MAX),
@@ -149,7 +156,8 @@ impl SumSpread {
         }
     }
 
-    /// What one sample of a sum stands for on average. Samples that stand for more count for more.
+    /// Returns the amount that one sample of a sum stands for on average. Samples that stand for
+    /// more count for more.
     fn mean_step(self, value: f64) -> f64 {
         match value {
             0.0 => 0.0,
@@ -157,11 +165,11 @@ impl SumSpread {
         }
     }
 
-    /// The most that one sample of a sum may stand for; `r` in docs/formats/spread.md.
+    /// Returns the most that one sample of a sum may stand for; `r` in docs/formats/spread.md.
     ///
-    /// If no bound is known and all samples stand for the same, it is what they stand for on
-    /// average. If they differ, it is more, because others that stand for yet more were then most
-    /// likely missed. How much more was found by trial (bench/spread.py).
+    /// If no bound is known and all samples stand for the same amount, the result is the average
+    /// amount. If the amounts differ, the result is larger, because samples that stand for yet more
+    /// were then most likely missed. How much larger was found by trial (bench/spread.py).
     fn most(self, value: f64, step: SampleStep) -> f64 {
         let mean = self.mean_step(value);
         if step.is_upper_bound {
@@ -171,18 +179,18 @@ impl SumSpread {
         mean * (1.0 + 2.0 * (self.samples as f64 / equal).max(1.0).ln())
     }
 
-    /// The range of the true sum.
+    /// Returns the range that holds the true sum.
     pub fn range(self, value: f64, step: SampleStep, confidence: ConfidenceLevel) -> (f64, f64) {
         let (low, high) = self.variance_range(value, step, confidence);
         match confidence == ConfidenceLevel::DEFAULT_LEVEL {
             true => (low, high),
             // Among many sums, some miss a block that was nearly certain to be sampled, and their
-            // variance does not show it.
+            // variance does not show that.
             false => (low, high.max(value + confidence.never * step.each)),
         }
     }
 
-    /// The range as far as the variance alone gives it.
+    /// Returns the range that the variance alone gives.
     fn variance_range(
         self,
         value: f64,
@@ -191,7 +199,7 @@ impl SumSpread {
     ) -> (f64, f64) {
         let ConfidenceLevel { z, never } = confidence;
         if self.variance <= 0.0 {
-            // What was sampled for certain says nothing about what was not sampled.
+            // Blocks that were certain to be sampled say nothing about what was not sampled.
             let may_hide = match self.samples {
                 0 => value == 0.0,
                 _ => step.is_upper_bound,
@@ -200,17 +208,18 @@ impl SumSpread {
             return (value, value + hidden);
         }
         let deviation = self.variance.sqrt();
-        // So many samples of equal weight would have this value and variance. That is more than
-        // there were if some are certain.
+        // This is the number of samples of equal weight that would have this value and variance. It
+        // is larger than the real number if some samples are certain.
         let equal = value * value / self.variance;
         let n = equal.min(self.samples as f64);
-        // Only a sum of values of both signs has a larger variance than one sample has.
+        // A variance larger than that of one sample occurs only if the sum has values of both
+        // signs.
         if value < 0.0 || equal < 0.999 || n == 0.0 {
             return (value - z * deviation, value + z * deviation);
         }
         // The truths t that give this value solve (value - t)² = z²·(variance + step·(t - value)).
-        // What t exceeds the value by comes in steps of this size, and each of them adds to the
-        // variance.
+        // The amount by which t exceeds the value consists of steps of this size, and each of them
+        // adds to the variance.
         let solved = |step: f64| {
             let (middle, shift) = (value + z * z * step / 2.0, z * step / 2.0);
             let half = z * (self.variance + shift * shift).sqrt();
@@ -228,16 +237,17 @@ impl SumSpread {
         (low, high)
     }
 
-    /// The estimate of a sum of bytes of which one in `period` is sampled on average.
+    /// Returns the estimate of a sum of bytes, of which one in `period` is sampled on average.
     pub fn estimate_bytes(self, value: i64, period: i64) -> ValueEstimate {
         self.estimate(value, SampleStep::for_bytes(Some(period), "bytes"))
     }
 
-    /// The estimate of the true sum.
+    /// Returns the estimate of the true sum.
     pub fn estimate(self, value: i64, step: SampleStep) -> ValueEstimate {
         let (low, high) = self.range(value as f64, step, ConfidenceLevel::DEFAULT_LEVEL);
         ValueEstimate {
-            // Beyond 2⁵³, floating point can miss the value itself.
+            // Beyond 2⁵³, rounding of floating-point numbers could leave the value itself out of
+            // the range.
             low: value.min(low.floor() as i64),
             high: value.max(high.ceil() as i64),
             samples: self.samples,
@@ -245,12 +255,12 @@ impl SumSpread {
     }
 }
 
-/// A value with what is known of it. `spread` is `None` if the value is exact.
+/// A value with its spread. `spread` is `None` if the value is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ValueWithSpread {
     /// The value.
     pub value: i64,
-    /// What is known of it.
+    /// The uncertainty of the value.
     pub spread: Option<SumSpread>,
 }
 
@@ -267,20 +277,21 @@ impl ValueWithSpread {
         }
     }
 
-    /// How sure the value is; `None` if it is exact.
+    /// Returns the range of the true value; `None` if the value is exact.
     pub fn estimate(self, step: SampleStep) -> Option<ValueEstimate> {
         Some(self.spread?.estimate(self.value, step))
     }
 }
 
-/// The value of one side of a comparison, before or after. `spread` is `None` if it is exact.
+/// The value of one side of a comparison, before or after. `spread` is `None` if the value is
+/// exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ComparisonSide {
     /// The value.
     pub value: f64,
-    /// What is known of it.
+    /// The uncertainty of the value.
     pub spread: Option<SumSpread>,
-    /// What one sample of this side stands for.
+    /// The amount that one sample of this side stands for.
     pub step: SampleStep,
 }
 
@@ -293,8 +304,8 @@ impl ComparisonSide {
     }
 }
 
-/// The range of `after - factor * before`, each of which may be an estimate, and neither knows of
-/// the other.
+/// Returns the range of `after - factor * before`. Each of the two may be an estimate, and they
+/// must be independent.
 pub fn difference(
     before: ComparisonSide,
     after: ComparisonSide,
@@ -327,7 +338,7 @@ mod tests {
         let table = [
             // This value is exact.
             (1000, 0, 0.0, 1000, 1000),
-            // Beside what is certain, there may be something that was not sampled.
+            // Besides the certain amount, there may be something that was not sampled.
             (1000, 5, 0.0, 1000, 16_110),
             // Nothing was sampled: the truth is below 3.69 periods.
             (0, 0, 0.0, 0, 15110),
@@ -335,10 +346,10 @@ mod tests {
             (409_600, 100, 100.0 * 4096.0 * 4096.0, 329_319, 489_881),
             // 10 samples of 4096 each: 5.43 to 18.41 times 4096, Wilson's limits of a count.
             (40_960, 10, 10.0 * 4096.0 * 4096.0, 22_249, 75_406),
-            // One sample.
+            // There is one sample.
             (4096, 1, 4096.0 * 4096.0, 723, 23_204),
-            // Three samples of 4096 beside 10,000,000 that are certain. The range is as if there
-            // were four of them below, and three above.
+            // There are three samples of 4096, and 10,000,000 that are certain. The range is as if
+            // four of them were counted for its low end, and three for its high end.
             (10_012_288, 4, 3.0 * 4096.0 * 4096.0, 10_003_616, 10_036_132),
             // A difference of sums has values of both signs.
             (0, 8, 8.0 * 4096.0 * 4096.0, -22_707, 22_707),
@@ -353,8 +364,9 @@ mod tests {
         assert_eq!(spread(2, 3.0).times(-2.0), spread(2, 12.0));
     }
 
-    /// Nobody knows how many objects a sample may stand for. If all samples stand for the same, a
-    /// sum of many is nearly normal. If one stands for half of all, there may be more like it.
+    /// The amount of objects that a sample may stand for has no known bound. If all samples stand
+    /// for the same amount, a sum of many is nearly normal. If one sample stands for half of all
+    /// objects, there may be more like it.
     #[test]
     fn ranges_of_objects() {
         let low_and_high = |samples, variance| {
@@ -368,7 +380,7 @@ mod tests {
         assert_eq!(uneven, (382, 7282));
     }
 
-    /// Floating point cannot represent these numbers exactly.
+    /// Checks values that floating point cannot represent exactly.
     #[test]
     fn a_range_has_its_value() {
         for value in [i64::MAX / 2, i64::MIN / 2 + 1, (1 << 53) + 1] {
@@ -380,14 +392,15 @@ mod tests {
         }
     }
 
-    /// In a profile with a period, a sample stands for the period, whatever the profile's sum is.
+    /// In a profile with a period, a sample stands for the period, whatever the sum of the profile
+    /// is.
     #[test]
     fn a_known_step_stays() {
         let of_both_signs = Some(spread(300, 1e12));
         assert_eq!(PERIOD.or_mean_of(of_both_signs, 10), PERIOD);
         let unknown = SampleStep::default().or_mean_of(of_both_signs, 1_000_000);
         assert_eq!((unknown.each, unknown.is_upper_bound), (1e6, false));
-        // The value is certain, and nothing is known of what was not sampled.
+        // The value is certain, and the amount that was not sampled has no known bound.
         let estimate = spread(5, 0.0).estimate(1000, unknown);
         assert_eq!((estimate.low, estimate.high), (1000, 1000));
         assert_eq!(SampleStep::for_bytes(Some(4096), "kilobytes").each, 4.0);
@@ -403,7 +416,7 @@ mod tests {
             ConfidenceLevel::shared_by(1),
             ConfidenceLevel::DEFAULT_LEVEL
         );
-        // These are values of a table of the normal distribution, for 0.025 / n.
+        // These are values for 0.025 / n from a table of the normal distribution.
         for (ranges, z) in [(2, 2.2414), (5, 2.5758), (100, 3.4808), (10_000, 4.5648)] {
             let found = ConfidenceLevel::shared_by(ranges).z;
             assert!((found - z).abs() < 0.0005, "{ranges} {found}");
@@ -433,8 +446,8 @@ mod tests {
         let (low, _) = difference(one, one, 1.1, ConfidenceLevel::DEFAULT_LEVEL);
         let expected = -0.1 * 409_600.0 - 1.96 * (100f64 * 2.21).sqrt() * 4096.0;
         assert!((low - expected).abs() < 10.0, "{low} {expected}");
-        // What was not sampled before may have been there. It takes five samples for something to
-        // be new.
+        // Blocks that were not sampled before may have been there. Only from five samples on is a
+        // function certain to be new.
         let none = side(0.0, 0, 0.0);
         for (samples, new) in [(1, false), (4, false), (5, true), (9, true)] {
             let n = samples as f64;

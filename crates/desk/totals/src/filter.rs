@@ -1,5 +1,5 @@
-//! Filters compiled against one profile, so that each regular expression is tried once on each
-//! function, and bits decide after that.
+//! Filters compiled against one profile. Each regular expression is tried once on each function;
+//! after that, bits decide.
 
 use heapprof_profile::{ALLOCATOR_REGEX, LocationIndex, Profile, after_allocators};
 use regex::Regex;
@@ -11,7 +11,7 @@ use crate::pattern::{compile, regex_error};
 use crate::query::{Query, QueryFilters};
 use heapprof_text::explain_shown_match;
 
-/// What matched a frame.
+/// Bits for the filters that match a frame.
 pub mod bit {
     /// `focus` matches.
     pub const FOCUS: u8 = 1;
@@ -27,22 +27,22 @@ pub mod bit {
     pub const DROP_LINE: u8 = 32;
 }
 
-/// What `drop_frames` does to a location.
+/// Bits for the lines of a location that `drop_frames` cuts.
 pub mod drop {
     /// The whole location matched.
     pub const ALL: u8 = 1;
-    /// Some of its inner lines matched.
+    /// Some inner lines of the location matched.
     pub const BENEATH: u8 = 2;
 }
 
 /// Filters ready to be applied to the stacks of one profile.
 #[derive(Default)]
 pub struct CompiledFilters {
-    /// The bits of each frame; empty if no filter looks at frames.
+    /// The bits of each frame; empty if no filter depends on frames.
     pub frame: Vec<u8>,
-    /// What is dropped of each location; empty if nothing is.
+    /// Which lines of each location are cut, as bits of `drop`; empty if no location is cut.
     pub drop: Vec<u8>,
-    /// Whether samples with each label set count; empty if all do.
+    /// Whether samples with each label set are kept; empty if all are.
     pub label_set: Vec<bool>,
     /// The frames that labels add to each label set: those at the root (outermost last) and those
     /// at the leaf (innermost first).
@@ -55,22 +55,22 @@ pub struct CompiledFilters {
     pub ignore: bool,
     /// Whether some frames are hidden.
     pub hide: bool,
-    /// Whether stacks begin at a frame that `show_from` matches.
+    /// Whether frames nearer to the root than a frame that `show_from` matches are left out.
     pub show_from: bool,
-    /// Whether what is beneath a frame that `prune_from` matches is left out.
+    /// Whether frames nearer to the leaf than a frame that `prune_from` matches are left out.
     pub prune_from: bool,
     /// Notes that the user should see.
     pub notes: Vec<String>,
 }
 
-/// Which label keys are shown, by `tag_show` and `tag_hide`.
+/// The filters `tag_show` and `tag_hide`, which decide the label keys that are shown.
 pub struct LabelKeys {
     show: Option<Regex>,
     hide: Option<Regex>,
 }
 
 impl LabelKeys {
-    /// Compiles both expressions. Fails if one is no regular expression.
+    /// Compiles both filters. Fails if one is no regular expression.
     pub fn new(filters: &QueryFilters) -> Result<Self, TotalsError> {
         Ok(Self {
             show: compile("tag-show", &filters.tag_show)?,
@@ -78,7 +78,7 @@ impl LabelKeys {
         })
     }
 
-    /// Whether a label of this key is to be seen.
+    /// Whether labels with this key are shown.
     pub fn shows(&self, key: &str) -> bool {
         self.show.as_ref().is_none_or(|r| r.is_match(key))
             && !self.hide.as_ref().is_some_and(|r| r.is_match(key))
@@ -136,7 +136,7 @@ impl CompiledFilters {
         Ok(compiled)
     }
 
-    /// Whether stacks stay as they are.
+    /// Whether the filters leave every stack as it is.
     pub fn is_identity(&self) -> bool {
         self.frame.is_empty()
             && self.drop.is_empty()
@@ -181,7 +181,7 @@ impl CompiledFilters {
     }
 
     /// Compiles `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go).
-    /// What `names` matches anywhere is dropped as well.
+    /// Functions that match `names` anywhere in their name are dropped as well.
     fn compile_drop(
         &mut self,
         profile: &Profile,
@@ -204,7 +204,8 @@ impl CompiledFilters {
         };
         let wrappers = compile("wrappers", names)?;
         let mut drop = whole(profile.drop_frames, "drop_frames", &mut self.notes);
-        // The text that was added to our own table is wrong, so the table is used without it.
+        // The text that was added to heapprof's own table is no valid expression, so the table is
+        // used without that text.
         if drop.is_none() && after_allocators(profile.text(profile.drop_frames)).is_some() {
             drop = Regex::new(&format!("^(?:{ALLOCATOR_REGEX})$")).ok();
         }
@@ -279,7 +280,7 @@ impl CompiledFilters {
                 .or_insert_with(|| frames.push_label(key, &value))
         };
         for set in 0..profile.label_sets.len() as u32 {
-            // Stacks are leaf first, so the outermost root frame comes last.
+            // Stacks are leaf first, so the frame of the outermost key comes last.
             let root = filters
                 .tag_root
                 .iter()
@@ -316,7 +317,7 @@ impl CompiledFilters {
         Ok(())
     }
 
-    /// Notes about filters that match nothing, which is most often a mistake.
+    /// Adds notes about filters that match nothing, which is most often a mistake.
     fn note_unmatched(&mut self, profile: &Profile, frames: &FrameTable, filters: &QueryFilters) {
         let names = || profile.function.iter().map(|f| profile.text(f.name));
         let note = |option, text: &str| {
@@ -353,7 +354,7 @@ impl CompiledFilters {
     }
 }
 
-/// Where one regular expression matches in one profile.
+/// The functions and mapped files of one profile that one regular expression matches.
 pub struct RegexMatches<'a> {
     regex: &'a Regex,
     /// Whether each function's name or file matches.
@@ -363,7 +364,7 @@ pub struct RegexMatches<'a> {
 }
 
 impl<'a> RegexMatches<'a> {
-    /// Nothing was looked at yet.
+    /// Tries the expression on every function and mapped file of the profile.
     pub fn new(profile: &Profile, regex: &'a Regex) -> Self {
         let is = |id| regex.is_match(profile.text(id));
         Self {
@@ -408,8 +409,8 @@ fn function_name<'a>(profile: &'a Profile, frame: &'a ProfileFrame) -> &'a str {
     }
 }
 
-/// A name without a leading dot and without its parameters. `drop_frames` is matched against this
-/// form.
+/// Returns a name without a leading dot and without its parameters. `drop_frames` is matched
+/// against this form.
 pub fn simple_name(name: &str) -> &str {
     let name = name.strip_prefix('.').unwrap_or(name);
     let mut from = 0;
@@ -445,8 +446,8 @@ mod tests {
         }
     }
 
-    /// What is cut takes along all that it called, so it must not be anything that may run the
-    /// program's code.
+    /// Cutting a frame also cuts all that it called. So the table must not match anything that may
+    /// run the program's own code.
     #[test]
     fn wrappers_are_these_and_no_others() {
         let table = Regex::new(&format!("^(?:{ALLOCATOR_REGEX})$")).unwrap();

@@ -1,4 +1,4 @@
-//! Frames: what stacks are made of after inlined functions are spelled out.
+//! Frames: the elements of stacks after inlined functions are spelled out.
 //!
 //! A location gives one frame for each line, or one for its address. A label that `tag_root` or
 //! `tag_leaf` asks for gives a frame, too.
@@ -8,19 +8,19 @@ use heapprof_profile::{FunctionIndex, Label, LocationIndex, Profile, StringId};
 /// A frame of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProfileFrame {
-    /// A line of a location: a position in `Profile::line`.
+    /// A line of a location.
     Line {
         /// The location.
         location: LocationIndex,
-        /// The line.
+        /// The line, as a position in `Profile::line`.
         line: u32,
     },
-    /// A location without symbols.
+    /// The address of a location without symbols.
     Address {
         /// The location.
         location: LocationIndex,
     },
-    /// A label's value in the place of a function, its key in the place of a file.
+    /// A label, with its value in the place of a function and its key in the place of a file.
     Label {
         /// The label's key.
         key: String,
@@ -30,7 +30,7 @@ pub enum ProfileFrame {
 }
 
 impl ProfileFrame {
-    /// Where the frame is in the program. A label is nowhere.
+    /// Returns the location of the frame; `None` for a label.
     pub fn location(&self) -> Option<LocationIndex> {
         match self {
             ProfileFrame::Line { location, .. } | ProfileFrame::Address { location } => {
@@ -40,7 +40,7 @@ impl ProfileFrame {
         }
     }
 
-    /// The function of the frame's line.
+    /// Returns the function of the frame's line; `None` for an address or a label.
     pub fn function(&self, profile: &Profile) -> Option<FunctionIndex> {
         match self {
             ProfileFrame::Line { line, .. } => Some(profile.line[*line as usize].function),
@@ -60,7 +60,8 @@ pub struct FrameTable {
 }
 
 impl FrameTable {
-    /// Makes the frames of all locations; with `no_inlines` only the outermost line of each.
+    /// Makes the frames of all locations. With `no_inlines`, only the outermost line of each
+    /// location becomes a frame.
     pub fn new(profile: &Profile, no_inlines: bool) -> Self {
         let mut first = Vec::with_capacity(profile.location.len() + 1);
         let mut frame = Vec::with_capacity(profile.location.len());
@@ -94,22 +95,22 @@ impl FrameTable {
         self.frame.len() as u32 - 1
     }
 
-    /// The numbers of the frames of a location, innermost first.
+    /// Returns the numbers of the frames of a location, innermost first.
     pub fn frames_of(&self, location: LocationIndex) -> std::ops::Range<u32> {
         self.first[location.index()]..self.first[location.index() + 1]
     }
 
-    /// The frame of this number.
+    /// Returns the frame with this number.
     pub fn get(&self, frame: u32) -> &ProfileFrame {
         &self.frame[frame as usize]
     }
 
-    /// All frames in the order of their numbers.
+    /// Returns all frames in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &ProfileFrame> {
         self.frame.iter()
     }
 
-    /// How many frames there are.
+    /// Returns the number of frames.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
     pub fn len(&self) -> usize {
         self.frame.len()
@@ -121,7 +122,7 @@ impl FrameTable {
     }
 }
 
-/// A label's value as text: the text itself, or the number and its unit.
+/// Returns a label's value as text: the text itself, or the number and its unit.
 pub fn label_text(profile: &Profile, label: &Label) -> String {
     match (label.str, label.num_unit) {
         (StringId::EMPTY, StringId::EMPTY) => label.num.to_string(),

@@ -1,9 +1,9 @@
-//! Filters on labels: `[key=]value`, a range of numbers or regular expressions, as pprof reads
-//! them.
+//! Filters on labels: `[key=]value`, where the value is a range of numbers or regular expressions,
+//! as in pprof.
 //!
 //! Unlike in pprof, each label is compared in its own unit, and a number that is too large is an
-//! error instead of a crash. A caller that wants pprof's comparison gives it to
-//! [`LabelFilter::as_pprof`]. The rest is the same.
+//! error instead of a crash. A caller that wants pprof's comparison passes it to
+//! [`LabelFilter::as_pprof`]. Everything else is as in pprof.
 
 use heapprof_profile::{Label, Profile, Unit};
 use regex::Regex;
@@ -28,10 +28,10 @@ enum LabelMatcher {
     Number(NumberTest),
 }
 
-/// Whether a label with a key and a number is what is looked for.
+/// A test of labels with numbers: whether a label's key and number match.
 pub struct NumberTest(pub Box<NumberTestFn>);
 
-/// A function of a label's key and number.
+/// A function from a label's key and number to whether they match.
 type NumberTestFn = dyn Fn(&str, i64) -> bool;
 
 impl std::fmt::Debug for NumberTest {
@@ -47,7 +47,7 @@ struct NumberBound {
 }
 
 impl LabelFilter {
-    /// Reads the filter that was given for an option. Fails if it is neither a range nor a regular
+    /// Parses the filter that was given for an option. Fails if it is neither a range nor a regular
     /// expression.
     pub fn parse(option: &'static str, text: &str) -> Result<Self, TotalsError> {
         let error = |why: String| TotalsError::Filter {
@@ -68,7 +68,7 @@ impl LabelFilter {
         Ok(Self { key, value })
     }
 
-    /// Reads a filter with Go's regular expressions. `parse_range` reads the ranges.
+    /// Parses a filter with Go's regular expressions. `range` parses the ranges.
     pub fn as_pprof(
         text: &str,
         range: impl FnOnce(&str) -> Result<Option<NumberTest>, String>,
@@ -94,8 +94,8 @@ impl LabelFilter {
             LabelMatcher::Number(NumberTest(test)) => of_key
                 .filter(|label| label.str.is_empty())
                 .any(|label| test(profile.text(label.key), label.num)),
-            // With a key, it is enough that one expression matches. Without one, each must match a
-            // label.
+            // With a key, one matching expression is enough. Without a key, each expression must
+            // match a label.
             LabelMatcher::Text(regexes) if self.key.is_some() => of_key.any(|label| {
                 let text = profile.text(label.str);
                 !label.str.is_empty() && regexes.iter().any(|r| r.is_match(text))
@@ -116,7 +116,7 @@ impl LabelFilter {
     }
 }
 
-/// Splits `key=value`. The key may be missing.
+/// Splits `key=value` into key and value. The key may be missing.
 fn split_key(text: &str) -> (Option<String>, &str) {
     match text.split_once('=') {
         Some((key, value)) => (Some(key.to_string()), value),
@@ -131,7 +131,7 @@ fn in_range(
     high: Option<NumberBound>,
 ) -> bool {
     let unit = profile.text(label.num_unit);
-    // Producers leave the unit out if the key says it.
+    // Some tools leave the unit out of the label if the key implies it.
     let unit = match (unit, profile.text(label.key)) {
         ("", "bytes" | "request" | "alignment") => Unit::parse("bytes"),
         (unit, _) => Unit::parse(unit),
@@ -151,7 +151,7 @@ fn in_range(
 
 type NumberBounds = (Option<NumberBound>, Option<NumberBound>);
 
-/// Reads `32kb`, `:64kb`, `4mb:` or `12kb:64mb`; `None` if the text is no range.
+/// Parses `32kb`, `:64kb`, `4mb:` or `12kb:64mb`; `None` if the text is no range.
 fn parse_range(text: &str) -> Result<Option<NumberBounds>, String> {
     let sides: Vec<&str> = text.split(':').collect();
     Ok(match sides[..] {

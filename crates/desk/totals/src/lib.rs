@@ -1,7 +1,9 @@
-//! The numbers of a heap profile, once: frames, patterns, filters, flat and cum, the call tree.
+//! The numbers of a heap profile, worked out in one place: frames, patterns, filters, flat and cum,
+//! the call tree.
 //!
 //! Reports read these numbers through SQLite (heapprof-analysis), and `heapprof pprof` reads them
-//! as pprof does (heapprof-dropin). Nothing here knows a database, prints, or formats a unit.
+//! as pprof does (heapprof-dropin). Nothing in this crate uses a database, prints, or formats a
+//! unit.
 #![forbid(unsafe_code)]
 
 pub mod call_tree;

@@ -1,5 +1,5 @@
-//! Which module a function belongs to and whether that is a library, defined once for all
-//! languages, by what each of them calls a module.
+//! Finds the module that a function belongs to, and whether it is a library: one definition for all
+//! languages, each with its own kind of module.
 //!
 //! | code | module | library |
 //! | :--- | :--- | :--- |
@@ -22,13 +22,13 @@ use crate::frames::FrameTable;
 /// A function's module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionModule {
-    /// What its language calls it: a file, a namespace, a crate or a package.
+    /// The module's name in its language: of a file, a namespace, a crate or a package.
     pub name: String,
-    /// Whether it is a library or the runtime of a language.
+    /// Whether the module is a library or the runtime of a language.
     pub is_library: bool,
 }
 
-/// Folders of installed files: a distribution's files, and those of languages' package managers.
+/// Folders of installed files: those of the system, and those of languages' package managers.
 const SYSTEM_FOLDERS: &[&str] = &[
     "/lib/",
     "/lib32/",
@@ -46,13 +46,13 @@ const SYSTEM_FOLDERS: &[&str] = &[
     "/gnu/store/",
     "/snap/",
 ];
-/// Parts that only the paths of fetched packages and toolchains have.
+/// Path parts that only fetched packages and toolchains have.
 const PACKAGE_PATH_PARTS: &[&str] = &[
     "/.cargo/registry/",
     "/.cargo/git/",
     "/cargo/registry/",
     "/rustc/",
-    // What the standard library itself is made of.
+    // The packages that the standard library itself uses.
     "/rust/deps/",
     "/lib/rustlib/",
     "/pkg/mod/",
@@ -73,7 +73,7 @@ const CXX_RUNTIME_NAMESPACES: &[&str] = &[
     "__cxx11",
     "__gnu_internal",
 ];
-/// What the paths of Go's own packages begin with.
+/// The first parts of the import paths of Go's own packages.
 const GO_STANDARD_PACKAGES: &[&str] = &[
     "archive",
     "arena",
@@ -140,7 +140,7 @@ const RUST_STANDARD_CRATES: &[&str] = &[
     "backtrace_rs",
 ];
 
-/// The modules of a profile's functions.
+/// Finds the modules of a profile's functions.
 pub struct ModuleResolver<'p> {
     profile: &'p Profile,
     /// The file of the program itself, wherever it is installed.
@@ -148,7 +148,7 @@ pub struct ModuleResolver<'p> {
 }
 
 impl<'p> ModuleResolver<'p> {
-    /// Looks at the mappings of a profile, to know which is the program.
+    /// Reads the mappings of a profile to find out which one is the program.
     pub fn new(profile: &'p Profile) -> Self {
         Self {
             profile,
@@ -156,7 +156,7 @@ impl<'p> ModuleResolver<'p> {
         }
     }
 
-    /// The module of a function in a mapping. Without a function, it is that of code without names.
+    /// Returns a function's module in a mapping. Without a function, this is the mapped file.
     pub fn module_of(
         &self,
         function: Option<&Function>,
@@ -182,7 +182,7 @@ impl<'p> ModuleResolver<'p> {
                 RUST_STANDARD_CRATES.contains(&name) || of_mapping.is_library,
             );
         }
-        // The runtime's assembly has names like those of Go's functions.
+        // Functions in the assembly files of Go's runtime have names like those of Go's functions.
         if file.ends_with(".go") || file.ends_with(".s") && name.contains('.') {
             let name = go_package(name);
             let first = name.split('/').next().unwrap_or(name);
@@ -224,9 +224,9 @@ impl<'p> ModuleResolver<'p> {
     }
 }
 
-/// The module of each row of a question's function table. A function may be in several modules, for
-/// example an inline function of a header. The first module that is not a library is taken. If all
-/// are libraries, the first one is taken.
+/// Returns the module of each row of a question's function table. A function may be in several
+/// modules, for example an inline function of a header. The first module that is not a library is
+/// taken. If all are libraries, the first one is taken.
 pub fn modules_of_functions<'p>(
     parts: impl Iterator<Item = (&'p Profile, &'p FrameTable, &'p ProfileEntities)>,
     table: &EntityTable,
@@ -257,7 +257,7 @@ pub fn modules_of_functions<'p>(
                 add(row, Some(line.function), location);
             }
         }
-        // Code without names is named by its address.
+        // Code without names has an entity that is named by its address.
         for (frame, &entity) in frames.iter().zip(&mapped.entity) {
             let named =
                 |function: FunctionIndex| !profile.function[function.index()].name.is_empty();
@@ -277,8 +277,8 @@ pub fn modules_of_functions<'p>(
     found.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-/// The program's file: the one with its main function. If no function is named so, it is the first
-/// file that is no shared library.
+/// Finds the program's file: the one with its main function. If there is no function with such a
+/// name, it is the first file that is no shared library.
 fn program(profile: &Profile) -> Option<StringId> {
     let is_main = |location: &&Location| {
         profile.lines(location).iter().any(|line| {
@@ -306,14 +306,14 @@ fn is_installed(path: &str) -> bool {
         || PACKAGE_PATH_PARTS.iter().any(|part| path.contains(part))
 }
 
-/// Whether a file is none, but code that a library of Python made at run time, such as
-/// `<__array_function__ internals>`. What a program's own `exec` and templates make is its own.
+/// Whether a file name stands for code that a Python library made at run time, such as
+/// `<__array_function__ internals>`. Code of a program's own `exec` and templates is its own.
 fn is_made_by_python_library(file: &str) -> bool {
     let own = ["<string>", "<stdin>", "<template>"];
     file.starts_with('<') && file.ends_with('>') && !own.contains(&file)
 }
 
-/// Whether a path is like `/usr/lib/python3.11/json/decoder.py`, wherever python is installed.
+/// Whether a path is like `/usr/lib/python3.11/json/decoder.py`, wherever Python is installed.
 fn is_of_python(path: &str) -> bool {
     path.split('/')
         .zip(path.split('/').skip(1))
@@ -325,7 +325,7 @@ fn is_of_python(path: &str) -> bool {
         })
 }
 
-/// The crate in a name: the first part of its path, or of the path of the type that has the method.
+/// Returns the crate in a name: the first part of its path, or of the path of the method's type.
 fn crate_of(name: &str) -> &str {
     let brackets = ['<', '&', '*', '[', '('];
     let mut rest = name;
@@ -340,7 +340,7 @@ fn crate_of(name: &str) -> &str {
         if path[end..].starts_with("::") || path[end..].is_empty() {
             return &path[..end];
         }
-        // This is a type parameter, or a type that no crate owns, so the trait counts.
+        // Here is a type parameter, or a type that no crate owns, so the trait's crate is taken.
         match path[end..].find(" as ") {
             Some(at) => rest = &path[end + at + " as ".len()..],
             None => return "core",
@@ -348,10 +348,10 @@ fn crate_of(name: &str) -> &str {
     }
 }
 
-/// The package in a name, such as `encoding/json` of `encoding/json.(*Decoder).Decode`.
+/// Returns the package in a name, such as `encoding/json` of `encoding/json.(*Decoder).Decode`.
 fn go_package(name: &str) -> &str {
     let after = name.rfind('/').map_or(0, |at| at + 1);
-    // Type arguments may contain paths.
+    // Type arguments may contain paths, so only slashes before the bracket count.
     let after = name.find('[').map_or(after, |bracket| {
         name[..bracket].rfind('/').map_or(0, |at| at + 1)
     });
@@ -359,10 +359,10 @@ fn go_package(name: &str) -> &str {
     &name[..end]
 }
 
-/// The outermost namespace or class in a C++ name.
+/// Returns the outermost namespace or class in a C++ name.
 fn namespace(name: &str) -> Option<&str> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    // The name begins after the last blank outside brackets. What is before it is the return type.
+    // The name begins after the last blank outside brackets. The text before it is the return type.
     let (mut depth, mut start) = (0i32, 0);
     for (at, c) in name.char_indices() {
         if name[start..at].ends_with("operator") {
@@ -389,8 +389,8 @@ mod tests {
 
     use super::*;
 
-    /// Each line holds name, linker's name, file and mapped file, then the module, and `library` if
-    /// it is one.
+    /// Functions and their modules. Each line holds name, linker's name, file and mapped file, then
+    /// the module, and `library` if the module is one.
     const MODULE_TABLE: &str = "\
         main | | | /home/me/app => app
         read | | | /usr/lib/x86_64-linux-gnu/libz.so.1 => libz.so.1 library
@@ -484,8 +484,8 @@ mod tests {
         }
     }
 
-    /// A function that is once in the program and once in a library is the program's, whichever
-    /// comes first.
+    /// Checks a function that is once in the program and once in a library: it belongs to the
+    /// program, whichever comes first.
     #[test]
     fn what_is_in_several_places_is_a_library_s_if_all_are() {
         for [first, second] in [
@@ -508,7 +508,7 @@ mod tests {
                 let mut all = profile.function.iter();
                 all.position(|f| profile.text(f.name) == name).unwrap()
             };
-            // So far `main` and `both` are each at one place.
+            // Before this step, `main` and `both` are each at one place.
             let (main, both, library) = (
                 named(&profile, "main"),
                 named(&profile, "both"),
@@ -549,7 +549,7 @@ mod tests {
         }
     }
 
-    /// If two functions have one name, each is of the module of its own mapping.
+    /// Checks that each of two functions with one name has the module of its own mapping.
     #[test]
     fn functions_of_one_name_are_of_modules_of_their_own() {
         let mut b = ProfileBuilder::new(&[("space", "bytes")]);

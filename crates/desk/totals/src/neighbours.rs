@@ -1,12 +1,12 @@
-//! Which entities call an entity and which it calls.
+//! The callers and callees of each entity, with their sums.
 //!
-//! Each sample counts once for an entity, as in `cum`. Under recursion, the caller is that of the
-//! outermost frame and the callee that of the innermost. So the callers' values add up to `cum`,
-//! and so do the callees' together with `flat`.
+//! Each sample counts once for an entity, as in `cum`. Under recursion, the caller is taken from
+//! the outermost frame and the callee from the innermost. So the callers' values add up to `cum`,
+//! and the callees' values together with `flat` do, too.
 //!
-//! A large profile has millions of pairs. They are made for some entities at a time: all that the
-//! samples say of these entities is put side by side, then added up entity by entity. So memory
-//! stays small, and no search is needed.
+//! A large profile has millions of pairs. They are made for some entities at a time: the pairs of
+//! these entities are put side by side, then added up entity by entity. So memory stays small, and
+//! no search is needed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use heapprof_profile::Profile;
 
 use crate::view::ProfileView;
 
-/// On which side a neighbour is.
+/// The side of a neighbour: caller or callee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourSide {
     /// The frame that called.
@@ -27,32 +27,33 @@ pub enum NeighbourSide {
 /// No neighbour: the entity is the root of the stack (as a caller), or its leaf (as a callee).
 pub const NO_NEIGHBOUR: u32 = u32::MAX;
 
-/// The samples are walked about so many times to make the pairs.
+/// Approximate number of walks over the samples to make all pairs.
 const TARGET_WALKS: usize = 4;
 
-/// So many pairs of a sample and an entity are not worth another walk over the samples.
+/// Number of pairs of a sample and an entity that is too small to be worth another walk over the
+/// samples.
 const MIN_PAIRS_PER_WALK: usize = 1 << 16;
 
-/// The sums by entity, side and neighbour, in this order.
+/// Sums by entity, side and neighbour, in this order.
 #[derive(Debug, Default)]
 pub struct NeighbourSums {
-    /// The end of the callers of entity `e` is at `2 * e`, and the end of its callees is after it.
+    /// The ends of the lists of neighbours: entity `e`'s callers end at `end[2 * e]`, and its
+    /// callees at the next one.
     end: Vec<usize>,
     neighbour: Vec<u32>,
     value: Vec<i64>,
-    /// The list that the last search found.
+    /// The list that the last call of `list` returned.
     last: AtomicUsize,
 }
 
 impl NeighbourSums {
-    /// How many there are.
+    /// Returns the number of neighbours of all entities.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
-    /// How many neighbours there are.
     pub fn len(&self) -> usize {
         self.value.len()
     }
 
-    /// The positions of an entity's neighbours.
+    /// Returns the positions of an entity's neighbours.
     pub fn range_of(&self, entity: usize) -> Range<usize> {
         match self.end.get(2 * entity + 1) {
             Some(&end) => entity.checked_sub(1).map_or(0, |e| self.end[2 * e + 1])..end,
@@ -60,9 +61,10 @@ impl NeighbourSums {
         }
     }
 
-    /// The list of the neighbour at a position: an even number for callers, an odd one for callees.
+    /// Returns the list of the neighbour at a position: an even number for callers, an odd one for
+    /// callees.
     fn list(&self, at: usize) -> usize {
-        // They are read one after the other, so it is mostly the last list again.
+        // Positions are read one after the other, so the list is mostly the last one again.
         let last = self.last.load(Ordering::Relaxed);
         let start = last.checked_sub(1).map_or(0, |before| self.end[before]);
         if (start..self.end[last]).contains(&at) {
@@ -73,12 +75,12 @@ impl NeighbourSums {
         list
     }
 
-    /// The entity that has the neighbour at a position.
+    /// Returns the entity that has the neighbour at a position.
     pub fn entity(&self, at: usize) -> u32 {
         self.list(at) as u32 / 2
     }
 
-    /// On which side the neighbour at a position is.
+    /// Returns the side of the neighbour at a position.
     pub fn side(&self, at: usize) -> NeighbourSide {
         match self.list(at) % 2 {
             0 => NeighbourSide::Caller,
@@ -86,18 +88,18 @@ impl NeighbourSums {
         }
     }
 
-    /// The neighbour at a position, or [`NO_NEIGHBOUR`].
+    /// Returns the neighbour at a position, or [`NO_NEIGHBOUR`].
     pub fn neighbour(&self, at: usize) -> u32 {
         self.neighbour[at]
     }
 
-    /// The sum of the neighbour at a position.
+    /// Returns the sum of the neighbour at a position.
     pub fn value(&self, at: usize) -> i64 {
         self.value[at]
     }
 }
 
-/// The neighbours of the entities in `wanted`, for one column of a profile's samples.
+/// Returns the neighbours of the entities in `wanted`, for one column of a profile's samples.
 pub fn neighbours(
     profile: &Profile,
     view: &ProfileView,
@@ -123,7 +125,7 @@ pub fn neighbours(
     let mut adder = NeighbourAdder::new(wanted.len());
     let mut start = 0;
     while start < wanted.len() {
-        // It takes as many entities as fit, but at least one.
+        // A walk takes as many entities as fit, but at least one.
         let (mut end, mut pairs) = (start, 0);
         while end < wanted.len() && (end == start || pairs + samples[end] <= most) {
             pairs += samples[end];
@@ -131,7 +133,8 @@ pub fn neighbours(
         }
         let mut of: Vec<bool> = vec![false; wanted.len()];
         of[start..end].copy_from_slice(&wanted[start..end]);
-        // The samples of an entity stand together. `next` is the place for its next one.
+        // The samples of an entity stand together. `next` holds the place for the next sample of
+        // each entity.
         let mut next = Vec::with_capacity(end - start);
         let mut filled = 0;
         for count in &samples[start..end] {
@@ -158,16 +161,16 @@ pub fn neighbours(
     result
 }
 
-/// The samples, which can be walked again and again.
+/// The samples of a profile and the buffers for walking over them repeatedly.
 struct NeighbourWalk<'a> {
     profile: &'a Profile,
     view: &'a ProfileView,
     entity_of: &'a [u32],
     column: usize,
     stack: Vec<u32>,
-    /// The wanted entities of a stack, each with its innermost and its outermost frame. `place`
-    /// holds the position of each entity in this list. It is valid if the entry there names the
-    /// entity.
+    /// The wanted entities of a stack, each with the positions of its innermost and its outermost
+    /// frame. `place` holds the position of each entity in this list. It is valid if the entry
+    /// there names the entity.
     found: Vec<(u32, usize, usize)>,
     place: Vec<usize>,
 }
@@ -213,11 +216,11 @@ impl NeighbourWalk<'_> {
     }
 }
 
-/// Adds up the sums that stand side by side.
+/// Adds up the values of equal neighbours in a list.
 struct NeighbourAdder {
-    /// The sum of each neighbour. The last one is that of nobody.
+    /// The sum of each neighbour. The last one is the sum for [`NO_NEIGHBOUR`].
     sum: Vec<i64>,
-    /// The list that each neighbour was last in.
+    /// The number of the list in which each neighbour was found last.
     seen: Vec<usize>,
     list: usize,
     found: Vec<u32>,
@@ -233,7 +236,7 @@ impl NeighbourAdder {
         }
     }
 
-    /// Adds the sums of one list to `result`.
+    /// Adds up the values of one list and appends the sums to `result`.
     fn add(&mut self, neighbours: &[u32], values: &[i64], result: &mut NeighbourSums) {
         self.list += 1;
         self.found.clear();

@@ -8,8 +8,8 @@ pub use go::go_regex;
 
 use crate::error::TotalsError;
 
-/// A regular expression's error in one line, without the picture of the expression that comes with
-/// it.
+/// Returns the error of a regular expression in one line, without the picture of the expression
+/// that comes with it.
 pub fn regex_error(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or(&text).trim();

@@ -1,11 +1,10 @@
-//! What is asked of a profile, as one struct for every command (and, later, every URL) with plain
-//! text inside.
-//! inside.
+//! The questions about a profile, as one struct for every command (and, later, every URL) with
+//! plain text inside.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a row of a report stands for.
+/// The granularity of a report: what each row stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Granularity {
     /// A function: a name in a file. A row shows the file if another function has the same name.
@@ -36,12 +35,12 @@ impl Granularity {
         !matches!(self, Granularity::Functions)
     }
 
-    /// Whether rows tell which line they are.
+    /// Whether rows show their line.
     pub fn has_line(self) -> bool {
         matches!(self, Granularity::Lines | Granularity::Addresses)
     }
 
-    /// Whether rows tell which address they are.
+    /// Whether rows show their address.
     pub fn has_address(self) -> bool {
         matches!(self, Granularity::Addresses)
     }
@@ -69,7 +68,8 @@ impl FromStr for Granularity {
     }
 }
 
-/// What rows are ordered by. The order is always by size regardless of sign, then by name.
+/// The value that rows are ordered by, largest first, regardless of sign. Rows with equal values
+/// are ordered by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortKey {
     /// By flat: the sum over the samples whose leaf the row is.
@@ -91,28 +91,28 @@ impl FromStr for SortKey {
     }
 }
 
-/// A question: which values, of which samples, at which detail, how many rows.
+/// A question: which values of which samples, in which detail, and how many rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// A sample type by name or position; `None` means the profile's default.
+    /// A sample type, by name or position; `None` means the profile's default.
     pub sample_type: Option<String>,
-    /// What a row stands for.
+    /// The granularity of rows.
     pub granularity: Granularity,
-    /// What rows are ordered by.
+    /// The order of rows.
     pub sort: SortKey,
     /// The largest number of rows; `None` means all.
     pub limit: Option<usize>,
-    /// Which samples and frames count.
+    /// The filters that decide which samples and frames count.
     pub filters: QueryFilters,
-    /// Attribute inlined functions to the function they were inlined into.
+    /// Whether inlined functions are attributed to the function that they were inlined into.
     pub no_inlines: bool,
     /// A regular expression for functions to cut in the same way as the profile's `drop_frames`.
     pub wrappers: Option<String>,
-    /// Count what libraries allocate for the nearest caller that is not a library.
+    /// Whether allocations of libraries count for the nearest caller that is not a library.
     pub own_code: bool,
-    /// Keep frames that the profile's own `drop_frames` would cut.
+    /// Whether frames that the profile's own `drop_frames` would cut are kept.
     pub all_frames: bool,
-    /// Take percentages of what the filters kept instead of the whole profile.
+    /// Whether percentages are of the sum that the filters kept instead of the whole profile.
     pub relative_percentages: bool,
 }
 
@@ -130,22 +130,23 @@ impl Query {
 
 /// Filters as the user wrote them. Regular expressions match anywhere and are case-sensitive.
 ///
-/// They match function names, file names and the names of mapped files. The tag filters match
-/// labels. They are written `[key=]value`, where value is a range of numbers (`32kb`, `:64kb`,
-/// `4mb:`, `1kb:2mb`) or regular expressions separated by commas.
+/// The filters match function names, file names and the names of mapped files. The tag filters
+/// match labels. They are written `[key=]value`, where value is a range of numbers (`32kb`,
+/// `:64kb`, `4mb:`, `1kb:2mb`) or regular expressions separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryFilters {
     /// Keep only samples with a matching frame.
     pub focus: Option<String>,
     /// Leave out samples with a matching frame.
     pub ignore: Option<String>,
-    /// Leave out matching frames; their values go to the nearest frame that is kept.
+    /// Leave out matching frames. Their values go to the nearest frame that is kept.
     pub hide: Option<String>,
     /// Keep only matching frames.
     pub show: Option<String>,
-    /// Keep frames from the matching one nearest to the root on. Leave out samples without one.
+    /// Keep only the frames up to the matching frame nearest to the root, counted from the leaf.
+    /// Leave out samples without a matching frame.
     pub show_from: Option<String>,
-    /// Leave out the frames below the matching one nearest to the leaf.
+    /// Leave out the frames between the leaf and the matching frame nearest to it.
     pub prune_from: Option<String>,
     /// Keep only samples with a matching label.
     pub tag_focus: Option<String>,
@@ -162,7 +163,7 @@ pub struct QueryFilters {
 }
 
 impl QueryFilters {
-    /// The active filters as `--option=value`, because every screen names them.
+    /// Returns the active filters as `--option=value`, because every screen names them.
     pub fn active_options(&self) -> Vec<String> {
         let one = [
             ("focus", &self.focus),

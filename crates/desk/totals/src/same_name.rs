@@ -1,28 +1,29 @@
-//! Functions of one name in several files: which of them two profiles have in common, and how much
-//! of a file's path tells one from the others.
+//! Functions with one name in several files: which of them two profiles share, and how much of a
+//! file's path distinguishes one from the others.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{StringId, StringTable};
 
-/// A function, by its name and its file.
+/// A function, identified by its name and its file.
 pub type NameAndFile = (StringId, StringId);
 
-/// Finds the file that stands for the file of each function when profiles are compared. `profiles`
-/// has the positions of each profile's functions, and `texts` is how many texts there are.
+/// Finds the file that replaces the file of each function when profiles are compared. `profiles`
+/// holds the positions of each profile's functions, and `texts` is the number of texts.
 ///
-/// A function is known by its name and its file. Two builds of one program may lie in two folders,
-/// though. So a name that has exactly one file in each profile that has the name is one function:
-/// its file is that of the first profile. Returns `None` if every function keeps its own file.
+/// A function is identified by its name and its file. But two builds of one program may lie in two
+/// folders. So if each profile that has a name has it in exactly one file, all functions of that
+/// name are taken as one: their file is that of the first profile. Returns `None` if every function
+/// keeps its own file.
 pub fn match_files(
     functions: &[NameAndFile],
     profiles: &[&[u32]],
     texts: usize,
 ) -> Option<Vec<StringId>> {
-    /// What is known of a name.
+    /// The files in which a name was found.
     #[derive(Clone, Copy, Default)]
     struct NameFiles {
         first: Option<StringId>,
-        /// Its file in the profile that was looked at last, and the number of that profile.
+        /// The name's file in the last profile that has the name, with the number of that profile.
         last: Option<(usize, StringId)>,
         has_many: bool,
     }
@@ -52,12 +53,13 @@ pub fn match_files(
     is_changed.then_some(files)
 }
 
-/// How many characters at the end of a file's path tell a function from the others of its name.
+/// The number of characters at the end of a file's path that distinguish each function from others
+/// of its name.
 #[derive(Debug, Default)]
 pub struct FileEnds(HashMap<NameAndFile, u32>);
 
 impl FileEnds {
-    /// Finds the ends for these functions.
+    /// Finds the ends of the files' paths for these functions.
     pub fn new(functions: impl Iterator<Item = NameAndFile>, texts: &StringTable) -> Self {
         let mut functions: Vec<NameAndFile> = functions.collect();
         functions.sort_unstable();
@@ -73,17 +75,17 @@ impl FileEnds {
         Self(ends)
     }
 
-    /// The characters for a function; 0 if its name tells it from all others, or if it has no
-    /// file.
+    /// Returns the number of characters for a function; 0 if its name distinguishes it from all
+    /// others, or if it has no file.
     pub fn end_length(&self, name: StringId, file: StringId) -> u32 {
         self.0.get(&(name, file)).copied().unwrap_or(0)
     }
 }
 
-/// The length of the shortest end of each path that no other path has, in characters. An end begins
-/// at a name of a folder or of a file.
+/// Returns the length, in characters, of the shortest end of each path that no other path has. An
+/// end begins at the name of a folder or of a file.
 fn distinct_ends(paths: &[&str]) -> Vec<u32> {
-    // The path that shares most with another one is beside it in this order.
+    // In this order, the path that shares the longest end with another one is beside it.
     let mut order: Vec<usize> = (0..paths.len()).collect();
     order.sort_by(|&a, &b| paths[a].rsplit('/').cmp(paths[b].rsplit('/')));
     let shared = |a: usize, b: usize| {
@@ -122,7 +124,7 @@ mod tests {
             ends(&["/p/app/models.py", "/p/shop/models.py", "/p/shop/views.py"]),
             ["app/models.py", "shop/models.py", "views.py"]
         );
-        // One is the end of the other, and one is not known.
+        // One path is the end of another, and one path is not known.
         assert_eq!(ends(&["a.c", "/src/a.c", ""]), ["a.c", "src/a.c", ""]);
         assert_eq!(ends(&["/a.c", "a.c"]), ["/a.c", "a.c"]);
         assert_eq!(ends(&["ü/ä.c", "ö/ä.c"]), ["ü/ä.c", "ö/ä.c"]);
@@ -149,10 +151,10 @@ mod tests {
             matched(&[&[0, 1, 2], &[3, 4, 5]]).unwrap()[3..],
             ["/old/main.c", "/new/a.c", "/old/b.c"]
         );
-        // Two files on one side are too many.
+        // A profile with two files for the name has too many.
         assert_eq!(matched(&[&[1, 2], &[4]]), None);
         assert_eq!(matched(&[&[0], &[0]]), None);
-        // A profile that has the name in no file says nothing.
+        // A profile that does not have the name in any file decides nothing.
         assert_eq!(matched(&[&[0], &[1], &[3]]).unwrap()[3], "/old/main.c");
     }
 }

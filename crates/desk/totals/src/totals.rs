@@ -19,12 +19,12 @@ pub struct TotalAndNet {
     pub net: i64,
 }
 
-/// Flat and cum of every entity for some sample types of one profile.
+/// Flat and cum of every entity, for some sample types of one profile.
 #[derive(Debug, Default)]
 pub struct EntityTotals {
-    /// Columns of the profile's samples, in the order of the sums below.
+    /// The columns of the profile's samples, in the order of the sums below.
     pub columns: Vec<usize>,
-    /// The sum of an entity in a column is at `entity * columns + column`.
+    /// The exclusive sums. The sum of an entity in a column is at `entity * columns + column`.
     pub flat: Vec<i64>,
     /// The inclusive sums, in the order of `flat`.
     pub cum: Vec<i64>,
@@ -32,30 +32,30 @@ pub struct EntityTotals {
     pub present: Vec<Vec<u32>>,
     /// The sums over the samples that the filters kept.
     pub kept: Vec<TotalAndNet>,
-    /// What is known of all these sums, if the profile says it of its values.
+    /// The spread of each of these sums, if the profile has the spread of its values.
     pub spread: Option<SpreadTotals>,
 }
 
-/// What is known of the sums of [`EntityTotals`], each in the place of its sum.
+/// The spread of each sum of [`EntityTotals`], in the place of its sum.
 #[derive(Debug, Default)]
 pub struct SpreadTotals {
-    /// What is known of [`EntityTotals::flat`].
+    /// The spread of each sum of [`EntityTotals::flat`].
     pub flat: Vec<SumSpread>,
-    /// What is known of [`EntityTotals::cum`].
+    /// The spread of each sum of [`EntityTotals::cum`].
     pub cum: Vec<SumSpread>,
-    /// What is known of [`EntityTotals::kept`].
+    /// The spread of each sum of [`EntityTotals::kept`].
     pub kept: Vec<SumSpread>,
 }
 
-/// What is added up: a value, or a value with what is known of it.
+/// A term that is added up: a value, or a value with its spread.
 pub trait SumTerm: Copy + Default {
-    /// Adds another one.
+    /// Adds another term.
     fn plus(&mut self, other: Self);
 
-    /// The value.
+    /// Returns the value.
     fn value(self) -> i64;
 
-    /// Reads the terms of sample `i` in the columns. False if all of them are nothing: such a
+    /// Reads the terms of sample `i` in the columns. Returns false if all terms are zero: such a
     /// sample counts nowhere.
     fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [Self]) -> bool;
 }
@@ -77,7 +77,7 @@ impl SumTerm for i64 {
     }
 }
 
-/// A value with what is known of it.
+/// A value with its spread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UncertainValue {
     value: i64,
@@ -110,7 +110,7 @@ impl SumTerm for UncertainValue {
     }
 }
 
-/// What is known of a sample's value.
+/// Returns the spread of a sample's value.
 pub fn spread_of(profile: &Profile, i: usize, column: usize) -> SumSpread {
     let spread = profile.samples.spread(i);
     spread.map_or_else(SumSpread::default, |spread| SumSpread {
@@ -119,7 +119,7 @@ pub fn spread_of(profile: &Profile, i: usize, column: usize) -> SumSpread {
     })
 }
 
-/// What is known of the sum of a column over all samples, filters aside.
+/// Returns the spread of the sum of a column over all samples, whatever the filters are.
 pub fn whole_spread(profile: &Profile, column: usize) -> SumSpread {
     let all = 0..profile.samples.len();
     all.fold(SumSpread::default(), |sum, i| {
@@ -127,8 +127,8 @@ pub fn whole_spread(profile: &Profile, column: usize) -> SumSpread {
     })
 }
 
-/// Adds up all samples of each column, filters aside. It is an error if 64 bits do not hold a
-/// total.
+/// Adds up all samples of each column, whatever the filters are. It is an error if a total does not
+/// fit in 64 bits.
 pub fn whole_totals(profile: &Profile, columns: &[usize]) -> Result<Vec<TotalAndNet>, TotalsError> {
     let mut sums = vec![(0i128, 0i128); columns.len()];
     for i in 0..profile.samples.len() {
@@ -151,33 +151,33 @@ pub fn whole_totals(profile: &Profile, columns: &[usize]) -> Result<Vec<TotalAnd
         .collect()
 }
 
-/// The error that sums of this column do not fit in 64 bits.
+/// Returns the error that says that sums of this column do not fit in 64 bits.
 pub fn overflow(profile: &Profile, column: usize) -> TotalsError {
     TotalsError::Overflow {
         sample_type: profile.text(profile.sample_type[column].r#type).to_string(),
     }
 }
 
-/// The kernel: flat and cum of entities, with `width` sums for each, added sample by sample.
+/// The kernel that computes flat and cum of entities, with `width` sums for each, sample by sample.
 ///
 /// A sample counts once for an entity, so the total of the added values ([`whole_totals`]) bounds
-/// every sum. A caller that has made sure of that total needs no checks here. Without that check
-/// (as in `heapprof pprof`, which prints what pprof prints), the sums wrap.
+/// every sum. A caller that checked that total needs no checks here. Without that check (as in
+/// `heapprof pprof`, which prints what pprof prints), the sums wrap.
 #[derive(Debug, Default)]
 pub struct EntitySums<T = i64> {
-    /// How many sums an entity has.
+    /// The number of sums per entity.
     pub width: usize,
-    /// The sum of an entity in a column is at `entity * width + column`.
+    /// The exclusive sums. The sum of an entity in a column is at `entity * width + column`.
     pub flat: Vec<T>,
     /// The inclusive sums, in the order of `flat`.
     pub cum: Vec<T>,
-    /// The sample that last counted each entity, from 1.
+    /// The number, from 1, of the last sample that counted for each entity.
     seen: Vec<u32>,
     stamp: u32,
 }
 
 impl<T: SumTerm> EntitySums<T> {
-    /// No sums yet.
+    /// Makes sums that are all zero.
     pub fn new(entities: usize, width: usize) -> Self {
         let mut sums = Self {
             width,
@@ -187,7 +187,7 @@ impl<T: SumTerm> EntitySums<T> {
         sums
     }
 
-    /// Makes room for entities that were found on the way.
+    /// Makes room for `entities` entities, if more were found while samples were added.
     pub fn grow(&mut self, entities: usize) {
         self.flat.resize(entities * self.width, T::default());
         self.cum.resize(entities * self.width, T::default());
@@ -228,8 +228,8 @@ impl<T: SumTerm> EntitySums<T> {
     }
 }
 
-/// Computes [`EntityTotals`]. `whole_totals` must have succeeded for the columns: it bounds every
-/// sum here, so that none of the plain additions can overflow.
+/// Computes the [`EntityTotals`] of a profile. `whole_totals` must have succeeded for the columns:
+/// it bounds every sum here, so that none of the plain additions can overflow.
 pub fn totals(
     profile: &Profile,
     view: &ProfileView,
@@ -276,7 +276,7 @@ struct TotalsKernel<'a> {
 }
 
 impl TotalsKernel<'_> {
-    /// Computes flat and cum of all entities, and the sums over what the filters keep.
+    /// Computes flat and cum of all entities, and the sums over the samples that the filters keep.
     fn run<T: SumTerm>(&self) -> (EntitySums<T>, Vec<TotalAndNet>, Vec<T>) {
         let width = self.columns.len();
         let mut sums = EntitySums::new(self.entities, width);
@@ -334,7 +334,8 @@ impl TotalsKernel<'_> {
     }
 }
 
-/// Reads the values of sample `i` in the columns. False if all are 0: such a sample counts nowhere.
+/// Reads the values of sample `i` in the columns. Returns false if all are 0: such a sample counts
+/// nowhere.
 #[inline]
 pub fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [i64]) -> bool {
     let values = profile.samples.values(i);

@@ -1,8 +1,8 @@
-//! A profile as a question sees it: each sample's frames after inlined functions are spelled out
+//! A profile as one question views it: each sample's frames after inlined functions are spelled out
 //! and filters are applied.
 //!
-//! Nothing is copied. A stack is worked out when a kernel asks for it, into a buffer of the
-//! kernel's own.
+//! Nothing is copied. A stack is worked out when a kernel asks for it, into a buffer that belongs
+//! to the kernel.
 
 use std::ops::Range;
 
@@ -15,25 +15,25 @@ use crate::frames::{FrameTable, ProfileFrame};
 use crate::module::ModuleResolver;
 use crate::query::Query;
 
-/// A profile as a question sees it.
+/// A profile as one question views it: with its frames spelled out and its filters applied.
 pub struct ProfileView {
     /// The frames of the profile.
     pub frames: FrameTable,
     filter: CompiledFilters,
     identity: bool,
-    /// The rule that suppresses each location, if any. It is empty without suppressions.
+    /// The rule that suppresses each location, if there is one; empty without suppressions.
     rule: Vec<Option<u32>>,
-    /// Whether each frame is a library's. It is empty if the query does not ask for that.
+    /// Whether each frame is a library's; empty if the query does not ask for that.
     library: Vec<bool>,
 }
 
-/// Whether each frame is `wanted` and a library's.
+/// Returns, for each frame, whether it is both `wanted` and a library's.
 pub fn libraries(
     profile: &Profile,
     frames: &FrameTable,
     wanted: impl Fn(&ProfileFrame) -> bool,
 ) -> Vec<bool> {
-    // A function has many frames, so the answer is kept for each function.
+    // A function has many frames, so its answer is remembered.
     let (modules, mut known) = (ModuleResolver::new(profile), HashMap::new());
     let is_library = |frame: &ProfileFrame| {
         let Some(location) = frame.location().filter(|_| wanted(frame)) else {
@@ -69,13 +69,13 @@ impl ProfileView {
         })
     }
 
-    /// Leaves out samples that hold a location with a rule.
+    /// Leaves out samples that hold a location with a rule. `rule` has the rule of each location.
     pub fn suppress(&mut self, rule: Vec<Option<u32>>) {
         self.rule = rule;
     }
 
-    /// The rule that suppresses sample `i`, whatever the filters do to the stack. It is the rule of
-    /// the location nearest to the leaf that has one.
+    /// Returns the rule that suppresses sample `i`, whatever the filters do to the stack. If
+    /// several locations have a rule, the one nearest to the leaf decides.
     #[inline]
     pub fn rule(&self, samples: &Samples, i: usize) -> Option<usize> {
         if self.rule.is_empty() {
@@ -85,12 +85,12 @@ impl ProfileView {
         rule.map(|rule| rule as usize)
     }
 
-    /// What the user should be told about the filters.
+    /// Returns the notes about the filters that the user should see.
     pub fn notes(&self) -> &[String] {
         &self.filter.notes
     }
 
-    /// Whether every sample counts.
+    /// Whether every sample is kept.
     pub fn keeps_all(&self) -> bool {
         let f = &self.filter;
         !(f.focus || f.ignore || f.hide || f.show_from)
@@ -105,9 +105,9 @@ impl ProfileView {
         self.rule(samples, i).is_none() && self.visible(samples, i, stack)
     }
 
-    /// The range of library frames at the leaf whose value goes to the nearest other frame. It is
-    /// empty if the stack has no other frame: such a stack stays as it is. The frames of labels
-    /// around it always stay.
+    /// Returns the range of library frames at the leaf whose value goes to the nearest other frame.
+    /// The range is empty if the stack has no other frame: such a stack stays as it is. The frames
+    /// of labels around the range always stay.
     fn folded_range(&self, stack: &[u32]) -> Range<usize> {
         if self.library.is_empty() {
             return 0..0;
@@ -124,13 +124,13 @@ impl ProfileView {
         }
     }
 
-    /// Whether a frame is a library's. False if nobody asked.
+    /// Whether a frame is a library's. Always false if the query does not ask for that.
     pub fn is_library(&self, frame: u32) -> bool {
         self.library.get(frame as usize) == Some(&true)
     }
 
-    /// Does what [`stack`](Self::stack) does but ignores suppressions: false if a filter leaves the
-    /// sample out.
+    /// Writes the frames of sample `i` to `stack` as [`stack`](Self::stack) does, but ignores
+    /// suppressions. Returns false if a filter leaves the sample out.
     #[inline]
     pub fn visible(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         stack.clear();
@@ -153,9 +153,9 @@ impl ProfileView {
         is_kept
     }
 
-    /// Two sums of a column's values, regardless of sign. The first is counted for callers instead
-    /// of the libraries that allocated it. The second stays with libraries, because nothing else is
-    /// in the stack.
+    /// Returns two sums of a column's values, regardless of sign. The first sum counts for callers
+    /// instead of the libraries that allocated the memory. The second sum stays with libraries,
+    /// because their stacks hold nothing else.
     pub fn fold_sums(&self, samples: &Samples, column: usize) -> [i128; 2] {
         let (mut sums, mut stack) = ([0; 2], Vec::new());
         for i in 0..samples.len() {
@@ -177,7 +177,8 @@ impl ProfileView {
         sums
     }
 
-    /// Does what [`filter_stack`](Self::filter_stack) does but keeps the frames of libraries.
+    /// Writes the stack as [`filter_stack`](Self::filter_stack) does, but keeps the frames of
+    /// libraries.
     fn filter_without_folding(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         let filter = &self.filter;
         let set = samples.label_set(i).index();
@@ -204,8 +205,9 @@ impl ProfileView {
         looks_at_none || self.frame_filters(stack)
     }
 
-    /// How many locations at the leaf the profile's `drop_frames` cuts. Seen from the root, frames
-    /// before the first one that does not match are not cut. Otherwise nothing might be left.
+    /// Returns the number of locations at the leaf that the profile's `drop_frames` cuts. Locations
+    /// between the root and the first one that does not match are never cut. Otherwise nothing
+    /// might be left of a stack.
     fn count_dropped(&self, locations: &[heapprof_profile::LocationIndex]) -> usize {
         let mut found_user = false;
         for (at, location) in locations.iter().enumerate().rev() {
@@ -222,7 +224,7 @@ impl ProfileView {
 
     fn frame_filters(&self, stack: &mut Vec<u32>) -> bool {
         let filter = &self.filter;
-        // Frames of labels have numbers beyond the bits if no filter looked at them.
+        // Frames of labels have numbers beyond the bits if no filter needed their bits.
         let has = |f: u32, bit: u8| filter.frame.get(f as usize).is_some_and(|b| b & bit != 0);
         if filter.drops_lines {
             stack.retain(|&f| !has(f, bit::DROP_LINE));
@@ -230,7 +232,7 @@ impl ProfileView {
         if filter.ignore && stack.iter().any(|&f| has(f, bit::IGNORE)) {
             return false;
         }
-        // Ignoring wins over focus: a stack with an ignored frame is already left out here.
+        // `ignore` wins over `focus`: a stack with an ignored frame is already left out here.
         if filter.focus && !stack.iter().any(|&f| has(f, bit::FOCUS)) {
             return false;
         }

@@ -1,11 +1,11 @@
-//! Programs that are sampled again and again, by a generator with a fixed seed, to see how often a
-//! range holds the truth, how often a rule fails something that did not grow, and how much growth
-//! it takes to be noticed.
+//! Simulated programs that are sampled many times, by a generator with a fixed seed. They show how
+//! often a range holds the truth, how often a rule fails a program that did not grow, and how much
+//! growth it takes for a rule to fail.
 //!
 //! `cargo test -p heapprof-analysis simulation -- --nocapture` prints the figures in
 //! docs/guide/compare-two-profiles.md.
 
-// The figures are for people who ask with --nocapture.
+// The figures are for people who run the tests with --nocapture.
 #![allow(clippy::print_stdout)]
 
 use super::*;
@@ -16,11 +16,11 @@ const SAMPLE_STEP: SampleStep = SampleStep {
     is_upper_bound: true,
 };
 
-/// A small generator with a fixed seed: xorshift64*.
+/// A small random generator with a fixed seed: xorshift64*.
 struct XorshiftGenerator(u64);
 
 impl XorshiftGenerator {
-    /// A number from 0 to 1.
+    /// Returns a number from 0 to 1.
     fn share(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -28,7 +28,7 @@ impl XorshiftGenerator {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// The size of a block in a program of this kind.
+    /// Returns the size of a block in a program of this kind.
     fn size(&mut self, kind: &str) -> f64 {
         match kind {
             "small" => 16.0,
@@ -40,7 +40,7 @@ impl XorshiftGenerator {
         }
     }
 
-    /// A program of blocks, about `samples` of which are sampled.
+    /// Returns the blocks of a program, of which about `samples` are sampled.
     fn program(&mut self, kind: &str, samples: f64) -> Vec<f64> {
         let (mut blocks, mut expected) = (Vec::new(), 0.0);
         while expected < samples {
@@ -51,7 +51,7 @@ impl XorshiftGenerator {
         blocks
     }
 
-    /// What one sampled recording says about the bytes of these blocks.
+    /// Returns the bytes of these blocks and their spread according to one sampled recording.
     fn record(&mut self, blocks: &[f64]) -> (i64, SumSpread) {
         let (mut bytes, mut spread) = (0.0, SumSpread::default());
         for &size in blocks {
@@ -67,7 +67,7 @@ impl XorshiftGenerator {
         (bytes.round() as i64, spread)
     }
 
-    /// Makes two recordings and returns whether a rule fails them.
+    /// Makes two recordings and returns whether a rule fails their difference.
     fn fails(&mut self, rule: &GateRule, before: &[Vec<f64>], after: &[Vec<f64>]) -> bool {
         let functions = before.iter().zip(after).enumerate().map(|(i, (b, a))| {
             let ((before, of_before), (after, of_after)) = (self.record(b), self.record(a));
@@ -83,7 +83,7 @@ impl XorshiftGenerator {
         !verdict.violations.is_empty()
     }
 
-    /// How many pairs of 100 a rule fails.
+    /// Returns in how many of 100 pairs of recordings a rule fails.
     fn share_of_failures(
         &mut self,
         (rule, pairs): (&str, usize),
@@ -120,7 +120,7 @@ fn ranges_hold_the_truth_as_often_as_they_say() {
             let held = held.count();
             let share = 100.0 * held as f64 / f64::from(runs);
             println!("{kind}: {samples} samples expected, {share:.1} % held");
-            // A share of so few runs is off by two or three percentage points.
+            // With this number of runs, the share is off by two or three percentage points.
             assert!(share >= 88.0, "{kind} {samples}: {share}");
             let sum = if samples < 30 { &mut few } else { &mut many };
             *sum = (sum.0 + held, sum.1 + runs);

@@ -18,16 +18,16 @@ use crate::store::{check_differs_from_earlier, heap_columns, spread_of_samples};
 pub enum ColumnValues {
     /// Whole numbers.
     Int(Vec<i64>),
-    /// Whole numbers, where there are some.
+    /// Whole numbers, or NULL.
     MaybeInt(Vec<Option<i64>>),
-    /// Fractions, where there are some.
+    /// Floating-point numbers, or NULL.
     MaybeReal(Vec<Option<f64>>),
     /// Texts.
     Text(Vec<String>),
 }
 
 impl ColumnValues {
-    /// A column without rows.
+    /// Returns a column without rows.
     pub(super) fn empty(kind: ColumnKind) -> Self {
         match kind {
             ColumnKind::Int => Self::Int(Vec::new()),
@@ -38,7 +38,7 @@ impl ColumnValues {
     }
 }
 
-/// One cell.
+/// A value of one row. A spread fills two columns.
 enum BatchCell {
     Int(i64),
     Text(String),
@@ -57,10 +57,10 @@ impl From<&str> for BatchCell {
     }
 }
 
-/// Rows of all tables, each of which has a row once.
+/// Rows of all tables, without duplicates.
 pub struct PortableBatch {
     tables: Vec<Vec<ColumnValues>>,
-    /// The ids that are there already, by table.
+    /// The ids of the rows that were added, by table.
     seen_ids: Vec<HashSet<i64>>,
     profiles: Vec<i64>,
 }
@@ -82,7 +82,7 @@ impl Default for PortableBatch {
     }
 }
 
-/// The number of rows of a table.
+/// Returns the number of rows of a table.
 pub(super) fn length(columns: &[ColumnValues]) -> usize {
     columns.first().map_or(0, |cells| match cells {
         ColumnValues::Int(cells) => cells.len(),
@@ -93,12 +93,12 @@ pub(super) fn length(columns: &[ColumnValues]) -> usize {
 }
 
 impl PortableBatch {
-    /// The profiles in it, by their ids.
+    /// Returns the ids of the profiles in the batch.
     pub fn profiles(&self) -> &[i64] {
         &self.profiles
     }
 
-    /// How many rows of samples it has.
+    /// Returns the number of rows of samples.
     pub fn samples(&self) -> usize {
         let tables = ["heap_sample", "other_sample"];
         tables
@@ -107,7 +107,7 @@ impl PortableBatch {
             .sum()
     }
 
-    /// A name that only a batch with this content has.
+    /// Returns a name that only a batch with this content has.
     pub fn name(&self) -> String {
         let mut profiles = self.profiles.clone();
         profiles.sort_unstable();
@@ -119,7 +119,7 @@ impl PortableBatch {
         format!("{:016x}", id.finish())
     }
 
-    /// The tables with their columns, sorted by their keys.
+    /// Returns the tables with their columns, sorted by their keys.
     pub fn sorted_tables(&self) -> impl Iterator<Item = (&'static TableForm, Vec<ColumnValues>)> {
         PORTABLE_TABLES
             .iter()
@@ -159,7 +159,7 @@ impl PortableBatch {
             })
     }
 
-    /// Adds a row. A value that may be known takes two columns.
+    /// Adds a row to a table. A spread takes two columns.
     fn row<const N: usize>(&mut self, name: &str, cells: [BatchCell; N]) {
         let mut columns = self.tables[table_index(name)].iter_mut();
         for cell in cells {
@@ -181,12 +181,12 @@ impl PortableBatch {
         debug_assert!(columns.next().is_none());
     }
 
-    /// Whether something with this id is new in its table.
+    /// Whether an id is new in its table. The id counts as known from then on.
     fn is_new(&mut self, name: &str, id: i64) -> bool {
         self.seen_ids[table_index(name)].insert(id)
     }
 
-    /// Adds a profile under its name, with its labels.
+    /// Adds a profile under this name, with its labels.
     ///
     /// # Errors
     /// A sum may be beyond 64 bits.
@@ -217,7 +217,7 @@ impl PortableBatch {
         for (t, total) in types.iter().zip(whole) {
             id = id.number(*t).number(total.total).number(total.net);
         }
-        // Equal profiles have equal bytes.
+        // Equal profiles encode to equal bytes.
         encode(profile, &mut id)?;
         let id = id.finish();
         if !self.is_new("profile", id) {
@@ -325,7 +325,7 @@ impl PortableBatch {
         each.collect()
     }
 
-    /// The ids of the rows of the question's function table.
+    /// Returns the ids of the rows of the question's function table.
     fn functions(&mut self, question: &ProfileQuestion) -> Vec<i64> {
         let table = &question.table;
         let rows = table.function.iter().zip(question.modules());
@@ -401,7 +401,7 @@ impl PortableBatch {
         each.collect()
     }
 
-    /// The id of each label set; 0 of the empty one.
+    /// Returns the id of each label set. The id of the empty set is 0.
     fn label_sets(&mut self, profile: &Profile) -> Vec<i64> {
         let mut ids = vec![0];
         for set in 1..profile.label_sets.len() as u32 {
@@ -435,7 +435,7 @@ impl PortableBatch {
         ids
     }
 
-    /// The id of a stack, whose rows are added if it is new.
+    /// Returns the id of a stack, and adds its rows if it is new.
     fn stack(
         &mut self,
         question: &ProfileQuestion,
@@ -467,7 +467,7 @@ impl PortableBatch {
                 [id, position as i64, location].map(BatchCell::Int),
             );
         }
-        // Each name in a file counts once, by its innermost function.
+        // Each pair of name and file counts once, by its innermost function.
         let mut seen = HashSet::default();
         let frames = stack
             .iter()
@@ -487,7 +487,7 @@ impl PortableBatch {
         id
     }
 
-    /// Adds the rows of samples, and returns how many stacks with labels there are.
+    /// Adds the rows of samples, and returns the number of stacks with labels.
     fn sample_rows(
         &mut self,
         id: i64,

@@ -1,16 +1,16 @@
-//! A cluster of ClickHouse, over HTTP.
+//! Stored profiles in a cluster of ClickHouse, over HTTP.
 //!
 //! Each server has all small tables. The rows of samples are divided between the servers by
 //! profile: they are in tables `…_shard`, and `heap_sample` and so on are `Distributed` over them.
 //! A cluster of one server needs no such tables.
 //!
 //! A profile is written in this order: samples and all that they refer to, then the row of
-//! `profile`, on each server. So whoever sees that row sees all of the profile. Whoever writes
-//! again, because a server did not answer, writes the same rows. ClickHouse removes those that are
-//! there twice when it merges, and until then the statements count them once.
+//! `profile`, on each server. So a reader that sees that row sees all of the profile. A writer that
+//! writes again, because a server did not answer, writes the same rows. ClickHouse removes
+//! duplicate rows when it merges, and until then the statements count them once.
 //!
-//! Format: rows go in as JSONEachRow, because a server of 2018 refuses a row of it that was cut
-//! off, and come out as JSONCompact.
+//! Format: rows are sent as JSONEachRow, because a server of 2018 refuses a row that was cut off in
+//! this format, and answers come as JSONCompact.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -19,18 +19,18 @@ use super::{ColumnKind, ColumnValues, PORTABLE_TABLES, PortableBatch, TableForm}
 use crate::error::AnalysisError;
 use crate::statement::SqlValue;
 
-/// So many rows go in with one request.
+/// Maximum number of rows in one request.
 const MAX_INSERT_ROWS: usize = 100_000;
 
-/// A parameter of an address and its value, as they are before they are written into it.
+/// A parameter of an address and its value, before they are encoded.
 pub type UrlParameter<'a> = (&'a str, &'a str);
 
-/// How statements get to a server.
+/// The way in which statements are sent to a server.
 pub trait ClickHouseTransport {
-    /// Sends a body to a server, with parameters of its address, and returns the answer.
+    /// Sends a body to a server, with parameters in its address, and returns the answer.
     ///
     /// # Errors
-    /// It says in one line why there is no answer, or what the server refused.
+    /// The error says in one line why there is no answer, or what the server refused.
     fn post(
         &self,
         server: &str,
@@ -39,18 +39,18 @@ pub trait ClickHouseTransport {
     ) -> Result<String, String>;
 }
 
-/// Where the tables are.
+/// The servers, the database and the cluster that hold the tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClickHouseAddress {
     /// The servers, such as `http://127.0.0.1:8123`.
     pub servers: Vec<String>,
-    /// The database.
+    /// The name of the database.
     pub database: String,
-    /// The cluster's name in the servers' configuration; needed if there are several.
+    /// The cluster's name in the servers' configuration. It is needed if there are several servers.
     pub cluster: Option<String>,
 }
 
-/// The servers.
+/// Stored profiles on ClickHouse servers.
 pub struct ClickHouse<T> {
     transport: T,
     address: ClickHouseAddress,
@@ -61,18 +61,18 @@ fn server_error(server: &str, error: impl std::fmt::Display) -> AnalysisError {
 }
 
 impl<T: ClickHouseTransport> ClickHouse<T> {
-    /// Makes what is needed to talk to the servers. Nobody is asked yet.
+    /// Makes a store on the servers of this address. No request is sent yet.
     #[must_use]
     pub fn new(address: ClickHouseAddress, transport: T) -> Self {
         Self { transport, address }
     }
 
-    /// Sends a statement to a server, and for an INSERT its rows.
+    /// Sends a statement to a server. For an INSERT, the rows follow it.
     fn ask(&self, server: &str, sql: &str, rows: Option<&str>) -> Result<String, AnalysisError> {
         self.request(server, sql, rows, &[])
     }
 
-    /// Sends a statement to a server, with settings of its own.
+    /// Sends a statement to a server, with additional settings.
     fn request(
         &self,
         server: &str,
@@ -91,12 +91,13 @@ impl<T: ClickHouseTransport> ClickHouse<T> {
         answer.map_err(|error| server_error(server, error))
     }
 
-    /// A table's name with its database.
+    /// Returns a table's name with its database.
     fn name(&self, table: &str) -> String {
         format!("{}.\"{table}\"", self.address.database)
     }
 
-    /// The table that rows go into: that of the server itself.
+    /// Returns the table that rows are inserted into: the table of the server itself, not the
+    /// distributed one.
     fn own(&self, form: &TableForm) -> String {
         match form.is_large && self.address.cluster.is_some() {
             true => self.name(&format!("{}_shard", form.name)),
@@ -104,10 +105,10 @@ impl<T: ClickHouseTransport> ClickHouse<T> {
         }
     }
 
-    /// Makes the tables that are missing, on all servers.
+    /// Creates the tables that are missing, on all servers.
     ///
     /// # Errors
-    /// A server does not answer, or refuses.
+    /// A server does not answer, or refuses a statement.
     pub fn make_tables(&self) -> Result<(), AnalysisError> {
         let database = &self.address.database;
         for server in &self.address.servers {
@@ -155,16 +156,16 @@ impl<T: ClickHouseTransport> ClickHouse<T> {
         Ok(())
     }
 
-    /// Writes a batch. When it returns, all of it is on all servers.
+    /// Writes a batch. When the function returns without an error, all rows are on all servers that
+    /// they belong to.
     ///
     /// # Errors
-    /// A server does not answer, or refuses. The batch can be written again then.
+    /// A server does not answer, or refuses rows. The batch can be written again then.
     pub fn write(&self, batch: &PortableBatch) -> Result<(), AnalysisError> {
         let servers = &self.address.servers;
         for (form, columns) in batch.sorted_tables() {
             let count = super::batch::length(&columns);
-            // The first server says which profiles there are, so it is the last one to hear of
-            // them.
+            // Questions go to the first server, so rows are written to that server last.
             for (at, server) in servers.iter().enumerate().rev() {
                 let is_here = |row: usize| match (form.is_large, &columns[0]) {
                     (true, ColumnValues::Int(profiles)) => {
@@ -188,7 +189,7 @@ impl<T: ClickHouseTransport> ClickHouse<T> {
     }
 }
 
-/// A row as JSON.
+/// Returns a row as JSON.
 fn line(form: &TableForm, columns: &[ColumnValues], row: usize) -> String {
     let mut object = Map::new();
     for ((name, _), cells) in form.columns.iter().zip(columns) {
@@ -204,10 +205,10 @@ fn line(form: &TableForm, columns: &[ColumnValues], row: usize) -> String {
 }
 
 impl<T: ClickHouseTransport> SqlEngine for ClickHouse<T> {
-    /// Asks the first server.
+    /// Runs a statement on the first server.
     fn table(&self, sql: &str) -> Result<SqlAnswer, AnalysisError> {
         let server = self.address.servers.first().map_or("", String::as_str);
-        // A question only reads, whatever its text says.
+        // The setting `readonly` keeps a question from writing, whatever its text is.
         let settings = [
             ("database", &*self.address.database),
             ("output_format_json_quote_64bit_integers", "1"),
@@ -241,7 +242,8 @@ impl<T: ClickHouseTransport> SqlEngine for ClickHouse<T> {
     }
 }
 
-/// A cell of an answer. Whole numbers of 64 bits come as texts.
+/// Returns the value of a cell of an answer; `None` if it is not of the type `of`. 64-bit whole
+/// numbers come as texts.
 fn value(cell: &Json, of: &str) -> Option<SqlValue> {
     let of = of
         .strip_prefix("Nullable(")
@@ -267,12 +269,12 @@ mod tests {
 
     use super::*;
 
-    /// Two servers that keep the rows of each INSERT, until one of them is gone.
+    /// Two servers that keep the rows of each INSERT until their number of answers is used up.
     #[derive(Default)]
     struct FakeServers {
-        /// Server, table, row.
+        /// The rows: server, table, row.
         rows: RefCell<Vec<(String, String, String)>>,
-        /// How many requests are answered.
+        /// The number of requests that are still answered.
         answered: RefCell<usize>,
     }
 
@@ -297,7 +299,8 @@ mod tests {
         }
     }
 
-    /// Wherever a load is cut off, the first server has a profile only if both have all of it.
+    /// Checks that, wherever a load is cut off, the first server has a profile only if all of its
+    /// rows are stored.
     #[test]
     fn whoever_sees_a_profile_sees_all_of_it() {
         let bytes = std::fs::read(sample_profiles().join("fleet/web1-00.pb.gz")).unwrap();

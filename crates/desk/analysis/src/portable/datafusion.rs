@@ -1,4 +1,4 @@
-//! Files of Parquet behind the engine DataFusion.
+//! Stored profiles in Parquet files, read by the engine DataFusion.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{PORTABLE_TABLES, TableForm};
 use crate::error::AnalysisError;
 use crate::statement::SqlValue;
 
-/// DataFusion over the tables of some batches.
+/// DataFusion with the tables of some batches.
 pub struct DataFusion {
     context: SessionContext,
     runtime: Runtime,
@@ -25,8 +25,8 @@ fn datafusion_error(error: impl std::fmt::Display) -> AnalysisError {
 }
 
 impl DataFusion {
-    /// Opens tables, each of which is in several files with an address. `objects` is the store of
-    /// files that are on no disk, and what their addresses begin with.
+    /// Opens tables, each of which is in several files with an address. `objects` is the beginning
+    /// of addresses of files that are on no disk, and the store of these files.
     ///
     /// # Errors
     /// A file is missing, or is no Parquet.
@@ -80,7 +80,7 @@ impl SqlEngine for DataFusion {
     }
 }
 
-/// The values of a column.
+/// Returns the values of a column.
 fn values(column: &dyn Array) -> Result<Vec<SqlValue>, AnalysisError> {
     let or_null = |value: Option<SqlValue>| value.unwrap_or(SqlValue::Null);
     Ok(match column.data_type() {

@@ -1,22 +1,23 @@
-//! What a SQL engine must be able to do, and how the cells of its rows are read.
+//! The trait of SQL engines, and functions that read the cells of their rows.
 
 use foldhash::HashMap;
 
 use crate::error::AnalysisError;
 use crate::statement::SqlValue;
 
-/// The names of columns, and rows.
+/// The names of the columns, and the rows.
 pub type SqlAnswer = (Vec<String>, Vec<Vec<SqlValue>>);
 
 /// An engine that has the portable tables.
 pub trait SqlEngine {
-    /// Runs a statement. Ours are all of one kind: nested SELECTs with one JOIN each.
+    /// Runs a statement. All statements of this crate are of one kind: nested SELECTs with one JOIN
+    /// each.
     ///
     /// # Errors
-    /// The engine says why it can't.
+    /// The engine can't run the statement; the error says why.
     fn table(&self, sql: &str) -> Result<SqlAnswer, AnalysisError>;
 
-    /// The rows that a statement gives.
+    /// Returns the rows of a statement.
     ///
     /// # Errors
     /// As for [`table`](Self::table).
@@ -25,7 +26,7 @@ pub trait SqlEngine {
     }
 }
 
-/// The sample types by their ids: name and unit.
+/// Returns the sample types by their ids: name and unit.
 pub(super) fn sample_types(
     engine: &impl SqlEngine,
 ) -> Result<HashMap<i64, (String, String)>, AnalysisError> {
@@ -37,7 +38,7 @@ pub(super) fn sample_types(
     each.collect()
 }
 
-/// A whole number of a row.
+/// Returns a whole number of a row.
 pub(super) fn int_at(row: &[SqlValue], at: usize) -> Result<i64, AnalysisError> {
     match row.get(at) {
         Some(SqlValue::Int(value)) => Ok(*value),
@@ -47,7 +48,7 @@ pub(super) fn int_at(row: &[SqlValue], at: usize) -> Result<i64, AnalysisError> 
     }
 }
 
-/// A text of a row.
+/// Returns a text of a row.
 pub(super) fn text_at(row: &[SqlValue], at: usize) -> Result<&str, AnalysisError> {
     match row.get(at) {
         Some(SqlValue::Text(value)) => Ok(value),
@@ -57,7 +58,7 @@ pub(super) fn text_at(row: &[SqlValue], at: usize) -> Result<&str, AnalysisError
     }
 }
 
-/// What is known of a value, in two columns.
+/// Returns the spread of a value, from two columns.
 pub(super) fn spread_at(row: &[SqlValue], at: usize) -> Option<(i64, f64)> {
     let samples = match row.get(at)? {
         SqlValue::Int(samples) => *samples,

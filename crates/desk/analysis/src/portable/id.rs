@@ -1,16 +1,16 @@
 //! Ids that follow from content.
 //!
-//! An id is the first 8 bytes, as a signed big-endian number, of SHA-256 over `hp1`, what the thing
-//! is, and its fields. A text is preceded by its length in 8 bytes, a number is 8 bytes. So no two
-//! lists of fields give the same bytes. Of 100 million things, two have the same id with a
-//! probability of 3 in 10,000.
+//! An id is the first 8 bytes, as a signed big-endian number, of SHA-256 over `hp1`, the kind of
+//! the row, and its fields. A text is preceded by its length in 8 bytes, and a number is 8 bytes.
+//! So no two lists of fields give the same bytes. Among 100 million rows, two have the same id with
+//! a probability of 3 in 10,000.
 
 use sha2::{Digest, Sha256};
 
-/// Collects the fields of a thing.
+/// Hashes the kind and the fields of a row to its id.
 pub(super) struct ContentIdHasher(Sha256);
 
-/// What is written belongs to the thing.
+/// Bytes that are written count as a field of the row.
 impl std::io::Write for ContentIdHasher {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.update(bytes);
@@ -38,7 +38,7 @@ impl ContentIdHasher {
         self
     }
 
-    /// The id. 0 stands for none, so nothing has it.
+    /// Returns the id. It is never 0, because 0 stands for none.
     pub(super) fn finish(self) -> i64 {
         let hash = self.0.finalize();
         let first: [u8; 8] = [
@@ -70,7 +70,7 @@ mod tests {
             id(&["a"]),
             ContentIdHasher::for_kind("mapping").text("a").finish()
         );
-        // What is stored somewhere has these ids.
+        // Stored rows have these ids, so they must not change.
         assert_eq!(id(&["main"]), 7_934_604_621_975_874_535);
     }
 }

@@ -1,7 +1,7 @@
-//! Tables as files of Parquet.
+//! The portable tables as Parquet files.
 //!
 //! Format: Apache Parquet, by the crates `parquet` and `arrow`. Columns have their plain types (64
-//! bits, double, UTF-8), and rows are sorted by the table's key. Pages are packed by zstd.
+//! bits, double, UTF-8), and rows are sorted by the table's key. Pages are compressed with zstd.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use parquet::file::reader::ChunkReader;
 use super::{ColumnKind, ColumnValues, TableForm};
 use crate::error::AnalysisError;
 
-/// Rows that are encoded together.
+/// Maximum number of rows that are encoded together.
 const MAX_ROW_GROUP_ROWS: usize = 1 << 20;
 
 fn parquet_error(error: impl std::fmt::Display) -> AnalysisError {
@@ -69,7 +69,7 @@ pub fn write_parquet(
     Ok(())
 }
 
-/// Whether each column's bytes are in a file of this size. The library would panic otherwise.
+/// Whether each column's bytes are within a file of this size. The library would panic otherwise.
 fn are_in_file(metadata: &ParquetMetaData, bytes: u64) -> bool {
     let mut columns = metadata
         .row_groups()
@@ -90,18 +90,19 @@ fn are_in_file(metadata: &ParquetMetaData, bytes: u64) -> bool {
     })
 }
 
-/// So many rows are read whatever the size of the file.
+/// Number of rows that are read from a file of any size.
 const MIN_ROW_LIMIT: u64 = 1_000_000;
-/// And so many for each byte of it. The tables that we write have less than 1.
+/// Number of additional rows that are read for each byte of the file. The tables that heapprof
+/// writes have less than 1 row per byte.
 const MAX_ROWS_PER_BYTE: u64 = 16;
 
 /// Reads a table from a file.
 ///
 /// # Errors
-/// The file is no Parquet, or no such table.
+/// The file is no Parquet file, or it is another table.
 ///
 /// # Panics
-/// Parquet's library panics at some damaged pages.
+/// The library panics on some damaged pages.
 pub fn read_parquet(
     form: &TableForm,
     file: impl ChunkReader + 'static,
@@ -110,7 +111,7 @@ pub fn read_parquet(
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(parquet_error)?;
     let wrong =
         |what: String| AnalysisError::Sql(format!("is not the table {}: {what}", form.name));
-    // Repeated values take next to no space, so a small file may claim to have any number of rows.
+    // Repeated values take almost no space, so a small file may claim to have any number of rows.
     let rows = builder.metadata().file_metadata().num_rows().unsigned_abs();
     if rows > MIN_ROW_LIMIT.saturating_add(bytes.saturating_mul(MAX_ROWS_PER_BYTE)) {
         return Err(wrong(format!("a file of {bytes} bytes has no {rows} rows")));
@@ -194,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Files that are damaged, or other tables, are errors and not more.
+    /// Checks that damaged files and other tables cause errors and nothing worse.
     #[test]
     fn other_files_are_refused() {
         let form = PORTABLE_TABLES
@@ -226,7 +227,7 @@ mod tests {
         for (at, by) in (0..whole.len()).flat_map(|at| [1, 0x55, 0x80, 0xff].map(|by| (at, by))) {
             let mut damaged = whole.clone();
             damaged[at] ^= by;
-            // The library panics at some pages, which whoever reads files of others must expect.
+            // The library panics on some pages. Callers that read files of others must expect that.
             let _ = std::panic::catch_unwind(|| read(&damaged, form));
         }
         // A file of a few bytes claims to have many rows.

@@ -1,4 +1,4 @@
-//! Profiles from the rows of the portable tables.
+//! Profiles, read from the rows of the portable tables.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::sample_plan::{PlannedAddition, SamplePlan};
 use crate::statement::SqlValue;
 use crate::store::{HEAP_TYPES, SampleRows};
 
-/// So many ids stand in one statement at most.
+/// Maximum number of ids in one statement.
 const MAX_IDS_PER_STATEMENT: usize = 2_000;
 
-/// One profile as it was stored, except that equal samples are one.
+/// Reads one profile as it was stored, except that equal samples are merged.
 ///
 /// # Errors
-/// The engine may fail, and rows may be missing.
+/// The engine fails, or rows are missing.
 pub fn read_profile(
     engine: &impl SqlEngine,
     id: i64,
@@ -42,8 +42,8 @@ pub fn read_profile(
     Ok(builder.finish())
 }
 
-/// Adds profiles up as a plan says. The sum has the facts of the last one in the plan, except its
-/// comments.
+/// Adds profiles up as a plan says. The sum has the header of the last profile in the plan, except
+/// its comments.
 pub(super) fn sum(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<Profile, AnalysisError> {
     let mut builder = build_without_samples(engine, plan)?;
     if let Some((newest, _)) = plan.parts.last() {
@@ -92,7 +92,7 @@ fn missing(what: &str, id: i64) -> AnalysisError {
     AnalysisError::Sql(format!("{what} {id} is missing there"))
 }
 
-/// The sums of a plan. Profiles that count alike are added up by the engine.
+/// Returns the sums of a plan. The engine adds up profiles whose values count in the same way.
 fn sample_rows(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<SampleRows, AnalysisError> {
     let mut rows = SampleRows::new(plan.types.len());
     let mut alike: Vec<(&[PlannedAddition], Vec<i64>)> = Vec::new();
@@ -111,8 +111,8 @@ fn sample_rows(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<SampleRows,
     Ok(rows.finish(plan.divisor))
 }
 
-/// Adds the four values of heap samples. A row may be stored twice, so the largest of each is taken
-/// first: both are the same.
+/// Adds the four values of heap samples. A row may be stored twice, so the largest of equal rows is
+/// taken first.
 fn heap(
     engine: &impl SqlEngine,
     rows: &mut SampleRows,
@@ -195,7 +195,7 @@ fn heap(
     Ok(())
 }
 
-/// Adds the values of other types.
+/// Adds the values of the other sample types.
 fn others(
     engine: &impl SqlEngine,
     rows: &mut SampleRows,
@@ -232,8 +232,9 @@ fn others(
     Ok(())
 }
 
-/// A sum that an engine made, and behind it the same sum as a fraction. Some engines let sums
-/// beyond 64 bits begin anew on the other side, which only the fraction shows.
+/// Returns a sum that an engine made. The cell after it has the same sum as a floating-point
+/// number. In some engines, sums wrap beyond 64 bits, and only the floating-point number shows
+/// that.
 fn sum_cell(row: &[SqlValue], at: usize, what: &str) -> Result<i64, AnalysisError> {
     let about = match row.get(at + 1) {
         Some(SqlValue::Real(about)) => *about,
@@ -252,7 +253,7 @@ fn sum_cell(row: &[SqlValue], at: usize, what: &str) -> Result<i64, AnalysisErro
     Ok(value)
 }
 
-/// The rows of a table with these ids, each once.
+/// Returns the rows of a table with these ids, each once.
 fn by_ids(
     engine: &impl SqlEngine,
     columns: &str,
@@ -273,7 +274,7 @@ fn by_ids(
     Ok(found)
 }
 
-/// The rows with two numbers in front, the first of which is what they belong to, and the second
+/// Groups rows by the number in their first column, which is their owner. The second column is
 /// their position there.
 fn group_by_owner(
     rows: Vec<Vec<SqlValue>>,
@@ -353,7 +354,8 @@ fn mappings(
         "profile",
         profiles,
     )?)?;
-    // The order is that of the profile with the smallest id, so it is always the same.
+    // The mappings come in the order of the profile with the smallest id, so their order is always
+    // the same.
     let of_profiles: BTreeMap<i64, BTreeMap<i64, Vec<SqlValue>>> =
         of_profiles.into_iter().collect();
     let mut order = Vec::new();

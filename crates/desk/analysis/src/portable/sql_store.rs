@@ -1,4 +1,4 @@
-//! Stored profiles behind an engine.
+//! Stored profiles in the tables of a SQL engine.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::error::AnalysisError;
 use crate::sample_plan::SamplePlan;
 use crate::stored_moment::{SeriesStore, StoredMoment, StoredMomentBuilder, StoredProfileFacts};
 
-/// Stored profiles behind an engine.
+/// A store of profiles in the tables of a SQL engine.
 pub struct SqlStore<E>(pub E);
 
 impl<E: SqlEngine> SeriesStore for SqlStore<E> {
     fn moments(&self) -> Result<Vec<StoredMoment>, AnalysisError> {
-        // Something may be stored twice, so rows go into maps.
+        // A row may be stored twice, so rows go into maps.
         let mut comments: HashMap<i64, BTreeMap<i64, String>> = HashMap::default();
         for row in self.0.rows("SELECT profile, position, text FROM comment")? {
             let of = comments.entry(int_at(&row, 0)?).or_default();

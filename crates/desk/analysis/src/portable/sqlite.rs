@@ -1,4 +1,4 @@
-//! The portable tables in SQLite: in memory, for what has no engine of its own.
+//! The portable tables in SQLite: in memory, for stores that have no engine of their own.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
@@ -12,10 +12,10 @@ use crate::statement::SqlValue;
 pub struct SqliteTables(Connection);
 
 impl SqliteTables {
-    /// Tables without rows.
+    /// Makes tables without rows.
     ///
     /// # Errors
-    /// There is no memory for them.
+    /// There is not enough memory for the tables.
     pub fn new() -> Result<Self, AnalysisError> {
         let connection = Connection::open_in_memory()?;
         for form in &PORTABLE_TABLES {
@@ -37,7 +37,7 @@ impl SqliteTables {
                 key.join(", ")
             ))?;
         }
-        // Questions name profiles.
+        // The indexes are by profile, because questions name profiles.
         connection.execute_batch(
             "CREATE INDEX heap_sample_of ON heap_sample (profile); \
              CREATE INDEX heap_spread_of ON heap_spread (profile); \
@@ -46,10 +46,10 @@ impl SqliteTables {
         Ok(Self(connection))
     }
 
-    /// Adds rows. Those that are there already stay one.
+    /// Adds rows. Rows that are there already are not added again.
     ///
     /// # Errors
-    /// There is no memory for them.
+    /// There is not enough memory for the rows.
     pub fn add(&self, form: &TableForm, columns: &[ColumnValues]) -> Result<(), AnalysisError> {
         let places: Vec<String> = (1..=columns.len()).map(|n| format!("?{n}")).collect();
         let transaction = self.0.unchecked_transaction()?;
@@ -112,8 +112,8 @@ mod tests {
     use crate::stored_moment::SeriesStore;
     use crate::{AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection, top};
 
-    /// Each sample profile comes out of the portable tables with the reports that it had, also if
-    /// it went in twice.
+    /// Checks that each sample profile gives the same reports after it was stored in the portable
+    /// tables, even if it was stored twice.
     #[test]
     fn profiles_survive_the_portable_tables() {
         for file in valid() {
@@ -153,9 +153,9 @@ mod tests {
             );
             assert_eq!(stored.rows, read.rows, "{}", file.display());
             assert_eq!(restored.comment.len(), profile.comment.len());
-            // It encodes, so no reference of it dangles.
+            // The profile can be encoded, so all of its references are valid.
             encode(&restored, std::io::sink()).unwrap();
-            // The one statement says the same, where no frames are dropped.
+            // If no frames are dropped, the single statement gives the same rows.
             if profile.text(profile.drop_frames).is_empty() {
                 let of = &read.header.sample_type;
                 let query = PortableQuery {

@@ -1,31 +1,31 @@
-//! `top`, `diff` and `growth` as one statement each, with the same text for every engine: SQLite,
-//! DuckDB, DataFusion, ClickHouse.
+//! The reports `top`, `diff` and `growth` as one statement each, with the same text for every
+//! engine: SQLite, DuckDB, DataFusion, ClickHouse.
 //!
 //! The text keeps to what an engine of 2018 can do: nested SELECTs with one JOIN each by USING,
-//! aliases for all of them, UNION ALL, whole numbers only. Rows that were stored twice count once:
-//! sums are of the largest of equal rows. Profiles are named, because their ids differ between a
-//! database and other stores.
+//! aliases for all of them, UNION ALL, whole numbers only. Rows that were stored twice count once,
+//! because sums take the largest of equal rows. Profiles are named, because their ids differ
+//! between a database and other stores.
 
 use crate::store::HEAP_TYPES;
 
-/// What a statement is about.
+/// The sample type of a statement, and its limit.
 #[derive(Clone, Debug)]
 pub struct PortableQuery<'a> {
-    /// The sample type and its unit.
+    /// The name and unit of the sample type.
     pub sample_type: (&'a str, &'a str),
-    /// How many rows of `top` and `diff` are wanted; all if it is `None`. `growth` gives all,
-    /// because a statement can't rank them.
+    /// The largest number of rows of `top` and `diff`; `None` means all. `growth` always gives all
+    /// rows, because a statement can't rank them.
     pub limit: Option<usize>,
 }
 
-/// Ids or other numbers, with commas between them.
+/// Returns ids or other numbers with commas between them.
 pub(super) fn list(numbers: &[i64]) -> String {
     let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
     numbers.join(", ")
 }
 
-/// A text as SQL has it. No text with a backslash is the same in every engine, so nobody should ask
-/// for one.
+/// Returns a text as a SQL literal. No text with a backslash is the same in every engine, so
+/// callers must not ask for one.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -39,7 +39,8 @@ fn names(names: &[&str]) -> String {
 }
 
 impl PortableQuery<'_> {
-    /// The rows of samples of profiles: profile, stack, and value. Each is there once.
+    /// Returns the SQL for the samples of profiles: profile, stack, and value. Each row is there
+    /// once.
     fn samples(&self, profiles: &str) -> String {
         let (name, unit) = self.sample_type;
         match HEAP_TYPES.contains(&self.sample_type) {
@@ -63,14 +64,15 @@ impl PortableQuery<'_> {
     }
 }
 
-/// The functions of stacks, and the names and files of functions, each once.
+/// The functions of stacks, each once. The next constant has the names and files of functions, each
+/// once.
 const STACK_FUNCTIONS_SQL: &str = "(SELECT stack, function, MAX(is_leaf) AS is_leaf FROM stack_function \
                          GROUP BY stack, function)";
 const FUNCTION_NAMES_SQL: &str = "(SELECT id AS function, MAX(name) AS name, MAX(filename) AS file FROM \
                      \"function\" GROUP BY id)";
 
-/// In how many files each name is on each side: side, name, how many files, and one of them.
-/// `stacks` has the sides and their stacks.
+/// Returns the SQL for the number of files that each name has on each side: side, name, number of
+/// files, and one of them. `stacks` has the sides and their stacks.
 fn files_of_names(stacks: &str) -> String {
     format!(
         "SELECT side, name, COUNT(*) AS files, MIN(file) AS one_file FROM (SELECT side, name, \
@@ -80,7 +82,7 @@ fn files_of_names(stacks: &str) -> String {
     )
 }
 
-/// Flat and cum of functions over profiles: name, flat, cum, file.
+/// Returns the statement for flat and cum of functions over profiles: name, flat, cum, file.
 pub fn top_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
     format!(
         "SELECT name, flat, cum, file FROM (SELECT name, file, SUM(own) AS flat, SUM(under) AS \
@@ -94,9 +96,9 @@ pub fn top_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
     )
 }
 
-/// The same before and after: name, before_flat, after_flat, before_cum, after_cum, file, of
-/// functions whose flat value changed. A name that is in one file on each side is one function, as
-/// in reports: its file is that of the side before.
+/// Returns the statement for flat and cum before and after: name, before_flat, after_flat,
+/// before_cum, after_cum, file, of functions whose flat value changed. A name that is in one file
+/// on each side is one function, as in reports: its file is that of the side before.
 pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> String {
     let part = |held: &str, other: &str, of: &[&str]| {
         format!(
@@ -104,7 +106,7 @@ pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> S
             query.samples(&names(of))
         )
     };
-    // 0 of the same type in every engine.
+    // `SUM(value * 0)` is 0 with the same type in every engine.
     let (held, nothing) = ("SUM(value)", "SUM(value * 0)");
     let parts = [
         part(
@@ -147,9 +149,9 @@ pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> S
     )
 }
 
-/// What each function holds itself in each profile: profile's name, function's name, flat, file. A
-/// name that is in one file in each profile is one function, as in reports: its file is the first
-/// of these in the order of the alphabet.
+/// Returns the statement for the flat value of each function in each profile: profile's name,
+/// function's name, flat, file. A name that is in one file in each profile is one function, as in
+/// reports: its file is the first of these in alphabetical order.
 pub fn growth_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
     let samples = query.samples(&names(profiles));
     let files = files_of_names(&format!(

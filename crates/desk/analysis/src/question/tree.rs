@@ -1,4 +1,4 @@
-//! The call tree of a question: how it is cut, and how it is made once.
+//! The call tree of a question: which nodes are cut, and how the tree is built once.
 
 use std::collections::HashMap;
 
@@ -8,32 +8,32 @@ use heapprof_totals::call_tree::{self, CallTree, EntityStacks, NO_PARENT, TreeSh
 use super::ProfileQuestion;
 use crate::error::AnalysisError;
 
-/// What the tree should be like.
+/// The options of a call tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeOptions {
-    /// Whether it grows from the leaves up.
+    /// Whether the tree starts from the leaves of the stacks.
     pub reverse: bool,
     /// The least share of a total that a node needs to be in the tree; 0 keeps all nodes.
     pub least: f64,
-    /// The most nodes. If there are more, `least` is raised until there are not.
+    /// The largest number of nodes. If there are more, `least` is raised until they fit.
     pub most: Option<usize>,
 }
 
-/// How much larger the least share is at each step.
+/// The factor between the least shares of two steps.
 const SHARE_STEP_FACTOR: f64 = 2.0;
-/// The first share that is tried where all nodes are too many.
+/// The least share that is tried first if a tree without a least share has too many nodes.
 const MIN_RAISED_SHARE: f64 = 1e-6;
-/// The share that is tried first is this, divided by the most nodes. Trees of random stacks have
-/// about as many nodes then.
+/// The product of the share that is tried first and the largest number of nodes. Trees of random
+/// stacks have about the largest number of nodes then.
 const NODES_TIMES_SHARE: f64 = 8.0;
 
-/// The most nodes of a tree of what another left out.
+/// Largest number of nodes in a tree of the stacks that another tree left out.
 const MAX_BELOW_NODES: usize = 20_000;
 
-/// A function of a path: a name, and a file if the name has several.
+/// A function of a path: a name, and a file if the name is in several files.
 type PathStep = (StringId, Option<StringId>);
 
-/// Some of the stacks of a question, with the sum of each block over them.
+/// The tree of some of a question's stacks, with the sum of each block over them.
 pub(crate) struct TreeBelow {
     pub(crate) tree: CallTree,
     /// The signed sum of each block.
@@ -41,10 +41,10 @@ pub(crate) struct TreeBelow {
 }
 
 impl ProfileQuestion {
-    /// What the filters keep of each block, regardless of sign.
+    /// Returns the sum of each block over the samples that the filters keep, regardless of sign.
     fn whole(&self) -> Vec<i64> {
-        // A share is of what the filters keep. Otherwise a narrow filter would leave nothing to
-        // see.
+        // Shares are of the sum that the filters keep. Otherwise a narrow filter would leave
+        // nothing to see.
         if self.parts.iter().all(|part| part.view.keeps_all()) {
             return self
                 .blocks()
@@ -54,13 +54,13 @@ impl ProfileQuestion {
         if self.stacks().value.iter().all(|&value| value >= 0) {
             return self.net();
         }
-        // Equal stacks have cancelled, so that they do not say any more what was kept.
+        // Values of equal stacks have cancelled, so the stacks no longer show how much was kept.
         self.blocks()
             .map(|(p, c)| self.totals(p).kept[c].total)
             .collect()
     }
 
-    /// The stacks of all parts, as the tree is made of them.
+    /// Returns the stacks of all parts, in the form that the tree is built from.
     fn stacks(&self) -> &EntityStacks {
         self.stacks
             .get_or_init(|| self.entity_stacks().merge_equal())
@@ -73,21 +73,21 @@ impl ProfileQuestion {
         made.as_ref().map_err(|e| e.clone().into())
     }
 
-    /// The signed sum of each block over the stacks that the filters keep.
+    /// Returns the signed sum of each block over the stacks that the filters keep.
     pub(crate) fn net(&self) -> Vec<i64> {
         // The totals of the parts bound these sums.
         sums(self.stacks()).0
     }
 
-    /// What [`tree`](Self::tree) left out below functions of these names, from the root on: the
-    /// tree of the stacks that pass nodes of that path, and then a node that is not there. Where
-    /// there are several paths, each next one is below what the one before led to.
+    /// Builds the tree of the stacks that [`tree`](Self::tree) left out below a path: stacks that
+    /// pass the functions with these names, from the root on, and then a node that the tree does
+    /// not have. If there are several paths, each one is below the tree of the path before it.
     ///
-    /// The functions of the path are one node each in it, so that no node is spent on their lines.
+    /// Each function of the path is one node in the tree, so that no nodes are spent on its lines.
     pub(crate) fn tree_below(&self, paths: &[Vec<String>]) -> Result<TreeBelow, AnalysisError> {
         let most = self.tree_options.most.map(|most| most.min(MAX_BELOW_NODES));
         let (mut below, mut tree) = (None::<EntityStacks>, None::<CallTree>);
-        // The names of the way down to what is below, and the entities that stand for them.
+        // The names on the path down to the left-out stacks, and the entities that stand for them.
         let (mut above, mut way) = (Vec::new(), Vec::new());
         for path in paths {
             let stacks = below.as_ref().unwrap_or_else(|| self.stacks());
@@ -120,7 +120,8 @@ impl ProfileQuestion {
         Ok(TreeBelow { tree, net })
     }
 
-    /// The stacks that pass nodes of the tree of these names, and then a node that is not there.
+    /// Returns the stacks that pass the nodes of `path`, and then a node that the tree does not
+    /// have.
     fn find_left_out_stacks(
         &self,
         stacks: &EntityStacks,
@@ -131,7 +132,8 @@ impl ProfileQuestion {
         let Some(asked) = asked else {
             return Vec::new();
         };
-        // The nodes of the path, and those right below it, by their parent and their entity.
+        // These are the nodes of the path, and those right below it, by their parent and their
+        // entity.
         let mut on_path = vec![false; tree.node.len()];
         let mut known = HashMap::new();
         for (at, node) in (0..).zip(&tree.node) {
@@ -166,10 +168,10 @@ impl ProfileQuestion {
         (0..stacks.len() as u32).filter(is_left_out).collect()
     }
 
-    /// Reads a function of a path: its name, or its name, a newline and its file. `None` if no
-    /// function has this name.
+    /// Parses a function of a path: its name, or its name, a newline and its file. Returns `None`
+    /// if no function has this name.
     fn path_step(&self, text: &str) -> Option<PathStep> {
-        // Equal texts have equal numbers.
+        // Equal texts have equal numbers in the table.
         let find = |text: &str| self.table.strings.find(text);
         let with_file = text
             .rsplit_once('\n')
@@ -177,14 +179,14 @@ impl ProfileQuestion {
         with_file.or_else(|| Some((find(text)?, None)))
     }
 
-    /// Whether an entity is of the function that a step of a path names.
+    /// Whether an entity belongs to the function that a step of a path names.
     fn is_entity_of_step(&self, entity: u32, &(name, file): &PathStep) -> bool {
         let function = self.table.entity[entity as usize].function as usize;
         let is_file = |file| self.table.file_of(function) == file;
         self.table.function[function].name == name && file.is_none_or(is_file)
     }
 
-    /// Makes a tree of these stacks. `whole` is the sum of each block that shares are of.
+    /// Builds a tree of these stacks. `whole` is the sum of each block that shares are taken of.
     fn grow_tree(
         &self,
         stacks: &EntityStacks,
@@ -192,7 +194,8 @@ impl ProfileQuestion {
         most: Option<usize>,
     ) -> Result<CallTree, heapprof_totals::TotalsError> {
         let TreeOptions { reverse, least, .. } = self.tree_options;
-        // The steps are the least share that was asked for, and then from `MIN_RAISED_SHARE` on.
+        // Step 0 is the least share that was asked for. The next steps begin at `MIN_RAISED_SHARE`
+        // or above.
         let share = |step: i32| match step {
             0 => least,
             step => {
@@ -219,7 +222,7 @@ impl ProfileQuestion {
             return build(0);
         }
         // Most nodes of a large tree are too small to be seen, and building them takes most of the
-        // time. So the first tree leaves out what is far too small.
+        // time. So the first tree leaves out nodes that are far too small.
         let mut step = 0;
         while share(step) * (most as f64) < NODES_TIMES_SHARE {
             step += 1;
@@ -235,7 +238,7 @@ impl ProfileQuestion {
             while tree.count_heavier(&needed(step)) > most && share(step) < 1.0 {
                 step += 1;
             }
-            // Many nodes may weigh the same, and one step may take all of them out.
+            // Many nodes may have the same weight, and one step may take all of them out.
             match tree.count_heavier(&needed(step)) * 2 < most {
                 true => tree.keep((most / 2).max(1).min(most), whole),
                 false => tree.cut(&needed(step)),
@@ -245,7 +248,7 @@ impl ProfileQuestion {
     }
 }
 
-/// The signed sum of each block over all stacks, and the sum regardless of sign.
+/// Returns the signed sum of each block over all stacks, and the sum regardless of sign.
 fn sums(stacks: &EntityStacks) -> (Vec<i64>, Vec<i64>) {
     let (mut net, mut whole) = (vec![0; stacks.width], vec![0; stacks.width]);
     for values in stacks.value.chunks_exact(stacks.width.max(1)) {

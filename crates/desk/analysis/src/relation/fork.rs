@@ -1,5 +1,5 @@
-//! What an audit of forked children noted: the children, their loads, and what they no longer
-//! share.
+//! The tables of an audit of forked children: the children, their loads, and the memory that they
+//! no longer share.
 
 use super::{Relation, all_rows};
 

@@ -1,4 +1,5 @@
-//! What collectors note of a whole process beside its samples: the heap over time, and sizes.
+//! The tables of a whole process, which collectors record beside its samples: the heap over time,
+//! and sizes.
 
 use super::{Relation, RelationCell, rows_with_key};
 

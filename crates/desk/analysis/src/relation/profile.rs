@@ -1,4 +1,4 @@
-//! What the profiles themselves contain: headers, mappings, locations, lines, functions, labels.
+//! The tables of the profiles' own content: headers, mappings, locations, lines, functions, labels.
 //!
 //! The mappings, locations and label sets of several profiles follow each other. Functions are
 //! shared by content.
@@ -174,7 +174,7 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
                 let totals = q.totals(p);
                 let spread = totals.spread.as_ref();
                 let spread = spread.map_or_else(SumSpread::default, |spread| spread.kept[c]);
-                // What was not sampled may still be there.
+                // Memory that was not sampled may exist, even if no sample is kept.
                 let known = part.whole_spreads[c];
                 let estimate = known.map(|k| spread.estimate(totals.kept[c].net, k.step));
                 estimate_cell(estimate, spread, column - 11)

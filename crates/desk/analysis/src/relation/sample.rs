@@ -1,11 +1,11 @@
-//! Samples after filters, and the stacks they have.
+//! The tables of samples after filters, and of their stacks.
 
 use super::total::entity_cell;
 use super::{Relation, RelationCell, single_row};
 use crate::question::ProfileQuestion;
 use heapprof_totals::estimate::SumSpread;
 
-/// The part, the column and the rows of a block, and what is known of each row.
+/// The part, the column and the rows of a block, and the spread of each row.
 type SampleBlock<'a> = (usize, usize, &'a [(u32, u32, i64)], Option<&'a [SumSpread]>);
 
 fn blocks(q: &ProfileQuestion) -> impl Iterator<Item = SampleBlock<'_>> {

@@ -1,10 +1,10 @@
-//! Entities with their flat and cum, and their neighbours.
+//! The tables of entities with their flat and cum, and of their neighbours.
 
 use super::{Relation, RelationCell, estimate_cell, single_row};
 use crate::question::ProfileQuestion;
 use heapprof_totals::neighbours::{NO_NEIGHBOUR, NeighbourSide, NeighbourSums};
 
-/// The columns that identify an entity: function, line, address.
+/// Returns a cell of the columns that identify an entity: function, line, address.
 pub(super) fn entity_cell(q: &ProfileQuestion, entity: u32, column: usize) -> RelationCell<'_> {
     let row = &q.table.entity[entity as usize];
     match column {

@@ -1,4 +1,4 @@
-//! The call tree.
+//! The table of the call tree.
 
 use super::total::entity_cell;
 use super::{Relation, RelationCell};

@@ -1,5 +1,5 @@
-//! SQLite's virtual table calls, answered from a [`Relation`], with the only `unsafe` of this
-//! crate.
+//! The callbacks of SQLite's virtual tables, answered from a [`Relation`], with the only `unsafe`
+//! code of this crate.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_int};
@@ -17,14 +17,14 @@ use rusqlite::{Connection, Error, Result};
 use super::{RELATIONS, Relation, RelationCell};
 use crate::question::ProfileQuestion;
 
-/// The most columns that rows of one table can be found by.
+/// Maximum number of columns by which rows of one table can be found.
 const MAX_KEY_COLUMNS: usize = 3;
 
 /// Opens an in-memory connection in which the question's tables can be read.
 pub(crate) fn connect(question: &Arc<ProfileQuestion>) -> Result<Connection> {
     const MODULE: Module<'_, QuestionTable> = Module::eponymous_only_module();
     let connection = Connection::open_in_memory()?;
-    // A statement that the user wrote must not make files.
+    // A statement that the user wrote must not create files.
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
     for relation in RELATIONS {
         let aux = Some((Arc::clone(question), relation));
@@ -35,7 +35,7 @@ pub(crate) fn connect(question: &Arc<ProfileQuestion>) -> Result<Connection> {
 
 #[repr(C)]
 struct QuestionTable {
-    /// SQLite's part. It must be first.
+    /// The structure that SQLite uses. It must be the first field.
     base: sqlite3_vtab,
     question: Arc<ProfileQuestion>,
     relation: &'static Relation,
@@ -78,7 +78,7 @@ unsafe impl VTab<'_> for QuestionTable {
                 *slot = Some(i);
             }
         }
-        // Rows are ordered by the keys, so a key is of use only if all keys before it are given.
+        // Rows are ordered by the keys, so a key is only useful if all keys before it are given.
         let mut used = 0;
         for constraint in by_key.into_iter().map_while(|c| c) {
             used += 1;
@@ -116,7 +116,7 @@ unsafe impl VTab<'_> for QuestionTable {
 
 #[repr(C)]
 struct QuestionCursor {
-    /// SQLite's part. It must be first.
+    /// The structure that SQLite uses. It must be the first field.
     base: sqlite3_vtab_cursor,
     question: Arc<ProfileQuestion>,
     relation: &'static Relation,
@@ -124,14 +124,14 @@ struct QuestionCursor {
 }
 
 impl QuestionCursor {
-    /// Reads no rows, because none equals what was asked for.
+    /// Makes the cursor read no rows, because no row equals the constraint.
     fn read_nothing(&mut self) -> Result<()> {
         self.rows = 0..0;
         Ok(())
     }
 }
 
-/// The whole number that a text stands for.
+/// Returns the whole number that a text stands for.
 fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
@@ -147,7 +147,7 @@ unsafe impl VTabCursor for QuestionCursor {
             *slot = match arg {
                 ValueRef::Integer(number) => number,
                 ValueRef::Real(number) if number.fract() == 0.0 => number as i64,
-                // A column of whole numbers compares with a text in this way.
+                // SQLite compares a column of whole numbers with a text in this way.
                 ValueRef::Text(text) => match number(text) {
                     Some(number) => number,
                     None => return self.read_nothing(),

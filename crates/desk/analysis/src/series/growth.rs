@@ -1,7 +1,7 @@
-//! `growth`: functions and stacks by how what they hold grew over all steps in time.
+//! The report `growth`: functions and stacks by how their values grew over all steps in time.
 //!
-//! Each step is a sample type of one profile, so filters, granularity and flat and cum are those of
-//! every report.
+//! Each step is a sample type of one profile, so filters, granularity, flat and cum are the same as
+//! in every report.
 
 use std::collections::BTreeMap;
 
@@ -21,50 +21,50 @@ use crate::stored_moment::SeriesStore;
 use heapprof_totals::estimate::{SampleStep, SumSpread, ValueEstimate};
 use heapprof_totals::query::{Granularity, Query, SortKey};
 
-/// A row of the report.
+/// A row of the report `growth`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesGrowthRow {
     /// The function, or the stack's frames, the leaf first.
     pub places: Vec<CodePlace>,
-    /// How it grew; its position is of no use here.
+    /// The growth of the row. Its `function` has no meaning here.
     pub growth: FunctionGrowth,
-    /// Its value at each step.
+    /// The value at each step.
     pub values: Vec<i64>,
-    /// How sure the difference of the last and the first value is; `None` if both are exact.
+    /// The range of the difference between the last and the first value; `None` if both are exact.
     pub change: Option<ValueEstimate>,
 }
 
-/// The report.
+/// The report `growth`.
 #[derive(Clone, Debug, Default)]
 pub struct SeriesGrowth {
-    /// The selector.
+    /// The selector as it was typed.
     pub name: String,
-    /// What is counted.
+    /// The sample type that is reported.
     pub sample_type: SampleType,
-    /// How many moments, processes, and processes in the last step there are.
+    /// The number of moments, of processes, and of processes in the last step.
     pub counts: [usize; 3],
-    /// How many processes the first step has.
+    /// The number of processes in the first step.
     pub first_processes: usize,
     /// The time of each step, in nanoseconds since 1970 UTC.
     pub times: Vec<i64>,
-    /// The sum of all that the filters keep, at each step.
+    /// The sum of all values that the filters keep, at each step.
     pub totals: Vec<i64>,
-    /// What the rows are ordered by, beside the verdict.
+    /// The value that the rows are about: flat or cum.
     pub sort: SortKey,
     /// Whether a row is a stack.
     pub is_by_stack: bool,
-    /// The rows: what grows steadily first, and then by slope.
+    /// The rows: those that grow steadily first, and then by slope.
     pub rows: Vec<SeriesGrowthRow>,
-    /// How many rows the limit left out, and their first and last values.
+    /// The number of rows that the limit left out, and the sums of their first and last values.
     pub other: (usize, [i64; 2]),
     /// The filters, as `option=value`.
     pub filters: Vec<String>,
 }
 
-/// Reports how what the chosen moments hold grew.
+/// Reports how the values of the chosen moments grew.
 ///
 /// # Errors
-/// There are fewer than three steps, or the values only count what was allocated.
+/// There are fewer than three steps, or the sample type only counts what was allocated.
 pub fn series_growth(
     store: &dyn SeriesStore,
     chosen: &MomentSelection,
@@ -148,7 +148,7 @@ pub fn series_growth(
     let shown = query.limit.unwrap_or(judged.len()).min(judged.len());
     let rest = &judged[shown..];
     let sum = |of: &dyn Fn(&FunctionGrowth) -> i64| rest.iter().map(|(growth, _)| of(growth)).sum();
-    // A sample counts in several cums, so these have no sum.
+    // A sample counts in several cums, so a sum of cums would mean nothing.
     report.other = match query.sort {
         SortKey::Cum if !by_stack => (rest.len(), [0; 2]),
         _ => (rest.len(), [sum(&|g| g.first), sum(&|g| g.last)]),
@@ -166,7 +166,7 @@ pub fn series_growth(
     Ok((report, session))
 }
 
-/// Each step as a column.
+/// Returns the plan in which each step is a column.
 fn plan(chosen: &MomentSelection, sample_type: &(String, String)) -> SamplePlan {
     let last = chosen.states.len() - 1;
     let mut adds: BTreeMap<usize, Vec<PlannedAddition>> = BTreeMap::new();
@@ -189,7 +189,7 @@ fn plan(chosen: &MomentSelection, sample_type: &(String, String)) -> SamplePlan 
     }
 }
 
-/// The values of a row at each step, with samples and variance of the first and the last one.
+/// The values of a row at each step, with the spreads of the first and the last one.
 struct GrowthSeries {
     places: Vec<CodePlace>,
     values: Vec<i64>,
@@ -205,7 +205,8 @@ impl GrowthSeries {
         }
     }
 
-    /// Notes what is known of a value at a step. Only both ends are asked for it.
+    /// Sets the spread of the value at a step. Only the spreads of the first and the last step are
+    /// kept.
     fn set_spread(&mut self, step: usize, known: Option<SumSpread>) {
         if step == 0 {
             self.end_spreads[0] = known;
@@ -214,10 +215,11 @@ impl GrowthSeries {
         }
     }
 
-    /// How sure the difference of the last and the first value is.
+    /// Returns the range of the difference between the last and the first value; `None` if both are
+    /// exact.
     fn change(&self, steps: [Option<SampleStep>; 2]) -> Option<ValueEstimate> {
         let sides = ChangeSpread {
-            // In a profile of estimates, something may be there that was not sampled.
+            // In a profile of estimates, memory that was not sampled may exist.
             spread: [0, 1]
                 .map(|at| self.end_spreads[at].or(steps[at].map(|_| SumSpread::default()))),
             step: [0, 1].map(|at| steps[at].or(steps[1 - at]).unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! The series that there are, one in a row.
+//! The list of all series, one in a row.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,29 @@ use super::state::states;
 use crate::header::SampleType;
 use crate::stored_moment::{StoredMoment, is_build_label, series_of};
 
-/// A series.
+/// A row about a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesSummary {
-    /// The labels that its newest moment has.
+    /// The labels of the series' newest moment.
     pub labels: BTreeMap<String, String>,
-    /// How many moments it has.
+    /// The number of moments.
     pub moments: usize,
-    /// How many processes it has.
+    /// The number of processes.
     pub processes: usize,
-    /// How many builds or versions it has, if its moments say them.
+    /// The number of builds or versions, if the moments have such labels.
     pub builds: usize,
-    /// The time of its first moment, in nanoseconds since 1970 UTC.
+    /// The time of the first moment, in nanoseconds since 1970 UTC.
     pub first_nanos: i64,
-    /// The time of its last moment.
+    /// The time of the last moment, in nanoseconds since 1970 UTC.
     pub last_nanos: i64,
-    /// The sample type of the totals: the default one of its newest moment.
+    /// The sample type of the totals: the default type of the newest moment.
     pub sample_type: SampleType,
-    /// The sum at each step in time.
+    /// The sums over time: the time of each step, and the sum at that time.
     pub totals: Vec<(i64, i128)>,
 }
 
-/// Lists the series of these moments, which are in the order of time. Series are in the order of
-/// their labels.
+/// Lists the series of these moments, which must be in the order of time. Series are in the order
+/// of their labels.
 pub fn list_series(moments: &[StoredMoment]) -> Vec<SeriesSummary> {
     let mut of: BTreeMap<String, Vec<StoredMoment>> = BTreeMap::new();
     for moment in moments {

@@ -1,10 +1,10 @@
-//! Functions of the steps of a series that are the same function, though in several files.
+//! Functions that are the same in all steps of a series, although they are in several files.
 
 use heapprof_profile::Profile;
 use heapprof_totals::same_name::{NameAndFile, match_files};
 
-/// Gives functions of a profile, which has a column for each step, the file that stands for theirs
-/// in all steps: that of the first step, if each step has the function's name in one file only.
+/// Gives one file to functions that are in several files. `profile` has a column for each step. If
+/// each step has a function's name in one file only, the file of the first step is taken.
 pub(super) fn match_steps(profile: &mut Profile) {
     let functions = profile.function.iter().map(|f| (f.name, f.filename));
     let functions: Vec<NameAndFile> = functions.collect();
@@ -40,7 +40,7 @@ pub(super) fn match_steps(profile: &mut Profile) {
     }
 }
 
-/// Whether each function's name is that of a function in another file, too.
+/// Returns, for each function, whether its name is in another file, too.
 fn have_several_files(functions: &[NameAndFile], texts: usize) -> Vec<bool> {
     let mut first = vec![None; texts];
     let mut has_several = vec![false; texts];

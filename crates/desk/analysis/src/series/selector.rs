@@ -1,4 +1,5 @@
-//! `service=shop,host~web,since=2h,last=60`: which of the stored moments a question is about.
+//! Selectors such as `service=shop,host~web,since=2h,last=60`: which of the stored moments a
+//! question is about.
 
 use regex::Regex;
 
@@ -8,11 +9,11 @@ use crate::stored_moment::StoredMoment;
 #[derive(Clone, Debug, Default)]
 pub struct MomentSelector {
     conditions: Vec<LabelCondition>,
-    /// Nothing before this time, in nanoseconds since 1970 UTC.
+    /// The earliest time of a moment, in nanoseconds since 1970 UTC.
     since: Option<i64>,
-    /// Nothing after this time.
+    /// The latest time of a moment, in nanoseconds since 1970 UTC.
     until: Option<i64>,
-    /// Only so many moments of each process, the newest ones.
+    /// The largest number of moments of each process; the newest ones are chosen.
     last: Option<usize>,
 }
 
@@ -21,7 +22,7 @@ pub struct MomentSelector {
 struct LabelCondition {
     key: String,
     test: LabelTest,
-    /// Whether the test must fail.
+    /// Whether the condition is negated, so that the test must fail.
     is_not: bool,
 }
 
@@ -31,31 +32,31 @@ enum LabelTest {
     Matches(Regex),
 }
 
-/// A selector that can't be read.
+/// The error for a selector that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part:?} in {whole:?}: {why}")]
 pub struct SelectorError {
     /// The whole selector.
     whole: String,
-    /// The part of it that is wrong.
+    /// The wrong part of the selector.
     part: String,
-    /// What is wrong with it.
+    /// What is wrong with that part.
     why: String,
 }
 
-/// Whether a text that is no name of a profile is a selector: a key stands before the first `=` or
-/// `~`. A path of a file that is not there is none.
+/// Whether a text that is no name of a profile is a selector: it has a key before the first `=` or
+/// `~`. A path of a file that does not exist is no selector.
 pub fn is_selector(text: &str) -> bool {
     let key = text.split_once(['=', '~']).map(|(key, _)| key);
     key.is_some_and(|key| !key.is_empty() && !key.contains(['/', ' ']))
 }
 
-/// A time: how long before `now` (`90s`, `2h`, `7d`), a date or a time, in UTC if it names no zone
-/// (`2026-11-20`, `2026-11-20T14:00:00Z`), or seconds since 1970 (`@1795183786`). All times are
-/// nanoseconds since 1970 UTC.
+/// Parses a time: the time before `now` (`90s`, `2h`, `7d`), a date or a time, in UTC if it names
+/// no zone (`2026-11-20`, `2026-11-20T14:00:00Z`), or seconds since 1970 (`@1795183786`). All times
+/// are nanoseconds since 1970 UTC.
 ///
 /// # Errors
-/// It says how a time is written.
+/// The text is no time; the error says how a time is written.
 pub fn parse_time(text: &str, now: i64) -> Result<i64, String> {
     let wrong = || {
         format!(
@@ -70,7 +71,7 @@ pub fn parse_time(text: &str, now: i64) -> Result<i64, String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return i64::try_from(time.as_nanosecond()).map_err(|_| wrong());
     }
-    // A date is its midnight.
+    // A date stands for its midnight.
     if let Ok(time) = text.parse::<jiff::civil::DateTime>() {
         let time = time
             .to_zoned(jiff::tz::TimeZone::UTC)
@@ -92,10 +93,10 @@ pub fn parse_time(text: &str, now: i64) -> Result<i64, String> {
 }
 
 impl MomentSelector {
-    /// Reads a selector; `now` is the time that `since=2h` counts from.
+    /// Parses a selector. `now` is the time that `since=2h` counts from.
     ///
     /// # Errors
-    /// It says which part can't be read.
+    /// The selector can't be read; the error names the wrong part.
     pub fn parse(text: &str, now: i64) -> Result<Self, SelectorError> {
         let mut selector = Self::default();
         for part in split_at_commas(text) {
@@ -157,7 +158,7 @@ impl MomentSelector {
         Ok(selector)
     }
 
-    /// The moments that satisfy all conditions, in the order of their times.
+    /// Returns the moments that satisfy all conditions, in the order of their times.
     pub fn choose(&self, moments: &[StoredMoment]) -> Vec<StoredMoment> {
         let is_in = |m: &&StoredMoment| {
             self.since.is_none_or(|since| m.time_nanos >= since)
@@ -180,7 +181,7 @@ impl MomentSelector {
         chosen
     }
 
-    /// When the time that is asked about begins, if the selector says it.
+    /// Returns the beginning of the time that is asked about, if the selector has one.
     pub(crate) fn since(&self) -> Option<i64> {
         self.since
     }
@@ -193,7 +194,7 @@ impl LabelCondition {
             "pid" => moment.pid.as_deref(),
             key => moment.labels.get(key).map(String::as_str),
         };
-        // What a moment does not say is empty.
+        // A label that a moment does not have counts as empty.
         let value = value.unwrap_or_default();
         let holds = match &self.test {
             LabelTest::Is(wanted) => value == wanted,
@@ -203,7 +204,7 @@ impl LabelCondition {
     }
 }
 
-/// The parts between commas. A comma behind a backslash is a part's own.
+/// Splits a text at its commas. A comma after a backslash belongs to its part.
 fn split_at_commas(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut chars = text.chars().peekable();
@@ -224,7 +225,7 @@ fn split_at_commas(text: &str) -> Vec<String> {
 pub(super) mod tests {
     use super::*;
 
-    /// A moment of a host and a process at a time in seconds.
+    /// Returns a moment of a host and a process at a time in seconds.
     pub(in crate::series) fn moment(
         id: i64,
         host: &str,

@@ -1,38 +1,38 @@
-//! Which moments stand for the whole at a time.
+//! The states of a series: which moments stand for the whole at a time.
 //!
 //! Hosts write at slightly different times. So time is divided into steps as long as the usual time
 //! from one moment of a process to its next, and a step has the last moment of each process at its
-//! end. A process is there until its moments have been missing for two and a half steps, or until
+//! end. A process counts until its moments have been missing for two and a half steps, or until
 //! another process of its series has begun after its last moment, which is a restart.
 
 use foldhash::HashMap;
 
 use crate::stored_moment::{ROLLED_UP_LABEL, StoredMoment, series_of, service_labels};
 
-/// The most steps. More are put together.
+/// Maximum number of steps. Shorter steps are merged.
 const MAX_STEPS: i64 = 240;
-/// A process is there for so many steps after its last moment.
+/// Number of steps for which a process still counts after its last moment.
 const MAX_STEPS_SINCE_MOMENT: f64 = 2.5;
 
-/// A step in time.
+/// The state of a series at one step in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SeriesState {
-    /// The time, in nanoseconds since 1970 UTC.
+    /// The time of the step, in nanoseconds since 1970 UTC.
     pub(crate) time_nanos: i64,
-    /// The moments that stand for the whole, by their positions: one of each process.
+    /// The moments that stand for the whole, by their positions: one moment of each process.
     pub(crate) moments: Vec<usize>,
 }
 
-/// Processes by their moments, for the question which of these are there at a time.
+/// Processes with their moments, to find out which of them count at a time.
 pub struct SeriesProcesses<'a> {
     moments: &'a [StoredMoment],
     timelines: Vec<ProcessTimeline>,
-    /// The usual time between two moments of a process; `None` if no process has two.
+    /// The usual time between two moments of a process; `None` if no process has two moments.
     step: Option<i64>,
 }
 
 impl<'a> SeriesProcesses<'a> {
-    /// The processes of these moments, which are in order of time.
+    /// Finds the processes of these moments, which must be in order of time.
     pub fn from_moments(moments: &'a [StoredMoment]) -> Self {
         let lines = process_timelines(moments);
         let steps = lines.iter().filter_map(|line| line.step).collect();
@@ -43,8 +43,8 @@ impl<'a> SeriesProcesses<'a> {
         }
     }
 
-    /// The moments that stand for the whole at a time, by position: the last one of each process
-    /// that is still there.
+    /// Returns the moments that stand for the whole at a time, by position: the last one of each
+    /// process that still counts.
     pub fn moments_at(&self, until: i64) -> Vec<usize> {
         self.present_moments(until, self.step.unwrap_or(i64::MAX / 4))
     }
@@ -65,17 +65,17 @@ impl<'a> SeriesProcesses<'a> {
     }
 }
 
-/// A process: its moments by position in order of time, and the time at which another process had
-/// taken its place.
+/// A process: the positions of its moments in order of time, and the time at which another process
+/// had replaced it.
 struct ProcessTimeline {
     moments: Vec<usize>,
     replaced_at: Option<i64>,
-    /// The usual time between two moments.
+    /// The usual time between two moments of the process; `None` if it has only one.
     step: Option<i64>,
 }
 
-/// The states of these moments, which are in order of time. There is at least one if there is a
-/// moment.
+/// Returns the states of these moments, which must be in order of time. There is at least one state
+/// if there is a moment.
 pub(crate) fn states(moments: &[StoredMoment]) -> Vec<SeriesState> {
     let (Some(first), Some(last)) = (moments.first(), moments.last()) else {
         return Vec::new();
@@ -83,8 +83,8 @@ pub(crate) fn states(moments: &[StoredMoment]) -> Vec<SeriesState> {
     let processes = SeriesProcesses::from_moments(moments);
     let (begin, end) = (first.time_nanos, last.time_nanos);
     let Some(mut step) = processes.step else {
-        // No process has two moments, so there is one state. Without labels nobody knows what took
-        // whose place.
+        // No process has two moments, so there is one state. Without labels it is not known which
+        // process replaced which.
         let is_there = |line: &&ProcessTimeline| {
             let first = line.moments[0];
             line.replaced_at.is_none() || moments[first].labels.is_empty()
@@ -117,15 +117,16 @@ fn process_timelines(moments: &[StoredMoment]) -> Vec<ProcessTimeline> {
     }
     let mut processes: Vec<Vec<usize>> = of.into_values().collect();
     processes.sort_unstable();
-    // When the processes of each series begin, ascending: they are in the order of their first
-    // moments.
+    // The times when the processes of each series began, ascending: processes are in the order of
+    // their first moments.
     let mut begins: HashMap<String, Vec<i64>> = HashMap::default();
     for process in &processes {
         let first = &moments[process[0]];
         let series = begins.entry(series_of(&first.labels)).or_default();
         series.push(first.time_nanos);
     }
-    // When the hosts of each service write. What was put together counts until one of them does.
+    // The times when the hosts of each service wrote. A rolled-up moment counts until one of the
+    // hosts writes.
     let mut of_hosts: HashMap<String, Vec<i64>> = HashMap::default();
     let service = |moment: &StoredMoment| format!("{:?}", service_labels(&moment.labels));
     let is_sum = |moment: &StoredMoment| moment.labels.contains_key(ROLLED_UP_LABEL);
@@ -174,7 +175,7 @@ mod tests {
     use super::super::selector::tests::moment;
     use super::*;
 
-    /// The states of moments, as the numbers of the moments.
+    /// Returns the states of moments, as the numbers of the moments.
     fn numbers(moments: &[StoredMoment]) -> Vec<Vec<i64>> {
         let states = states(moments).into_iter();
         let ids = states.map(|state| state.moments.iter().map(|&at| moments[at].id).collect());
@@ -189,7 +190,7 @@ mod tests {
             moments.push(moment(20 + n, "web2", 2, 600 * n + 17));
         }
         assert_eq!(numbers(&moments), [[10, 20], [11, 21], [12, 22]]);
-        // One misses a turn, and counts as it was.
+        // One process misses a step, and counts with its last moment.
         moments.remove(3);
         assert_eq!(numbers(&moments), [[10, 20], [11, 20], [12, 22]]);
     }
@@ -203,12 +204,12 @@ mod tests {
         let found = numbers(&moments);
         assert_eq!(found[1], [1, 91]);
         assert_eq!(found[5], [5], "two hosts, and one went");
-        // A deploy: the next process of the host takes the place at once.
+        // This is a deploy: the next process of the host replaces the first one at once.
         let restarted: Vec<StoredMoment> = (0..4)
             .map(|n| moment(n, "web1", n as usize / 2, 60 * n))
             .collect();
         assert_eq!(numbers(&restarted), [[0], [1], [2], [3]]);
-        // Workers go on beside each other.
+        // Workers run at the same time, so none replaces another.
         let workers: Vec<StoredMoment> = (0..6)
             .map(|n| moment(n, "web1", n as usize % 2, 60 * (n / 2)))
             .collect();
@@ -241,7 +242,7 @@ mod tests {
         let moments = [moment(1, "a", 1, 5), moment(2, "b", 2, 500_000)];
         assert_eq!(numbers(&moments), [[1, 2]]);
         assert!(states(&[]).is_empty());
-        // Times that are unknown or far apart end in no endless list.
+        // Times that are unknown or far apart must not give an endless list.
         let mut odd = vec![
             moment(1, "a", 1, 0),
             moment(2, "a", 1, 1),

@@ -1,9 +1,9 @@
-//! What the chosen moments held together, as one profile.
+//! The chosen moments, added up to one profile.
 //!
-//! Values in use are gauges: those of all processes at one time are added up, and over time the
-//! last state, the mean of all states, or the state with the most is taken. Allocated values are
-//! counters: of each process, the last moment's minus the first one's count. A process that began
-//! after the first moment that was chosen counts from its beginning.
+//! Values in use are gauges: the values of all processes at one time are added up, and over time
+//! the last state, the mean of all states, or the largest state is taken. Allocated values are
+//! counters: for each process, the count of its last moment minus that of its first one. A process
+//! that began after the first chosen moment counts from its beginning.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::question::QuestionSource;
 use crate::sample_plan::{NamedProfile, PlannedAddition, SamplePlan};
 use crate::stored_moment::{ROLLED_UP_LABEL, SeriesStore, StoredMoment, service_labels};
 
-/// Which values in use are shown of a time with several states.
+/// The way to combine values in use over a time with several states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MomentAggregation {
-    /// Those at the end.
+    /// The values of the last state.
     #[default]
     Last,
-    /// The mean.
+    /// The mean of all states.
     Mean,
-    /// Those of the state in which most was in use, by the default type.
+    /// The values of the state with the most in use, by the default type.
     Max,
 }
 
@@ -34,22 +34,22 @@ pub struct MomentSelection {
     pub name: String,
     /// The moments, in the order of their times.
     pub moments: Vec<StoredMoment>,
-    /// Whether the selector says when the time begins.
+    /// Whether the selector has a beginning of the time.
     has_begin: bool,
     pub(crate) states: Vec<SeriesState>,
 }
 
-/// Chooses moments.
+/// Chooses the moments that satisfy a selector.
 ///
 /// # Errors
-/// No moment is chosen.
+/// The selector chooses no moment.
 pub fn choose_moments(
     name: &str,
     selector: &MomentSelector,
     moments: &[StoredMoment],
 ) -> Result<MomentSelection, AnalysisError> {
     let mut chosen = selector.choose(moments);
-    // What has no time can't be put beside what has one.
+    // Moments without a time can't be compared with moments that have one.
     if chosen.iter().any(|moment| moment.time_nanos != 0) {
         chosen.retain(|moment| moment.time_nanos != 0);
     }
@@ -74,7 +74,7 @@ pub fn choose_moments(
     })
 }
 
-/// Moments as a choice of their own, under a name. They are in the order of their times.
+/// Makes a selection of these moments, under a name. They must be in the order of their times.
 pub fn selection_from_moments(name: &str, moments: Vec<StoredMoment>) -> MomentSelection {
     MomentSelection {
         name: name.to_string(),
@@ -84,12 +84,13 @@ pub fn selection_from_moments(name: &str, moments: Vec<StoredMoment>) -> MomentS
     }
 }
 
-/// Puts moments of a service together into one profile: the sum of the last one of each process. It
-/// has the labels that all hosts of the service have in common. What was allocated goes, because
-/// the sums of processes that come and go count nothing.
+/// Rolls moments of a service up into one profile: the sum of these moments, of which there should
+/// be the last one of each process. The profile has the labels that all hosts of the service have
+/// in common. Allocated values are left out, because a sum over processes that start and end counts
+/// nothing.
 ///
 /// # Errors
-/// A sum may be beyond 64 bits, and the database may be damaged.
+/// A sum is beyond 64 bits, or the database is damaged.
 pub fn roll_up(
     store: &dyn SeriesStore,
     name: &str,
@@ -126,10 +127,10 @@ pub fn roll_up(
 }
 
 impl MomentSelection {
-    /// What the moments held together, as one profile.
+    /// Adds the moments up to one profile.
     ///
     /// # Errors
-    /// A sum may be beyond 64 bits, and the database may be damaged.
+    /// A sum is beyond 64 bits, or the database is damaged.
     pub fn profile(
         &self,
         store: &dyn SeriesStore,
@@ -139,7 +140,8 @@ impl MomentSelection {
         Ok(QuestionSource::new(&self.name, profile))
     }
 
-    /// The names of the profiles whose values in use are added up, if each counts once.
+    /// Returns the names of the profiles whose values in use are added up; `None` if one does not
+    /// count exactly once.
     pub fn names(&self, over: MomentAggregation) -> Option<Vec<String>> {
         let (divisor, times) = self.gauges(over);
         let is_once = divisor == 1 && times.values().all(|&times| times == 1);
@@ -147,7 +149,7 @@ impl MomentSelection {
         is_once.then(|| names.collect())
     }
 
-    /// How many processes there are, and how many of them are in the last state.
+    /// Returns the number of processes, and the number of processes in the last state.
     pub fn processes(&self) -> [usize; 2] {
         let mut all: Vec<usize> = self.moments.iter().map(|m| m.process).collect();
         all.sort_unstable();
@@ -158,12 +160,12 @@ impl MomentSelection {
         ]
     }
 
-    /// How many states there are.
+    /// Returns the number of states.
     pub fn steps(&self) -> usize {
         self.states.len()
     }
 
-    /// The signed sum of the default type in each state.
+    /// Returns the signed sum of the default type in each state.
     fn totals(&self) -> Vec<i128> {
         let of = |&at: &usize| {
             let moment = &self.moments[at];
@@ -178,7 +180,7 @@ impl MomentSelection {
             .collect()
     }
 
-    /// The types that any moment has, in the order in which they come.
+    /// Returns the types that any moment has, in the order in which they first occur.
     pub(crate) fn types(&self) -> Vec<(String, String)> {
         let mut types: Vec<(String, String)> = Vec::new();
         for moment in &self.moments {
@@ -191,7 +193,7 @@ impl MomentSelection {
         types
     }
 
-    /// The plan of the sum.
+    /// Returns the plan of the sum.
     pub(crate) fn plan(&self, over: MomentAggregation) -> SamplePlan {
         let types = self.types();
         let (divisor, gauges) = self.gauges(over);
@@ -228,7 +230,8 @@ impl MomentSelection {
         }
     }
 
-    /// How often each moment counts for values in use, and what the sum is divided by.
+    /// Returns the number that the sum of values in use is divided by, and how often each moment
+    /// counts in that sum.
     fn gauges(&self, over: MomentAggregation) -> (i64, BTreeMap<usize, i64>) {
         let of_state = |state: &SeriesState| state.moments.iter().map(|&at| (at, 1)).collect();
         match over {
@@ -254,15 +257,16 @@ impl MomentSelection {
         }
     }
 
-    /// How often each moment counts for allocated values: the last one of a process once, and the
-    /// first one is taken off.
+    /// Returns how often each moment counts for allocated values: the last one of a process once,
+    /// and the first one is subtracted.
     fn counters(&self) -> BTreeMap<usize, i64> {
         let mut of: BTreeMap<usize, [usize; 2]> = BTreeMap::new();
         for (at, moment) in self.moments.iter().enumerate() {
             of.entry(moment.process).or_insert([at, at])[1] = at;
         }
         let begin = self.moments.first().map_or(0, |m| m.time_nanos);
-        // One moment of each process says what it has allocated until then.
+        // With one moment of each process, that moment counts all that the process has allocated
+        // until then.
         let is_one_each = of.values().all(|[first, last]| first == last) && !self.has_begin;
         let mut times = BTreeMap::new();
         for [first, last] in of.into_values() {
@@ -287,7 +291,7 @@ mod tests {
     use super::super::selector::tests::moment;
     use super::*;
 
-    /// The plan of a selection as `id: times` for a type.
+    /// Returns the plan of a selection for a type: the divisor, and how often each moment counts.
     fn times(
         chosen: &MomentSelection,
         over: MomentAggregation,
@@ -339,7 +343,7 @@ mod tests {
         assert_eq!(times(&all, last, "alloc_space"), (1, span));
         let tripled = vec![(10, -3), (20, -3), (12, 3), (22, 3)];
         assert_eq!(times(&all, mean, "alloc_space"), (3, tripled));
-        // One moment of each says all that was allocated.
+        // One moment of each process counts all that was allocated.
         let ends = choice(&moments, "last=1");
         assert_eq!(
             times(&ends, last, "alloc_space"),

@@ -2,7 +2,7 @@
 
 use crate::error::AnalysisError;
 
-/// The error for a row that others refer to and that is not there.
+/// Returns the error for a missing row that other rows refer to.
 pub(super) fn damage_error(what: &str, id: i64) -> AnalysisError {
     AnalysisError::Sql(format!("{what} {id} is missing: the database is damaged"))
 }

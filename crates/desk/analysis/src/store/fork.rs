@@ -8,7 +8,8 @@ use crate::error::AnalysisError;
 use crate::relation::{FORK_CHILD, FORK_LOAD, Relation};
 use crate::session::AnalysisSession;
 
-/// Files may differ in what the names do not show.
+/// The unshared memory of children by kind, function, file and line. Entities of one function are
+/// added up, because the files of functions may differ in parts that the names do not show.
 const UNSHARED_SQL: &str = "(SELECT u.pid AS pid, u.kind AS kind, f.name AS function, \
                         f.filename AS filename, e.line AS line, sum(u.objects) AS objects, \
                         sum(u.bytes) AS bytes \
@@ -16,7 +17,7 @@ const UNSHARED_SQL: &str = "(SELECT u.pid AS pid, u.kind AS kind, f.name AS func
                         JOIN function f ON f.id = e.function \
                         GROUP BY u.pid, u.kind, f.name, f.filename, e.line)";
 
-/// A table of the database, its columns besides the audit's name, and what they are read from.
+/// A table of the database, its columns except the audit's name, and the source of these columns.
 struct AuditTable {
     table: &'static str,
     columns: Vec<&'static str>,
@@ -24,7 +25,8 @@ struct AuditTable {
 }
 
 impl AuditTable {
-    /// A session's table as it is, without the number of the profile, which only a session has.
+    /// Makes the table for a relation of a session. The number of the profile is left out, because
+    /// only a session has it.
     fn from_relation(relation: &Relation) -> Self {
         let columns = relation.columns.iter();
         let names = columns.filter_map(|(column, _)| column.split(' ').next());
@@ -51,10 +53,10 @@ impl AuditTable {
 }
 
 impl ProfileStore {
-    /// Keeps an audit under a name.
+    /// Stores an audit under a name.
     ///
     /// # Errors
-    /// There may be one of that name.
+    /// An audit with that name exists already.
     pub fn keep_audit(
         &mut self,
         name: &str,

@@ -1,10 +1,10 @@
-//! What a connection to a file of unknown origin may do: a database is data, and somebody may have
-//! made it to do harm.
+//! Restrictions on a connection to a file of unknown origin: a database is data, and it may have
+//! been made to do harm.
 //!
-//! Nothing in the file is run: triggers and views are off, and functions that reach out of the
-//! database are not trusted. What the file can still do is claim to hold more than it does: pages
-//! that are their own children have rows without end. So the work of our own statements is bounded
-//! by the size of the file.
+//! Nothing in the file is run: triggers and views are off, and functions that reach outside the
+//! database are not trusted. The file can still claim to hold more than it does: pages that are
+//! their own children have endless rows. So the work of heapprof's own statements is bounded by the
+//! size of the file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,24 +15,25 @@ use rusqlite::limits::Limit;
 
 use crate::error::AnalysisError;
 
-/// The longest value, in bytes. A longer one is neither stored nor read.
+/// Largest value, in bytes. A longer value is neither stored nor read.
 const MAX_VALUE_BYTES: i32 = 64 << 20;
-/// The smallest limit on the length of values, for small files.
+/// Least limit on the length of values, for small files.
 const MIN_VALUE_BYTES_LIMIT: u64 = 1 << 20;
 
-/// The work is checked each time SQLite's machine has taken so many steps.
+/// Number of steps of SQLite's virtual machine after which the budget is checked.
 const STEPS_PER_CHECK: i32 = 10_000;
-/// The steps that are allowed whatever the size of the file.
+/// Number of steps that are allowed for a file of any size.
 const MIN_STEP_LIMIT: u64 = 10_000_000;
-/// The steps that are allowed for each byte of the file. Reading and removing take less than 1.
+/// Number of steps that are allowed for each byte of the file. Reading and removing take less than
+/// 1.
 const MAX_STEPS_PER_BYTE: u64 = 10;
 
-/// How many steps a connection may still take.
+/// The number of steps that a connection may still take.
 #[derive(Clone)]
 pub(super) struct StepBudget(Arc<AtomicU64>);
 
 impl StepBudget {
-    /// Allows more steps, for data that is not in the file yet.
+    /// Allows more steps, for `bytes` of data that are not in the file yet.
     pub(super) fn allow(&self, bytes: u64) {
         let more = bytes.saturating_mul(MAX_STEPS_PER_BYTE);
         let _ = self
@@ -42,12 +43,12 @@ impl StepBudget {
             });
     }
 
-    /// Allows what a file of this size may cost, beside what is left.
+    /// Allows the steps for a file of this size, in addition to the remaining ones.
     pub(super) fn allow_file(&self, bytes: u64) {
         self.allow(bytes.saturating_add(MIN_STEP_LIMIT / MAX_STEPS_PER_BYTE));
     }
 
-    /// Takes steps off, and returns whether that was more than was left.
+    /// Subtracts steps, and returns whether they exceeded the remaining steps.
     fn spend(&self, steps: u64) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -64,7 +65,7 @@ impl StepBudget {
     }
 }
 
-/// The steps that a file of this size may cost.
+/// Returns the number of steps that are allowed for a file of this size.
 pub(super) fn step_limit(bytes: u64) -> u64 {
     MIN_STEP_LIMIT.saturating_add(bytes.saturating_mul(MAX_STEPS_PER_BYTE))
 }
@@ -91,15 +92,15 @@ pub(super) fn set_up(connection: &mut Connection, bytes: u64) -> Result<StepBudg
     Ok(budget)
 }
 
-/// Lets new rows have values that are longer than the file is now.
+/// Allows values in new rows that are longer than the whole file is now.
 pub(super) fn set_up_to_write(connection: &Connection) -> Result<(), AnalysisError> {
     Ok(connection
         .set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
         .map(drop)?)
 }
 
-/// Lets a statement that the user wrote take as long as it needs and use the views, which were
-/// compared with ours.
+/// Allows a statement that the user wrote to take as long as it needs and to use the views, which
+/// were compared with heapprof's own.
 pub(super) fn set_up_for_statements(connection: &mut Connection) -> Result<(), AnalysisError> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, true)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)?;

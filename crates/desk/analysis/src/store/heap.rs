@@ -1,10 +1,10 @@
-//! The four values that a row of `heap_sample` has. Values of other types have rows of their own.
+//! The four values of a row of `heap_sample`. Values of other types have rows of their own.
 
 use heapprof_profile::{Profile, ValueType};
 use heapprof_totals::estimate::SumSpread;
 use heapprof_totals::totals::spread_of;
 
-/// The types and their units, in the order of the columns.
+/// The types of these values and their units, in the order of the columns.
 pub(crate) const HEAP_TYPES: [(&str, &str); 4] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
@@ -12,7 +12,7 @@ pub(crate) const HEAP_TYPES: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 
-/// The column of each heap type in a profile, and the columns of other types.
+/// Returns the column of each heap type in a profile, and the columns of other types.
 pub(crate) fn columns(profile: &Profile) -> ([Option<usize>; HEAP_TYPES.len()], Vec<usize>) {
     let types = &profile.sample_type;
     let heap = HEAP_TYPES.map(|(name, unit)| {
@@ -23,7 +23,7 @@ pub(crate) fn columns(profile: &Profile) -> ([Option<usize>; HEAP_TYPES.len()], 
     (heap, others.collect())
 }
 
-/// What is known of the sum of samples in a column, if it is an estimate.
+/// Returns the spread of the sum of samples in a column, if it is an estimate.
 pub(crate) fn spread_of_samples(
     profile: &Profile,
     samples: impl Iterator<Item = u32>,

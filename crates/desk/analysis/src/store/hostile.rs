@@ -1,5 +1,5 @@
-//! Databases that are damaged, or that somebody made to do harm, must be refused in one line and
-//! without long work.
+//! Tests that databases that are damaged, or made to do harm, are refused in one line and without
+//! long work.
 
 #![allow(
     clippy::disallowed_methods,
@@ -19,11 +19,11 @@ use crate::session::AnalysisSession;
 use crate::top::top;
 use heapprof_totals::query::Query;
 
-/// A query for rows without end.
+/// A query with endless rows.
 const ENDLESS_QUERY: &str =
     "(WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c)";
 
-/// Makes a database with one profile `p` of so many stacks.
+/// Makes a database with one profile `p` of `stacks` stacks.
 fn make_database(folder: &Path, stacks: i64) -> PathBuf {
     let path = folder.join("heap.db");
     let _ = std::fs::remove_file(&path);
@@ -158,7 +158,7 @@ fn what_is_not_ours_to_the_letter_is_refused() {
     }
 }
 
-/// SQLite is the query engine, so users may add things of their own.
+/// Checks that users may add objects of their own, because SQLite is the query engine.
 #[test]
 fn users_may_have_tables_and_indexes_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -215,7 +215,8 @@ fn damaged_values_are_an_error() {
     }
 }
 
-/// Pages whose children are all the same page have more rows than any program can count.
+/// Checks that endless rows are not read to the end: pages whose children are all the same page
+/// have more rows than any program can count.
 #[test]
 fn rows_without_end_are_not_read_to_the_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -263,7 +264,7 @@ fn rows_without_end_are_not_read_to_the_end() {
             file[start..start + size].copy_from_slice(&between);
         }
         std::fs::write(&path, file).unwrap();
-        // A load reads all rows of the table. Restoring looks its rows up.
+        // A load reads all rows of the table. Restoring looks up its rows.
         let loaded =
             ProfileStore::open_to_write(&path)
                 .unwrap()
@@ -280,13 +281,13 @@ fn rows_without_end_are_not_read_to_the_end() {
     }
 }
 
-/// What users do takes far less than what is allowed.
+/// Checks that the uses of a database take far fewer steps than are allowed.
 #[test]
 fn honest_work_is_a_small_part_of_what_is_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let path = make_database(folder.path(), 20_000);
     let bytes = std::fs::metadata(&path).unwrap().len();
-    // Each of these allows the work for a file of this size once more.
+    // Each of these calls allows the work for a file of this size once more.
     let spent = |store: &ProfileStore, allowed: u64| {
         super::guard::step_limit(allowed) + super::guard::step_limit(bytes)
             - store.budget.remaining_steps()

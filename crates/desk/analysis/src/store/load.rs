@@ -1,5 +1,5 @@
-//! Adding a profile to a database: what is stored already is found by content, and only the rest is
-//! written.
+//! Adds a profile to a database: rows that are stored already are found by content, and only the
+//! others are written.
 
 mod samples;
 
@@ -17,7 +17,7 @@ use crate::question::{ProfileQuestion, QuestionSource, TypeSelection};
 use heapprof_totals::estimate::{SumSpread, ValueEstimate};
 use heapprof_totals::query::Query;
 
-/// The rows of a table by content. New rows get the next numbers.
+/// The numbers of a table's rows, by content. New rows get the next numbers.
 struct NumberedRows<K> {
     index: HashMap<K, i64>,
     next: i64,
@@ -41,7 +41,7 @@ impl<K: Hash + Eq> NumberedRows<K> {
         Ok(Self { index, next })
     }
 
-    /// Returns the number of `key`, and whether it is new.
+    /// Returns the number of `key`, and whether the number is new.
     fn number(&mut self, key: K) -> (i64, bool) {
         let next = self.next;
         let id = *self.index.entry(key).or_insert(next);
@@ -50,12 +50,13 @@ impl<K: Hash + Eq> NumberedRows<K> {
     }
 }
 
-/// A count as a signed 64-bit number, which is what SQLite has.
+/// Returns a count as a signed 64-bit number, because SQLite has no unsigned numbers.
 fn signed_count(samples: u64) -> i64 {
     i64::try_from(samples).unwrap_or(i64::MAX)
 }
 
-/// Samples, variance, least and most of a value; all are `None` if it is exact.
+/// The samples, variance, least and largest value of an estimate; all are `None` if the value is
+/// exact.
 type SpreadColumns = (Option<i64>, Option<f64>, Option<i64>, Option<i64>);
 
 fn spread_columns(estimate: Option<ValueEstimate>, spread: Option<SumSpread>) -> SpreadColumns {
@@ -77,7 +78,7 @@ pub(super) struct NewProfile<'a> {
     pub(super) labels: &'a BTreeMap<String, String>,
 }
 
-/// Stores profiles and removes others: all of it or nothing.
+/// Stores profiles and removes others. Either all of this is done or nothing.
 pub(super) fn load(
     connection: &mut Connection,
     new: &[NewProfile<'_>],
@@ -85,8 +86,8 @@ pub(super) fn load(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), AnalysisError> {
     let questions = new.iter().map(|new| {
-        // The sums come first, so that a profile that overflows is refused before anything is
-        // locked.
+        // The sums are computed first, so that a profile that overflows is refused before the
+        // database is locked.
         let source = QuestionSource::new(new.name, Arc::clone(new.profile));
         ProfileQuestion::new(vec![source], &Query::default(), TypeSelection::All)
     });
@@ -138,7 +139,7 @@ struct ProfileLoader<'a> {
     work: LoadProgress<'a>,
 }
 
-/// How far loading is, counted in frames. A row of a sample counts as some frames.
+/// The progress of a load, counted in frames. A row of a sample counts as some frames.
 struct LoadProgress<'a> {
     done: u64,
     reported: u64,
@@ -147,7 +148,7 @@ struct LoadProgress<'a> {
 }
 
 impl<'a> LoadProgress<'a> {
-    /// Writing a row of a sample takes as long as storing this many frames. This was measured.
+    /// Number of frames that take as long to store as a row of a sample. This was measured.
     const FRAMES_PER_ROW: u64 = 4;
 
     fn new(profile: &Profile, progress: &'a mut dyn FnMut(u64, u64)) -> Self {
@@ -210,7 +211,7 @@ impl ProfileLoader<'_> {
         Ok(())
     }
 
-    /// The number of each sample type.
+    /// Returns the number of each sample type.
     fn types(&self) -> Result<Vec<i64>, AnalysisError> {
         let mut known = NumberedRows::read(
             self.transaction,
@@ -252,11 +253,11 @@ impl ProfileLoader<'_> {
         Ok(types)
     }
 
-    /// The number of each row of the question's function table. The rows are the profile's
+    /// Returns the number of each row of the question's function table. The rows are the profile's
     /// functions and those that stand for addresses without symbols. Rows that nothing refers to
     /// get 0.
     fn functions(&self) -> Result<Vec<i64>, AnalysisError> {
-        // The module is part of the key: the main of one program is not that of another.
+        // The module is part of the key, because two programs may have different main functions.
         type FunctionRowKey = (String, String, String, i64, Option<String>, Option<bool>);
         let mut known: NumberedRows<FunctionRowKey> = NumberedRows::read(
             self.transaction,
@@ -311,7 +312,8 @@ impl ProfileLoader<'_> {
         Ok(numbers)
     }
 
-    /// Whether a line or a location refers to each row of the question's function table.
+    /// Returns, for each row of the question's function table, whether a line or a location refers
+    /// to it.
     fn needed_functions(&self) -> Vec<bool> {
         let (part, table) = (&self.question.parts[0], &self.question.table);
         let mut needed = vec![false; table.function.len()];
@@ -372,7 +374,7 @@ impl ProfileLoader<'_> {
         Ok(numbers)
     }
 
-    /// The number of each location.
+    /// Returns the number of each location.
     fn locations(&self, functions: &[i64]) -> Result<Vec<i64>, AnalysisError> {
         type LocationRowKey = (Option<i64>, i64, bool, Option<i64>, Vec<[i64; 3]>);
         let mappings = self.mappings()?;
@@ -432,7 +434,7 @@ impl ProfileLoader<'_> {
         Ok(numbers)
     }
 
-    /// The number of each label set; 0 for the empty one.
+    /// Returns the number of each label set; 0 for the empty one.
     fn label_sets(&self) -> Result<Vec<i64>, AnalysisError> {
         type LabelRowTexts = (String, String, i64, String);
         let mut stored: BTreeMap<i64, Vec<LabelRowTexts>> = Default::default();
@@ -481,7 +483,7 @@ impl ProfileLoader<'_> {
     }
 }
 
-/// Fails if the sample type in this position is there before it.
+/// Fails if an earlier position has the same sample type as this one.
 pub(crate) fn check_differs_from_earlier(
     profile: &Profile,
     position: usize,

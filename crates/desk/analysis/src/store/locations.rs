@@ -1,4 +1,4 @@
-//! The locations of a database that stacks use, with their lines and functions.
+//! Reads the locations of a database that stacks use, with their lines and functions.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{
@@ -9,20 +9,20 @@ use rusqlite::{Connection, Statement};
 use super::damage::damage_error;
 use crate::error::AnalysisError;
 
-/// The locations of the database. Those that a stack uses become the profile's, with their
+/// The locations of the database. Locations that a stack uses are added to the profile, with their
 /// functions.
 pub(super) struct LocationReader<'a> {
     location: Statement<'a>,
     line: Statement<'a>,
     function: Statement<'a>,
-    /// The profile's locations, by their number in the database.
+    /// The profile's locations, by their numbers in the database.
     used: Vec<Option<LocationIndex>>,
-    /// The same for numbers that no sound database has.
+    /// The profile's locations whose numbers are larger than in any sound database.
     far: HashMap<i64, LocationIndex>,
     functions: HashMap<i64, FunctionIndex>,
 }
 
-/// The numbers up to this one are looked up by position.
+/// Largest number that is looked up by position.
 const MAX_INDEXED_LOCATION: usize = 1 << 24;
 
 impl<'a> LocationReader<'a> {
@@ -42,7 +42,7 @@ impl<'a> LocationReader<'a> {
         })
     }
 
-    /// The profile's location of this number in the database.
+    /// Returns the profile's location for this number in the database.
     pub(super) fn get(
         &mut self,
         builder: &mut ProfileBuilder,

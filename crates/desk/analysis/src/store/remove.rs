@@ -1,11 +1,11 @@
-//! Removing profiles, and with them everything that only they used.
+//! Removes profiles, with everything that only they used.
 
 use foldhash::{HashSet, HashSetExt};
 use rusqlite::{Connection, Transaction};
 
 use crate::error::AnalysisError;
 
-/// Removes these profiles.
+/// Removes the profiles with these numbers.
 pub(super) fn remove(transaction: &Transaction<'_>, ids: &[i64]) -> Result<(), AnalysisError> {
     let of_profile = [
         ("heap_sample", "profile"),
@@ -48,7 +48,7 @@ pub(super) fn remove(transaction: &Transaction<'_>, ids: &[i64]) -> Result<(), A
     Ok(())
 }
 
-/// Stacks that no sample has and that are no ancestors of such a stack.
+/// Returns the stacks that no sample has and that are not ancestors of such a stack.
 fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, AnalysisError> {
     let mut used = HashSet::new();
     let mut statement = connection.prepare(
@@ -59,7 +59,7 @@ fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, AnalysisError> {
         used.insert(row.get::<_, i64>(0)?);
     }
     // A parent's number is smaller than its children's, so one pass from the end marks all
-    // ancestors. A parent that is missing or comes later is damage that this can't mend.
+    // ancestors. A parent that is missing or comes later is damage that removing can't repair.
     let mut unused = Vec::new();
     let mut statement = connection.prepare("SELECT id, parent FROM stack ORDER BY id DESC")?;
     let mut rows = statement.query([])?;

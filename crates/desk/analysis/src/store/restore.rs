@@ -1,5 +1,4 @@
-//! Putting a profile together again from the rows of a database: one that was loaded, or a sum of
-//! several.
+//! Restores a profile from the rows of a database: one that was loaded, or a sum of several.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ pub(super) fn restore(
     id: i64,
     name: &str,
 ) -> Result<QuestionSource, AnalysisError> {
-    // One transaction reads all of it at one moment, and locks the file once.
+    // One transaction reads all rows of one state of the database, and locks the file once.
     let _at_once = connection.unchecked_transaction()?;
     let reader = StoredProfileReader { connection };
     let (types, totals) = reader.types(id)?;
@@ -36,8 +35,8 @@ pub(super) fn restore(
     })
 }
 
-/// Adds profiles up as a plan says. The sum has the facts of the newest one, which comes last in
-/// the plan, except its comments.
+/// Adds profiles up as a plan says. The sum has the header of the newest profile, which comes last
+/// in the plan, except its comments.
 pub(super) fn sum(connection: &Connection, plan: &SamplePlan) -> Result<Profile, AnalysisError> {
     let _at_once = connection.unchecked_transaction()?;
     let reader = StoredProfileReader { connection };
@@ -53,7 +52,7 @@ struct StoredProfileReader<'a> {
     connection: &'a Connection,
 }
 
-/// The types of a profile and their units, and the sums of each.
+/// The types of a profile with their units, and the totals of each type.
 type TypesAndTotals = (Vec<(String, String)>, Vec<TotalAndNet>);
 
 impl StoredProfileReader<'_> {
@@ -89,7 +88,7 @@ impl StoredProfileReader<'_> {
         Ok((types, totals))
     }
 
-    /// A profile of the samples of a plan.
+    /// Makes a profile of the samples of a plan.
     fn sum(&self, plan: &SamplePlan) -> Result<ProfileBuilder, AnalysisError> {
         let names = plan.types.iter();
         let names: Vec<(&str, &str)> = names.map(|(t, unit)| (t.as_str(), unit.as_str())).collect();
@@ -110,8 +109,8 @@ impl StoredProfileReader<'_> {
                 let Some((up, location)) = tree.parent_and_location(id) else {
                     return Err(damage_error("stack", id));
                 };
-                // Parents have smaller numbers. This check keeps a damaged table from leading in
-                // circles.
+                // Parents have smaller numbers. This check keeps a damaged table from causing an
+                // endless loop.
                 if up >= id {
                     return Err(AnalysisError::Sql(format!(
                         "stack {id} is its own ancestor: the database is damaged"
@@ -163,7 +162,7 @@ impl StoredProfileReader<'_> {
         )
     }
 
-    /// Adds the mappings of a profile to those that are known by their numbers.
+    /// Adds the mappings of a profile to the mappings that are known by their numbers.
     fn mappings(
         &self,
         builder: &mut ProfileBuilder,
@@ -197,7 +196,7 @@ impl StoredProfileReader<'_> {
         )
     }
 
-    /// The label sets of these numbers.
+    /// Returns the label sets with these numbers.
     fn label_sets(
         &self,
         builder: &mut ProfileBuilder,

@@ -8,13 +8,13 @@ use super::schema;
 use crate::error::AnalysisError;
 use crate::sample_plan::{PlannedAddition, SamplePlan};
 
-/// Sums of one stack with one label set: a row of as many values as there are columns.
+/// Sums by stack and label set. A row has as many values as there are columns.
 pub(crate) struct SampleRows {
     columns: usize,
     /// The stack and the label set of each row.
     pub(crate) key: Vec<(i64, i64)>,
     value: Vec<i64>,
-    /// Samples and variance of a value, by row and column.
+    /// The samples and the variance of a value, by row and column.
     spread: HashMap<(usize, usize), (f64, f64)>,
     /// The row of each stack and label set, if several profiles are added up.
     row_of: Option<HashMap<(i64, i64), usize>>,
@@ -22,7 +22,7 @@ pub(crate) struct SampleRows {
 }
 
 impl SampleRows {
-    /// No rows yet, of so many columns.
+    /// Makes an empty table with this number of columns.
     pub(crate) fn new(columns: usize) -> Self {
         Self {
             columns,
@@ -55,7 +55,7 @@ impl SampleRows {
         Ok(rows.finish(plan.divisor))
     }
 
-    /// The number of the row of this key.
+    /// Returns the number of the row with this key. A new key gets a new row.
     pub(crate) fn row(&mut self, key: (i64, i64)) -> usize {
         let next = self.key.len();
         let row = match &mut self.row_of {
@@ -69,7 +69,7 @@ impl SampleRows {
         row
     }
 
-    /// Adds a value to a row.
+    /// Adds a value to a row, as often as `add` says.
     pub(crate) fn add(
         &mut self,
         row: usize,
@@ -86,7 +86,7 @@ impl SampleRows {
         Ok(())
     }
 
-    /// Adds what is known of a value.
+    /// Adds the spread of a value.
     pub(crate) fn add_spread(
         &mut self,
         row: usize,
@@ -105,7 +105,7 @@ impl SampleRows {
         Ok(())
     }
 
-    /// Adds the rows that have the four values of heap samples.
+    /// Adds the rows of `heap_sample`, which have the four values of heap samples.
     fn heap(
         &mut self,
         connection: &Connection,
@@ -117,7 +117,7 @@ impl SampleRows {
             adds.iter().filter(is_it)
         };
         let of_column: [Vec<&PlannedAddition>; 4] = [0, 1, 2, 3].map(|n| of(n).collect());
-        // If one profile is read, its rows come in order, and each is a new one.
+        // If only one profile is read, its rows come in order, and each has a new key.
         let mut statement = connection.prepare_cached(
             "SELECT stack, label_set, alloc_objects, alloc_space, inuse_objects, inuse_space \
              FROM heap_sample WHERE profile = ?1 ORDER BY stack, label_set",
@@ -169,7 +169,7 @@ impl SampleRows {
         Ok(())
     }
 
-    /// The row of a key that was read before.
+    /// Returns the row of a key, if a row with that key was read.
     pub(crate) fn find_row(&self, key: (i64, i64)) -> Option<usize> {
         match &self.row_of {
             Some(row_of) => row_of.get(&key).copied(),
@@ -177,7 +177,7 @@ impl SampleRows {
         }
     }
 
-    /// Adds the rows that have a value of one type. In an older database, these are all rows.
+    /// Adds the rows that have a value of one type. An older database has only such rows.
     fn others(
         &mut self,
         connection: &Connection,
@@ -230,7 +230,7 @@ impl SampleRows {
         Ok(())
     }
 
-    /// Divides all sums, to the nearest whole number, and puts the rows in order.
+    /// Divides all sums, rounded to the nearest whole number, and sorts the rows by their keys.
     pub(crate) fn finish(mut self, divisor: i64) -> Self {
         self.divide(divisor);
         self.in_order()
@@ -253,7 +253,7 @@ impl SampleRows {
         }
     }
 
-    /// The rows by stack and label set.
+    /// Sorts the rows by stack and label set.
     fn in_order(self) -> Self {
         if self.key.is_sorted() {
             return self;
@@ -282,13 +282,13 @@ impl SampleRows {
         }
     }
 
-    /// The values of a row.
+    /// Returns the values of a row.
     pub(crate) fn values(&self, row: usize) -> &[i64] {
         &self.value[row * self.columns..][..self.columns]
     }
 
-    /// What is known of the values of a row: samples, and variances. `None` if nothing is known of
-    /// any value.
+    /// Returns the spreads of the values of a row, as samples and variances; `None` if all values
+    /// are exact.
     pub(crate) fn spread(&self, row: usize) -> Option<(Vec<u64>, Vec<f64>)> {
         if self.spread.is_empty() {
             return None;
@@ -303,14 +303,14 @@ impl SampleRows {
     }
 }
 
-/// The error for values of a type that the profile does not have.
+/// Returns the error for values of a type that the profile does not have.
 fn lost_type_error(sample_type: &str) -> AnalysisError {
     AnalysisError::Sql(format!(
         "the total of sample type {sample_type} is missing: the database is damaged"
     ))
 }
 
-/// What is known of a value, in two columns; `None` if it is exact.
+/// Reads the samples and the variance of a value from two columns; `None` if the value is exact.
 fn read_sampled_variance(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<(i64, f64)>> {
     let (sampled, variance): (Option<i64>, Option<f64>) = (row.get(at)?, row.get(at + 1)?);
     Ok(sampled.zip(variance))

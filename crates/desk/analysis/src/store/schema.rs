@@ -1,9 +1,9 @@
-//! The schema of the database, built by append-only migrations, one for each version, which are
-//! applied all or not at all.
+//! The schema of the database, built by append-only migrations, one for each version. Either all of
+//! them are applied or none.
 //!
-//! These laws hold. A migration that was released is never changed or removed. What is stored stays
+//! These rules hold. A migration that was released is never changed or removed. Stored data stays
 //! readable by plain SQLite of any recent version, so views use no new syntax. It stays portable to
-//! other SQL engines, so there are no arrays, JSON or types of SQLite's own.
+//! other SQL engines, so there are no arrays, JSON or types that only SQLite has.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -28,31 +28,31 @@ const MIGRATIONS: &[&str] = &[
     include_str!("file.sql"),
 ];
 
-/// The first version whose tables say how sure estimates are.
+/// The first version whose tables have the spread of estimates.
 const FIRST_SPREAD_VERSION: i64 = 4;
 
-/// The first version that has what the wiretap collects.
+/// The first version that has tables for the wiretap.
 const FIRST_WIRETAP_VERSION: i64 = 6;
 
-/// The first version that has what watch has seen.
+/// The first version that has tables for watches.
 const FIRST_WATCH_VERSION: i64 = 8;
 
-/// The first version that has a row for the four values of a heap sample.
+/// The first version that has one row for the four values of a heap sample.
 const FIRST_NARROW_VERSION: i64 = 9;
 
-/// The first version that says what a profile is a moment of.
+/// The first version that has labels of profiles.
 const FIRST_LABELS_VERSION: i64 = 10;
 
-/// The newest version this build reads and writes.
+/// The newest version that this build reads and writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
 fn pragma(connection: &Connection, name: &str) -> Result<i64, AnalysisError> {
     Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
 }
 
-/// Refuses a database that is not heapprof's, or that a newer heapprof wrote.
+/// Refuses a database that does not belong to heapprof, or that a newer heapprof wrote.
 pub(super) fn check(connection: &Connection) -> Result<(), AnalysisError> {
-    // One transaction reads all of it at one moment, because another process may be making the
+    // One transaction reads one state of the database, because another process may be making the
     // tables.
     let _at_once = connection.unchecked_transaction()?;
     let found = pragma(connection, "user_version")?;
@@ -72,7 +72,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), AnalysisError> {
     compare(connection, found)
 }
 
-/// What a row of `sqlite_schema` defines, except where it lies in the file.
+/// A row of `sqlite_schema`, without the position in the file.
 #[derive(PartialEq, Eq, Hash)]
 struct SchemaObject {
     kind: String,
@@ -95,9 +95,9 @@ fn objects(connection: &Connection) -> Result<Vec<SchemaObject>, AnalysisError> 
     Ok(objects.collect::<Result<_, _>>()?)
 }
 
-/// Refuses a database whose tables, indexes and views are not to the letter those of version
-/// `found`. Tables of the user's own and plain indexes may stand beside them, because nothing of
-/// ours reads such tables, and SQLite computes nothing for such indexes.
+/// Refuses a database whose tables, indexes and views are not exactly those of version `found`. The
+/// user may have added tables and plain indexes, because no statement of heapprof reads such
+/// tables, and SQLite computes nothing for such indexes.
 fn compare(connection: &Connection, found: i64) -> Result<(), AnalysisError> {
     let ours = Connection::open_in_memory()?;
     for migration in steps(0, found) {
@@ -131,14 +131,14 @@ fn compare(connection: &Connection, found: i64) -> Result<(), AnalysisError> {
     Ok(())
 }
 
-/// Whether a module, and not SQLite itself, holds the rows of a table.
+/// Whether the rows of a table come from a module, and not from SQLite itself.
 fn is_virtual(table: &SchemaObject) -> bool {
     let sql = table.sql.as_deref().unwrap_or_default();
     // SQLite itself writes the first words of this text.
     !sql.starts_with("CREATE TABLE")
 }
 
-/// Whether an index holds columns of all rows as they are, and refuses no row.
+/// Whether an index holds unchanged columns of all rows, and refuses no row.
 fn is_plain_index(connection: &Connection, name: &str, table: &str) -> Result<bool, AnalysisError> {
     let mut list = connection.prepare(
         "SELECT count(*) FROM pragma_index_list(?2) WHERE name = ?1 AND \"unique\" = 0 AND \
@@ -151,8 +151,8 @@ fn is_plain_index(connection: &Connection, name: &str, table: &str) -> Result<bo
     Ok(listed == 1 && computed == 0)
 }
 
-/// The statements that make the views which work over a question's tables as well. The others have
-/// the names of such tables.
+/// Returns the statements that make the views which also work over a question's tables. The other
+/// views have the names of such tables.
 pub(crate) fn views() -> Result<Vec<String>, AnalysisError> {
     let ours = Connection::open_in_memory()?;
     for migration in MIGRATIONS {
@@ -169,13 +169,12 @@ fn steps(from: i64, to: i64) -> impl Iterator<Item = &'static &'static str> {
     MIGRATIONS.iter().take(at(to)).skip(at(from))
 }
 
-/// Whether the tables say how sure estimates are. A database that is only read may be older.
+/// Whether the tables have the spread of estimates. A database that is only read may be older.
 pub(super) fn has_spread(connection: &Connection) -> Result<bool, AnalysisError> {
     Ok(pragma(connection, "user_version")? >= FIRST_SPREAD_VERSION)
 }
 
-/// Whether the four values of a heap sample have one row. A database that is only read may be
-/// older.
+/// Whether one row has the four values of a heap sample. A database that is only read may be older.
 pub(super) fn is_narrow(connection: &Connection) -> Result<bool, AnalysisError> {
     Ok(pragma(connection, "user_version")? >= FIRST_NARROW_VERSION)
 }
@@ -195,7 +194,7 @@ pub(super) fn has_watch(connection: &Connection) -> Result<bool, AnalysisError> 
     Ok(pragma(connection, "user_version")? >= FIRST_WATCH_VERSION)
 }
 
-/// Does what [`check`] does, and refuses a file that no load has filled.
+/// Refuses the databases that [`check`] refuses, and a file that no load has filled.
 pub(super) fn check_filled(connection: &Connection) -> Result<(), AnalysisError> {
     check(connection)?;
     match pragma(connection, "user_version")? {
@@ -206,16 +205,17 @@ pub(super) fn check_filled(connection: &Connection) -> Result<(), AnalysisError>
     }
 }
 
-/// Brings a database to the newest version.
+/// Migrates a database to the newest version.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), AnalysisError> {
     check(connection)?;
     if pragma(connection, "user_version")? == SCHEMA_VERSION {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have done this in the meantime.
+    // Another process may have migrated the database in the meantime.
     let from = pragma(&transaction, "user_version")?;
-    // Nobody else writes now, but what was checked before may have been changed.
+    // No other process can write now, but the objects that were checked before may have been
+    // changed.
     compare(&transaction, from)?;
     for migration in steps(from, SCHEMA_VERSION) {
         transaction.execute_batch(migration)?;
@@ -236,7 +236,7 @@ mod tests {
     use crate::relation::documented_tables;
     use crate::{AnalysisSession, ProfileQuestion, ProfileStore, Query, TypeSelection, top};
 
-    /// Every documented column of a view is in the view.
+    /// Checks that every documented column of a view is in the view.
     #[test]
     fn views_are_documented() {
         let views = views().unwrap();
@@ -269,8 +269,8 @@ mod tests {
         builder.finish().into()
     }
 
-    /// A database that the first version wrote is read as it is, and gets the new columns when it
-    /// is written to.
+    /// Checks that a database that the first version wrote is read as it is, and gets the new
+    /// columns when something is written to it.
     #[test]
     fn an_older_database_is_read_and_brought_up() {
         let folder = tempfile::tempdir().unwrap();
@@ -336,8 +336,8 @@ mod tests {
             .collect::<Result<_, _>>()
             .unwrap();
         assert_eq!(values, [[1, 7, 7, 7], [2, 9, 9, 9]]);
-        // Nobody asked whose code it was when the old function was stored. For the new one it is
-        // known.
+        // When the old function was stored, its module was not recorded. The module of the new one
+        // is known.
         let mut modules = connection
             .prepare("SELECT module, is_library FROM function WHERE name = 'main' ORDER BY id")
             .unwrap();

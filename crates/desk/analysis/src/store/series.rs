@@ -19,7 +19,7 @@ pub(super) fn write(
     id: i64,
     labels: &BTreeMap<String, String>,
 ) -> Result<(), AnalysisError> {
-    // Somebody may have deleted the row of a profile by hand. Its number is then given again.
+    // A user may have deleted the row of a profile by hand. Its number is then used again.
     transaction.execute("DELETE FROM profile_label WHERE profile = ?1", [id])?;
     let mut insert = transaction.prepare("INSERT INTO profile_label VALUES (?1, ?2, ?3)")?;
     for (key, value) in labels {
@@ -28,7 +28,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The texts of each profile, from a statement of profile, text and perhaps a value.
+/// Reads values by profile. `put` adds a row of the statement to the value of the profile in the
+/// first column.
 fn texts<T>(
     connection: &Connection,
     sql: &str,
@@ -47,10 +48,10 @@ where
 }
 
 impl SeriesStore for ProfileStore {
-    /// All stored profiles as moments, in the order in which they were loaded.
+    /// Returns all stored profiles as moments, in the order in which they were loaded.
     fn moments(&self) -> Result<Vec<StoredMoment>, AnalysisError> {
         let connection = &self.connection;
-        // One transaction reads all of it at one moment.
+        // One transaction reads one state of the database.
         let _at_once = connection.unchecked_transaction()?;
         let mut comments: HashMap<i64, Vec<String>> = texts(
             connection,
@@ -93,7 +94,7 @@ impl SeriesStore for ProfileStore {
             let id: i64 = row.get(0)?;
             let comments = comments.remove(&id).unwrap_or_default();
             let mut labels = labels.remove(&id).unwrap_or_default();
-            // A database of an older heapprof that can't be brought up has no labels.
+            // A database of an older heapprof that can't be migrated has no labels.
             if !has_labels {
                 for (key, said) in [("host", "host"), ("service", "program")] {
                     let said = find_single_value(&comments, said);

@@ -1,5 +1,5 @@
-//! The stacks of a database, each of which is one frame on top of an earlier stack: those that some
-//! samples have, and all that these lie on.
+//! The stacks of a database. Each is one frame on top of an earlier stack. The tree has the stacks
+//! of some samples, and all stacks below these.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use rusqlite::Connection;
 
 use crate::error::AnalysisError;
 
-/// So many stacks with successive numbers are read together.
+/// Number of stacks with successive numbers that are read together.
 const STACKS_PER_PAGE: i64 = 256;
 
-/// A frame on top of another stack: the number of that stack (0 for the empty one), and that of the
-/// frame's location.
+/// A frame on top of another stack, as the number of that stack (0 for the empty one) and the
+/// number of the frame's location.
 type ParentAndLocation = (i64, i64);
 
 /// Some stacks by their numbers.
@@ -20,7 +20,7 @@ pub(super) struct StackTree {
     pages: HashMap<i64, Box<[Option<ParentAndLocation>; STACKS_PER_PAGE as usize]>>,
 }
 
-/// Which stacks of a page are wanted.
+/// The stacks of a page that are wanted, as one bit for each.
 type WantedStacks = [u64; STACKS_PER_PAGE as usize / 64];
 
 fn page_position(id: i64) -> (i64, usize) {
@@ -31,8 +31,8 @@ fn page_position(id: i64) -> (i64, usize) {
 }
 
 impl StackTree {
-    /// Reads these stacks and those below them. What it reads in vain is less than a page for each
-    /// stack.
+    /// Reads these stacks and the stacks below them. For each stack, less than a page is read that
+    /// is not needed.
     pub(super) fn read(
         connection: &Connection,
         ids: impl Iterator<Item = i64>,
@@ -50,7 +50,7 @@ impl StackTree {
         let mut statement = connection.prepare(
             "SELECT id, parent, location FROM stack WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC",
         )?;
-        // Parents have smaller numbers, so all that want a page come before it.
+        // Parents have smaller numbers, so all stacks that need a page are read before it.
         while let Some((page, mut bits)) = wanted.pop_last() {
             let mut nodes = Box::new([None; STACKS_PER_PAGE as usize]);
             let first = page.saturating_mul(STACKS_PER_PAGE);
@@ -73,7 +73,7 @@ impl StackTree {
         Ok(Self { pages })
     }
 
-    /// The stack below a stack, and the location of its last frame.
+    /// Returns the stack below a stack, and the location of the frame on top of it.
     pub(super) fn parent_and_location(&self, id: i64) -> Option<ParentAndLocation> {
         let (page, at) = page_position(id);
         self.pages.get(&page)?[at]

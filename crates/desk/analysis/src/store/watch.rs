@@ -1,4 +1,4 @@
-//! What `watch` has seen of processes over time: rows that come in, and the report of them.
+//! The watches in the database: it adds rows about processes over time, and reports them.
 
 use std::collections::BTreeMap;
 
@@ -7,171 +7,173 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use super::{ProfileStore, schema};
 use crate::error::AnalysisError;
 
-/// About how many bytes a row takes.
+/// Approximate number of bytes that a row takes.
 const ESTIMATED_ROW_BYTES: u64 = 512;
 
-/// A watch, as it begins.
+/// A watch when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchStart {
-    /// What it is called; a name that is taken gets a number.
+    /// The name of the watch. A name that is taken gets a number.
     pub name: String,
     /// The name of the machine.
     pub host: String,
-    /// What is watched.
+    /// The script or title of the watched program, or its name if it has neither.
     pub command: String,
-    /// The time between two looks.
+    /// The time between two readings, in milliseconds.
     pub interval_ms: i64,
-    /// When it began, in milliseconds since 1970 UTC.
+    /// The time when the watch began, in milliseconds since 1970 UTC.
     pub began_ms: i64,
 }
 
 /// A process that is watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchProcess {
-    /// Its number in this watch, from 1. A pid may come again.
+    /// The number of the process in this watch, from 1. A pid may be used again.
     pub process: i64,
-    /// Its pid.
+    /// The pid of the process.
     pub pid: i64,
-    /// The pid of its parent.
+    /// The pid of the process's parent.
     pub parent: i64,
-    /// What the kernel calls it.
+    /// The name that the kernel has for the process.
     pub name: String,
-    /// Its command line.
+    /// The script that the process runs, or the title that it has set; empty if there is neither.
     pub command: String,
-    /// When it was seen first, in milliseconds since 1970 UTC.
+    /// The time when the process was seen first, in milliseconds since 1970 UTC.
     pub began_ms: i64,
-    /// When its end was seen.
+    /// The time when the end of the process was seen, in milliseconds since 1970 UTC.
     pub ended_ms: Option<i64>,
-    /// How it ended, if that is known.
+    /// How the process ended, if that is known.
     pub ending: String,
 }
 
-/// What a process had at a moment, in bytes.
+/// The memory and work of a process at one reading. Sizes are bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchMoment {
-    /// Its number in this watch.
+    /// The number of the process in this watch.
     pub process: i64,
-    /// When, in milliseconds since 1970 UTC. All processes of one look have the same.
+    /// The time of the reading, in milliseconds since 1970 UTC. All processes of one reading have
+    /// the same time.
     pub time_ms: i64,
-    /// Addresses.
+    /// The size of all mappings.
     pub size: i64,
-    /// What is in memory.
+    /// The resident memory.
     pub rss: i64,
-    /// What of it is of files, or shared memory.
+    /// The part of the resident memory that belongs to files or shared memory.
     pub shared: i64,
-    /// Addresses of private memory that can be written.
+    /// The size of the private mappings that can be written.
     pub data: i64,
-    /// Its proportional part. This and the next three are read less often.
+    /// The proportional set size. This field and the next three are read less often than the
+    /// others.
     pub pss: Option<i64>,
-    /// What it has alone.
+    /// The unique set size: the memory that no other process shares.
     pub uss: Option<i64>,
-    /// What is swapped out.
+    /// The memory that is swapped out.
     pub swap: Option<i64>,
-    /// The most that ever was in memory.
+    /// The highest resident memory so far.
     pub peak: Option<i64>,
-    /// How many threads it has.
+    /// The number of threads.
     pub threads: i64,
-    /// Pages that came without a disk.
+    /// The number of page faults that needed no disk.
     pub minor_faults: i64,
-    /// Pages that came from a disk.
+    /// The number of page faults that needed a disk.
     pub major_faults: i64,
-    /// How many microseconds it has worked.
+    /// The processor time that the process has used, in microseconds.
     pub worked_us: i64,
 }
 
-/// What a process had when it set a mark, in bytes.
+/// The memory of a process when it set a mark, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchFigures {
-    /// Addresses.
+    /// The size of all mappings.
     pub size: i64,
-    /// What is in memory.
+    /// The resident memory.
     pub rss: i64,
-    /// What of it is of files, or shared memory.
+    /// The part of the resident memory that belongs to files or shared memory.
     pub shared: i64,
-    /// Addresses of code.
+    /// The size of the mapped code.
     pub code: i64,
-    /// Addresses of private memory that can be written, with stacks.
+    /// The size of the private mappings that can be written, with stacks.
     pub data: i64,
 }
 
-/// Something that happened.
+/// An event during a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchEvent {
-    /// The process that it happened to, by its number in this watch.
+    /// The process of the event, by its number in this watch.
     pub process: Option<i64>,
-    /// When, in milliseconds since 1970 UTC.
+    /// The time of the event, in milliseconds since 1970 UTC.
     pub time_ms: i64,
-    /// `began`, `forked`, `exec`, `ended`, `mark`, `until`, `then` or `unseen`.
+    /// The kind of event: `began`, `forked`, `exec`, `ended`, `mark`, `until`, `then` or `unseen`.
     pub kind: String,
-    /// More about it.
+    /// Further information about the event.
     pub text: String,
-    /// What the process had then, if it was read.
+    /// The memory of the process at the event, if it was read.
     pub figures: Option<WatchFigures>,
 }
 
-/// What came since something was stored last.
+/// The rows that came since the last ones were stored.
 #[derive(Clone, Debug, Default)]
 pub struct WatchBatch {
-    /// Processes that are new or have changed.
+    /// The processes that are new or have changed.
     pub processes: Vec<WatchProcess>,
-    /// Moments.
+    /// The new readings of processes.
     pub moments: Vec<WatchMoment>,
-    /// Events, in order.
+    /// The new events, in order.
     pub events: Vec<WatchEvent>,
-    /// How many looks there were so far.
+    /// The number of readings so far.
     pub sample_count: i64,
-    /// How many microseconds watching has taken so far.
+    /// The time that watching has taken so far, in microseconds.
     pub cost_us: i64,
-    /// When it ended, if it has.
+    /// The time when the watch ended, in milliseconds since 1970 UTC, if it has ended.
     pub ended_ms: Option<i64>,
 }
 
-/// The sum over all processes at a look.
+/// The sum over all processes of one reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchSum {
-    /// When, in milliseconds since 1970 UTC.
+    /// The time of the reading, in milliseconds since 1970 UTC.
     pub time_ms: i64,
-    /// What was in memory.
+    /// The resident memory of all processes, in bytes.
     pub rss: i64,
-    /// How many processes there were.
+    /// The number of processes.
     pub processes: i64,
 }
 
-/// What a process had over the watch.
+/// A process with its memory and work over the watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchedProcess {
-    /// What it is.
+    /// The process itself.
     pub about: WatchProcess,
-    /// What was in memory at the first look, at the last one, and at most.
+    /// The resident memory at the first reading, in bytes.
     pub first: i64,
-    /// See [`first`](Self::first).
+    /// The resident memory at the last reading, in bytes.
     pub last: i64,
-    /// See [`first`](Self::first). The kernel's peak counts, too.
+    /// The highest resident memory, in bytes. The kernel's own peak counts, too.
     pub most: i64,
-    /// Its proportional part when it was read last.
+    /// The proportional set size when it was read last, in bytes.
     pub pss: Option<i64>,
-    /// How many microseconds it has worked, as far as it was seen.
+    /// The processor time that the process used while it was watched, in microseconds.
     pub worked_us: i64,
-    /// How many looks there were at it.
+    /// The number of readings of the process.
     pub sample_count: i64,
 }
 
-/// The report of a watch.
+/// The report `watch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchReport {
-    /// How it began.
+    /// The watch as it began.
     pub start: WatchStart,
-    /// When it ended, if it has.
+    /// The time when the watch ended, in milliseconds since 1970 UTC, if it has ended.
     pub ended_ms: Option<i64>,
-    /// How many looks there were.
+    /// The number of readings.
     pub sample_count: i64,
-    /// How many microseconds watching has taken.
+    /// The time that watching has taken, in microseconds.
     pub cost_us: i64,
-    /// The sum of each look.
+    /// The sum of each reading.
     pub sums: Vec<WatchSum>,
-    /// The processes, the one that had most first.
+    /// The processes, the one with the highest memory first.
     pub processes: Vec<WatchedProcess>,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<WatchEvent>,
 }
 
@@ -179,7 +181,7 @@ impl ProfileStore {
     /// Begins a watch. Returns its number and its name.
     ///
     /// # Errors
-    /// The database may not be written.
+    /// The database can't be written.
     pub fn begin_watch(&mut self, start: &WatchStart) -> Result<(i64, String), AnalysisError> {
         self.budget.allow(ESTIMATED_ROW_BYTES);
         let transaction = self
@@ -202,10 +204,10 @@ impl ProfileStore {
         Ok((id, name))
     }
 
-    /// Adds what has come, all or nothing.
+    /// Adds rows to a watch. Either all of them are added or none.
     ///
     /// # Errors
-    /// The database may not be written.
+    /// The database can't be written.
     pub fn add_to_watch(&mut self, watch: i64, batch: &WatchBatch) -> Result<(), AnalysisError> {
         let rows = batch.processes.len() + batch.moments.len() + batch.events.len() + 1;
         self.budget.allow(rows as u64 * ESTIMATED_ROW_BYTES);
@@ -217,10 +219,11 @@ impl ProfileStore {
         Ok(())
     }
 
-    /// Reports a watch by its name; the last one without a name. `None` if there is none.
+    /// Reports the watch with this name, or the last one if there is no name. Returns `None` if
+    /// there is no such watch.
     ///
     /// # Errors
-    /// The database may not be readable.
+    /// The database can't be read.
     pub fn watch(&self, name: Option<&str>) -> Result<Option<WatchReport>, AnalysisError> {
         if !schema::has_watch(&self.connection)? {
             return Ok(None);
@@ -256,7 +259,7 @@ impl ProfileStore {
     }
 }
 
-/// The name, with a number if it is taken.
+/// Returns the name, with a number if it is taken.
 fn free_name(transaction: &Transaction<'_>, wanted: &str) -> Result<String, AnalysisError> {
     let mut taken = transaction.prepare("SELECT 1 FROM watch WHERE name = ?1")?;
     let mut name = wanted.to_string();
@@ -280,7 +283,8 @@ fn add(transaction: &Transaction<'_>, watch: i64, batch: &WatchBatch) -> Result<
             watch, p.process, p.pid, p.parent, p.name, p.command, p.began_ms, p.ended_ms, p.ending
         ])?;
     }
-    // A clock that is set back may come to the same time again.
+    // A clock that is set back may reach the same time again, so a second row for a time is
+    // ignored.
     let mut insert = transaction.prepare_cached(
         "INSERT OR IGNORE INTO watch_moment VALUES \
          (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
@@ -477,7 +481,7 @@ mod tests {
         };
         let second = WatchBatch {
             processes: vec![process(2, "exit code 3")],
-            // The clock was set back: the first row of a moment stays.
+            // The clock was set back: the first row for a time stays.
             moments: vec![moment(1, 9, 25, None), moment(2, 5, 99, None)],
             events: vec![WatchEvent::default()],
             sample_count: 2,
@@ -514,7 +518,7 @@ mod tests {
                 )
             })
             .collect();
-        // What the kernel says was the most counts, even if no look saw it.
+        // The kernel's own peak counts, even if no reading was as high.
         assert_eq!(
             rows,
             [

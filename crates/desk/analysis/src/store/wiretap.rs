@@ -1,4 +1,4 @@
-//! What the wiretap has collected: rows that come in, and the report of them.
+//! The wiretap in the database: it adds rows that a listener collects, and reports them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,75 +7,76 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use super::{ProfileStore, schema};
 use crate::error::AnalysisError;
 
-/// The most rows of code, and the most rows of senders. What comes then is counted and dropped.
+/// Maximum number of rows of code, and of senders. Datagrams that need further rows are counted and
+/// dropped.
 const MAX_ROWS: i64 = 1_000_000;
 
-/// How many sites or codes a row of the report names.
+/// Maximum number of sites or codes that a row of the report lists.
 const MAX_NAMED_PLACES: usize = 3;
 
-/// About how many bytes a row takes, with its index.
+/// Approximate number of bytes that a row takes, with its index.
 const ESTIMATED_ROW_BYTES: u64 = 2048;
 
-/// Code that ran: a key, and what is added to it.
+/// Code that ran: the key of a row, and the numbers that are added to the row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WiretapCode {
-    /// `alive` or `load`.
+    /// The kind of row: `alive` or `load`.
     pub kind: String,
     /// The name of the code, or the file of a module.
     pub code: String,
-    /// Where it was called from; may be empty.
+    /// The place that the code was called from; may be empty.
     pub site: String,
     /// The name of the machine.
     pub host: String,
-    /// The process.
+    /// The pid of the process.
     pub pid: i64,
-    /// What became of a module; otherwise empty.
+    /// The outcome of loading a module; empty for other code.
     pub outcome: String,
-    /// How often.
+    /// How often the code ran.
     pub count: i64,
-    /// How many microseconds it took to load a module, in all.
+    /// The time that loading a module took in all, in microseconds.
     pub us: i64,
-    /// The first time, in milliseconds since 1970 UTC.
+    /// The first time that the code ran, in milliseconds since 1970 UTC.
     pub first_ms: i64,
-    /// The last time.
+    /// The last time that the code ran, in milliseconds since 1970 UTC.
     pub last_ms: i64,
 }
 
-/// A sender, as it is known now.
+/// The current state of a sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WiretapSender {
-    /// The number that it has drawn, in 16 hex digits.
+    /// The random number of the sender, in 16 hex digits.
     pub sender: String,
-    /// The name of its machine.
+    /// The name of the sender's machine.
     pub host: String,
-    /// Its process.
+    /// The pid of the sender's process.
     pub pid: i64,
-    /// The parent of that process.
+    /// The pid of that process's parent.
     pub parent: i64,
-    /// How many datagrams came.
+    /// The number of datagrams that were received.
     pub received: i64,
-    /// How many are known to have been lost.
+    /// The number of datagrams that are known to be lost.
     pub lost: i64,
-    /// `goes on`, `ended` or `end unknown`.
+    /// The state of the sender: `goes on`, `ended` or `end unknown`.
     pub state: String,
-    /// The first time that it has said, in milliseconds since 1970 UTC.
+    /// The first time in the sender's datagrams, in milliseconds since 1970 UTC.
     pub first_ms: i64,
-    /// The last time that it has said.
+    /// The last time in the sender's datagrams, in milliseconds since 1970 UTC.
     pub last_ms: i64,
 }
 
-/// What a listener has collected since it stored something last.
+/// The rows that a listener has collected since it last stored some.
 #[derive(Clone, Debug, Default)]
 pub struct WiretapBatch {
-    /// Code that ran.
+    /// The code that ran.
     pub codes: Vec<WiretapCode>,
-    /// Senders of which something has changed.
+    /// The senders whose state has changed.
     pub senders: Vec<WiretapSender>,
-    /// How many datagrams were refused, by the reason.
+    /// The number of datagrams that were refused, by the reason.
     pub refused: Vec<(String, i64)>,
 }
 
-/// What the rows of the report are.
+/// The grouping of the report's rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WiretapRowKind {
     /// A row for each code.
@@ -87,60 +88,60 @@ pub enum WiretapRowKind {
     Pid,
 }
 
-/// A row of the report.
+/// A row of the wiretap's report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WiretapRow {
-    /// The code, the machine, or the machine and the process.
+    /// The name of the code, of the machine, or of the machine and the process.
     pub name: String,
-    /// `alive` or `load`.
+    /// The kind of row: `alive` or `load`.
     pub kind: String,
-    /// What became of a module; otherwise empty.
+    /// The outcome of loading a module; empty for other code.
     pub outcome: String,
-    /// How often.
+    /// How often the code ran.
     pub count: i64,
-    /// How many processes.
+    /// The number of processes.
     pub processes: i64,
-    /// How many machines.
+    /// The number of machines.
     pub hosts: i64,
-    /// The first time, in milliseconds since 1970 UTC.
+    /// The first time that the code ran, in milliseconds since 1970 UTC.
     pub first_ms: i64,
-    /// The last time.
+    /// The last time that the code ran, in milliseconds since 1970 UTC.
     pub last_ms: i64,
-    /// The first few sites of a code, or codes of a machine or process.
+    /// The first few sites of a code, or the first few codes of a machine or process.
     pub places: Vec<String>,
-    /// How many more there are.
+    /// The number of further sites or codes.
     pub more: usize,
 }
 
-/// The report of the wiretap.
+/// The report `wiretap`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WiretapReport {
-    /// What ran.
+    /// The rows about code that ran.
     pub rows: Vec<WiretapRow>,
-    /// What was expected and never seen, in the order in which it was expected.
+    /// The expected names that were never seen, in the order in which they were given.
     pub unseen: Vec<String>,
-    /// How many different names were expected, if any were.
+    /// The number of different names that were expected, if any were.
     pub expected: Option<usize>,
-    /// How many senders there are, by their states.
+    /// The number of senders in each state.
     pub senders: BTreeMap<String, i64>,
-    /// How many datagrams came from them.
+    /// The number of datagrams that were received.
     pub received: i64,
-    /// How many are known to have been lost.
+    /// The number of datagrams that are known to be lost.
     pub lost: i64,
-    /// How many datagrams were refused, by the reason.
+    /// The number of datagrams that were refused, by the reason.
     pub refused: Vec<(String, i64)>,
 }
 
 impl ProfileStore {
-    /// Adds what a listener has collected, all or nothing. Returns how many datagrams of code had
-    /// no room.
+    /// Adds the rows that a listener has collected. Either all of them are added or none. Returns
+    /// the number of datagrams of code that were dropped because there was no room.
     pub fn add_wiretap(&mut self, batch: &WiretapBatch) -> Result<i64, AnalysisError> {
         let rows = batch.codes.len() + batch.senders.len() + batch.refused.len() + 1;
         self.budget.allow(rows as u64 * ESTIMATED_ROW_BYTES);
         add(&mut self.connection, batch, MAX_ROWS)
     }
 
-    /// The senders that were heard last, `most` at most.
+    /// Returns the senders that were heard last, at most `most` of them.
     pub fn wiretap_senders(&self, most: usize) -> Result<Vec<WiretapSender>, AnalysisError> {
         if !schema::has_wiretap(&self.connection)? {
             return Ok(Vec::new());
@@ -166,8 +167,8 @@ impl ProfileStore {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Reports what ran, as far as it was seen at `since_ms` or later, and which of the `expected`
-    /// names were not.
+    /// Reports the code that was seen at `since_ms` or later, and which of the `expected` names
+    /// were not seen.
     pub fn wiretap(
         &self,
         by: WiretapRowKind,
@@ -221,13 +222,13 @@ fn add(connection: &mut Connection, batch: &WiretapBatch, most: i64) -> Result<i
     Ok(dropped)
 }
 
-/// Adds rows of code. Returns how many datagrams had no room.
+/// Adds rows of code. Returns the number of datagrams that were dropped because there was no room.
 fn add_codes(
     transaction: &Transaction<'_>,
     codes: &[WiretapCode],
     most: i64,
 ) -> Result<i64, AnalysisError> {
-    // Rows are never removed.
+    // Rows are never removed, so the largest row number is the number of rows.
     let mut rows = count(
         transaction,
         "SELECT ifnull(max(rowid), 0) FROM wiretap_code",
@@ -258,7 +259,8 @@ fn add_codes(
     Ok(dropped)
 }
 
-/// Writes senders as they are known now. Returns how many had no room.
+/// Writes the current state of senders. Returns the number of senders that were dropped because
+/// there was no room.
 fn add_senders(
     transaction: &Transaction<'_>,
     senders: &[WiretapSender],
@@ -292,7 +294,8 @@ fn add_senders(
     Ok(dropped)
 }
 
-/// The statements of a report: its rows, and what belongs to each of them.
+/// Returns the two statements of a report: for its rows, and for the places that belong to each
+/// row.
 fn statements(by: WiretapRowKind) -> [&'static str; 2] {
     match by {
         WiretapRowKind::Code => [
@@ -378,7 +381,7 @@ fn sums(connection: &Connection, report: &mut WiretapReport) -> Result<(), Analy
 }
 
 fn seen_names(connection: &Connection, since_ms: i64) -> Result<HashSet<String>, AnalysisError> {
-    // What was looked for and is not there has not run.
+    // A module that was searched for and not found did not run.
     let mut statement = connection.prepare(
         "SELECT DISTINCT code FROM wiretap_code WHERE last_ms >= ?1 AND outcome <> 'missing'",
     )?;
@@ -447,7 +450,7 @@ mod tests {
             (report.unseen, report.expected),
             (vec!["b".to_string()], Some(2))
         );
-        // A sender is written as it is known now.
+        // A sender's row has only its current state.
         assert_eq!((report.received, report.lost), (20, 2));
         assert_eq!(report.senders["end unknown"], 1);
         assert_eq!(report.refused, [("not understood".to_string(), 10)]);
@@ -478,7 +481,7 @@ mod tests {
             ..WiretapBatch::default()
         };
         assert_eq!(add(&mut store.connection, &batch, 4).unwrap(), 18);
-        // What has a row goes on to be counted.
+        // Code that already has a row is still counted.
         assert_eq!(add(&mut store.connection, &batch, 4).unwrap(), 18);
         let report = store.wiretap(WiretapRowKind::Code, 0, None).unwrap();
         assert_eq!((report.rows[0].count, report.rows[0].processes), (24, 4));

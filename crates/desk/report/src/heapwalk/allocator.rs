@@ -1,4 +1,4 @@
-//! What malloc itself would say of a heap: its arenas, its lists of free blocks, its settings.
+//! The state of malloc itself in a walked heap: its arenas, its lists of free blocks, its settings.
 
 use heapprof_heap::{ArenaSum, FreeList, HeapSummary, MallocSettings};
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::measure::{UnitFormatter, percent, plural};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// Writes what malloc itself would say, with at most so many rows of lists.
+/// Writes the state of malloc itself, with at most `limit` rows of lists.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn heapwalk_allocator(
     walk: &HeapWalkReport,
     limit: Option<usize>,
@@ -55,7 +55,8 @@ pub fn heapwalk_allocator(
     Ok(text)
 }
 
-/// From which size on blocks get mappings of their own, and what is beyond it.
+/// Returns a line about the size from which blocks get mappings of their own, and about the blocks
+/// that have one.
 fn threshold(settings: &MallocSettings, summary: &HeapSummary, measure: &UnitFormatter) -> String {
     let grows = match settings.is_dynamic {
         true => "; that grows when such a block is freed",
@@ -121,8 +122,8 @@ fn arena_name(arena: &ArenaSum) -> String {
     }
 }
 
-/// The lists of free blocks of each arena: those of one kind whose largest chunks lie between the
-/// same powers of two are one row.
+/// Makes the table of the lists of free blocks of each arena. Lists of one kind whose largest
+/// chunks are between the same powers of two are one row.
 fn lists(summary: &HeapSummary, limit: usize, measure: &UnitFormatter) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("arena", ColumnAlign::Left),

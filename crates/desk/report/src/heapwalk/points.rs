@@ -1,4 +1,4 @@
-//! Writes what points to a block, and what would go if a block went.
+//! Writes the pointers to a block, and the memory that would be freed with a block.
 
 use serde_json::json;
 
@@ -7,40 +7,42 @@ use crate::measure::{UnitFormatter, plural};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// A block, and who points to it.
+/// A block, and the pointers to it.
 #[derive(Clone, Debug, Default)]
 pub struct BlockReferrers {
     /// The block in words: its address, size, state and content.
     pub block: String,
-    /// What leads to it, down to the block itself, each in words: from a root, or from the block
-    /// that leaked first. Empty if nothing does.
+    /// The path that leads to the block and ends with it, each step in words: from a root, or from
+    /// the block that leaked first. Empty if there is no such path.
     pub way: Vec<String>,
-    /// Whether the way begins at a root.
+    /// Whether the path begins at a root.
     pub has_root: bool,
-    /// All words that point to it: what each is in, and how far into the block it leads.
+    /// All words that point to the block: what each word is in, and the offset in the block that it
+    /// points to.
     pub referrers: Vec<(String, u64)>,
 }
 
-/// A block, or what is outside of malloc's memory, through which others are reached.
+/// A block, or a variable or stack outside of malloc's memory, through which other blocks are
+/// reached.
 #[derive(Clone, Debug, Default)]
 pub struct RetainedBlock {
-    /// What would go with it, in bytes, with its own.
+    /// The bytes that would be freed with the block, including its own.
     pub retained: u64,
-    /// Its own bytes; 0 for a variable or a stack.
+    /// The bytes of the block itself; 0 for a variable or a stack.
     pub size: u64,
-    /// Where it is.
+    /// The address.
     pub at: u64,
-    /// What it is: its class, or its kind of content.
+    /// The class of the block, or its kind of content.
     pub what: String,
-    /// The root from which it is reached, in words; empty if it is one.
+    /// The root from which the block is reached, in words; empty if it is a root.
     pub root: String,
 }
 
-/// Writes what would go if a block went, with at most so many rows. A block may be in what another
-/// one retains, so the rows do not add up.
+/// Writes how much memory would be freed with each block, with at most `limit` rows. A block may
+/// also be in the memory that another one retains, so the rows do not add up.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn heapwalk_retained(
     name: &str,
     blocks: &[RetainedBlock],
@@ -88,10 +90,10 @@ pub fn heapwalk_retained(
     })
 }
 
-/// Writes who points to a block, with at most so many steps of the way and so many words.
+/// Writes the pointers to a block, with at most `limit` steps of the path and `limit` words.
 ///
 /// # Errors
-/// It can't be written in this format.
+/// The report can't be written in this format.
 pub fn heapwalk_who(
     found: &BlockReferrers,
     limit: Option<usize>,
@@ -131,7 +133,7 @@ pub fn heapwalk_who(
                 true => "The way there, from a root\n",
                 false => "The way there, from a block that has leaked\n",
             };
-            // The beginning and the end say most of a long way.
+            // The beginning and the end of a long path matter most.
             let count = found.way.len();
             let first = (limit / 2).min(count);
             let last = limit.saturating_sub(first).min(count - first);

@@ -1,4 +1,4 @@
-//! Writes what is known of one value of Perl's: how large it is, what it is, who refers to it.
+//! Writes the facts about one Perl value: its size, its type, the values that refer to it.
 
 use heapprof_perl_values::{
     ValueDescription, ValueIdentification, ValueReferrer, ValueSize, WayStep,
@@ -10,7 +10,7 @@ use crate::measure::{UnitFormatter, plural};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// A value in words: `HASH TraceOrder at 0x55d0c2a3f2a0`.
+/// Returns a value in words: `HASH TraceOrder at 0x55d0c2a3f2a0`.
 fn words(value: &ValueDescription) -> String {
     let mut text = value.kind.to_string();
     for part in [&value.class, &value.name] {
@@ -29,11 +29,11 @@ fn document(value: &ValueDescription) -> Value {
     })
 }
 
-/// Writes how large a value is. `variable` is what it was called, and `contents` its text, if that
-/// was asked for.
+/// Writes the size of a value. `variable` is the name that it was asked for by, and `contents` is
+/// its text, if that was asked for.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn perl_size(
     variable: &str,
     size: &ValueSize,
@@ -92,11 +92,11 @@ fn shown_contents(contents: Option<&str>) -> String {
     })
 }
 
-/// Writes what a value is, and the way by which it is reached. `contents` is its text, if that was
-/// asked for.
+/// Writes the type of a value, and the path by which it is reached. `contents` is its text, if that
+/// was asked for.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn perl_identify(
     found: &ValueIdentification,
     contents: Option<&str>,
@@ -162,10 +162,10 @@ pub fn perl_identify(
     Ok(text)
 }
 
-/// Writes who refers to a value, at most so many rows.
+/// Writes the values that refer to a value, with at most `limit` rows.
 ///
 /// # Errors
-/// It can't be written in this format.
+/// The report can't be written in this format.
 pub fn perl_who(
     found: &ValueIdentification,
     contents: Option<&str>,

@@ -1,4 +1,4 @@
-//! `proc --diff`: how a process's memory has changed between two moments.
+//! The report `proc --diff`: how a process's memory has changed between two moments.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::table::{ColumnAlign, ReportTable, RowTint, printable};
 /// The fields whose changes a table of text shows.
 const TEXT_FIELDS: [&str; 6] = ["size", "pss", "uss", "shared_clean", "shared_dirty", "swap"];
 
-/// What a part was and is.
+/// A part of a process's memory, before and now.
 struct ProcessPartChange {
     name: String,
     before: MemoryUsage,
@@ -31,8 +31,8 @@ impl ProcessPartChange {
 /// Writes how a process's memory has changed.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes. One of the two may have no
-/// parts.
+/// The report can't be written in this format, or the unit is no unit of bytes, or one of the two
+/// moments has no parts.
 pub fn process_difference(
     before: &ProcessSnapshot,
     now: &ProcessSnapshot,
@@ -89,7 +89,7 @@ pub fn process_difference(
     Ok(text)
 }
 
-/// The parts in the order of reports, then the rounding and the total.
+/// Returns the parts in the order of reports, then the rounding and the total.
 fn rows(old: &ProcessParts, new: &ProcessParts) -> Vec<ProcessPartChange> {
     let mut all: BTreeMap<(usize, &str), [MemoryUsage; 2]> = BTreeMap::new();
     for (i, seen) in [old, new].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `proc` without a process: all of them, by their part of the memory.
+//! The report `proc` without a process: all processes, by their share of the memory.
 
 use heapprof_process::MemoryUsage;
 use serde_json::json;
@@ -8,25 +8,25 @@ use crate::measure::{UnitFormatter, plural};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// A process in a list.
+/// A process in the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedProcess {
-    /// Its number.
+    /// The pid of the process.
     pub pid: u32,
-    /// What the kernel calls it.
+    /// The name that the kernel has for the process.
     pub name: String,
-    /// Its command line, if it has one.
+    /// The command line of the process, if it has one.
     pub title: Option<String>,
-    /// What is in memory.
+    /// The resident memory, in bytes.
     pub rss: u64,
-    /// The kernel's sums, if this user may read them.
+    /// The kernel's sums over all mappings, if this user may read them.
     pub usage: Option<MemoryUsage>,
 }
 
-/// Writes the list, up to `limit` rows.
+/// Writes the list of processes, up to `limit` rows.
 ///
 /// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
+/// The report can't be written in this format, or the unit is no unit of bytes.
 pub fn processes(
     all: &[ListedProcess],
     limit: Option<usize>,

@@ -1,4 +1,4 @@
-//! A process's memory at a moment, as `proc` shows it, writes it as JSON and reads it again.
+//! A process's memory at a moment, in the form that `proc` shows, writes as JSON and reads again.
 
 use heapprof_process::{
     Cgroup, CgroupPressure, MAPPING_KINDS, MemoryBreakdown, MemoryUsage, USAGE_FIELDS,
@@ -11,58 +11,60 @@ use crate::measure::time_utc;
 /// A process's memory at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessSnapshot {
-    /// Its number.
+    /// The pid of the process.
     pub pid: u32,
-    /// What the kernel calls it.
+    /// The name that the kernel has for the process.
     pub name: String,
-    /// Its command line, if it has one.
+    /// The command line of the process, if it has one.
     pub title: Option<String>,
-    /// When it began, in the machine's ticks, and since which start of the machine.
+    /// The time when the process began, in clock ticks, and the id of the machine's boot that the
+    /// ticks count from.
     pub began: (u64, String),
-    /// When this was, in nanoseconds since 1970.
+    /// The time of the moment, in nanoseconds since 1970.
     pub time_nanos: i64,
-    /// Its memory by parts, if this user may read it.
+    /// The memory of the process by parts, if this user may read it.
     pub parts: Option<ProcessParts>,
-    /// What the kernel counts, by its own names.
+    /// The counters of the kernel, by its own names for them.
     pub counters: Vec<(String, Option<u64>)>,
-    /// Its control group, if its files are here.
+    /// The control group of the process, if its files are on this machine.
     pub cgroup: Option<Cgroup>,
-    /// How much the processes of the machine wait for memory, if that is known.
+    /// How long the processes of the machine wait for memory, if that is known.
     pub pressure: Option<CgroupPressure>,
-    /// What is missing, and why.
+    /// Notes about facts that are missing, with the reasons.
     pub notes: Vec<String>,
 }
 
-/// The parts of a process's memory. They and the rounding add up to the total.
+/// The parts of a process's memory. The parts and the rounding add up to the total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessParts {
-    /// By kind, in the order of reports.
+    /// The parts by kind, in the order of reports.
     pub kinds: Vec<ProcessRow>,
-    /// By mapping, the largest first.
+    /// The parts by mapping, the largest first.
     pub mappings: Vec<ProcessRow>,
-    /// What the kernel counts in proportional parts beyond what it says of each mapping.
+    /// The amount by which the kernel's sums of proportional parts exceed the sums over the
+    /// mappings.
     pub rounding: MemoryUsage,
-    /// All of it.
+    /// The total.
     pub total: MemoryUsage,
-    /// Whether the total is that of `smaps_rollup`.
+    /// Whether the total is the one in `smaps_rollup`.
     pub is_as_kernel_sums: bool,
 }
 
 /// A part of a process's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessRow {
-    /// What it is for.
+    /// The kind of memory.
     pub kind: String,
-    /// The name of a mapping; of a kind, the same as the kind.
+    /// The name of the mapping. For a row about a kind, it is the name of the kind.
     pub name: String,
-    /// How many mappings.
+    /// The number of mappings.
     pub mappings: usize,
-    /// How much it is.
+    /// The amounts of memory.
     pub usage: MemoryUsage,
 }
 
 impl ProcessRow {
-    /// All of these together.
+    /// Returns the sum of these rows.
     pub(super) fn sum(rows: &[Self]) -> Self {
         let mut sum = Self::default();
         for row in rows {
@@ -98,7 +100,7 @@ impl From<&MemoryBreakdown> for ProcessParts {
 }
 
 impl ProcessSnapshot {
-    /// The process in a few words.
+    /// Returns the process in a few words.
     pub(super) fn description(&self) -> String {
         match &self.title {
             Some(title) => format!("{} {}", self.pid, short_title(title)),
@@ -106,12 +108,12 @@ impl ProcessSnapshot {
         }
     }
 
-    /// What the kernel counts under this name of its own.
+    /// Returns the kernel's counter with this name.
     pub(super) fn counter(&self, name: &str) -> Option<u64> {
         self.counters.iter().find(|(own, _)| own == name)?.1
     }
 
-    /// It as JSON.
+    /// Returns the snapshot as JSON.
     pub(super) fn document(&self) -> Value {
         let counters: Map<String, Value> = self
             .counters
@@ -137,11 +139,10 @@ impl ProcessSnapshot {
         document
     }
 
-    /// Reads what `document` has made. The control group and pressure are not
-    /// read.
+    /// Parses the JSON that `document` makes. The control group and the pressure are not read.
     ///
     /// # Errors
-    /// It says what is wrong with the text.
+    /// The text is no snapshot; the error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let number = |value: &Value, name: &str| {
@@ -222,7 +223,7 @@ fn usage(usage: &MemoryUsage) -> Map<String, Value> {
         .collect()
 }
 
-/// The first characters of a command line.
+/// Returns the first characters of a command line.
 fn short_title(title: &str) -> String {
     const MAX_TITLE_CHARS: usize = 60;
     match title.char_indices().nth(MAX_TITLE_CHARS) {
@@ -231,7 +232,7 @@ fn short_title(title: &str) -> String {
     }
 }
 
-/// The order of a kind in reports.
+/// Returns the position of a kind in reports.
 pub(super) fn kind_order(kind: &str) -> usize {
     let place = MAPPING_KINDS.iter().position(|(_, name, _)| *name == kind);
     place.unwrap_or(MAPPING_KINDS.len())

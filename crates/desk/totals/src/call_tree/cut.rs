@@ -3,15 +3,15 @@
 use super::{CallTree, NO_PARENT, is_heavy};
 
 impl CallTree {
-    /// Takes out the nodes that a tree which asks for at least so much would not have. That must
-    /// not be less than this tree was built to ask for.
+    /// Takes out the nodes that a tree with the least weights `least` would not have. These must
+    /// not be below the least weights that this tree was built with.
     pub fn cut(&mut self, least: &[i64]) {
         let is_kept = |tree: &Self, at: usize| is_heavy(tree.weight_of(at), least);
         self.retain(is_kept);
     }
 
-    /// Keeps so many of the heaviest nodes, and of equally heavy ones those that come first. A node
-    /// is as heavy as its largest part of the `whole` of a column.
+    /// Keeps the `most` heaviest nodes. Of equally heavy nodes, those that come first are kept. A
+    /// node is as heavy as its largest share of the `whole` of a column.
     pub fn keep(&mut self, most: usize, whole: &[i64]) {
         if self.node.len() <= most {
             return;
@@ -23,7 +23,7 @@ impl CallTree {
                 .fold(0.0, f64::max)
         };
         let mut order: Vec<(f64, usize)> = (0..self.node.len()).map(|at| (share(at), at)).collect();
-        // A parent is at least as heavy as its child, and comes before it. So it is kept, too.
+        // A parent is at least as heavy as its child and comes before it, so it is kept, too.
         order.select_nth_unstable_by(most, |(a, at), (b, than)| b.total_cmp(a).then(at.cmp(than)));
         let mut is_kept = vec![false; self.node.len()];
         for &(_, at) in &order[..most] {
@@ -32,14 +32,17 @@ impl CallTree {
         self.retain(|_, at| is_kept[at]);
     }
 
-    /// Takes out the nodes that are not kept. The parent of one that is must be kept, too.
+    /// Takes out the nodes for which `is_kept` is false. It must be true for the parent of every
+    /// node for which it is true.
     fn retain(&mut self, is_kept: impl Fn(&Self, usize) -> bool) {
         let width = self.width;
-        // Where each node is now. A node that stays has a parent that stays, which comes before.
+        // The new number of each node. A node that stays has a parent that stays and comes before
+        // it.
         let mut now = vec![NO_PARENT; self.node.len()];
         let mut kept = 0;
         for at in 0..self.node.len() {
-            // What is moved is at or before `at`, so that this node is still itself.
+            // Sums are moved only to places at or before `at`, so those of this node are still
+            // unchanged.
             if !is_kept(self, at) {
                 continue;
             }

@@ -11,37 +11,37 @@ use super::{
 };
 use crate::error::TotalsError;
 
-/// A tree of fewer stacks is built at once.
+/// Least number of stacks for which a tree is built in pieces.
 pub(super) const MIN_PARALLEL_STACKS: usize = 1 << 16;
-/// A subtree of more stacks is split further.
+/// Largest number of stacks in a piece. A subtree of more stacks is split further.
 const MAX_PIECE_STACKS: usize = 1 << 14;
-/// A subtree of fewer stacks is not worth a copy.
+/// Least number of stacks in a piece. A subtree of fewer stacks is not worth a copy.
 const MIN_PIECE_STACKS: usize = 1 << 5;
-/// The most threads.
+/// Largest number of threads that build pieces.
 const MAX_THREADS: usize = 8;
 
-/// A subtree that is still to be built.
+/// A subtree that was put off and is still to be built.
 struct SubtreePiece {
-    /// The number of its root in the tree.
+    /// The number of the piece's root in the tree.
     node: u32,
-    /// Its stacks, as a range of the order.
+    /// The piece's stacks: the range `start..end` of the order.
     start: usize,
     end: usize,
-    /// The entities from the root of the tree to that of the piece.
+    /// The entities from the root of the tree to the root of the piece.
     path: Vec<u32>,
 }
 
-/// The subtrees that were put off.
+/// The subtrees that were put off so that threads build them later.
 pub(super) struct SubtreePieces {
     is_enabled: bool,
     pieces: Vec<SubtreePiece>,
 }
 
-/// A subtree without its root, and what ends in the root.
+/// A subtree without its root, and the sums over the stacks that end in the root.
 type GrownSubtree = (CallTree, Vec<i64>);
 
 impl SubtreePieces {
-    /// Subtrees are put off if they are small.
+    /// Makes an empty list that puts small subtrees off.
     pub(super) fn enabled() -> Self {
         Self {
             is_enabled: true,
@@ -49,7 +49,7 @@ impl SubtreePieces {
         }
     }
 
-    /// None is put off.
+    /// Makes an empty list that puts no subtree off.
     pub(super) fn disabled() -> Self {
         Self {
             is_enabled: false,
@@ -57,7 +57,7 @@ impl SubtreePieces {
         }
     }
 
-    /// Puts the subtree of a node off, and returns whether it does.
+    /// Puts the subtree of a node off if it has the right size, and returns whether it was put off.
     pub(super) fn take(&mut self, node: u32, task: &NodeTask, path: &[u32]) -> bool {
         let is_taken = self.is_enabled
             && (MIN_PIECE_STACKS..=MAX_PIECE_STACKS).contains(&(task.end - task.start));
@@ -72,7 +72,7 @@ impl SubtreePieces {
         is_taken
     }
 
-    /// Builds them, in several threads.
+    /// Builds the subtrees that were put off, in several threads.
     pub(super) fn grow(
         self,
         stacks: &EntityStacks,
@@ -100,7 +100,7 @@ impl SubtreePieces {
             .min(self.pieces.len())
             .saturating_sub(1);
         let all: Vec<Result<Vec<(u32, GrownSubtree)>, TotalsError>> = std::thread::scope(|scope| {
-            // Where no thread can be had, this one does all of it.
+            // If the system gives no further thread, this thread builds all pieces.
             let others: Vec<_> = (0..more)
                 .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
                 .collect();
@@ -121,7 +121,7 @@ impl SubtreePieces {
 }
 
 impl SubtreePiece {
-    /// Copies what its stacks have below its root.
+    /// Copies the parts of the piece's stacks that are below its root.
     fn copy(&self, stacks: &EntityStacks, order: &[u32], reverse: bool) -> EntityStacks {
         let mut near = EntityStacks {
             width: stacks.width,
@@ -141,11 +141,11 @@ impl SubtreePiece {
     }
 }
 
-/// The subtrees, in the order of their roots.
+/// The subtrees that were built, in the order of their roots.
 pub(super) struct GrownSubtrees(Vec<(u32, GrownSubtree)>);
 
 impl GrownSubtrees {
-    /// Puts each behind its root.
+    /// Puts each subtree behind its root.
     pub(super) fn put_into(self, tree: &mut CallTree) -> Result<(), TotalsError> {
         if self.0.is_empty() {
             return Ok(());
@@ -196,8 +196,8 @@ impl GrownSubtrees {
 }
 
 impl CallTree {
-    /// Adds the weights of some of another tree's sums. If that tree has no value below zero, they
-    /// are its totals.
+    /// Appends the weights of the sums `sums` of tree `of`, if this tree has weights. If `of` has
+    /// no negative value, its totals are its weights.
     pub(super) fn add_weight(
         &mut self,
         is_signed: bool,

@@ -5,33 +5,33 @@
 pub struct EntityStacks {
     /// The entities of all stacks, one stack behind the other.
     pub entity: Vec<u32>,
-    /// Where each stack ends in `entity`.
+    /// The end of each stack in `entity`.
     pub end: Vec<usize>,
-    /// How many values a stack has.
+    /// The number of values per stack.
     pub width: usize,
-    /// The values: `stack * width + value`.
+    /// The values of all stacks; value `value` of a stack is at `stack * width + value`.
     pub value: Vec<i64>,
 }
 
 impl EntityStacks {
-    /// How many stacks there are.
+    /// Returns the number of stacks.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
     pub fn len(&self) -> usize {
         self.end.len()
     }
 
-    /// The entities of stack `i`, leaf first.
+    /// Returns the entities of stack `i`, leaf first.
     pub fn get(&self, i: usize) -> &[u32] {
         let start = if i == 0 { 0 } else { self.end[i - 1] };
         &self.entity[start..self.end[i]]
     }
 
-    /// The values of stack `i`.
+    /// Returns the values of stack `i`.
     pub fn values(&self, i: usize) -> &[i64] {
         &self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// Copies these stacks without so many frames at the root.
+    /// Copies the stacks `which` without the `depth` frames nearest to the root.
     pub fn below(&self, which: &[u32], depth: usize) -> Self {
         let mut below = Self {
             width: self.width,
@@ -47,8 +47,9 @@ impl EntityStacks {
         below
     }
 
-    /// Merges equal stacks if values have both signs. They then cancel before they are weighed,
-    /// however the file spread them over samples. Values of one sign weigh the same in either case.
+    /// Merges equal stacks if values have both signs. The values then cancel before they are
+    /// weighed, however the file spread them over samples. If no value is negative, the stacks stay
+    /// as they are, because merging would not change their weights.
     pub fn merge_equal(self) -> Self {
         if self.value.iter().all(|&v| v >= 0) {
             return self;

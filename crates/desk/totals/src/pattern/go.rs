@@ -15,7 +15,7 @@ use regex::Regex;
 
 use super::regex_error;
 
-/// Compiles an expression of Go's syntax. The error is one line.
+/// Compiles an expression in Go's syntax. The error is one line.
 pub fn go_regex(text: &str) -> Result<Regex, String> {
     let translated = GoRegexTranslator {
         rest: text,
@@ -32,7 +32,7 @@ struct GoRegexTranslator<'a> {
     out: String,
 }
 
-/// The most repetitions that an expression may ask for.
+/// Largest number of repetitions that an expression may ask for.
 const MAX_REPETITIONS: u32 = 1000;
 
 impl<'a> GoRegexTranslator<'a> {
@@ -93,7 +93,7 @@ impl<'a> GoRegexTranslator<'a> {
         Ok(self.out)
     }
 
-    /// Reads what is after a `{`, if it is a repetition.
+    /// Reads the text after a `{` if it is a repetition.
     fn repetition(&mut self) -> Result<Option<String>, String> {
         let Some((inside, _)) = self.rest.split_once('}') else {
             return Ok(None);
@@ -141,7 +141,7 @@ impl<'a> GoRegexTranslator<'a> {
         }
     }
 
-    /// Reads what is after a backslash, inside a class or not.
+    /// Reads the text after a backslash, inside a class or not.
     fn escape(&mut self, in_class: bool) -> Result<(), String> {
         let c = self.next().ok_or("it ends in a backslash")?;
         let bare = |bare: &'static str, whole: &'static str| if in_class { bare } else { whole };
@@ -162,7 +162,7 @@ impl<'a> GoRegexTranslator<'a> {
             'A' | 'z' | 'b' | 'B' if !in_class => self.out.extend(['\\', c]),
             'p' | 'P' | 'x' | 'a' | 'f' | 'n' | 'r' | 't' | 'v' => {
                 self.out.extend(['\\', c]);
-                // The braces of these are no repetition.
+                // The braces after these letters are no repetition.
                 if self.rest.starts_with('{') && matches!(c, 'p' | 'P' | 'x') {
                     let end = self.rest.find('}').map_or(self.rest.len(), |at| at + 1);
                     self.copy(end);
@@ -225,7 +225,7 @@ impl<'a> GoRegexTranslator<'a> {
 mod tests {
     use super::go_regex;
 
-    /// The expected results are those of Go's regexp.
+    /// Checks expressions for which the expected results come from Go's regexp.
     #[test]
     fn as_in_go() {
         let matching = [

@@ -1,4 +1,4 @@
-//! The rows of a profile's samples and of their stacks.
+//! Stores the rows of a profile's samples and of their stacks.
 
 use heapprof_profile::Profile;
 use heapprof_totals::estimate::SumSpread;
@@ -10,7 +10,7 @@ use crate::error::AnalysisError;
 use crate::store::heap::{self, spread_of_samples};
 
 impl ProfileLoader<'_> {
-    /// The number of each sample's stack. Stacks that are not in the database are added.
+    /// Returns the number of each sample's stack. Stacks that are not in the database are added.
     fn stacks(&mut self, locations: &[i64]) -> Result<Vec<i64>, AnalysisError> {
         let known: NumberedRows<(i64, i64)> = NumberedRows::read(
             self.transaction,
@@ -26,7 +26,7 @@ impl ProfileLoader<'_> {
             .samples
             .number_stacks(locations, |parent, location, frames| {
                 work.advance(frames);
-                // What is on top of a new stack is new.
+                // A stack above a new parent is new, too.
                 if parent < first_new
                     && let Some(&id) = index.get(&(parent, location))
                 {
@@ -135,7 +135,7 @@ fn add_up(profile: &Profile, run: SampleRun<'_>, sums: &mut [i64]) {
     }
 }
 
-/// What a table says of an estimate: samples and variance; nothing of an exact value.
+/// Returns the cells for a spread: samples and variance. Both are NULL for an exact value.
 fn spread_cells(known: Option<SumSpread>) -> [Value; 2] {
     match known {
         Some(known) => [signed_count(known.samples).into(), known.variance.into()],
