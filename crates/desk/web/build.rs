@@ -1,4 +1,4 @@
-//! Joins the page's scripts and styles and makes them small: OUT_DIR gets page.js and page.css.
+//! Joins the page's scripts and styles and minifies them: OUT_DIR gets page.js and page.css.
 
 #[path = "build/join.rs"]
 mod join;
@@ -11,7 +11,7 @@ mod tokens;
 
 use std::path::PathBuf;
 
-// It is a part of the build, which writes where cargo says.
+// A build script writes to the folder that cargo names.
 #[allow(clippy::disallowed_methods)]
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,8 +1,8 @@
 //! `convert --to callgrind`: the call graph for KCachegrind, QCachegrind and callgrind_annotate.
 //!
 //! Costs are in the profile's own units, with one event for each sample type. Positions are
-//! absolute and callees name their binary, so that a reader finds what is meant. Format: Valgrind's
-//! manual, "Callgrind Format Specification".
+//! absolute, and a call names the callee's binary, so that a reader finds the right function.
+//! Format: Valgrind's manual, "Callgrind Format Specification".
 //!
 //! Readers take the sum of the calls to a function as its inclusive cost (KCachegrind's
 //! tracedata.cpp, `if there are callers`). So each sample has one call to each of its functions,
@@ -21,14 +21,14 @@ use heapprof_text::printable;
 use heapprof_text::push_whole;
 use heapprof_totals::fetch::fetch;
 
-/// Valgrind's name for a file that it does not know. An empty name would mean the caller's file.
+/// Valgrind's name for an unknown file. A reader takes an empty name for the caller's file.
 const UNKNOWN_FILE_NAME: &str = "???";
 
-/// The root that all stacks hang below.
+/// Name of the root below which all stacks hang.
 const ROOT_FUNCTION: &str = "(root)";
 
-/// Writes a record for each function, line and address, with its calls. Fails for negative values,
-/// because the format has none.
+/// Writes a record for each function, line and address, with its calls. Fails if a value is
+/// negative, because the format has no negative values.
 pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), DropinError> {
     let width = profile.sample_type.len();
     let samples = &profile.samples;
@@ -52,7 +52,7 @@ pub fn callgrind(profile: &Profile, mut writer: impl Write) -> Result<(), Dropin
             wrapping: false,
         },
     )?;
-    // The graph made sure that these sums fit.
+    // The call graph has already made sure that these sums fit.
     for i in 0..samples.len() {
         for (column, &value) in samples.values(i).iter().enumerate() {
             if value < 0 {
@@ -90,14 +90,14 @@ fn head(profile: &Profile, writer: &mut impl Write) -> std::io::Result<()> {
     writeln!(writer, "events: {}", events.join(" "))
 }
 
-/// The names and calls that were written.
+/// State of the writer: the names and calls that are already written.
 #[derive(Default)]
 struct CallgrindRecords {
     objects: NameNumbers,
     files: NameNumbers,
     functions: NameNumbers,
-    /// The lines that begin a call to a node, for each node that was called. They lie one after the
-    /// other, and the next call to the node repeats them.
+    /// For each node that was called, the lines that begin a call to it, one node after the other.
+    /// The next call to the node repeats them.
     again: String,
     /// Where the lines of each node begin and end in `again`.
     at: Vec<(usize, usize)>,
@@ -151,8 +151,8 @@ impl CallgrindRecords {
         Ok(())
     }
 
-    /// Writes the lines that say which function the next lines are about. Those of a callee begin
-    /// with `c`.
+    /// Writes the lines that name the function of the next lines. For a callee, `c` is `c` and each
+    /// line begins with it.
     fn function(
         &mut self,
         [object, file, name]: [&str; 3],
@@ -168,7 +168,7 @@ impl CallgrindRecords {
         writeln!(writer, "{c}fn={}", self.functions.name(name))
     }
 
-    /// [Fetches](fetch) what the calls of a node need.
+    /// [Fetches](fetch) into the cache what the calls of a node need.
     fn fetch(&self, graph: &CallGraph<'_>, node: u32) {
         let again = self.again.as_bytes();
         fetch(graph.callees(node).map(|edge| {
@@ -177,8 +177,8 @@ impl CallgrindRecords {
         }));
     }
 
-    /// Writes a call from `place`. A profile can't say how often it happened. The count is 1,
-    /// because it happened at least once.
+    /// Writes a call from `place`. The call count is always 1: a profile does not say how often a
+    /// call happened, only that it happened.
     fn call(
         &mut self,
         graph: &CallGraph<'_>,
@@ -197,7 +197,7 @@ impl CallgrindRecords {
             self.function([info.object, info.file, &name], "c", writer)?;
             let calls = format!("calls=1 {:#x} {}\n", info.address, line(&info));
             writer.write_all(calls.as_bytes())?;
-            // Names are numbers from now on.
+            // From here on, each name is written as its number.
             let start = self.again.len();
             self.again.extend([
                 "cob=",
@@ -228,12 +228,12 @@ fn costs(values: &[i64]) -> String {
     values.join(" ")
 }
 
-/// A node's line number. The format has no negative ones.
+/// Returns a node's line number, or 0 if it is negative, which the format forbids.
 fn line(info: &NodeInfo<'_>) -> i64 {
     info.line.max(0)
 }
 
-/// The name of a frame as our reports show it.
+/// Returns the name of a frame as our reports show it.
 fn name<'a>(info: &NodeInfo<'a>) -> Cow<'a, str> {
     if !info.name.is_empty() {
         return printable(info.name);
@@ -247,7 +247,7 @@ fn name<'a>(info: &NodeInfo<'a>) -> Cow<'a, str> {
     };
     printable(&name).into_owned().into()
 }
-/// A name that is not empty, on one line.
+/// Returns the printable name on one line, or [`UNKNOWN_FILE_NAME`] for an empty name.
 fn name_or_unknown(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         UNKNOWN_FILE_NAME.into()

@@ -1,22 +1,22 @@
-//! Why a report of pprof's or jeprof's could not be written.
+//! Errors that stop a pprof or jeprof report from being written.
 
-/// One line each.
+/// Why a report could not be written. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DropinError {
     /// Writing failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The numbers could not be worked out.
+    /// The sums could not be computed.
     #[error(transparent)]
     Totals(#[from] heapprof_totals::TotalsError),
     /// The profile could not be written.
     #[error(transparent)]
     Profile(#[from] heapprof_profile::Error),
-    /// No node has a name that is looked for.
+    /// No node has a name that matches this regular expression.
     #[error("no matches found for regexp: {0}")]
     NoMatch(String),
-    /// Callgrind's format holds no decreases.
+    /// A value is negative, which callgrind's format cannot hold.
     #[error(
         "has negative values, as differences have, and callgrind's format holds none; convert the \
          profiles it was made of"

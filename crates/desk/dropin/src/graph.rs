@@ -1,9 +1,9 @@
 //! The weighted call graph of a profile as pprof draws it: nodes and the calls between them,
-//! without what is small.
+//! without the small ones.
 //!
 //! It follows google/pprof's internal/graph and the trimming of its internal/report, so that the
-//! output is the same to the byte. The profile arrives filtered and aggregated. Nodes are told
-//! apart by what it still says about its frames.
+//! output is the same to the byte. The profile arrives filtered and aggregated. Two frames are one
+//! node if the profile no longer distinguishes them.
 
 mod draft;
 mod edge;
@@ -34,40 +34,42 @@ pub use self::{
     tags::{NodeTag, NodeTags},
 };
 
-/// No node: a frame that is not shown, or the caller of a root.
+/// Stands for "no node": a frame that is not shown, or the caller of a root.
 pub(crate) const NO_NODE: u32 = u32::MAX;
 
-/// The text label of samples that `-diff_base` subtracts.
+/// Key of the text label of samples that `-diff_base` subtracts.
 const DIFF_BASE_LABEL: &str = "pprof::base";
 
-/// What a graph is made of and how much of it stays.
+/// What a graph is built from and how much of it stays.
 pub struct GraphOptions<'a> {
-    /// The sample types that are summed. The first one decides what is small and what comes first.
+    /// The sample types that are summed. The first one decides which nodes are small and which come
+    /// first.
     pub columns: Vec<usize>,
-    /// The sample type whose sums divide those of the others, if the values shown are means.
+    /// The sample type whose sums divide those of the others, if the shown values are means.
     pub mean_divisor: Option<usize>,
-    /// Whether a node is a way from the root instead of a place.
+    /// Whether a node is a path from the root instead of a place in the program.
     pub call_tree: bool,
-    /// Leave out nodes with a negative flat, and nodes that have no flat and a negative cum.
+    /// Whether to leave out nodes with a negative flat, and nodes without a flat that have a
+    /// negative cum.
     pub drop_negative: bool,
-    /// Tell nodes with a name apart by the mapped file, too.
+    /// Whether nodes with the same name but different mapped files are different nodes.
     pub objects: bool,
     /// What is cut off file names.
     pub trim: PathTrimmer,
-    /// What is done only for pictures.
+    /// Options that only pictures need.
     pub picture: Option<PictureOptions<'a>>,
-    /// Sort nodes by cum instead of flat. A picture has an order of its own.
+    /// Whether nodes are sorted by cum instead of flat. A picture has an order of its own.
     pub sort_by_cum: bool,
-    /// The most nodes to show; 0 shows all.
+    /// The largest number of nodes to show; 0 shows all.
     pub node_count: usize,
     /// Nodes with a cum below this share of the sum of flats are left out.
     pub node_fraction: f64,
     /// Edges with a weight below this share of the sum of flats are left out.
     pub edge_fraction: f64,
-    /// Which calls are counted. A picture needs those of [`CallSelection::Each`].
+    /// Which calls are counted. A picture needs [`CallSelection::Each`].
     pub calls: CallSelection,
-    /// Let sums beyond 64 bits wrap, as in pprof, instead of being an error. [`fits`] tells whether
-    /// they would.
+    /// Whether sums beyond 64 bits wrap, as in pprof, instead of being an error. [`fits`] says
+    /// whether they would wrap.
     pub wrapping: bool,
 }
 
@@ -76,22 +78,22 @@ pub struct GraphOptions<'a> {
 pub enum CallSelection {
     /// No calls: only nodes are wanted.
     None,
-    /// Each call once for a sample, except calls of a node by itself.
+    /// Each call counts once for a sample. Calls of a node by itself do not count.
     Each,
-    /// Only the outermost call to each function in a sample, so that the calls to a function add up
-    /// to its cum. It is for graphs in which nothing is trimmed.
+    /// Only the outermost call to each function in a sample counts, so that the calls to a function
+    /// add up to its cum. This is for graphs from which nothing is trimmed.
     Outermost,
 }
 
-/// What is done for pictures. Nodes are sorted by how much they tell, redundant calls are left out,
-/// and labels stand beside their nodes.
+/// Options for pictures. In a picture, nodes are sorted by how informative they are, redundant
+/// calls are left out, and labels stand beside their nodes.
 pub struct PictureOptions<'a> {
-    /// How the value of a `bytes` label is shown. Values that look the same are one tag.
+    /// Formats the value of a `bytes` label. Values with the same text are one tag.
     pub size_name: &'a dyn Fn(i64) -> String,
 }
 
-/// The graph. Its nodes are numbers. Those in [`shown`](Self::shown) are in the report. Others may
-/// still be at the end of an edge, as in pprof.
+/// The call graph of a profile. Its nodes are numbers. The nodes in [`shown`](Self::shown) are in
+/// the report. Other nodes may still be at the end of an edge, as in pprof.
 pub struct CallGraph<'a> {
     profile: &'a Profile,
     table: NodeTable,
@@ -106,16 +108,16 @@ pub struct CallGraph<'a> {
     callers: NodeAdjacency,
     callees: NodeAdjacency,
     tags: HashMap<u32, NodeTags>,
-    /// How many nodes there were before `node_count` limited them.
+    /// The number of nodes before `node_count` limited them.
     pub total_nodes: usize,
-    /// How many nodes were left out because they are small.
+    /// The number of nodes that were left out because they are small.
     pub dropped_nodes: usize,
-    /// How many edges were left out because they are small.
+    /// The number of edges that were left out because they are small.
     pub dropped_edges: usize,
 }
 
 impl<'a> CallGraph<'a> {
-    /// Makes the graph. It is an error if 64 bits do not hold the sums, unless they are to wrap.
+    /// Builds the graph. Fails if the sums do not fit in 64 bits, unless they may wrap.
     pub fn new(profile: &'a Profile, options: &GraphOptions<'_>) -> Result<Self, TotalsError> {
         let mut draft = GraphDraft::new(profile, options)?;
         let flats = |draft: &GraphDraft<'_, '_>| sum(draft.shown.iter().map(|&n| draft.flat(n)));
@@ -148,43 +150,43 @@ impl<'a> CallGraph<'a> {
         draft.finish(node_cutoff, [of_nodes, dropped_nodes, dropped_edges])
     }
 
-    /// The nodes of the report, in its order.
+    /// Returns the nodes of the report, in the report's order.
     pub fn shown(&self) -> &[u32] {
         &self.shown
     }
 
-    /// The number of nodes: one more than the greatest number of a node.
+    /// Returns the number of nodes. The nodes are numbered from 0.
     pub fn nodes(&self) -> usize {
         self.info.len()
     }
 
-    /// What a node shows.
+    /// Returns the name, place and address that a node shows.
     pub fn info(&self, node: u32) -> NodeInfo<'_> {
         self.table.info(self.profile, self.info[node as usize])
     }
 
-    /// The printable name of a node.
+    /// Returns the printable name of a node.
     pub fn name(&self, node: u32) -> &str {
         self.names.get(self.info[node as usize])
     }
 
-    /// The node's caller in a call tree from which nothing was removed.
+    /// Returns the node's caller, in a call tree from which nothing was removed.
     pub fn parent(&self, node: u32) -> Option<u32> {
         let parent = *self.parent.as_ref()?.get(node as usize)?;
         (parent != NO_NODE).then_some(parent)
     }
 
-    /// The sum over the samples that end in the node, or their mean.
+    /// Returns the sum, or mean, over the samples that end in the node.
     pub fn flat(&self, node: u32) -> i64 {
         self.value(&self.sums.flat, node)
     }
 
-    /// The sum over the samples that hold the node, each counted once, or their mean.
+    /// Returns the sum, or mean, over the samples that contain the node. Each sample counts once.
     pub fn cum(&self, node: u32) -> i64 {
         self.value(&self.sums.cum, node)
     }
 
-    /// The flats in all columns, including the divisor.
+    /// Returns the flats of a node in all columns, including the divisor.
     pub fn flats(&self, node: u32) -> &[i64] {
         &self.sums.flat[node as usize * self.sums.width..][..self.sums.width]
     }
@@ -197,7 +199,7 @@ impl<'a> CallGraph<'a> {
         }
     }
 
-    /// The edges from shown nodes: the heaviest first, then by the names of their ends.
+    /// Returns the edges from shown nodes, the heaviest first, then by the names of their ends.
     pub fn edges(&self) -> impl Iterator<Item = &CallEdge> {
         let from = self.shown.iter().flat_map(|&node| {
             let mut list = self.callees.edges(node).to_vec();
@@ -209,25 +211,25 @@ impl<'a> CallGraph<'a> {
         list.into_iter().map(|at| &self.edges.edge[at as usize])
     }
 
-    /// The edges to a shown node, the heaviest first. With [`CallSelection::Outermost`] they are in
-    /// no order.
+    /// Returns the edges to a shown node, the heaviest first, or in no order with
+    /// [`CallSelection::Outermost`].
     pub fn callers(&self, node: u32) -> impl Iterator<Item = &CallEdge> {
         let edges = self.callers.edges(node).iter();
         edges.map(|&at| &self.edges.edge[at as usize])
     }
 
-    /// The edges from a shown node, the heaviest first.
+    /// Returns the edges from a shown node, the heaviest first.
     pub fn callees(&self, node: u32) -> impl Iterator<Item = &CallEdge> {
         let edges = self.callees.edges(node).iter();
         edges.map(|&at| &self.edges.edge[at as usize])
     }
 
-    /// The sum over the samples with this call. It is never divided.
+    /// Returns the sum over the samples with this call. It is never divided.
     pub fn weight(&self, edge: &CallEdge) -> i64 {
         self.edges.weight(edge)
     }
 
-    /// The sum over the samples with this call, or their mean.
+    /// Returns the sum, or mean, over the samples with this call.
     pub fn weight_value(&self, edge: &CallEdge) -> i64 {
         let weights = self.weights(edge);
         match self.divided {
@@ -236,59 +238,59 @@ impl<'a> CallGraph<'a> {
         }
     }
 
-    /// The weights in all columns, including the divisor.
+    /// Returns the weights of an edge in all columns, including the divisor.
     pub fn weights(&self, edge: &CallEdge) -> &[i64] {
         &self.edges.weight[edge.at as usize * self.edges.width..][..self.edges.width]
     }
 
-    /// The sums, in all columns, over the samples whose stack begins with the node. They exist only
-    /// with [`CallSelection::Outermost`].
+    /// Returns the sums, in all columns, over the samples whose outermost frame is the node. They
+    /// exist only with [`CallSelection::Outermost`].
     pub fn root_weights(&self, node: u32) -> &[i64] {
         let at = node as usize * self.sums.width;
         self.roots.get(at..at + self.sums.width).unwrap_or_default()
     }
 
-    /// The tags of a node, in no order. `None` if the node has no tags or the graph is not for a
-    /// picture.
+    /// Returns the tags of a node, in no order. `None` if the node has no tags or the graph is not
+    /// for a picture.
     pub fn tags(&self, node: u32) -> Option<&NodeTags> {
         self.tags.get(&node)
     }
 }
 
-/// A sum divided by `divisor`, or the sum itself if `divisor` is 0.
+/// Returns `value` divided by `divisor`, or `value` itself if `divisor` is 0.
 pub fn mean(value: i64, divisor: i64) -> i64 {
     match divisor {
         0 => value,
-        // The least number has no quotient by -1. It is left as it is.
+        // The least number divided by -1 does not fit. The result is then the number itself.
         divisor => value.wrapping_div(divisor),
     }
 }
 
 impl NodeTag {
-    /// The sum over the samples that end in the node, or their mean.
+    /// Returns the sum, or mean, over the samples that end in the node.
     pub fn flat_value(&self) -> i64 {
         mean(self.flat.0, self.flat.1)
     }
 
-    /// The sum over the samples of the node, or their mean.
+    /// Returns the sum, or mean, over all samples of the node.
     pub fn cum_value(&self) -> i64 {
         mean(self.cum.0, self.cum.1)
     }
 }
 
-/// A sum that wraps, as in pprof.
+/// Returns the sum of the values. It wraps, as in pprof.
 pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
     values.fold(0, i64::wrapping_add)
 }
 
-/// Whether 64 bits hold the sums of a column.
+/// Whether the sums of a column fit in 64 bits.
 pub fn fits(profile: &Profile, column: usize) -> bool {
     whole_totals(profile, &[column]).is_ok()
 }
 
-/// What pprof's percentages are of: the sum of a column regardless of sign. If there are samples of
-/// the base of a difference, the sum is over these only. For means it is divided by the sum of
-/// another column. It wraps.
+/// Returns the total that pprof's percentages refer to: the sum of a column's values regardless of
+/// sign. If some samples belong to the base of a difference, only these are summed. For means, the
+/// sum is divided by the sum of another column. It wraps.
 pub fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
     let sets = &profile.label_sets;
     let of_base: Vec<bool> = (0..sets.len() as u32)

@@ -1,4 +1,4 @@
-//! `heapprof jeprof`: jeprof's options, its numbers and its text.
+//! `heapprof jeprof`: jeprof's options, numbers and text.
 //!
 //! `--text` and `--collapsed` are jeprof's own; the sources, the other outputs and the sums are
 //! those of `heapprof pprof`. Source: jemalloc's bin/jeprof.
@@ -29,7 +29,7 @@ use stacks::JeprofStacks;
 
 pub use option_table::help;
 
-/// Does what a command line of jeprof's says.
+/// Runs a jeprof command line.
 ///
 /// # Errors
 /// The command line is not jeprof's, a source can't be read, or the report can't be written.
@@ -52,7 +52,7 @@ pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
         bail!("Did not specify profile file");
     }
     let flags = flags(host, &typed, format);
-    // A thread's numbers are its own there, not its part of what all have.
+    // In jeprof, the numbers of a thread are its own, not its share of the numbers of all threads.
     let of_thread = typed.is_on("thread");
     match format {
         "text" | "collapsed" => print(host, &flags, &typed, format),
@@ -64,7 +64,7 @@ pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
     }
 }
 
-/// The output that is asked for.
+/// Returns the output format that the options ask for.
 fn format(host: &dyn DropinHost, typed: &JeprofArguments) -> Result<&'static str> {
     let mut outputs = Vec::new();
     for option in typed.given_options() {
@@ -95,7 +95,7 @@ fn format(host: &dyn DropinHost, typed: &JeprofArguments) -> Result<&'static str
     }
 }
 
-/// The same request in pprof's words.
+/// Translates the request to pprof's flags.
 fn flags(host: &dyn DropinHost, typed: &JeprofArguments, format: &str) -> Vec<String> {
     let mut flags = match format {
         "text" | "collapsed" => vec!["-top".to_string()],
@@ -108,7 +108,7 @@ fn flags(host: &dyn DropinHost, typed: &JeprofArguments, format: &str) -> Vec<St
         match (option.fate, option.kind) {
             (OptionHandling::Passed, FlagKind::Bool) => flags.push(format!("-{name}")),
             (OptionHandling::Passed, _) => flags.push(format!("-{name}={value}")),
-            // For pictures, which filter and sort as pprof does.
+            // For pictures, which are filtered and sorted as in pprof.
             (OptionHandling::Here, FlagKind::Bool) if matches!(name, "cum" | "drop_negative") => {
                 flags.push(format!("-{name}"));
             }
@@ -117,7 +117,7 @@ fn flags(host: &dyn DropinHost, typed: &JeprofArguments, format: &str) -> Vec<St
                 "retain" => flags.push(format!("-show={value}")),
                 "exclude" => flags.push(format!("-hide={value}")),
                 "thread" if value != "*" => {
-                    // The thread's name may follow the number.
+                    // In a label, the thread's name may follow the number.
                     let number = regex::escape(stacks::thread_number(value));
                     flags.push(format!("-tagfocus=thread=^{number}( |$)"));
                 }
@@ -148,7 +148,7 @@ fn flags(host: &dyn DropinHost, typed: &JeprofArguments, format: &str) -> Vec<St
     flags
 }
 
-/// `--text` and `--collapsed`.
+/// Prints `--text` or `--collapsed`.
 fn print(
     host: &dyn DropinHost,
     flags: &[String],
@@ -225,7 +225,7 @@ fn print(
     host.write(None, Box::new(body))
 }
 
-/// How values are shown, by what they are.
+/// Returns how the values of a column are shown.
 fn measure(profile: &Profile, column: usize, typed: &JeprofArguments) -> JeprofMeasure {
     let unit = profile.text(profile.sample_type[column].unit);
     let r#type = profile.text(profile.sample_type[column].r#type);

@@ -1,9 +1,9 @@
-//! What a flag of pprof's or an option of jeprof's takes.
+//! The kinds of values that pprof's flags and jeprof's options take.
 
-/// What a flag of another tool takes.
+/// The kind of value that a flag of pprof or jeprof takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagKind {
-    /// Nothing; another spelling turns it off.
+    /// No value; a different spelling turns the flag off.
     Bool,
     /// A whole number.
     Int,
@@ -11,12 +11,12 @@ pub(crate) enum FlagKind {
     Float,
     /// A text.
     Text,
-    /// A regular expression that a format is about.
+    /// A regular expression that an output format needs.
     Regex,
 }
 
 impl FlagKind {
-    /// How the value stands behind the flag in the help.
+    /// Returns the placeholder for the value in the help.
     pub(crate) fn value(self) -> &'static str {
         match self {
             Self::Bool => "",

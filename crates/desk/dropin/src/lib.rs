@@ -1,8 +1,8 @@
-//! pprof's and jeprof's command lines: their flags, their numbers and their bytes.
+//! The command lines of pprof and jeprof: their flags, numbers and output bytes.
 //!
-//! [`pprof()`] and [`jeprof()`] do what a command line says. They read profiles, write reports and
-//! say things through a [`DropinHost`], so that nothing here knows a database, a terminal or an
-//! exit code. What they print wrong is printed so here too; docs/commands/pprof.md says where
+//! [`pprof()`] and [`jeprof()`] run a command line. They read profiles, write reports and print
+//! notes through a [`DropinHost`], so this crate knows no database, no terminal and no exit code.
+//! Mistakes in the output of the originals are repeated here; docs/commands/pprof.md says where
 //! heapprof's own commands differ.
 #![forbid(unsafe_code)]
 

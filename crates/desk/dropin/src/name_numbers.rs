@@ -1,9 +1,9 @@
-//! Names by number, as callgrind's format compresses them: a name is written out only at its first
-//! use.
+//! Numbers for names, as callgrind's format compresses them: a name is written out only at its
+//! first use.
 
 use std::collections::HashMap;
 
-/// The names of one kind that were used.
+/// The names of one kind that were already used, with their numbers.
 #[derive(Default)]
 pub(crate) struct NameNumbers(HashMap<String, usize>);
 

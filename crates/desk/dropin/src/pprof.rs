@@ -2,8 +2,8 @@
 //!
 //! The steps come in pprof's order (google/pprof, internal/driver): read all sources, merge,
 //! subtract a base, symbolize, drop uninteresting frames; then frames of labels, filters,
-//! aggregation, report. What pprof prints wrong is printed the same way here.
-//! docs/commands/pprof.md lists where heapprof's own commands differ.
+//! aggregation, report. pprof's mistakes are repeated here. docs/commands/pprof.md lists where
+//! heapprof's own commands differ.
 
 mod binaries;
 mod config;
@@ -30,7 +30,7 @@ use crate::reshape;
 use config::PprofConfig;
 use flags::{FlagError, PprofArguments};
 
-/// Does what a command line of pprof's says.
+/// Runs a pprof command line.
 ///
 /// # Errors
 /// The command line is not pprof's, a source can't be read, or the report can't be written.
@@ -38,7 +38,8 @@ pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
     run_with(host, args, false)
 }
 
-/// As [`run`]. Threads have the numbers that their file has for them, if `threads_as_counted`.
+/// Runs a pprof command line, as [`run`] does. With `threads_as_counted`, threads keep the numbers
+/// that their file gives them.
 pub(crate) fn run_with(
     host: &dyn DropinHost,
     args: &[String],
@@ -63,8 +64,7 @@ pub(crate) fn run_with(
     if config.format == "http" {
         return host.serve(&page::page_request(&config)?);
     }
-    // These formats do not look at stacks unless a filter does. Adding profiles up does look at
-    // them.
+    // These formats do not read stacks unless a filter does. Adding up profiles does read them.
     let passed_on = matches!(config.format, "proto" | "tags" | "comments")
         && config.sources.len() == 1
         && config.base.is_none();
@@ -77,7 +77,7 @@ pub(crate) fn run_with(
     print::report(profile, &config)
 }
 
-/// No word of its format, no labels without a value.
+/// Converts a file to the profile that pprof sees: without empty labels.
 fn read_as_pprof(reading: ProfileReading) -> Profile {
     let mut profile = reading.profile;
     if reading.format == ProfileFormat::Pprof {
@@ -89,15 +89,15 @@ fn read_as_pprof(reading: ProfileReading) -> Profile {
 pub use flag_table::help;
 pub(crate) use load::ToolReader;
 
-/// A profile with all its frames, and the sample type that it is to be reported by.
+/// A profile with all its frames, and the sample type to report.
 pub(crate) struct LoadedProfile {
     pub(crate) profile: Profile,
-    /// Position of the sample type.
+    /// Index of the sample type.
     pub(crate) column: usize,
 }
 
-/// The profile that pprof's flags ask for as another tool reads it, with no frame dropped and whole
-/// names, before filters.
+/// Loads the profile that pprof's flags ask for, as `reader` reads it: no frame is dropped, names
+/// are whole, and no filter is applied.
 pub(crate) fn load_all_frames(
     host: &dyn DropinHost,
     flags: &[String],

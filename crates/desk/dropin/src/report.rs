@@ -1,8 +1,9 @@
-//! What pprof prints, byte for byte: for those who type `pprof` and for scripts that read it.
+//! Reports as pprof prints them, byte for byte, for users who type `pprof` and for scripts that
+//! read its output.
 //!
 //! Everything here follows google/pprof's internal/report, internal/measurement and internal/graph,
-//! including their mistakes. Our own reports are the modules beside this one. The callers filter
-//! and aggregate the profile, as pprof does, before a printer gets it.
+//! including their mistakes. Our own reports are elsewhere. The callers filter and aggregate the
+//! profile, as pprof does, before they pass it to a printer.
 
 mod callgrind;
 mod colour;
@@ -52,7 +53,7 @@ pub use self::{
     zone::ReportTimeZone,
 };
 
-/// What a graph is for.
+/// The kind of report that a graph is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GraphPurpose {
     /// Rows, with calls or without.
@@ -64,14 +65,14 @@ enum GraphPurpose {
     List,
 }
 
-/// The graph of a profile as the options trim it.
+/// Builds the graph of a profile and trims it as the options say.
 fn graph<'a>(
     profile: &'a Profile,
     options: &PprofReportOptions,
     what: GraphPurpose,
 ) -> Result<CallGraph<'a>, DropinError> {
-    // Sizes are told apart by how they look in the unit that was asked for. That comes before pprof
-    // chooses a unit.
+    // Sizes are distinct if their texts in the requested unit differ. pprof chooses a unit only
+    // after this.
     let sizes = UnitScale::new(options.bytes_unit(), &options.output_unit);
     let size_name = |size: i64| sizes.label(size);
     let picture = graph::PictureOptions {

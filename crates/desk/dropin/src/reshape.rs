@@ -1,18 +1,18 @@
-//! Filters and aggregation that change a profile, in the order and with the results of pprof, for
+//! Filters and aggregation that change a profile, in pprof's order and with pprof's results, for
 //! `heapprof pprof`.
 //!
 //! Our other commands leave the profile as it is and apply filters while they walk its stacks
-//! (`view.rs`). pprof changes the profile step by step and prints what is left of it, so its
-//! drop-in has to do the same. One place decides for both which function, file or mapping a regular
-//! expression matches (`filter.rs`). The results differ in these points:
+//! (`view.rs`). pprof changes the profile step by step and prints the remaining profile, so its
+//! drop-in has to do the same. For both, `filter.rs` decides which function, file or mapping a
+//! regular expression matches. The results differ in these points:
 //!
-//! * `show_from`, `prune_from` and the profile's `drop_frames` take lines off a *location*, and so
-//!   off every stack that holds it. Our other commands look at each stack.
+//! * `show_from`, `prune_from` and the profile's `drop_frames` remove lines from a *location*, and
+//!   so from every stack that contains it. Our other commands decide for each stack.
 //! * A location without lines is matched by its mapping alone. In our other commands it is also
 //!   matched by the name that it is shown with.
 //! * Samples without a stack are left out as soon as one of focus, ignore, hide or show is given.
-//! * Frames of labels are the bare value, with the key as their file. A missing label is a frame
-//!   without a name.
+//! * Frames made of labels are named by the bare value, with the key as their file. A missing label
+//!   is a frame without a name.
 //! * The caller decides about label ranges, because pprof's units are not ours.
 //!
 //! Source: google/pprof, profile/filter.go, profile/prune.go,

@@ -1,8 +1,8 @@
-//! The call graph: small cases with folded text in and nodes and calls out, and laws on every
+//! Tests of the call graph: small cases from folded text to nodes and calls, and laws on every
 //! sample.
 //!
-//! The goldens that pprof wrote check that pprof draws the same graphs (pprof.rs). This file checks
-//! the rules behind them.
+//! Goldens written by pprof check that pprof draws the same graphs (pprof.rs). This file checks the
+//! rules behind them.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn profile(stacks: &str) -> Profile {
     without_addresses(bytes_in_use(stacks))
 }
 
-/// The profile without addresses: its nodes are told apart by function, file, line and column.
+/// Returns the profile without addresses: its nodes differ by function, file, line and column.
 fn without_addresses(mut profile: Profile) -> Profile {
     let detail = FrameDetail {
         inlines: true,
@@ -56,7 +56,7 @@ fn options<'a>() -> GraphOptions<'a> {
     }
 }
 
-/// A graph as text: a line for each node with flat, cum and name, then its calls.
+/// Returns a graph as text: a line for each node with flat, cum and name, then its calls.
 fn drawn(profile: &Profile, options: &GraphOptions<'_>) -> String {
     let graph = CallGraph::new(profile, options).unwrap();
     let mut text = String::new();
@@ -164,8 +164,8 @@ fn calls_go_over_nodes_that_were_dropped() {
     );
 }
 
-/// `parse` is reached through `load`. So a picture does not need the call from `main` to it through
-/// `serve`, which was left out.
+/// A picture leaves out the call from `main` to `parse` over the hidden `serve`, because `parse` is
+/// also reached through `load`.
 #[test]
 fn pictures_leave_redundant_calls_out() {
     let picture = GraphOptions {
@@ -274,8 +274,7 @@ fn the_outermost_call_to_a_function_counts() {
     );
 }
 
-/// Each new graph trims names anew. If that changes the name of a node, the node is not found
-/// again.
+/// Each new graph trims names again. A node whose name this changes is lost.
 #[test]
 fn names_are_trimmed_with_each_choice_of_nodes() {
     let trimmed = |node_count| GraphOptions {
@@ -343,7 +342,7 @@ fn sums_beyond_64_bits_are_refused() {
     let refused = |error| matches!(error, Some(TotalsError::Overflow { .. }));
     assert!(refused(CallGraph::new(&beyond, &options()).err()));
 
-    // pprof's sums wrap, and so do those of `heapprof pprof`.
+    // Sums wrap in pprof and in `heapprof pprof`.
     let wrapping = GraphOptions {
         wrapping: true,
         ..options()
@@ -392,7 +391,7 @@ fn functions(mut profile: Profile) -> Profile {
     profile
 }
 
-/// Nodes of functions are the rows of `top`, for every sample type.
+/// Graph nodes of functions equal the rows of `top`, for every sample type.
 #[test]
 fn nodes_have_the_flat_and_cum_of_top() {
     for (name, profile) in profiles() {
@@ -406,7 +405,8 @@ fn nodes_have_the_flat_and_cum_of_top() {
             let question =
                 ProfileQuestion::new(vec![source], &query, TypeSelection::Requested).unwrap();
             let rows = top(&AnalysisSession::new(question).unwrap(), 1, &query, false).unwrap();
-            // In `top` each frame without symbols has a row; here they have one node together.
+            // In `top`, each frame without symbols has its own row; in the graph they share one
+            // node.
             let is_named = |name: &str| !name.starts_with("0x") && name != EMPTY_STACK;
             let named = rows.rows.iter().filter(|r| is_named(&r.place.function));
             let rows: BTreeMap<String, (i64, i64)> = named
@@ -439,7 +439,7 @@ fn nodes_have_the_flat_and_cum_of_top() {
     }
 }
 
-/// In a tree, flat and the weight of the calls add up to the cum.
+/// In a call tree, a node's flat and the weights of its calls add up to its cum.
 #[test]
 fn flat_and_calls_make_the_cum_of_a_path() {
     for (name, profile) in profiles() {
@@ -457,7 +457,8 @@ fn flat_and_calls_make_the_cum_of_a_path() {
     }
 }
 
-/// The outermost calls to a function and the stacks that begin with it add up to its cum.
+/// The outermost calls to a function and the stacks that begin with it add up to the function's
+/// cum.
 #[test]
 fn outermost_calls_make_the_cum_of_a_function() {
     for (name, profile) in profiles() {

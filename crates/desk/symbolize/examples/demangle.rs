@@ -1,5 +1,5 @@
-//! Linker names on standard input, one a line, as heapprof shows them: `bench/names.py` compares
-//! them with c++filt's.
+//! Demangles linker names from standard input, one on each line, as heapprof shows them.
+//! `bench/names.py` compares the output with that of c++filt.
 
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};
 

@@ -1,9 +1,10 @@
-//! Allocators whose blocks heapprof does not see: the functions by which they are known, and which
-//! of a program's files have one inside, or call one past malloc.
+//! Finds allocators whose blocks heapprof does not see, by the names of their functions: files of a
+//! program that contain such an allocator, or call a shared one with functions other than malloc's.
 //!
 //! heapprof hooks malloc and its family, and the operators of C++, by their names in shared
-//! libraries. An allocator that is linked into a file under other names is called directly. A
-//! shared one has functions besides malloc's, and whoever calls those is not seen either.
+//! libraries. An allocator that is linked into a file under other names is called directly, past
+//! the hooks. A shared allocator has functions besides malloc's, and calls of these are not seen
+//! either.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -17,15 +18,15 @@ use crate::storage::FileStorage;
 /// An allocator and its entry points.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KnownAllocator {
-    /// What it is called.
+    /// The allocator's name.
     pub name: &'static str,
-    /// What shows its blocks.
+    /// Advice to the user: how to see the allocator's blocks.
     pub remedy: &'static str,
-    /// What its functions' names may begin with.
+    /// The prefixes of the names of the allocator's functions.
     prefixes: &'static [&'static str],
-    /// What follows in the names of those that allocate.
+    /// The rest of the name, after the prefix, of functions that allocate.
     allocating: &'static [&'static str],
-    /// What follows in the names of those that free.
+    /// The rest of the name, after the prefix, of functions that free.
     freeing: &'static [&'static str],
 }
 
@@ -42,7 +43,7 @@ const MALLOC_FAMILY: &[&str] = &[
 const SHARED_REMEDY: &str = "a build that links it as a shared library, or without it, is seen whole; \
                       --mmap counts what it maps";
 
-/// The allocators that are known. A function is of the first one that has its name.
+/// All known allocators. A function belongs to the first allocator in this list that has its name.
 static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "jemalloc",
@@ -135,7 +136,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
         allocating: &["alloc", "alloc_zeroed", "malloc", "calloc", "realloc"],
         freeing: &["dealloc", "free"],
     },
-    // A perl of the usual kind has Perl_malloc, too, which calls malloc.
+    // An ordinary perl has Perl_malloc, too, but there it calls malloc.
     KnownAllocator {
         name: "Perl's own malloc (-Dusemymalloc)",
         remedy: "a perl that was built with -Uusemymalloc, as most are, is seen whole",
@@ -152,21 +153,21 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     },
 ];
 
-/// So many functions are named of those that a file calls.
+/// Maximum number of a file's called functions that are named.
 const MAX_NAMED_FUNCTIONS: usize = 4;
 
-/// What a function of an allocator does.
+/// Whether a function of an allocator allocates or frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocatorRole {
-    /// It gives a block.
+    /// The function returns a block.
     Allocates,
-    /// It takes one back.
+    /// The function takes a block back.
     Frees,
 }
 
-/// The allocator that has a function of this name, and what the function does.
+/// Returns the allocator that has a function of this name, and what the function does.
 pub fn allocator_of(function: &str) -> Option<(&'static KnownAllocator, AllocatorRole)> {
-    // Most names of a program are long, and none of these is.
+    // Most names in a program are long, and all names of allocator functions are short.
     if function.len() > 32 {
         return None;
     }
@@ -189,50 +190,50 @@ pub fn allocator_of(function: &str) -> Option<(&'static KnownAllocator, Allocato
     })
 }
 
-/// How a program allocates past what is hooked.
+/// How a program allocates without calling the hooked functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnhookedAllocator {
-    /// The allocator is inside the file.
+    /// The file contains the allocator.
     Inside {
-        /// What it is called.
+        /// The allocator's name.
         name: &'static str,
-        /// What shows its blocks.
+        /// Advice to the user: how to see the allocator's blocks.
         remedy: &'static str,
-        /// The file.
+        /// The file that contains the allocator.
         file: PathBuf,
         /// A function of the allocator.
         function: String,
     },
     /// The file calls a function of a shared allocator that is not one of malloc's family.
     Called {
-        /// What it is called.
+        /// The allocator's name.
         name: &'static str,
-        /// The file that calls it.
+        /// The file that calls the allocator.
         file: PathBuf,
-        /// The functions, as far as a few words hold them.
+        /// The functions that are called, at most a few of them.
         functions: String,
-        /// What the first of them does: if one allocates, it is the first.
+        /// What the first function does. A function that allocates comes first, if there is one.
         role: AllocatorRole,
     },
-    /// A C library is loaded twice: dlmopen gives a part of a program one of its own.
+    /// A C library is loaded twice: dlmopen gives a part of a program its own copy.
     SecondLibc {
-        /// The library.
+        /// The C library.
         file: PathBuf,
     },
 }
 
-/// What a file has to do with allocators.
+/// The allocator functions that a file defines and calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct FileAllocators {
-    /// The known functions that it defines.
+    /// The known allocator functions that the file defines.
     defined: Vec<(String, AllocatorRole)>,
-    /// Those that it refers to.
+    /// The known allocator functions that the file refers to.
     called: Vec<(String, AllocatorRole)>,
-    /// Whether other files get malloc from it.
+    /// Whether the file exports malloc to other files.
     exports_malloc: bool,
 }
 
-/// Looks for allocators in files, each of which is read once.
+/// Searches files for allocators. Each file is read only once.
 #[derive(Debug, Default)]
 pub struct AllocatorSurvey {
     options: SymbolizeOptions,
@@ -240,7 +241,7 @@ pub struct AllocatorSurvey {
 }
 
 impl AllocatorSurvey {
-    /// Makes one that opens the files that the options allow.
+    /// Returns a survey that opens the files that the options allow.
     #[must_use]
     pub fn new(options: SymbolizeOptions) -> Self {
         Self {
@@ -249,8 +250,8 @@ impl AllocatorSurvey {
         }
     }
 
-    /// How the program whose files these are allocates past what is hooked. Its own file comes
-    /// first. A file that is mapped in several places is there as often.
+    /// Returns how a program allocates past the hooks. `files` are the program's files, its own
+    /// file first. A file that is mapped at several places occurs in the list as often.
     pub fn survey_files<'a>(
         &mut self,
         files: impl IntoIterator<Item = &'a Path>,
@@ -270,7 +271,7 @@ impl AllocatorSurvey {
             }
             all.push((file, self.survey_file(file)));
         }
-        // In how many files a function is defined.
+        // The number of files that define a function.
         let mut definers = HashMap::<&str, usize>::new();
         for (_, of) in &all {
             let names: HashSet<&str> = of.defined.iter().map(|(name, _)| &**name).collect();
@@ -279,8 +280,8 @@ impl AllocatorSurvey {
             }
         }
         for (i, (file, of)) in all.iter().enumerate() {
-            // What is linked into a program goes before every library, and a library that exports
-            // malloc goes behind ours.
+            // A function linked into the program itself takes precedence over every library, but a
+            // library that exports malloc comes after heapprof's own.
             let is_shared = i != 0 && of.exports_malloc;
             let is_unseen = |&&(_, role): &&(String, AllocatorRole)| {
                 role == AllocatorRole::Allocates && !is_shared
@@ -326,7 +327,7 @@ impl AllocatorSurvey {
     }
 }
 
-/// What a file has to do with allocators; `None` if it is no ELF file that can be read.
+/// Reads which allocator functions a file defines and calls. `None` if it is no readable ELF file.
 fn read_allocators(file: &Path, options: &SymbolizeOptions) -> Option<FileAllocators> {
     if !file.is_absolute() {
         return None;
@@ -361,8 +362,8 @@ fn read_allocators(file: &Path, options: &SymbolizeOptions) -> Option<FileAlloca
     is_python |= elf
         .dynamic_symbols()
         .any(|symbol| symbol.is_definition() && symbol.name() == Ok("PyObject_Malloc"));
-    // CPython has mimalloc inside, and mostly does not use it: what is said of Python says more.
-    // And our own allocator records what the one below it gives.
+    // CPython contains mimalloc, and mostly does not use it; the messages about Python say more.
+    // heapprof's own allocator records the blocks of the allocator below it.
     if is_python || is_ours {
         of.defined.clear();
     }
@@ -410,7 +411,7 @@ mod tests {
         ];
         let found = survey.survey_files(files.iter().map(Path::new));
         assert_eq!(found, []);
-        // So many would take hours if each was compared with all others.
+        // With this number of files, comparing each file with all others would take hours.
         let many: Vec<PathBuf> = (0..200_000)
             .map(|n| format!("/nowhere/{n}").into())
             .collect();

@@ -1,6 +1,6 @@
-//! What files said about their addresses. It is kept from profile to profile, because the processes
-//! of one recording map the same libraries, and their stacks mostly go through the same places in
-//! these libraries.
+//! Cache of the lines that files gave for addresses, kept from profile to profile: the processes of
+//! one recording map the same libraries, and their stacks mostly go through the same places in
+//! these.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use crate::answers::{LocationLines, RawLine};
 use crate::resolve::LocationQuestion;
 use crate::summary::SymbolSource;
 
-/// The position of an address in a file, wherever the file was mapped: the distance from the
-/// mapping's start, the offset of that start in the file, and whether the start is 0. If the start
-/// is 0, the profile says nothing about the mapping. The addresses are then the file's own, so they
-/// mean something else.
+/// The position of an address in a file, regardless of where the file was mapped: the distance from
+/// the mapping's start, the offset of that start in the file, and whether the start is 0. If the
+/// start is 0, the profile says nothing about the mapping. Then the addresses are the file's own
+/// and mean something else.
 type FilePosition = (u64, u64, bool);
 
 fn position(question: &LocationQuestion) -> FilePosition {
@@ -22,7 +22,7 @@ fn position(question: &LocationQuestion) -> FilePosition {
     (address, place.file_offset, place.memory_start == 0)
 }
 
-/// The answers of a file. `None` means that the file has no answer. It is kept so that the file is
+/// The answers of a file. `None` means that the file has no answer; it is kept so that the file is
 /// not asked again.
 #[derive(Default)]
 pub(crate) struct FileAnswers {
@@ -30,30 +30,30 @@ pub(crate) struct FileAnswers {
     pub(crate) source: Option<SymbolSource>,
 }
 
-/// The answers of all files that were asked so far.
+/// The answers of all files that were asked so far, with their texts.
 #[derive(Default)]
 pub(crate) struct AnswerCache {
     strings: StringTable,
     files: HashMap<(String, String), FileAnswers>,
-    /// How many bytes this takes, about.
+    /// Approximate size of the cache in bytes.
     bytes: usize,
 }
 
-/// So many bytes of answers are kept at most.
+/// Maximum size of the cache in bytes.
 const MAX_CACHED_BYTES: usize = 256 << 20;
-/// What the answer to a question takes besides texts.
+/// Approximate size of an answer in bytes, without its texts.
 const BYTES_PER_ANSWER: usize = 96;
 
 impl AnswerCache {
-    /// Forgets everything if it has become too much.
+    /// Clears the cache if it is too large.
     pub(crate) fn keep_within_limits(&mut self) {
         if self.bytes > MAX_CACHED_BYTES {
             *self = Self::default();
         }
     }
 
-    /// Answers those questions about the file with this name and build id whose answers are already
-    /// known. Returns the questions that are left.
+    /// Answers the questions whose answers are known for the file with this name and build id.
+    /// Returns the other questions.
     pub(crate) fn recall(
         &self,
         file: &(String, String),
@@ -78,12 +78,12 @@ impl AnswerCache {
         left
     }
 
-    /// The best of the sources that the answers about a file came from.
+    /// Returns the best of the sources that answered for a file.
     pub(crate) fn source(&self, file: &(String, String)) -> Option<SymbolSource> {
         self.files.get(file)?.source
     }
 
-    /// Keeps the file's answers to these questions.
+    /// Stores the file's answers to these questions.
     pub(crate) fn keep(
         &mut self,
         file: (String, String),

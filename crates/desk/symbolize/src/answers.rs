@@ -1,4 +1,4 @@
-//! The lines that were found so far, by location, and how they are written into the profile.
+//! The lines that were found so far, by location, and the code that writes them into the profile.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::dwarf::DwarfFrame;
 pub(crate) struct RawLine {
     name: StringId,
     is_short: bool,
-    /// Whether the name is only a place of code without a name.
+    /// Whether the name only gives the place of code without a name.
     is_nameless: bool,
     file: StringId,
     line: i64,
@@ -20,7 +20,7 @@ pub(crate) struct RawLine {
 }
 
 impl RawLine {
-    /// A line that has only a function's name.
+    /// Returns a line that has only a function name.
     fn from_function(name: StringId) -> Self {
         Self {
             name,
@@ -32,7 +32,7 @@ impl RawLine {
         }
     }
 
-    /// The same line for another profile, whose texts have other ids.
+    /// Returns the same line with the text ids of another profile.
     pub(crate) fn with_texts(&self, mut text: impl FnMut(StringId) -> StringId) -> Self {
         Self {
             name: text(self.name),
@@ -54,7 +54,7 @@ impl LocationLines {
         }
     }
 
-    /// Takes the frames of a location, innermost first. A frame without a name is kept only if it
+    /// Stores the frames of a location, innermost first. A frame without a name is kept only if it
     /// is the outermost one, because the symbol table may have its name.
     pub(crate) fn frames(
         &mut self,
@@ -84,17 +84,17 @@ impl LocationLines {
         }
     }
 
-    /// A location's lines.
+    /// Returns a location's lines.
     pub(crate) fn get(&self, location: u32) -> Option<&[RawLine]> {
         self.lines[location as usize].as_deref()
     }
 
-    /// Gives a location lines that were found before.
+    /// Sets a location's lines to lines that were found before.
     pub(crate) fn set(&mut self, location: u32, lines: Box<[RawLine]>) {
         self.lines[location as usize] = Some(lines);
     }
 
-    /// The line of a location's outermost function.
+    /// Returns the line of a location's outermost function.
     fn outermost(&self, location: u32) -> Option<&RawLine> {
         self.get(location)?.last()
     }
@@ -105,7 +105,7 @@ impl LocationLines {
             .is_some_and(|line| !line.name.is_empty() && !line.is_nameless)
     }
 
-    /// Whether a location is named by the place where its function begins.
+    /// Whether a location is named by the start of its function.
     pub(crate) fn is_numbered(&self, location: u32) -> bool {
         self.outermost(location)
             .is_some_and(|line| line.is_nameless)
@@ -117,8 +117,8 @@ impl LocationLines {
             .is_some_and(|line| !line.name.is_empty() && !line.is_short)
     }
 
-    /// Gives a location's outermost function the name from a symbol table. A name that is already
-    /// there is replaced only by a mangled one.
+    /// Names a location's outermost function by a symbol table. A name that is already there is
+    /// replaced only by a mangled one.
     pub(crate) fn name(&mut self, profile: &mut Profile, location: u32, name: &str) {
         let lines = &mut self.lines[location as usize];
         if let Some(line) = lines.as_mut().and_then(|lines| lines.last_mut()) {
@@ -143,15 +143,15 @@ impl LocationLines {
         }
     }
 
-    /// Puts the lines into the profile. Locations without an answer stay as they are.
+    /// Writes the lines into the profile. Locations without an answer stay as they are.
     pub(crate) fn write(self, profile: &mut Profile) {
         let mut functions = AddedFunctions::new(profile);
         let old = std::mem::take(&mut profile.line);
         let mut locations = std::mem::take(&mut profile.location);
         for (location, answer) in locations.iter_mut().zip(self.lines) {
             let start = profile.line.len() as u32;
-            // An answer with a frame that is still without a name is dropped: an address says more
-            // than a line without a function.
+            // An answer with a frame that is still without a name is dropped: an address is more
+            // useful than a line without a function.
             let answer = answer.filter(|lines| lines.iter().all(|l| !l.name.is_empty()));
             match answer {
                 Some(lines) => {
@@ -176,7 +176,7 @@ impl LocationLines {
     }
 }
 
-/// The functions that are added to the profile, each once.
+/// The functions that were added to the profile, to add each only once.
 struct AddedFunctions {
     index: HashMap<(StringId, StringId), FunctionIndex>,
     names: HashMap<StringId, StringId>,
@@ -225,8 +225,8 @@ impl AddedFunctions {
     }
 }
 
-/// Removes functions that only replaced lines (of `old`) referred to. Functions that no line ever
-/// referred to stay.
+/// Removes functions that were referred to only by replaced lines (`old`). Functions that no line
+/// ever referred to stay.
 fn drop_replaced(profile: &mut Profile, old: &[Line]) {
     let mut used = vec![true; profile.function.len()];
     for line in old {

@@ -1,23 +1,24 @@
-//! From linker names to the names that people wrote, for C++ (Itanium) and Rust (legacy and v0). C
-//! names stay as they are.
+//! Turns linker names into source names, for C++ (Itanium) and Rust (legacy and v0). C names stay
+//! as they are.
 
 use heapprof_profile::is_rust_name;
 
 use crate::itanium::{self, DemangleDetail};
 
-/// The name for people, as `c++filt -i` writes it; `None` if the linker's name is the only one.
+/// Returns the source name of a symbol, as `c++filt -i` writes it; `None` if the symbol is not
+/// mangled.
 pub fn demangle(symbol: &str) -> Option<String> {
     demangle_with(symbol, DemangleDetail::Whole)
 }
 
-/// The name of a class, from the name that its `type_info` has (such as `N3geo6CircleE`).
+/// Returns the name of a class from the mangled name in its `type_info` (such as `N3geo6CircleE`).
 #[must_use]
 pub fn class_name(mangled: &str) -> Option<String> {
     let name = demangle(&format!("_ZTI{mangled}"))?;
     name.strip_prefix("typeinfo for ").map(str::to_string)
 }
 
-/// Demangles as [`demangle`] does, without a C++ function's parameters and return type.
+/// Demangles a symbol like [`demangle`], but without a C++ function's parameters and return type.
 pub(crate) fn demangle_briefly(symbol: &str) -> Option<String> {
     demangle_with(symbol, DemangleDetail::Name)
 }
@@ -80,7 +81,7 @@ mod tests {
                 Some("mycrate::example"),
             ),
             ("_Z1fIJiEJEEvv", Some("void f<int>()")),
-            // A C++ class whose name looks like a hash that is too short.
+            // This is a C++ class. Its name looks like a Rust hash, but is too short for one.
             ("_ZN3foo6h12345Ev", Some("foo::h12345()")),
         ];
         for (symbol, name) in cases {

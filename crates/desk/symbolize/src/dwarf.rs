@@ -23,8 +23,7 @@ type DwarfReader<'a> = EndianSlice<'a, RunTimeEndian>;
 /// The debug information of one file.
 pub(crate) struct DebugInfo<'a> {
     sections: Arc<gimli::Dwarf<DwarfReader<'a>>>,
-    /// Always `Some`, except while it is made anew, because two contexts at once would take twice
-    /// the memory.
+    /// Always `Some`, except while it is rebuilt: two contexts at once would take twice the memory.
     context: Option<Context<DwarfReader<'a>>>,
     package: Option<gimli::DwarfPackage<DwarfReader<'a>>>,
     path: PathBuf,
@@ -39,15 +38,15 @@ pub(crate) struct DwarfFrame<'f> {
     /// The linker name; empty if it is not known.
     pub(crate) name: &'f str,
     /// Whether the name may be only the last part of the function's name. C++ and Rust functions
-    /// have linker names, but for functions that only their unit can call, debug information gives
-    /// only the last part. The parts before it come from the entries around the function.
+    /// have linker names, but debug information gives only the last part for functions that are
+    /// private to their unit. The parts before it come from the entries around the function.
     pub(crate) is_short: bool,
     pub(crate) file: &'f str,
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
 
-/// Why debug information can't be used.
+/// Reason why debug information can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DwarfDamage {
     #[error("{section}: {error}")]
@@ -84,7 +83,7 @@ impl<'a> DebugInfo<'a> {
         })
     }
 
-    /// Forgets what was read from each compilation unit so far. Inflated sections stay.
+    /// Discards the data that was parsed from compilation units so far. Inflated sections stay.
     pub(crate) fn forget(&mut self) -> Result<(), gimli::Error> {
         (self.context, self.scopes) = (None, ScopeCache::default());
         self.context = Some(Context::from_arc_dwarf(self.sections.clone())?);
@@ -106,7 +105,7 @@ impl<'a> DebugInfo<'a> {
             let name = name.as_deref().unwrap_or_default();
             let language = frame.function.as_ref().and_then(|f| f.language);
             let location = frame.location.as_ref();
-            // In split debug information only the other half names the language.
+            // In split debug information, only the split part names the language.
             let is_short = language.is_none_or(mangles) && !is_mangled(name);
             let entry = frame.dw_die_offset.filter(|_| is_short && !name.is_empty());
             let whole = entry.and_then(|entry| self.qualified_name(context, address, entry, name));
@@ -121,7 +120,7 @@ impl<'a> DebugInfo<'a> {
         Ok(())
     }
 
-    /// The name of a function with the scopes around it.
+    /// Returns the name of a function with the scopes around it.
     fn qualified_name(
         &self,
         context: &Context<DwarfReader<'a>>,
@@ -133,7 +132,8 @@ impl<'a> DebugInfo<'a> {
         self.scopes.qualified_name(unit, entry, name)
     }
 
-    /// The result of a lookup. Parts that the compiler left in other files are loaded as needed.
+    /// Returns the result of a lookup. Loads parts that the compiler left in other files when they
+    /// are needed.
     fn load_result<L: LookupContinuation<Buf = DwarfReader<'a>>>(
         &self,
         mut result: LookupResult<L>,
@@ -148,12 +148,12 @@ impl<'a> DebugInfo<'a> {
         }
     }
 
-    /// Takes the warnings about what was missing or damaged so far.
+    /// Takes the warnings so far about missing or damaged parts.
     pub(crate) fn warnings(&self) -> Vec<SymbolizeWarning> {
         self.warnings.take()
     }
 
-    /// The part of the debug information that the compiler left in another file.
+    /// Loads the part of the debug information that the compiler left in another file.
     fn split(
         &self,
         wanted: &SplitDwarfLoad<DwarfReader<'a>>,
@@ -176,7 +176,7 @@ impl<'a> DebugInfo<'a> {
             }
         }
         let mut warnings = self.warnings.borrow_mut();
-        // One warning is enough, because if one file is missing, thousands are.
+        // One warning is enough: if one file is missing, thousands are.
         let said = |w: &SymbolizeWarning| matches!(w, SymbolizeWarning::Elsewhere { .. });
         if !warnings.iter().any(said) {
             warnings.push(SymbolizeWarning::Elsewhere {
@@ -228,8 +228,8 @@ fn load<'a>(
 ) -> Result<DwarfReader<'a>, DwarfDamage> {
     use SectionId::{DebugLoc, DebugLocLists, DebugMacinfo, DebugMacro, DebugNames, DebugTypes};
     let empty = EndianSlice::new(&[][..], endian(elf));
-    // Variables, macros and types say nothing about addresses, and inflating them would take
-    // memory. In a package they have to be there, because its index refers to them.
+    // Variables, macros and types are not needed for addresses, and inflating them would take
+    // memory. A package must have them, because its index refers to them.
     let is_split = name != Some(id.name());
     let aside = !is_split
         && matches!(
@@ -245,7 +245,7 @@ fn load<'a>(
     }
 }
 
-/// The file to which dwz moved the parts that several debug files share.
+/// Opens the file to which dwz moved the parts that several debug files share.
 fn load_shared<'a>(
     elf: &ElfBinary<'a>,
     storage: &'a FileStorage,
@@ -273,7 +273,7 @@ fn load_shared<'a>(
     None
 }
 
-/// The package beside the binary that holds all its split files.
+/// Opens the package beside the binary that holds all its split files.
 fn package<'a>(
     elf: &ElfBinary<'a>,
     storage: &'a FileStorage,

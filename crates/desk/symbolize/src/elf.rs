@@ -18,15 +18,15 @@ pub(crate) struct ElfBinary<'a> {
     pub(crate) object: object::File<'a>,
 }
 
-/// The most that zlib can shrink data, and more than any real debug information is shrunk. This is
-/// checked because memory of the claimed size is allocated.
+/// Largest ratio by which zlib can compress data; real debug information is compressed less. The
+/// limit exists because memory of the claimed size is allocated.
 const MAX_COMPRESSION_RATIO: u64 = 1032;
 
-/// zstd can shrink a few repeated bytes further. Sections up to this size are always accepted,
-/// because they do no harm.
+/// Inflated size up to which sections are always accepted, because they do no harm. zstd can
+/// compress a few repeated bytes beyond [`MAX_COMPRESSION_RATIO`].
 const ALWAYS_ACCEPTED_BYTES: u64 = 64 << 20;
 
-/// The part of a mapping that is needed to compute addresses.
+/// The part of a mapping's data that is needed to compute addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MappedRange {
     pub(crate) memory_start: u64,
@@ -53,7 +53,7 @@ impl<'a> ElfBinary<'a> {
         Self::parse(path, data).map(Some)
     }
 
-    /// Parses the bytes of an ELF file. `path` is for messages.
+    /// Parses the bytes of an ELF file. `path` appears in messages.
     pub(crate) fn parse(path: &Path, data: &'a [u8]) -> Result<Self, SymbolizeWarning> {
         if !data.starts_with(&elf::ELFMAG) {
             return Err(SymbolizeWarning::NotElf { file: path.into() });
@@ -76,8 +76,8 @@ impl<'a> ElfBinary<'a> {
         self.object.build_id().ok().flatten()
     }
 
-    /// A section's content, inflated if necessary. It is empty if the section is missing or has no
-    /// bytes in this file.
+    /// Returns a section's content, inflated if necessary. It is empty if the section is missing or
+    /// has no bytes in this file.
     pub(crate) fn section(&self, name: &str, storage: &'a FileStorage) -> Result<&'a [u8], String> {
         let Some(section) = self.object.section_by_name(name) else {
             return Ok(&[]);
@@ -97,19 +97,19 @@ impl<'a> ElfBinary<'a> {
         })
     }
 
-    /// Whether the section is there and has bytes in this file.
+    /// Whether a section exists and has bytes in this file.
     pub(crate) fn has_section(&self, name: &str) -> bool {
         let section = self.object.section_by_name(name);
         section.is_some_and(|s| s.size() > 0 && s.file_range().is_some())
     }
 
-    /// Whether the code was left out, as `objcopy --only-keep-debug` does.
+    /// Whether the file has no code, like files made by `objcopy --only-keep-debug`.
     pub(crate) fn is_debug_only(&self) -> bool {
         let text = self.object.section_by_name(".text");
         text.is_some_and(|s| s.size() > 0 && s.file_range().is_none())
     }
 
-    /// Turns an address in memory into a virtual address, as symbols and debug information use it.
+    /// Converts an address in memory to a virtual address, as symbols and debug information use it.
     pub(crate) fn virtual_address(&self, place: MappedRange, address: u64) -> Option<u64> {
         if place.memory_start == 0 && place.file_offset == 0 {
             // Nothing is mapped at 0, so the writer of the profile used the file's own addresses.
@@ -124,15 +124,15 @@ impl<'a> ElfBinary<'a> {
                 .then(|| segment.address.wrapping_add(inside))
         };
         let segments = self.segments();
-        // Neighbouring segments may share a page of the file. Code is in the executable one.
+        // Neighbouring segments may share a page of the file. Code is in the executable segment.
         let of_kind = |executable| segments.iter().find_map(|s| within((executable, s)));
         of_kind(true)
             .or_else(|| of_kind(false))
             .or_else(|| stripped_of_bytes(&segments, place, address))
     }
 
-    /// The lowest address that the file asks to be loaded at. prelink changes it after the debug
-    /// file was split off.
+    /// Returns the lowest address at which the file asks to be loaded. prelink may change it after
+    /// the debug file was split off.
     pub(crate) fn base(&self) -> Option<u64> {
         self.segments().iter().map(|s| s.address).min()
     }
@@ -155,7 +155,7 @@ impl<'a> ElfBinary<'a> {
         segments.collect()
     }
 
-    /// The end of the code of each section, by section index; 0 if the section holds no code.
+    /// Returns the end of the code of each section, by section index; 0 for a section without code.
     pub(crate) fn code_ends(&self) -> Vec<u64> {
         let mut ends = Vec::new();
         for section in self.object.sections() {
@@ -185,7 +185,7 @@ struct ElfSegment {
 
 /// Finds a virtual address with a debug file alone. objcopy leaves the segments of a debug file
 /// without bytes (except for headers and notes), so their file offsets say nothing. But a loader
-/// maps each segment from the page that it begins in, so the mapping shows which segment it was.
+/// maps each segment from the page in which it begins, so the mapping shows which segment it was.
 fn stripped_of_bytes(segments: &[ElfSegment], place: MappedRange, address: u64) -> Option<u64> {
     const PAGE_SIZE: u64 = 4096;
     let mut code = segments.iter().filter(|s| s.executable);
@@ -194,8 +194,8 @@ fn stripped_of_bytes(segments: &[ElfSegment], place: MappedRange, address: u64) 
         return None;
     }
     let lowest = segments.iter().min_by_key(|s| s.address)?;
-    // A mapping from the file's beginning may be the segment of code, if the linker put that first
-    // or packed it tightly, or all of the file. The length of the mapping tells which.
+    // A mapping from the file's beginning may be the code segment, if the linker put that first or
+    // packed the file tightly, or it may be the whole file. The length of the mapping decides.
     let pages = (only.size + only.address % PAGE_SIZE).next_multiple_of(PAGE_SIZE);
     let mapped = place.memory_limit.saturating_sub(place.memory_start);
     let segment = if place.file_offset == 0 && mapped > pages {
@@ -219,7 +219,7 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory | InvalidFilename)
 }
 
-/// Writes bytes in hex, as build ids are written.
+/// Returns bytes in hex, as build ids are written.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -11,15 +11,15 @@ use crate::summary::SymbolizeWarning;
 
 /// A mapped file as the profile describes it.
 pub(crate) struct WantedBinary<'w> {
-    /// Its path on the profiled machine.
+    /// The path of the file on the profiled machine.
     pub(crate) path: &'w Path,
-    /// Its build id, if the profile has one.
+    /// The build id of the file, if the profile has one.
     pub(crate) build_id: Option<Vec<u8>>,
-    /// Whether it was deleted while the program ran.
+    /// Whether the file was deleted while the program ran.
     pub(crate) deleted: bool,
 }
 
-/// The files that were found for it.
+/// The files that were found for a mapped file.
 #[derive(Default)]
 pub(crate) struct MatchedFiles<'a> {
     pub(crate) binary: Option<ElfBinary<'a>>,
@@ -28,7 +28,7 @@ pub(crate) struct MatchedFiles<'a> {
 }
 
 impl<'a> MatchedFiles<'a> {
-    /// Looks for the binary, and for a debug file if the binary has no debug information.
+    /// Finds the binary, and a debug file if the binary has no debug information.
     pub(crate) fn find(
         wanted: &WantedBinary<'_>,
         places: &CandidatePaths<'_>,
@@ -58,7 +58,7 @@ impl<'a> MatchedFiles<'a> {
                 && elf.build_id() == Some(id)
                 && !elf.is_debug_only()
             {
-                // The file of the name does not matter any more.
+                // Warnings about the file with the wanted name do not matter any more.
                 self.warnings.clear();
                 self.binary = Some(elf);
                 return;
@@ -158,7 +158,8 @@ impl<'a> MatchedFiles<'a> {
         (elf.has_section(".debug_info") || elf.has_section(".symtab")).then_some(elf)
     }
 
-    /// Whether a file matches the build id. If either has no build id, the file is accepted.
+    /// Whether a file's build id is the wanted one. If either build id is unknown, the file is
+    /// accepted.
     fn is_same(&mut self, elf: &ElfBinary<'_>, wanted: Option<&[u8]>) -> bool {
         match (elf.build_id(), wanted) {
             (Some(found), Some(wanted)) if found != wanted => {
@@ -174,7 +175,7 @@ impl<'a> MatchedFiles<'a> {
     }
 
     /// Whether a debug file is the one that the binary links to. If build ids can't decide, the
-    /// checksum does, and for that the whole file is read.
+    /// checksum does, which requires reading the whole file.
     fn is_linked(
         &mut self,
         elf: &ElfBinary<'_>,

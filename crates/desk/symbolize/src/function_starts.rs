@@ -1,5 +1,5 @@
-//! Where functions begin in code without symbols. The tables that unwinding needs say it, and such
-//! code has them, too.
+//! Finds where functions begin in code without symbols, from the unwind tables, which such code
+//! has, too.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use object::{Object, ObjectSection};
 use crate::elf::ElfBinary;
 use crate::storage::FileStorage;
 
-/// The functions of one file, by address.
+/// The functions of one file, sorted by address.
 pub(crate) struct FunctionStarts {
     /// The start and end of each function.
     functions: Vec<(u64, u64)>,
@@ -62,7 +62,7 @@ impl FunctionStarts {
         Self { functions }
     }
 
-    /// The start of the function that holds `address`.
+    /// Returns the start of the function that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<u64> {
         let after = self
             .functions

@@ -1,13 +1,12 @@
-//! C++ linker names as people wrote them, in the words of binutils (`c++filt -i`, `nm -C`, gdb).
+//! Turns C++ linker names into source names, spelled as in binutils (`c++filt -i`, `nm -C`, gdb).
 //!
 //! The grammar is the Itanium C++ ABI's
 //! (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling>). `parse` turns a name into a
 //! tree and resolves substitutions and template parameters on the way; `print` writes the tree.
-//! Names are untrusted: one that nests too deeply, or would become too long, keeps the linker's
-//! form.
+//! Names are untrusted: a name that nests too deeply, or would become too long, stays mangled.
 //!
-//! The library that did this before (cpp_demangle 0.5) does not know `std::make_shared` of GCC 12,
-//! and writes wrong parameters if a reference is applied to a pack. docs/dev/names.md has the
+//! The library cpp_demangle (0.5) is not used, because it does not know `std::make_shared` of GCC
+//! 12, and writes wrong parameters if a reference is applied to a pack. docs/dev/names.md has the
 //! figures.
 
 mod operators;
@@ -16,7 +15,7 @@ mod print;
 
 use parse::NameParser;
 
-/// How much of a function is written.
+/// How much of a function's name is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DemangleDetail {
     /// The whole function, with its parameters, and its return type if the linker's name has it.
@@ -26,7 +25,7 @@ pub(crate) enum DemangleDetail {
     Name,
 }
 
-/// The name for people; `None` if the text is not a C++ linker name.
+/// Returns the source name of a symbol; `None` if the text is not a C++ linker name.
 pub(crate) fn demangle(symbol: &str, detail: DemangleDetail) -> Option<String> {
     let mangled = symbol.strip_prefix("_Z")?;
     let mut parser = NameParser::new(mangled);
@@ -39,10 +38,10 @@ pub(crate) fn demangle(symbol: &str, detail: DemangleDetail) -> Option<String> {
     Some(name)
 }
 
-/// A position in the tree's nodes.
+/// The position of a node in the tree.
 type NodeId = u32;
 
-/// A part of a name. A type is written around the name that is declared, so function and array
+/// A part of a name. A declaration writes a type around the declared name, so function and array
 /// types have a left and a right side.
 #[derive(Clone, Debug)]
 enum NameNode<'a> {
@@ -51,7 +50,7 @@ enum NameNode<'a> {
     /// A builtin type, and the suffix of its literals. The suffix is `None` if its literals begin
     /// with the type in parentheses.
     Builtin(&'static str, Option<&'static str>),
-    /// An abbreviation of the ABI (`Ss`): the whole name, and the name of its constructors.
+    /// An abbreviation of the ABI (such as `Ss`): the whole name, and the name of its constructors.
     Standard(&'static str, &'static str),
     /// `left::right`.
     Qualified(NodeId, NodeId),
@@ -77,20 +76,20 @@ enum NameNode<'a> {
     DefaultArgument(u64, NodeId),
     /// `[a, b]`.
     Bindings(Vec<NodeId>),
-    /// A text and the entity that it is for: `vtable for`.
+    /// A text and the entity that it applies to, as in `vtable for`.
     Special(&'static str, NodeId),
-    /// A text for two names: `construction vtable for A-in-B`.
+    /// A text with two names: `construction vtable for A-in-B`.
     ConstructionTable(NodeId, NodeId),
     /// `reference temporary #number for`.
     Temporary(u64, NodeId),
-    /// A function with its name.
+    /// A function with its name and parameters.
     Function {
         returns: Option<NodeId>,
         name: NodeId,
         parameters: Vec<NodeId>,
         qualifiers: MemberQualifiers,
     },
-    /// A function's type.
+    /// The type of a function.
     FunctionType {
         returns: NodeId,
         parameters: Vec<NodeId>,
@@ -102,7 +101,7 @@ enum NameNode<'a> {
     RvalueReference(NodeId),
     /// A type with `const`, `volatile`, or `restrict`.
     Qualifier(NodeId, &'static str),
-    /// A type with a word of the compiler vendor's own.
+    /// A type with a qualifier of the compiler vendor.
     VendorQualifier(NodeId, NodeId),
     /// A type with `_Complex` or `_Imaginary`.
     After(NodeId, &'static str),
@@ -112,9 +111,9 @@ enum NameNode<'a> {
     Vector(NodeId, NodeId),
     BitInt(NodeId, bool),
     Decltype(NodeId),
-    /// The arguments that a parameter pack stands for.
+    /// The arguments of a parameter pack.
     Pack(Vec<NodeId>),
-    /// A template parameter that stands for a pack.
+    /// A template parameter whose argument is a pack.
     PackParameter(NodeId),
     /// A pattern that is written once for each argument of the packs in it.
     Expansion(NodeId),
@@ -150,14 +149,14 @@ enum NameNode<'a> {
     Count(NodeId),
 }
 
-/// The qualifiers of a member function, which say what it may be called on.
+/// The qualifiers of a member function, which restrict the objects that it may be called on.
 #[derive(Clone, Copy, Debug, Default)]
 struct MemberQualifiers {
     words: [&'static str; 3],
     reference: &'static str,
 }
 
-/// What a function's type says about exceptions.
+/// The exception specification of a function type.
 #[derive(Clone, Debug)]
 enum ExceptionSpecification {
     Silent,
@@ -201,7 +200,7 @@ mod tests {
         }
     }
 
-    /// No name takes much time or memory, neither by nesting nor by doubling.
+    /// No name takes much time or memory, neither by nesting nor by repeated doubling.
     #[test]
     fn hostile_names_have_an_end() {
         let doubled = (0..60).fold(String::from("_Z1fP1A"), |name, i| {

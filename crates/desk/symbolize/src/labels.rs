@@ -1,4 +1,4 @@
-//! The symbol at a place of a file, whether it is a function, a variable or a table of a class.
+//! Finds the symbol at a place in a file: a function, a variable or a table of a class.
 
 use std::path::Path;
 
@@ -9,23 +9,24 @@ use crate::demangle::demangle;
 use crate::elf::ElfBinary;
 use crate::storage::FileStorage;
 
-/// The symbols of a file, by place.
+/// The symbols of a file, sorted by place.
 #[derive(Clone, Debug, Default)]
 pub struct FileSymbols {
-    /// Where each begins and ends behind the file's first byte in memory, and its linker name.
+    /// The start and end of each symbol, as distances from the file's first byte in memory, and its
+    /// linker name.
     all: Vec<(u64, u64, String)>,
 }
 
 impl FileSymbols {
-    /// Reads the symbols of a file. A file that can't be read, or may not be by these options, has
-    /// none.
+    /// Reads the symbols of a file. A file that can't be read, or that the options do not allow to
+    /// be read, has no symbols.
     #[must_use]
     pub fn open(path: &Path, options: &SymbolizeOptions) -> Self {
         let storage = FileStorage::with_options(options);
         let Ok(Some(elf)) = ElfBinary::open(path, &storage) else {
             return Self::default();
         };
-        // Programs that have a fixed place begin there.
+        // A program with a fixed address begins at this address.
         let first = elf
             .object
             .segments()
@@ -51,15 +52,15 @@ impl FileSymbols {
         Self { all }
     }
 
-    /// The name of what lies so many bytes behind the file's first byte in memory, as people write
-    /// it.
+    /// Returns the source name of the symbol at `place`, a distance in bytes from the file's first
+    /// byte in memory.
     #[must_use]
     pub fn at(&self, place: u64) -> Option<String> {
         let (_, name) = self.around(place)?;
         Some(demangle(name).unwrap_or_else(|| name.to_string()))
     }
 
-    /// Where what lies there begins, and its linker name.
+    /// Returns the start and the linker name of the symbol at `place`.
     #[must_use]
     pub fn around(&self, place: u64) -> Option<(u64, &str)> {
         let next = self.all.partition_point(|(start, ..)| *start <= place);
@@ -78,7 +79,7 @@ mod tests {
             &std::env::current_exe().unwrap(),
             &SymbolizeOptions::default(),
         );
-        // The function that makes a file's labels is one of them.
+        // `FileSymbols::open` itself is one of the program's symbols.
         let is_it = |name: &str| name.contains("abels::FileSymbols") && name.ends_with("::open");
         let is_open = |name: &str| demangle(name).is_some_and(|name| is_it(&name));
         let own = labels.all.iter().find(|one| is_open(&one.2));

@@ -1,15 +1,14 @@
-//! Functions, files, lines and inlined frames for the addresses of a profile, from ELF files and
-//! their debug information.
+//! Finds functions, files, lines and inlined frames for the addresses of a profile, from ELF files
+//! and their debug information.
 //!
 //! A collector writes addresses and the files that were mapped around them. [`symbolize`] opens
 //! each of these files once, with its debug file if there is one (found by build id,
 //! `.gnu_debuglink` or `--debug-dir`), looks up all addresses in it, and closes it before the next.
-//! A [`Symbolizer`] keeps what it learned for the next profile. A file whose build id differs from
-//! the profile's is refused. A damaged file causes a warning, never a panic: the next source is
-//! tried, symbol tables last.
+//! A [`Symbolizer`] keeps the answers for the next profile. A file whose build id differs from the
+//! profile's is refused. A damaged file causes a warning, never a panic: the next source is tried,
+//! symbol tables last.
 //!
-//! The crate knows the profile and symbol files. It knows nothing about SQLite and the command
-//! line.
+//! The crate knows profiles and symbol files, but neither SQLite nor the command line.
 #![deny(unsafe_code)]
 
 pub mod allocators;
@@ -30,7 +29,7 @@ mod public;
 mod resolve;
 mod scopes;
 mod simplify;
-#[allow(unsafe_code)] // Mapping a file is.
+#[allow(unsafe_code)] // Mapping a file needs it.
 mod storage;
 mod summary;
 mod symbols;
@@ -53,47 +52,47 @@ use crate::resolve::{LocationQuestion, resolve};
 pub use crate::simplify::{NameStyle, simplify_names};
 pub use crate::summary::{FileSummary, SymbolSource, SymbolizeSummary, SymbolizeWarning};
 
-/// Where [`symbolize`] looks, and for what.
+/// Where [`symbolize`] searches for files, and which locations it looks up.
 #[derive(Clone, Debug, Default)]
 pub struct SymbolizeOptions {
     /// Folders with debug files, searched before `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
-    /// What is added to each address before it is looked up. Use 0 for profiles whose addresses
-    /// already lie within the call, as heapprof's own and pprof's do, and -1 for those that hold
-    /// return addresses.
+    /// Offset that is added to each address before it is looked up. Use 0 for profiles whose
+    /// addresses already lie within the call, as those of heapprof and pprof do, and -1 for
+    /// profiles with return addresses.
     pub adjust: i64,
-    /// Also look up locations that already have lines.
+    /// Whether locations that already have lines are looked up, too.
     pub force: bool,
-    /// Look only into mappings that are not marked as having functions, files or lines.
+    /// Whether only mappings are used that are not marked as having functions, files or lines.
     pub unnamed_mappings: bool,
-    /// Give an address in no symbol the name of the symbol before it, as tools do that use `nm`. In
-    /// a file without its private symbols these names are guesses.
+    /// Whether an address outside all symbols gets the name of the symbol before it, as in tools
+    /// that use `nm`. In a file without its private symbols these names are guesses.
     pub nearest: bool,
-    /// Give code without names the name of its file and where its function begins in that file,
+    /// Whether code without names is named by its file and the start of its function in that file,
     /// e.g. `libfoo.so+0x1234`. [`Profile::is_nameless`] recognizes such names. Such a location is
     /// looked up again the next time.
     pub number_functions: bool,
-    /// The folder that the profiled machine's files are below.
+    /// The folder on this machine that contains the profiled machine's files.
     pub root: Option<PathBuf>,
-    /// Open only files that everybody may read, in folders that everybody may enter: somebody names
-    /// them who may have fewer rights than this process.
+    /// Whether only files are opened that every user may read, in folders that every user may
+    /// enter. This is for file names from a process that may have fewer rights than this one.
     pub public_files_only: bool,
-    /// Files that the program ran, wherever their names lead by now, such as `/proc/PID/exe`. Such
-    /// a file is used where the file of a mapping's name is another one, or none, and its build id
-    /// is the mapping's.
+    /// Files that the program ran, such as `/proc/PID/exe`, regardless of where their names lead
+    /// now. If the name of a mapping leads to no file or to a different one, a file of this list
+    /// with the mapping's build id is used.
     pub opened: Vec<PathBuf>,
 }
 
-/// Gives the locations of `profile` lines, as far as the mapped files are on this machine.
+/// Adds lines to the locations of `profile`, as far as the mapped files are on this machine.
 ///
 /// Locations without an answer keep the lines they have, or none.
 pub fn symbolize(profile: &mut Profile, options: &SymbolizeOptions) -> SymbolizeSummary {
     run(profile, options, None, None).0
 }
 
-/// Symbolizes one profile after another, as [`symbolize`] does, and asks no file twice for the same
-/// address. Addresses that are already known are answered without opening the file, and the summary
-/// then names no file that was opened.
+/// Symbolizes one profile after another, as [`symbolize`] does, without asking a file twice for the
+/// same address. Known addresses are answered without opening the file, and the summary then names
+/// no opened file.
 #[derive(Default)]
 pub struct Symbolizer {
     options: SymbolizeOptions,
@@ -101,7 +100,7 @@ pub struct Symbolizer {
 }
 
 impl Symbolizer {
-    /// A symbolizer that uses the same options for all profiles.
+    /// Returns a symbolizer that uses the same options for all profiles.
     pub fn new(options: SymbolizeOptions) -> Self {
         Self {
             options,
@@ -109,7 +108,7 @@ impl Symbolizer {
         }
     }
 
-    /// Uses other files as [`SymbolizeOptions::opened`] from now on.
+    /// Replaces the list [`SymbolizeOptions::opened`].
     pub fn set_opened(&mut self, opened: Vec<PathBuf>) {
         self.options.opened = opened;
     }
@@ -120,8 +119,8 @@ impl Symbolizer {
         run(profile, &self.options, Some(&mut self.known), None).0
     }
 
-    /// Symbolizes a profile, and opens no more files after `deadline`. Returns whether every file
-    /// was asked.
+    /// Symbolizes a profile, and opens no file after `deadline`. Returns whether every file was
+    /// asked.
     pub fn symbolize_until(&mut self, profile: &mut Profile, deadline: Instant) -> bool {
         self.known.keep_within_limits();
         run(
@@ -134,7 +133,7 @@ impl Symbolizer {
     }
 }
 
-/// Symbolizes a profile. Returns also whether every file was asked before the deadline.
+/// Symbolizes a profile. Also returns whether every file was asked before the deadline.
 fn run(
     profile: &mut Profile,
     options: &SymbolizeOptions,
@@ -158,7 +157,7 @@ fn run(
             warnings: Vec::new(),
             name,
         };
-        // A file without a name may be open all the same.
+        // A file without a name may be one of the opened files.
         let has_name = is_file(&one.name);
         if (has_name || !options.opened.is_empty()) && !file.questions.is_empty() {
             let path = one.name.clone();
@@ -210,7 +209,7 @@ struct FileQuestions {
     questions: Vec<LocationQuestion>,
 }
 
-/// The files of the profile, with the questions to ask each of them.
+/// Returns the files of the profile, with the questions to ask each of them.
 fn files(
     profile: &Profile,
     options: &SymbolizeOptions,
@@ -264,17 +263,17 @@ fn files(
     files
 }
 
-/// The most bytes of a file's name.
+/// Length limit of a file name in bytes. A name of this length or more is not used.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// Whether a name is that of a file. `[vdso]`, `[heap]`, `//anon`, `/memfd:…` and the like are not.
+/// Whether a mapping's name is that of a file, unlike `[vdso]`, `[heap]`, `//anon` or `/memfd:…`.
 fn is_file(name: &str) -> bool {
     let made = ["[", "//anon", "/memfd:", "/dev/", "/SYSV", "anon_inode:"];
     let is_made = made.iter().any(|start| name.starts_with(start));
     (1..MAX_NAME_BYTES).contains(&name.len()) && (!is_made || name.starts_with("/dev/shm/"))
 }
 
-/// A build id as bytes. One that is not written in hex can't be compared, so it is `None`.
+/// Returns a build id as bytes; `None` if it is not written in hex and so can't be compared.
 fn bytes(hex: &str) -> Option<Vec<u8>> {
     if hex.is_empty() || !hex.is_ascii() {
         return None;
@@ -287,20 +286,20 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
     digits.map(pair).collect()
 }
 
-/// The build id of a file, in hex; `None` if it has none, or can't be read.
+/// Returns the build id of a file in hex; `None` if it has none, or can't be read.
 pub fn build_id(path: &Path) -> Option<String> {
     let storage = storage::FileStorage::new();
     let elf = elf::ElfBinary::open(path, &storage).ok()??;
     elf.build_id().map(elf::hex)
 }
 
-/// Marks in each mapping what is known about it now. If `only_resolved` is set, only mappings of
-/// files in which something was found are marked.
+/// Marks in each mapping which information its locations now have. With `only_resolved`, only
+/// mappings of files in which a name was found are marked.
 fn mark(profile: &mut Profile, summary: &SymbolizeSummary, only_resolved: bool) {
     let resolved = summary.files.iter().filter(|file| file.resolved > 0);
     let resolved: Vec<MappingIndex> = resolved.flat_map(|f| f.mappings.clone()).collect();
     profile.mark_symbolized(|mapping| !only_resolved || resolved.contains(&mapping));
-    // Debug information would have shown inlined frames if there had been any.
+    // Debug information shows all inlined frames, so a file with it has them all.
     for file in &summary.files {
         if file.source == Some(SymbolSource::Dwarf) {
             for mapping in &file.mappings {

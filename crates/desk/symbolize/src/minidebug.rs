@@ -1,16 +1,16 @@
-//! `.gnu_debugdata`: a symbol table that distributions leave in stripped programs. It is an ELF
-//! file, compressed with xz.
+//! Inflates `.gnu_debugdata`: a symbol table that distributions leave in stripped programs, as an
+//! ELF file compressed with xz.
 
 use std::io::Read;
 
 use lzma_rust2::XzReader;
 
-/// The most bytes that a symbol table may inflate to. Libraries of 200 MB have tables of a few MB.
+/// Maximum inflated size of a symbol table in bytes. Libraries of 200 MB have tables of a few MB.
 const MAX_SYMBOL_TABLE_BYTES: u64 = 256 << 20;
-/// The most memory that the dictionary of xz may take. xz's best compression uses 64 MiB.
+/// Maximum size of the xz dictionary in KiB. xz's best compression uses 64 MiB.
 const MAX_DICTIONARY_KIB: u32 = 65 << 10;
 
-/// The ELF file in the section.
+/// Returns the inflated ELF file of the section.
 pub(crate) fn inflate(section: &[u8]) -> Result<Vec<u8>, String> {
     let mut output = Vec::new();
     let input = XzReader::new_mem_limit(section, true, MAX_DICTIONARY_KIB);

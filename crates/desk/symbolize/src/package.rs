@@ -1,26 +1,25 @@
-//! Which package of Debian or Ubuntu a file comes from, and which package has its debug
-//! information.
+//! Finds the Debian or Ubuntu package of a file, and the package with its debug information.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-/// Where dpkg keeps a list of files for each package.
+/// Folder in which dpkg keeps a list of files for each package.
 const LISTS_FOLDER: &str = "var/lib/dpkg/info";
-/// The most that is read of a list. Real lists are shorter, but below another root the file may be
-/// anyone's.
+/// Maximum number of bytes that are read from a list. Real lists are shorter, but below another
+/// root the file may belong to any user.
 const MAX_LIST_BYTES: u64 = 64 << 20;
 
-/// The package with the debug information of an installed file, e.g. `libsqlite3-0-dbgsym`. `None`
-/// if dpkg has no such file.
+/// Returns the package with the debug information of an installed file, e.g. `libsqlite3-0-dbgsym`.
+/// `None` if dpkg knows no such file.
 pub fn debug_package(path: &Path) -> Option<String> {
     below(Path::new("/"), path)
 }
 
 fn below(root: &Path, path: &Path) -> Option<String> {
     let path = path.to_str()?;
-    // Packages name a file by the folder that it was in before /lib became a link to /usr/lib.
+    // A package may still list a file under /lib, which is now a link to /usr/lib.
     let other = match path.strip_prefix("/usr") {
         Some(short) => short.to_string(),
         None => format!("/usr{path}"),
@@ -30,7 +29,7 @@ fn below(root: &Path, path: &Path) -> Option<String> {
     let owner = lists
         .filter(|list| list.extension() == Some(OsStr::new("list")))
         .find(|list| names(list, [path, &other]))?;
-    // `libc6:amd64.list`
+    // An example of a list's name is `libc6:amd64.list`.
     let package = owner.file_stem()?.to_str()?;
     let package = package.split(':').next()?;
     Some(match package {
@@ -39,7 +38,7 @@ fn below(root: &Path, path: &Path) -> Option<String> {
     })
 }
 
-/// Whether one of a list's lines is one of `paths`.
+/// Whether any line of a list is one of `paths`.
 fn names(list: &Path, paths: [&str; 2]) -> bool {
     let mut text = Vec::new();
     let read =

@@ -1,5 +1,5 @@
-//! Where binaries and debug files may lie: the layouts that distributions, debuggers and people
-//! use.
+//! Paths at which binaries and debug files may lie: the layouts of distributions, debuggers and
+//! users.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,22 +18,22 @@ impl<'o> CandidatePaths<'o> {
         Self { options }
     }
 
-    /// What was asked for.
+    /// Returns the options of the symbolization.
     pub(crate) fn options(&self) -> &'o SymbolizeOptions {
         self.options
     }
 
-    /// Whether an address in no symbol gets the name of the symbol before it.
+    /// Whether an address outside all symbols gets the name of the symbol before it.
     pub(crate) fn nearest(&self) -> bool {
         self.options.nearest
     }
 
-    /// Whether code without names is named by the place where its function begins.
+    /// Whether code without names is named by the start of its function.
     pub(crate) fn numbers_functions(&self) -> bool {
         self.options.number_functions
     }
 
-    /// The path on this machine for a path of the profiled machine.
+    /// Returns the path on this machine for a path of the profiled machine.
     pub(crate) fn here(&self, path: &Path) -> PathBuf {
         match &self.options.root {
             Some(root) => root.join(relative(path)),
@@ -41,14 +41,14 @@ impl<'o> CandidatePaths<'o> {
         }
     }
 
-    /// Candidates for the binary that the profile names.
+    /// Returns candidates for the binary that the profile names.
     pub(crate) fn binary(&self, name: &Path, build_id: Option<&[u8]>) -> Vec<PathBuf> {
         let mut places = vec![self.here(name)];
         for folder in &self.options.debug_dirs {
             places.push(folder.join(relative(name)));
             places.extend(name.file_name().map(|name| folder.join(name)));
-            // Fedora also links binaries by build id. debuginfod's cache has them beside the debug
-            // files.
+            // Fedora also links binaries by build id. debuginfod's cache has binaries beside the
+            // debug files.
             if let Some((first, rest)) = split(build_id) {
                 places.push(folder.join(".build-id").join(&first).join(&rest));
                 places.push(folder.join(first + &rest).join("executable"));
@@ -57,17 +57,18 @@ impl<'o> CandidatePaths<'o> {
         places
     }
 
-    /// Candidates for a binary of which the name alone says too little. Only its build id tells
-    /// whether it is the one.
+    /// Returns candidates for a binary whose name alone is not enough. Only its build id proves
+    /// that a candidate is the right file.
     pub(crate) fn elsewhere(&self, name: &Path) -> Vec<PathBuf> {
         let mut places = Vec::new();
         if !name.as_os_str().is_empty() {
-            // The kernel ends the name of a deleted file in this way, and so may a file's own name.
+            // The kernel appends this to the name of a deleted file, but a file's own name may end
+            // like this, too.
             let mut ending = name.as_os_str().to_os_string();
             ending.push(" (deleted)");
             places.push(self.here(Path::new(&ending)));
             let bytes = name.as_os_str().as_bytes();
-            // It writes a newline as a file's own name may have it.
+            // The kernel writes a newline like an escape that a file's own name may contain.
             let with_escapes = bytes.contains(&b'\n').then(|| {
                 let parts: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
                 parts.join(&br"\012"[..])
@@ -80,7 +81,7 @@ impl<'o> CandidatePaths<'o> {
         places
     }
 
-    /// Candidates for debug files that are found by a build id alone.
+    /// Returns candidates for debug files that are found by a build id alone.
     pub(crate) fn by_build_id(&self, build_id: Option<&[u8]>) -> Vec<PathBuf> {
         let Some((first, rest)) = split(build_id) else {
             return Vec::new();
@@ -96,8 +97,8 @@ impl<'o> CandidatePaths<'o> {
         places
     }
 
-    /// Candidates for debug files with the name in a binary's `.gnu_debuglink`. `binary` is the
-    /// binary's path on the profiled machine, and `opened` is where it was found.
+    /// Returns candidates for debug files with the name in a binary's `.gnu_debuglink`. `binary` is
+    /// the binary's path on the profiled machine, and `opened` is where it was found.
     pub(crate) fn by_link(&self, binary: &Path, opened: &Path, link: &[u8]) -> Vec<PathBuf> {
         let link = Path::new(OsStr::from_bytes(link));
         // The name should have no folder. A folder in it is ignored, because it could lead
@@ -122,7 +123,7 @@ impl<'o> CandidatePaths<'o> {
         places
     }
 
-    /// Candidates for debug files that are found only by their name.
+    /// Returns candidates for debug files that are found only by their name.
     pub(crate) fn by_name(&self, binary: &Path) -> Vec<PathBuf> {
         let Some(name) = binary.file_name() else {
             return Vec::new();
@@ -139,8 +140,8 @@ impl<'o> CandidatePaths<'o> {
         places
     }
 
-    /// Candidates for a file that debug information refers to, such as a `.dwo` file or dwz's
-    /// shared one. `from` is the file with the reference.
+    /// Returns candidates for a file that debug information refers to, such as a `.dwo` file or the
+    /// file shared by dwz. `from` is the file with the reference.
     pub(crate) fn by_reference(&self, from: &Path, path: &Path) -> Vec<PathBuf> {
         let mut places = vec![match path.is_absolute() {
             true => self.here(path),
@@ -155,7 +156,7 @@ impl<'o> CandidatePaths<'o> {
         places
     }
 
-    /// The folders that debug files are below. A `--debug-dir` may be the root of an unpacked
+    /// Returns the folders that contain debug files. A `--debug-dir` may be the root of an unpacked
     /// package.
     fn folders(&self) -> Vec<PathBuf> {
         let own = self.options.debug_dirs.iter();
@@ -167,7 +168,7 @@ impl<'o> CandidatePaths<'o> {
 
 const DEBUG_FOLDER: &str = "usr/lib/debug";
 
-/// A path that, joined to a folder, stays below it.
+/// Returns a path that, joined to a folder, stays inside this folder.
 fn relative(path: &Path) -> PathBuf {
     let parts = path.components();
     parts
@@ -175,13 +176,15 @@ fn relative(path: &Path) -> PathBuf {
         .collect()
 }
 
-/// The first byte of a build id and the other bytes, in hex, as names of a folder and a file.
+/// Returns the first byte of a build id and the other bytes, in hex, as names of a folder and a
+/// file.
 fn split(build_id: Option<&[u8]>) -> Option<(String, String)> {
     let (first, rest) = build_id?.split_first()?;
     (!rest.is_empty()).then(|| (hex(&[*first]), hex(rest)))
 }
 
-/// A name whose bytes that are no text stand there as `\xff`; `None` if there are none.
+/// Replaces `\xff` and the like in a name by the bytes that they stand for; `None` without such
+/// escapes.
 fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name;

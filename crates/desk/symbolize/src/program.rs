@@ -1,4 +1,4 @@
-//! What decides whether a library can be preloaded into an executable and see its allocations.
+//! Decides whether a library can be preloaded into an executable and see its allocations.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,13 +12,13 @@ use crate::allocators::{AllocatorRole, allocator_of};
 use crate::elf::{ElfBinary, hex};
 use crate::storage::FileStorage;
 
-/// Why recording a program by preloading finds only some of its allocations, or none.
+/// Why recording a program by preloading sees only some of its allocations, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreloadObstacle {
     /// The program names no dynamic loader.
     Static,
-    /// The program is made for another C library, whose loader refuses a library that needs glibc.
-    /// The path is that of the loader.
+    /// The program uses another C library, whose loader refuses a library that needs glibc. The
+    /// path is that of this loader.
     OtherLibc(PathBuf),
     /// The program is built for another processor or word size, which the text names.
     OtherArchitecture(String),
@@ -28,15 +28,14 @@ pub enum PreloadObstacle {
     OwnAllocator(String),
 }
 
-/// An executable and what stands in the way of preloading into it. A script stands for its
-/// interpreter.
+/// An executable and the obstacles to preloading into it. For a script, this is its interpreter.
 #[derive(Clone, Debug)]
 pub struct PreloadTarget {
     /// The file that the kernel will load.
     pub file: PathBuf,
-    /// The dynamic loader that it asks for.
+    /// The dynamic loader that the file asks for.
     pub loader: Option<PathBuf>,
-    /// What stands in the way.
+    /// The obstacles to preloading.
     pub obstacles: Vec<PreloadObstacle>,
 }
 
@@ -47,22 +46,22 @@ const SANITIZERS: [(&str, &str); 4] = [
     ("__hwasan_init", "HWAddressSanitizer"),
 ];
 
-/// Whether a program that defines this function has an allocator of its own.
+/// Whether a program that defines this function has its own allocator.
 fn is_allocator_function(function: &str) -> bool {
     let is_known =
         || allocator_of(function).is_some_and(|(_, role)| role == AllocatorRole::Allocates);
     function == "malloc" || is_known()
 }
 
-/// A file with code in it, for callers that need only its build id.
+/// An object file, for callers that need only its build id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectFile {
     /// The build id in hex. `None` if there is none or the file is not ELF.
     pub build_id: Option<String>,
 }
 
-/// Identifies a file that holds code: an ELF file that can be read, or a file of macOS or Windows
-/// by its first bytes. Other files are `None`.
+/// Identifies a file that holds code: a readable ELF file, or a file of macOS or Windows by its
+/// first bytes. Returns `None` for other files.
 pub fn object_file(path: &Path) -> Option<ObjectFile> {
     if !path.is_file() {
         return None;
@@ -82,8 +81,8 @@ pub fn object_file(path: &Path) -> Option<ObjectFile> {
     foreign.then_some(ObjectFile { build_id: None })
 }
 
-/// Looks at an executable. A file that is neither an ELF file nor a script has no obstacles,
-/// because the kernel will report the problem.
+/// Finds the obstacles to preloading into an executable. A file that is neither an ELF file nor a
+/// script has none, because the kernel will report the problem.
 pub fn inspect(path: &Path) -> PreloadTarget {
     let mut file = path.to_path_buf();
     for _ in 0..4 {
@@ -101,8 +100,8 @@ pub fn inspect(path: &Path) -> PreloadTarget {
         name.as_bytes().starts_with(with.as_bytes())
     };
     let mut obstacles = find_obstacles(bytes);
-    // The loader itself is static, but it loads the program that it is given, and what is
-    // preloaded.
+    // The loader itself is static, but it loads the program that it is given, and preloaded
+    // libraries.
     obstacles.retain(|o| *o != PreloadObstacle::Static || !begins(&file, "ld-linux"));
     let other = loader.as_ref().filter(|loader| begins(loader, "ld-musl"));
     obstacles.extend(other.cloned().map(PreloadObstacle::OtherLibc));
@@ -113,7 +112,7 @@ pub fn inspect(path: &Path) -> PreloadTarget {
     }
 }
 
-/// The loader that an executable of this word size names.
+/// Returns the loader that an executable of this word size names.
 fn loader<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Option<PathBuf> {
     let header = H::parse(bytes).ok()?;
     let endian = header.endian().ok()?;
@@ -124,7 +123,7 @@ fn loader<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Option<PathBuf> {
     Some(OsStr::from_bytes(path).into())
 }
 
-/// The interpreter that a `#!` line names.
+/// Returns the interpreter that a `#!` line names.
 fn interpreter(path: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut start = Vec::new();
@@ -189,8 +188,8 @@ fn find_obstacles(bytes: &[u8]) -> Vec<PreloadObstacle> {
         is_python |= symbol.is_definition() && name == "PyObject_Malloc";
     }
     obstacles.extend(sanitizer.map(PreloadObstacle::Sanitizer));
-    // The allocator that is linked into a static program is libc's. CPython has mimalloc inside
-    // since 3.13, and calls it for objects only, which are recorded in Python's own way.
+    // In a static program, the linked allocator is libc's. CPython contains mimalloc since 3.13,
+    // and uses it only for objects, which are recorded by the Python hooks.
     let is_other = |function: &String| !is_python || function == "malloc";
     let allocator = allocator.filter(|function| is_dynamic && is_other(function));
     obstacles.extend(allocator.map(PreloadObstacle::OwnAllocator));

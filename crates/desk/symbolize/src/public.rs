@@ -1,5 +1,5 @@
-//! Opens files that everybody may read, and no others: for names that come from somebody whose
-//! rights are not known.
+//! Opens only files that every user may read. This is for names from a process whose rights are
+//! unknown.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -12,17 +12,17 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open, openat, readlinkat};
 use rustix::io::Errno;
 
-/// The maximum number of links on the way to a file, as in the kernel.
+/// Maximum number of links on the way to a file, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// The right of everybody to enter a folder.
+/// Permission bit by which every user may enter a folder.
 const ENTER_BY_OTHERS: u32 = 0o001;
-/// The right of everybody to read a file.
+/// Permission bit by which every user may read a file.
 const READ_BY_OTHERS: u32 = 0o004;
 
 const STEP_FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens a plain file, if everybody may read it and enter each folder on the way to it. With a
-/// `root`, the path and the links on the way begin below that folder.
+/// Opens a plain file if every user may read it and enter each folder on the way to it. With a
+/// `root`, the path and the links on the way begin in that folder.
 pub(crate) fn open_public(path: &Path, root: Option<&Path>) -> io::Result<File> {
     let below = root.and_then(|root| Some((root, path.strip_prefix(root).ok()?)));
     let (top, path) = below.unwrap_or((Path::new("/"), path));
@@ -72,7 +72,7 @@ pub(crate) fn open_public(path: &Path, root: Option<&Path>) -> io::Result<File> 
     }
 }
 
-/// The names of a path, one after the other.
+/// Returns the names of a path, one after the other.
 fn steps(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_os_string()),
@@ -85,7 +85,7 @@ fn duplicate(folder: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(folder, 0)?)
 }
 
-/// Opens the very file that was looked at for reading.
+/// Opens for reading exactly the file that was checked.
 fn reopen(file: &OwnedFd) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -146,7 +146,7 @@ mod tests {
             be(name, mode);
         }
         let opens = |name: &str| open_public(&at(name), None).is_ok();
-        // The folder of temporary files may be closed itself.
+        // The folder of temporary files may itself be closed to other users.
         let is_open = opens("open/all");
         for (name, expected) in [
             ("open/link", is_open),
@@ -161,7 +161,7 @@ mod tests {
         ] {
             assert_eq!(opens(name), expected, "{name}");
         }
-        // Below a root, that folder is where all paths begin.
+        // With a root, all paths begin in that folder.
         let below = |name: &str| open_public(&at(name), Some(place.path())).is_ok();
         let found = ["open/all", "open/link", "open/absolute", "open/own"].map(below);
         assert_eq!(found, [true, true, true, false]);

@@ -1,4 +1,4 @@
-//! Looks up the addresses of one file: they go through the sources, the best first, until each has
+//! Looks up the addresses of one file in its sources, the best source first, until each address has
 //! a name.
 
 use heapprof_profile::Profile;
@@ -17,21 +17,21 @@ use crate::symbols::FunctionSymbols;
 /// A location to find lines for.
 #[derive(Clone, Copy)]
 pub(crate) struct LocationQuestion {
-    /// Its index in the profile.
+    /// The index of the location in the profile.
     pub(crate) location: u32,
     pub(crate) place: MappedRange,
     /// The address to look up, already adjusted.
     pub(crate) address: u64,
 }
 
-/// A question with the file's own virtual address.
+/// A question whose address is converted to the file's own virtual address.
 struct AddressProbe {
     location: u32,
     address: u64,
 }
 
-/// After so many addresses, what was read of debug information is forgotten. It would otherwise
-/// grow with each compilation unit that is asked.
+/// Number of addresses after which the data parsed from debug information is discarded. It would
+/// otherwise grow with each compilation unit that is read.
 const MAX_ADDRESSES_PER_CONTEXT: usize = 1 << 14;
 
 /// Finds lines for all locations of one file.
@@ -104,8 +104,8 @@ pub(crate) fn resolve(
     }
 }
 
-/// What to add to the binary's addresses to get the debug file's: not 0 if prelink moved the
-/// binary.
+/// Returns the difference to add to the binary's addresses to get those of the debug file. It is
+/// not 0 if prelink moved the binary.
 fn shift(binary: Option<&ElfBinary<'_>>, debug: Option<&ElfBinary<'_>>) -> u64 {
     let base = |elf: Option<&ElfBinary<'_>>| elf.and_then(ElfBinary::base);
     match (base(binary), base(debug)) {
@@ -140,11 +140,12 @@ impl FileResolver<'_> {
         let mut damage = None;
         for (i, probe) in self.probes.iter().enumerate() {
             if i > 0 && i % MAX_ADDRESSES_PER_CONTEXT == 0 && dwarf.forget().is_err() {
-                // This does not happen: what was read once can be read again.
+                // This does not happen: data that was read once can be read again.
                 break;
             }
             let address = probe.address.wrapping_add(shift);
-            // The library asks for the range up to the next address, and the last one has none.
+            // addr2line looks up the range up to the next address, and the last address has no next
+            // one.
             if address == u64::MAX {
                 continue;
             }
@@ -174,7 +175,7 @@ impl FileResolver<'_> {
                 continue;
             }
             let address = probe.address.wrapping_add(shift);
-            // A guess is better than no name, and worse than any other name.
+            // A guess is better than no name, and worse than any real name.
             let nearest = self.nearest && !self.answers.is_named(probe.location);
             if let Some(name) = symbols.find(elf, address, nearest) {
                 self.answers.name(self.profile, probe.location, name);
@@ -198,7 +199,7 @@ impl FileResolver<'_> {
         }
     }
 
-    /// Names code without symbols by the start of its function. That name is the same in each run
+    /// Names code without symbols by the start of its function. Such a name is the same in each run
     /// and on each machine.
     fn number<'a>(&mut self, elf: &ElfBinary<'a>, storage: &'a FileStorage) {
         let answers = &*self.answers;
@@ -216,8 +217,8 @@ impl FileResolver<'_> {
         }
     }
 
-    /// The file's name without its folder. If the profile has another file of that name, the last
-    /// folder is kept.
+    /// Returns the file's name without its folder. If the profile has another file of that name,
+    /// the last folder stays.
     fn short_name(&self) -> String {
         let path = self.summary.name.strip_suffix(" (deleted)");
         let path = path.unwrap_or(&self.summary.name);

@@ -1,8 +1,8 @@
-//! The scopes of a function in its program: the namespaces, classes and functions around it.
+//! Finds the scopes of a function: the namespaces, classes and functions around it.
 //!
-//! For a function without a linker name (a lambda, or a function that only its unit can call),
-//! debug information gives only the last part of the name. By that part, all lambdas of a program
-//! would be one `operator()`. The entries around the function give the other parts.
+//! For a function without a linker name (a lambda, or a function that is private to its unit),
+//! debug information gives only the last part of the name. With that part alone, all lambdas of a
+//! program would be one `operator()`. The entries around the function give the other parts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,14 +20,14 @@ type DwarfSections<'a> = gimli::Dwarf<SectionReader<'a>>;
 type DwarfUnit<'a> = gimli::Unit<SectionReader<'a>>;
 type DwarfEntry<'a> = DebuggingInformationEntry<SectionReader<'a>>;
 
-/// How deep entries may be nested, and how long a chain of references between them may be.
+/// Maximum nesting depth of entries, and maximum length of a chain of references between them.
 const MAX_DEPTH: usize = 64;
 
-/// The place of an entry: whether it is in dwz's shared file, the offset of its unit, the id of the
-/// split file, and the offset of the entry in the unit.
+/// The position of an entry: whether it is in dwz's shared file, the offset of its unit, the id of
+/// the split file, and the offset of the entry in the unit.
 type EntryPosition = (bool, usize, u64, usize);
 
-/// Looks entries up. Lists of children, and units that references lead to, are kept, because many
+/// Looks up entries. It keeps lists of children, and units that references lead to, because many
 /// functions share them.
 #[derive(Default)]
 pub(crate) struct ScopeCache<'a> {
@@ -36,12 +36,12 @@ pub(crate) struct ScopeCache<'a> {
     units: RefCell<HashMap<(bool, usize), Rc<DwarfUnit<'a>>>>,
 }
 
-/// An entry, with what is needed to read it.
+/// An entry, with the data needed to read it.
 #[derive(Clone)]
 struct EntryReference<'u, 'a> {
     sections: &'u DwarfSections<'a>,
     unit: UnitHandle<'u, 'a>,
-    /// Whether it is in the file to which dwz moved what several files share.
+    /// Whether the entry is in the file to which dwz moved the parts that several files share.
     is_shared: bool,
     at: UnitOffset,
 }
@@ -76,8 +76,8 @@ impl<'a> EntryReference<'_, 'a> {
 }
 
 impl<'a> ScopeCache<'a> {
-    /// The whole name of the function `name`, whose entry this is. `None` if nothing is around it,
-    /// or if that can't be found out.
+    /// Returns the whole name of the function `name`, whose entry is `entry`. `None` if the
+    /// function has no scope, or if its scope can't be found.
     pub(crate) fn qualified_name(
         &self,
         unit: UnitRef<'_, SectionReader<'a>>,
@@ -98,13 +98,13 @@ impl<'a> ScopeCache<'a> {
             declared = spot;
         }
         let (scope, in_namespace) = self.around(declared, name)?;
-        // A function that a namespace exports without a linker name is a C function.
+        // A function in a namespace that is exported without a linker name is a C function.
         let is_c = in_namespace && is_external;
         (!scope.is_empty() && !is_c).then(|| format!("{scope}::{name}"))
     }
 
-    /// The scopes around an entry that is called `name`, and whether the innermost one is a
-    /// namespace.
+    /// Returns the scopes around an entry that is named `name`, and whether the innermost scope is
+    /// a namespace.
     fn around(&self, mut declared: EntryReference<'_, 'a>, name: &str) -> Option<(String, bool)> {
         let mut name = name.to_string();
         let (mut inside_out, mut in_namespace) = (Vec::new(), None);
@@ -130,7 +130,7 @@ impl<'a> ScopeCache<'a> {
                             break 'declarations;
                         }
                         let plain = plain?;
-                        // A function may be defined outside of its scope. Its declaration is then
+                        // A function may be defined outside its scope. Its declaration is then
                         // inside that scope.
                         let declaration = self.origins(around).last()?;
                         if declaration.at != at {
@@ -150,7 +150,7 @@ impl<'a> ScopeCache<'a> {
         Some((inside_out.join("::"), in_namespace.unwrap_or(false)))
     }
 
-    /// An entry, the entry that it refers to for what it does not say itself, and so on.
+    /// Returns an entry, then the entry that it refers to for missing attributes, and so on.
     fn origins<'s, 'u>(
         &'s self,
         spot: EntryReference<'u, 'a>,
@@ -173,7 +173,7 @@ impl<'a> ScopeCache<'a> {
         }
     }
 
-    /// The entry at an offset of a file's debug information.
+    /// Returns the entry at an offset of a file's debug information.
     fn elsewhere<'u>(
         &self,
         sections: &'u DwarfSections<'a>,
@@ -215,7 +215,7 @@ impl<'a> ScopeCache<'a> {
         })
     }
 
-    /// A function's linker name, and its plain one.
+    /// Returns a function's linker name and its plain name.
     fn names(&self, spot: EntryReference<'_, 'a>) -> (Option<String>, Option<String>) {
         let (mut linker, mut plain) = (None, None);
         for spot in self.origins(spot) {
@@ -227,7 +227,7 @@ impl<'a> ScopeCache<'a> {
         (linker, plain)
     }
 
-    /// The entries around one, outermost first.
+    /// Returns the entries around an entry, outermost first.
     fn path(&self, target: &EntryReference<'_, 'a>) -> Option<Vec<UnitOffset>> {
         let mut path = Vec::new();
         let mut at = target.unit().header.root_offset();

@@ -1,15 +1,15 @@
-//! Function names as pprof shows them: demangled, without parameters, template arguments and return
-//! types.
+//! Shortens function names as pprof does: demangled, without parameters, template arguments and
+//! return types.
 //!
-//! pprof demangles with a library of its own (ianlancetaylor/demangle). Here names are demangled
-//! first and then cut. Names that are not linker names, but look like C++, are cut by a simpler
-//! rule, as in pprof.
+//! pprof uses its own demangling library (ianlancetaylor/demangle). Here names are first demangled
+//! and then cut. Names that are not linker names, but look like C++, are cut by a simpler rule, as
+//! in pprof.
 
 use heapprof_profile::{Profile, is_legacy_rust_name};
 
 use crate::demangle::{demangle, demangle_briefly};
 
-/// How much of a name is kept.
+/// How much of a function name is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameStyle {
     /// The name without parameters, template arguments and return type.
@@ -19,12 +19,12 @@ pub enum NameStyle {
     Templates,
     /// The whole name.
     Full,
-    /// The linker's name.
+    /// The linker name.
     Linker,
 }
 
-/// Gives functions whose name is the linker's a name for people. Functions from `anew` on get one
-/// even if they had another name.
+/// Replaces linker names of functions by source names. Functions from index `anew` on are renamed
+/// even if they have another name.
 pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
     for f in 0..profile.function.len() {
         let function = profile.function[f];
@@ -43,7 +43,7 @@ pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
     }
 }
 
-/// The name in this style; `None` if it stays as it is.
+/// Returns the name in this style; `None` if it stays as it is.
 fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
     // macOS puts an underscore before each symbol.
     let inner = symbol.strip_prefix('_').filter(|s| s.starts_with('_'));
@@ -61,7 +61,7 @@ fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
     })
 }
 
-/// The demangled name in this style.
+/// Returns the demangled name in this style.
 fn demangled(symbol: &str, style: NameStyle) -> Option<String> {
     let whole = match style {
         NameStyle::Full => demangle(symbol),
@@ -72,12 +72,12 @@ fn demangled(symbol: &str, style: NameStyle) -> Option<String> {
     whole.map(|name| cut_name(symbol, &name, style))
 }
 
-/// Cuts a demangled name. Its own parameters and return type are gone already, unless the style is
-/// `Full`.
+/// Cuts a demangled name. The function's own parameters and return type are already gone, unless
+/// the style is `Full`.
 fn cut_name(symbol: &str, name: &str, style: NameStyle) -> String {
     match style {
         NameStyle::Short if symbol.starts_with("_R") => without_generics(name),
-        // In Rust's older scheme, types are part of the name.
+        // In Rust's legacy scheme, types are part of the name.
         NameStyle::Short | NameStyle::Templates if is_legacy_rust_name(symbol) => name.to_string(),
         NameStyle::Short | NameStyle::Templates => {
             let short = SHORT_FORMS
@@ -91,12 +91,12 @@ fn cut_name(symbol: &str, name: &str, style: NameStyle) -> String {
     }
 }
 
-/// Whether a name is that of something that compilers make for another entity.
+/// Whether a name is that of an entity that compilers generate for another entity.
 fn is_special(symbol: &str) -> bool {
     symbol.starts_with("_ZG") || symbol.starts_with("_ZT")
 }
 
-/// Names that the mangling has short forms for.
+/// Long names that the mangling has abbreviations for, with their short forms.
 const SHORT_FORMS: [(&str, &str); 4] = [
     (
         "std::basic_istream<char, std::char_traits<char> >::",
@@ -116,12 +116,12 @@ const SHORT_FORMS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Operators whose names hold brackets, the longest first.
+/// Operators whose names contain brackets, the longest first.
 const OPERATORS: [&str; 14] = [
     "<<=", ">>=", "<=>", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "<", ">", "(",
 ];
 
-/// A C++ name without its template arguments (unless the style keeps them) and without its
+/// Returns a C++ name without its template arguments (unless the style keeps them) and without its
 /// parameters (unless `whole`).
 fn without_arguments(name: &str, style: NameStyle, whole: bool) -> String {
     let mut kept = String::new();
@@ -161,7 +161,7 @@ fn without_arguments(name: &str, style: NameStyle, whole: bool) -> String {
     name.trim_end().to_string()
 }
 
-/// Parameters without the template arguments of their types.
+/// Returns a parameter list without the template arguments of its types.
 fn without_arguments_inside(group: &str, style: NameStyle) -> String {
     if style != NameStyle::Short {
         return group.to_string();
@@ -176,12 +176,12 @@ fn without_arguments_inside(group: &str, style: NameStyle) -> String {
     kept + rest
 }
 
-/// A Rust name with nothing between the brackets of generic arguments.
+/// Returns a Rust name with nothing between the brackets of generic arguments.
 fn without_generics(name: &str) -> String {
     let mut kept = String::new();
     let mut rest = name;
     while let Some(c) = rest.chars().next() {
-        // A bracket that begins a path holds a type, not arguments.
+        // A bracket at the beginning of a path encloses a type, not arguments.
         if c == '<' && (kept.ends_with("::") || kept.ends_with(is_word)) {
             kept += "<>";
             rest = &rest[find_closing(rest)..];
@@ -197,14 +197,15 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-/// Where the bracket that the text begins with is closed; the end of the text if it is not.
+/// Returns the position after the bracket that closes the first one; the end of the text if it is
+/// not closed.
 fn find_closing(text: &str) -> usize {
     let mut open = Vec::new();
     let mut before = ' ';
     for (at, c) in text.char_indices() {
         match c {
             '(' | '[' | '{' => open.push(c),
-            // Within parentheses `<` may be a comparison.
+            // Within parentheses, `<` may be a comparison.
             '<' if open.last() != Some(&'(') => open.push(c),
             '>' if open.last() == Some(&'<') && before != '-' => _ = open.pop(),
             ')' | ']' | '}' => {
@@ -231,7 +232,7 @@ fn looks_like_cpp(name: &str) -> bool {
         && (name.contains(['<', '>', '[', ']']) || name.contains("::"))
 }
 
-/// Removes matching brackets and what is between them, up to a bracket that does not match.
+/// Removes matching brackets and the text between them, up to a bracket that does not match.
 fn without(name: &str, open: char, close: char) -> String {
     let mut kept = String::new();
     let mut rest = name;
@@ -264,8 +265,8 @@ fn without(name: &str, open: char, close: char) -> String {
 mod tests {
     use super::{NameStyle, simplified};
 
-    /// The expected names are from pprof: the linker's name, then the default style, `templates`
-    /// and `full`.
+    /// The expected names are from pprof: the linker name, then the default style, `templates` and
+    /// `full`.
     #[test]
     fn names_as_pprof_shows_them() {
         let table = [
@@ -278,7 +279,7 @@ mod tests {
                 "std::vector<int, std::allocator<int> >::push_back(int&&)",
             ),
             ("_ZZ3fooiE3bar", "foo()::bar", "foo()::bar", "foo(int)::bar"),
-            // This is not a linker name with an underscore before it.
+            // This is no linker name with an underscore before it.
             (
                 "__invoke_impl<void, int>(int)",
                 "__invoke_impl",

@@ -1,4 +1,4 @@
-//! Keeps the bytes of one binary and its debug files while they are in use: mapped files, and
+//! Owns the bytes of one binary and its debug files while they are in use: mapped files, and
 //! inflated sections.
 
 use std::cell::Cell;
@@ -14,23 +14,23 @@ use typed_arena::Arena;
 use crate::SymbolizeOptions;
 use crate::public::open_public;
 
-/// The most bytes that are read, for one binary, from files that others may write to.
+/// Maximum number of bytes that are read, for one binary, from files that other users may write to.
 const MAX_COPIED_BYTES: u64 = 1 << 30;
 
 /// The owner of all bytes of one binary. It is dropped before the next binary is opened.
 pub(crate) struct FileStorage {
     maps: Arena<Mmap>,
     bytes: Arena<Vec<u8>>,
-    /// How many bytes may still be read from files that others may write to.
+    /// Number of bytes that may still be read from files that other users may write to.
     left: Cell<u64>,
-    /// Whether only files are opened that everybody may read.
+    /// Whether only files are opened that every user may read.
     is_public: bool,
-    /// The folder that the files are below, if they are.
+    /// The folder that contains the files of the profiled machine, if it is not `/`.
     root: Option<PathBuf>,
 }
 
 impl FileStorage {
-    /// Opens what this process may read.
+    /// Returns a storage that opens every file that this process may read.
     pub(crate) fn new() -> Self {
         Self {
             maps: Arena::new(),
@@ -41,7 +41,8 @@ impl FileStorage {
         }
     }
 
-    /// Opens what this process may read, or only what everybody may if the options say so.
+    /// Returns a storage that opens the files that this process may read, or, if the options say
+    /// so, only those that every user may read.
     pub(crate) fn with_options(options: &SymbolizeOptions) -> Self {
         Self {
             is_public: options.public_files_only,
@@ -50,12 +51,12 @@ impl FileStorage {
         }
     }
 
-    /// The content of a plain file.
+    /// Returns the content of a plain file.
     ///
-    /// If only we or root may write to the file, it is mapped: the pages that are read take memory,
-    /// and the kernel may take them back. But names come from profiles, so they may lead to another
-    /// user's file. Such a file is [read](Self::read) instead: if it were shortened while it is
-    /// mapped, that would end this process.
+    /// If only we or root may write to the file, it is mapped: the kernel may take the memory of
+    /// mapped pages back. But file names come from profiles, so they may lead to another user's
+    /// file. Such a file is [read](Self::read) instead, because this process would be killed if the
+    /// file were shortened while it is mapped.
     pub(crate) fn map(&self, path: &Path) -> io::Result<&[u8]> {
         let file = match self.is_public {
             true => open_public(path, self.root.as_deref())?,
@@ -76,9 +77,9 @@ impl FileStorage {
         Ok(self.maps.alloc(map))
     }
 
-    /// The content of an ELF file that others may write to. There is a limit for all such files
-    /// together, and a limit for a file that takes little room on the disk, because a file of holes
-    /// costs its owner nothing.
+    /// Reads the content of an ELF file that other users may write to. The size of all such files
+    /// together is limited, and so is that of a file that takes little room on the disk, because a
+    /// file of holes costs its owner nothing.
     fn read(&self, file: File, metadata: &Metadata) -> io::Result<&[u8]> {
         let on_disk = metadata.blocks().saturating_mul(512 * 16);
         if metadata.len() > self.left.get().min(on_disk) {
@@ -100,7 +101,7 @@ impl FileStorage {
         Ok(self.keep(bytes))
     }
 
-    /// Keeps bytes that were inflated or read.
+    /// Stores bytes that were inflated or read.
     pub(crate) fn keep(&self, bytes: Vec<u8>) -> &[u8] {
         self.bytes.alloc(bytes)
     }
@@ -108,17 +109,16 @@ impl FileStorage {
 
 /// Opens a file by its path.
 fn open_plain(path: &Path) -> io::Result<File> {
-    // Anything other than a plain file is not even opened, because opening alone can have an
-    // effect.
+    // Only plain files are opened, because opening another kind of file can have an effect.
     is_plain(&std::fs::metadata(path)?)?;
-    // The path may lead to another file by now. If that is a pipe, opening must not wait for it.
+    // Meanwhile the path may lead to another file. If that is a pipe, opening must not wait for it.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Whether someone other than us and root may write to the file. The mask of an access list is in
-/// the group's rights. A thread that acts for another user changes its effective user only, so its
-/// real user is still ours.
+/// Whether a user other than us and root may write to the file. With an access control list, the
+/// group's permission bits hold the list's mask. A thread that acts for another user changes only
+/// its effective user, so its real user is still ours.
 fn is_written_by_others(metadata: &Metadata) -> bool {
     let user = rustix::process::getuid().as_raw();
     ![0, user].contains(&metadata.uid()) || metadata.mode() & 0o022 != 0

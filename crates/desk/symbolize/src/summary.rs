@@ -1,64 +1,65 @@
-//! What became of each file: which source answered, how much was found, and what stood in the way.
+//! The outcome for each file: which source answered, the number of names found, and the warnings.
 
 use std::path::{Path, PathBuf};
 
 use heapprof_profile::MappingIndex;
 
-/// What [`symbolize`](crate::symbolize) did.
+/// The result of [`symbolize`](crate::symbolize).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SymbolizeSummary {
-    /// Each mapped file that locations point into, in the order of the profile's mappings.
+    /// Each mapped file with locations in it, in the order of the profile's mappings.
     pub files: Vec<FileSummary>,
-    /// How many locations belong to no mapping. Nothing can be found out about them.
+    /// Number of locations that belong to no mapping. They can't be looked up.
     pub unmapped: usize,
-    /// How many locations had names already, or are in a mapping that says so, and were left as
-    /// they are.
+    /// Number of locations that were left as they are, because they had names already, or are in a
+    /// mapping that is marked as named.
     pub kept: usize,
 }
 
 impl SymbolizeSummary {
-    /// How many locations lines were wanted for.
+    /// Returns the number of locations that were to be looked up.
     pub fn seen(&self) -> usize {
         self.unmapped + self.files.iter().map(|f| f.seen).sum::<usize>()
     }
 
-    /// How many locations without a name are named by the place where their function begins.
+    /// Returns the number of locations without a name that are named by the start of their
+    /// function.
     pub fn numbered(&self) -> usize {
         self.files.iter().map(|f| f.numbered).sum()
     }
 
-    /// How many locations got a function name.
+    /// Returns the number of locations that got a function name.
     pub fn resolved(&self) -> usize {
         self.files.iter().map(|f| f.resolved).sum()
     }
 }
 
-/// What became of one file.
+/// The outcome for one file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileSummary {
     /// The file's name in the profile.
     pub name: String,
-    /// Its mappings. The same file is often mapped in several pieces.
+    /// The mappings of the file. The same file is often mapped in several pieces.
     pub mappings: Vec<MappingIndex>,
-    /// The file on this machine that stands for it, if one was accepted.
+    /// The binary on this machine that was accepted for the file, if any.
     pub binary: Option<PathBuf>,
     /// The separate debug file that was used, if any.
     pub debug_file: Option<PathBuf>,
     /// The best source that answered for at least one location.
     pub source: Option<SymbolSource>,
-    /// How many locations lines were wanted for.
+    /// Number of the file's locations that were to be looked up.
     pub seen: usize,
-    /// How many locations got a function name.
+    /// Number of the file's locations that got a function name.
     pub resolved: usize,
-    /// How many locations without a name are named by the place where their function begins.
+    /// Number of the file's locations without a name that are named by the start of their function.
     pub numbered: usize,
-    /// What stood in the way, even if another source answered.
+    /// Problems with the file, even if another source answered.
     pub warnings: Vec<SymbolizeWarning>,
 }
 
-/// Where names come from, the best first.
+/// The sources of names, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SymbolSource {
@@ -72,11 +73,11 @@ pub enum SymbolSource {
     DynamicSymbols,
 }
 
-/// What stood in the way. Each displays as one line that begins with the file's name.
+/// A problem with a file. Each displays as one line that begins with the file's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymbolizeWarning {
-    /// Neither the file nor a debug file with its build id is here.
+    /// Neither the file nor a debug file with its build id is on this machine.
     #[error(
         "{file}: there is no such file, nor a debug file with its build id; name a folder with \
          --debug-dir"
@@ -90,7 +91,7 @@ pub enum SymbolizeWarning {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error text of the system.
         error: String,
     },
     /// The file is not an ELF file.
@@ -104,19 +105,19 @@ pub enum SymbolizeWarning {
     BuildId {
         /// The file.
         file: PathBuf,
-        /// Its build id.
+        /// The build id of the file.
         found: String,
-        /// The build id that the profile, or the file it belongs to, has.
+        /// The build id in the profile, or in the file that the debug file belongs to.
         wanted: String,
     },
-    /// The file was deleted while the program ran, and nothing shows that the file that is there
-    /// now is the same.
+    /// The file was deleted while the program ran, and nothing proves that the present file is the
+    /// same.
     #[error("{}: was replaced while the program ran, and has no build id to tell it by: not used", .file.display())]
     Replaced {
         /// The file.
         file: PathBuf,
     },
-    /// A debug file is not the one that the binary's `.gnu_debuglink` means.
+    /// A debug file is not the one that the binary's `.gnu_debuglink` refers to.
     #[error("{}: checksum {found:08x}, {} wants {wanted:08x}: not used", .file.display(), .binary.display())]
     Checksum {
         /// The debug file.
@@ -133,28 +134,28 @@ pub enum SymbolizeWarning {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// Which part is damaged, and how.
+        /// The part that is damaged, and how.
         what: String,
     },
-    /// Debug information leads to a file that is not here.
+    /// Debug information refers to a file that is not on this machine.
     #[error("{}: its debug information is also in {missing}, which is not here", .file.display())]
     Elsewhere {
         /// The file with the reference.
         file: PathBuf,
-        /// The name that it refers to.
+        /// The name of the missing file.
         missing: String,
     },
-    /// The file was accepted, but says nothing about the addresses asked.
+    /// The file was accepted, but has no names for the requested addresses.
     #[error("{file}: has no symbols for these addresses, {}", beside(debug_file.as_deref()))]
     NoSymbols {
         /// The file's name in the profile.
         file: String,
-        /// Its debug file, if one was found.
+        /// The debug file, if one was found.
         debug_file: Option<PathBuf>,
     },
 }
 
-/// The end of the message: that the debug file has no symbols either, or how to get one.
+/// Returns the end of the message: that the debug file has no symbols either, or how to get one.
 fn beside(debug_file: Option<&Path>) -> String {
     match debug_file {
         Some(file) => format!("nor has its debug file {}", file.display()),

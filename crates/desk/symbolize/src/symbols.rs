@@ -1,10 +1,10 @@
-//! Symbol tables: the function around an address if there is no debug information.
+//! Symbol tables: they give the function around an address if there is no debug information.
 
 use object::{Object, ObjectSymbol, ObjectSymbolTable, SymbolIndex, SymbolKind};
 
 use crate::elf::ElfBinary;
 
-/// The functions of one table, by address. Names stay in the file.
+/// The functions of one table, sorted by address. Names stay in the file.
 pub(crate) struct FunctionSymbols {
     functions: Vec<FunctionSymbol>,
     is_dynamic: bool,
@@ -14,8 +14,8 @@ struct FunctionSymbol {
     start: u64,
     end: u64,
     index: SymbolIndex,
-    /// The nearest function before this one that reaches beyond this one's start; [`NO_FUNCTION`]
-    /// if there is none.
+    /// Index of the nearest earlier function that extends beyond the start of this one;
+    /// [`NO_FUNCTION`] if there is none.
     around: u32,
 }
 
@@ -42,7 +42,7 @@ impl FunctionSymbols {
             }
             functions.push(FunctionSymbol {
                 start,
-                // Functions without a size get an end below.
+                // Functions without a size get their end below.
                 end: match symbol.size() {
                     0 => start,
                     size => start.saturating_add(size).min(limit),
@@ -51,7 +51,7 @@ impl FunctionSymbols {
                 around: NO_FUNCTION,
             });
         }
-        // Among several names for one place the best is sorted last, and that one is found.
+        // Of several names for one place, the best is sorted last, and lookups find the last one.
         functions.sort_unstable_by_key(|f| f.start);
         for same in functions.chunk_by_mut(|a, b| a.start == b.start) {
             if same.len() > 1 {
@@ -88,8 +88,9 @@ impl FunctionSymbols {
         }
     }
 
-    /// The linker name of the function that holds `address`, without a version. If no function
-    /// holds it and `nearest` is set, the name of the function before it, or of the first function.
+    /// Returns the linker name, without a version, of the function that contains `address`. If no
+    /// function contains it and `nearest` is set, returns the name of the function before it, or of
+    /// the first function.
     pub(crate) fn find<'a>(
         &self,
         elf: &ElfBinary<'a>,
@@ -116,7 +117,7 @@ fn name<'a>(elf: &ElfBinary<'a>, index: SymbolIndex, is_dynamic: bool) -> Option
     symbol(elf, index, is_dynamic)?.name().ok()
 }
 
-/// The symbol in `.symtab`, or in `.dynsym` if `is_dynamic`.
+/// Returns the symbol in `.symtab`, or in `.dynsym` if `is_dynamic`.
 fn symbol<'e, 'a>(
     elf: &'e ElfBinary<'a>,
     index: SymbolIndex,
@@ -129,13 +130,13 @@ fn symbol<'e, 'a>(
     table?.symbol_by_index(index).ok()
 }
 
-/// Whether a name is that of a function, and not of a section or an assembler's mark (`$x`, `.L1`).
+/// Whether a name is that of a function, not of a section or an assembler mark (`$x`, `.L1`).
 fn is_name(name: &[u8]) -> bool {
     !matches!(name, [] | [b'$' | b'.', ..])
 }
 
-/// Ranks several names for one place. The best is the one that a reader knows: of a known size,
-/// global, with few underscores.
+/// Returns the rank of a name among several names for one place. The best name has a known size, is
+/// global, and begins with few underscores, because such a name is familiar to the reader.
 fn rank(
     elf: &ElfBinary<'_>,
     index: SymbolIndex,

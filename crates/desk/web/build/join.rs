@@ -6,12 +6,12 @@
 //!  2. The word `export ` at the start of a line is dropped; the rest of the line stays.
 //!  3. White space at the start of a line is dropped. So is a line that is empty then, or that
 //!     starts with `//`.
-//!  4. What is left of all files is joined with line feeds and wrapped in
+//!  4. The remaining lines of all files are joined with line feeds and wrapped in
 //!     `(() => {` `'use strict';` … `})();`.
 //!
 //! So a script must not have: a default export, `export {`, `export *`, `import *`, an import that
-//! gives another name, a text over several lines (in backquotes), the same name at the top level of
-//! two files. Such a script is refused. Then squeeze.rs makes the whole smaller.
+//! renames, a text over several lines (in backquotes), or a top-level name that another file has,
+//! too. Such a script is refused. Then squeeze.rs makes the joined script smaller.
 //!
 //! The rule for styles: white space at the start of a line is dropped, and so are empty lines, line
 //! feeds, spaces beside signs, and comments from `/*` at the start of a line to `*/` at its end or
@@ -23,13 +23,14 @@ use std::path::Path;
 use crate::squeeze::squeeze;
 use crate::tokens::{ScriptToken, TokenKind, tokens};
 
-/// What the scripts use of the browser by bare names.
+/// Names of the browser that the scripts use without a qualifier.
 const BROWSER_NAMES: &str = "AbortController Array Blob Boolean CSS DataView DecompressionStream Error \
     Event Float64Array Infinity Int32Array JSON Map Math Number Object Promise RegExp \
     ResizeObserver Response Set String TextDecoder URLSearchParams Uint8Array addEventListener \
     atob clearTimeout devicePixelRatio document fetch history innerHeight innerWidth isFinite \
     isNaN location matchMedia navigator performance requestAnimationFrame setInterval setTimeout";
-/// Fields that only the scripts have: not the browser, not the data, not looked up by a text.
+/// Names of fields that only the scripts use: they occur neither in the browser nor in the data,
+/// and are not looked up by a text.
 const SCRIPT_FIELDS: &str = "question model palette state isDiff measures write functionName functionCount \
     isOutermost nodeToTree moduleName moduleText moduleOf familyLabel samplesOf companion families \
     inks names shape trees mirror isLibrary keeper isLive redrawTools pivotOn toggleOwn toggleSql \
@@ -37,13 +38,13 @@ const SCRIPT_FIELDS: &str = "question model palette state isDiff measures write 
     weight series app tree brush onQuestion applyTheme times regex depth fileOf isHeap \
     addressOf active fields found destroy full part layout chain";
 
-/// Returns the page's script, small.
+/// Returns the page's script, minified.
 pub(crate) fn script(page: &Path) -> Result<String, String> {
     let small = squeeze(&plain_script(page)?, BROWSER_NAMES, SCRIPT_FIELDS)?;
     refuse_text("the script", small, &["</script", "<!--"])
 }
 
-/// Returns the page's script as it is written, in one piece.
+/// Returns the page's script in one piece, not minified.
 pub(crate) fn plain_script(page: &Path) -> Result<String, String> {
     let mut owners = BTreeMap::new();
     let mut body = String::new();
@@ -57,7 +58,7 @@ pub(crate) fn plain_script(page: &Path) -> Result<String, String> {
     Ok(format!("(() => {{\n'use strict';\n{body}}})();"))
 }
 
-/// Returns the page's style, small.
+/// Returns the page's style, minified.
 pub(crate) fn style(page: &Path) -> Result<String, String> {
     let mut out = String::new();
     for (name, text) in files(page, ".css")? {
@@ -75,7 +76,7 @@ pub(crate) fn style(page: &Path) -> Result<String, String> {
     refuse_text("the style", out.replace(";}", "}"), &["</style", "/*"])
 }
 
-/// Drops the spaces beside the signs of a line.
+/// Removes the spaces beside the signs of a line.
 fn small_style(line: &str) -> String {
     let is_sign = |c: &char| "{};:,>".contains(*c);
     let characters: Vec<char> = line.chars().chain([' ']).collect();
@@ -106,7 +107,7 @@ fn refuse_text(what: &str, text: String, refused: &[&str]) -> Result<String, Str
     }
 }
 
-/// Reads the files that order.txt lists, and no others may be there.
+/// Reads the files that order.txt lists. Fails if the folders contain other files.
 fn files(page: &Path, end: &str) -> Result<Vec<(String, String)>, String> {
     let read = |name: &str| {
         let text = std::fs::read_to_string(page.join(name));
@@ -130,7 +131,7 @@ fn files(page: &Path, end: &str) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-/// Returns the lines of a script that stay.
+/// Returns the lines of a script that are kept.
 fn script_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut in_import = false;
     text.split('\n').filter_map(move |line| {
@@ -143,7 +144,7 @@ fn script_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Refuses what the simple rule would get wrong.
+/// Refuses scripts that the line-based rule would handle wrongly.
 fn check_script(
     name: &str,
     text: &str,
@@ -175,7 +176,7 @@ fn check_script(
     check_ends(&tokens(&kept.join("\n"))?)
 }
 
-/// Returns the name that a line of the top level declares.
+/// Returns the name that a top-level line declares.
 fn top_name(line: &str) -> Option<&str> {
     let line = line.strip_prefix("export ").unwrap_or(line);
     let line = line.strip_prefix("async ").unwrap_or(line);
@@ -186,8 +187,8 @@ fn top_name(line: &str) -> Option<&str> {
     Some(&rest[..end.unwrap_or(rest.len())]).filter(|name| !name.is_empty())
 }
 
-/// Refuses a statement without a semicolon, as far as that can be seen: a line that ends in a value
-/// before a line that begins with a word.
+/// Refuses a statement without a semicolon, as far as it can be recognized: a line that ends in a
+/// value before a line that begins with a word.
 fn check_ends(parts: &[ScriptToken]) -> Result<(), String> {
     let solid: Vec<&ScriptToken> = parts
         .iter()

@@ -1,27 +1,28 @@
-//! Finds the names of a script: which words are variables, and which the script declares.
+//! Finds the names of a script: which words are variables, and which of them the script declares.
 
 use std::collections::BTreeSet;
 
 use crate::tokens::{ScriptToken, TokenKind};
 
-/// What a word is.
+/// The role of a word in a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NameRole {
     Variable,
-    /// A field: after a dot, or a key of an object.
+    /// A field: the word follows a dot, or is a key of an object.
     Key,
-    /// A key and a variable: `{name}` in an object or a pattern.
+    /// A key and a variable at once: `{name}` in an object or a pattern.
     Both,
 }
 
-/// Words of the language, which never get another name.
+/// Words of the language, which are never renamed.
 pub(crate) const RESERVED_WORDS: &str = "await async break case catch class const constructor continue \
     default delete do else export extends false finally for function if import in instanceof let \
     new null of return static super switch this throw true try typeof undefined var void while \
     with yield arguments eval name";
 const DECLARATION_WORDS: &[&str] = &["function", "const", "let", "class"];
 
-/// Returns the text of the next token before (`step` is -1) or after (1) that is no gap.
+/// Returns the text of the nearest token that is no gap, before `at` (`step` is -1) or after it
+/// (1).
 pub(crate) fn near_text(parts: &[ScriptToken], at: usize, step: isize) -> &str {
     near_token(parts, at, step).map_or("", |token| &token.text)
 }
@@ -33,7 +34,7 @@ fn near_token(parts: &[ScriptToken], at: usize, step: isize) -> Option<&ScriptTo
         .find(|token| !token.is_gap())
 }
 
-/// Says what each token is as a name. `None` are those that are no names.
+/// Returns the role of each token; `None` for tokens that are no names.
 pub(crate) fn roles(parts: &[ScriptToken]) -> Vec<Option<NameRole>> {
     let reserved: BTreeSet<&str> = RESERVED_WORDS.split_whitespace().collect();
     let mut braces = Vec::new();
@@ -77,7 +78,7 @@ fn is_object(parts: &[ScriptToken], at: usize) -> bool {
     !is_class && !opens_block
 }
 
-/// Returns the names that the script declares itself.
+/// Returns the names that the script itself declares.
 pub(crate) fn declared_names(parts: &[ScriptToken], role: &[Option<NameRole>]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for i in (0..parts.len()).filter(|i| role[*i].is_some()) {
@@ -98,7 +99,7 @@ pub(crate) fn declared_names(parts: &[ScriptToken], role: &[Option<NameRole>]) -
     names
 }
 
-/// Returns the places of what declares names in brackets: parameters and `const [a, b]`.
+/// Returns the ranges of brackets in which names are declared: parameters and `const [a, b]`.
 fn patterns(parts: &[ScriptToken]) -> Vec<(usize, usize)> {
     let (mut opened, mut found) = (Vec::new(), Vec::new());
     for (i, token) in parts.iter().enumerate() {
@@ -118,13 +119,14 @@ fn patterns(parts: &[ScriptToken]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Numbers the statements of the whole script, and finds the names that they declare for all.
+/// Numbers the top-level statements of the script, and finds the names that they declare for the
+/// whole script.
 pub(crate) fn statements(parts: &[ScriptToken]) -> Result<(Vec<usize>, BTreeSet<String>), String> {
     let (mut depth, mut number) = (0, 0);
     let (mut numbers, mut names) = (Vec::with_capacity(parts.len()), BTreeSet::new());
     for (i, token) in parts.iter().enumerate() {
         depth += i32::from(token.opens()) - i32::from(token.closes());
-        // The script is wrapped in a function in brackets, so the top level is at depth 2.
+        // The script is wrapped in a function in parentheses, so its top level is at depth 2.
         if depth == 2
             && token.kind == TokenKind::Word
             && DECLARATION_WORDS.contains(&token.text.as_str())

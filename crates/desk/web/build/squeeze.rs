@@ -1,16 +1,16 @@
-//! Makes a joined script smaller without changing what it does, in two steps on its tokens.
+//! Makes a joined script smaller without changing its effect, in two steps on its tokens.
 //!
-//! Step 1, signs. A gap goes unless it stands between two characters of words, two `+` or two `-`.
-//! So every statement must end in a semicolon or a brace. A comma before a closing bracket goes,
-//! and so does a semicolon before a closing brace. `const` becomes `let`, `'a' + 'b'` becomes
-//! `'ab'`, and 0.5 becomes .5.
+//! Step 1, signs. A gap is removed unless it stands between two characters of words, two `+` or two
+//! `-`. So every statement must end in a semicolon or a brace. A comma before a closing bracket is
+//! removed, and so is a semicolon before a closing brace. `const` becomes `let`, `'a' + 'b'`
+//! becomes `'ab'`, and 0.5 becomes .5.
 //!
 //! Step 2, names. A variable that the script declares gets a short name. A name that is declared
-//! for the whole script gets the same two letters everywhere. Any other name gets one letter,
-//! which is its own within one function (or const, or class) of the top level. So no two names of
-//! one scope get the same. `{name}` becomes `{name:n}`. Names of the browser (`foreign`) stay.
-//! Texts are not touched, so the script must not look a variable up by its name. Fields in the
-//! list `ours` get `$` and a character, everywhere.
+//! for the whole script gets two letters, the same everywhere. Any other name gets one letter,
+//! which is unique within one function (or const, or class) of the top level. So no two names of
+//! one scope become equal. `{name}` becomes `{name:n}`. Names of the browser (`foreign`) stay.
+//! Texts are not changed, so the script must not look up a variable by its name. Fields in the list
+//! `ours` get `$` and a character, everywhere.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,8 +21,8 @@ use crate::tokens::{ScriptToken, TokenKind, in_word, tokens};
 const FIRST_CHARACTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ$_";
 const MORE_CHARACTERS: &str = "0123456789";
 
-/// Returns the script made smaller. `foreign` are names of the browser that it uses bare, `ours`
-/// are names of fields that only this script has.
+/// Returns a smaller script. `foreign` are the browser's names that it uses without a qualifier,
+/// `ours` are names of fields that only this script has.
 pub(crate) fn squeeze(code: &str, foreign: &str, ours: &str) -> Result<String, String> {
     let parts = merge_texts(tokens(code)?);
     let role = roles(&parts);
@@ -64,7 +64,7 @@ pub(crate) fn squeeze(code: &str, foreign: &str, ours: &str) -> Result<String, S
     Ok(out)
 }
 
-/// Whether a comma or semicolon stands before a bracket that makes it needless.
+/// Whether a comma or semicolon is needless, because a closing bracket follows.
 fn is_idle(text: &str, next: &str) -> bool {
     match text {
         "," => matches!(next, "}" | ")" | "]"),
@@ -73,7 +73,7 @@ fn is_idle(text: &str, next: &str) -> bool {
     }
 }
 
-/// Makes one text of `'a' + 'b'`.
+/// Joins `'a' + 'b'` to one text.
 fn merge_texts(mut parts: Vec<ScriptToken>) -> Vec<ScriptToken> {
     const TOKENS_BEFORE_TEXT: &[&str] = &["(", ",", "=", ":", "+", "?", "[", "=>", "return"];
     for i in 0..parts.len() {
@@ -116,7 +116,7 @@ fn short_names(
     own.retain(|name| !foreign.contains(name.as_str()));
     let (number, shared) = statements(parts)?;
     let mut taken: BTreeSet<&str> = RESERVED_WORDS.split_whitespace().chain(foreign).collect();
-    // The whole script's names are counted as those of statement `None`.
+    // Names of the whole script are counted under the key `None`.
     let mut counts: BTreeMap<Option<usize>, Vec<(&str, usize)>> = BTreeMap::new();
     let place = |i: usize| (!shared.contains(&parts[i].text)).then_some(number[i]);
     for i in (0..parts.len()).filter(|i| role[*i].is_some()) {
@@ -169,7 +169,7 @@ fn short_names(
     Ok((0..parts.len()).map(named).collect())
 }
 
-/// Returns the new name of each field that only the script has.
+/// Returns the new name of each field that only this script has.
 fn short_fields(parts: &[ScriptToken], ours: &str) -> Result<BTreeMap<String, String>, String> {
     let letters = FIRST_CHARACTERS
         .trim_end_matches(['$', '_'])

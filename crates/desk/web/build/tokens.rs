@@ -1,6 +1,6 @@
-//! Cuts a script into tokens, so that what is done to names and spaces leaves texts alone.
+//! Cuts a script into tokens, so that changes of names and spaces leave texts alone.
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TokenKind {
     Space,
@@ -12,14 +12,14 @@ pub(crate) enum TokenKind {
     Regex,
     /// A piece of a text in backquotes.
     Raw,
-    /// The `${` before an expression in such a text. [`TokenKind::Raw`] before it has the
-    /// characters.
+    /// The `${` before an expression in such a text. Its characters belong to the
+    /// [`TokenKind::Raw`] before it.
     Open,
-    /// The `}` after it. [`TokenKind::Raw`] after it has the character.
+    /// The `}` after such an expression. Its character belongs to the [`TokenKind::Raw`] after it.
     Close,
 }
 
-/// A piece of a script.
+/// A token of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ScriptToken {
     pub(crate) kind: TokenKind,
@@ -46,13 +46,13 @@ const LONG_SIGNS: &[&str] = &[
     "=>", "...", "?.", "??=", "||=", "&&=", "??", "++", "--", ">>>",
 ];
 const SIGNS: &str = "{}()[];,<>+-*/%&|^!~?:=.";
-/// After these a slash begins a regular expression. Elsewhere it divides.
+/// Signs after which a slash begins a regular expression. Elsewhere a slash divides.
 const BEFORE_REGEX: &[&str] = &[
     "(", ",", "=", ":", "[", "!", "&", "|", "?", "{", "}", ";", "=>", "+", "-", "*", "%", "<", ">",
     "??", "||=", "??=",
 ];
 
-/// Returns the tokens of a script. Expressions in texts in backquotes are tokens too.
+/// Returns the tokens of a script, including those of expressions in texts in backquotes.
 pub(crate) fn tokens(code: &str) -> Result<Vec<ScriptToken>, String> {
     let mut out = Vec::new();
     let mut at = 0;
@@ -148,7 +148,7 @@ fn regex_length(rest: &str) -> Result<usize, String> {
     ))
 }
 
-/// Returns the end of a text in backquotes at `start`, and adds its tokens if they are wanted.
+/// Returns the end of the text in backquotes at `start`, and adds its tokens to `wanted`, if given.
 fn template(
     code: &str,
     start: usize,
@@ -189,7 +189,7 @@ fn template(
     }
 }
 
-/// Returns where the expression that begins at `at` has its closing brace.
+/// Returns the position of the closing brace of the expression that begins at `at`.
 fn expression_end(code: &str, mut at: usize) -> Result<usize, String> {
     let mut depth = 1;
     while let Some(first) = code[at..].chars().next() {

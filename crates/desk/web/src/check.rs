@@ -1,8 +1,8 @@
-//! Checks of what rows refer to.
+//! Checks of references between rows.
 
 use crate::PackError;
 
-/// Checks that an index leads to a row.
+/// Checks that an index refers to an existing row.
 pub(crate) fn check_index(
     what: &'static str,
     row: usize,
@@ -22,7 +22,7 @@ pub(crate) fn check_index(
     })
 }
 
-/// Checks the length of a list.
+/// Checks that a list has the wanted length.
 pub(crate) fn check_length(
     what: &'static str,
     found: usize,

@@ -1,17 +1,17 @@
-//! Writes columns of numbers as LEB128, with the limits that the page's reader has.
+//! Writes columns of numbers as LEB128, within the limits of the page's reader.
 
 use crate::PackError;
 
-/// The largest value. JavaScript's numbers are exact up to here.
+/// The largest value. JavaScript numbers are exact up to here.
 const MAX_VALUE: i64 = 1 << 53;
-/// The smallest value. The reader takes a negative number's zigzag code, which is nearly twice as
-/// large, as a number of JavaScript, so it must stay below 2^53 too.
+/// The smallest value. The reader holds a negative value's zigzag code, which is nearly twice as
+/// large, in a JavaScript number, so the code must stay below 2^53, too.
 const MIN_VALUE: i64 = -(1 << 52);
 
-/// Where a column stands: its name, its first byte, how many values it has, and its kind.
+/// The position of a column: its name, its first byte, its number of values, and its kind.
 pub(crate) type ColumnPlace = (String, usize, usize, &'static str);
 
-/// Columns one after another.
+/// Encoded columns, one after another.
 #[derive(Default)]
 pub(crate) struct PackedColumns {
     pub(crate) bytes: Vec<u8>,
@@ -19,12 +19,12 @@ pub(crate) struct PackedColumns {
 }
 
 impl PackedColumns {
-    /// Adds indices and the like as they are.
+    /// Adds indices or other unsigned numbers as they are.
     pub(crate) fn plain(&mut self, name: &str, values: impl Iterator<Item = u32>) {
         self.add(name, "u", values.map(u64::from));
     }
 
-    /// Adds values of both signs.
+    /// Adds values that may be negative.
     pub(crate) fn values(&mut self, name: &str, values: &[i64]) -> Result<(), PackError> {
         for value in values {
             check_exact("a value", *value)?;
@@ -33,8 +33,8 @@ impl PackedColumns {
         Ok(())
     }
 
-    /// Adds indices and the like as differences. None is larger than `i32::MAX`, which the caller
-    /// has checked, so that differences fit into 32 bits.
+    /// Adds indices or other unsigned numbers as differences. The caller has checked that none is
+    /// larger than `i32::MAX`, so differences fit into 32 bits.
     pub(crate) fn differences(&mut self, name: &str, values: impl Iterator<Item = u32>) {
         let mut before = 0;
         let steps = values.map(|value| {
@@ -56,7 +56,7 @@ impl PackedColumns {
     }
 }
 
-/// Returns the value if the page can show it exactly.
+/// Returns the value if the page can show it exactly, and an error otherwise.
 pub(crate) fn check_exact(what: &'static str, value: i64) -> Result<i64, PackError> {
     if (MIN_VALUE..=MAX_VALUE).contains(&value) {
         return Ok(value);
@@ -67,7 +67,8 @@ pub(crate) fn check_exact(what: &'static str, value: i64) -> Result<i64, PackErr
     })
 }
 
-/// Returns an index or a line, which the page reads with 32 bits.
+/// Returns an index or a line if it fits in the 32 bits that the page reads, and an error
+/// otherwise.
 pub(crate) fn check_small(what: &'static str, value: i64) -> Result<u32, PackError> {
     i32::try_from(value)
         .ok()
@@ -78,7 +79,7 @@ pub(crate) fn check_small(what: &'static str, value: i64) -> Result<u32, PackErr
         })
 }
 
-#[allow(clippy::cast_sign_loss)] // zigzag makes a sign the lowest bit
+#[allow(clippy::cast_sign_loss)] // The zigzag code has the sign in its lowest bit.
 fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }

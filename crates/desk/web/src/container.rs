@@ -1,4 +1,4 @@
-//! Packs a report: zlib of the head's length, the head as JSON, and the columns.
+//! Packs a report into zlib data: the head's length, the head as JSON, and the columns.
 
 use std::io::Write as _;
 
@@ -8,12 +8,12 @@ use crate::check::{check_index, check_length};
 use crate::columns::{PackedColumns, check_small};
 use crate::{PackError, WebReport, head};
 
-/// How hard zlib tries for a file. It is fixed, so that equal reports give equal bytes.
+/// zlib's compression level for a file. It is fixed, so that equal reports give equal bytes.
 const FILE_COMPRESSION_LEVEL: u32 = 9;
-/// How hard it tries for a server's answer, which does not leave the machine.
+/// zlib's compression level for a server's answer, which does not leave the machine.
 const ANSWER_COMPRESSION_LEVEL: u32 = 1;
 
-/// A packed report (`heapprof.report.v1`), as the page and `heapprof web` send it.
+/// A packed report (`heapprof.report.v1`), as it is stored in a page and sent by `heapprof web`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportContainer(Vec<u8>);
 
@@ -22,16 +22,16 @@ impl ReportContainer {
     ///
     /// # Errors
     ///
-    /// Rows may contradict each other or refer to nothing, and numbers may be too large.
+    /// Rows contradict each other or refer to missing rows, or numbers are too large.
     pub fn pack(report: &WebReport) -> Result<Self, PackError> {
         Self::pack_at_level(FILE_COMPRESSION_LEVEL, report)
     }
 
-    /// Packs a report, for an answer that is wanted at once.
+    /// Packs a report with little compression, for an answer that is needed immediately.
     ///
     /// # Errors
     ///
-    /// They are those of [`pack`](Self::pack).
+    /// Rows contradict each other or refer to missing rows, or numbers are too large.
     pub fn pack_quickly(report: &WebReport) -> Result<Self, PackError> {
         Self::pack_at_level(ANSWER_COMPRESSION_LEVEL, report)
     }
@@ -47,13 +47,13 @@ impl ReportContainer {
         Ok(Self(compress(level, &parts)))
     }
 
-    /// Returns the bytes.
+    /// Returns the packed bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Returns the bytes, for a server that sends them.
+    /// Returns the packed bytes as a vector, for a server that sends them.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
@@ -119,7 +119,7 @@ fn check_tree(report: &WebReport) -> Result<Vec<u32>, PackError> {
         check_index("frame", i, "function", function, report.functions.len())?;
         lines.push(check_small("a line", frame.line)?);
     }
-    // The nodes from a root to the one before. A parent must be among them.
+    // The nodes from a root to the previous node. The parent of the next node must be among them.
     let mut path: Vec<u32> = Vec::new();
     for (i, node) in report.nodes.iter().enumerate() {
         let frame = node.frame as usize;
@@ -135,7 +135,7 @@ fn check_tree(report: &WebReport) -> Result<Vec<u32>, PackError> {
     Ok(lines)
 }
 
-/// Checks rows of values: their nodes exist and ascend, and each type has a value for each row.
+/// Checks rows of values: their nodes exist and ascend, and each type has one value for each row.
 fn check_rows(
     report: &WebReport,
     nodes: &[u32],
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use crate::{PageFrame, PageFunction, PageModule, PageNode, PageSampleType, PageSnapshot};
 
-    /// A report of two functions, one below the other.
+    /// Returns a report with two functions, one of which calls the other.
     fn small_report() -> WebReport {
         let function = |name: &str| PageFunction {
             name: name.to_string(),
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(one, two);
     }
 
-    /// Whatever a name is, it stands nowhere but in the data, which are packed.
+    /// Any name occurs only in the packed data, not in the page's text.
     #[test]
     fn a_name_is_no_part_of_the_page() {
         let container = ReportContainer::pack(&small_report()).unwrap();

@@ -1,13 +1,13 @@
-//! What can be wrong with a report: rows that contradict each other, and numbers that do not fit.
+//! Errors of reports: rows that contradict each other, and numbers that do not fit.
 
 /// Why a report cannot be packed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {
-    /// A number is larger than the page's numbers can be without loss.
+    /// A number is too large for the page to show exactly.
     #[error("{what} is {value}, which the page cannot show exactly")]
     TooLarge {
-        /// What the number is.
+        /// The meaning of the number.
         what: &'static str,
         /// The number.
         value: i128,
@@ -15,21 +15,21 @@ pub enum PackError {
     /// A number with a fraction is infinite or not a number.
     #[error("{what} is not a number")]
     NotFinite {
-        /// What the number is.
+        /// The meaning of the number.
         what: &'static str,
     },
-    /// A row refers to a row that is not there.
+    /// A row refers to a row that does not exist.
     #[error("{what} {row} refers to {refers} {index}, of which there are {count}")]
     MissingRow {
-        /// The kind of the row that refers.
+        /// The kind of the referring row.
         what: &'static str,
-        /// Its number.
+        /// The number of the referring row.
         row: usize,
-        /// The kind of the row that it refers to.
+        /// The kind of the missing row.
         refers: &'static str,
-        /// The number that it gives.
+        /// The number of the missing row.
         index: usize,
-        /// How many rows of that kind there are.
+        /// The number of existing rows of that kind.
         count: usize,
     },
     /// A node does not follow its parent or a descendant of its parent.
@@ -38,25 +38,25 @@ pub enum PackError {
     /// Rows that must ascend do not.
     #[error("{what} {row} does not come after the one before it")]
     NotAscending {
-        /// What the rows are.
+        /// The meaning of the rows.
         what: &'static str,
         /// The number of the first row that is wrong.
         row: usize,
     },
-    /// A list is longer or shorter than the one it belongs to.
+    /// The length of a list differs from that of the list it belongs to.
     #[error("{what} has {found} entries instead of {wanted}")]
     WrongLength {
-        /// What the list is.
+        /// The meaning of the list.
         what: &'static str,
-        /// How many entries it has.
+        /// The number of entries that the list has.
         found: usize,
-        /// How many it must have.
+        /// The number of entries that the list must have.
         wanted: usize,
     },
-    /// There is no sample type, or none has the name that is given.
+    /// No sample type exists, or none has the given name.
     #[error("there is no sample type {0:?}")]
     NoSuchType(String),
-    /// A report without a snapshot shows nothing.
+    /// The report has no snapshot, so there is nothing to show.
     #[error("there is no snapshot")]
     NoSnapshot,
 }

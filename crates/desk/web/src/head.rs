@@ -1,4 +1,4 @@
-//! Writes the head of a container: names, totals and everything else that is no column, as JSON.
+//! Writes the head of a container: names, totals and everything else that is not a column, as JSON.
 
 mod parts;
 

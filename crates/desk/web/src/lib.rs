@@ -1,10 +1,10 @@
-//! The page of a heap profile: plain rows go in, one HTML file comes out.
+//! Turns the rows of a heap profile into one HTML file, or serves them as a web page.
 //!
 //! [`WebReport`] holds the rows. [`ReportContainer::pack`] packs them. [`page()`] puts the
-//! container into a file that needs nothing else, and [`served_page`] makes the page that asks a
-//! server for containers. [`PageServer`] sends that page to a browser of this machine, and has an
-//! [`ApiHandler`] answer it. The crate knows nothing of SQL, of profiles' files or of a command
-//! line.
+//! container into a self-contained file, and [`served_page`] makes the page that requests
+//! containers from a server. [`PageServer`] sends that page to a browser on this machine, and an
+//! [`ApiHandler`] answers its requests. The crate knows nothing about SQL, profile files or a
+//! command line.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Fills the template: one file with script, style and data, or the page that a server sends.
+//! Fills the page template: one file with script, style and data, or the page that a server sends.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
@@ -9,32 +9,32 @@ const PAGE_TEMPLATE: &str = include_str!("../page/page.html");
 const PAGE_SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/page.js"));
 const PAGE_STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
 
-/// What a served page needs to know of its server.
+/// The facts about a server that its page needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageServerInfo {
-    /// The path of the server's interface, such as `/api/v1`.
+    /// The path of the server's API, such as `/api/v1`.
     pub api: String,
-    /// How often the page asks for news, in milliseconds. Without it the page does not.
+    /// Interval in milliseconds at which the page asks for news. `None` means never.
     pub refresh_ms: Option<u32>,
 }
 
 /// The page that a server sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedPage {
-    /// The body of the answer.
+    /// The body of the response.
     pub html: String,
-    /// The value of the header `Content-Security-Policy`.
+    /// The value of the response header `Content-Security-Policy`.
     pub policy: String,
 }
 
-/// Returns a page that needs nothing but itself. The data come last, so that a file that was cut
-/// off still has the script that says so.
+/// Returns a self-contained page. The data come last, so that a truncated file still has the script
+/// that reports the truncation.
 #[must_use]
 pub fn page(title: &str, container: &ReportContainer) -> String {
     fill_template(&policy(""), "", title, container.as_bytes())
 }
 
-/// Returns the page that asks a server for its data.
+/// Returns the page that requests its data from a server.
 #[must_use]
 pub fn served_page(title: &str, server: &PageServerInfo) -> ServedPage {
     let mut meta = format!(
@@ -47,12 +47,12 @@ pub fn served_page(title: &str, server: &PageServerInfo) -> ServedPage {
     let policy = policy("connect-src 'self'; ");
     ServedPage {
         html: fill_template(&policy, &meta, title, &[]),
-        // A meta element cannot say this.
+        // A meta element cannot set frame-ancestors, so only the header does.
         policy: policy + "; frame-ancestors 'none'",
     }
 }
 
-/// Returns the policy: only our script and our style run, and nothing is loaded.
+/// Returns the content security policy: only our script and style run, and nothing is loaded.
 fn policy(connect: &str) -> String {
     format!(
         "default-src 'none'; script-src {}; style-src {}; {connect}base-uri 'none'; \
@@ -66,14 +66,14 @@ fn hash_of(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)))
 }
 
-/// Fills the places of the template in one pass, so that nothing that is filled in can be taken for
-/// a place.
+/// Fills the placeholders of the template in one pass, so that inserted text can't be taken for a
+/// placeholder.
 fn fill_template(policy: &str, meta: &str, title: &str, data: &[u8]) -> String {
     let characters = data.len().div_ceil(3) * 4;
     let shell = PAGE_TEMPLATE.len() + PAGE_SCRIPT.len() + PAGE_STYLE.len() + 1024;
     let mut out = String::with_capacity(shell + characters);
     let mut parts = PAGE_TEMPLATE.split('%');
-    // The template has no other percent signs, so that every second part is a name.
+    // The template has no other percent signs, so every second part is a name.
     while let Some(text) = parts.next() {
         out.push_str(text);
         match parts.next() {
@@ -90,7 +90,7 @@ fn fill_template(policy: &str, meta: &str, title: &str, data: &[u8]) -> String {
     out
 }
 
-/// Writes a text so that it is one in an element and in an attribute.
+/// Escapes a text for use in an element and in an attribute.
 fn escape_html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

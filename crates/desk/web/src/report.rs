@@ -1,51 +1,53 @@
-//! The rows of a report, as the page needs them: one tree of calls, and values for each snapshot.
+//! The rows of a report, in the form that the page needs: one call tree, and values for each
+//! snapshot.
 
 use std::collections::BTreeMap;
 
-/// Everything that a page shows. Rows refer to each other by their places in these lists.
+/// Everything that a page shows. Rows refer to each other by their indices in these lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WebReport {
-    /// The program, for the heading.
+    /// The name of the program, for the heading.
     pub program: String,
     /// The tool that wrote the report, with its version.
     pub tool: String,
-    /// The distance between two samples of the last snapshot: 1 means exact, 0 unknown.
+    /// The sampling period of the last snapshot: 1 means exact, 0 unknown.
     pub period: i64,
     /// The sample types. Every list of values has one entry or one column for each.
     pub types: Vec<PageSampleType>,
     /// The name of the type that is shown first.
     pub default_type: String,
-    /// The snapshot that the last one is compared with at first.
+    /// The snapshot with which the last one is compared at first.
     pub base: Option<usize>,
-    /// Whether memory of libraries is first shown at the caller that is the program's own code.
+    /// Whether memory allocated in libraries is first shown at its nearest caller in the program's
+    /// own code.
     pub own_code: bool,
-    /// The moments of the process, in order of time. There is at least one.
+    /// The snapshots of the process, in order of time. There is at least one.
     pub snapshots: Vec<PageSnapshot>,
-    /// The functions. Equal input gives equal bytes if they are sorted, by name and file.
+    /// The functions. If they are sorted by name and file, equal input gives equal bytes.
     pub functions: Vec<PageFunction>,
     /// The names of source files. An empty name stands for an unknown file.
     pub files: Vec<String>,
     /// The modules (crates, packages, libraries) that functions belong to.
     pub modules: Vec<PageModule>,
-    /// The names of mapped files (executables, shared libraries). Filters look into them too.
+    /// The names of mapped files (executables, shared libraries). Filters match these, too.
     pub mapped: Vec<String>,
-    /// Functions with lines, each of which may stand in many nodes.
+    /// Functions with lines. Many nodes may have the same frame.
     pub frames: Vec<PageFrame>,
-    /// The tree of calls in pre-order: the descendants of a node come directly after it.
+    /// The call tree in pre-order: the descendants of a node come directly after the node.
     pub nodes: Vec<PageNode>,
-    /// What the tree does not show in single nodes.
+    /// The nodes that are too small for the tree, summed up.
     pub left_out: OmittedNodes,
-    /// The sizes of single allocations in the whole process.
+    /// Histograms of the sizes of allocations in the whole process.
     pub sizes: Option<PageSizeHistograms>,
-    /// The sizes that samples of the last snapshot carry.
+    /// The sizes recorded in samples of the last snapshot.
     pub size_rows: Option<SizeRows>,
-    /// What the heap and the process held over time, if there is one snapshot.
+    /// The size of the heap and of the process over time, if there is only one snapshot.
     pub history: Option<HistoryCurve>,
-    /// The largest heap that any of several snapshots names.
+    /// The largest heap that is recorded in any of several snapshots.
     pub peak: Option<PageSeriesPeak>,
-    /// How functions grow over the snapshots, by the name of the sample type.
+    /// The growth of functions over the snapshots, by the name of the sample type.
     pub growth: BTreeMap<String, Vec<PageGrowth>>,
-    /// Whether [`WebReport::growth`] is of own code. If it is not given, it is so if `own_code` is.
+    /// Whether [`WebReport::growth`] is of own code. `None` means the value of `own_code`.
     pub growth_own_code: Option<bool>,
     /// SQL statements by view: `flame`, `table`, `table.diff`, `pivot` and so on.
     pub sql: BTreeMap<String, String>,
@@ -53,13 +55,14 @@ pub struct WebReport {
     pub commands: BTreeMap<String, String>,
     /// Source text, by file and by the number of its first line.
     pub source: BTreeMap<u32, BTreeMap<u32, String>>,
-    /// How far off a type's total may be, as a share of it, by the name of the type.
+    /// The possible error of a type's total, as a share of the total, by the name of the type.
     pub estimates: BTreeMap<String, f64>,
-    /// What an audit of forked children noted, as `heapprof fork-audit --format json` says it.
+    /// The results of an audit of forked children, in the form of
+    /// `heapprof fork-audit --format json`.
     pub forks: Option<serde_json::Value>,
 }
 
-/// A sample type, in pprof's words: `inuse_space` in `bytes`.
+/// A sample type, named as in pprof: `inuse_space` in `bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageSampleType {
     /// The name.
@@ -68,89 +71,89 @@ pub struct PageSampleType {
     pub unit: String,
 }
 
-/// One moment of a process.
+/// A snapshot: one moment of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageSnapshot {
-    /// The name, such as that of a file.
+    /// The name of the snapshot, such as that of its file.
     pub name: String,
-    /// The time in milliseconds since 1970; 0 is unknown.
+    /// The time in milliseconds since 1970; 0 if unknown.
     pub time_ms: i64,
-    /// The milliseconds since the first snapshot.
+    /// Milliseconds since the first snapshot.
     pub since_ms: f64,
-    /// The distance between two samples: 1 means exact, 0 unknown.
+    /// The sampling period: 1 means exact, 0 unknown.
     pub period: i64,
     /// The resident set in bytes.
     pub rss: Option<i64>,
     /// The largest resident set so far, in bytes.
     pub peak_rss: Option<i64>,
-    /// The whole of each type, which shares are of.
+    /// The total of each type, to which shares refer.
     pub total: Vec<i64>,
     /// The nodes that have values, ascending.
     pub nodes: Vec<u32>,
-    /// A column of values for each type, with one value for each of `nodes`: what the node has
-    /// itself, without its children.
+    /// A column of values for each type, with one value for each of `nodes`: the node's own value,
+    /// without its children.
     pub values: Vec<Vec<i64>>,
 }
 
 /// A function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageFunction {
-    /// The whole name. `(other)` stands for what was left out.
+    /// The whole name. `(other)` stands for functions that were left out.
     pub name: String,
-    /// Its file, in [`WebReport::files`].
+    /// Index of the function's file in [`WebReport::files`].
     pub file: u32,
-    /// Its module, in [`WebReport::modules`].
+    /// Index of the function's module in [`WebReport::modules`].
     pub module: u32,
-    /// Its mapped file, in [`WebReport::mapped`].
+    /// Index of the function's mapped file in [`WebReport::mapped`].
     pub mapped: Option<u32>,
-    /// The line where it begins; 0 is unknown.
+    /// The line where the function begins; 0 if unknown.
     pub start_line: i64,
 }
 
-/// A module, whose functions have one colour.
+/// A module. All functions of a module have the same colour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageModule {
     /// The name.
     pub name: String,
-    /// Whether it is a library's, and not the program's own code.
+    /// Whether the module is a library, and not the program's own code.
     pub is_library: bool,
 }
 
 /// A function with a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageFrame {
-    /// The function, in [`WebReport::functions`].
+    /// Index of the function in [`WebReport::functions`].
     pub function: u32,
-    /// The line; 0 is unknown.
+    /// The line; 0 if unknown.
     pub line: i64,
 }
 
-/// A node of the tree of calls.
+/// A node of the call tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageNode {
-    /// The caller's node. Roots have none.
+    /// Index of the caller's node; `None` for a root.
     pub parent: Option<u32>,
-    /// The frame, in [`WebReport::frames`].
+    /// Index of the frame in [`WebReport::frames`].
     pub frame: u32,
 }
 
-/// What was too small for the tree and is in nodes named `(other)`.
+/// The nodes that are too small for the tree and were merged into nodes named `(other)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OmittedNodes {
-    /// How many nodes.
+    /// The number of merged nodes.
     pub nodes: u64,
-    /// How much of each type. It may be empty if nothing was left out.
+    /// The sum of each type over the merged nodes. It may be empty if no node was merged.
     pub values: Vec<i64>,
 }
 
-/// Histograms of sizes. Entry `k` counts allocations of 2^k bytes and up to the next power.
+/// Histograms of allocation sizes. Entry `k` counts allocations of 2^k bytes up to the next power.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageSizeHistograms {
-    /// What is held now.
+    /// Counts of blocks in use now.
     pub inuse: Option<Vec<i64>>,
-    /// What was allocated in all.
+    /// Counts of all allocations so far.
     pub alloc: Option<Vec<i64>>,
-    /// Whether the collector counted one by one.
+    /// Whether the collector counted every allocation.
     pub is_exact: bool,
 }
 
@@ -159,13 +162,13 @@ pub struct PageSizeHistograms {
 pub struct SizeRows {
     /// The nodes, ascending; a node has one row for each of its sizes.
     pub nodes: Vec<u32>,
-    /// The power of two that each row's size is at most; 63 is the largest.
+    /// The exponent of the power of two that each row's size is at most; 63 is the largest.
     pub log2: Vec<u8>,
     /// A column of values for each type.
     pub values: Vec<Vec<i64>>,
 }
 
-/// A curve of the whole process. All lists have the same length.
+/// A curve of the whole process over time. All lists have the same length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HistoryCurve {
     /// Milliseconds since the start.
@@ -176,11 +179,11 @@ pub struct HistoryCurve {
     pub objects: Option<Vec<i64>>,
     /// The resident set in bytes, where it is known.
     pub rss: Option<Vec<Option<i64>>>,
-    /// The moment when most was in use.
+    /// The moment when the most bytes were in use.
     pub peak: Option<HistoryPeak>,
 }
 
-/// The moment when most was in use.
+/// The moment of a curve when the most bytes were in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HistoryPeak {
     /// Milliseconds since the start.
@@ -189,30 +192,32 @@ pub struct HistoryPeak {
     pub bytes: i64,
 }
 
-/// The largest heap of several snapshots, which was mostly between two of them.
+/// The largest heap of several snapshots. Its moment is mostly between two snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PageSeriesPeak {
     /// Bytes in use.
     pub bytes: i64,
-    /// Milliseconds since the first snapshot, below zero if it was before; `None` if unknown.
+    /// Milliseconds since the first snapshot, negative if the moment was before it; `None` if
+    /// unknown.
     pub since_ms: Option<f64>,
 }
 
-/// How a function grows over the snapshots.
+/// The growth of a function over the snapshots.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageGrowth {
-    /// The function, in [`WebReport::functions`].
+    /// Index of the function in [`WebReport::functions`].
     pub function: u32,
-    /// What the growth is called. The page has signs and an order for "steady growth", "grows in
-    /// steps", "levels off", "burst, freed" and "no trend", and shows any other words as the last.
+    /// The verdict on the growth, as text. The page has signs and an order for "steady growth",
+    /// "grows in steps", "levels off", "burst, freed" and "no trend", and shows any other words as
+    /// the last.
     pub verdict: &'static str,
     /// The slope of a straight line through the values, per hour.
     pub slope: f64,
-    /// How well that line fits, from 0 to 1.
+    /// The coefficient of determination of that line, from 0 to 1: how well the line fits.
     pub r2: f64,
-    /// In how many of the steps it grew.
+    /// The number of steps between snapshots in which the value grew.
     pub grew: u64,
-    /// How many steps there are.
+    /// The number of steps between snapshots.
     pub steps: u64,
     /// The value in the first snapshot.
     pub first: i64,

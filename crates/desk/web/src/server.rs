@@ -1,8 +1,7 @@
-//! The server of a page: it listens on this machine only, and lets nobody in without the token.
+//! The server of a page: it listens on this machine only, and refuses requests without the token.
 //!
-//! One connection carries one request, so that each has an end: a time for its head, a time for all
-//! of it, and a number of bytes. What is asked is answered by an [`ApiHandler`] on threads of its
-//! own, a few at a time.
+//! Each connection carries one request. The head and the whole request have time limits and size
+//! limits. An [`ApiHandler`] answers requests on separate threads, a few at a time.
 
 mod answer;
 mod guard;
@@ -31,47 +30,48 @@ use self::lobby::ConnectionLobby;
 use self::send::RequestDesk;
 use self::token::AccessToken;
 
-/// The path that all of the interface begins with.
+/// Path prefix of the whole API.
 pub const API_PATH: &str = "/api/v1";
 
-/// So many connections are open at once. For another one, the oldest that has not asked is closed.
+/// Maximum number of open connections. A further connection closes the oldest one that has not sent
+/// a request.
 const MAX_CONNECTIONS: usize = 64;
-/// So many bytes a request's head may have.
+/// Maximum size of a request's head in bytes.
 const MAX_HEAD_BYTES: usize = 16 << 10;
-/// So many headers a request may have.
+/// Maximum number of headers in a request.
 const MAX_HEADERS: usize = 64;
-/// So long the head of a request may take.
+/// Longest time that the head of a request may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// So long a request and its answer may take.
+/// Longest time that a request and its answer may take together.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
-/// So many answers are worked at. Others wait.
+/// Maximum number of answers that are computed at once. Other requests wait.
 const MAX_WORKERS: usize = 2;
-/// How long a failed accept waits, for example because too many files are open.
+/// Pause after a failed accept, for example because too many files are open.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A server that listens, and does not answer yet.
+/// A server that listens, but does not answer yet.
 pub struct PageServer {
     listener: TcpListener,
     address: SocketAddr,
     token: AccessToken,
 }
 
-/// Ends a server from another thread.
+/// Stops a server from another thread.
 #[derive(Clone, Default)]
 pub struct ServerStop(Arc<Notify>);
 
 impl ServerStop {
-    /// Ends the server, also if it has not begun yet.
+    /// Stops the server, even if it has not begun yet.
     pub fn stop(&self) {
         self.0.notify_one();
     }
 }
 
 impl PageServer {
-    /// Listens on 127.0.0.1. Port 0 takes any that is free.
+    /// Listens on 127.0.0.1. Port 0 takes any free port.
     ///
     /// # Errors
-    /// The port may be taken or not allowed, and there may be no random numbers.
+    /// The port is in use or not allowed, or no random numbers are available for the token.
     pub fn bind(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         listener.set_nonblocking(true)?;
@@ -82,16 +82,16 @@ impl PageServer {
         })
     }
 
-    /// Returns the address of the page, with the token.
+    /// Returns the URL of the page, with the token.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.address, self.token.text())
     }
 
-    /// Answers until it is stopped.
+    /// Answers requests until `stop` stops the server.
     ///
     /// # Errors
-    /// The system may not give what a server needs.
+    /// The system refuses resources that the server needs.
     pub fn serve(self, answers: Arc<dyn ApiHandler>, stop: &ServerStop) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -106,13 +106,13 @@ impl PageServer {
             stop.0.notified().await;
             Ok::<_, io::Error>(())
         })?;
-        // Whoever waits for an answer does not get it any more.
+        // Clients that still wait for an answer do not get it.
         runtime.shutdown_background();
         Ok(())
     }
 }
 
-/// Takes connections in, one task for each.
+/// Accepts connections, and serves each in its own task.
 async fn listen(listener: tokio::net::TcpListener, desk: Arc<RequestDesk>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let lobby = ConnectionLobby::default();
@@ -148,7 +148,8 @@ async fn listen(listener: tokio::net::TcpListener, desk: Arc<RequestDesk>) {
             let mut connection = pin!(tokio::time::timeout(REQUEST_TIMEOUT, connection));
             let mut wanted = pin!(seat.wait_until_wanted());
             let is_slow = poll_fn(|context| match connection.as_mut().poll(context) {
-                // A client that breaks off wants no answer, and one that speaks no HTTP has got it.
+                // A client that disconnects wants no answer, and a client that does not speak HTTP
+                // already has one.
                 Poll::Ready(ended) => {
                     Poll::Ready(matches!(ended, Ok(Err(error)) if error.is_timeout()))
                 }
@@ -163,7 +164,8 @@ async fn listen(listener: tokio::net::TcpListener, desk: Arc<RequestDesk>) {
     }
 }
 
-/// Waits for a place. Whoever has one and has not asked for the longest time gives it up.
+/// Waits for a free place for a connection. If all are taken, the connection that has waited
+/// longest without a request loses its place.
 async fn wait_for_place(
     places: &Arc<Semaphore>,
     lobby: &ConnectionLobby,
@@ -175,7 +177,7 @@ async fn wait_for_place(
     places.clone().acquire_owned().await.ok()
 }
 
-/// A connection, and once more for what is to be said after its end.
+/// Returns the connection and a second handle to it, for an answer after the connection has ended.
 fn duplicate_stream(stream: tokio::net::TcpStream) -> Option<(tokio::net::TcpStream, TcpStream)> {
     let stream = stream.into_std().ok()?;
     let second = stream.try_clone().ok()?;

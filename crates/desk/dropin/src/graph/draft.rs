@@ -1,9 +1,9 @@
-//! A graph in the making, whose sums are computed once, before nodes and edges are removed step by
+//! A graph under construction. Its sums are computed once, then nodes and edges are removed step by
 //! step.
 //!
-//! pprof makes its graph anew after each choice of nodes. That changes the calls but not the flat
+//! pprof builds its graph anew after each choice of nodes. That changes the calls but not the flat
 //! and cum of the nodes that stay. So only the calls are counted again here, and only when
-//! something looks at them.
+//! something needs them.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::Profile;
@@ -18,11 +18,11 @@ use heapprof_totals::TotalsError;
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{EntitySums, whole_totals};
 
-/// A node's edges are numbered by which end of the edge the other node is.
+/// Index of a node's callers in arrays with one entry for callers and one for callees.
 const CALLER_END: usize = 0;
 const CALLEE_END: usize = 1;
 
-/// The most tags that a picture shows beside a node.
+/// Largest number of tags that a picture shows beside a node.
 const MAX_TAGS: usize = 4;
 
 pub(super) struct GraphDraft<'a, 'o> {
@@ -33,10 +33,10 @@ pub(super) struct GraphDraft<'a, 'o> {
     table: NodeTable,
     names: NodeNames,
     walk: NodeWalk,
-    /// The entry in `table` of each node.
+    /// The entry of each node in `table`.
     info: Vec<u32>,
     sums: EntitySums,
-    /// The calls; `None` until something asks for them.
+    /// The calls. `None` until they are first needed.
     edges: Option<CallEdges>,
     roots: Vec<i64>,
     pub(super) shown: Vec<u32>,
@@ -100,7 +100,7 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         self.sums.cum[node as usize * self.columns.len()]
     }
 
-    /// Shows all nodes that have a value.
+    /// Sets `shown` to all nodes that have a value.
     fn show_nodes_with_values(&mut self) {
         let width = self.columns.len();
         let values = self.options.columns.len();
@@ -130,7 +130,7 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         }
     }
 
-    /// Leaves only these of the shown nodes. Samples then skip the others.
+    /// Leaves only the `kept` nodes of the shown nodes. Samples then skip the others.
     pub(super) fn keep(&mut self, kept: Vec<u32>) {
         let mut stays = vec![false; self.info.len()];
         kept.iter().for_each(|&node| stays[node as usize] = true);
@@ -165,8 +165,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         }
     }
 
-    /// Replaces the nodes by those with other file names. Among the new nodes, only those stay
-    /// whose name is that of an old node that stays.
+    /// Replaces the nodes by those of a table with other file names. A new node stays only if an
+    /// old node with the same name stays.
     fn rename(&mut self, table: NodeTable, stays: &[bool]) {
         self.tags_before_limit = None;
         let keys = table.key.iter();
@@ -227,7 +227,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         is
     }
 
-    /// Removes light calls to shown nodes, if calls matter, and returns how many there were.
+    /// Removes calls to shown nodes that are lighter than `least`, if calls matter. Returns how
+    /// many there were.
     pub(super) fn trim_edges(&mut self, least: i64) -> usize {
         if self.options.calls == CallSelection::None && self.options.picture.is_none() {
             return 0;
@@ -236,7 +237,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         self.edges().trim(&shown, least)
     }
 
-    /// How many of the shown nodes fit if `count` may be shown. In a picture their tags count, too.
+    /// Returns how many of the shown nodes fit if `count` may be shown. In a picture, the tags of
+    /// nodes count, too.
     pub(super) fn count_fitting_nodes(
         &mut self,
         count: usize,
@@ -278,7 +280,7 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         Ok(tags)
     }
 
-    /// The tags of the nodes that are shown in the end.
+    /// Returns the tags of the nodes that are shown in the end.
     fn tags_of_shown(&mut self, least: i64) -> Result<HashMap<u32, NodeTags>, TotalsError> {
         let Some(mut tags) = self.tags_before_limit.take() else {
             return self.tags(&self.shown, least);
@@ -288,8 +290,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         Ok(tags)
     }
 
-    /// Makes the graph. `counts` are the nodes before they were limited, the dropped nodes and the
-    /// dropped edges.
+    /// Builds the graph. `counts` are the number of nodes before they were limited, of dropped
+    /// nodes and of dropped edges.
     pub(super) fn finish(
         mut self,
         least: i64,

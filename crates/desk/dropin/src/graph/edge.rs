@@ -1,5 +1,4 @@
-//! Calls between nodes: their weight, to which each sample adds once, and whether they were inlined
-//! or skip nodes that are not shown.
+//! Calls between nodes: their weight, and whether they were inlined or skip hidden nodes.
 
 use std::hash::BuildHasher;
 
@@ -11,42 +10,42 @@ use super::NO_NODE;
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::pick;
 
-/// A call.
+/// A call from one node to another.
 #[derive(Clone, Copy, Debug)]
 pub struct CallEdge {
     /// The node that calls.
     pub caller: u32,
     /// The node that is called.
     pub callee: u32,
-    /// Whether nodes that are not shown are between the two in some sample.
+    /// Whether, in some sample, hidden nodes lie between the two.
     pub residual: bool,
     /// Whether the callee was inlined in all samples.
     pub inline: bool,
     /// The position of the edge's weights.
     pub(super) at: u32,
-    /// How many callers the callee had when this edge was found, and how many callees the caller
-    /// had. Only numbers up to [`MAX_ORDERED_NEIGHBOURS`] matter.
+    /// The number of callers that the callee had when this edge was found, and the number of
+    /// callees that the caller had. Only numbers up to [`MAX_ORDERED_NEIGHBOURS`] matter.
     pub(super) place: [u8; 2],
-    /// The sample that last counted it, from 1.
+    /// Number of the last sample that counted this edge. The first sample is 1.
     pub(super) last: u32,
 }
 
-/// The most neighbours that a map of Go keeps in order.
+/// Largest number of neighbours that a Go map keeps in order.
 pub(super) const MAX_ORDERED_NEIGHBOURS: u8 = 8;
 
-/// Calls, in the order in which samples first had them, with `width` weights each.
+/// Calls in the order in which samples first contain them, with `width` weights each.
 #[derive(Default)]
 pub(super) struct CallEdges {
     pub(super) width: usize,
     pub(super) edge: Vec<CallEdge>,
     pub(super) weight: Vec<i64>,
-    /// How many callers and how many callees a node had before any edge was removed. The count goes
-    /// to 255, which is more than [`MAX_ORDERED_NEIGHBOURS`].
+    /// For each node, how many callers and how many callees it had before any edge was removed. The
+    /// counts stop at 255, which is more than [`MAX_ORDERED_NEIGHBOURS`].
     pub(super) neighbours: Vec<[u8; 2]>,
 }
 
 impl CallEdges {
-    /// The weight of the edge in the first column.
+    /// Returns the weight of the edge in the first column.
     pub(super) fn weight(&self, edge: &CallEdge) -> i64 {
         self.weight[edge.at as usize * self.width]
     }
@@ -64,7 +63,7 @@ impl CallEdges {
     }
 }
 
-/// The edges of each node, as ranges of positions in a list of edges.
+/// The edges of each node, as positions in a list of edges.
 #[derive(Default)]
 pub(super) struct NodeAdjacency {
     first: Vec<u32>,
@@ -72,7 +71,8 @@ pub(super) struct NodeAdjacency {
 }
 
 impl NodeAdjacency {
-    /// Groups edges by the node that `end` takes of an edge. A node's edges keep their order.
+    /// Groups edges by the node that `end` returns for an edge. The edges of a node keep their
+    /// order.
     pub(super) fn new(edges: &[CallEdge], nodes: usize, end: impl Fn(&CallEdge) -> u32) -> Self {
         let mut first = vec![0u32; nodes + 1];
         for edge in edges {
@@ -102,9 +102,9 @@ impl NodeAdjacency {
     }
 }
 
-/// Each sample's outermost call to each of its functions, and for each node the weight of the
-/// stacks that begin with it. Together they add up to a function's cum, even under recursion. There
-/// [`calls`] would count a sample for each of the function's callers.
+/// Returns each sample's outermost call to each of its functions, and for each node the weight of
+/// the stacks that begin with it. Together they add up to a function's cum, even under recursion.
+/// [`calls`] would count such a sample once for each caller of the function.
 pub(super) fn outermost_calls(
     profile: &Profile,
     frames: &FrameTable,
@@ -116,7 +116,7 @@ pub(super) fn outermost_calls(
     let width = columns.len();
     let mut table = EdgeTable::new(nodes, width);
     let mut roots = vec![0i64; nodes * width];
-    // The sample that last had a function, from 1.
+    // For each function, the last sample that contained it. The first sample is 1.
     let mut seen = vec![0usize; nodes];
     let mut picked = vec![0i64; width];
     for i in 0..profile.samples.len() {
@@ -153,8 +153,8 @@ pub(super) fn outermost_calls(
     (table.edges, roots)
 }
 
-/// The calls in all samples between the nodes of their frames. A frame may have [`NO_NODE`] as its
-/// node.
+/// Returns the calls, in all samples, between the nodes of their frames. The node of a frame may be
+/// [`NO_NODE`].
 pub(super) fn calls(
     profile: &Profile,
     frames: &FrameTable,
@@ -196,7 +196,7 @@ pub(super) fn calls(
     table.edges
 }
 
-/// A call in a sample.
+/// A call found in a sample.
 struct SampleCall {
     caller: u32,
     callee: u32,
@@ -206,14 +206,14 @@ struct SampleCall {
 
 struct EdgeTable {
     edges: CallEdges,
-    /// The calls of the sample that is being read, and the edge of each.
+    /// The calls of the current sample.
     found: Vec<SampleCall>,
     at: Vec<u32>,
-    /// The caller and the edge that each callee was last found with. Many calls repeat, and those
-    /// then need no hashing.
+    /// For each callee, the caller and the edge that it was last found with. Many calls repeat, and
+    /// repeated calls then need no hashing.
     last: Vec<(u32, u32)>,
-    /// Caller, callee and edge. What is compared is stored here, because the edges are scattered
-    /// over memory.
+    /// Caller, callee and edge. Caller and callee are stored here, too, because comparing them in
+    /// the edges would touch scattered memory.
     index: HashTable<(u32, u32, u32)>,
     hasher: RandomState,
 }
@@ -274,9 +274,9 @@ impl EdgeTable {
         at
     }
 
-    /// Adds the values of a sample to the edges of its calls, once to each edge. The total bounds
-    /// these sums, because a sample counts once, or they wrap. Each step runs over all calls,
-    /// because the processor can then wait for many places in memory at once.
+    /// Adds the values of a sample to the edges of its calls, once to each edge. Because a sample
+    /// counts once, the total bounds these sums, or they may wrap. Each step runs over all calls,
+    /// so that the processor can wait for many places in memory at once.
     fn add(&mut self, sample: usize, values: &[i64]) {
         let found = std::mem::take(&mut self.found);
         let mut at = std::mem::take(&mut self.at);
@@ -285,7 +285,7 @@ impl EdgeTable {
                 .iter()
                 .map(|call| self.find_or_insert(call.caller, call.callee)),
         );
-        // Two samples have one number only if they are 4 billion apart.
+        // Two samples get the same number only if they are 4 billion samples away from each other.
         let sample = (sample as u32).wrapping_add(1).max(1);
         let mut calls = found.iter();
         at.retain(|&at| {

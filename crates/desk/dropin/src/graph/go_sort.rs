@@ -3,10 +3,10 @@
 //!
 //! It is a pattern-defeating quicksort (Peters, arxiv.org/abs/2106.05123) without block
 //! partitioning. The pivots, the bounds between methods and the constants of the shuffle are facts
-//! of Go's package sort (1.19 and later). This code is our own, so it also stays calm if `less` is
-//! no order. pprof's is none for values of opposite signs.
+//! of Go's package sort (1.19 and later). This code is our own, and it ends without loss even if
+//! `less` is no order. pprof's `less` is no order for values of opposite signs.
 
-/// Sorts by `less` as Go does. Equal elements keep their order only by chance.
+/// Sorts by `less` exactly as Go does. The order of equal elements depends on the algorithm alone.
 pub fn sort_as_go<T>(list: &mut [T], less: impl Fn(&T, &T) -> bool) {
     let end = list.len();
     let mut sorter = GoSorter { list, less };
@@ -15,9 +15,9 @@ pub fn sort_as_go<T>(list: &mut [T], less: impl Fn(&T, &T) -> bool) {
     }
 }
 
-/// Shorter stretches are sorted by insertion.
+/// Longest stretch that is sorted by insertion.
 const MAX_INSERTION_LENGTH: usize = 12;
-/// From this length on, a pivot is the median of medians, and sorted stretches are tried.
+/// Shortest stretch whose pivot is a median of medians, and for which a sorted order is tried.
 const MIN_NINTHER_LENGTH: usize = 50;
 
 fn bits(n: usize) -> u32 {
@@ -41,8 +41,8 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         (self.less)(&self.list[a], &self.list[b])
     }
 
-    /// Sorts a stretch. It changes to a heap sort after `bad` bad pivots. The recursion goes into
-    /// the shorter part.
+    /// Sorts a stretch. Changes to a heap sort after `bad` bad pivots. The recursion goes into the
+    /// shorter part.
     fn sort(&mut self, mut a: usize, mut b: usize, mut bad: u32) {
         let (mut balanced, mut parted) = (true, true);
         loop {
@@ -125,8 +125,8 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         }
     }
 
-    /// Puts what is less than the pivot before it and the rest behind it. Returns where the pivot
-    /// is then, and whether the stretch was in this order already.
+    /// Puts the elements that are less than the pivot before it and the rest behind it. Returns the
+    /// pivot's new position, and whether the stretch was in this order already.
     fn partition(&mut self, a: usize, b: usize, pivot: usize) -> (usize, bool) {
         self.list.swap(a, pivot);
         let (mut i, mut j) = (a + 1, b - 1);
@@ -150,8 +150,8 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         (j, parted)
     }
 
-    /// Puts what equals the pivot first, in a stretch where nothing is less. Returns where the rest
-    /// begins.
+    /// Puts the elements that equal the pivot first, in a stretch without lesser elements. Returns
+    /// where the rest begins.
     fn partition_equals(&mut self, a: usize, b: usize, pivot: usize) -> usize {
         self.list.swap(a, pivot);
         let (mut i, mut j) = (a + 1, b - 1);
@@ -171,7 +171,7 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         }
     }
 
-    /// Mends a few pairs and returns whether the stretch is sorted then.
+    /// Swaps a few pairs that are out of order. Returns whether the stretch is sorted then.
     fn partial_insertion_sort(&mut self, a: usize, b: usize) -> bool {
         let mut i = a + 1;
         for _ in 0..5 {
@@ -223,7 +223,7 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         }
     }
 
-    /// Chooses a pivot. Also returns what the comparisons on the way say about the order.
+    /// Chooses a pivot. Also returns which order of the stretch the comparisons suggest.
     fn pivot(&self, a: usize, b: usize) -> (usize, SortHint) {
         let length = b - a;
         let mut swaps = 0;
@@ -258,7 +258,8 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
 mod tests {
     use super::*;
 
-    /// Returns numbers that repeat, from a seed.
+    /// Returns `count` pairs of a pseudo-random number below `of` and its position. The same seed
+    /// always gives the same numbers.
     fn numbers(seed: u32, count: u32, of: u32) -> Vec<(u32, u32)> {
         let mut state = seed;
         (0..count)
@@ -269,7 +270,8 @@ mod tests {
             .collect()
     }
 
-    /// The checksums say where Go's sort.Sort left equal elements of the same numbers.
+    /// The checksums are of lists sorted by Go's sort.Sort, and so fix where it leaves equal
+    /// elements.
     #[test]
     fn equals_lie_as_in_go() {
         let table = [
@@ -299,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Sorted, reversed and sawtooth lists take the other branches.
+    /// Sorted, reversed and sawtooth lists take the other branches of the sort.
     #[test]
     fn patterns() {
         let patterns: [fn(u64) -> u64; 4] = [

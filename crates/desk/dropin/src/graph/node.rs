@@ -1,5 +1,5 @@
 //! What a node is: the frames that share name, file, line and address, as far as the profile still
-//! tells these apart.
+//! distinguishes these.
 
 use std::hash::BuildHasher;
 
@@ -11,12 +11,12 @@ use heapprof_profile::{Profile, StringId, StringTable};
 use super::path::{PathTrimmer, base, clean};
 use heapprof_totals::frames::{FrameTable, ProfileFrame};
 
-/// What a node shows.
+/// The name, place and address that a node shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeInfo<'a> {
-    /// The name of the function; empty if there are no symbols, or if only files are told apart.
+    /// The name of the function; empty without symbols, or if only files are distinguished.
     pub name: &'a str,
-    /// The address; 0 unless addresses are told apart.
+    /// The address; 0 unless addresses are distinguished.
     pub address: u64,
     /// The file name, trimmed and cleaned; it may be empty.
     pub file: &'a str,
@@ -31,7 +31,8 @@ pub struct NodeInfo<'a> {
 }
 
 impl NodeInfo<'_> {
-    /// The parts of the name in reports: address, function, and place or what is known instead.
+    /// Returns the parts of the node's name in reports: address, function, and either the place or
+    /// what else is known.
     pub fn parts(&self) -> Vec<String> {
         let mut parts = Vec::new();
         if self.address != 0 {
@@ -58,7 +59,7 @@ impl NodeInfo<'_> {
     }
 }
 
-/// A node's identity. `file` is a text of the table below. The other texts are the profile's.
+/// The identity of a node. `file` is a text in [`NodeTable`]; the other texts are in the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NodeKey {
     pub(super) name: StringId,
@@ -70,7 +71,7 @@ pub(super) struct NodeKey {
     pub(super) column: i64,
 }
 
-/// The distinct keys of a profile's frames.
+/// The distinct keys of a profile's frames. Each is a node.
 pub(super) struct NodeTable {
     pub(super) key: Vec<NodeKey>,
     /// The key of each frame.
@@ -78,12 +79,12 @@ pub(super) struct NodeTable {
     index: HashTable<u32>,
     hasher: RandomState,
     files: StringTable,
-    /// The file name of each function, trimmed, and the same name cleaned as well.
+    /// For each function, its file name trimmed, and the same name trimmed and cleaned.
     trimmed: Vec<(StringId, StringId)>,
 }
 
 impl NodeTable {
-    /// Makes the table. With `objects`, each node keeps its mapped file. Otherwise only nodes
+    /// Builds the table. With `objects`, each node keeps its mapped file. Otherwise only nodes
     /// without a name keep it.
     pub(super) fn new(
         profile: &Profile,
@@ -99,9 +100,9 @@ impl NodeTable {
         Self::fill(profile, frames, objects, files, trimmed)
     }
 
-    /// Returns the table with the file names trimmed once more, as pprof does each time it makes
-    /// its graph anew. `None` means that nothing changes. Something changes only if what was cut
-    /// off recurs in the rest.
+    /// Returns the table with the file names trimmed once more, as pprof does each time it builds
+    /// its graph. `None` means that nothing changes. Something changes only if what was cut off
+    /// recurs in the rest.
     pub(super) fn trim_again(
         &self,
         profile: &Profile,
@@ -151,7 +152,7 @@ impl NodeTable {
     fn key_of(&self, profile: &Profile, frame: &ProfileFrame, objects: bool) -> NodeKey {
         let location = match frame {
             ProfileFrame::Line { location, .. } | ProfileFrame::Address { location } => *location,
-            // Only a question's filters add frames of labels.
+            // Frames of labels come only from the filters of a question.
             ProfileFrame::Label { .. } => unreachable!("a profile's own frames are places"),
         };
         let location = &profile.location[location.index()];
@@ -204,8 +205,8 @@ impl NodeTable {
         }
     }
 
-    /// The function of each node: one number for all nodes with the same name, file and mapped
-    /// file. A node without a name stands alone.
+    /// Returns the function of each node: one number for all nodes with the same name, file and
+    /// mapped file. A node without a name is its own function.
     pub(super) fn functions(&self) -> Vec<u32> {
         let mut first: HashMap<(StringId, StringId, StringId), u32> = HashMap::new();
         let keys = self.key.iter().zip(0..);
@@ -218,7 +219,7 @@ impl NodeTable {
         .collect()
     }
 
-    /// The node with this key.
+    /// Returns the node with this key.
     pub(super) fn find(&self, key: NodeKey) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
         self.index
@@ -240,7 +241,8 @@ impl NodeTable {
     }
 }
 
-/// The identifiers of a trimmed file name, as it is and as a node shows it.
+/// Adds a trimmed file name, and the cleaned form that a node shows. Returns the identifiers of
+/// both.
 fn add_file_name(files: &mut StringTable, trimmed: &str) -> (StringId, StringId) {
     let text = files.intern(trimmed);
     match trimmed {
@@ -249,7 +251,7 @@ fn add_file_name(files: &mut StringTable, trimmed: &str) -> (StringId, StringId)
     }
 }
 
-/// The printable names of all nodes of a table, in one piece of text.
+/// The printable names of all nodes of a table, in one string.
 #[derive(Default)]
 pub(super) struct NodeNames {
     text: String,

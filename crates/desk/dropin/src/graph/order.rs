@@ -1,14 +1,14 @@
-//! The order of nodes and edges, and how much a node tells in a picture.
+//! The order of nodes and edges, and the score that says how informative a node is in a picture.
 //!
 //! The score is pprof's (internal/graph, entropyScore): the cum, times the entropy of the calls in
-//! and out. So a node that only passes on what it gets comes late.
+//! and out. So a node that only passes its whole value on comes late.
 
 use super::edge::{CallEdges, MAX_ORDERED_NEIGHBOURS, NodeAdjacency};
 use super::go_sort::sort_as_go;
 use super::node::NodeNames;
 use heapprof_totals::totals::EntitySums;
 
-/// What nodes are sorted by.
+/// The values that nodes are sorted by.
 pub(super) struct NodeOrder<'a> {
     pub(super) names: &'a NodeNames,
     pub(super) info: &'a [u32],
@@ -24,8 +24,8 @@ impl NodeOrder<'_> {
         self.sums.cum[node as usize * self.sums.width]
     }
 
-    /// Sorts by the size of a score, then by name. Nodes of one place, which a tree may have, are
-    /// sorted by the size of what `then` gives.
+    /// Sorts by the absolute value of a score, then by name. Nodes of one place, which a tree may
+    /// have, are sorted by the absolute value that `then` returns.
     fn sort(&self, nodes: &mut [u32], score: impl Fn(u32) -> i64, then: impl Fn(u32) -> i64) {
         let mut keyed: Vec<(i64, u32)> = nodes
             .iter()
@@ -76,7 +76,7 @@ impl NodeOrder<'_> {
     }
 }
 
-/// Compares edges by the size of the weight and the names of the ends.
+/// Compares edges by the absolute value of the weight and the names of the ends.
 struct EdgeOrder<'a> {
     edges: &'a CallEdges,
     names: &'a NodeNames,
@@ -112,12 +112,12 @@ impl EdgeOrder<'_> {
     }
 }
 
-/// Sorts the edges of each of `nodes`, to it or from it, by the size of their weight, then by the
-/// names of their ends.
+/// Sorts the edges of each of `nodes` by the absolute value of their weight, then by the names of
+/// their ends.
 ///
-/// If weights have one size and different signs, pprof's order depends on the edges' places in a Go
-/// map. A small map has eight places and is walked from any of them on. The order that most of
-/// these walks give is taken.
+/// If weights differ only in sign, pprof's order depends on the places of the edges in a Go map. A
+/// small map has eight places, and Go starts to walk it at a random one. The order that most of
+/// these walks give is used here.
 pub(super) fn sort_edges(
     lists: &mut NodeAdjacency,
     side: usize,
@@ -157,12 +157,14 @@ pub(super) fn sort_edges(
     }
 }
 
-/// Sorts a list of positions of edges in the same way.
+/// Sorts a list of positions of edges by the absolute value of the edges' weight, then by the names
+/// of their ends.
 pub(super) fn sort_list(list: &mut [u32], edges: &CallEdges, names: &NodeNames, info: &[u32]) {
     EdgeOrder { edges, names, info }.sort(list);
 }
 
-/// The entropy, in bits, of the way through these edges. With `own`, the way may also end here.
+/// Returns the entropy, in bits, of the choice between these edges. With a positive `own`, the path
+/// may also end here.
 fn entropy(weights: &[i64], own: i64) -> f64 {
     let positive = weights.iter().filter(|&&weight| weight > 0);
     let total = positive.fold(own, |total, &weight| total.wrapping_add(weight));
@@ -182,8 +184,8 @@ fn entropy(weights: &[i64], own: i64) -> f64 {
     score
 }
 
-/// Truncates towards zero, as Go's `int64(x)` does on x86-64. What does not fit becomes the least
-/// number.
+/// Truncates towards zero, as Go's `int64(x)` does on x86-64. A value that does not fit becomes the
+/// least number.
 pub fn truncate_as_go(x: f64) -> i64 {
     match (-9223372036854775808.0..9223372036854775808.0).contains(&x) {
         true => x as i64,
@@ -191,8 +193,8 @@ pub fn truncate_as_go(x: f64) -> i64 {
     }
 }
 
-/// The binary logarithm, equal to the bit to that of Go's math package, because nodes are cut where
-/// scores differ little.
+/// Returns the binary logarithm, bit for bit that of Go's math package, because small differences
+/// between scores decide which nodes are cut.
 ///
 /// The polynomial is that of FreeBSD's e_log.c, which Go uses, too.
 fn log2(x: f64) -> f64 {
@@ -220,7 +222,7 @@ fn split_fraction(x: f64) -> (f64, i32) {
     (f64::from_bits(bits & !(0x7ff << 52) | 1022 << 52), exponent)
 }
 
-/// The natural logarithm of a number from 0.5 to 1.
+/// Returns the natural logarithm of a number from 0.5 to 1.
 fn ln(x: f64) -> f64 {
     let (f, k) = match x < std::f64::consts::FRAC_1_SQRT_2 {
         true => (x * 2.0 - 1.0, -1.0),
@@ -250,7 +252,7 @@ fn ln(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The values are what Go's math.Log2 gives, bit for bit.
+    /// The expected values are those of Go's math.Log2, bit for bit.
     #[test]
     fn logarithms() {
         let table = [

@@ -1,8 +1,8 @@
-//! File names as pprof compares and shows them: prefixes cut off, `.` and `..` worked out.
+//! File names as pprof compares and shows them: prefixes are cut off, `.` and `..` are resolved.
 
 use std::borrow::Cow;
 
-/// The last part of a path as Go's `filepath.Base` gives it. Trailing slashes do not count.
+/// Returns the last part of a path as Go's `filepath.Base` does. Trailing slashes do not count.
 pub fn base(path: &str) -> &str {
     match path.trim_end_matches('/') {
         "" if path.is_empty() => ".",
@@ -11,7 +11,8 @@ pub fn base(path: &str) -> &str {
     }
 }
 
-/// The shortest path with the same meaning, judged by its text alone (Go's `filepath.Clean`).
+/// Returns the shortest path with the same meaning, judged by its text alone, as Go's
+/// `filepath.Clean` does.
 pub fn clean(path: &str) -> Cow<'_, str> {
     let rooted = path.starts_with('/');
     let relative = if rooted { &path[1..] } else { path };
@@ -38,18 +39,18 @@ pub fn clean(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// What pprof cuts off the front of file names.
+/// The prefixes that pprof cuts off file names.
 #[derive(Clone, Debug)]
 pub struct PathTrimmer {
-    /// The path is cut after the first of these that occurs anywhere in it. They are guessed from
-    /// where sources are looked for.
+    /// A path is cut after the first of these that occurs anywhere in it. They are the directories
+    /// in which sources are searched.
     through: Vec<String>,
-    /// The path loses the first of these that it begins with.
+    /// A path loses the first of these prefixes that it begins with.
     prefix: Vec<String>,
 }
 
 impl PathTrimmer {
-    /// Reads the options `trim_path` and `source_path`, which are lists with `:` in between.
+    /// Reads the options `trim_path` and `source_path`, which are lists separated by `:`.
     pub fn new(trim_path: &str, source_path: &str) -> Self {
         let list = |text: &str| -> Vec<String> {
             match text {
@@ -72,7 +73,7 @@ impl PathTrimmer {
         }
     }
 
-    /// The path without the part that is cut off.
+    /// Returns the path without the part that is cut off.
     pub fn apply<'a>(&self, path: &'a str) -> &'a str {
         let found = |want: &String| path.find(want.as_str()).map(|at| at + want.len());
         if let Some(from) = self.through.iter().find_map(found) {

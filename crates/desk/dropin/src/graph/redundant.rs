@@ -1,16 +1,16 @@
-//! Calls over hidden nodes that a picture does not need, because another way leads from the same
+//! Calls over hidden nodes that a picture does not need, because another path leads from the same
 //! caller to the same callee.
 
 use super::edge::{CallEdges, NodeAdjacency};
 
-/// Finds residual edges whose callee can also be reached in another way, and returns for each edge
-/// whether it can be removed. As in pprof, the search goes from the last of the `shown` nodes to
-/// the first. At each node it goes from the lightest edge up to the first that is not residual. In
-/// `callers`, the edges of each shown node are sorted.
+/// Finds residual edges whose callee can also be reached over other edges, and returns for each
+/// edge whether it can be removed. As in pprof, the search goes from the last of the `shown` nodes
+/// to the first. At each node it goes from the lightest edge up to the first that is not residual.
+/// In `callers`, the edges of each shown node are sorted.
 ///
-/// What such an edge connected stays connected. So the order of the strongly connected parts is
-/// found once and stays valid: a search backwards from the callee never needs to go behind the
-/// caller's part.
+/// Nodes that a redundant edge connected stay connected. So the order of the strongly connected
+/// parts is found once and stays valid: a search backwards from the callee never needs to go behind
+/// the caller's part.
 pub(super) fn find_redundant(
     edges: &CallEdges,
     callers: &NodeAdjacency,
@@ -64,9 +64,9 @@ pub(super) fn find_redundant(
     removed
 }
 
-/// The number of each node's strongly connected part. A part's number is greater than the numbers
-/// of the parts that it leads to. `next(node, n)` is the nth node that `node` leads to. (This is
-/// Tarjan's algorithm with a stack of its own.)
+/// Returns the number of each node's strongly connected part. A part's number is greater than the
+/// numbers of the parts that it leads to. `next(node, n)` is the nth node that `node` leads to.
+/// This is Tarjan's algorithm with an explicit stack.
 fn strong_components(nodes: usize, next: impl Fn(u32, usize) -> Option<u32>) -> Vec<u32> {
     const UNVISITED: u32 = u32::MAX;
     let mut part = vec![UNVISITED; nodes];
@@ -150,12 +150,12 @@ mod tests {
         assert!(part[0] > part[1] && part[1] > part[3] && part[3] > part[5] && part[5] > part[4]);
     }
 
-    /// The test looks at the edges that are left.
+    /// Checks the edges that are left.
     #[test]
     fn redundant_edges_go() {
         let left = |list: &[(u32, u32, i64, bool)]| -> Vec<(u32, u32)> {
             let edges = edges(list);
-            // The edges are written from the heaviest on.
+            // The edges are listed from the heaviest on.
             let callers = NodeAdjacency::new(&edges.edge, 4, |edge| edge.callee);
             let removed = find_redundant(&edges, &callers, &[0, 1, 2, 3], 4);
             let stays = edges
@@ -165,12 +165,12 @@ mod tests {
                 .filter(|(_, removed)| !removed);
             stays.map(|(e, _)| (e.caller, e.callee)).collect()
         };
-        // There is another way: 0 -> 1 -> 2.
+        // Another path exists: 0 -> 1 -> 2.
         assert_eq!(
             left(&[(0, 1, 9, false), (1, 2, 8, false), (0, 2, 7, true)]),
             [(0, 1), (1, 2)]
         );
-        // There is no other way.
+        // No other path exists.
         assert_eq!(left(&[(0, 1, 9, false), (0, 2, 7, true)]), [(0, 1), (0, 2)]);
         // The redundant edge is heavier than one that stays.
         let heavier = [(0, 2, 9, true), (0, 1, 8, false), (1, 2, 7, false)];

@@ -1,4 +1,5 @@
-//! What the labels of its samples say about a node, which a picture shows in boxes beside it.
+//! Tags: sums over the samples of a node by their labels, which a picture shows in boxes beside the
+//! node.
 //!
 //! The text labels of a sample form one tag together. The sizes of its `bytes` labels are tags
 //! under it. All other number labels are left out, as in pprof.
@@ -15,12 +16,12 @@ use heapprof_totals::totals::{EntitySums, overflow, whole_totals};
 /// Sums over the samples of a node that have the same labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeTag {
-    /// The text `key:text` of each label with `\n` (two characters) in between, or a number as it
-    /// is shown.
+    /// The text `key:text` of each label with `\n` (two characters) in between, or the shown text
+    /// of a number.
     pub name: String,
-    /// For a number, the first value with this name.
+    /// For a number, the first value that has this name.
     pub value: i64,
-    /// The sum over samples that end in the node, and the divisor for a mean.
+    /// The sum over the samples that end in the node, and the divisor for a mean.
     pub flat: (i64, i64),
     /// The sum over all samples of the node, and the divisor for a mean.
     pub cum: (i64, i64),
@@ -31,12 +32,13 @@ pub struct NodeTag {
 pub struct NodeTags {
     /// The tags of text labels.
     pub texts: Vec<NodeTag>,
-    /// The tags of sizes, with the name of the text tag that they stand under. It may be empty.
+    /// The tags of sizes, with the name of the text tag that they stand under. The name may be
+    /// empty.
     pub sizes: Vec<(String, Vec<NodeTag>)>,
 }
 
 impl NodeTags {
-    /// How many tags have a flat.
+    /// Returns the number of tags that have a flat.
     pub(super) fn count_with_flat(&self) -> usize {
         let tags = self
             .texts
@@ -56,7 +58,7 @@ impl NodeTags {
     }
 }
 
-/// The tags of each label set: the position of each in `key`, with the value if it is a size.
+/// The tags of each label set. Each tag is its position in `key`, with the value if it is a size.
 struct TagKeys {
     of_set: Vec<Vec<(u32, i64)>>,
     /// The name of each tag and, for sizes, the name of the text tag that it stands under.
@@ -104,21 +106,22 @@ impl TagKeys {
     }
 }
 
-/// The number of each pair of a node and a key.
+/// The number of each pair of a node and a tag key.
 enum TagNumbers {
-    /// Each wanted node has a row, whose number is in `row`, with a place for each key.
+    /// A table: each wanted node has a row with a place for each key. `row` holds the number of a
+    /// node's row.
     Rows {
         row: Vec<u32>,
         keys: usize,
         number: Vec<u32>,
     },
-    /// A map, for when nodes and keys would need too many places.
+    /// A map, for a table that would need too many places.
     Map(HashMap<(u32, u32), u32>),
 }
 
 impl TagNumbers {
-    /// The most places. A picture has some 80 nodes, so only profiles with very many labels need
-    /// more.
+    /// Largest number of places in a table. A picture has some 80 nodes, so only profiles with very
+    /// many labels need more.
     const MAX_CELLS: usize = 1 << 22;
 
     fn new(wanted: &[bool], keys: usize) -> Self {
@@ -157,8 +160,8 @@ impl TagNumbers {
     }
 }
 
-/// The tags of the `wanted` nodes, by node. `size_name` says how a size is shown. Sizes that look
-/// the same are one tag.
+/// Returns the tags of the `wanted` nodes, by node. `size_name` formats a size. Sizes with the same
+/// text are one tag.
 pub(super) fn tags(
     profile: &Profile,
     frames: &FrameTable,
@@ -169,8 +172,8 @@ pub(super) fn tags(
     wrapping: bool,
 ) -> Result<HashMap<u32, NodeTags>, TotalsError> {
     let keys = TagKeys::new(profile, size_name);
-    // A sample counts once for each label, so a sum is at most the total times the labels of a
-    // sample.
+    // A sample counts once for each label, so a sum is at most the total times the largest number
+    // of labels in a sample.
     let most = keys.of_set.iter().map(Vec::len).max().unwrap_or(0);
     let totals = if wrapping {
         Vec::new()
@@ -211,7 +214,8 @@ pub(super) fn tags(
         }
     });
     let mut order: Vec<usize> = (0..entity.len()).collect();
-    // A node's tags come together: first its texts, then its sizes by what they stand under.
+    // A node's tags are adjacent: first its texts, then its sizes by the text that they stand
+    // under.
     order.sort_unstable_by_key(|&at| {
         let (node, key, _) = entity[at];
         (node, keys.key[key as usize].1, at)

@@ -11,16 +11,16 @@ use super::edge::{CallEdge, CallEdges};
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{EntitySums, pick};
 
-/// Paths from the root. A caller's number is below the numbers of its callees.
+/// Paths from the root. A caller's number is smaller than the numbers of its callees.
 #[derive(Default)]
 pub(super) struct CallPaths {
-    /// The node of the table that a path ends in.
+    /// For each path, the entry in the node table of its last frame.
     pub(super) info: Vec<u32>,
-    /// The path without its end; [`NO_NODE`] for a root.
+    /// For each path, the path of its caller; [`NO_NODE`] for a root.
     pub(super) parent: Vec<u32>,
-    /// Whether the end is inlined in all samples.
+    /// For each path, whether its last frame is inlined in all samples.
     pub(super) inline: Vec<bool>,
-    /// The whole path of each sample; [`NO_NODE`] if the stack is empty or the values are 0.
+    /// For each sample, its whole path; [`NO_NODE`] if the stack is empty or the values are 0.
     pub(super) leaf: Vec<u32>,
 }
 
@@ -52,7 +52,7 @@ impl CallPaths {
         paths
     }
 
-    /// The path that goes from `parent` on to `info`.
+    /// Returns the path that continues `parent` with `info`. Adds it if it is new.
     fn step(
         &mut self,
         index: &mut HashTable<u32>,
@@ -77,7 +77,7 @@ impl CallPaths {
         path
     }
 
-    /// The first path that goes on from each path; [`NO_NODE`] if none does.
+    /// Returns, for each path, the first path that continues it; [`NO_NODE`] if there is none.
     pub(super) fn first_callees(&self) -> Vec<u32> {
         let mut first = vec![NO_NODE; self.parent.len()];
         for (path, &parent) in self.parent.iter().enumerate().rev() {
@@ -88,7 +88,8 @@ impl CallPaths {
         first
     }
 
-    /// The calls along the paths: a node's only caller has all of its cum.
+    /// Returns the calls along the paths. A node has only one caller, so the call has all of its
+    /// cum.
     pub(super) fn edges(&self, sums: &EntitySums) -> CallEdges {
         let nodes = 0..self.parent.len() as u32;
         let calls = nodes.filter(|&path| self.parent[path as usize] != NO_NODE);
@@ -106,17 +107,18 @@ impl CallPaths {
                 })
                 .collect(),
             weight: sums.cum.clone(),
-            // Trees are trimmed in place, so nothing can be known of the order in a map of Go.
+            // Trees are trimmed in place, so the order in a Go map is unknown.
             neighbours: vec![[u8::MAX; 2]; self.parent.len()],
         }
     }
 }
 
 /// Removes nodes from a tree and joins their callees to the next caller that stays. A callee of a
-/// removed root becomes a root. `edges` are those of a tree in which callers have smaller numbers.
+/// removed root becomes a root. In `edges`, each caller's number is smaller than its callees'
+/// numbers.
 pub(super) fn remove(edges: &mut CallEdges, removed: &[bool]) {
     edges.edge.sort_unstable_by_key(|edge| edge.callee);
-    // For each removed node with a caller, this is the call that the edges of its callees continue.
+    // For each removed node with a caller, the call that the edges to its callees continue.
     let mut above: Vec<Option<CallEdge>> = vec![None; removed.len()];
     edges.edge.retain_mut(|edge| {
         let mut stays = true;

@@ -1,4 +1,4 @@
-//! Which nodes each sample passes through.
+//! The nodes that each sample passes through.
 
 use heapprof_profile::Profile;
 
@@ -8,9 +8,9 @@ use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{EntitySums, pick};
 
 pub(super) enum NodeWalk {
-    /// The node of each frame; [`NO_NODE`] for a frame that is not shown.
+    /// The node of each frame; [`NO_NODE`] for a hidden frame.
     Frames(Vec<u32>),
-    /// Each node is a way from the root.
+    /// Each node is a path from the root.
     Paths(CallPaths),
 }
 
@@ -57,7 +57,8 @@ impl NodeWalk {
         }
     }
 
-    /// The flat and cum of all nodes. If a leaf is not shown, its flat goes to no node at all.
+    /// Returns the flat and cum of all nodes. The flat of a sample with a hidden leaf goes to no
+    /// node.
     pub(super) fn sums(
         &self,
         profile: &Profile,

@@ -1,11 +1,11 @@
-//! Names as jeprof cuts them: by three patterns, whatever they cut.
+//! Function names as jeprof cuts them, by three patterns.
 //!
-//! Filters and the list of allocators look at what is left, so other cuts would give other numbers.
+//! Filters and the list of allocators match the cut names, so other cuts would give other numbers.
 
 use anyhow::Result;
 use regex::Regex;
 
-/// Cuts argument types, template arguments and a type in front.
+/// Cuts argument types, template arguments and a leading type off each name.
 pub(super) fn shorten_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
     let arguments = Regex::new(r"\([^()]*\)(\s*const)?")?;
     let templates = Regex::new(r"<[^<>]*>")?;

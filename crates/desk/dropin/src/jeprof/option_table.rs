@@ -1,20 +1,20 @@
-//! Every option of jeprof in one table: its name, what it takes, what becomes of it, its help.
+//! Every option of jeprof in one table: its name, its kind of value, how it is handled, its help.
 
 use crate::kind::FlagKind;
 use FlagKind::{Bool, Float, Int, Text};
 
-/// What becomes of an option.
+/// How an option is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptionHandling {
-    /// An output. At most one may be given.
+    /// Chooses an output. At most one of these may be given.
     Output,
-    /// Done here.
+    /// Handled by the `jeprof` module itself.
     Here,
-    /// Passed on to the part that is pprof's, under the same name.
+    /// Passed on to the `pprof` module, under the same name.
     Passed,
-    /// An option of jeprof's own ways to find symbols or draw. It has no effect here.
+    /// Concerns the way in which jeprof finds symbols or draws. It has no effect here.
     NoEffect,
-    /// An option that is not supported, and what to use instead.
+    /// Not supported. The text says what to use instead.
     Instead(&'static str),
 }
 
@@ -23,14 +23,14 @@ use OptionHandling::{Here, Instead, NoEffect, Output, Passed};
 const VIEWER_MESSAGE: &str =
     "heapprof starts no viewers; write a picture with --svg, and open that";
 
-/// An option.
+/// One option of jeprof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JeprofOption {
     /// The name without its dashes.
     pub(crate) name: &'static str,
     pub(crate) kind: FlagKind,
     pub(crate) fate: OptionHandling,
-    /// The help. Empty for an option that the help does not name.
+    /// The help text; empty for an option that the help does not list.
     help: &'static str,
 }
 
@@ -104,7 +104,7 @@ pub(crate) const JEPROF_OPTIONS: &[JeprofOption] = &[
     option("debug-syms-by-id", Bool, NoEffect, ""),
 ];
 
-/// The help of `heapprof jeprof`, behind its usage.
+/// Returns the help of `heapprof jeprof` that follows its usage.
 pub fn help() -> String {
     let mut text = "PROGRAM is the executable; profiles that name it, or hold symbols, need none. \
                     Several profiles are added up.\n\nOptions:\n"

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::jeprof::option_table::{JEPROF_OPTIONS, JeprofOption};
 use crate::kind::FlagKind::{self, Bool, Float, Int, Regex, Text};
 
-/// What was typed.
+/// A parsed command line of jeprof.
 #[derive(Debug, Default)]
 pub(super) struct JeprofArguments {
     value: HashMap<&'static str, String>,
@@ -56,7 +56,7 @@ impl JeprofArguments {
         Ok(typed)
     }
 
-    /// The value of an option; empty when it was not given, or turned off.
+    /// Returns the value of an option; empty if it was not given, or was turned off.
     pub(super) fn text(&self, name: &str) -> &str {
         self.value.get(name).map_or("", String::as_str)
     }
@@ -65,7 +65,7 @@ impl JeprofArguments {
         !self.text(name).is_empty()
     }
 
-    /// The options that were given, in the order of the table.
+    /// Returns the options that were given, in the order of the table.
     pub(super) fn given_options(&self) -> impl Iterator<Item = &'static JeprofOption> {
         JEPROF_OPTIONS
             .iter()
@@ -73,8 +73,8 @@ impl JeprofArguments {
     }
 }
 
-/// The option of a name, and whether it is turned on. The name may be shortened as long as only one
-/// option fits.
+/// Finds an option by the name that was typed. Returns it with whether it is turned on. The name
+/// may be shortened as long as only one option fits.
 fn find(typed: &str) -> Result<(&'static JeprofOption, bool), String> {
     let name = typed.to_ascii_lowercase();
     if let Some(found) = find_by_name(&name)? {

@@ -1,7 +1,7 @@
-//! A profile thread by thread.
+//! Splits a profile by threads.
 //!
-//! Each part holds what its own stacks need, and is dropped before the next one is made. So neither
-//! memory nor time grows with threads times profile.
+//! Each part holds only the samples of its own thread, and is dropped before the next one is made.
+//! So neither memory nor time grows with the number of threads times the size of the profile.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,12 +12,11 @@ use heapprof_profile::{
 
 use super::stacks::thread_place;
 
-/// The samples of each thread that [`threads`](super::stacks::JeprofStacks::threads) found, in
-/// their order.
+/// The samples of each thread, in the order of [`threads`](super::stacks::JeprofStacks::threads).
 pub(super) struct ThreadProfiles<'a> {
     profile: &'a Profile,
-    /// The samples of each thread. If there is one thread, it is the whole profile, and nothing is
-    /// kept of it.
+    /// The indices of each thread's samples. A single thread's profile is the whole profile, so its
+    /// list stays empty.
     samples: Vec<Vec<usize>>,
 }
 
@@ -32,7 +31,7 @@ impl<'a> ThreadProfiles<'a> {
         Self { profile, samples }
     }
 
-    /// Returns a profile for each thread, each made when its turn comes.
+    /// Returns a profile for each thread. Each is made when the iterator reaches it.
     pub(super) fn iter(&self) -> impl Iterator<Item = Cow<'a, Profile>> {
         self.samples.iter().map(|samples| match self.samples.len() {
             1 => Cow::Borrowed(self.profile),
@@ -41,7 +40,7 @@ impl<'a> ThreadProfiles<'a> {
     }
 }
 
-/// A profile of these samples, with their locations and functions.
+/// Copies the samples with these indices to a new profile, with their locations and functions.
 fn thread_profile(profile: &Profile, samples: &[usize]) -> Profile {
     let types = profile.sample_type.iter();
     let types: Vec<(&str, &str)> = types

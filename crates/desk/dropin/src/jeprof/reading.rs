@@ -1,8 +1,8 @@
-//! How jeprof reads a file, if heapprof's readers read it differently.
+//! Reads files as jeprof does, where heapprof's readers differ.
 //!
-//! jeprof leaves the innermost address of a stack where the call returns to, and looks it up there.
-//! An address that no symbol of its file holds is called by its number, and so is one that a
-//! symbolized profile does not name.
+//! jeprof does not move the innermost address of a stack back from the return address to the call.
+//! It looks up the return address. An address without a symbol in its file gets its number as its
+//! name, and so does an address that a symbolized profile does not name.
 
 use std::collections::HashMap;
 
@@ -10,22 +10,21 @@ use crate::reshape;
 use heapprof_formats::{ProfileFormat, ProfileReading};
 use heapprof_profile::{Function, FunctionIndex, Line, Location, LocationIndex, Profile};
 
-/// The file of a function that has a name in a symbolized profile, because such a profile names no
-/// files.
+/// File name that jeprof gives a named function of a symbolized profile, because such a profile has
+/// no file names.
 pub(super) const NO_FILE: &str = "?";
 
-/// The file of an address that is in no symbol, as addr2line writes it.
+/// File name of an address without a symbol, as addr2line writes it.
 pub(super) const UNKNOWN_FILE: &str = "??";
 
-/// The profile of a file as jeprof reads it.
+/// Converts a file to the profile that jeprof would read from it.
 pub(super) fn read_as_jeprof(reading: ProfileReading) -> Profile {
     let mut profile = reading.profile;
     match reading.format {
         ProfileFormat::Pprof => reshape::drop_empty_labels(&mut profile),
         ProfileFormat::Gperftools | ProfileFormat::Jemalloc => move_leaves_past_calls(&mut profile),
         ProfileFormat::Symbolized => {
-            // In the words of a CPU profile, which has one value for each sample, all addresses are
-            // calls.
+            // In a CPU profile, which has one value for each sample, all addresses are calls.
             if profile.sample_type.len() > 1 {
                 move_leaves_past_calls(&mut profile);
             }
@@ -40,7 +39,7 @@ pub(super) fn read_as_jeprof(reading: ProfileReading) -> Profile {
     profile
 }
 
-/// Moves the innermost address of each stack to after its call.
+/// Moves the innermost address of each stack from the call to the return address.
 fn move_leaves_past_calls(profile: &mut Profile) {
     let known = profile.location.iter().zip(0..);
     let mut at: HashMap<u64, LocationIndex> = known
@@ -67,7 +66,7 @@ fn move_leaves_past_calls(profile: &mut Profile) {
     });
 }
 
-/// Gives locations without a name their number as the name, if `wanted` says so.
+/// Names locations without a name by their address, if `wanted` is true for them.
 fn name_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) -> bool) {
     let filename = profile.strings.intern(file);
     for location in &mut profile.location {
@@ -94,8 +93,8 @@ fn name_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) 
     }
 }
 
-/// Names addresses by their number if the files that are here have no symbol for them. An address
-/// in no file is taken for one of the program, which is the first mapping.
+/// Names addresses by their number if the file on this machine has no symbol for them. An address
+/// in no file counts as one of the program, which is the first mapping.
 pub(super) fn name_unnamed_by_number(profile: &mut Profile, is_here: &[bool]) {
     name_by_number(profile, UNKNOWN_FILE, |location| {
         let mapping = location.mapping.map_or(0, |m| m.index());

@@ -1,4 +1,4 @@
-//! What jeprof prints: rows of functions, collapsed stacks.
+//! jeprof's own reports: rows of functions, and collapsed stacks.
 //!
 //! The caller passes the profile as jeprof sees it: without allocator frames, filtered, and for
 //! [`text`] with one function for each row. Source: jemalloc's bin/jeprof.
@@ -13,7 +13,7 @@ use heapprof_profile::{Location, LocationIndex, Profile};
 use crate::error::DropinError;
 use heapprof_totals::fetch::fetch;
 
-/// What values are, and how they are shown.
+/// The kind of a value, which decides how it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JeprofMeasure {
     /// Bytes as megabytes of 1,048,576, with one decimal.
@@ -24,12 +24,12 @@ pub enum JeprofMeasure {
     Objects,
     /// Nanoseconds as seconds, with three decimals.
     Seconds,
-    /// Anything else.
+    /// Any other number.
     Samples,
 }
 
 impl JeprofMeasure {
-    /// A value as text.
+    /// Returns a value as text.
     pub fn show(self, value: i128) -> String {
         match self {
             JeprofMeasure::Megabytes => format!("{:.1}", value as f64 / 1_048_576.0),
@@ -40,7 +40,7 @@ impl JeprofMeasure {
         }
     }
 
-    /// The unit that is printed after the total.
+    /// Returns the unit that is printed after the total.
     pub fn unit(self) -> &'static str {
         match self {
             JeprofMeasure::Megabytes => "MB",
@@ -54,7 +54,7 @@ impl JeprofMeasure {
 
 /// Prints `head` and a row for each function that has a value. The rows are ordered by value, the
 /// largest first, so increases come before decreases. Rows of the same value are in the order of
-/// their linker names. Nothing is printed before it is certain that everything can be.
+/// their linker names. Nothing is printed if the sums can't be computed.
 pub fn text(
     profile: &Profile,
     column: usize,
@@ -128,8 +128,8 @@ fn percent(value: i128, total: i128) -> String {
     }
 }
 
-/// Prints each stack on a line, root first, with its sum. The lines are in the order of the stacks'
-/// texts.
+/// Prints each stack on a line, root first, with its sum. The lines are sorted by the text of their
+/// stack.
 pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Result<(), DropinError> {
     let mut used = vec![false; profile.location.len()];
     for i in 0..profile.samples.len() {
@@ -184,7 +184,7 @@ pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Resul
 #[derive(Default)]
 struct FrameTexts {
     text: String,
-    /// Where each text begins and ends.
+    /// Where each location's text begins and ends.
     at: Vec<(usize, usize)>,
 }
 
@@ -215,9 +215,9 @@ impl FrameTexts {
         &self.text[start..end]
     }
 
-    /// The rank of each location's text, with the `;` that follows it, among all texts. Equal texts
-    /// have the same rank. Returns `None` if a text has a `;` itself, because that text may begin
-    /// as another one does, and go on.
+    /// Returns the rank of each location's text, with a `;` after it, among all texts. Equal texts
+    /// have the same rank. Returns `None` if a text contains a `;`, because such a text may begin
+    /// with another whole text and its `;`.
     fn ranks(&self) -> Option<Vec<u32>> {
         if self.text.contains(';') {
             return None;
@@ -239,7 +239,7 @@ impl FrameTexts {
         Some(ranks)
     }
 
-    /// [Fetches](fetch) the texts of a stack.
+    /// [Fetches](fetch) the texts of a stack into the cache.
     fn fetch(&self, stack: &[LocationIndex]) {
         let text = self.text.as_bytes();
         fetch(
@@ -250,9 +250,9 @@ impl FrameTexts {
     }
 }
 
-/// The ranks of a stack's first four frames. They usually tell stacks apart, and they lie beside
-/// each other in memory. Returns `None` if the stack has no other frames, because the last frame
-/// has no `;` after it.
+/// Returns the ranks of a stack's four outermost frames as one number. They are adjacent in memory
+/// and usually suffice to compare two stacks. Returns `None` if the stack has no other frames,
+/// because the last frame has no `;` after it.
 fn rank_prefix(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
     let (oldest, newer) = stack
         .split_last_chunk::<4>()
@@ -261,7 +261,7 @@ fn rank_prefix(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
     (!newer.is_empty()).then(|| ranks.fold(0, |all, rank| all << 32 | u128::from(rank)))
 }
 
-/// Compares the texts of two stacks, root first and separated by `;`, without making them.
+/// Compares the texts of two stacks, root first and separated by `;`, without building the texts.
 fn compare_texts(frames: &FrameTexts, a: &[LocationIndex], b: &[LocationIndex]) -> Ordering {
     let same = a
         .iter()
@@ -277,8 +277,8 @@ fn compare_texts(frames: &FrameTexts, a: &[LocationIndex], b: &[LocationIndex]) 
     {
         return x.cmp(y);
     }
-    // One text may go on where the other ends. The equal part above is followed by a `;` only if
-    // there is more.
+    // One text may be the beginning of the other. A `;` follows the equal frames only if more
+    // frames follow.
     fn rest<'a>(
         stack: &'a [LocationIndex],
         text: impl Fn(&LocationIndex) -> &'a [u8] + 'a,

@@ -1,5 +1,5 @@
-//! What jeprof does to stacks before it adds them up: allocator frames go, filters apply, frames
-//! get the names they are told apart by.
+//! Prepares stacks as jeprof does before it adds them up: removes allocator frames, applies filters
+//! and names frames by what distinguishes rows.
 
 use std::collections::HashMap;
 
@@ -82,11 +82,11 @@ fn is_allocator(name: &str) -> bool {
         || name.starts_with("tcmalloc::")
 }
 
-/// The key of labels that tell threads apart.
+/// Key of the labels that name a sample's thread.
 const THREAD_LABEL: &str = "thread";
 
-/// A thread's name in jeprof: its number. jemalloc writes the name that a thread has after the
-/// number.
+/// Returns a thread's name in jeprof, which is its number. jemalloc writes the name that the
+/// program gave the thread after the number.
 pub(super) fn thread_number(thread: &str) -> &str {
     let first = thread.split(' ').next().unwrap_or_default();
     match !first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()) {
@@ -104,10 +104,10 @@ fn thread_name(profile: &Profile, set: LabelSetIndex) -> Option<String> {
     })
 }
 
-/// A profile on its way to jeprof's rows.
+/// A profile that is being prepared for jeprof's rows.
 pub(super) struct JeprofStacks {
     pub(super) profile: Profile,
-    /// What functions are called in rows and filters.
+    /// The shortened name of each function, for rows and filters.
     short: Vec<String>,
 }
 
@@ -124,8 +124,8 @@ impl JeprofStacks {
         self.profile.samples.relabel(|_| LabelSetIndex(0));
     }
 
-    /// Keeps only the samples of one thread, or of all threads with `*`. Returns their threads in
-    /// order. A sample's set of labels then says its thread's place in that order.
+    /// Keeps only the samples of one thread, or of all threads with `*`. Returns the names of these
+    /// threads in order. A sample's label set then gives its thread's position in that order.
     pub(super) fn threads(&mut self, wanted: &str) -> Vec<String> {
         let profile = &mut self.profile;
         let sets = 0..profile.label_sets.len() as u32;
@@ -169,8 +169,8 @@ impl JeprofStacks {
         threads
     }
 
-    /// Adds up samples with equal stacks, as jeprof's table does. Samples that labels tell apart
-    /// here may be above 0 in one half and below 0 in the other.
+    /// Adds up samples with equal stacks, as jeprof's table does. Without this, a stack whose
+    /// samples had different labels could be positive in one sample and negative in another.
     pub(super) fn merge_equal(&mut self) -> Result<()> {
         let samples = std::mem::take(&mut self.profile.samples);
         let mut place: HashMap<(&[LocationIndex], LabelSetIndex), usize> = HashMap::new();
@@ -202,7 +202,8 @@ impl JeprofStacks {
         self.profile.samples.change_values(|_, value| value.max(0));
     }
 
-    /// The signed sums of a sample type, one for each thread if samples are told apart by threads.
+    /// Returns the signed sums of a sample type, one for each thread if threads are reported
+    /// separately.
     pub(super) fn sums(&self, column: usize, threads: usize) -> Vec<i128> {
         let samples = &self.profile.samples;
         let mut sums = vec![0; threads];
@@ -212,7 +213,7 @@ impl JeprofStacks {
         sums
     }
 
-    /// Cuts each stack at the function of an allocator nearest to the root.
+    /// Cuts each stack at the allocator function that is nearest to the root.
     pub(super) fn cut_allocator(&mut self) {
         let of_allocator: Vec<bool> = self
             .profile
@@ -227,7 +228,8 @@ impl JeprofStacks {
         });
     }
 
-    /// The name of the function that a location is in, whatever was inlined there.
+    /// Returns the name of the function that contains a location, regardless of what was inlined
+    /// there.
     fn outermost(&self, location: &Location) -> Option<&str> {
         let line = self.profile.lines(location).last()?;
         Some(self.name(line)).filter(|name| !name.is_empty())
@@ -237,7 +239,7 @@ impl JeprofStacks {
         &self.short[line.function.index()]
     }
 
-    /// Where a line is, as addr2line writes it.
+    /// Returns the place of a line as addr2line writes it.
     fn place(&self, line: &Line) -> String {
         let function = &self.profile.function[line.function.index()];
         match (self.profile.text(function.filename), line.line) {
@@ -253,7 +255,7 @@ impl JeprofStacks {
         format!("{:016x}", location.address)
     }
 
-    /// Applies focus, ignore, retain and exclude.
+    /// Applies the filters focus, ignore, retain and exclude.
     pub(super) fn filter(&mut self, typed: &JeprofArguments) -> Result<()> {
         let regex = |name: &str| -> Result<Option<Regex>> {
             let text = typed.text(name);
@@ -301,8 +303,8 @@ impl JeprofStacks {
         Ok(())
     }
 
-    /// The profile with one function for each row. The function's name is what is printed. Its
-    /// linker name is what tells rows apart and orders them.
+    /// Returns the profile with one function for each row. The function's name is the printed text.
+    /// Its linker name identifies the row and orders the rows.
     pub(super) fn into_row_profile(mut self, typed: &JeprofArguments) -> Profile {
         let rows: Vec<Vec<JeprofRow>> = (self.profile.location.iter())
             .map(|location| self.rows(location, typed))
@@ -348,16 +350,16 @@ impl JeprofStacks {
         self.profile
     }
 
-    /// The rows that a location adds to, with that of the innermost function first.
+    /// Returns the rows that a location adds to, the innermost function's row first.
     fn rows(&self, location: &Location, typed: &JeprofArguments) -> Vec<JeprofRow> {
-        // Addresses of the kernel's half come from damaged stacks.
+        // Addresses in the upper half, which belongs to the kernel, come from damaged stacks.
         if location.address > i64::MAX as u64 {
             return Vec::new();
         }
         let address = Self::address(location);
         let lines = self.profile.lines(location);
         if lines.is_empty() {
-            // There is neither a name nor a place, so what is put together of them ends in a blank.
+            // Name and place are both unknown, so a text made of them ends in a blank.
             return vec![JeprofRow::new(if typed.is_on("addresses") {
                 format!("{address} {address} ")
             } else if typed.is_on("lines") {
@@ -381,8 +383,8 @@ impl JeprofStacks {
             }
             if typed.is_on("files") {
                 return match place.rsplit_once(':') {
-                    // Each address has its own row, ordered by the address, with all that is known
-                    // of it.
+                    // Each address has its own row, ordered by the address, with all known facts
+                    // about it.
                     Some(("??", "0")) => JeprofRow {
                         key: address.clone(),
                         shown: Some(format!("{named} {place}")),
@@ -402,10 +404,10 @@ impl JeprofStacks {
     }
 }
 
-/// A row that a location adds to.
+/// A row of the report to which a location adds.
 struct JeprofRow {
     key: String,
-    /// What is printed, if that is not the key.
+    /// The printed text, if it differs from the key.
     shown: Option<String>,
 }
 
@@ -415,7 +417,7 @@ impl JeprofRow {
     }
 }
 
-/// The place of a sample's thread, or 0 if threads are not told apart.
+/// Returns the position of a sample's thread, or 0 if threads are not reported separately.
 pub(super) fn thread_place(set: LabelSetIndex) -> usize {
     set.index().saturating_sub(1)
 }

@@ -1,5 +1,4 @@
-//! The files that mappings are of: where they are on this machine, and which one the command line
-//! names.
+//! The files of mappings: where they are on this machine, and which one the command line names.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,8 +9,8 @@ use heapprof_symbolize::program::object_file;
 use super::config::PprofConfig;
 use crate::host::DropinHost;
 
-/// Gives mappings the files that are found for them, and the first one what the command line says
-/// of it. A profile without mappings gets one that holds everything.
+/// Sets the file names of mappings to the files found on this machine. The first mapping gets the
+/// binary that the command line names. A profile without mappings gets one for all locations.
 pub(super) fn locate(profile: &mut Profile, config: &PprofConfig<'_>) {
     let folders = search_path();
     for m in 0..profile.mapping.len() {
@@ -36,7 +35,7 @@ pub(super) fn locate(profile: &mut Profile, config: &PprofConfig<'_>) {
     }
 }
 
-/// The folders of PPROF_BINARY_PATH, or a folder of the user's if it is not set.
+/// Returns the folders of PPROF_BINARY_PATH, or `~/pprof/binaries` if it is not set.
 pub(super) fn search_path() -> Vec<PathBuf> {
     match env::var_os("PPROF_BINARY_PATH").filter(|path| !path.is_empty()) {
         Some(path) => env::split_paths(&path).collect(),
@@ -50,7 +49,7 @@ pub(super) fn search_path() -> Vec<PathBuf> {
     .collect()
 }
 
-/// The mapping's file below one of the folders, laid out as for debuggers or symbol servers.
+/// Finds a mapping's file below one of the folders, laid out as for debuggers or symbol servers.
 fn find_binary(
     host: &dyn DropinHost,
     profile: &Profile,
@@ -103,8 +102,8 @@ fn find_binary(
     None
 }
 
-/// Gives mappings without a file and build id the address that the profile was fetched from, so
-/// that profiles of different servers do not share them.
+/// Names mappings without a file and build id by the URL that the profile was fetched from, so that
+/// profiles of different servers do not share mappings.
 pub(super) fn name_by_url(profile: &mut Profile, url: &str) {
     let url = profile.strings.intern(url);
     for mapping in &mut profile.mapping {
@@ -114,7 +113,7 @@ pub(super) fn name_by_url(profile: &mut Profile, url: &str) {
     }
 }
 
-/// Removes the address that mappings were fetched from, if it stands for their file.
+/// Removes the URLs that stand for the file names of mappings.
 pub(super) fn remove_urls(profile: &mut Profile) {
     for m in 0..profile.mapping.len() {
         let mapping = profile.mapping[m];
@@ -124,7 +123,7 @@ pub(super) fn remove_urls(profile: &mut Profile) {
     }
 }
 
-/// Whether a text begins as an absolute URL does.
+/// Whether a text begins like an absolute URL.
 fn has_scheme(text: &str) -> bool {
     let Some((scheme, _)) = text.split_once(':') else {
         return false;

@@ -1,4 +1,5 @@
-//! What the flags ask for together: one format, one order, one granularity, one sample type.
+//! The request that all flags together make: one format, one order, one granularity, one sample
+//! type.
 
 use anyhow::{Result, bail};
 use heapprof_symbolize::program::object_file;
@@ -8,9 +9,9 @@ use crate::host::DropinHost;
 use crate::kind::FlagKind;
 use crate::pprof::flag_table::{FlagGroup, flags_in_group};
 
-/// A request that can be met.
+/// A valid request.
 pub(super) struct PprofConfig<'h> {
-    /// The program that reads, writes and says things.
+    /// The program that reads profiles, writes reports and prints notes.
     pub(super) host: &'h dyn DropinHost,
     /// Name of the format's flag.
     pub(super) format: &'static str,
@@ -27,11 +28,12 @@ pub(super) struct PprofConfig<'h> {
     pub(super) base: Option<String>,
     /// Whether the base stays visible and is marked.
     pub(super) diff: bool,
-    /// Everything else.
+    /// The remaining flags.
     pub(super) flags: PprofArguments,
 }
 
-/// Short forms of `-sample_index`, in the order in which the first one wins.
+/// Short forms of `-sample_index` with the sample type that they stand for. If several are given,
+/// the first one in this list wins.
 const SHORT_FORMS: [(&str, &str); 7] = [
     ("total_delay", "delay"),
     ("mean_delay", "delay"),
@@ -89,7 +91,7 @@ impl<'h> PprofConfig<'h> {
     }
 }
 
-/// The flag of a group that is on.
+/// Returns the flag of a group that is on. Fails if more than one is on.
 fn one_of(flags: &PprofArguments, group: FlagGroup) -> Result<Option<&'static str>> {
     let on: Vec<&str> = flags_in_group(group)
         .map(|f| f.name)
@@ -124,7 +126,7 @@ fn format(flags: &PprofArguments) -> Result<(Option<&'static str>, Option<String
     })
 }
 
-/// The format. Fails if none is named, or if heapprof offers something else for it.
+/// Returns the format. Fails if none is named, or if heapprof offers something else for it.
 fn supported_format(flags: &PprofArguments, format: Option<&'static str>) -> Result<&'static str> {
     if !flags.text("http").is_empty() {
         return Ok("http");

@@ -1,4 +1,4 @@
-//! The filters in pprof's order, and what it says of those that match nothing.
+//! The filters in pprof's order, and its notes about filters that match nothing.
 
 use crate::report::scaled_label;
 use crate::reshape::{self, FrameDetail, LabelFilter, LabelUnits, NameFilters, go_regex};
@@ -72,7 +72,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Makes frames forget what the granularity does not tell apart.
+/// Removes from frames what the granularity does not distinguish.
 pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &PprofConfig<'_>) {
     let inlines = !config.flags.is_on("noinlines");
     let detail = |function, filename, line, address| FrameDetail {

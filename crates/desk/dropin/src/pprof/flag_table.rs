@@ -1,29 +1,29 @@
-//! Every flag of pprof in one table: its name, what it takes, its default, its help.
+//! Every flag of pprof in one table: its name, its kind of value, its default, its help.
 
 use crate::kind::FlagKind;
 
-/// Where a flag stands in the help.
+/// The section of the help in which a flag stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagGroup {
     /// Output formats. At most one may be given.
     Format,
-    /// Formats for which heapprof has something else.
+    /// Formats that heapprof replaces by something else.
     Elsewhere,
-    /// What is shown and how.
+    /// Flags about what is shown and how.
     Display,
     /// Order of rows. At most one may be given.
     Sort,
-    /// What a row is. At most one may be given.
+    /// Granularity of rows. At most one may be given.
     Granularity,
-    /// Which samples and frames count.
+    /// Flags that choose the samples and frames that count.
     Filter,
-    /// Where profiles and symbols come from.
+    /// Flags about the sources of profiles and symbols.
     Source,
     /// Short forms of other flags.
     Short,
 }
 
-/// A flag.
+/// One flag of pprof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PprofFlag {
     /// The name without its dash.
@@ -151,12 +151,12 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Short, Bool, "mean_delay", "false", "-mean -sample_index=delay"),
 ];
 
-/// The flag of this name.
+/// Returns the flag of this name.
 pub(crate) fn find_flag(name: &str) -> Option<&'static PprofFlag> {
     PPROF_FLAGS.iter().find(|flag| flag.name == name)
 }
 
-/// The flags of a group.
+/// Returns the flags of a group.
 pub(crate) fn flags_in_group(group: FlagGroup) -> impl Iterator<Item = &'static PprofFlag> {
     PPROF_FLAGS.iter().filter(move |flag| flag.group == group)
 }
@@ -172,7 +172,7 @@ const FLAG_GROUPS: [(FlagGroup, &str); 8] = [
     (Elsewhere, "What to use instead"),
 ];
 
-/// The help of `heapprof pprof`, behind its usage.
+/// Returns the help of `heapprof pprof` that follows its usage.
 pub fn help() -> String {
     format!(
         "SOURCE is a profile: a file, a URL, or HOST:PORT/PATH of a server. Several are added up. \
@@ -182,7 +182,7 @@ pub fn help() -> String {
     )
 }
 
-/// All flags with their help, one on each line.
+/// Returns all flags with their help, one on each line.
 fn flags() -> String {
     let mut text = String::new();
     for (group, title) in FLAG_GROUPS {

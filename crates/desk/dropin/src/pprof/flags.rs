@@ -1,12 +1,12 @@
-//! Go's flag syntax: `-flag`, `--flag`, `-flag=x`, `-flag x`; the first word that is not a flag
-//! ends them.
+//! Go's flag syntax: `-flag`, `--flag`, `-flag=x`, `-flag x`. The first word that is not a flag
+//! ends the flags.
 
 use std::collections::HashMap;
 
 use crate::kind::FlagKind;
 use crate::pprof::flag_table::{PprofFlag, find_flag};
 
-/// What was typed: the values of the flags, and the words after them.
+/// A parsed command line of pprof: the values of the flags, and the words after them.
 #[derive(Debug, Default)]
 pub(super) struct PprofArguments {
     value: HashMap<&'static str, String>,
@@ -19,14 +19,14 @@ pub(super) struct PprofArguments {
 /// Why a command line was rejected.
 #[derive(Debug)]
 pub(super) enum FlagError {
-    /// `-h` was typed, which is not wrong, but leaves nothing to do.
+    /// `-h` was typed, which is no mistake, but asks for the help only.
     Help,
-    /// What is wrong.
+    /// The command line is invalid, for this reason.
     Invalid(String),
 }
 
 impl PprofArguments {
-    /// Reads a command line against the table of flags.
+    /// Parses a command line with the table of flags.
     pub(super) fn parse(args: &[String]) -> Result<Self, FlagError> {
         let mut typed = Self::default();
         let mut args = args.iter();
@@ -73,14 +73,14 @@ impl PprofArguments {
         Ok(typed)
     }
 
-    /// The flags that were typed, in the order of their names.
+    /// Returns the flags that were typed, sorted by name.
     pub(super) fn flags(&self) -> Vec<&'static str> {
         let mut flags: Vec<&str> = self.value.keys().copied().collect();
         flags.sort_unstable();
         flags
     }
 
-    /// The text of a flag, or its default.
+    /// Returns the text of a flag, or its default.
     pub(super) fn text(&self, name: &str) -> &str {
         match self.value.get(name) {
             Some(value) => value,
@@ -93,12 +93,12 @@ impl PprofArguments {
         boolean(self.text(name)).unwrap_or(false)
     }
 
-    /// The number of a flag.
+    /// Returns the value of a flag as a whole number.
     pub(super) fn int(&self, name: &str) -> i64 {
         integer(self.text(name)).unwrap_or(0)
     }
 
-    /// The number of a flag that may have a fraction.
+    /// Returns the value of a flag as a number that may have a fraction.
     pub(super) fn float(&self, name: &str) -> f64 {
         real(self.text(name)).unwrap_or(0.0)
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Draws a graph; `format` is one that `dot -T` knows.
+/// Draws a graph with `dot`, in a format that `dot -T` knows.
 pub(super) fn draw(graph: &[u8], format: &str) -> Result<Vec<u8>> {
     let child = Command::new("dot")
         .arg(format!("-T{format}"))
@@ -23,8 +23,7 @@ pub(super) fn draw(graph: &[u8], format: &str) -> Result<Vec<u8>> {
         }
     };
     let input = child.stdin.take();
-    // dot reads everything before it draws. A separate thread for writing means that we need not
-    // rely on that.
+    // dot reads all input before it draws. Writing from a separate thread does not rely on that.
     let output = std::thread::scope(|scope| {
         scope.spawn(move || input.map(|mut input| input.write_all(graph)));
         child.wait_with_output()
@@ -38,7 +37,7 @@ pub(super) fn draw(graph: &[u8], format: &str) -> Result<Vec<u8>> {
     }
 }
 
-/// dot misses an ampersand now and then.
+/// Escapes the ampersands that dot leaves unescaped.
 fn repair(svg: Vec<u8>) -> Vec<u8> {
     match String::from_utf8(svg) {
         Ok(text) => text.replace("&;", "&amp;;").into_bytes(),

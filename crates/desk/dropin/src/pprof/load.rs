@@ -1,5 +1,4 @@
-//! From the sources to the one profile that is reported on: read, merge, subtract the base,
-//! symbolize.
+//! Turns the sources into the one profile to report: reads, merges, subtracts the base, symbolizes.
 
 use crate::report::{convertible, scale};
 use crate::reshape;
@@ -18,16 +17,16 @@ const UNIT_RULES: UnitRules = UnitRules {
     convertible,
 };
 
-/// At most this many profiles are merged at a time. Their sum is then merged with that of the
-/// profiles before.
+/// Largest number of profiles that are merged at a time. Their sum is then merged with the sum of
+/// the profiles before.
 const MAX_MERGED_AT_ONCE: usize = 128;
 
 /// Which frames stay, and how their functions are named.
 #[derive(Clone, Copy)]
 pub(super) enum PprofFrameSelection {
-    /// What the flags and the profile say.
+    /// The frames that the flags and the profile ask for.
     AsRequested(ToolReadOptions),
-    /// All, as another tool reads them, with whole names.
+    /// All frames, as another tool reads them, with whole names.
     AllFrames(ToolReader),
 }
 
@@ -35,12 +34,12 @@ pub(super) enum PprofFrameSelection {
 #[derive(Clone, Copy)]
 pub(crate) struct ToolReader {
     pub(crate) how: ToolReadOptions,
-    /// Names the addresses that have no symbol. For each mapping it gets whether the mapping's file
-    /// is here.
+    /// Names the addresses that have no symbol. The slice says for each mapping whether its file is
+    /// on this machine.
     pub(crate) name_unsymbolized: fn(&mut Profile, &[bool]),
 }
 
-/// The profile of all sources, ready to be filtered.
+/// Loads the profile of all sources, ready to be filtered.
 pub(super) fn load(config: &PprofConfig<'_>, keep: PprofFrameSelection) -> Result<Profile> {
     let how = match keep {
         PprofFrameSelection::AsRequested(how) => how,
@@ -88,8 +87,8 @@ pub(super) fn load(config: &PprofConfig<'_>, keep: PprofFrameSelection) -> Resul
     Ok(profile)
 }
 
-/// Reads and merges sources; those that can't be read are named and left out, unless none is left.
-/// Whether any came from a server.
+/// Reads and merges sources. Prints a note for each source that can't be read and leaves it out;
+/// fails if none is left. Also returns whether any source came from a server.
 fn load_all(
     names: &[String],
     what: &str,
@@ -132,7 +131,7 @@ fn load_all(
     Ok((sum, remote))
 }
 
-/// Profiles added up; what 64 bits do not hold wraps, as in pprof, but not without a word.
+/// Adds up profiles. Sums beyond 64 bits wrap, as in pprof, but with a note.
 fn merge_profiles(
     host: &dyn DropinHost,
     profiles: Vec<Profile>,
@@ -146,7 +145,7 @@ fn merge_profiles(
     merge_as_pprof(profiles, UNIT_RULES)
 }
 
-/// Whether 64 bits hold the sum of the sizes of all values, in each sample type.
+/// Whether, in each sample type, the sum of the absolute values of all samples fits in 64 bits.
 fn together_fit(profiles: &[Profile]) -> bool {
     let widest = profiles.iter().map(|p| p.sample_type.len()).max();
     (0..widest.unwrap_or(0)).all(|column| {
@@ -159,7 +158,7 @@ fn together_fit(profiles: &[Profile]) -> bool {
     })
 }
 
-/// One source's profile, and whether it came from a server.
+/// Loads the profile of one source. Also returns whether it came from a server.
 fn load_one(name: &str, config: &PprofConfig<'_>, how: ToolReadOptions) -> Result<(Profile, bool)> {
     let address = remote::parse_address(name, config.host.path(name).exists(), &config.flags);
     let mut profile = match &address {
@@ -172,7 +171,7 @@ fn load_one(name: &str, config: &PprofConfig<'_>, how: ToolReadOptions) -> Resul
         }
         None => config.host.read(name, how)?,
     };
-    // Text that is not UTF-8 is changed, which pprof would not do.
+    // Text that is not UTF-8 was changed, which pprof would not do.
     for warning in &profile.warnings {
         config.host.note(&format!("{name}: {warning}"));
     }

@@ -6,12 +6,12 @@ use crate::host::WebPageRequest;
 use crate::pprof::config::PprofConfig;
 use crate::pprof::remote;
 
-/// What this machine calls itself. pprof takes an empty host for it as well.
+/// Names of this machine in `-http=HOST:PORT`. As in pprof, an empty host is this machine, too.
 const LOCAL_HOSTS: [&str; 4] = ["", "localhost", "127.0.0.1", "[::1]"];
 /// The flags that the page obeys.
 const SUPPORTED_FLAGS: [&str; 6] = ["base", "diff_base", "focus", "http", "ignore", "no_browser"];
 
-/// The page that the flags ask for.
+/// Returns the page that the flags ask for.
 pub(super) fn page_request(config: &PprofConfig<'_>) -> Result<WebPageRequest> {
     let (flags, host) = (&config.flags, config.host);
     let place = flags.text("http");

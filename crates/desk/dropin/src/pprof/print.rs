@@ -1,4 +1,4 @@
-//! The report: options as pprof's driver works them out, filters, aggregation, printing.
+//! Prints the report: computes options as pprof's driver does, filters, aggregates, prints.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::saved::create_numbered;
 use super::sources::SourceFileCache;
 use super::{filters, image};
 
-/// Filters the profile and prints what was asked for.
+/// Filters the profile and prints the requested report.
 pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<()> {
     let units = reshape::label_units(&profile);
     for (key, ignored) in &units.ignored {
@@ -40,7 +40,8 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
     filters::aggregate(&mut profile, limits.granularity, config);
     let file = config.flags.text("output");
     if file.is_empty() && config.host.is_terminal() && !file_extension(config.format).is_empty() {
-        // The report is not for a terminal, so it goes into a new file here.
+        // This format is not for a terminal, so the report goes into a new file in the current
+        // folder.
         let mut report = Vec::new();
         print(profile, config.format, &options, &mut report)?;
         let (path, file) =
@@ -61,7 +62,7 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
     config.host.write(file.as_deref(), Box::new(body))
 }
 
-/// The ending of files of a format that is not for terminals.
+/// Returns the file name extension of a format that is not for terminals.
 fn file_extension(format: &str) -> &'static str {
     match format {
         "callgrind" => ".callgraph.out",
@@ -75,8 +76,7 @@ fn file_extension(format: &str) -> &'static str {
     }
 }
 
-/// Prints the report. Texts hold no control characters, which is the only way in which they differ
-/// from pprof's bytes.
+/// Prints the report. Its bytes are pprof's, except that control characters in texts are replaced.
 fn print(
     profile: Profile,
     format: &str,
@@ -120,7 +120,7 @@ fn text(
     Ok(())
 }
 
-/// What a format makes of granularity and of the limits on nodes.
+/// The granularity and the limits on nodes that a format and the flags ask for.
 struct NodeLimits {
     granularity: &'static str,
     node_count: usize,
@@ -162,7 +162,7 @@ impl NodeLimits {
     }
 }
 
-/// Filters that reports name.
+/// Filters that the header of a report lists.
 const REPORTED_FILTERS: [&str; 9] = [
     "focus",
     "ignore",
@@ -218,7 +218,7 @@ fn options(
         sample_unit: profile.text(r#type.unit).to_string(),
         output_unit: flags.text("unit").to_string(),
         total: match config.format {
-            // These formats show no total, so one beyond 64 bits does not matter.
+            // These formats show no total, so a total beyond 64 bits does not matter.
             "raw" | "proto" | "comments" => 0,
             _ => total(config.host, profile, column, mean_divisor),
         },
@@ -229,7 +229,8 @@ fn options(
     })
 }
 
-/// What percentages are of. What 64 bits do not hold wraps, as in pprof, but not without a word.
+/// Returns the total that percentages refer to. A sum beyond 64 bits wraps, as in pprof, but with a
+/// note.
 fn total(
     host: &dyn DropinHost,
     profile: &Profile,
@@ -246,8 +247,8 @@ fn total(
     graph::total(profile, column, mean_divisor)
 }
 
-/// The position of the sample type: by number, by name, otherwise the profile's default, otherwise
-/// the last one.
+/// Returns the index of the sample type: by number or by name, otherwise the profile's default,
+/// otherwise the last one.
 pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
     let types: Vec<&str> = profile
         .sample_type
@@ -270,7 +271,7 @@ pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
             _ => bail!("sample_index {index} is outside the range [0..{last}]"),
         };
     }
-    // What used to be called space is inuse_space today.
+    // The old name `space` stands for `inuse_space`.
     let bare = index.strip_prefix("inuse_").unwrap_or(index);
     let found = types.iter().position(|t| *t == index || *t == bare);
     found.ok_or_else(|| {

@@ -6,12 +6,12 @@ use crate::report::scale;
 use crate::reshape::{LabelUnits, NumberTest};
 use regex::Regex;
 
-/// A number and what follows it.
+/// Matches a number and the letters of its unit.
 static BOUND_PATTERN: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new("([+-]?[0-9]+)([A-Za-z]+)?").ok());
 
 /// Returns a test of whether a label's number is in a range, or `None` if the text is not a range.
-/// All numbers of a key are taken to have the key's unit.
+/// The test assumes that all numbers of a key have the key's unit.
 pub(super) fn parse_range(text: &str, units: &LabelUnits) -> Result<Option<NumberTest>, String> {
     let Some(bound) = BOUND_PATTERN.as_ref() else {
         return Ok(None);
@@ -63,7 +63,7 @@ pub(super) fn parse_range(text: &str, units: &LabelUnits) -> Result<Option<Numbe
 mod tests {
     use super::*;
 
-    /// The expected results are pprof's, with `-tags -tagfocus`.
+    /// The expected results are those of pprof with `-tags -tagfocus`.
     #[test]
     fn ranges() {
         let units = LabelUnits {

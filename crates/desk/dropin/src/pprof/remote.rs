@@ -1,4 +1,4 @@
-//! Sources that are not files: URLs and addresses of servers, and how they are fetched.
+//! Sources that are not files: URLs and server addresses, and how they are fetched.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use anyhow::{Result, bail};
 use super::flags::PprofArguments;
 use crate::host::FetchOptions;
 
-/// Where Go programs serve their CPU profile, which an address without a path means.
+/// Path at which Go programs serve their CPU profile. It is used for an address without a path.
 const DEFAULT_PATH: &str = "/debug/pprof/profile";
 
-/// The URL that a source means if it is not a file, how long profiling takes, and whether any
-/// certificate is accepted.
+/// The URL of a source that is not a file, how long profiling takes, and whether any certificate is
+/// accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RemoteAddress {
     pub(super) url: String,
@@ -20,7 +20,7 @@ pub(super) struct RemoteAddress {
     insecure: bool,
 }
 
-/// The address that a source means. Only what has a host can be one.
+/// Returns the address of a source, or `None` if the source is a file or has no host.
 pub(super) fn parse_address(
     source: &str,
     is_file: bool,
@@ -32,7 +32,7 @@ pub(super) fn parse_address(
     let (scheme, rest) = match source.split_once("://") {
         Some((scheme @ ("http" | "https" | "https+insecure"), rest)) => (scheme, rest),
         Some(_) => return None,
-        // In HOST:PORT/PATH, what stands before the first colon is not a scheme.
+        // In HOST:PORT/PATH, the part before the first colon is not a scheme.
         None => match source.split(['/', '?']).next() {
             Some(host) if host.contains(':') && !host.starts_with(':') => ("http", source),
             _ => return None,
@@ -77,7 +77,7 @@ pub(super) fn parse_address(
     })
 }
 
-/// How to fetch an address.
+/// Returns how to fetch an address.
 pub(super) fn fetch_options(
     address: &RemoteAddress,
     flags: &PprofArguments,
@@ -94,7 +94,7 @@ pub(super) fn fetch_options(
         _ if address.seconds > 0 => address.seconds.saturating_mul(3) / 2,
         _ => 60,
     };
-    // We wait a little longer than the server should need.
+    // The client waits a little longer than the server should need.
     let patience = Duration::from_secs(timeout.unsigned_abs().saturating_add(5));
     Ok(FetchOptions {
         timeout: Some(patience),

@@ -1,4 +1,4 @@
-//! A copy of what was fetched from a server, so that it can be looked at again.
+//! Saves a copy of a profile that was fetched from a server, so that it can be examined again.
 
 use std::env;
 use std::fs::{DirBuilder, OpenOptions};
@@ -12,7 +12,7 @@ use heapprof_profile::{Profile, encode};
 use crate::host::DropinHost;
 
 /// Saves the profile in PPROF_TMPDIR, else in the user's folder `pprof`, else in the system's
-/// folder for what passes.
+/// folder for temporary files.
 pub(super) fn save(host: &dyn DropinHost, profile: &Profile) {
     match save_to_folder(host, profile) {
         Ok(path) => host.note(&format!("Saved profile in {}", path.display())),
@@ -53,14 +53,15 @@ fn folder(host: &dyn DropinHost) -> Result<PathBuf> {
     bail!("failed to identify temp dir")
 }
 
-/// Makes a new file with the first number after its name that is free.
+/// Creates a new file with the lowest free number after `name`.
 pub(super) fn create_numbered(
     folder: &std::path::Path,
     name: &str,
     end: &str,
 ) -> Result<(PathBuf, std::fs::File)> {
     for number in 1..10_000 {
-        // The folder is used as it is, so that a file in the current folder is named without it.
+        // The folder is not made absolute, so that a file in the current folder is named without
+        // it.
         let path = folder.join(format!("{name}{number:03}{end}"));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => return Ok((path, file)),

@@ -1,5 +1,5 @@
-//! Source files for `-list`, looked for as pprof does: absolute names as they are, others in the
-//! search path's folders and in all folders above them.
+//! Source files for `-list`, searched as in pprof: absolute names as they are, others in the
+//! folders of the search path and in all folders above these.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,14 +12,14 @@ use anyhow::{Context, Result};
 
 type SourceLinesResult = Result<Rc<[Vec<u8>]>, String>;
 
-/// Reads source files, each once.
+/// Reads source files, each only once.
 pub(super) struct SourceFileCache {
     trim: PathTrimmer,
     path: String,
     cache: RefCell<HashMap<String, SourceLinesResult>>,
 }
 
-/// pprof reads no line of this many bytes or more, nor anything after it.
+/// Length in bytes from which pprof reads neither a line nor anything after it.
 const MAX_LINE_LENGTH: usize = 64 << 10;
 
 impl SourceFileCache {
@@ -38,7 +38,7 @@ impl SourceFileCache {
         })
     }
 
-    /// The lines of a file, or why there are none.
+    /// Returns the lines of a file, or why it can't be read.
     pub(super) fn read(&self, file: &str) -> SourceLinesResult {
         let mut known = self.cache.borrow_mut();
         let lines = known
@@ -65,7 +65,7 @@ impl SourceFileCache {
     }
 }
 
-/// An error of the system as Go writes it.
+/// Returns the text of a system error as Go writes it.
 fn go_error_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
@@ -81,7 +81,7 @@ fn split_lines(bytes: Vec<u8>) -> Vec<Vec<u8>> {
         .split(|&b| b == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line).to_vec())
         .collect();
-    // What follows the last line's end is not a line.
+    // A newline at the end of the file does not begin another line.
     if lines.last().is_some_and(Vec::is_empty) {
         lines.pop();
     }

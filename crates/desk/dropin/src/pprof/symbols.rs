@@ -8,14 +8,14 @@ use heapprof_symbolize::{
 use super::binaries::search_path;
 use crate::host::DropinHost;
 
-/// What `-symbolize` asks for.
+/// The parsed value of `-symbolize`.
 struct SymbolizeMode {
     local: bool,
     force: bool,
     style: NameStyle,
 }
 
-/// Symbolizes as the mode says: options with colons between.
+/// Symbolizes the profile as `mode` says, which is a list of options separated by colons.
 pub(super) fn symbolize(host: &dyn DropinHost, profile: &mut Profile, mode: &str) {
     let Some(mode) = parse_mode(host, mode) else {
         return;
@@ -27,8 +27,9 @@ pub(super) fn symbolize(host: &dyn DropinHost, profile: &mut Profile, mode: &str
     simplify_names(profile, mode.style, if mode.force { 0 } else { known });
 }
 
-/// Looks addresses up on this machine, whatever flags say, and guesses as `nm` makes its users
-/// guess. `name_the_rest` sees to what has no name then.
+/// Symbolizes addresses from the files of this machine, regardless of flags. An address outside all
+/// symbols gets the nearest symbol, as users of `nm` guess. `name_the_rest` then names the
+/// addresses that still have no name.
 pub(super) fn symbolize_locally(
     host: &dyn DropinHost,
     profile: &mut Profile,
@@ -39,7 +40,7 @@ pub(super) fn symbolize_locally(
     simplify_names(profile, NameStyle::Full, 0);
 }
 
-/// `None` when nothing is to be done.
+/// Parses the value of `-symbolize`. Returns `None` if nothing is to be done.
 fn parse_mode(host: &dyn DropinHost, text: &str) -> Option<SymbolizeMode> {
     let mut mode = SymbolizeMode {
         local: true,
@@ -80,7 +81,8 @@ expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|
     Some(mode)
 }
 
-/// Whether the file of each mapping is here, of those that something was asked of.
+/// Symbolizes from the files of this machine. Returns for each mapping whether its file is here, as
+/// far as the file was needed.
 fn symbolize_files(
     host: &dyn DropinHost,
     profile: &mut Profile,

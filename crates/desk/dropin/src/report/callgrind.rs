@@ -1,4 +1,4 @@
-//! `pprof -callgrind`: nodes and calls for KCachegrind, names and positions compressed.
+//! `pprof -callgrind`: nodes and calls for KCachegrind, with compressed names and positions.
 //!
 //! Costs are whole numbers of the shown unit, as in pprof. `heapprof convert --to callgrind` counts
 //! in the profile's own units and has all sample types.
@@ -16,7 +16,7 @@ use crate::error::DropinError;
 use crate::name_numbers::NameNumbers;
 use heapprof_totals::fetch::fetch;
 
-/// Writes the graph. Nothing is trimmed.
+/// Writes the graph without trimming it.
 pub fn callgrind(
     profile: &Profile,
     options: &PprofReportOptions,
@@ -61,7 +61,7 @@ pub fn callgrind(
                 let name = names.get(&edge.callee).map_or("", String::as_str);
                 let [file, function] = [files.name(info.file), functions.name(name)];
                 writeln!(writer, "cfl={file}\ncfn={function}")?;
-                // Names are numbers from now on.
+                // From here on, the names are written as their numbers.
                 let again = [files.name(info.file), functions.name(name)];
                 known.add(edge.callee, &info, again);
             } else {
@@ -69,7 +69,7 @@ pub fn callgrind(
                 writer.write_all(&known.text.as_bytes()[start..end])?;
             }
             let callee = &known.callees[edge.callee as usize];
-            // A profile of samples can't say how often it was called.
+            // A profile of samples does not say how often the function was called.
             let address = position(from, callee.address);
             let (line, weight) = (callee.line, scaled(graph.weight(edge)));
             writeln!(writer, "calls=0 {address} {line}\n* * {weight}")?;
@@ -79,15 +79,15 @@ pub fn callgrind(
     Ok(())
 }
 
-/// What is written again for nodes that were called before.
+/// The parts of earlier calls that are written again for nodes that were called before.
 struct WrittenNodes {
     callees: Vec<CalleeLines>,
-    /// The lines of their files and names, one after the other.
+    /// The lines with the file and name of each called node, one node after the other.
     text: String,
 }
 
 /// Where a node's lines begin and end, and the node's address and line. An end of 0 means that the
-/// node was not called before.
+/// node was not called yet.
 #[derive(Clone, Copy, Default)]
 struct CalleeLines {
     names: (usize, usize),
@@ -113,7 +113,7 @@ impl WrittenNodes {
         };
     }
 
-    /// [Fetches](fetch) what the calls of a node need.
+    /// [Fetches](fetch) into the cache what the calls of a node need.
     fn fetch(&self, graph: &CallGraph<'_>, node: u32) {
         let text = self.text.as_bytes();
         fetch(graph.callees(node).map(|edge| {
@@ -123,12 +123,12 @@ impl WrittenNodes {
     }
 }
 
-/// What the lines before a record say.
+/// Returns the function that the lines before a record describe: its binary, file and name.
 fn function(info: NodeInfo<'_>) -> [&str; 3] {
     [info.object, info.file, info.name]
 }
 
-/// An address, or its distance from the one before if that is shorter.
+/// Returns an address, or its distance from the previous address if that is shorter.
 fn position(before: Option<u64>, address: u64) -> String {
     let absolute = format!("{address:#x}");
     let Some(before) = before else {
@@ -144,9 +144,8 @@ fn position(before: Option<u64>, address: u64) -> String {
     }
 }
 
-/// The name of each shown node, with `[n/callees]` if several functions have the same name and
-/// file. These are functions of different binaries, and in a call tree functions on different
-/// paths.
+/// Returns the name of each shown node, with `[n/callees]` if several functions have the same name
+/// and file. Such functions are in different binaries, or, in a call tree, on different paths.
 fn unambiguous_names(graph: &CallGraph<'_>) -> HashMap<u32, String> {
     let mut functions: HashMap<(&str, &str), HashMap<_, usize>> = HashMap::new();
     let mut numbers = Vec::with_capacity(graph.shown().len());

@@ -1,15 +1,15 @@
-//! Colours of pprof's pictures: green for what became less, red for what became more, grey between.
+//! Colours of pprof's pictures: green for decreases, red for increases, grey in between.
 
-/// The colour of a score from -1 to 1, as `#rrggbb`; a light one for backgrounds.
+/// Returns the colour of a score from -1 to 1 as `#rrggbb`; a light one for backgrounds.
 pub(super) fn colour(score: f64, background: bool) -> String {
-    // A score that is not a number (0 of a total of 0) stays as it is.
+    // A score that is not a number (0 divided by a total of 0) stays as it is.
     let score = if score > 1.0 { 1.0 } else { score };
     let score = if score < -1.0 { -1.0 } else { score };
     let (mut saturation, value) = if background { (0.1, 0.93) } else { (1.0, 0.7) };
     if score.abs() < 0.2 {
         saturation *= score.abs() / 0.2;
     }
-    // Small scores are told apart too.
+    // Powers spread small scores over the range, so that their colours differ.
     let score = match score {
         score if score > 0.0 => score.powf(0.3),
         score if score < 0.0 => -(-score).powf(0.3),

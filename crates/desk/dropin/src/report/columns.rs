@@ -1,7 +1,7 @@
-//! Columns that are as wide as their widest cell, among lines that follow each other (Go's
-//! text/tabwriter with AlignRight).
+//! Columns that are as wide as their widest cell, among consecutive lines (Go's text/tabwriter with
+//! AlignRight).
 //!
-//! A tab ends a cell. What follows a line's last tab is not a cell and is not aligned. A column
+//! A tab ends a cell. The text after a line's last tab is not a cell and is not aligned. A column
 //! goes on as long as consecutive lines have a cell in it.
 
 /// Lays out `text`. Cells are aligned to the right, with one blank before each.
@@ -17,7 +17,7 @@ pub(super) fn align_right(text: &str) -> String {
         lines.extend(rows);
         ends.push(lines.len());
     }
-    // What follows a line's last tab is not a cell.
+    // The text after a line's last tab is not a cell.
     let mut widths: Vec<Vec<usize>> = lines.iter().map(|line| vec![0; line.len() - 1]).collect();
     let mut start = 0;
     for end in ends {
@@ -40,11 +40,11 @@ pub(super) fn align_right(text: &str) -> String {
     out
 }
 
-/// Sets the widths of the cells from column `first` on. Neighbouring lines that have a cell there
-/// share its width.
+/// Sets the widths of the cells from column `first` on. Consecutive lines that have a cell in a
+/// column share its width.
 fn column_widths(lines: &[Vec<&str>], widths: &mut [Vec<usize>], first: usize) {
-    // The columns still to do, each with its lines. There is no recursion, because lines may have
-    // any number of cells.
+    // The columns that are still to be measured, each with its lines. The code does not recurse,
+    // because lines may have any number of cells.
     let mut blocks = vec![(first, 0, lines.len())];
     while let Some((column, start, end)) = blocks.pop() {
         let has = |i: usize| column + 1 < lines[i].len();

@@ -1,4 +1,4 @@
-//! `pprof -dot`: the graph for Graphviz, sizes and colours by what the nodes are worth.
+//! `pprof -dot`: the graph for Graphviz, with sizes and colours by the values of the nodes.
 
 use std::io::Write;
 
@@ -61,7 +61,7 @@ impl DotWriter<'_> {
         let graph = self.graph;
         let sizes = graph.shown().iter().map(|&node| size(graph.flat(node)));
         let largest = sizes.fold(f64::MIN, f64::max);
-        // A node that is not shown but still called has the number 0.
+        // A node that is not shown but is still called has the number 0.
         let mut number = vec![0usize; graph.nodes()];
         let mut with_tags = vec![false; graph.nodes()];
         let nodelets = NodeletWriter::new(self.values, options);
@@ -85,7 +85,7 @@ impl DotWriter<'_> {
         percentage(value, self.total).trim().to_string()
     }
 
-    /// A value as a share of the total.
+    /// Returns a value as a share of the total.
     fn score(&self, value: i64) -> f64 {
         value as f64 / self.total.wrapping_abs() as f64
     }
@@ -110,7 +110,7 @@ impl DotWriter<'_> {
             cum_text = self.values.show(cum);
             label.push_str(&format!("of {cum_text} ({})", self.share(cum)));
         }
-        // Sizes are from 8 to 24. Small values get more than their proportion.
+        // Font sizes are from 8 to 24. The square root gives small values more than their share.
         let font = match largest != 0.0 && flat != 0 && size(flat) <= largest {
             true => 8 + (16.0 * (size(flat) / largest).sqrt()).ceil() as i64,
             false => 8,
@@ -139,7 +139,7 @@ impl DotWriter<'_> {
         let inline = if edge.inline { "\\n (inline)" } else { "" };
         let mut attributes = format!("label=\" {weight}{inline}\"");
         if self.total != 0 {
-            // In a difference an edge may weigh more than the total.
+            // In a difference, an edge may weigh more than the total.
             let steps = |of: i64| {
                 let part = value.wrapping_mul(of).wrapping_div(self.total);
                 part.wrapping_abs().min(of).wrapping_add(1)
@@ -170,7 +170,7 @@ fn size(value: i64) -> f64 {
     value.wrapping_abs() as f64
 }
 
-/// The name of a node, with each part on its own line.
+/// Returns the name of a node, with each part on its own line.
 fn multiline_name(info: NodeInfo<'_>) -> String {
     // `[...]` stands for Go's type parameters, and its dots do not end a line.
     let name = escape(&shorten(info.name))
@@ -190,7 +190,7 @@ fn multiline_name(info: NodeInfo<'_>) -> String {
     parts.parts().join("\\n") + "\\n"
 }
 
-/// Escapes a text for a string of Graphviz. Its lines are aligned to the left.
+/// Escapes a text for a Graphviz string. Its lines are aligned to the left.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

@@ -6,28 +6,28 @@ use heapprof_profile::Profile;
 use super::measurement::{label, percentage, scale};
 use super::options::{PprofReportOptions, PprofValueFormatter};
 
-/// What became of the nodes and edges of a report.
+/// Numbers of shown and dropped nodes and edges of a report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReportCounts {
     /// Sum of the shown flats.
     pub flat: i64,
-    /// Nodes shown.
+    /// Number of nodes shown.
     pub nodes: usize,
-    /// Nodes there were before `node_count` limited them.
+    /// Number of nodes before `node_count` limited them.
     pub total_nodes: usize,
-    /// Nodes dropped for being small.
+    /// Number of nodes that were dropped because they are small.
     pub dropped_nodes: usize,
-    /// Edges dropped for being small.
+    /// Number of edges that were dropped because they are small.
     pub dropped_edges: usize,
 }
 
-/// Name of the main binary's file; empty when there is none.
+/// Returns the name of the main binary's file; empty if the profile has none.
 pub(super) fn title(profile: &Profile) -> &str {
     let main = profile.mapping.first().map(|m| profile.text(m.filename));
     main.filter(|path| !path.is_empty()).map_or("", base)
 }
 
-/// What the profile is: binary, comments, type, time, duration.
+/// Returns the lines that describe the profile: binary, comments, type, time, duration.
 pub fn profile_labels(
     profile: &Profile,
     options: &PprofReportOptions,
@@ -71,7 +71,8 @@ pub fn profile_labels(
     labels
 }
 
-/// All lines above a report. Pictures have the `full` lines, whatever `compact_labels` says.
+/// Returns all lines above a report. With `full`, which pictures use, the lines about the profile
+/// come regardless of `compact_labels`.
 pub fn report_labels(
     profile: &Profile,
     options: &PprofReportOptions,
@@ -134,8 +135,8 @@ pub fn report_labels(
     labels
 }
 
-/// At most 80 bytes of a filter. pprof may cut a character in two. Here the reader gets the whole
-/// characters before it.
+/// Returns at most 80 bytes of a filter. pprof may cut a character in two there; this function cuts
+/// before the character.
 fn shorten_filter(filter: &str) -> String {
     let whole = (0..=80).rev().find(|&at| filter.is_char_boundary(at));
     match filter.len() > 80 {

@@ -1,10 +1,10 @@
-//! Label sets as text, each written at most once.
+//! Label sets as text. Each text is built at most once.
 
 use heapprof_profile::{Label, LabelSetIndex, Profile};
 
 use super::text::TextPieces;
 
-/// The text of each label set, made when it is first asked for.
+/// The text of each label set, built when it is first needed.
 pub(super) struct LabelTexts<F> {
     make: F,
     pieces: TextPieces,
@@ -29,7 +29,7 @@ impl<F: FnMut(LabelSetIndex, &mut String)> LabelTexts<F> {
     }
 }
 
-/// The labels of each key together; a set has them ordered by key.
+/// Groups labels by key. A set holds its labels ordered by key.
 pub(super) fn by_key(labels: &[Label]) -> impl Iterator<Item = &[Label]> {
     labels.chunk_by(|a, b| a.key == b.key)
 }

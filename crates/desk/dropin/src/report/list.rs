@@ -1,7 +1,7 @@
-//! `-list`: source lines of the functions that match, with what each is worth.
+//! `-list`: source lines of the functions that match, with the value of each line.
 //!
-//! The sums in a function's head are those of its lines, so a sample that recurs counts again, as
-//! in pprof. Source: google/pprof, internal/report/source.go.
+//! The sums at the head of a function are sums over its lines, so a sample counts once for each
+//! line, as in pprof. Source: google/pprof, internal/report/source.go.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,7 +18,7 @@ use crate::error::DropinError;
 /// Reads a source file's lines, or says why it can't.
 pub type SourceReader<'a> = &'a dyn Fn(&str) -> Result<Rc<[Vec<u8>]>, String>;
 
-/// Lines that are shown before the first and after the last one with a value.
+/// Number of lines that are shown before the first and after the last line with a value.
 const CONTEXT_LINES: i64 = 5;
 
 /// Prints the functions whose name matches [`PprofReportOptions::symbol`].
@@ -69,7 +69,7 @@ pub fn list(
             )?;
             let (first, last) = range(&graph, &nodes);
             if first > last {
-                // pprof does not open a file of which it shows nothing.
+                // pprof does not open a file from which it shows no line.
                 continue;
             }
             let lines = match read(file) {
@@ -105,15 +105,15 @@ pub fn list(
 }
 
 fn sums(graph: &CallGraph<'_>, nodes: &[u32]) -> (i64, i64) {
-    // A sample counts once for each line of the function that its stack has, so 64 bits may not
-    // hold the sum.
+    // A sample counts once for each line of the function that its stack contains, so the sum may
+    // not fit in 64 bits.
     nodes.iter().fold((0, 0), |(flat, cum), &node| {
         let (f, c) = (graph.flat(node), graph.cum(node));
         (i64::wrapping_add(flat, f), i64::wrapping_add(cum, c))
     })
 }
 
-/// The first and the last line to show.
+/// Returns the first and the last line to show.
 fn range(graph: &CallGraph<'_>, nodes: &[u32]) -> (i64, i64) {
     let info = || nodes.iter().map(|&node| graph.info(node));
     let first = info().map(|i| match i.start_line {

@@ -3,14 +3,14 @@
 //!
 //! Source of names and factors: google/pprof, internal/measurement. 1 kB is 1024 B there.
 
-/// A unit: how it is printed, its names (lower case, without a trailing s), its worth in base
-/// units.
+/// A unit: its printed name, the names that it is recognized by (lower case, without a trailing s),
+/// and its worth in base units.
 type UnitEntry = (&'static str, &'static [&'static str], f64);
 
 struct PprofUnitFamily {
     units: &'static [UnitEntry],
-    /// The unit if the wanted one is of another family, or if no unit gives a value of at least
-    /// one.
+    /// The unit to use if the wanted unit belongs to another family, or if no unit gives a value of
+    /// at least one.
     fallback: (&'static str, f64),
 }
 
@@ -65,7 +65,7 @@ impl PprofUnitFamily {
     }
 }
 
-/// How values in one unit are shown in another, worked out once for many values.
+/// Conversion of values from one unit to another, chosen once for many values.
 #[derive(Clone, Debug)]
 pub struct UnitScale {
     conversion: UnitConversion,
@@ -73,22 +73,23 @@ pub struct UnitScale {
 
 #[derive(Clone, Debug)]
 enum UnitConversion {
-    /// Both units are of one family. Or the wanted unit is not of this family, and the family's
-    /// fallback replaces it.
+    /// Conversion to one unit: the wanted unit, or the family's fallback if the wanted unit belongs
+    /// to another family.
     Fixed {
         worth: f64,
         unit: &'static str,
         of: f64,
     },
-    /// The largest unit of the family in which the value is at least one.
+    /// Conversion to the largest unit of the family in which the value is at least one.
     Auto { worth: f64, family: usize },
-    /// A unit that pprof can't convert. The number stays, and the wanted unit is put after it,
-    /// unless it is `minimum`, `auto` or a word for counts.
+    /// No conversion, because pprof does not know the unit. The number stays, and the wanted unit
+    /// is put after it, unless it is `minimum`, `auto` or a word for counts.
     Unknown(String),
 }
 
 impl UnitScale {
-    /// Makes a scale from a unit of the profile to a wanted unit, which may be `minimum` or `auto`.
+    /// Chooses the conversion from a unit of the profile to a wanted unit, which may be `minimum`
+    /// or `auto`.
     pub fn new(from: &str, to: &str) -> Self {
         let auto = matches!(to, "minimum" | "auto");
         let how = UNIT_FAMILIES
@@ -113,9 +114,9 @@ impl UnitScale {
         }
     }
 
-    /// The value in the wanted unit, and that unit's name as it is printed (empty for counts).
+    /// Returns the value in the wanted unit, and that unit's printed name (empty for counts).
     pub fn apply(&self, value: i64) -> (f64, &str) {
-        // The least number has no positive counterpart; pprof leaves it as it is.
+        // The least number has no positive counterpart. pprof leaves it negative.
         let (sign, size) = match value {
             i64::MIN => (1.0, value as f64),
             value if value < 0 => (-1.0, -(value as f64)),
@@ -140,8 +141,8 @@ impl UnitScale {
         (sign * scaled, unit)
     }
 
-    /// The value with its unit. It has two decimals, unless they are zero. A zero is `0` without a
-    /// unit.
+    /// Returns the value with its unit. It has two decimals, unless they are zero. A zero is `0`
+    /// without a unit.
     pub fn label(&self, value: i64) -> String {
         let (scaled, unit) = self.apply(value);
         // Most numbers are whole and need no rounding.
@@ -162,30 +163,30 @@ impl UnitScale {
     }
 }
 
-/// `value` in another unit, and that unit's name as it is printed.
+/// Converts `value` to another unit. Also returns that unit's printed name.
 pub fn scale(value: i64, from: &str, to: &str) -> (f64, String) {
     let scale = UnitScale::new(from, to);
     let (scaled, unit) = scale.apply(value);
     (scaled, unit.to_string())
 }
 
-/// Whether two names are of units of one family.
+/// Whether two names are those of units of one family.
 pub fn convertible(a: &str, b: &str) -> bool {
     let mut families = UNIT_FAMILIES.iter();
     families.any(|family| family.find(a).is_some() && family.find(b).is_some())
 }
 
-/// `value` with the unit that suits it.
+/// Returns `value` with a unit that is chosen by its size.
 pub fn label(value: i64, unit: &str) -> String {
     scaled_label(value, unit, "auto")
 }
 
-/// `value` with its unit, in the unit `to`.
+/// Returns `value` in the unit `to`, followed by that unit.
 pub fn scaled_label(value: i64, from: &str, to: &str) -> String {
     UnitScale::new(from, to).label(value)
 }
 
-/// The size of `value` in percent of `total`, without a sign, at least six characters wide.
+/// Returns the absolute value of `value` in percent of `total`, at least six characters wide.
 pub fn percentage(value: i64, total: i64) -> String {
     let ratio = match total {
         0 => 0.0,
@@ -198,8 +199,8 @@ pub fn percentage(value: i64, total: i64) -> String {
     }
 }
 
-/// At most two significant digits of a number from 0 to 1, with an exponent when it is small (C's
-/// `%.2g`).
+/// Returns a number from 0 to 1 with at most two significant digits, and with an exponent if it is
+/// small (C's `%.2g`).
 fn two_digits(value: f64) -> String {
     let scientific = format!("{value:.1e}");
     let Some((digits, exponent)) = scientific.split_once('e') else {
@@ -220,7 +221,7 @@ fn two_digits(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// The expected texts are what pprof prints.
+    /// The expected texts are those of pprof.
     #[test]
     fn labels() {
         let table = [

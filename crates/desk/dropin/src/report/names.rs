@@ -1,9 +1,9 @@
-//! How a frame is called: address, function, place, or what there is instead.
+//! Printable names of frames: address, function and place, or the binary if nothing else is known.
 
 use crate::graph::{base, clean};
 use heapprof_profile::{Line, Location, Profile};
 
-/// Adds the printable name of a location's line, or of a location without lines.
+/// Appends the printable name of a location's line, or of a location without lines.
 pub(super) fn printable(
     profile: &Profile,
     location: &Location,

@@ -1,4 +1,4 @@
-//! The boxes beside a node of a picture: what the labels of its samples say.
+//! The boxes beside a node of a picture, which show the labels of the node's samples.
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use crate::graph::{NodeTag, NodeTags, mean, sort_as_go, truncate_as_go};
 use super::measurement::{UnitScale, label};
 use super::options::{PprofReportOptions, PprofValueFormatter};
 
-/// The most boxes of one kind beside a node.
+/// Largest number of boxes of one kind beside a node.
 const MAX_BOXES: usize = 4;
 
-/// Writes boxes.
+/// Writes the boxes beside nodes.
 pub(super) struct NodeletWriter<'a> {
     values: &'a PprofValueFormatter,
-    /// The unit of the sizes, and the scale from it to itself as pprof converts it.
+    /// The unit of the sizes. `same` converts from this unit to itself, as pprof does.
     unit: &'a str,
     same: UnitScale,
 }
@@ -28,8 +28,9 @@ impl<'a> NodeletWriter<'a> {
         }
     }
 
-    /// The boxes of the node with number `n`. A node that calls no other shows cums, because they
-    /// hold what its removed callees had. Other nodes show only flats.
+    /// Returns the boxes of the node with number `n`. With `flat` they show only flats. A node that
+    /// calls no other is drawn without `flat` and shows cums, because these include the values of
+    /// its removed callees.
     pub(super) fn boxes(&self, tags: &NodeTags, n: usize, flat: bool) -> String {
         let mut text = String::new();
         let mut texts = tags.texts.clone();
@@ -66,7 +67,7 @@ impl<'a> NodeletWriter<'a> {
         style: &str,
     ) {
         let worth = self.values.show(value);
-        // Writing to a String does not fail.
+        // Writing to a String can't fail.
         let _ = writeln!(
             text,
             "{id} [label = \"{name}\" id=\"{id}\" fontsize=8 shape=box3d tooltip=\"{worth}\"]"
@@ -98,8 +99,8 @@ impl<'a> NodeletWriter<'a> {
         }
     }
 
-    /// Returns at most [`MAX_BOXES`] tags. The others join the nearest of the heaviest, which
-    /// become ranges.
+    /// Returns at most [`MAX_BOXES`] tags: the heaviest ones. Every other tag joins the nearest of
+    /// these, which becomes a range.
     fn collapse(&self, sizes: &[NodeTag], flat: bool) -> Vec<NodeTag> {
         let mut sizes = sizes.to_vec();
         sort(&mut sizes, flat);
@@ -123,7 +124,7 @@ impl<'a> NodeletWriter<'a> {
         joined
     }
 
-    /// One tag for the sizes of a group, which is not empty.
+    /// Joins the sizes of a group, which is not empty, to one tag.
     fn join(&self, group: &[NodeTag]) -> NodeTag {
         let (mut least, mut most) = (group[0].value, group[0].value);
         let (mut flat, mut cum) = ((0, 0), (0, 0));
@@ -152,7 +153,7 @@ impl<'a> NodeletWriter<'a> {
     }
 }
 
-/// Sorts by the size of what is shown, then by name.
+/// Sorts by the absolute value that is shown, then by name.
 fn sort(tags: &mut [NodeTag], flat: bool) {
     let cum = |tag: &NodeTag| if flat { 0 } else { tag.cum.0 };
     sort_as_go(tags, |a, b| {

@@ -1,4 +1,4 @@
-//! What pprof's printers are told: its flags, and what its driver works out before a report is
+//! Options of pprof's printers: its flags, and values that its driver computes before a report is
 //! made.
 
 use std::collections::HashMap;
@@ -12,21 +12,21 @@ use super::zone::ReportTimeZone;
 /// Options of a report, named as in pprof where it has a name for them.
 #[derive(Clone, Debug)]
 pub struct PprofReportOptions {
-    /// Sort by cum instead of flat.
+    /// Whether rows are sorted by cum instead of flat.
     pub cum_sort: bool,
-    /// A tree instead of a graph; only dot and callgrind obey it.
+    /// Whether the graph is a call tree. Only dot and callgrind obey it.
     pub call_tree: bool,
-    /// Leave out nodes of negative value.
+    /// Whether nodes of negative value are left out.
     pub drop_negative: bool,
-    /// Leave out the lines about the profile, unless the report is a picture.
+    /// Whether the lines about the profile are left out, unless the report is a picture.
     pub compact_labels: bool,
-    /// What shown values are multiplied by: 1 / `divide_by`.
+    /// Factor by which shown values are multiplied: 1 / `divide_by`.
     pub ratio: f64,
     /// `option=value` of each filter, in pprof's order.
     pub active_filters: Vec<String>,
-    /// The unit of each key of number labels, of the whole profile before filters.
+    /// The unit of each key of number labels, taken from the whole profile before filters.
     pub num_label_units: HashMap<String, String>,
-    /// The most nodes to show. 0 shows all.
+    /// The largest number of nodes to show; 0 shows all.
     pub node_count: usize,
     /// Nodes whose cum is below this share of the sum of flats are dropped.
     pub node_fraction: f64,
@@ -34,30 +34,30 @@ pub struct PprofReportOptions {
     pub edge_fraction: f64,
     /// Position of the sample type in [`heapprof_profile::Profile::sample_type`].
     pub column: usize,
-    /// With `-mean` the position of the type to divide by.
+    /// With `-mean`, the position of the type to divide by.
     pub mean_divisor: Option<usize>,
-    /// Name of the sample type, `mean_` before it where means are shown.
+    /// Name of the sample type, with `mean_` before it if means are shown.
     pub sample_type: String,
     /// Unit of the sample type as in the profile.
     pub sample_unit: String,
-    /// `minimum`, `auto` or a unit.
+    /// The wanted unit: `minimum`, `auto` or a name.
     pub output_unit: String,
-    /// The sum that percentages are of: all samples before filters, or after them with
+    /// The sum that percentages refer to: that of all samples before filters, or after filters with
     /// `relative_percentages`.
     pub total: i64,
-    /// What `-peek` (and `-list`) look for.
+    /// The regular expression of `-peek` or `-list`.
     pub symbol: Option<Regex>,
-    /// Where sources are looked for, as a list separated by `:`. It also serves as a guess at what
-    /// to trim from file names.
+    /// Folders in which sources are searched, as a list separated by `:`. They also serve as a
+    /// guess at what to trim from file names.
     pub source_path: String,
-    /// What to trim from the front of file names, as a list separated by `:`.
+    /// Prefixes to trim from file names, as a list separated by `:`.
     pub trim_path: String,
     /// The zone in which times are shown.
     pub zone: ReportTimeZone,
 }
 
 impl Default for PprofReportOptions {
-    /// Returns pprof's options without flags. Nothing is known of the profile yet.
+    /// Returns pprof's options without flags, for a profile of which nothing is known yet.
     fn default() -> Self {
         Self {
             cum_sort: false,
@@ -85,12 +85,12 @@ impl Default for PprofReportOptions {
 }
 
 impl PprofReportOptions {
-    /// How values of the sample type are shown in the unit that was asked for.
+    /// Returns how values of the sample type are shown in the requested unit.
     pub fn values(&self) -> PprofValueFormatter {
         self.values_in(&self.output_unit)
     }
 
-    /// How values of the sample type are shown in `unit`.
+    /// Returns how values of the sample type are shown in `unit`.
     pub fn values_in(&self, unit: &str) -> PprofValueFormatter {
         PprofValueFormatter {
             ratio: self.ratio,
@@ -98,13 +98,13 @@ impl PprofReportOptions {
         }
     }
 
-    /// The unit of `bytes` labels, the only number labels that pictures show.
+    /// Returns the unit of `bytes` labels, the only number labels that pictures show.
     pub(super) fn bytes_unit(&self) -> &str {
         self.num_label_units.get("bytes").map_or("", String::as_str)
     }
 }
 
-/// Shows values of the sample type: divided, scaled, with a unit.
+/// Formats values of the sample type: divides, scales, and adds the unit.
 #[derive(Clone, Debug)]
 pub struct PprofValueFormatter {
     ratio: f64,
@@ -112,7 +112,7 @@ pub struct PprofValueFormatter {
 }
 
 impl PprofValueFormatter {
-    /// A value as text.
+    /// Returns a value as text.
     pub fn show(&self, value: i64) -> String {
         let value = match self.ratio > 0.0 && self.ratio != 1.0 {
             true => truncate_as_go(value as f64 * self.ratio),

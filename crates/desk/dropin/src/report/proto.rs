@@ -1,4 +1,4 @@
-//! `-proto`: what filters and aggregation left of the profile, as a profile.
+//! `-proto`: the filtered and aggregated profile, as a profile.
 
 use std::io::Write;
 
@@ -7,8 +7,9 @@ use heapprof_profile::{EncodeOptions, Error, Gzip, Profile, encode_with};
 
 use super::options::PprofReportOptions;
 
-/// Writes the profile gzipped, its values divided as shown ones are. Inflated, the bytes are
-/// pprof's; packed, they are more, in a fraction of the time.
+/// Writes the profile gzipped. Its values are divided as in other reports. The uncompressed bytes
+/// equal pprof's; the compressed file is larger than pprof's, but compressing takes a fraction of
+/// the time.
 pub fn proto(
     mut profile: Profile,
     options: &PprofReportOptions,

@@ -1,7 +1,7 @@
-//! `-raw`: all that the profile holds, as text.
+//! `-raw`: the whole content of the profile, as text.
 //!
-//! What a location or a set of labels looks like is written once, and samples copy it. Source:
-//! google/pprof, profile/profile.go.
+//! The text of a location or a label set is built once, and samples copy it. Source: google/pprof,
+//! profile/profile.go.
 
 use std::io::{self, Write};
 
@@ -44,7 +44,7 @@ fn head(profile: &Profile, zone: &ReportTimeZone, out: &mut String) {
         *out += &format!("Time: {}\n", zone.show_precisely(profile.time_nanos));
     }
     if profile.duration_nanos != 0 {
-        // This is Go's %.4v: the first four letters, whatever they are.
+        // This is Go's %.4v: the first four characters of the text.
         let text: String = duration(profile.duration_nanos).chars().take(4).collect();
         *out += &format!("Duration: {text}\n");
     }
@@ -91,7 +91,7 @@ fn samples(profile: &Profile, out: &mut TextSpool<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes texts on one line and numbers on the next, each ordered by how it looks.
+/// Writes texts on one line and numbers on the next, each sorted by their shown text.
 fn label_lines(profile: &Profile, labels: &[Label], out: &mut String) {
     let (texts, numbers): (Vec<Label>, Vec<Label>) =
         labels.iter().partition(|label| !label.str.is_empty());
@@ -111,7 +111,7 @@ fn label_lines(profile: &Profile, labels: &[Label], out: &mut String) {
     let text = |label: &Label| profile.text(label.str).to_string();
     line(by_key(&texts).map(|one| shown(one, &text)).collect());
     let number = |one: &[Label]| {
-        // If one number of the key has a unit, all are shown with theirs, even if it is empty.
+        // If one number of the key has a unit, all are shown with their unit, even if it is empty.
         let has_units = one.iter().any(|label| !label.num_unit.is_empty());
         shown(one, &|label| match has_units {
             true => format!("{} {}", label.num, profile.text(label.num_unit)),
@@ -169,7 +169,7 @@ fn show_mapping(profile: &Profile, mapping: &Mapping, out: &mut String) {
     out.push('\n');
 }
 
-/// A duration as Go writes it: `1h2m3.5s`, `1.5ms`.
+/// Returns a duration as Go writes it: `1h2m3.5s`, `1.5ms`.
 fn duration(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let size = nanos.unsigned_abs();

@@ -1,4 +1,4 @@
-//! Names of functions as pprof's pictures shorten them: without packages, namespaces, arguments and
+//! Function names as pprof's pictures shorten them: without packages, namespaces, arguments and
 //! versions.
 
 use std::sync::LazyLock;
@@ -9,12 +9,12 @@ fn compile(pattern: &'static str) -> Regex {
     Regex::new(pattern).expect("a pattern of ours")
 }
 
-/// `/v2` and so on, the version of a Go module within a package's path.
+/// Matches `/v2` and so on, the version of a Go module within a package's path.
 static GO_MODULE_VERSION: LazyLock<Regex> =
     LazyLock::new(|| compile(r"^(.*?)/v(?:[2-9]|[1-9][0-9]+)([./].*)$"));
 
-/// The part to keep: of Go what follows the path, of Java class and method, of C++ class and
-/// method.
+/// Match the part of a name to keep: the text after the path for Go, class and method for Java and
+/// for C++.
 static KEPT_NAME_PARTS: LazyLock<[Regex; 3]> = LazyLock::new(|| {
     [
         compile(r"^(?:[0-9A-Za-z_.\-]+/)+([^.]+\..+)"),
@@ -27,7 +27,7 @@ static KEPT_NAME_PARTS: LazyLock<[Regex; 3]> = LazyLock::new(|| {
     ]
 });
 
-/// A shorter name, or the name itself.
+/// Returns a shorter name, or the name itself if nothing can be cut.
 pub(super) fn shorten(name: &str) -> String {
     let name = name.strip_prefix("(anonymous namespace)::").unwrap_or(name);
     let name = GO_MODULE_VERSION.replace(name, "${1}${2}");

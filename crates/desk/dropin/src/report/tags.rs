@@ -1,4 +1,4 @@
-//! `-tags`: what the values of each label key are worth.
+//! `-tags`: the sums of samples for each value of each label key.
 //!
 //! Source: google/pprof, internal/report.
 
@@ -47,11 +47,12 @@ pub fn tags(
     out.write_all(align_right(&text).as_bytes())
 }
 
-/// For each key, the sums of its values' samples, by size and then by name.
+/// Returns, for each key, its values with the sums of their samples, sorted by the absolute value
+/// of the sum and then by name.
 ///
-/// pprof compares sizes without their sign, and compares names only if the values are equal. So
-/// neither a value nor its negative comes first. pprof sorts them as they come out of a Go map,
-/// which is mostly the order in which they were first met.
+/// pprof compares the absolute values of sums, and compares names only if the sums are equal. So
+/// neither of two sums that differ only in sign comes first. pprof sorts the values in the order of
+/// a Go map, which is mostly the order of their first samples.
 fn worth(profile: &Profile, options: &PprofReportOptions) -> BTreeMap<String, Vec<(String, i64)>> {
     let mut of_set = vec![None; profile.label_sets.len()];
     let mut met = Vec::new();

@@ -1,10 +1,10 @@
-//! Text in bulk: pieces that are written once and copied often, and numbers without formatting
-//! machinery.
+//! Fast output of large texts: pieces that are built once and copied often, and numbers without the
+//! formatting machinery.
 
 use heapprof_text::decimal;
 use std::io::{self, Write};
 
-/// Texts one after the other, found by their number.
+/// Texts in one string, found by their number.
 #[derive(Default)]
 pub(super) struct TextPieces {
     text: String,
@@ -12,12 +12,12 @@ pub(super) struct TextPieces {
 }
 
 impl TextPieces {
-    /// Where the next piece is written.
+    /// Returns the buffer to which the next piece is appended.
     pub(super) fn text(&mut self) -> &mut String {
         &mut self.text
     }
 
-    /// Ends a piece. Returns its number.
+    /// Ends a piece, and returns its number.
     pub(super) fn end(&mut self) -> usize {
         self.end.push(self.text.len());
         self.end.len() - 1
@@ -45,12 +45,12 @@ impl<'a> TextSpool<'a> {
         }
     }
 
-    /// Where text is added.
+    /// Returns the buffer to which text is appended.
     pub(super) fn text(&mut self) -> &mut String {
         &mut self.text
     }
 
-    /// Writes the text if it has become large.
+    /// Writes the collected text if it is large enough.
     pub(super) fn spill(&mut self) -> io::Result<()> {
         if self.text.len() >= SPOOL_CHUNK_SIZE {
             self.out.write_all(self.text.as_bytes())?;
@@ -64,13 +64,13 @@ impl<'a> TextSpool<'a> {
     }
 }
 
-/// Adds a number.
+/// Appends a number.
 pub(super) fn push_number(out: &mut String, value: i128) {
     let mut digits = [0u8; 40];
     out.push_str(decimal(&mut digits, value));
 }
 
-/// Adds a number right-aligned.
+/// Appends a number, right-aligned in `width` characters.
 pub(super) fn push_padded(out: &mut String, value: i64, width: usize) {
     let mut digits = [0u8; 40];
     let text = decimal(&mut digits, i128::from(value));
@@ -78,7 +78,7 @@ pub(super) fn push_padded(out: &mut String, value: i64, width: usize) {
     out.push_str(text);
 }
 
-/// Adds blanks.
+/// Appends blanks.
 pub(super) fn push_blanks(out: &mut String, mut blanks: usize) {
     const BLANKS: &str = "                ";
     while blanks > 0 {
@@ -88,7 +88,7 @@ pub(super) fn push_blanks(out: &mut String, mut blanks: usize) {
     }
 }
 
-/// Adds a text right-aligned in `width` characters.
+/// Appends a text, right-aligned in `width` characters.
 pub(super) fn push_aligned(out: &mut String, text: &str, width: usize) {
     push_blanks(out, width.saturating_sub(text.chars().count()));
     out.push_str(text);

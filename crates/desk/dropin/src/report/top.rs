@@ -11,7 +11,7 @@ use super::options::{PprofReportOptions, PprofValueFormatter};
 use super::{GraphPurpose, graph, output_unit};
 use crate::error::DropinError;
 
-/// What the lines above a report say of its graph.
+/// Returns the numbers of nodes and edges for the lines above a report.
 pub(super) fn report_counts(graph: &CallGraph<'_>, dropped_edges: usize) -> ReportCounts {
     ReportCounts {
         flat: graph::sum(graph.shown().iter().map(|&node| graph.flat(node))),
@@ -22,7 +22,7 @@ pub(super) fn report_counts(graph: &CallGraph<'_>, dropped_edges: usize) -> Repo
     }
 }
 
-/// The graph, how its values are shown, and the lines above it.
+/// Returns the graph, how its values are shown, and the lines above the report.
 pub(super) fn graph_with_header<'a>(
     profile: &'a Profile,
     options: &PprofReportOptions,
@@ -34,13 +34,13 @@ pub(super) fn graph_with_header<'a>(
     Ok((graph, values, labels))
 }
 
-/// Writes the rows.
+/// Writes the report.
 pub fn top(
     profile: &Profile,
     options: &PprofReportOptions,
     mut writer: impl Write,
 ) -> Result<(), DropinError> {
-    // Calls are needed only to see whether they were inlined.
+    // The graph needs calls only if some were inlined, because rows show that.
     let inlined = profile.location.iter().any(|l| l.line.len() > 1);
     let (graph, values, labels) = graph_with_header(profile, options, inlined)?;
     let total = options.total;

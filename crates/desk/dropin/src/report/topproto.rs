@@ -1,7 +1,7 @@
 //! `pprof -topproto`: the rows of `-top` as a profile, with one sample for each node.
 //!
-//! Values are whole numbers of the shown unit, cum before flat. pprof writes the file like that. It
-//! is of little use if values are smaller than the unit.
+//! Values are whole numbers of the shown unit, cum before flat, because pprof writes the file like
+//! that. The file is of little use if values are smaller than the unit.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -17,7 +17,7 @@ use super::options::PprofReportOptions;
 use super::{GraphPurpose, graph, output_unit};
 use crate::error::DropinError;
 
-/// The profile of the rows.
+/// Returns the rows as a profile.
 fn top_profile(profile: &Profile, options: &PprofReportOptions) -> Result<Profile, DropinError> {
     let graph = graph(profile, options, GraphPurpose::Text { edges: false })?;
     let unit = output_unit(&graph, options, false);
@@ -79,7 +79,7 @@ fn top_profile(profile: &Profile, options: &PprofReportOptions) -> Result<Profil
     Ok(out)
 }
 
-/// Writes the profile of the rows, gzipped.
+/// Writes the rows as a gzipped profile.
 pub fn topproto(
     profile: &Profile,
     options: &PprofReportOptions,

@@ -1,6 +1,6 @@
 //! `-traces`: each sample with its labels, value and stack, in the profile's order.
 //!
-//! A location's lines are written once and copied into every stack that holds it. Source:
+//! The lines of a location are built once and copied into every stack that contains it. Source:
 //! google/pprof, internal/report.
 
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use super::options::PprofReportOptions;
 use super::text::{TextPieces, TextSpool, push_aligned};
 
 const SEPARATOR: &str = "-----------+-------------------------------------------------------\n";
-/// Room for a value, and what stands between it and a name.
+/// Blank column for a value, and the space between a value and a name.
 const VALUE_MARGIN: &str = "             ";
 
 /// Prints all samples that have a stack.
@@ -54,7 +54,7 @@ pub fn traces(
         }
         push_aligned(text, &values.show(value), 10);
         text.push_str("   ");
-        // The leaf's first line has the value where others have a margin.
+        // The value replaces the margin of the leaf's first line.
         text.push_str(&locations.get(leaf.index())[VALUE_MARGIN.len()..]);
         for &LocationIndex(l) in callers {
             text.push_str(locations.get(l as usize));
@@ -65,7 +65,7 @@ pub fn traces(
     out.finish()
 }
 
-/// What a location shows in a stack: a line for each function that is in it, innermost first.
+/// Appends the lines of a location in a stack: one for each function, the innermost first.
 fn lines(profile: &Profile, location: &Location, out: &mut String) {
     let lines = profile.lines(location);
     if lines.is_empty() {
@@ -83,8 +83,7 @@ fn lines(profile: &Profile, location: &Location, out: &mut String) {
     }
 }
 
-/// Writes one line for each key: texts first, then numbers, each group ordered by how the lines
-/// look.
+/// Appends one line for each key: texts first, then numbers, each group sorted by the lines' text.
 fn label_lines(
     profile: &Profile,
     options: &PprofReportOptions,

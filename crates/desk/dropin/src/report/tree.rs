@@ -15,8 +15,8 @@ use heapprof_totals::fetch::fetch;
 const SEPARATOR: &str = "----------------------------------------------------------+-------------";
 const LEGEND: &str = "      flat  flat%   sum%        cum   cum%   calls calls% + context \t \t ";
 
-/// Writes the nodes. With [`PprofReportOptions::symbol`] it writes only the nodes whose name
-/// matches, and fails if there is none.
+/// Writes the nodes with their callers and callees. With [`PprofReportOptions::symbol`] it writes
+/// only the nodes whose name matches, and fails if there is none.
 pub fn tree(
     profile: &Profile,
     options: &PprofReportOptions,

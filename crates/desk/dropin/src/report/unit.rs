@@ -1,13 +1,12 @@
-//! The unit of a report when `-unit=minimum` leaves the choice to pprof: one that shows the
-//! smallest value.
+//! Chooses the unit of a report for `-unit=minimum`, so that the smallest value is visible.
 
 use crate::graph::{CallGraph, truncate_as_go};
 
 use super::measurement::scale;
 use super::options::PprofReportOptions;
 
-/// The unit for the values of `graph`. With `whole`, only whole numbers can be shown, so no value
-/// may be below one.
+/// Returns the unit for the values of `graph`. With `whole`, values are shown as whole numbers, so
+/// in this unit none may be below one.
 pub(super) fn output_unit(
     graph: &CallGraph<'_>,
     options: &PprofReportOptions,
@@ -30,7 +29,7 @@ pub(super) fn output_unit(
     let mut unit = unit_of(least);
     let hundredfold = least.wrapping_mul(100);
     if unit != unit_of(most) && hundredfold < most && !whole {
-        // Two decimals let the smallest value be a hundredth.
+        // With two decimals, the smallest value may be a hundredth of the unit.
         unit = unit_of(hundredfold);
     }
     match unit.as_str() {

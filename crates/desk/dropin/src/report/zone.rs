@@ -1,8 +1,8 @@
-//! The time zone that pprof prints times in: that of TZ, otherwise that of the machine, otherwise
-//! UTC.
+//! The time zone of the times that pprof prints: that of TZ, otherwise that of the machine,
+//! otherwise UTC.
 //!
-//! The rules are Go's (package time, zoneinfo_unix). TZ names a file, and a POSIX rule in TZ is not
-//! understood. So scripts get the same text from both programs.
+//! The rules are Go's (package time, zoneinfo_unix): TZ names a file; a POSIX rule in TZ is not
+//! understood. So scripts get the same text from pprof and heapprof.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 #[derive(Clone, Debug)]
 pub struct ReportTimeZone(TimeZone);
 
-/// Where Go looks for zones by name.
+/// Folders in which Go searches for zones by name.
 const ZONE_FOLDERS: [&str; 4] = [
     "/usr/share/zoneinfo/",
     "/usr/share/lib/zoneinfo/",
@@ -20,12 +20,12 @@ const ZONE_FOLDERS: [&str; 4] = [
 ];
 
 impl ReportTimeZone {
-    /// Coordinated universal time.
+    /// Returns coordinated universal time.
     pub fn utc() -> Self {
         Self(TimeZone::UTC)
     }
 
-    /// The zone that a value of the environment variable TZ means.
+    /// Returns the zone for a value of the environment variable TZ.
     pub fn from_tz(tz: Option<&str>) -> Self {
         let read = |path: &str| {
             let bytes = std::fs::read(path).ok()?;
@@ -45,13 +45,14 @@ impl ReportTimeZone {
         Self(zone.unwrap_or(TimeZone::UTC))
     }
 
-    /// Nanoseconds since 1970 to the second, with the zone's short name: `2006-01-02 15:04:05 MST`.
+    /// Formats nanoseconds since 1970, to the second, with the zone's short name:
+    /// `2006-01-02 15:04:05 MST`.
     pub fn show(&self, nanos: i64) -> String {
         self.format(nanos, "%Y-%m-%d %H:%M:%S %Z")
     }
 
-    /// Nanoseconds since 1970 in full: `2006-01-02 15:04:05.999999999 -0700 MST`, trailing zeros
-    /// left out.
+    /// Formats nanoseconds since 1970 in full: `2006-01-02 15:04:05.999999999 -0700 MST`, without
+    /// trailing zeros.
     pub fn show_precisely(&self, nanos: i64) -> String {
         self.format(nanos, "%Y-%m-%d %H:%M:%S%.f %z %Z")
     }
@@ -59,7 +60,7 @@ impl ReportTimeZone {
     fn format(&self, nanos: i64, form: &str) -> String {
         match Timestamp::from_nanosecond(i128::from(nanos)) {
             Ok(time) => time.to_zoned(self.0.clone()).strftime(form).to_string(),
-            // This is not reached, because 64 bits of nanoseconds are some 292 years either way.
+            // Not reached: 64 bits of nanoseconds span only some 292 years before and after 1970.
             Err(_) => format!("{nanos} ns since 1970"),
         }
     }
@@ -88,7 +89,7 @@ mod tests {
         assert_eq!(utc.show(i64::MIN), "1677-09-21 00:12:43 UTC");
     }
 
-    /// Neither a rule nor a folder is the name of a zone.
+    /// Neither a POSIX rule nor a folder names a zone.
     #[test]
     fn what_names_no_zone_is_utc() {
         for tz in ["", ":", "XYZ3", "/", "../..", "/etc/hostname"] {

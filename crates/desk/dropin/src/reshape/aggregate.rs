@@ -1,26 +1,27 @@
-//! Granularity: what a frame forgets, so that frames become the same.
+//! Granularity: removes details from frames, so that different frames become equal.
 
 use heapprof_profile::{Profile, StringId};
 
-/// What frames keep.
+/// The details that frames keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameDetail {
-    /// Inlined functions. Without them, only the function that they were inlined into is kept.
+    /// Whether inlined functions are kept. If not, only the function that they were inlined into
+    /// stays.
     pub inlines: bool,
-    /// Function names.
+    /// Whether function names are kept.
     pub function: bool,
-    /// File names.
+    /// Whether file names are kept.
     pub filename: bool,
-    /// Line numbers.
+    /// Whether line numbers are kept.
     pub line: bool,
-    /// Columns.
+    /// Whether columns are kept.
     pub column: bool,
-    /// Addresses.
+    /// Whether addresses are kept.
     pub address: bool,
 }
 
-/// Takes from the profile what `detail` does not keep. Locations stay separate, and only what they
-/// tell changes.
+/// Removes from the profile the details that `detail` does not keep. Locations stay separate, even
+/// if they become equal.
 pub fn aggregate(profile: &mut Profile, detail: FrameDetail) {
     for mapping in &mut profile.mapping {
         mapping.has_inline_frames &= detail.inlines;
@@ -44,7 +45,7 @@ pub fn aggregate(profile: &mut Profile, detail: FrameDetail) {
             location.address = 0;
         }
     }
-    // This also changes lines that no location has any more, which nobody sees.
+    // This also changes lines that no location uses any more, which has no effect.
     for line in &mut profile.line {
         if !detail.line {
             line.line = 0;

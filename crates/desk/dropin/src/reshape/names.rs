@@ -1,4 +1,4 @@
-//! The filters focus, ignore, hide, show and show_from, which keep samples and lines by names.
+//! The filters focus, ignore, hide, show and show_from, which keep samples and lines by name.
 
 use heapprof_profile::{Line, LocationIndex, Profile};
 use regex::Regex;
@@ -8,37 +8,38 @@ use heapprof_totals::filter::RegexMatches;
 /// The filters by name, which are applied together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NameFilters<'a> {
-    /// Keep only samples with a matching location.
+    /// Keeps only samples with a matching location.
     pub focus: Option<&'a Regex>,
-    /// Leave out samples with a matching location. It wins over `focus` on the same location.
+    /// Leaves out samples with a matching location. On the same location, `ignore` wins over
+    /// `focus`.
     pub ignore: Option<&'a Regex>,
-    /// Leave out matching lines.
+    /// Leaves out matching lines.
     pub hide: Option<&'a Regex>,
-    /// Keep only matching lines.
+    /// Keeps only matching lines.
     pub show: Option<&'a Regex>,
 }
 
-/// Which filters matched something.
+/// The filters that matched something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilterMatches {
-    /// A location is in focus.
+    /// Whether any location is in focus.
     pub focus: bool,
-    /// A location is ignored.
+    /// Whether any location is ignored.
     pub ignore: bool,
-    /// A location is hidden, in part or as a whole.
+    /// Whether any location is hidden, in part or as a whole.
     pub hide: bool,
-    /// A location shows something.
+    /// Whether any location is matched by `show`.
     pub show: bool,
 }
 
-/// What a location means to the samples that hold it.
+/// Effects of a location on the samples that contain it.
 mod filter_bits {
     pub(super) const FOCUS: u8 = 1;
     pub(super) const IGNORE: u8 = 2;
     pub(super) const HIDDEN: u8 = 4;
 }
 
-/// Applies the filters by name. A sample that is left without any location is removed.
+/// Applies the filters by name. A sample without any remaining location is removed.
 pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> FilterMatches {
     let NameFilters {
         focus,
@@ -120,8 +121,8 @@ pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> FilterMa
     matched
 }
 
-/// Keeps the lines of a location that match, or those that do not. A mapping that matches stands
-/// for all lines. Returns how many lines are left.
+/// Keeps the lines of a location that match, or those that do not. If its mapping matches, all
+/// lines match. Returns how many lines are left.
 fn keep_lines(
     profile: &mut Profile,
     l: usize,
@@ -145,8 +146,8 @@ fn keep_lines(
     kept.len()
 }
 
-/// Cuts what is above the match nearest to the root, including inlined lines above it. Samples
-/// without a match are removed. Returns whether anything matches.
+/// Cuts the callers of the match nearest to the root, including the functions that it was inlined
+/// into. Samples without a match are removed. Returns whether anything matches.
 pub fn show_from(profile: &mut Profile, regex: &Regex) -> bool {
     let matches = RegexMatches::new(profile, regex);
     let mut from = vec![false; profile.location.len()];

@@ -6,9 +6,9 @@ use regex::Regex;
 use heapprof_totals::filter::simple_name;
 use heapprof_totals::pattern::go_regex;
 
-/// Cuts frames that `drop_frames` matches, and all that they called, unless `keep_frames` matches
-/// them. Frames at the root are safe until one does not match. If an expression can't be compiled,
-/// that is an error and the profile stays as it is.
+/// Cuts frames that `drop_frames` matches, and all frames that they called, unless `keep_frames`
+/// matches them. Matching frames at the root stay, up to the first frame that does not match. If a
+/// regular expression is invalid, returns an error and leaves the profile as it is.
 pub fn drop_uninteresting(profile: &mut Profile) -> Result<(), String> {
     let whole = |id| match profile.text(id) {
         "" => Ok(None),
@@ -58,7 +58,8 @@ pub fn drop_uninteresting(profile: &mut Profile) -> Result<(), String> {
     Ok(())
 }
 
-/// Cuts the frames below the match nearest to the leaf. Names are matched without their parameters.
+/// Cuts the frames called by the match nearest to the leaf. Names are matched without their
+/// parameters.
 pub fn prune_from(profile: &mut Profile, regex: &Regex) {
     let matches = functions(profile, |name| regex.is_match(name));
     let mut from = vec![false; profile.location.len()];
@@ -77,7 +78,7 @@ pub fn prune_from(profile: &mut Profile, regex: &Regex) {
     });
 }
 
-/// Which functions have a name whose simple form satisfies `is`.
+/// Returns for each function whether its simple name satisfies `is`.
 fn functions(profile: &Profile, is: impl Fn(&str) -> bool) -> Vec<bool> {
     let functions = profile.function.iter();
     functions

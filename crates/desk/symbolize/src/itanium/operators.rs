@@ -1,26 +1,25 @@
-//! Operators by their two letters.
+//! The operators, by the two letters of their code.
 
-/// How an operator's expression is written.
+/// How an expression with an operator is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OperatorForm {
     Unary,
-    /// `++` and `--`. They are written after the operand, unless an underscore follows the letters.
+    /// `++` and `--`. They follow the operand, unless an underscore follows the letters.
     Step,
     Binary,
     Conditional,
     Call,
     /// `static_cast` and similar casts.
     NamedCast,
-    /// A word with its operand in parentheses. The operand is a type here and an expression in
-    /// `OfExpression`.
+    /// A word with a type in parentheses, as in `sizeof`. In `OfExpression`, the operand is an
+    /// expression.
     OfType,
     OfExpression,
     New,
     Delete,
 }
 
-/// The letters of each operator, its name after `operator`, and its form. They are ordered by
-/// letters.
+/// The letters of each operator, its name after `operator`, and its form. Sorted by letters.
 pub(super) const OPERATORS: [(&str, &str, OperatorForm); 64] = [
     ("aN", "&=", OperatorForm::Binary),
     ("aS", "=", OperatorForm::Binary),
@@ -88,7 +87,7 @@ pub(super) const OPERATORS: [(&str, &str, OperatorForm); 64] = [
     ("tw", "throw ", OperatorForm::Unary),
 ];
 
-/// The operator with these two letters.
+/// Returns the operator with these two letters.
 pub(super) fn find(letters: &[u8]) -> Option<(&'static str, OperatorForm)> {
     let found = OPERATORS.binary_search_by(|(code, _, _)| code.as_bytes().cmp(letters));
     let (_, name, form) = OPERATORS[found.ok()?];

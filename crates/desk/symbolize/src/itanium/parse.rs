@@ -1,5 +1,5 @@
-//! The grammar. A name is read from left to right. Whole names are read here, and their parts in
-//! the modules beneath.
+//! The grammar of linker names. A name is read from left to right. This module reads whole names,
+//! and its submodules read their parts.
 
 mod expression;
 mod name;
@@ -7,20 +7,21 @@ mod types;
 
 use super::{MemberQualifiers, NameNode, NodeId};
 
-/// How deep parts may be nested. Each level takes some stack.
+/// Maximum nesting depth of parts. Each level takes some stack.
 const MAX_DEPTH: u32 = 200;
-/// The most nodes that are made. No real name has more parts.
+/// Maximum number of nodes that are made. No real name has more parts.
 const MAX_NODES: usize = 1 << 16;
-/// The most steps that are taken. No real name needs so many. There is a limit because some parts
-/// are tried in two ways. If such parts are nested, each level doubles the number of steps.
+/// Maximum number of parse steps. No real name needs more. Some parts are tried in two ways, so if
+/// such parts are nested, each level doubles the number of steps.
 const MAX_STEPS: usize = 1 << 18;
 
-/// What a name says about the function that it names.
+/// Facts about a name that decide how a function's signature is read.
 #[derive(Default)]
 struct NameKind {
-    /// Whether it ends in template arguments. If so, the return type follows.
+    /// Whether the name ends in template arguments. If so, the return type follows.
     is_template: bool,
-    /// Whether it is a constructor, destructor or conversion, which have no return type.
+    /// Whether the name is that of a constructor, destructor or conversion, which have no return
+    /// type.
     has_no_return: bool,
     qualifiers: MemberQualifiers,
 }
@@ -32,25 +33,25 @@ pub(super) struct NameParser<'a> {
     nodes: Vec<NameNode<'a>>,
     made: usize,
     steps: usize,
-    /// The parts that `S_` and so on stand for. A template parameter comes with its number, because
-    /// it may stand for something else when it is used again.
+    /// The parts to which `S_` and so on refer. A template parameter is stored with its number,
+    /// because its argument may differ when it is used again.
     substitutions: Vec<(NodeId, Option<u64>)>,
-    /// The arguments that `T_` and so on stand for.
+    /// The arguments to which `T_` and so on refer.
     parameters: Vec<NodeId>,
     /// Whether the parser is within a function's name, and not within a type. The template
-    /// arguments in such a name are those that `T_` and so on stand for.
+    /// arguments in such a name are those to which `T_` and so on refer.
     is_naming: bool,
-    /// Template parameters that were used before their arguments came.
+    /// Template parameters that were used before their arguments were read.
     forward: Vec<NodeId>,
-    /// Whether the parser is within the type of a conversion operator. The template arguments of
-    /// the operator follow that type.
+    /// Whether the parser is within the type of a conversion operator. The operator's template
+    /// arguments follow that type.
     is_early: bool,
     /// Whether the parser is within a lambda's parameters.
     is_lambda: bool,
 }
 
 impl<'a> NameParser<'a> {
-    /// A parser of what follows `_Z`.
+    /// Returns a parser for the text after `_Z`.
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             text,
@@ -73,7 +74,7 @@ impl<'a> NameParser<'a> {
     }
 
     pub(super) fn node(&mut self, node: NameNode<'a>) -> Option<NodeId> {
-        // This also counts nodes that were given up.
+        // Discarded nodes count, too.
         self.made += 1;
         if self.made > MAX_NODES {
             return None;
@@ -110,7 +111,7 @@ impl<'a> NameParser<'a> {
         self.eat(text).then_some(())
     }
 
-    /// Runs a part of the grammar that may contain itself.
+    /// Runs a grammar rule that may contain itself.
     pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         self.steps += 1;
         if self.depth == MAX_DEPTH || self.steps > MAX_STEPS {
@@ -122,13 +123,13 @@ impl<'a> NameParser<'a> {
         parsed
     }
 
-    /// Takes the bytes that `accept` accepts, as text.
+    /// Reads bytes as long as `accept` accepts them, and returns them as text.
     pub(super) fn take(&mut self, accept: impl Fn(u8) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.iter().position(|&b| !accept(b)).unwrap_or(rest.len());
         let from = self.at;
         self.at += length;
-        // Only single-byte characters are ever accepted.
+        // `accept` accepts only single-byte characters.
         self.text.get(from..self.at).unwrap_or_default()
     }
 
@@ -146,7 +147,7 @@ impl<'a> NameParser<'a> {
         number.checked_add(1)
     }
 
-    /// Reads parts up to `E`.
+    /// Reads parts until `E`.
     pub(super) fn until_end(
         &mut self,
         mut part: impl FnMut(&mut Self) -> Option<NodeId>,

@@ -1,17 +1,17 @@
-//! The tree as text. A type is written as in a declaration: around the name that is declared.
+//! Writes the tree as text. A type is written as in a declaration: around the declared name.
 
 mod expression;
 
 use super::{DemangleDetail, ExceptionSpecification, MemberQualifiers, NameNode, NodeId};
 
-/// The longest name that is written. A few bytes of a hostile name may stand for gigabytes, and
-/// nobody reads names longer than this.
+/// Maximum length of a written name. A few bytes of a hostile name may expand to gigabytes, and no
+/// user reads longer names.
 const MAX_NAME_BYTES: usize = 64 << 10;
-/// The most steps that are taken for one name.
+/// Maximum number of steps for one name.
 const MAX_STEPS: u32 = 1 << 20;
 const MAX_DEPTH: u32 = 1000;
 
-/// The text of `root`.
+/// Returns the text of `root`.
 pub(super) fn print(
     nodes: &[NameNode<'_>],
     root: NodeId,
@@ -37,7 +37,7 @@ struct NamePrinter<'n, 'a> {
     text: String,
     steps: u32,
     depth: u32,
-    /// Which argument of packs is being written, inside of an expansion.
+    /// The index of the pack argument that an expansion is writing.
     element: Option<usize>,
     is_refused: bool,
 }
@@ -56,7 +56,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         self.push(&number.to_string());
     }
 
-    /// A node. Inside of an expansion, a pack stands for the argument that is being written.
+    /// Returns a node. Inside an expansion, a pack parameter becomes its current argument.
     fn node(&self, id: NodeId) -> &'n NameNode<'a> {
         &self.nodes[self.resolve(id) as usize]
     }
@@ -85,7 +85,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         self.right(id);
     }
 
-    /// Writes parts with commas between them. A part without text has no comma. Returns whether the
+    /// Writes parts separated by commas. A part without text gets no comma. Returns whether the
     /// last part had no text.
     fn list(&mut self, ids: &[NodeId]) -> bool {
         let mut is_first = true;
@@ -119,7 +119,8 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         }
         self.push("<");
         let ends_empty = self.list(ids);
-        // After an empty pack binutils still sees the blank that it took back, and not the `>`.
+        // binutils checks the last character that it wrote. After an empty pack, this is the blank
+        // that it took back, and not the `>`.
         if self.text.ends_with('>') && !ends_empty {
             self.push(" ");
         }
@@ -141,7 +142,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         self.is_refused |= self.steps > MAX_STEPS || self.depth > MAX_DEPTH;
     }
 
-    /// Writes what comes before a declared name.
+    /// Writes the part of a type that comes before the declared name.
     fn left(&mut self, id: NodeId) {
         self.enter();
         if !self.is_refused {
@@ -299,8 +300,8 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
                 self.push(")");
             }
             NameNode::Pack(arguments) => _ = self.list(arguments),
-            // Outside of an expansion all arguments are written. Inside of one, a pack that is too
-            // short has nothing to write.
+            // Outside an expansion, all arguments are written. Inside an expansion, a pack that is
+            // too short writes nothing.
             NameNode::PackParameter(pack) => {
                 if self.element.is_none() {
                     self.whole(*pack);
@@ -327,7 +328,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         self.push(sign);
     }
 
-    /// Whether the sign of a pointer to this type is written in parentheses.
+    /// Whether a pointer to this type writes its sign in parentheses.
     fn needs_parentheses(&self, of: NodeId) -> bool {
         let of = self.unqualified(of);
         matches!(of, NameNode::FunctionType { .. } | NameNode::Array(..))
@@ -337,7 +338,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         matches!(self.unqualified(of), NameNode::FunctionType { .. })
     }
 
-    /// A type without `const` and so on.
+    /// Returns a type without its qualifiers such as `const`.
     fn unqualified(&self, mut of: NodeId) -> &'n NameNode<'a> {
         for _ in 0..MAX_DEPTH {
             match self.node(of) {
@@ -348,7 +349,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         self.node(of)
     }
 
-    /// Whether something is written after a name that is declared with this type.
+    /// Whether this type writes anything after the declared name.
     fn has_right(&self, mut of: NodeId) -> bool {
         // A hostile name may say that a part contains itself.
         for _ in 0..MAX_DEPTH {
@@ -365,7 +366,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         false
     }
 
-    /// Writes what comes after a declared name.
+    /// Writes the part of a type that comes after the declared name.
     fn right(&mut self, id: NodeId) {
         self.enter();
         if !self.is_refused {
@@ -439,8 +440,8 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         self.right(of);
     }
 
-    /// Writes a function, or any other node as a whole. The return type is left out if an entity
-    /// inside of the function is named.
+    /// Writes a function, or any other node as a whole. The return type is left out for a function
+    /// that is the scope of a named entity.
     fn function(&mut self, id: NodeId, with_return: bool) {
         let NameNode::Function {
             returns,
@@ -470,7 +471,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
     fn class_name(&mut self, mut id: NodeId) {
         for _ in 0..MAX_DEPTH {
             id = match self.node(id) {
-                // An entity without a name has the name of its class.
+                // A constructor of a class without a name has the name of the enclosing class.
                 NameNode::Qualified(scope, name)
                     if matches!(
                         self.node(*name),
@@ -512,7 +513,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         self.element = before;
     }
 
-    /// How many arguments the first pack in a pattern has; `None` if there is no pack.
+    /// Returns the number of arguments of the first pack in a pattern; `None` without a pack.
     fn pack_length(&mut self, id: NodeId) -> Option<usize> {
         self.enter();
         let length = match self.is_refused {

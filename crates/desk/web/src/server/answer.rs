@@ -1,52 +1,53 @@
-//! What is asked of a server and what it answers, without HTTP.
+//! Requests to a server and its answers, independent of HTTP.
 
 use crate::ServedPage;
 
-/// The type of JSON.
+/// Media type of JSON.
 pub const JSON_MEDIA_TYPE: &str = "application/json";
 
-/// Whoever knows the answers.
+/// The program that answers the requests of a page.
 pub trait ApiHandler: Send + Sync + 'static {
     /// Returns the page.
     fn page(&self) -> ServedPage;
 
-    /// Returns what may be sent to a path of the interface. `None` means that it is only asked.
+    /// Returns which body may be sent to a path of the API. `None` means that the path takes no
+    /// body.
     ///
     /// # Errors
-    /// Nothing may be sent to it now.
+    /// The path accepts no body now.
     fn accepted_body(&self, path: &str) -> Result<Option<AcceptedBody>, ApiRefusal>;
 
-    /// Answers a question. This may take long, and others are asked at the same time.
+    /// Answers a request. This may take long, and other threads may call it at the same time.
     ///
     /// # Errors
-    /// The question may be wrong, or there is no answer.
+    /// The request is wrong, or there is no answer.
     fn answer(&self, asked: &ApiRequest) -> Result<ApiAnswer, ApiRefusal>;
 }
 
-/// What may be sent to a path.
+/// The body that a path accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptedBody {
-    /// The type of what is sent.
+    /// The media type of the body.
     pub media: &'static str,
-    /// The most bytes.
+    /// Maximum size of the body in bytes.
     pub max_bytes: usize,
 }
 
-/// A question.
+/// A request to the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiRequest {
-    /// The path below that of the interface, such as `top`.
+    /// The path below `API_PATH`, such as `top`.
     pub path: String,
-    /// The parameters in their order, without the token.
+    /// The parameters in the order of the URL, without the token.
     pub parameters: Vec<(String, String)>,
-    /// What was sent, if something may be sent to the path.
+    /// The body, if the path accepts one.
     pub body: Vec<u8>,
-    /// The tag of the answer that the asker has.
+    /// The tag of the answer that the client already has.
     pub known_tag: Option<String>,
 }
 
 impl ApiRequest {
-    /// Returns the value of a parameter. An empty one counts as not given.
+    /// Returns the value of a parameter. An empty value counts as missing.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let found = self.parameters.iter().find(|(key, _)| key == name);
@@ -59,13 +60,13 @@ impl ApiRequest {
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiAnswer {
-    /// The type of the body.
+    /// The media type of the body.
     pub media: &'static str,
-    /// The body. `None` says that the answer which the asker has is still right.
+    /// The body. `None` means that the answer the client already has is still valid.
     pub body: Option<Vec<u8>>,
-    /// A text that changes whenever the answer does.
+    /// A text that changes whenever the answer changes.
     pub tag: Option<String>,
-    /// What else is to be said.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -81,23 +82,23 @@ impl ApiAnswer {
     }
 }
 
-/// Why there is no answer.
+/// A refusal: why there is no answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiRefusal {
-    /// The status of HTTP.
+    /// The HTTP status code.
     pub status: u16,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// Why.
+    /// The cause of the problem.
     pub cause: String,
-    /// What helps.
+    /// Advice on what helps.
     pub help: String,
-    /// The methods that the path takes, if it does not take the one that was used.
+    /// The methods that the path accepts, if the request used another one.
     pub allowed: Option<&'static str>,
 }
 
 impl ApiRefusal {
-    /// Makes one that says what is wrong and what helps.
+    /// Makes a refusal from the problem and the advice.
     #[must_use]
     pub fn new(status: u16, what: impl Into<String>, help: impl Into<String>) -> Self {
         Self {

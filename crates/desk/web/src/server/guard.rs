@@ -1,4 +1,5 @@
-//! The rules of who may ask for what. The head of a request decides, before anything else is read.
+//! The rules for requests: which are allowed, and for what. The head of a request decides, before
+//! anything else is read.
 
 use hyper::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, IF_NONE_MATCH,
@@ -11,25 +12,25 @@ use super::API_PATH;
 use super::answer::{AcceptedBody, ApiHandler, ApiRefusal, ApiRequest};
 use super::token::AccessToken;
 
-/// Longer parameters are refused. Patterns are shorter.
+/// Maximum length of a parameter's name and value in bytes. Patterns are shorter.
 const MAX_PARAMETER_LENGTH: usize = 8 << 10;
-/// More parameters are refused.
+/// Maximum number of parameters.
 const MAX_PARAMETERS: usize = 64;
 
-/// What a request asks for.
+/// The target of an allowed request.
 #[derive(Debug)]
 pub(super) enum RequestTarget {
     /// The page.
     Page,
-    /// An answer.
+    /// An answer of the API.
     Answer(ApiRequest),
-    /// An answer to what is sent.
+    /// An answer of the API to a body that the client sends.
     Upload(ApiRequest, AcceptedBody),
 }
 
-/// The rules of a server.
+/// Checks the requests to a server.
 pub(super) struct RequestGuard {
-    /// The names by which this machine calls the server.
+    /// The host names by which clients on this machine may address the server.
     hosts: [String; 2],
     token: AccessToken,
 }
@@ -46,8 +47,8 @@ impl RequestGuard {
         }
     }
 
-    /// Says what a request asks for, or why it is refused. Whoever has no token learns nothing
-    /// else.
+    /// Returns the target of a request, or why it is refused. Without the token, a client learns
+    /// nothing else.
     pub(super) fn check_request(
         &self,
         head: &Parts,
@@ -106,7 +107,8 @@ impl RequestGuard {
         Ok(RequestTarget::Upload(asked, takes))
     }
 
-    /// A page elsewhere can make a browser ask by a name that leads here. It does not know ours.
+    /// Refuses a request to another host name. A foreign page can make a browser send requests here
+    /// under a name of its own, but it can't use our names.
     fn check_host(&self, head: &Parts) -> Result<(), ApiRefusal> {
         let ours = |host: &str| self.hosts.iter().any(|our| our.eq_ignore_ascii_case(host));
         let named = single_header(&head.headers, &HOST)?.is_some_and(ours);
@@ -151,7 +153,7 @@ fn method_refusal(helps: &str, allowed: &'static str) -> ApiRefusal {
     }
 }
 
-/// The value of a header that may stand once.
+/// Returns the value of a header that may occur only once.
 fn single_header<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -187,7 +189,7 @@ fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, ApiRefusal> {
     }
 }
 
-/// Two values of one parameter would be two questions.
+/// Refuses parameters that occur twice, because they would make two questions.
 fn check_once(parameters: &[(String, String)]) -> Result<(), ApiRefusal> {
     let mut names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
@@ -226,7 +228,7 @@ fn check_body(headers: &HeaderMap, takes: AcceptedBody) -> Result<(), ApiRefusal
     }
 }
 
-/// The refusal of a body that is too large.
+/// Returns the refusal of a body that is too large.
 pub(super) fn too_large_refusal(takes: AcceptedBody) -> ApiRefusal {
     let help = format!("At most {} bytes are taken", takes.max_bytes);
     ApiRefusal::new(413, "What is sent is too large", help)

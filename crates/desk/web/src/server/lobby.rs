@@ -1,5 +1,6 @@
-//! The connections that have not asked yet. They have no right to a place that others want: whoever
-//! opens many and is silent would keep the page out.
+//! The connections that have not sent a request yet. They lose their place if another connection
+//! needs it: otherwise a client that opens many connections and stays silent would lock the page
+//! out.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// What tells each connection to go whose question has not come, the oldest first.
+/// One notifier for each waiting connection, the oldest first. It asks the connection to close.
 type WaitingConnections = Mutex<VecDeque<Arc<Notify>>>;
 
-/// The connections whose question has not come.
+/// The list of connections that have not sent a request yet.
 #[derive(Default)]
 pub(super) struct ConnectionLobby(Arc<WaitingConnections>);
 
-/// The seat of a connection. It is free again after it was dropped.
+/// The entry of a connection in the lobby. Dropping it removes the entry.
 pub(super) struct LobbySeat {
     lobby: Arc<WaitingConnections>,
     wanted: Arc<Notify>,
@@ -22,7 +23,7 @@ pub(super) struct LobbySeat {
 }
 
 impl ConnectionLobby {
-    /// Takes a connection in.
+    /// Adds a connection.
     pub(super) fn enter(&self) -> LobbySeat {
         let wanted = Arc::new(Notify::new());
         lock_waiting(&self.0).push_back(wanted.clone());
@@ -33,7 +34,7 @@ impl ConnectionLobby {
         }
     }
 
-    /// Asks the oldest connection to go, if there is one.
+    /// Asks the oldest waiting connection, if any, to close.
     pub(super) fn send_away(&self) {
         if let Some(oldest) = lock_waiting(&self.0).pop_front() {
             oldest.notify_one();
@@ -42,13 +43,15 @@ impl ConnectionLobby {
 }
 
 impl LobbySeat {
-    /// The connection has asked, and keeps its place from now on.
+    /// Removes the connection from the lobby because it has sent its request. It keeps its place
+    /// from now on.
     pub(super) fn leave(&self) {
         self.has_asked.store(true, Ordering::Relaxed);
         lock_waiting(&self.lobby).retain(|other| !Arc::ptr_eq(other, &self.wanted));
     }
 
-    /// Waits until the place is wanted for another. That is too late once the connection has asked.
+    /// Waits until another connection needs the place. Never returns once this connection has sent
+    /// its request.
     pub(super) async fn wait_until_wanted(&self) {
         self.wanted.notified().await;
         if self.has_asked.load(Ordering::Relaxed) {

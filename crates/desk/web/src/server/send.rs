@@ -1,5 +1,5 @@
-//! Answers a request of HTTP: the guard decides, a worker answers, and every answer says that it is
-//! for this page only.
+//! Answers an HTTP request: the guard decides, a worker answers, and the headers of every answer
+//! restrict it to this page.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -19,23 +19,25 @@ use tokio::sync::Semaphore;
 use super::answer::{AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 use super::guard::{RequestGuard, RequestTarget, too_large_refusal};
 
-/// So many questions wait for a worker. Others are told to come back.
+/// Maximum number of requests that wait for a worker or are being answered. Further requests are
+/// refused with status 503.
 const MAX_WAITING_REQUESTS: usize = 32;
 
-/// A body that may have more bytes is large. One of them is taken in at a time.
+/// Body limit in bytes above which a body counts as large. Only one large body is received at a
+/// time.
 const LARGE_BODY_LIMIT: usize = 1 << 20;
 
-/// The header of what else is to be said: a JSON list of texts, in ASCII.
+/// The header for the notes of an answer: a JSON list of texts, in ASCII.
 const NOTES_HEADER: HeaderName = HeaderName::from_static("heapprof-notes");
 
 type HttpReply = Response<Full<Bytes>>;
 
-/// Where requests are answered.
+/// Answers requests, with the guard and the handler that this needs.
 pub(super) struct RequestDesk {
     guard: RequestGuard,
     answers: Arc<dyn ApiHandler>,
     places: Arc<Semaphore>,
-    /// The place of the one large body that is taken in at a time.
+    /// The permit to receive a large body. There is only one.
     large: Semaphore,
 }
 
@@ -90,11 +92,12 @@ impl RequestDesk {
             return Err(busy_refusal("Too much is asked at once"));
         };
         let answers = self.answers.clone();
-        // This future is dropped when the connection ends.
+        // When the connection ends, this future is dropped, and `waiting` with it.
         let waiting = Arc::new(());
         let waits = Arc::downgrade(&waiting);
         let work = move || {
-            // The place is taken as long as the work goes on, also if nobody waits for it any more.
+            // The place stays taken as long as the work goes on, even if no client waits for it any
+            // more.
             let _place = place;
             if waits.strong_count() == 0 {
                 return Ok(Ok(ApiAnswer::default()));
@@ -105,7 +108,7 @@ impl RequestDesk {
         drop(waiting);
         match answer {
             Ok(Ok(answer)) => Ok(answer_reply(answer?)),
-            // The worker has said why on its way.
+            // The panic has already printed the reason.
             _ => Err(ApiRefusal::new(
                 500,
                 "heapprof web failed at this question",
@@ -115,12 +118,12 @@ impl RequestDesk {
     }
 }
 
-/// The refusal of what may be asked again.
+/// Returns the refusal of a request that may be repeated later.
 fn busy_refusal(what: &str) -> ApiRefusal {
     ApiRefusal::new(503, what, "Ask again in a moment")
 }
 
-/// Reads what is sent.
+/// Receives the body of a request.
 async fn receive_body(body: Incoming, takes: AcceptedBody) -> Result<Vec<u8>, ApiRefusal> {
     let body = Limited::new(body, takes.max_bytes)
         .collect()
@@ -152,7 +155,7 @@ fn answer_reply(answer: ApiAnswer) -> HttpReply {
     reply
 }
 
-/// The policy of what is no page.
+/// Content security policy of answers that are not pages.
 const NON_PAGE_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
 fn refusal_reply(refusal: &ApiRefusal) -> HttpReply {
@@ -168,7 +171,7 @@ fn refusal_reply(refusal: &ApiRefusal) -> HttpReply {
         headers.insert(ALLOW, HeaderValue::from_static(allowed));
     }
     if refusal.status == 503 {
-        // Seconds.
+        // The value is in seconds.
         reply
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -176,7 +179,8 @@ fn refusal_reply(refusal: &ApiRefusal) -> HttpReply {
     reply
 }
 
-/// Tells a client that its head took too long. It may not get it, because nobody waits for it.
+/// Reports to a client that its request took too long. The client may not get the report, because
+/// no task waits for the writing.
 pub(super) fn send_too_slow(mut stream: TcpStream) {
     let refusal = ApiRefusal::new(408, "The request took too long", "Ask again");
     let body = refusal_text(&refusal);
@@ -188,7 +192,7 @@ pub(super) fn send_too_slow(mut stream: TcpStream) {
     let _ = stream.write_all(whole.as_bytes());
 }
 
-/// The body of a refusal.
+/// Returns the body of a refusal.
 fn refusal_text(refusal: &ApiRefusal) -> String {
     let error = serde_json::json!({
         "error": { "what": refusal.what, "cause": refusal.cause, "help": refusal.help }
@@ -225,7 +229,7 @@ fn build_reply(status: StatusCode, media: &str, policy: &str, body: Bytes) -> Ht
     reply
 }
 
-/// A JSON text whose characters are all of ASCII.
+/// Returns JSON as text in which all characters are ASCII.
 fn to_ascii_json(json: &serde_json::Value) -> String {
     let mut out = String::new();
     let mut units = [0; 2];

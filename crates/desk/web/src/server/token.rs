@@ -1,13 +1,13 @@
-//! The token that lets a browser in: 128 random bits.
+//! The token that gives a browser access: 128 random bits.
 
 use std::fs::File;
 use std::io::{self, Read};
 
-/// A token.
+/// A token in hex digits.
 pub(super) struct AccessToken(String);
 
 impl AccessToken {
-    /// Makes one.
+    /// Makes a token from random bits.
     pub(super) fn new() -> io::Result<Self> {
         let mut bits = [0u8; 16];
         File::open("/dev/urandom")?.read_exact(&mut bits)?;
@@ -16,12 +16,13 @@ impl AccessToken {
         ))
     }
 
-    /// Returns its digits.
+    /// Returns the hex digits of the token.
     pub(super) fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether a text is the token. The time that it takes does not tell how much of it is right.
+    /// Whether a text is the token. The time of the comparison does not reveal how much of the text
+    /// is right.
     pub(super) fn matches(&self, text: &str) -> bool {
         let (ours, given) = (self.0.as_bytes(), text.as_bytes());
         let differs = ours.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));

@@ -181,7 +181,7 @@ impl<'a> NameParser<'a> {
         }
     }
 
-    /// Reads what follows a point or an arrow.
+    /// Reads the member name after a point or an arrow.
     pub(super) fn member(&mut self) -> Option<NodeId> {
         match self.rest() {
             [b's', b'r', ..] => self.dependent_name(),

@@ -140,7 +140,7 @@ impl<'a> NameParser<'a> {
         self.node(NameNode::Local(function, entity))
     }
 
-    /// Skips the number that tells several entities of one name in a function from each other.
+    /// Skips the number that distinguishes entities with the same name in one function.
     pub(super) fn discriminator(&mut self) {
         let from = self.at;
         let is_one = match self.eat("_") {
@@ -259,7 +259,7 @@ impl<'a> NameParser<'a> {
         }))
     }
 
-    /// Reads `S_` and so on, or one of the ABI's abbreviations.
+    /// Reads `S_` and so on, or an abbreviation of the ABI.
     pub(super) fn substitution(&mut self) -> Option<NodeId> {
         self.expect("S")?;
         let standard = [
@@ -302,7 +302,7 @@ impl<'a> NameParser<'a> {
 
     pub(super) fn numbered_parameter(&mut self) -> Option<(NodeId, Option<u64>)> {
         self.expect("T")?;
-        // This is the level of nested lambdas' parameters.
+        // `L` and an index give the nesting level of a lambda's parameters.
         if self.eat("L") {
             self.index()?;
         }
@@ -310,7 +310,7 @@ impl<'a> NameParser<'a> {
         Some((self.argument(number)?, Some(number)))
     }
 
-    /// What a template parameter stands for.
+    /// Returns the argument of a template parameter.
     pub(super) fn argument(&mut self, number: u64) -> Option<NodeId> {
         if self.is_lambda {
             return self.node(NameNode::Auto(number.checked_add(1)?));
@@ -332,8 +332,8 @@ impl<'a> NameParser<'a> {
         }
     }
 
-    /// Reads `I`, arguments, `E`. If they are those of a name (`of_name`), template parameters
-    /// stand for them from now on.
+    /// Reads `I`, arguments, `E`. Arguments of a name (`of_name`) become the arguments of later
+    /// template parameters.
     pub(super) fn template_arguments(&mut self, of_name: bool) -> Option<Vec<NodeId>> {
         self.expect("I")?;
         if of_name {
@@ -342,7 +342,7 @@ impl<'a> NameParser<'a> {
         self.until_end(|parser| {
             let argument = parser.template_argument()?;
             if of_name {
-                // A later argument may refer to an earlier one.
+                // A later argument may refer to an earlier argument.
                 parser.parameters.push(argument);
             }
             Some(argument)
@@ -372,8 +372,7 @@ impl<'a> NameParser<'a> {
         self.template_parameter()
     }
 
-    /// Reads a name without its scope, in an expression, with its template arguments if it has
-    /// some.
+    /// Reads a name without its scope in an expression, with its template arguments if it has any.
     pub(super) fn simple_name(&mut self) -> Option<NodeId> {
         if self.eat("dn") {
             let of = match self.peek() {
@@ -410,11 +409,11 @@ impl<'a> NameParser<'a> {
         }
     }
 
-    /// Reads one of three forms: `sr`, a type, a name in it; or `srN`, a type, more names, `E`, a
-    /// name; or `sr`, names, `E`, a name.
+    /// Reads a dependent name. It has one of three forms: `sr`, a type, a name in this type; or
+    /// `srN`, a type, more names, `E`, a name; or `sr`, names, `E`, a name.
     pub(super) fn dependent_name(&mut self) -> Option<NodeId> {
         self.expect("sr")?;
-        // Template arguments in it are not those that later template parameters stand for.
+        // Later template parameters do not refer to template arguments within this name.
         let before = std::mem::replace(&mut self.is_naming, false);
         let name = self.dependent_name_inside();
         self.is_naming = before;
@@ -427,7 +426,7 @@ impl<'a> NameParser<'a> {
         if let Some(name) = self.name_in_names() {
             return Some(name);
         }
-        // GCC writes a type here, although the ABI has names.
+        // GCC writes a type here, although the ABI demands names.
         self.at = at;
         self.nodes.truncate(nodes);
         self.substitutions.truncate(substitutions);
@@ -436,8 +435,8 @@ impl<'a> NameParser<'a> {
         self.name_in(scope)
     }
 
-    /// Reads the last name of a dependent one. Template arguments belong to the whole name, as in
-    /// binutils.
+    /// Reads the last name of a dependent name. As in binutils, its template arguments belong to
+    /// the whole name.
     pub(super) fn name_in(&mut self, scope: NodeId) -> Option<NodeId> {
         let name = self.simple_name()?;
         let NameNode::Template(name, arguments) = self.nodes[name as usize].clone() else {
@@ -467,8 +466,8 @@ impl<'a> NameParser<'a> {
     }
 }
 
-/// The full name and the class name for an abbreviation whose constructor or destructor follows.
-/// They are different from the short ones if the abbreviation stands for a template with its
+/// Returns the full name and the class name of an abbreviation that is followed by a constructor or
+/// destructor. They differ from the short names if the abbreviation means a template with its
 /// arguments.
 fn long_form(name: &'static str, class: &'static str) -> (&'static str, &'static str) {
     match class {

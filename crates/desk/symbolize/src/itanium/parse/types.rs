@@ -25,7 +25,7 @@ impl<'a> NameParser<'a> {
         let found = match (self.peek(), next) {
             (b'r' | b'V' | b'K', _) => {
                 let words = self.qualifier_words();
-                // The qualifiers of a function's type are a part of that type.
+                // The qualifiers of a function type are a part of that type.
                 let is_function = matches!(
                     self.rest(),
                     [b'F', ..] | [b'D', b'o' | b'O' | b'w' | b'x', ..]
@@ -114,8 +114,8 @@ impl<'a> NameParser<'a> {
         Some(found)
     }
 
-    /// Reads the name of a class. Its template arguments are not those of the function that it is a
-    /// parameter of.
+    /// Reads the name of a class. Its template arguments are not those of the function that has the
+    /// class as a parameter.
     pub(super) fn class(&mut self) -> Option<NodeId> {
         let before = std::mem::replace(&mut self.is_naming, false);
         let name = self.name(&mut NameKind::default());

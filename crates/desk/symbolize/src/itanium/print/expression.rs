@@ -1,4 +1,4 @@
-//! Expressions and literals as text.
+//! Writes expressions and literals as text.
 
 use super::super::{NameNode, NodeId};
 use super::NamePrinter;
@@ -68,7 +68,7 @@ impl NamePrinter<'_, '_> {
                 self.push(")");
             }
             NameNode::Call(callee, arguments) => {
-                // If the callee is a function, its parameters are not written.
+                // If the callee is a function, only its name is written, without parameters.
                 match self.node(*callee) {
                     NameNode::Function { name, .. } => self.operand(*name),
                     _ => self.operand(*callee),
