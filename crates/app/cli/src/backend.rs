@@ -1,20 +1,21 @@
-//! Where stored moments are: the database, batches of Parquet files, or a cluster of ClickHouse.
+//! The place where moments are stored: the database, batches of Parquet files, or a ClickHouse
+//! cluster.
 
 use std::path::PathBuf;
 
-/// Where stored moments are.
+/// The place where moments are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoreBackend {
-    /// A database.
+    /// An SQLite database, by its path.
     Database(PathBuf),
-    /// What `export --parquet` wrote: a folder, or an address.
+    /// A folder or an address that `export --parquet` wrote to.
     Batches(PathBuf),
-    /// A server of ClickHouse, by its address.
+    /// A ClickHouse server or cluster, by its address.
     ClickHouse(String),
 }
 
 impl StoreBackend {
-    /// Its name, for errors and notes.
+    /// Returns the path or the address, for errors and notes.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Database(path) | Self::Batches(path) => path.display().to_string(),

@@ -1,6 +1,6 @@
-//! Batches of Parquet files are listed, read and written: in a folder, or in an object store.
+//! Lists, reads and writes batches of Parquet files, in a folder or in an object store.
 //!
-//! A batch is there when its table `profile` is, which is written last.
+//! A batch is complete when its table `profile` exists, which is written last.
 
 mod folder;
 #[cfg(feature = "object-store")]
@@ -14,9 +14,9 @@ use heapprof_analysis::{ColumnValues, PORTABLE_TABLES, PortableBatch, SqliteTabl
 use crate::args::FileModeArgs;
 use crate::messages;
 
-/// Where batches are.
+/// A place that has batches.
 pub(crate) enum BatchStore {
-    /// A folder, with a folder in it for each batch.
+    /// A folder that has one subfolder for each batch.
     Folder(PathBuf),
     /// An object store.
     #[cfg(feature = "object-store")]
@@ -26,8 +26,8 @@ pub(crate) enum BatchStore {
 const PLACE_HINT: &str = "write a folder, s3://BUCKET/PREFIX, or http(s)://HOST/FOLDER";
 
 impl BatchStore {
-    /// The batches at a place: a folder, or an address. From here on a panic is an error, because
-    /// the library that reads Parquet panics at some damaged files.
+    /// Opens the batches at a place, which is a folder or an address. After this call a panic exits
+    /// with an error, because the library that reads Parquet panics on some damaged files.
     pub(crate) fn at_place(place: &Path) -> Result<Self> {
         exit_on_panic(place);
         let Some((scheme, rest)) = place.to_str().and_then(|text| text.split_once("://")) else {
@@ -48,7 +48,7 @@ impl BatchStore {
         }
     }
 
-    /// Its name, for errors and notes.
+    /// Returns the folder's path or the store's address, for errors and notes.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Folder(path) => path.display().to_string(),
@@ -57,7 +57,7 @@ impl BatchStore {
         }
     }
 
-    /// The names of the batches that are whole, in order.
+    /// Returns the sorted names of the complete batches.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
         let mut names = match self {
             Self::Folder(path) => folder::names(path)?,
@@ -68,7 +68,7 @@ impl BatchStore {
         Ok(names)
     }
 
-    /// The names of the batches, of which there must be one.
+    /// Returns the sorted names of the complete batches. Fails if there is none.
     pub(crate) fn some_names(&self) -> Result<Vec<String>> {
         let names = self.names()?;
         if names.is_empty() {
@@ -80,7 +80,7 @@ impl BatchStore {
         Ok(names)
     }
 
-    /// The place of a table of a batch.
+    /// Returns the path or the address of a batch's table.
     pub(crate) fn place(&self, batch: &str, form: &TableForm) -> String {
         format!(
             "{}/{batch}/{}",
@@ -89,7 +89,7 @@ impl BatchStore {
         )
     }
 
-    /// A table of a batch.
+    /// Reads a table of a batch.
     pub(crate) fn table(&self, batch: &str, form: &TableForm) -> Result<Vec<ColumnValues>> {
         let columns = match self {
             Self::Folder(path) => folder::table(&path.join(batch).join(file_of(form)), form),
@@ -99,7 +99,7 @@ impl BatchStore {
         columns.with_context(|| self.place(batch, form))
     }
 
-    /// Adds a batch to tables in SQLite.
+    /// Adds a batch to SQLite tables.
     pub(crate) fn read(&self, batch: &str, tables: &SqliteTables) -> Result<()> {
         for form in &PORTABLE_TABLES {
             let columns = self.table(batch, form)?;
@@ -110,8 +110,8 @@ impl BatchStore {
         Ok(())
     }
 
-    /// Gets ready for writing: makes a folder that is missing. A mode of files means something in
-    /// folders only.
+    /// Gets ready for writing: makes the folder if it is missing. Fails if a file mode was given
+    /// for an object store, where it has no meaning.
     pub(crate) fn writer(self, mode: &FileModeArgs) -> Result<BatchWriter> {
         let mode = match &self {
             Self::Folder(_) => mode.mode()?,
@@ -128,8 +128,8 @@ impl BatchStore {
         Ok(BatchWriter { to: self, mode })
     }
 
-    /// The address of a table of a batch, for an engine that asks the files itself. The path of a
-    /// folder would be taken for a pattern.
+    /// Returns the URL of a batch's table, for an engine that reads the files itself. Such an
+    /// engine would take a folder's plain path for a pattern.
     #[cfg(feature = "datafusion")]
     pub(crate) fn address(&self, batch: &str, form: &TableForm) -> String {
         let place = self.place(batch, form);
@@ -140,7 +140,7 @@ impl BatchStore {
         }
     }
 
-    /// The object store, if it is one.
+    /// Returns the object store, or `None` for a folder.
     #[cfg(all(feature = "datafusion", feature = "object-store"))]
     pub(crate) fn objects(&self) -> Option<&objects::ObjectBatchStore> {
         match self {
@@ -150,14 +150,14 @@ impl BatchStore {
     }
 }
 
-/// Batches that may be added to.
+/// A place that batches can be added to.
 pub(crate) struct BatchWriter {
     pub(crate) to: BatchStore,
     mode: crate::args::FileMode,
 }
 
 impl BatchWriter {
-    /// Writes a batch, unless it is there.
+    /// Writes a batch, unless it exists already.
     pub(crate) fn write(&self, batch: &PortableBatch) -> Result<()> {
         let name = format!("batch-{}", batch.name());
         match &self.to {
@@ -168,7 +168,7 @@ impl BatchWriter {
     }
 }
 
-/// Makes an error of each panic from here on.
+/// Makes every later panic print an error and exit with code 2.
 #[allow(
     clippy::disallowed_methods,
     reason = "a panic never gets back to main, which decides exit codes otherwise"
@@ -184,7 +184,7 @@ fn exit_on_panic(place: &Path) {
     }));
 }
 
-/// Whether a folder is a batch, by its name.
+/// Whether a folder's name is that of a batch.
 fn is_batch(name: &str) -> bool {
     name.starts_with("batch-")
 }
@@ -193,7 +193,7 @@ fn file_of(form: &TableForm) -> String {
     format!("{}.parquet", form.name)
 }
 
-/// The table that is written last.
+/// Returns the table that is written last.
 pub(crate) fn last_table() -> &'static TableForm {
     &PORTABLE_TABLES[PORTABLE_TABLES.len() - 1]
 }

@@ -1,4 +1,4 @@
-//! A cluster of ClickHouse as a store: its address, loading, and asking.
+//! A ClickHouse cluster as a store: parses its address, loads profiles into it, and queries it.
 
 use anyhow::Result;
 use heapprof_analysis::SeriesStore;
@@ -17,19 +17,19 @@ pub(crate) fn open(address: &str) -> Result<Box<dyn SeriesStore>> {
 const WITHOUT_CLICKHOUSE: &str = "this heapprof was built without ClickHouse; build one by cargo install \
                        --features clickhouse";
 
-/// Opens a store by its address.
+/// Fails, because this heapprof was built without ClickHouse.
 #[cfg(not(feature = "clickhouse"))]
 pub(crate) fn open(_: &str) -> Result<Box<dyn SeriesStore>> {
     anyhow::bail!(WITHOUT_CLICKHOUSE)
 }
 
-/// Stores profiles with their names and labels.
+/// Fails, because this heapprof was built without ClickHouse.
 #[cfg(not(feature = "clickhouse"))]
 pub(crate) fn load(_: &str, _: impl Iterator<Item = Result<LabelledProfile>>) -> Result<()> {
     anyhow::bail!(WITHOUT_CLICKHOUSE)
 }
 
-/// Runs a statement of the user's.
+/// Fails, because this heapprof was built without ClickHouse.
 #[cfg(not(feature = "clickhouse"))]
 pub(crate) fn sql(_: &str, _: &str) -> Result<heapprof_analysis::ResultTable> {
     anyhow::bail!(WITHOUT_CLICKHOUSE)
@@ -52,17 +52,17 @@ mod with {
     use super::LabelledProfile;
     use crate::{messages, store_user};
 
-    /// So many samples are written together.
+    /// Number of samples at which a batch is written.
     const MAX_BATCH_SAMPLES: usize = 200_000;
     const ADDRESS_HINT: &str = "write it as clickhouse://HOST:PORT/DB, or for a cluster \
                         clickhouse://HOST:PORT,HOST:PORT/DB?cluster=NAME";
 
     /// How long a server may take for an answer.
     const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
-    /// The largest answer, in bytes.
+    /// Largest answer that is read, in bytes.
     const MAX_ANSWER_BYTES: u64 = 4 << 30;
 
-    /// HTTP, with who asks.
+    /// The HTTP client of a cluster, with the user and the password that it sends.
     pub(super) struct HttpTransport {
         agent: ureq::Agent,
         user: String,
@@ -70,7 +70,7 @@ mod with {
     }
 
     impl HttpTransport {
-        /// Asks as the environment says.
+        /// Makes a client with the user and the password of the environment.
         fn new() -> Self {
             let (user, password) = store_user::from_environment();
             let agent = ureq::Agent::config_builder()
@@ -121,13 +121,13 @@ mod with {
         }
     }
 
-    /// The servers of an address.
+    /// Returns a client for the servers that an address names.
     pub(super) fn servers(text: &str) -> Result<ClickHouse<HttpTransport>> {
         Ok(ClickHouse::new(parse_address(text)?, HttpTransport::new()))
     }
 
     fn parse_address(text: &str) -> Result<ClickHouseAddress> {
-        // The text may have a password in it, so such a text is not shown.
+        // The text may contain a password, so it is not shown.
         if text.contains('@') {
             bail!(
                 "--store: the address has a user or a password in it, which others may see; set \
@@ -154,7 +154,7 @@ mod with {
         let cluster = match query.map(|query| query.strip_prefix("cluster=")) {
             None => None,
             Some(Some(cluster)) if is_word(cluster) => Some(cluster.to_string()),
-            // It may be a password.
+            // The rest may be a password, so it is not shown.
             Some(_) => {
                 bail!("{place}: only ?cluster=NAME may stand behind the database; {ADDRESS_HINT}")
             }
@@ -179,7 +179,8 @@ mod with {
         })
     }
 
-    /// Stores profiles with their names and labels. What is there already is said and left.
+    /// Stores profiles with their names and labels. Skips profiles that are stored already, and
+    /// prints how many were skipped.
     pub(crate) fn load(
         address: &str,
         profiles: impl Iterator<Item = Result<LabelledProfile>>,
@@ -230,7 +231,7 @@ mod with {
         Ok(())
     }
 
-    /// Runs a statement of the user's.
+    /// Runs a statement that the user wrote.
     pub(crate) fn sql(address: &str, statement: &str) -> Result<ResultTable> {
         let answer = servers(address)?.table(statement.trim_end().trim_end_matches(';'));
         let (columns, rows) = answer.context("the statement")?;

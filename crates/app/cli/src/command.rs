@@ -1,4 +1,4 @@
-//! What the commands share; each command has a file of its own.
+//! Code that the commands share; each command has a file of its own.
 
 mod alive;
 mod attach;
@@ -74,7 +74,7 @@ use crate::source::ProfileSources;
 use crate::source_file::SourceFiles;
 use crate::{messages, name, output};
 
-/// Runs the command and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     let context = CommandContext {
         sources: ProfileSources::new(&cli),
@@ -189,8 +189,8 @@ fn reject_unused_options(context: &CommandContext, command: &CliCommand) -> Resu
     Ok(())
 }
 
-/// Runs the commands that answer a question about profiles and change nothing, which `web` answers
-/// as well. Returns `None` for other commands.
+/// Runs a command that answers a question about profiles and changes nothing; `web` answers these
+/// questions as well. Returns `None` for other commands.
 fn run_reporting_command(
     context: &CommandContext,
     command: &CliCommand,
@@ -213,30 +213,30 @@ fn run_reporting_command(
     Ok(Some(ExitCode::SUCCESS))
 }
 
-/// What every command gets.
+/// The context that every command gets.
 pub(crate) struct CommandContext {
     pub(crate) sources: ProfileSources,
     color: ColorMode,
-    /// What is answered is kept here instead of written, if somebody else sends it.
+    /// The answer, if it is kept here for the caller to send instead of written.
     captured: Option<RefCell<CapturedOutput>>,
-    /// The one statement that asks the same of stored profiles.
+    /// The single SQL statement that asks the report's question of stored profiles.
     portable: RefCell<Option<String>>,
 }
 
-/// An answer that is kept.
+/// An answer that is kept in memory instead of written.
 #[derive(Default)]
 struct CapturedOutput {
     text: Vec<u8>,
     notes: Vec<String>,
-    /// Whether lines of source files may be in it.
+    /// Whether the text may contain lines of source files.
     with_source: bool,
 }
 
-/// Rows on a terminal if `-n` is not given.
+/// Number of rows on a terminal if `-n` is not given.
 const DEFAULT_TERMINAL_ROWS: usize = 40;
 
 impl CommandContext {
-    /// This program as the host of the drop-in `command`.
+    /// Returns this program as the host of the drop-in `command`.
     fn drop_in_host(&self, command: &'static str) -> CommandLineHost<'_> {
         let sources = &self.sources;
         CommandLineHost {
@@ -293,12 +293,12 @@ impl CommandContext {
         }
     }
 
-    /// The limit of rows: `-n`, or a screenful on a terminal.
+    /// Returns the limit of rows: `-n`, or a screenful on a terminal.
     pub(crate) fn limit(&self, limit: &LimitArg, report: &ReportArgs) -> Option<usize> {
         self.rows(limit, report.output.file())
     }
 
-    /// The same for a report that goes to this file.
+    /// Returns the limit of rows for a report that goes to `file`.
     fn rows(&self, limit: &LimitArg, file: Option<&Path>) -> Option<usize> {
         match limit.limit {
             Some(0) => None,
@@ -307,7 +307,7 @@ impl CommandContext {
         }
     }
 
-    /// Writes a report, or with `--show-sql` the SQL that it asked.
+    /// Writes a report, or with `--show-sql` the SQL statements that it ran.
     pub(crate) fn finish(
         &self,
         report: &ReportArgs,
@@ -319,8 +319,8 @@ impl CommandContext {
         })
     }
 
-    /// Does the same as [`finish`](Self::finish), for a report that is written bit by bit because
-    /// it is too long to be in memory.
+    /// Writes a report as [`finish`](Self::finish) does, but bit by bit, because the report is too
+    /// long to be in memory.
     pub(crate) fn finish_into(
         &self,
         report: &ReportArgs,
@@ -344,7 +344,8 @@ impl CommandContext {
         self.write(file, |writer| body(&style, writer))
     }
 
-    /// Writes a report bit by bit. On a terminal a pager shows what is longer than the screen.
+    /// Writes a report bit by bit. On a terminal a pager shows a report that is longer than the
+    /// screen.
     pub(crate) fn write(
         &self,
         file: Option<&Path>,
@@ -366,8 +367,8 @@ impl CommandContext {
         self.write(file, |out| Ok(out.write_all(text.as_bytes())?))
     }
 
-    /// Notes the one statement that asks the same of stored profiles, if there is one: for rows of
-    /// functions, without filters, of values in use.
+    /// Remembers the single statement that asks the report's question of stored profiles, if one
+    /// exists. It exists for rows of functions, without filters, of values in use.
     pub(crate) fn note_portable_query(
         &self,
         query: &Query,
@@ -380,13 +381,13 @@ impl CommandContext {
                 sample_type: (&sample_type.r#type, &sample_type.unit),
                 limit: query.limit,
             };
-            // No text with a backslash is the same in every engine.
+            // Engines differ in how they read a backslash in a text.
             let sql = sql(&asked).filter(|sql| !sql.contains('\\'));
             self.portable.replace(sql);
         }
     }
 
-    /// Says something beside the report.
+    /// Prints a note beside the report, or adds it to the answer that is kept.
     pub(crate) fn note(&self, text: &str) {
         match &self.captured {
             Some(kept) => kept.borrow_mut().notes.push(text.to_string()),
@@ -399,7 +400,7 @@ impl CommandContext {
         self.captured.is_none() && output::is_terminal(file)
     }
 
-    /// The source files that reports show lines of.
+    /// Returns the source files whose lines reports show.
     pub(crate) fn source_files<'a>(&self, args: &'a SourceArgs) -> SourceFiles<'a> {
         match &self.captured {
             Some(kept) if !kept.borrow().with_source => SourceFiles::none(args),
@@ -408,10 +409,10 @@ impl CommandContext {
     }
 }
 
-/// The most bytes of an answer that is kept.
+/// Largest answer that is kept, in bytes.
 const MAX_CAPTURED_BYTES: usize = 64 << 20;
 
-/// Writes into what is kept.
+/// A writer that appends to an answer that is kept.
 struct CaptureWriter<'a>(&'a RefCell<CapturedOutput>);
 
 impl Write for CaptureWriter<'_> {
@@ -432,7 +433,7 @@ impl Write for CaptureWriter<'_> {
     }
 }
 
-/// What a session asked, with one statement on each line.
+/// Returns the SQL statements that a session ran, one on each line.
 pub(crate) fn statements(session: &AnalysisSession) -> String {
     session
         .statements()
@@ -441,7 +442,7 @@ pub(crate) fn statements(session: &AnalysisSession) -> String {
         .collect()
 }
 
-/// A regular expression given as an argument.
+/// Compiles a regular expression given as an argument.
 pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
     if let [first] = profiles
         && Path::new(text).is_file()

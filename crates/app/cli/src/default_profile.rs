@@ -1,4 +1,4 @@
-//! The profile that is meant if none is named: the newest recording in the current folder.
+//! Finds the profile that is meant if none is named: the newest recording in the current folder.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,36 +11,36 @@ use heapprof_profile::InflateReader;
 
 use crate::name;
 
-/// How many files are looked into at most.
+/// Maximum number of files that are searched for the collector's comment.
 const MAX_FILES: usize = 100;
-/// How far a file is looked into, in inflated bytes.
+/// Maximum number of inflated bytes that are read of a file.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// How many inflated bytes of all files together are looked at.
+/// Maximum number of inflated bytes that are read of all files together.
 const MAX_TOTAL_BYTES: u64 = 1 << 30;
-/// How a comment of our collector begins.
+/// The beginning of the collector's comment.
 const COLLECTOR_COMMENT_PREFIX: &[u8] = b"collector: heapprof ";
 
-/// The first byte of a sample type, and the first byte of a text of the string table. The second
-/// byte of a text is its length.
+/// The first byte of a sample type.
 const SAMPLE_TYPE_TAG: u8 = 1 << 3 | 2;
+/// The first byte of a text of the string table. The second byte is the text's length.
 const STRING_TABLE_TAG: u8 = 6 << 3 | 2;
 
-/// Whether these two bytes come before a short text of the string table. The comment is such a
-/// text.
+/// Whether these two bytes come before a short text of the string table. The collector's comment is
+/// such a text.
 fn is_text(before: &[u8]) -> bool {
     before[0] == STRING_TABLE_TAG
         && (COLLECTOR_COMMENT_PREFIX.len()..128).contains(&usize::from(before[1]))
 }
 
-/// The path of the newest recording in this folder. A recording is a file of the user's own that
-/// our collector wrote, whatever its name is.
+/// Returns the path of the newest recording in the current folder. A recording is a file of the
+/// user's own that the collector wrote, whatever its name is.
 pub(crate) fn newest() -> Result<String> {
     let entries = std::fs::read_dir(".").context("the current folder cannot be read")?;
     let user = rustix::process::geteuid().as_raw();
     let mut found: Vec<(SystemTime, String)> = entries
         .filter_map(Result::ok)
         .filter_map(|entry| {
-            // A link is not followed: it may lead out of here.
+            // A link is not followed, because it may lead out of this folder.
             let metadata = entry
                 .metadata()
                 .ok()
@@ -57,7 +57,7 @@ pub(crate) fn newest() -> Result<String> {
     let mut left = MAX_TOTAL_BYTES;
     let mut looked_into = 0;
     for (_, name) in found.iter().filter(|(_, name)| is_gzip(&name::path(name))) {
-        // Files with our own kind of name need not be looked into.
+        // Files with heapprof's own kind of name need not be searched.
         let has_our_name = name.starts_with("heapprof.") && name.ends_with(".pb.gz");
         if !has_our_name {
             looked_into += 1;
@@ -90,7 +90,7 @@ fn is_gzip(path: &Path) -> bool {
     read.is_ok() && magic == [0x1f, 0x8b]
 }
 
-/// Whether a gzipped file is a profile with our collector's comment. Texts come last in a profile,
+/// Whether a gzipped file is a profile with the collector's comment. Texts come last in a profile,
 /// so much of it has to be inflated.
 fn is_ours(path: &Path, left: &mut u64) -> io::Result<bool> {
     let file = open(path)?;
@@ -118,7 +118,7 @@ fn is_ours(path: &Path, left: &mut u64) -> io::Result<bool> {
         {
             return Ok(true);
         }
-        // The comment may go on in what comes next.
+        // The comment may go on in the next bytes.
         kept = held.min(COLLECTOR_COMMENT_PREFIX.len() + 1);
         buffer.copy_within(held - kept..held, 0);
     }

@@ -1,4 +1,4 @@
-//! `pprof` and `jeprof`: this program as their host.
+//! The host of the drop-ins `pprof` and `jeprof`: this program.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use crate::args::help_of;
 use crate::source::ProfileSources;
 use crate::{messages, name, output};
 
-/// Reads, writes and says things for a drop-in.
+/// The host of a drop-in, which reads, writes and prints for it.
 pub(crate) struct CommandLineHost<'a> {
     /// The name of the command that runs.
     pub(crate) command: &'static str,
     pub(crate) sources: &'a ProfileSources,
-    /// Serves a page.
+    /// The function that serves a page.
     pub(crate) serve: fn(&ProfileSources, &WebPageRequest) -> Result<()>,
 }
 

@@ -1,4 +1,4 @@
-//! Profiles over HTTP, as Go programs serve them at /debug/pprof/heap.
+//! Fetches profiles over HTTP, as Go programs serve them at /debug/pprof/heap.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -10,8 +10,8 @@ use heapprof_dropin::FetchOptions;
 use crate::source_url::SecretUrl;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
-/// How long a server may send nothing of a body. A server that takes longer for its answer, because
-/// it profiles, may also take longer for the body.
+/// Longest time that a server may send nothing of a body. A server that takes longer for its
+/// answer, because it profiles, may also take longer for the body.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether an argument is a URL that can be fetched.
@@ -19,7 +19,7 @@ pub(crate) fn is_url(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
 
-/// Fetches a URL, which is written without its secrets. Returns a stream of the body.
+/// Fetches a URL, which is given without its secrets. Returns a stream of the body.
 pub(crate) fn fetch(url: &str, transfer: &FetchOptions) -> Result<Box<dyn Read>> {
     let patience = transfer.timeout.unwrap_or_else(|| {
         let mut parts = url.split(['?', '&']);
@@ -48,7 +48,7 @@ pub(crate) fn fetch(url: &str, transfer: &FetchOptions) -> Result<Box<dyn Read>>
     }))
 }
 
-/// A body that is being sent. It says so if nothing comes any more.
+/// The body of an answer. If the server stops sending, the error says so.
 struct BodyReader<R> {
     body: R,
     read_timeout: Duration,

@@ -1,15 +1,15 @@
-//! Passes on to the program what heapprof itself was started with, which std changes on the way.
-//! Before main, std ignores SIGPIPE. A child gets SIGPIPE at its default, and no signal is blocked
-//! in it. A standard stream that is closed is opened as /dev/null, in which what is written is lost
+//! Passes on to the program the state that heapprof itself was started with, which std changes on
+//! the way. Before main, std ignores SIGPIPE. A child gets SIGPIPE at its default, and no signal is
+//! blocked in it. A standard stream that is closed is opened as /dev/null, where output is lost
 //! without an error.
-#![allow(unsafe_code)] // Nothing of std tells or passes on either.
+#![allow(unsafe_code)] // std has no function that reports or passes on this state.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Signals that std or we need in another state: if SIGCHLD is ignored, nobody is told of a child's
-/// end, and it can't be waited for.
+/// Signals that std or heapprof needs in another state: if SIGCHLD is ignored, a child's end is not
+/// reported, and it can't be waited for.
 const CHANGED_SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGCHLD];
 /// Whether these signals were ignored when this process began.
 static IGNORED_AT_START: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
@@ -32,8 +32,8 @@ extern "C" fn note_inherited_state() {
     }
 }
 
-/// Whether a signal was ignored when this process began. It must be asked before we handle any
-/// signal.
+/// Whether a signal was ignored when this process began. This must be called before heapprof
+/// handles any signal.
 pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
     match CHANGED_SIGNALS
         .iter()
@@ -75,7 +75,7 @@ pub(crate) fn pass_on(command: &mut Command) {
             (1..=64).all(|s| libc::sigismember(&raw const mask, s) != 1),
         )
     };
-    // We wait for the signal of a child's end, even if it is blocked for the program.
+    // heapprof waits for the signal of a child's end, even if it is blocked for the program.
     // SAFETY: the set is valid, and this thread's mask is our own.
     unsafe {
         let mut child: libc::sigset_t = std::mem::zeroed();

@@ -1,13 +1,14 @@
-//! Process groups and sessions as the kernel numbers them, which shells know as jobs. rustix cannot
-//! be asked: it takes for granted that none has the number 0, and the kernel gives that number for
-//! one that was begun outside of this pid namespace (`unshare -pf`, a command in a container).
+//! Process groups and sessions by the kernel's numbers, which shells know as jobs. rustix can't be
+//! used: it assumes that none has the number 0, and the kernel gives that number to one that began
+//! outside of this pid namespace (`unshare -pf`, a command in a container).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::{Pid, RawPid};
 
-/// The process group of a process, or of this one. 0 if it was begun outside of this namespace.
+/// Returns the process group of a process, or of this one. It is 0 if the group began outside of
+/// this namespace.
 ///
 /// # Errors
 /// The process may be gone.
@@ -17,7 +18,8 @@ pub(crate) fn group_of(process: Option<Pid>) -> io::Result<RawPid> {
     checked(unsafe { libc::getpgid(Pid::as_raw(process)) })
 }
 
-/// The session of a process, or of this one. 0 if it was begun outside of this namespace.
+/// Returns the session of a process, or of this one. It is 0 if the session began outside of this
+/// namespace.
 ///
 /// # Errors
 /// The process may be gone.
@@ -27,20 +29,21 @@ pub(crate) fn session_of(process: Option<Pid>) -> io::Result<RawPid> {
     checked(unsafe { libc::getsid(Pid::as_raw(process)) })
 }
 
-/// The process group to which a terminal belongs. 0 if it was begun outside of this namespace.
+/// Returns the process group to which a terminal belongs. It is 0 if the group began outside of
+/// this namespace.
 ///
 /// # Errors
-/// It must be this process's terminal.
+/// The terminal is not this process's.
 pub(crate) fn foreground_group(terminal: impl AsFd) -> io::Result<RawPid> {
     // SAFETY: it takes the number of an open file and returns a number.
     #[expect(unsafe_code, reason = "a function of C")]
     checked(unsafe { libc::tcgetpgrp(terminal.as_fd().as_raw_fd()) })
 }
 
-/// The session of a terminal. 0 if it was begun outside of this namespace.
+/// Returns the session of a terminal. It is 0 if the session began outside of this namespace.
 ///
 /// # Errors
-/// It must be this process's terminal.
+/// The terminal is not this process's.
 pub(crate) fn terminal_session(terminal: impl AsFd) -> io::Result<RawPid> {
     // SAFETY: it takes the number of an open file and returns a number.
     #[expect(unsafe_code, reason = "a function of C")]

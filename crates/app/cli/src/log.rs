@@ -1,8 +1,8 @@
-//! The log of a recording as text: each allocation and each free, as `attach --log` and `record
-//! --log` write it. docs/event-log.md describes the form.
+//! Writes the log of a recording as text: each allocation and each free, for `attach --log` and
+//! `record --log`. docs/event-log.md describes the form.
 //!
 //! One thread reads the program's ring, and another one writes the text. The program waits for
-//! neither of them: what they are too slow for is counted.
+//! neither of them: events that they are too slow for are counted.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -26,28 +26,31 @@ use crate::outside;
 use crate::rights::{ProcessNamer, RightsLedger};
 use crate::{messages, output};
 
-/// So many events are handed over at once, and so many times they may wait.
+/// Maximum number of events that are handed over at once.
 const EVENT_BATCH_LIMIT: usize = 32_768;
+/// Maximum number of messages with events that wait to be written.
 const MAX_WAITING_BATCHES: usize = 48;
-/// How often it is looked whether there are new ones.
+/// How long the reader waits before it reads an empty ring again.
 const RING_POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// So long a write at the end may take before the rest is given up. Somebody may not read a pipe.
+/// Longest time that a write at the end may take before the rest is given up. A pipe may not be
+/// read.
 const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much text is written at once.
+/// Number of bytes of text that are written at once.
 const WRITE_CHUNK_BYTES: usize = 256 << 10;
 
-/// The frames of a stack that cannot be read.
+/// The frames of a stack that can't be read.
 const UNKNOWN_FRAME: &str = "\t[unknown]";
-/// The longest text of a stack, and of all stacks that wait to be written.
+/// Longest text of a stack, in bytes.
 const MAX_STACK_TEXT_BYTES: usize = 64 << 10;
+/// Largest text of all stacks that wait to be written, in bytes.
 const MAX_WAITING_TEXT_BYTES: usize = 256 << 20;
-/// Room for an event's line with its longest numbers, and for the last line.
+/// Room for an event's line with its longest numbers, and for the last line, in bytes.
 const MAX_EVENT_LINE_BYTES: usize = 384;
 
-/// The first line.
+/// The first line of a log.
 const HEADER_LINE: &str = "heapprof log 1\n";
 
-/// A log that is written.
+/// A log that is being written.
 pub(crate) struct EventLogWriter {
     path: PathBuf,
     to: SyncSender<LogMessage>,
@@ -63,7 +66,7 @@ struct RingReaderThread {
 }
 
 impl RingReaderThread {
-    /// Reads the rest of a program's events, after which there are no more.
+    /// Reads the rest of a program's events, and waits until that is done.
     fn end(self) {
         self.has_ended.store(true, Ordering::Relaxed);
         let _ = self.thread.join();
@@ -71,16 +74,16 @@ impl RingReaderThread {
 }
 
 enum LogMessage {
-    /// Another program's events follow.
+    /// The events of another program follow.
     Program(Box<LoggedProgram>),
     Events(Vec<BlockEvent>, u64),
     /// The program has ended before its last events could be read.
     Cut,
-    /// There are no more. Says whether the program has ended.
+    /// No more events follow. The flag says whether the program has ended.
     End(bool, Instant),
 }
 
-/// Whose events are written.
+/// The program whose events are written.
 struct LoggedProgram {
     pid: u32,
     logged: LogSource,
@@ -89,17 +92,17 @@ struct LoggedProgram {
     began: Instant,
 }
 
-/// What became of a log.
+/// The summary of a log.
 #[derive(Clone, Debug, Default)]
 struct LogSummary {
     written: u64,
-    /// Events that were not read in time.
+    /// Number of events that were not read in time.
     missed: u64,
-    /// Events that there was no room for.
+    /// Number of events that there was no room for.
     beyond: u64,
     /// Whether the last events could not be read.
     is_cut: bool,
-    /// Whether there was no program.
+    /// Whether no program was logged.
     is_empty: bool,
     failed: Option<String>,
 }
@@ -138,7 +141,7 @@ impl EventLogWriter {
         }))
     }
 
-    /// Begins with the events of a program, or of what it has become.
+    /// Begins with the events of a program, or of the program that it has become.
     pub(crate) fn begin(
         &mut self,
         logged: LogSource,
@@ -158,7 +161,8 @@ impl EventLogWriter {
         let has_ended = Arc::new(AtomicBool::new(false));
         let (to, is_over) = (self.to.clone(), has_ended.clone());
         let work = move || {
-            // What the program was before comes first. Whoever calls does not wait for that.
+            // The events of what the program was before come first. The caller does not wait for
+            // them.
             if let Some(before) = before {
                 before.end();
             }
@@ -172,14 +176,14 @@ impl EventLogWriter {
         Ok(())
     }
 
-    /// Writes what is left, and says what became of the log. The last line says whether the program
-    /// `has_exited`.
+    /// Writes the remaining events, and prints the summary of the log. The last line says whether
+    /// the program `has_exited`.
     pub(crate) fn end(mut self, has_exited: bool) {
         let path = self.path.display().to_string();
         let now = Instant::now();
         let progress = self.progress.clone();
         let (done, summary) = channel();
-        // Without a thread, `done` goes, and so nobody waits for it.
+        // Without a thread, `done` is dropped, so there is nothing to wait for.
         let _ = std::thread::Builder::new().spawn(move || {
             if let Some(reading) = self.reading.take() {
                 reading.end();
@@ -222,7 +226,7 @@ impl LogSummary {
         if self.is_cut {
             text += "; the program ended before its last ones could be read";
         }
-        // A pipe has been read by then.
+        // A pipe has been read by then, so only a file can be read again.
         if self.written > 0 && Path::new(path).is_file() {
             text += &format!("; next: heapprof leaks --log {path}");
         }
@@ -230,12 +234,12 @@ impl LogSummary {
     }
 }
 
-/// Reads a ring until its program has ended, or until nobody takes the events.
+/// Reads a ring until its program has ended, or until no thread takes the events any more.
 fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<LogMessage>) {
     let (mut told, mut is_cut) = (0, false);
     let mut events = Vec::new();
     loop {
-        // What is looked at first is over before the last events are read.
+        // The flag is read first, so that events from before the end are still read.
         let is_over = has_ended.load(Ordering::Relaxed);
         let mut may_be_more = true;
         while may_be_more && !is_cut && events.len() < EVENT_BATCH_LIMIT {
@@ -245,7 +249,7 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<LogMessage>) {
         }
         let missed = ring.missed_count() - told;
         if !events.is_empty() || missed > 0 {
-            // Those who write may be behind. Then events wait here, as long as there are few.
+            // The writing thread may be behind. Then events wait here, as long as there are few.
             let must_go = is_over || is_cut || events.len() >= EVENT_BATCH_LIMIT;
             let message = LogMessage::Events(std::mem::take(&mut events), missed);
             let sent = match must_go {
@@ -273,7 +277,7 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<LogMessage>) {
     }
 }
 
-/// The text, as far as it is written.
+/// The writer of the log's text.
 struct LogText {
     file: File,
     progress: Arc<WriteProgress>,
@@ -283,17 +287,18 @@ struct LogText {
     program: Option<LoggedProgram>,
     /// The frames of each stack of the program, and whether they were written.
     stacks: Vec<(String, bool)>,
-    /// The same for what is no stack of the program. Its number is 0.
+    /// The frames of an unknown stack, whose number is 0, and whether they were written.
     unknown: (String, bool),
-    /// What is added to the number of a stack, because another program had numbers before.
+    /// The number that is added to the number of a stack, because earlier programs had numbers too.
     base: usize,
     /// The kernel's number of each thread.
     threads: Vec<Option<u32>>,
-    /// Whether stacks and threads may be read. It is done once for a piece of the events: whatever
-    /// they name was there before them.
+    /// Whether stacks and threads may be read. This is done once for each batch of events, because
+    /// whatever they name existed before them.
     may_learn: [bool; 2],
-    /// When the program's recording began, and the time of its last event.
+    /// When the program's recording began.
     began: Instant,
+    /// The time of the program's last event, in nanoseconds.
     last: u64,
     summary: LogSummary,
 }
@@ -356,14 +361,14 @@ impl LogText {
         self.flush();
     }
 
-    /// Writes a line for an event, and one for its stack before if that is new.
+    /// Writes a line for an event, and before it a line for its stack if that is new.
     fn event(&mut self, event: BlockEvent) {
         self.last = self.last.max(event.time);
         let stack = event.stack as usize;
         if stack >= self.stacks.len() && std::mem::take(&mut self.may_learn[0]) {
             self.learn_stacks();
         }
-        // Nothing is known of a stack that a damaged ring names, or that cannot be read any more.
+        // A stack that a damaged ring names, or that can't be read any more, is unknown.
         let (number, frames, is_written) = match self.stacks.get_mut(stack) {
             Some((frames, is_written)) => ((self.base + stack + 1) as u64, frames, is_written),
             None => (0, &mut self.unknown.0, &mut self.unknown.1),
@@ -377,7 +382,7 @@ impl LogText {
         if !std::mem::replace(is_written, true) {
             self.line.extend_from_slice(b"stack ");
             push_number(&mut self.line, number);
-            // It is written once.
+            // The frames are written once.
             let frames = std::mem::take(frames);
             self.line.extend_from_slice(frames.as_bytes());
             self.line.push(b'\n');
@@ -401,7 +406,7 @@ impl LogText {
         }
     }
 
-    /// The kernel's number of a thread; 0 if it is not known.
+    /// Returns the kernel's number of a thread; 0 if it is not known.
     fn thread(&mut self, number: u32) -> u32 {
         let Some(index) = (number as usize).checked_sub(1) else {
             return 0;
@@ -425,7 +430,7 @@ impl LogText {
         let Ok((mut profile, next)) = program.logged.stacks(first as u32) else {
             return;
         };
-        // Files that cannot be read give no names.
+        // Files that can't be read give no names.
         let rights = program.rights.least(program.pid);
         let _ = outside::give_names(&mut profile, &mut program.namer, rights);
         self.stacks.resize(
@@ -465,7 +470,7 @@ impl LogText {
             ..
         } = &self.summary;
         let how = match has_exited {
-            // Nothing is known of a program that never handed its events over.
+            // The end of a program that never handed its events over is not known.
             _ if self.summary.is_cut || self.program.is_none() => "cut",
             true => "exited",
             false => "left",
@@ -493,7 +498,7 @@ fn error_text(error: &io::Error) -> String {
     }
 }
 
-/// A stack's frames, newest first, with a tab before each.
+/// Returns a stack's frames, newest first, with a tab before each.
 fn frames_of(profile: &Profile, sample: usize) -> String {
     let mut text = String::new();
     for index in profile.samples.stack(sample) {
@@ -520,7 +525,7 @@ fn frames_of(profile: &Profile, sample: usize) -> String {
     text
 }
 
-/// A place without a name: its file and where it is in there, or its address.
+/// Returns the text of a place without a name: its file and the offset in it, or its address.
 fn unnamed_place_text(profile: &Profile, location: &Location) -> String {
     let mapping = location
         .mapping
@@ -534,7 +539,7 @@ fn unnamed_place_text(profile: &Profile, location: &Location) -> String {
     of_file.unwrap_or_else(|| format!("{:#x}", location.address))
 }
 
-/// A name that takes no more than its place in a line.
+/// Returns a name without tabs and line ends, so that it takes no more than its place in a line.
 fn clean(name: &str) -> String {
     let printable = heapprof_text::printable(name);
     printable.replace(['\t', '\n'], " ")
@@ -548,7 +553,7 @@ fn push_hex(line: &mut Vec<u8>, number: u64) {
     push_digits(line, number, 16, 1);
 }
 
-/// Seconds, with six digits behind the point.
+/// Appends seconds, with six digits behind the point.
 fn push_time(line: &mut Vec<u8>, nanoseconds: u64) {
     let micros = nanoseconds / 1000;
     push_number(line, micros / 1_000_000);

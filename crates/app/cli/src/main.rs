@@ -1,7 +1,7 @@
-//! The program `heapprof`, which reads heap profiles and says where the memory is.
+//! The program `heapprof`, which reads heap profiles and shows where the memory is.
 //!
 //! `main` decides the exit code, once: 0 means done, 1 means that a rule of `--fail-if` broke, and
-//! 2 means that it could not be done.
+//! 2 means that the command could not be carried out.
 #![deny(unsafe_code)]
 
 mod args;
@@ -49,7 +49,8 @@ use clap::Parser;
 
 use crate::args::{Cli, CliCommand};
 
-/// What was typed. If the program is called `pprof` or `jeprof`, that name is the command.
+/// Returns the command line. If the program is called `pprof` or `jeprof`, that name is the
+/// command.
 fn command_line() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().and_then(|arg| Path::new(arg).file_name());
@@ -62,15 +63,15 @@ fn command_line() -> Vec<OsString> {
     args
 }
 
-/// Reads the command line, without the secrets of addresses in it. `-#12` is a part of what comes
-/// on stdin. Both are left alone for `record`, whose arguments are the program's, for what other
-/// commands run, and for the texts of `mark`.
+/// Parses the command line. The secrets of addresses are removed from it, and `-#12` is replaced by
+/// a part of standard input. The arguments of `record`, which are the program's, the commands that
+/// other commands run, and the texts of `mark` stay as they are.
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let args = prepare_own_words(typed, typed.len());
     let cli = Cli::try_parse_from(&args)?;
     let own = match &cli.command {
         CliCommand::Record(_) | CliCommand::Mark(_) => 0,
-        // They run what stands behind it.
+        // These commands run the words behind `--`.
         CliCommand::ForkAudit(_) | CliCommand::Watch(_) | CliCommand::CompareAllocators(_) => {
             typed.iter().take_while(|arg| *arg != "--").count()
         }
@@ -82,7 +83,7 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     }
 }
 
-/// The words of a command line, of which the first `own` are for us.
+/// Prepares the words of a command line, of which the first `own` are for heapprof.
 fn prepare_own_words(typed: &[OsString], own: usize) -> Vec<OsString> {
     let mut args = typed.to_vec();
     // pprof takes HOST:PORT for an address.
@@ -110,7 +111,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
         Err(help) => {
-            // It is not a failure if nobody reads the help to its end.
+            // A reader who does not read the help to its end is no failure.
             let _ = help.print();
             return ExitCode::SUCCESS;
         }

@@ -1,5 +1,5 @@
 //! The messages that heapprof prints beside its data: one line each, on stderr. Nothing else prints
-//! there.
+//! to stderr.
 #![allow(clippy::print_stderr)]
 
 use std::ffi::OsString;
@@ -16,13 +16,13 @@ pub(crate) fn error(error: &anyhow::Error) {
     say(&text(error));
 }
 
-/// The text of an error, in one line, with what to do about it.
+/// Returns the text of an error, in one line, with advice on what to do about it.
 pub(crate) fn text(error: &anyhow::Error) -> String {
     let advice = error.chain().find_map(advice).unwrap_or_default();
     format!("{error:#}{advice}")
 }
 
-/// What to do about an error of a library. The libraries do not say it, because only the program
+/// Returns advice on an error of a library. The libraries do not give it, because only the program
 /// has options.
 fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     use heapprof_analysis::AnalysisError as Analysis;
@@ -97,8 +97,8 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
         // The advice to pass an option as a value is never what is needed here.
         .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
-        // A word of another tool and an unknown command get our own advice below. clap's tip would
-        // name a word of ours that only looks similar.
+        // A word of another tool and an unknown command get heapprof's own advice below. clap's tip
+        // would name a word of heapprof's that only looks similar.
         .filter(|line| !known || !line.starts_with("tip: "))
         .map(|line| line.trim_start_matches("error: "));
     let mut words = String::new();
@@ -125,7 +125,7 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
     }
 }
 
-/// What an option of another tool is called here, in a command that has the same option.
+/// Returns what an option of another tool is called here, in a command that has the same option.
 fn find_own_option(option: &str, typed: &[&str]) -> Option<&'static str> {
     let of = |commands: &[&str]| typed.iter().any(|word| commands.contains(word));
     let by_row = of(&["top", "tree", "peek", "traces", "diff", "flame"]);
@@ -153,7 +153,7 @@ fn is_of_pprof(arg: &str) -> bool {
     })
 }
 
-/// Prints the whole help to someone who typed too little.
+/// Prints the whole help to a user who typed too little.
 pub(crate) fn help(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
@@ -163,7 +163,7 @@ pub(crate) fn report(text: &str) {
     let _ = write!(anstream::stderr(), "{text}");
 }
 
-/// Prints something the user may want to know. The work goes on.
+/// Prints a note for the user. The work goes on.
 pub(crate) fn note(text: &str) {
     say(text);
 }
@@ -180,12 +180,12 @@ fn say(text: &str) {
     print(&format!("heapprof: {}\n", printable(&line)));
 }
 
-/// What is to be printed once the view has given the terminal back; `None` if there is no view.
+/// The text that is printed once the view has given the terminal back; `None` if there is no view.
 static DEFERRED_MESSAGES: Mutex<Option<String>> = Mutex::new(None);
-/// The most bytes that are held.
+/// Maximum number of bytes that are held back.
 const MAX_DEFERRED_BYTES: usize = 1 << 20;
 
-/// Holds messages back from now on, or prints those that were held.
+/// Holds messages back from now on, or prints the messages that were held back.
 pub(crate) fn defer_messages(is_held: bool) {
     let mut held = DEFERRED_MESSAGES
         .lock()
@@ -197,7 +197,7 @@ pub(crate) fn defer_messages(is_held: bool) {
     }
 }
 
-/// Prints a whole line at once, because the program that is recorded may print there, too.
+/// Prints a whole line at once, because the program that is recorded may print to stderr, too.
 fn print(line: &str) {
     let mut held = DEFERRED_MESSAGES
         .lock()
@@ -208,11 +208,11 @@ fn print(line: &str) {
         }
         return;
     }
-    // If stderr is closed, there is nobody to tell that printing failed.
+    // If stderr is closed, a failure to print can't be reported.
     let _ = anstream::stderr().write_all(line.as_bytes());
 }
 
-/// What a note says behind how much was stored: how many profiles were there already.
+/// Returns the end of a note about stored profiles: how many of them were stored before.
 pub(crate) fn already_stored_suffix(there: usize) -> String {
     match there {
         0 => String::new(),

@@ -25,12 +25,12 @@ fn byte(c: char) -> Option<u8> {
         .and_then(|byte| u8::try_from(byte).ok())
 }
 
-/// The parser of an argument that may be a file's name.
+/// Returns the parser of an argument that may be a file's name.
 pub(crate) fn parser() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|name| encode_name(&name))
 }
 
-/// A name as text, whatever bytes it has.
+/// Returns a name as text, whatever bytes it has.
 pub(crate) fn encode_name(name: &OsStr) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.as_bytes().utf8_chunks() {
@@ -45,7 +45,7 @@ pub(crate) fn encode_name(name: &OsStr) -> String {
     text
 }
 
-/// The file's name that a text stands for.
+/// Returns the file's name that a text stands for.
 pub(crate) fn path(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {
@@ -57,7 +57,7 @@ pub(crate) fn path(text: &str) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// A text for people, with U+FFFD for what is not text.
+/// Returns a text for people, with U+FFFD for bytes that are not text.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     match text.chars().any(|c| byte(c).is_some()) {
         true => path(text).to_string_lossy().into_owned().into(),
@@ -65,7 +65,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A file's name in the form that a shell reads, for commands that people copy.
+/// Returns a file's name in the form that a shell reads, for commands that people copy.
 pub(crate) fn quoted(name: &OsStr) -> String {
     let bytes = name.as_bytes();
     if bytes.starts_with(b"-") {
@@ -73,7 +73,7 @@ pub(crate) fn quoted(name: &OsStr) -> String {
     }
     let text = name.to_str().filter(|text| printable(text) == *text);
     let Some(text) = text else {
-        // What is not text, or must not be printed, is written as bytes.
+        // Bytes that are not text, or must not be printed, are written as numbers.
         let mut shell = "$'".to_string();
         for chunk in bytes.utf8_chunks() {
             for c in chunk.valid().chars() {

@@ -1,12 +1,12 @@
-//! The process that an argument names: by its number, or by a name that only one process has.
+//! Finds the process that an argument names: by its number, or by a name that only one process has.
 
 use anyhow::{Context, Result, bail};
 use heapprof_process::{all_processes, comm, is_there, status, title};
 
-/// How many processes of a name are listed.
+/// Maximum number of processes of a name that are listed.
 const MAX_LISTED_PROCESSES: usize = 10;
 
-/// The number of the process.
+/// Returns the number of the process that an argument names.
 pub(crate) fn find(argument: &str) -> Result<u32> {
     let word = argument.strip_prefix("pid:").unwrap_or(argument);
     if let Ok(pid) = word.parse::<u32>() {
@@ -47,7 +47,8 @@ pub(crate) fn find(argument: &str) -> Result<u32> {
     }
 }
 
-/// The name of the file that a process was started as, which may be longer than the kernel's name.
+/// Returns the name of the file that a process was started as, which may be longer than the
+/// kernel's name.
 fn file(pid: u32) -> String {
     let title = title(pid, 4096).unwrap_or_default();
     let first = title.split(' ').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What time it is, in numbers since 1970 UTC. A clock that is set before that is at 0.
+//! The present time, in numbers since 1970 UTC. A clock that is set before 1970 is at 0.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,12 +7,12 @@ fn since_1970() -> Duration {
     since.unwrap_or_default()
 }
 
-/// In milliseconds.
+/// Returns the present time in milliseconds since 1970 UTC.
 pub(crate) fn millis() -> i64 {
     i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// In nanoseconds.
+/// Returns the present time in nanoseconds since 1970 UTC.
 pub(crate) fn nanos() -> i64 {
     i64::try_from(since_1970().as_nanos()).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Where reports go: stdout (through a pager on a terminal) or a file that appears whole or not at
-//! all.
+//! Writes reports to stdout (through a pager on a terminal), or to a file that appears whole or not
+//! at all.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -17,7 +17,7 @@ pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
     file.is_none() && io::stdout().is_terminal()
 }
 
-/// Writes a report's text. On a terminal a pager shows what is longer than the screen.
+/// Writes a report's text. On a terminal a pager shows a text that is longer than the screen.
 pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     if is_terminal(file) && show_in_pager(text)? {
         return Ok(());
@@ -25,8 +25,8 @@ pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     write(file, |writer| Ok(writer.write_all(text.as_bytes())?))
 }
 
-/// Writes the report that `body` writes. Others may read it as the umask allows. A file gets its
-/// name only when all of it is there.
+/// Writes the report that `body` writes. Other users may read it as the umask allows. A file gets
+/// its name only when it is complete.
 pub(crate) fn write(
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -34,8 +34,8 @@ pub(crate) fn write(
     write_for(FileAccess::Umask, file, body)
 }
 
-/// Does the same as [`write()`], for a profile. A profile shows what a program did, so others read
-/// it only if its user says so.
+/// Writes a profile as [`write()`] writes a report. A profile shows what a program did, so other
+/// users may read it only if its user allows that.
 pub(crate) fn profile(
     mode: FileMode,
     file: Option<&Path>,
@@ -59,7 +59,7 @@ fn write_for(
     match resolve_typed(path, PathTrust::Any)? {
         TypedPath::Open(file) => into(&shown, file, body),
         TypedPath::Place(place, found) => {
-            // A report that is written over keeps its rights, unless the old file is another
+            // A report that replaces a file keeps the file's mode, unless the old file is another
             // user's.
             let kept = found
                 .filter(|found| access == FileAccess::Umask && FileOwner::from_stat(found).is_us());
@@ -69,8 +69,8 @@ fn write_for(
     }
 }
 
-/// Opens a file that is written while work goes on. It is a new one, with the rights `mode`, or a
-/// pipe or device that is there.
+/// Opens a file that is written while work goes on. It is a new file with the mode `mode`, or a
+/// pipe or device that exists.
 pub(crate) fn open(mode: FileMode, path: &Path) -> Result<File> {
     let named = || format!("{}: cannot be written", path.display());
     match resolve_typed(path, PathTrust::Any)? {
@@ -86,16 +86,16 @@ pub(crate) fn open(mode: FileMode, path: &Path) -> Result<File> {
     }
 }
 
-/// Fails if a file can't be written, as far as that can be known before.
+/// Fails if a file can't be written, as far as that is known before.
 pub(crate) fn must_be_writable(path: &Path) -> Result<()> {
-    // Whoever waits at a pipe must not see it opened and closed.
+    // A reader that waits at a pipe must not see it opened and closed.
     match path.exists() && !path.is_file() {
         true => Ok(()),
         false => resolve_typed(path, PathTrust::Any).map(drop),
     }
 }
 
-/// Makes an empty file with the rights `mode`, unless there is a file.
+/// Makes an empty file with the mode `mode`, unless there is a file.
 pub(crate) fn make_for_own(path: &Path, mode: FileMode) -> Result<()> {
     if path.exists() {
         return Ok(());
@@ -108,7 +108,7 @@ pub(crate) fn make_for_own(path: &Path, mode: FileMode) -> Result<()> {
     }
 }
 
-/// Writes whatever `body` writes to a place. The place gets the new file only when it is whole.
+/// Writes what `body` writes to a place. The place gets the new file only when it is complete.
 pub(crate) fn replace(
     place: &FilePlace,
     shown: &str,
@@ -121,7 +121,7 @@ pub(crate) fn replace(
     draft.finish().with_context(named)
 }
 
-/// Writes whatever `body` writes. An error of writing names `name`.
+/// Writes what `body` writes. An error of writing names `name`.
 pub(crate) fn into(
     name: &str,
     writer: impl Write,
@@ -136,19 +136,19 @@ pub(crate) fn into(
     let mut writer = BufWriter::with_capacity(32 << 10, watched);
     let result = body(&mut writer).and_then(|()| Ok(writer.flush()?));
     match &writer.get_ref().failure {
-        // This is the reason, whatever `body` made of it.
+        // This error is the reason, whatever `body` made of it.
         Some(why) => Err(copy_error(why)).with_context(|| format!("{name}: cannot be written")),
         None => result,
     }
 }
 
-/// A writer that keeps why it could not write.
+/// A writer that keeps the error of a failed write.
 struct ErrorKeepingWriter<W> {
     writer: W,
     failure: Option<io::Error>,
 }
 
-/// An error of the same kind with the same text.
+/// Returns an error of the same kind with the same text.
 fn copy_error(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(errno) => io::Error::from_raw_os_error(errno),
@@ -205,7 +205,7 @@ fn show_in_pager(text: &str) -> Result<bool> {
         return Ok(false);
     };
     if let Some(mut stdin) = child.stdin.take() {
-        // Whoever quits the pager early has seen enough.
+        // A user who quits the pager early has seen enough.
         match stdin.write_all(text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
             _ => {}
@@ -215,10 +215,10 @@ fn show_in_pager(text: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// No line is wider than this, however many columns a terminal says that it has.
+/// Largest width of a line, however many columns a terminal reports.
 const MAX_COLUMNS: usize = 1_000;
 
-/// How many columns of the terminal are written on.
+/// Returns how many columns of the terminal are written on.
 pub(crate) fn console_columns() -> usize {
     terminal_size::terminal_size()
         .map_or(80, |(columns, _)| usize::from(columns.0).min(MAX_COLUMNS))
@@ -228,7 +228,7 @@ fn console_rows() -> usize {
     terminal_size::terminal_size().map_or(24, |(_, rows)| usize::from(rows.0))
 }
 
-/// Whether an error means that nobody reads our output any more.
+/// Whether an error means that the output is not read any more.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause

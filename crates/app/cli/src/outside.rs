@@ -1,5 +1,5 @@
-//! What `pid:` and `core:` name: a recorded process, or the core file of one. Their books are read
-//! from outside, and the code in them gets its names here.
+//! Reads what `pid:` and `core:` name: a recorded process, or the core file of one. The ledger is
+//! read from outside, and the code in it gets its names here.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,20 +21,20 @@ use crate::place::FileOwner;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use crate::{messages, name, records, rights};
 
-/// A process by its number or its name.
+/// The prefix of an argument that names a process, by its number or its name.
 const PID_PREFIX: &str = "pid:";
-/// A core file by its path.
+/// The prefix of an argument that names a core file, by its path.
 const CORE_PREFIX: &str = "core:";
 
-/// So long the files are read that a process of another user names.
+/// Longest time for reading the files that a process of another user names.
 const FILE_READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the books of a process are read.
+/// The source from which a process's ledger is read.
 enum LedgerSource {
-    /// In its memory.
+    /// The memory of the process.
     Process(LiveProcess),
-    /// In the file that it keeps them in, which `record` has given: the kernel does not let this
-    /// user read the process.
+    /// The file in which the process keeps its ledger, which `record` has given: the kernel does
+    /// not let this user read the process.
     File(SharedLedger, u32),
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct OutsideProcess {
     ledger: LedgerSource,
     rights: RightsLedger,
     namer: ProcessNamer,
-    /// The file that it runs, which names its code also after its end.
+    /// The file that the process runs, which names its code also after its end.
     _executable: Option<File>,
 }
 
-/// What an argument names.
+/// The target that an argument names.
 enum OutsideTarget<'a> {
     /// A process, by its number or its name.
     Process(&'a str),
@@ -55,7 +55,7 @@ enum OutsideTarget<'a> {
     Core(&'a str),
 }
 
-/// What an argument names, if that is a process or a core file. A file of that name comes first.
+/// Returns the process or the core file that an argument names. A file of that name comes first.
 fn parse_target(argument: &str) -> Option<OutsideTarget<'_>> {
     let process = argument
         .strip_prefix(PID_PREFIX)
@@ -74,12 +74,12 @@ pub(crate) fn is_outside(argument: &str) -> bool {
     parse_target(argument).is_some()
 }
 
-/// The profile that an argument names; `None` if it names no process and no core file.
+/// Reads the profile that an argument names; `None` if it names no process and no core file.
 pub(crate) fn read(argument: &str) -> Result<Option<QuestionSource>> {
     let shown = name::shown(argument);
     let profile = match parse_target(argument) {
         None => return Ok(None),
-        // What cannot be found names itself.
+        // The error of a process that can't be found names the process.
         Some(OutsideTarget::Process(which)) => OutsideProcess::find_for_reader(which)?.read(),
         Some(OutsideTarget::Core(path)) => read_core(path),
     };
@@ -87,9 +87,10 @@ pub(crate) fn read(argument: &str) -> Result<Option<QuestionSource>> {
     Ok(Some(QuestionSource::new(shown, profile)))
 }
 
-/// Opens a core file. It may name any files, so root reads them with the rights of whoever has it.
+/// Opens a core file. It may name any files, so root reads those with the rights of the core file's
+/// owner.
 pub(crate) fn open_core(path: &Path) -> io::Result<(File, FileOwner)> {
-    // Opening a pipe would wait for whoever writes into it.
+    // Opening a pipe would wait for its writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("is no core file: it is no regular file"));
     }
@@ -110,7 +111,7 @@ fn read_core(path: &str) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Where the files of a process are, if it sees other mounts than we do.
+/// Returns the root folder of a process, if the process sees other mounts than heapprof does.
 pub(crate) fn root_of(pid: u32) -> Option<PathBuf> {
     let mounts = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
     let (own, its) = (mounts("self"), mounts(&pid.to_string()));
@@ -118,7 +119,7 @@ pub(crate) fn root_of(pid: u32) -> Option<PathBuf> {
     is_other.then(|| PathBuf::from(format!("/proc/{pid}/root")))
 }
 
-/// What names code, with its files below `root`.
+/// Makes a namer of code, whose files are below `root`.
 pub(crate) fn namer(root: Option<PathBuf>) -> ProcessNamer {
     ProcessNamer::new(SymbolizeOptions {
         number_functions: true,
@@ -127,20 +128,21 @@ pub(crate) fn namer(root: Option<PathBuf>) -> ProcessNamer {
     })
 }
 
-/// What names code of a process. The name of the file that it runs may lead to another one by now.
+/// Makes a namer of a process's code. The name of the file that it runs may lead to another file by
+/// now.
 pub(crate) fn namer_of(pid: u32) -> ProcessNamer {
     let mut namer = namer(root_of(pid));
     namer.set_opened(vec![executable_of(pid)]);
     namer
 }
 
-/// The file that a process runs, wherever its name leads.
+/// Returns a path to the file that a process runs, wherever the file's name leads.
 pub(crate) fn executable_of(pid: u32) -> PathBuf {
     format!("/proc/{pid}/exe").into()
 }
 
 impl OutsideProcess {
-    /// The process that a number or a name means, with or without `pid:`.
+    /// Finds the process that a number or a name means, with or without `pid:`.
     pub(crate) fn find(which: &str) -> Result<Self> {
         let which = which.strip_prefix(PID_PREFIX).unwrap_or(which);
         let books = match which.parse::<u32>() {
@@ -152,8 +154,8 @@ impl OutsideProcess {
         Ok(Self::new(books, rights))
     }
 
-    /// As [`find`](Self::find), for whoever is shown what is recorded of it. They are told on
-    /// standard error if that has ended already.
+    /// Finds a process as [`find`](Self::find) does, for a user who is shown its recording. Prints
+    /// a note if the recording has ended already.
     pub(crate) fn find_for_reader(which: &str) -> Result<Self> {
         let found = Self::find(which)?;
         if found.ledger.summary().is_ok_and(|found| !found.is_running) {
@@ -165,7 +167,7 @@ impl OutsideProcess {
         Ok(found)
     }
 
-    /// The books that a process keeps in a file, with what is known of its rights.
+    /// Makes a process from the file that has its ledger, and from what is known of its rights.
     pub(crate) fn from_ledger_file(kept: SharedLedger, pid: u32, rights: RightsLedger) -> Self {
         Self::new(LedgerSource::File(kept, pid), rights)
     }
@@ -190,7 +192,7 @@ impl OutsideProcess {
         }
     }
 
-    /// The file that its books are read in, if they are.
+    /// Returns the file in which the ledger is read, if it is read in one.
     pub(crate) fn ledger_file(&self) -> Option<&SharedLedger> {
         match &self.ledger {
             LedgerSource::Process(_) => None,
@@ -198,12 +200,12 @@ impl OutsideProcess {
         }
     }
 
-    /// The number of the process.
+    /// Returns the number of the process.
     pub(crate) fn pid(&self) -> u32 {
         self.ledger.pid()
     }
 
-    /// Whether it is still there, and the same program.
+    /// Whether the process is still there, and the same program.
     pub(crate) fn is_there(&self) -> bool {
         match &self.ledger {
             LedgerSource::Process(process) => process.is_there(),
@@ -211,7 +213,7 @@ impl OutsideProcess {
         }
     }
 
-    /// A profile of this moment, with names.
+    /// Reads a profile of this moment, with names.
     pub(crate) fn read(&mut self) -> Result<Profile> {
         let mut profile = match &self.ledger {
             LedgerSource::Process(process) => match process.snapshot() {
@@ -225,16 +227,16 @@ impl OutsideProcess {
         if self.is_there() {
             add_title_comments(&mut profile, &command_line(self.pid()));
         }
-        // Of what it says of itself by now.
+        // The profile has what the process wrote until now, so the rights are the least until now.
         let rights = self.rights.least(self.pid());
         give_names(&mut profile, &mut self.namer, rights)?;
         Ok(profile)
     }
 }
 
-/// The command line of a process, or its beginning.
+/// Reads the command line of a process, or its beginning.
 pub(crate) fn command_line(pid: u32) -> Vec<u8> {
-    // One byte more tells that there is more.
+    // One additional byte shows that there is more.
     const MAX_LENGTH: u64 = recorded::MAX_COMMAND_LINE as u64 + 1;
     let mut command_line = Vec::new();
     if heapprof_process::is_proc_ours()
@@ -245,33 +247,35 @@ pub(crate) fn command_line(pid: u32) -> Vec<u8> {
     command_line
 }
 
-/// A command line as the kernel would show it: each word with a zero at its end.
+/// Joins a command line in the kernel's form: each word with a zero at its end.
 pub(crate) fn join_command_line(words: &[OsString]) -> Vec<u8> {
     let words = words.iter().flat_map(|word| [word.as_bytes(), b"\0"]);
     words.collect::<Vec<_>>().concat()
 }
 
-/// What tells a process from others of its program: the script that it runs, or the title that it
-/// has set.
+/// Returns what distinguishes a process from others of its program: the script that it runs, or the
+/// title that it has set.
 pub(crate) fn process_title(program: &str, pid: u32) -> Option<String> {
     title_from_command_line(program, &command_line(pid))
 }
 
-/// As [`process_title`], of a command line with a zero between its words.
+/// Returns what distinguishes a process, as [`process_title`] does, from a command line with a zero
+/// between its words.
 pub(crate) fn title_from_command_line(program: &str, command_line: &[u8]) -> Option<String> {
     let comment = recorded::process_name_comments(program, command_line).next()?;
     Some(comment.split_once(": ")?.1.to_string())
 }
 
-/// Says in comments what tells the process from others of its program, as the library does.
+/// Adds comments about what distinguishes the process from others of its program, as the library
+/// does.
 pub(crate) fn add_title_comments(profile: &mut Profile, command_line: &[u8]) {
     let called: Vec<String> =
         recorded::process_name_comments(&program(profile), command_line).collect();
     add_comments(profile, called);
 }
 
-/// Says in a comment which script a process was started with. A title that it had then may be its
-/// parent's.
+/// Adds a comment about the script that a process was started with. A title that it had then may be
+/// its parent's.
 pub(crate) fn add_script_comment(profile: &mut Profile, command_line: &[u8]) {
     let program = program(profile);
     let mut called = recorded::process_name_comments(&program, command_line);
@@ -279,13 +283,13 @@ pub(crate) fn add_script_comment(profile: &mut Profile, command_line: &[u8]) {
     add_comments(profile, script);
 }
 
-/// Says a process's whole command line in a comment, as the library does.
+/// Adds a comment with a process's whole command line, as the library does.
 pub(crate) fn add_command_line_comment(profile: &mut Profile, command_line: &[u8]) {
     let whole = recorded::command_line(&program(profile), command_line);
     add_comments(profile, whole);
 }
 
-/// The program that a profile is of, as its comments say.
+/// Returns the program that a profile is of, from its comments.
 fn program(profile: &Profile) -> String {
     let mut comments = profile.comment.iter().map(|&text| profile.text(text));
     let program = comments.find_map(|comment| comment.strip_prefix("program: "));
@@ -299,8 +303,8 @@ fn add_comments(profile: &mut Profile, comments: impl IntoIterator<Item = String
     }
 }
 
-/// Gives the code of a process its names. The files that the profile names are read with the rights
-/// of the process, which names them.
+/// Names the code of a process. The files that the profile names are read with the rights of the
+/// process, which names them.
 pub(crate) fn give_names(
     profile: &mut Profile,
     namer: &mut ProcessNamer,
@@ -311,7 +315,7 @@ pub(crate) fn give_names(
 }
 
 impl LedgerSource {
-    /// The books of a process, from whoever has them.
+    /// Opens the ledger of a process, in its memory or in the file that a `record` has.
     fn open(pid: u32) -> Result<Self, LiveError> {
         match LiveProcess::open(pid) {
             Ok(process) => Ok(Self::Process(process)),
@@ -338,8 +342,8 @@ impl LedgerSource {
     }
 }
 
-/// The recorded processes: those that this user may read, and those whose `record` lets this user
-/// read them. They are in order of their numbers.
+/// Returns the recorded processes: those that this user may read, and those whose `record` lets
+/// this user read them. They are in the order of their numbers.
 fn find_recorded() -> io::Result<Vec<LedgerSource>> {
     let read = heapprof_live::recorded_processes()?;
     let has = |pid: u32| read.iter().any(|process| process.pid() == pid);
@@ -353,13 +357,13 @@ fn find_recorded() -> io::Result<Vec<LedgerSource>> {
     Ok(all)
 }
 
-/// A profile of a process whose memory does not show its books, from the file that they are in.
+/// Reads a profile of a process whose memory does not show its ledger, from the ledger's file.
 fn read_ledger_file(pid: u32) -> Result<Profile> {
     let kept = records::file_of(pid).ok_or(LiveError::LedgerSwapped)?;
     Ok(kept.read("read from record's file", pid, "")?.profile)
 }
 
-/// The one recorded process of this name.
+/// Returns the only recorded process of this name.
 fn find_by_program(program: &str) -> Result<LedgerSource> {
     if program.is_empty() {
         bail!("pid: names no process; say its number or its name, as in pid:1234");
@@ -387,7 +391,7 @@ fn find_by_program(program: &str) -> Result<LedgerSource> {
     }
 }
 
-/// An error with what to do about it.
+/// Adds advice to an error.
 fn with_advice(error: &LiveError, which: &str) -> anyhow::Error {
     let advice = match error {
         LiveError::NotRecorded => {
@@ -404,7 +408,7 @@ fn with_advice(error: &LiveError, which: &str) -> anyhow::Error {
     anyhow::anyhow!("process {which}: {error}{advice}")
 }
 
-/// What a list of recorded processes shows.
+/// Returns what a list of recorded processes shows.
 pub(crate) fn list() -> io::Result<Vec<LiveProcessSummary>> {
     let all = find_recorded()?;
     Ok(all

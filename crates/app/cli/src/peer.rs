@@ -1,6 +1,6 @@
-//! The process at the other end of a socket, as the kernel names it. rustix cannot be asked: it
-//! takes for granted that no process has the number 0, and the kernel gives that number for one
-//! outside of this pid namespace.
+//! The process at the other end of a socket, as the kernel names it. rustix can't be used: it
+//! assumes that no process has the number 0, and the kernel gives that number to one outside of
+//! this pid namespace.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -8,15 +8,15 @@ use rustix::process::Pid;
 
 use crate::place::FileOwner;
 
-/// A process that called, when it did.
+/// The process at the other end of a socket, as it was when it connected.
 pub(crate) struct SocketPeer {
-    /// `None` if it is in a namespace whose processes have no number here.
+    /// The process id; `None` if the process is in a namespace whose processes have no number here.
     pub(crate) pid: Option<Pid>,
     pub(crate) owner: FileOwner,
 }
 
 impl SocketPeer {
-    /// Whoever is at the other end.
+    /// Returns the process at the other end of a socket.
     #[expect(unsafe_code, reason = "the kernel fills in a structure of C")]
     pub(crate) fn from_socket(socket: &OwnedFd) -> Option<Self> {
         let mut found = libc::ucred {

@@ -1,5 +1,5 @@
-//! The Perl module Devel::HeapProf, which this binary carries as source: built for a perl, kept
-//! where its library is, and found there by `record`.
+//! The Perl module Devel::HeapProf, which this binary carries as source: it is built for a perl,
+//! kept beside the library, and found there by `record`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use heapprof_symbolize::program::object_file;
 
 use crate::preload::{CarriedFile, existing, unpack_beside_library};
 
-/// A file of the module: its name, and what is in it.
+/// A file of the module: its name, and its content.
 type SourceFile = (&'static str, &'static [u8]);
 
 macro_rules! sources {
@@ -34,13 +34,14 @@ static MODULE_SOURCES: &[SourceFile] = sources! {
     "t/unloaded.t"
 };
 
-/// Where the loader is among what was installed.
+/// The folder of the loader, below the folder of the library.
 const LOADER_PATH: &str = "perl/loader";
+/// The file of the loader, below its folder.
 const LOADER_FILE: &str = "Devel/HeapProf/Loader.pm";
 
 /// A module that was built.
 pub(crate) struct InstalledModule {
-    /// The perl: its version and what it was built for.
+    /// The perl: its version and the machine that it was built for.
     pub(crate) perl: String,
     /// The folder that `@INC` needs to have.
     pub(crate) folder: PathBuf,
@@ -48,16 +49,16 @@ pub(crate) struct InstalledModule {
 
 /// Whether a perl has the module.
 pub(crate) enum ModuleState {
-    /// It has one that `record` loads.
+    /// The perl has a module that `record` loads.
     Built,
-    /// It has none.
+    /// The perl has no module.
     Missing {
-        /// Whether there is what a module is compiled with.
+        /// Whether the tools are there that a module is compiled with.
         can_be_built: bool,
     },
 }
 
-/// What a perl says of itself.
+/// The configuration of a perl, as the perl reports it.
 struct PerlInstallation {
     program: PathBuf,
     version: String,
@@ -67,7 +68,7 @@ struct PerlInstallation {
     has_headers: bool,
     /// The file that the interpreter runs from.
     file: PathBuf,
-    /// What tells it from other perls, as the loader works it out.
+    /// A text that distinguishes the perl from other perls, as the loader computes it.
     identity: String,
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn module_state(program: &Path) -> Result<ModuleState> {
     Ok(ModuleState::Missing { can_be_built })
 }
 
-/// Builds the module for a perl, and puts it where `record` looks.
+/// Builds the module for a perl, and puts it where `record` searches for it.
 pub(crate) fn install(program: &Path) -> Result<InstalledModule> {
     let perl = ask(program)?;
     let shown = program.display();
@@ -129,7 +130,7 @@ pub(crate) fn install(program: &Path) -> Result<InstalledModule> {
     let module = "Devel/HeapProf.pm";
     let (of_library, of_module) = (format!("arch/{library}"), format!("lib/{module}"));
     let mut folder = PathBuf::new();
-    // How long the library is tells whether it is all there.
+    // The library's length shows whether the library is complete.
     let mut identity = perl.identity;
     for (name, from) in [(library, of_library), (module, of_module)] {
         let content = built(&from).with_context(|| format!("{shown}: {from} was not built"))?;
@@ -166,8 +167,9 @@ pub(crate) fn install(program: &Path) -> Result<InstalledModule> {
     })
 }
 
-/// What makes a perl load the module, if one was installed for it: an option for `PERL5OPT`. It
-/// does nothing in a perl that can't read the loader, such as one that runs as another user.
+/// Returns the option for `PERL5OPT` that makes a perl load the module, if one was installed for
+/// it. The option does nothing in a perl that can't read the loader, such as one that runs as
+/// another user.
 pub(crate) fn options() -> Option<String> {
     let file = existing(LOADER_PATH, LOADER_FILE)?.join(LOADER_FILE);
     let file = file.to_str()?;
@@ -179,7 +181,7 @@ pub(crate) fn options() -> Option<String> {
 }
 
 impl PerlInstallation {
-    /// The folder of its module.
+    /// Returns the folder of the perl's module.
     fn folder(&self) -> String {
         let id = object_file(&self.file).and_then(|file| file.build_id);
         let id = id.unwrap_or_else(|| "unknown".to_string());
@@ -229,7 +231,7 @@ fn ask(program: &Path) -> Result<PerlInstallation> {
     })
 }
 
-/// Leaves out what other recordings and tests put into the environment.
+/// Removes variables that other recordings and tests put into the environment.
 fn clean(command: &mut Command) -> &mut Command {
     for variable in ["LD_PRELOAD", "PERL5OPT", "PERL_MM_OPT", "MAKEFLAGS"] {
         command.env_remove(variable);
@@ -237,7 +239,7 @@ fn clean(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Runs a step of the build. An error has the last lines that it said.
+/// Runs a step of the build. An error has the last lines of the step's output.
 fn run(command: &mut Command, folder: &Path) -> Result<()> {
     let name = command.get_program().display().to_string();
     let done = clean(command)

@@ -1,4 +1,4 @@
-//! Building Devel::HeapProf when a recording needs it, and the user allows it.
+//! Builds Devel::HeapProf when a recording needs it, and the user allows it.
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Read, Write};
@@ -10,12 +10,12 @@ use heapprof_symbolize::program::inspect;
 
 use crate::{messages, perl_module};
 
-/// What a recording uses the module for.
+/// The purpose for which a recording uses the module.
 #[derive(Clone, Copy)]
 pub(crate) enum ModuleUse {
-    /// Nothing can be recorded as it was asked for.
+    /// Tracing of Perl's values, which is not possible without the module.
     Values,
-    /// An audit of forks knows less.
+    /// An audit of forks, which knows less without the module.
     Audit,
 }
 
@@ -33,9 +33,9 @@ impl ModuleUse {
 
 /// Builds the module for the perl that is about to run, if there is none for it, it can be built,
 /// and the user allows that: by an option, or by an answer at the terminal. A program that is no
-/// perl needs none.
+/// perl needs no module.
 pub(crate) fn offer(program: &Path, used_for: ModuleUse, is_allowed: bool) -> Result<()> {
-    // A script stands for its interpreter.
+    // The file of a script is its interpreter.
     let file = inspect(program).file;
     if !is_perl(&file) {
         return Ok(());
@@ -82,7 +82,7 @@ fn is_perl(file: &Path) -> bool {
     })
 }
 
-/// Asks a person who sits at the terminal. Nobody who does not has agreed.
+/// Asks the user at the terminal. Returns false if there is no terminal.
 fn is_agreed(question: &str) -> bool {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return false;

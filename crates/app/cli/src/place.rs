@@ -1,5 +1,5 @@
-//! Where files are written: a folder that was opened once, and a name in it. Whoever renames
-//! folders or plants links afterwards changes nothing about where a file goes.
+//! Places where files are written: a folder that was opened once, and a name in it. If another user
+//! renames folders or plants links afterwards, the file goes to the same place.
 
 mod draft;
 mod owner;
@@ -24,20 +24,20 @@ pub(crate) use owner::{FileOwner, acting};
 pub(crate) use typed::{TypedPath, resolve_typed};
 pub(crate) use walk::{PathTrust, make_folder, open_folder};
 
-/// A name in a folder.
+/// A name in an opened folder.
 pub(crate) struct FilePlace {
     folder: OwnedFd,
     name: OsString,
 }
 
-/// A file that exists, and who it belongs to.
+/// A file that exists, with its metadata.
 pub(crate) struct OpenedFile {
     pub(crate) file: File,
     pub(crate) stat: Stat,
 }
 
-/// Gives a folder a name that nothing has yet. Before Linux 3.15, and where a file system does not
-/// know how, the name of an empty folder may be taken, too.
+/// Gives a folder a name that is not taken yet. Before Linux 3.15, and on a file system that does
+/// not support this, the name of an empty folder may be taken over, too.
 pub(crate) fn rename_folder(
     (from, name): (BorrowedFd<'_>, impl Arg + Copy),
     (to, named): (BorrowedFd<'_>, impl Arg + Copy),
@@ -52,8 +52,8 @@ pub(crate) fn rename_folder(
 }
 
 impl FilePlace {
-    /// The place of `path`. If `trust` says so, no links of other users are followed on the way to
-    /// its folder.
+    /// Returns the place of `path`. If `trust` says so, no links of other users are followed on the
+    /// way to its folder.
     pub(crate) fn resolve(path: &Path, trust: PathTrust) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
@@ -74,7 +74,7 @@ impl FilePlace {
         self.folder.as_fd()
     }
 
-    /// Returns what is there, without following a link.
+    /// Returns the metadata of what is there, without following a link.
     pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
         match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -106,12 +106,12 @@ impl FilePlace {
         Ok(OpenedFile { file, stat })
     }
 
-    /// Makes a new file beside the place. It takes the place when it is whole.
+    /// Makes a new file beside the place. It takes the place when it is complete.
     pub(crate) fn draft(&self, access: FileAccess) -> io::Result<FileDraft<'_>> {
         FileDraft::new(self.folder.as_fd(), &self.name, access)
     }
 
-    /// Makes an empty file with the rights `mode`, unless there is a file.
+    /// Makes an empty file with the mode `mode`, unless there is a file.
     pub(crate) fn make(&self, mode: u32) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(mode);
@@ -122,15 +122,15 @@ impl FilePlace {
         }
     }
 
-    /// Removes what has the name.
+    /// Removes the file that has the name.
     pub(crate) fn remove(&self) -> io::Result<()> {
         Ok(unlinkat(&self.folder, &self.name, AtFlags::empty())?)
     }
 }
 
-/// Whether a file in a folder where everybody may put files belongs to somebody other than us and
-/// the folder's owner. This is the rule of fs.protected_symlinks and fs.protected_fifos. It holds
-/// here even if the kernel's rules are switched off.
+/// Whether a file in a folder where everybody may put files belongs to another user than this one
+/// and the folder's owner. This is the rule of fs.protected_symlinks and fs.protected_fifos. It
+/// holds here even if the kernel's rules are switched off.
 fn is_planted(folder: &Stat, found: &Stat) -> bool {
     const STICKY_AND_OPEN: u32 = 0o1002;
     let own = rustix::process::geteuid().as_raw();

@@ -21,10 +21,10 @@ const UNSUPPORTED_MACHINE_TEXT: &str = "this heapprof was built for a machine th
 /// The folder of this version's files.
 const CARRIED_FOLDER: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
 
-/// The library's name there.
+/// The library's name in that folder.
 const LIBRARY_FILE: &str = "libheapprof.so";
 
-/// The library itself.
+/// Returns the content of the library.
 pub(crate) fn bytes() -> Result<&'static [u8]> {
     match LIBRARY_BYTES {
         [] => bail!(UNSUPPORTED_MACHINE_TEXT),
@@ -32,7 +32,7 @@ pub(crate) fn bytes() -> Result<&'static [u8]> {
     }
 }
 
-/// The library's path. The library is unpacked at the first call of this version.
+/// Returns the library's path. The library is unpacked at the first call of this version.
 pub(crate) fn library() -> Result<PathBuf> {
     if LIBRARY_BYTES.is_empty() {
         bail!(UNSUPPORTED_MACHINE_TEXT);
@@ -40,15 +40,15 @@ pub(crate) fn library() -> Result<PathBuf> {
     unpack(LIBRARY_FILE, LIBRARY_BYTES)
 }
 
-/// A file that is put where the library is.
+/// A file that is put beside the library.
 pub(crate) struct CarriedFile<'a> {
-    /// In which folder there, and under which name in that.
+    /// The folder of the file, below the library's folder. `name` is the path of the file below it.
     pub(crate) folder: &'a str,
     pub(crate) name: &'a str,
     pub(crate) content: &'a [u8],
 }
 
-/// Puts a file where the library is. Returns the folder in which it has its name.
+/// Puts a file beside the library. Returns the folder below which it has its name.
 pub(crate) fn unpack_beside_library(file: &CarriedFile<'_>) -> Result<PathBuf> {
     let folder = format!("{}/{}", file.folder, parent(file.name));
     let (_, last) = file.name.rsplit_once('/').unwrap_or(("", file.name));
@@ -59,9 +59,9 @@ pub(crate) fn unpack_beside_library(file: &CarriedFile<'_>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The folder in which a file was put under this name, if it is there, and nobody else can have
-/// changed it. It is looked for beside the library, in one cache only: whoever names a cache gets
-/// nothing from another one.
+/// Returns the folder in which a file was put under this name, if the file is there, and no other
+/// user can have changed it. The folder is searched for beside the library, in one cache only: a
+/// user who names a cache gets nothing from another one.
 pub(crate) fn existing(folder: &str, name: &str) -> Option<PathBuf> {
     let is_there = |folder: &Path, name: &str| {
         let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
@@ -81,7 +81,7 @@ fn parent(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// The header's path.
+/// Returns the header's path.
 pub(crate) fn header() -> Result<PathBuf> {
     unpack("heapprof.h", HEADER_BYTES)
 }
@@ -122,10 +122,10 @@ fn unpack_into(inner: &str, name: &str, content: &[u8]) -> Result<PathBuf> {
     )
 }
 
-/// Makes `folder` hold `content` under `name`. Returns false if the loader may not map code from
+/// Makes `folder` contain `content` under `name`. Returns false if the loader may not map code from
 /// there.
 fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
-    // What lies there is loaded into programs. So nobody else may put a file there, or put another
+    // The content is loaded into programs. So no other user may put a file there, or put another
     // folder in the folder's place.
     let folder = make_folder(folder, PathTrust::Own)?;
     if rustix::fs::fstatvfs(&folder)?
@@ -148,8 +148,8 @@ fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Folders of this user, the preferred one first. Programs of root may become another user, who
-/// must still be able to read the library.
+/// Returns folders of this user, the preferred one first. Programs of root may become another user,
+/// who must still be able to read the library.
 fn caches() -> Vec<PathBuf> {
     let user = rustix::process::getuid();
     let set = |name| {
@@ -164,7 +164,7 @@ fn caches() -> Vec<PathBuf> {
     }
     caches.extend(set("HOME").map(|home| home.join(".cache/heapprof")));
     let shared = format!("/tmp/heapprof-{}", user.as_raw());
-    // Somebody else may have taken the name.
+    // Another user may have taken the name.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_nanos());
     let new = format!("{shared}.{:x}", now ^ u128::from(std::process::id()) << 64);
@@ -172,8 +172,8 @@ fn caches() -> Vec<PathBuf> {
     caches
 }
 
-/// Whether a file is exactly `content` and nobody else can write to it. The file is read in pieces,
-/// because `record` asks at each start.
+/// Whether a file is exactly `content` and no other user can write to it. The file is read in
+/// pieces, because `record` checks it at each start.
 fn holds(mut there: OpenedFile, content: &[u8]) -> io::Result<bool> {
     let (mode, owner) = (there.stat.st_mode, FileOwner::from_stat(&there.stat));
     let is_ours = (owner.is_us() || owner.user == 0) && mode & 0o022 == 0 && mode & 0o555 == 0o555;

@@ -1,4 +1,4 @@
-//! A progress bar on stderr for what takes over half a second, on a terminal only.
+//! A progress bar on stderr for work that takes over half a second, on a terminal only.
 
 use std::io::{self, IsTerminal, Read};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ impl WorkBar {
         Self::new("run {pos} of {len} {bar:30} {eta} left")
     }
 
-    /// Shows how much is done, of all that there is if that is known.
+    /// Shows how much is done, and how much there is in all if that is known.
     pub(crate) fn at(&mut self, done: u64, all: Option<u64>) {
         if !self.wanted {
             return;
@@ -43,7 +43,7 @@ impl WorkBar {
                 Some(all) => ProgressBar::new(all),
                 None => ProgressBar::no_length(),
             };
-            // What was done before the bar came took its time, too.
+            // The work before the bar appeared took time, too.
             let bar = bar.with_elapsed(self.started.elapsed());
             if let Ok(style) = ProgressStyle::with_template(self.template) {
                 bar.set_style(style);
@@ -64,7 +64,7 @@ impl Drop for WorkBar {
     }
 }
 
-/// Passes a stream through and shows how far it is.
+/// A reader that passes a stream through and shows the progress.
 pub(crate) struct ProgressReader<R> {
     inner: R,
     read: u64,

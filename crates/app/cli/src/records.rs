@@ -1,8 +1,8 @@
-//! How a `record` that runs is asked for the books of its processes: a socket in a folder that only
-//! its user can enter, and the two questions that can be asked there.
+//! Asks a `record` that runs for the ledgers of its processes: at a socket in a folder that only
+//! its user can enter, with one of two questions.
 //!
-//! The kernel may keep a user from reading a process of their own (Yama, `PR_SET_DUMPABLE`). The
-//! `record` that started it has the file in which it keeps its books.
+//! The kernel may keep users from reading processes of their own (Yama, `PR_SET_DUMPABLE`). The
+//! `record` that started such a process has the file in which the process keeps its ledger.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -18,16 +18,17 @@ use rustix::net::{
 
 use crate::sockets::{SocketKind, address, folders};
 
-/// A question: which processes there are. The answer is their numbers.
+/// The question which processes there are. The answer is their numbers.
 const PROCESSES_QUESTION: &str = "heapprof: processes\n";
-/// A question: the file of one, whose number follows. It comes with the answer.
+/// The beginning of the question for the file of a process, whose number follows. The file comes
+/// with the answer.
 const FILE_QUESTION_PREFIX: &str = "heapprof: file of ";
 /// The longest answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// So long an answer may take.
+/// Longest time that an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What somebody asks.
+/// A question to a `record`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordQuestion {
     Processes,
@@ -35,7 +36,7 @@ pub(crate) enum RecordQuestion {
 }
 
 impl RecordQuestion {
-    /// The question that a text asks; `None` if it asks none.
+    /// Parses a question. Returns `None` if the text asks none.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         if text == PROCESSES_QUESTION {
@@ -55,7 +56,7 @@ impl RecordQuestion {
     }
 }
 
-/// Answers with a text, and a file if there is one. It does not wait.
+/// Sends a text, and a file if there is one. It does not wait.
 pub(crate) fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -69,8 +70,8 @@ pub(crate) fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Resul
     Ok(())
 }
 
-/// What comes next from a socket: a text of so many bytes at most, and up to two files that came
-/// with it.
+/// Receives the next message from a socket: a text of at most `longest` bytes, and up to two files
+/// that came with it.
 pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, [Option<File>; 2])> {
     let mut text = vec![0; longest];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -87,7 +88,7 @@ pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, [O
     Ok((text, all))
 }
 
-/// Asks one `record`.
+/// Asks one `record` a question.
 fn ask(
     folder: &OwnedFd,
     name: &str,
@@ -102,7 +103,7 @@ fn ask(
     Ok((text, file))
 }
 
-/// Asks each `record` of this user, until `done` has what it wants of an answer.
+/// Asks each `record` of this user, until `done` makes a result of an answer.
 fn ask_all<T>(
     question: RecordQuestion,
     mut done: impl FnMut(Vec<u8>, Option<File>) -> Option<T>,
@@ -119,20 +120,20 @@ fn ask_all<T>(
     None
 }
 
-/// Which namespace the numbers of processes are of.
+/// Returns the namespace that the numbers of processes belong to.
 pub(crate) fn namespace() -> String {
     let name = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// The words of an answer, if its numbers are of this process's own namespace.
+/// Returns the words of an answer, if its numbers are of this process's own namespace.
 fn words(text: &[u8]) -> Option<Vec<String>> {
     let text = String::from_utf8_lossy(text);
     let mut words = text.split_whitespace().map(str::to_string);
     (words.next()? == namespace()).then(|| words.collect())
 }
 
-/// The file in which a process keeps its books, if a `record` of this user has it.
+/// Returns the file in which a process keeps its ledger, if a `record` of this user has it.
 pub(crate) fn file_of(pid: u32) -> Option<SharedLedger> {
     ask_all(RecordQuestion::File(pid), |text, file| {
         words(&text)?;
@@ -140,7 +141,7 @@ pub(crate) fn file_of(pid: u32) -> Option<SharedLedger> {
     })
 }
 
-/// The processes of all records of this user.
+/// Returns the processes of all recordings of this user.
 pub(crate) fn processes() -> Vec<u32> {
     let mut all = Vec::new();
     ask_all(RecordQuestion::Processes, |text, _| {

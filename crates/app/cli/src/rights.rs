@@ -1,11 +1,13 @@
-//! The rights of a process that somebody reads: what is opened, read and written because the
-//! process said so, is done with the least rights that it may have had while its books were open.
+//! The rights of a process that heapprof reads. Whatever is opened, read or written because the
+//! process named it, is opened with the least rights that the process may have had while its ledger
+//! was open.
 //!
-//! A process lowers its rights while it runs, and whoever controls it afterwards can write into its
-//! books. That its rights were lowered is believed: from a word of the library, and from what the
-//! kernel says of the process at any time, as long as it was not reaped. That they were not lowered
-//! is believed of the kernel only, which says it of a process that goes on, or that was not reaped
-//! yet. If nobody can know, only what everybody may read is opened.
+//! A process lowers its rights while it runs, and another user who controls it afterwards can write
+//! into its ledger. That its rights were lowered is believed from two sources: from a message of
+//! the library, and from what the kernel shows of the process at any time, as long as it was not
+//! reaped. That they were not lowered is believed from the kernel only, which shows it for a
+//! process that goes on, or that was not reaped yet. If the rights can't be known, only files that
+//! everybody may read are opened.
 
 mod ledger;
 mod namer;
@@ -24,28 +26,29 @@ use crate::place::{FileOwner, acting};
 /// The rights with which files are opened for a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ProcessRights {
-    /// Those of a user. If it is the user of this process, those of this process.
+    /// The rights of a user. If it is the user of this process, they are the rights of this
+    /// process.
     User(FileOwner),
-    /// Those that everybody has.
+    /// The rights that everybody has.
     Public,
 }
 
-/// What the kernel says of a process now.
+/// The rights of a process that the kernel shows now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ObservedRights {
     pub(crate) rights: ProcessRights,
-    /// Whether the process can become nobody else.
+    /// Whether the process can become no other user.
     pub(crate) is_final: bool,
 }
 
 impl ProcessRights {
-    /// The rights of this process.
+    /// Returns the rights of this process.
     pub(crate) fn us() -> Self {
         Self::User(FileOwner::us())
     }
 
-    /// The rights of a process now. If it is gone, or another process has its number, nobody knows
-    /// them.
+    /// Returns the rights of a process now. If it is gone, they are not known: root then takes them
+    /// for public, and another user for its own.
     pub(crate) fn now(pid: u32) -> Self {
         match Self::observe(pid) {
             Some(found) => found.rights,
@@ -54,7 +57,7 @@ impl ProcessRights {
         }
     }
 
-    /// What both may do.
+    /// Returns the rights that `self` and `other` have in common.
     pub(crate) fn with(self, other: Self) -> Self {
         let (Self::User(one), Self::User(two)) = (self, other) else {
             return Self::Public;
@@ -62,7 +65,7 @@ impl ProcessRights {
         let us = FileOwner::us();
         match (one.user == two.user, one.is_us(), two.is_us()) {
             (true, true, _) => Self::us(),
-            // The group that this process has is the one that was given up.
+            // The group of this process is the one that was given up.
             (true, ..) if one.group == two.group || one.group == us.group => other,
             (true, ..) if two.group == us.group => self,
             (true, ..) => Self::Public,
@@ -73,7 +76,8 @@ impl ProcessRights {
         }
     }
 
-    /// Whose files are written for the process. What nobody else may be trusted with is ours.
+    /// Returns the owner of files that are written for the process. With public rights, that is
+    /// this process's user.
     pub(crate) fn owner(self) -> FileOwner {
         match self {
             Self::User(owner) => owner,
@@ -86,18 +90,18 @@ impl ProcessRights {
         matches!(self, Self::User(owner) if owner.is_us())
     }
 
-    /// Does `work` with these rights. Files that everybody may read are opened by whoever opens
-    /// them for [`Public`](Self::Public).
+    /// Does `work` with these rights. With [`Public`](Self::Public), `work` runs with the rights of
+    /// this process, and must itself open only files that everybody may read.
     pub(crate) fn acting<R: Send>(self, work: impl FnOnce() -> R + Send) -> io::Result<R> {
         acting(self.owner(), work)
     }
 
-    /// What the kernel says of a process now, or of one that was not reaped yet; `None` if it is
-    /// gone.
+    /// Returns the rights that the kernel shows for a process now, or for one that was not reaped
+    /// yet; `None` if it is gone.
     pub(crate) fn observe(pid: u32) -> Option<ObservedRights> {
         let [users, groups, permitted, effective] =
             status(pid, ["Uid:", "Gid:", "CapPrm:", "CapEff:"]);
-        // The real one, the effective one, the saved one, and that for files.
+        // The real number, the effective one, the saved one, and that for files.
         let numbers = |text: &str| -> Option<[u32; 4]> {
             let all: Vec<u32> = text.split_whitespace().flat_map(str::parse).collect();
             all.try_into().ok()
@@ -114,7 +118,8 @@ impl ProcessRights {
                 is_final: false,
             });
         }
-        // Root without its capabilities, or in another namespace of users, is no root of ours.
+        // Root without its capabilities, or in another user namespace, does not have this root's
+        // rights.
         if rights.are_ours() && !(has_our_capabilities(&effective) && is_among_our_users(pid)) {
             rights = Self::Public;
         }
@@ -147,14 +152,14 @@ fn has_our_capabilities(effective: &str) -> bool {
     }
 }
 
-/// Whether a process is in our namespace of users.
+/// Whether a process is in the user namespace of this process.
 fn is_among_our_users(pid: u32) -> bool {
     static OWN_NAMESPACE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/user")).ok();
     let own = OWN_NAMESPACE.get_or_init(|| namespace("self"));
     match (own, &namespace(&pid.to_string())) {
         (Some(own), Some(its)) => own == its,
-        // The kernel was built without them.
+        // The kernel was built without user namespaces.
         (None, None) => true,
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! A selector of stored moments: it is read, asked of the database, and answered as one profile.
+//! Selectors of stored moments: parses one, asks the database, and makes one profile of the answer.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use heapprof_report::time_utc;
 use crate::backend::StoreBackend;
 use crate::{now, stores};
 
-/// The moments that a selector chooses; all of them if it is empty.
+/// Returns the moments that a selector chooses; all of them if it is empty.
 pub(crate) fn choose(text: &str, moments: &[StoredMoment]) -> Result<MomentSelection> {
     let (name, selector) = match text {
         "" => ("all profiles", MomentSelector::default()),
@@ -21,17 +21,17 @@ pub(crate) fn choose(text: &str, moments: &[StoredMoment]) -> Result<MomentSelec
     Ok(choose_moments(name, &selector, moments)?)
 }
 
-/// What the moments of a selector held together.
+/// The profile of a selector's moments together.
 pub(crate) struct SelectedProfile {
-    /// As one profile.
+    /// The moments as one profile.
     pub(crate) source: QuestionSource,
-    /// What they are, in a sentence.
+    /// A sentence about the moments.
     pub(crate) about: String,
     /// The names of the profiles whose values in use are added up, if each counts once.
     pub(crate) names: Option<Vec<String>>,
 }
 
-/// Reads what the moments of a selector held together.
+/// Reads the moments of a selector as one profile.
 pub(crate) fn read(
     backend: &StoreBackend,
     text: &str,
@@ -71,7 +71,7 @@ pub(crate) fn are_unique<'a>(
     of_names.all(|moment| seen.insert(&*moment.name))
 }
 
-/// Says what a profile of several moments shows.
+/// Describes what a profile of several moments shows.
 fn about(chosen: &MomentSelection, over: MomentAggregation) -> String {
     let count = |n: usize, one: &str, many: &str| match n {
         1 => format!("1 {one}"),

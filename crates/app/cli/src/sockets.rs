@@ -1,4 +1,4 @@
-//! Sockets by which other processes of this user reach a heapprof that runs: they are in a folder
+//! Sockets by which other processes of this user reach a running heapprof. They are in a folder
 //! that only this user can enter.
 
 use std::io;
@@ -12,33 +12,33 @@ use rustix::net::{
 };
 use rustix::process::geteuid;
 
-/// What a socket is for.
+/// The purpose of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SocketKind {
-    /// What its name begins with. The number of the process follows.
+    /// The beginning of the socket's name. The number of the process follows.
     prefix: &'static str,
     socket: SocketType,
 }
 
 impl SocketKind {
-    /// A `record` that answers questions, in order.
+    /// The socket of a `record` that answers questions, in order.
     pub(crate) const RECORD: Self = Self {
         prefix: "",
         socket: SocketType::SEQPACKET,
     };
-    /// A `watch` that takes marks.
+    /// The socket of a `watch` that takes marks.
     pub(crate) const WATCH: Self = Self {
         prefix: "watch-",
         socket: SocketType::DGRAM,
     };
 
-    /// A socket of this kind.
+    /// Makes a socket of this kind.
     pub(crate) fn socket(self, flags: SocketFlags) -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | flags;
         Ok(socket_with(AddressFamily::UNIX, self.socket, flags, None)?)
     }
 
-    /// The names of this kind in a folder.
+    /// Returns the names of this kind in a folder.
     pub(crate) fn names(self, folder: &OwnedFd) -> Vec<String> {
         let Ok(entries) = rustix::fs::Dir::read_from(folder) else {
             return Vec::new();
@@ -58,7 +58,7 @@ impl SocketKind {
             .collect()
     }
 
-    /// Removes the names at which nobody listens any more.
+    /// Removes the names at which no process listens any more.
     fn remove_stale(self, folder: &OwnedFd) {
         for name in self.names(folder) {
             let refused = address(folder, &name)
@@ -70,8 +70,8 @@ impl SocketKind {
     }
 }
 
-/// The paths of the folders in which sockets may be: the user's own for what runs, and one that is
-/// always there.
+/// Returns the paths of the folders in which sockets may be: the user's runtime folder if there is
+/// one, and a folder in /tmp, which always exists.
 fn paths() -> Vec<PathBuf> {
     let user = geteuid().as_raw();
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -81,12 +81,12 @@ fn paths() -> Vec<PathBuf> {
     first.into_iter().chain([second]).collect()
 }
 
-/// The folders that are there, opened.
+/// Returns the folders that exist, opened.
 pub(crate) fn folders() -> impl Iterator<Item = OwnedFd> {
     paths().into_iter().filter_map(|path| open(&path).ok())
 }
 
-/// Opens a folder of sockets, if it is this user's alone.
+/// Opens a folder of sockets, if only this user may enter it.
 fn open(folder: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(CWD, folder, flags, Mode::empty())?;
@@ -97,23 +97,24 @@ fn open(folder: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// The address of a name in an opened folder. Whoever exchanges the folder changes nothing.
+/// Returns the address of a name in an opened folder. It stays right if another folder takes the
+/// folder's place.
 pub(crate) fn address(folder: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix> {
     let path = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
     Ok(SocketAddrUnix::new(path)?)
 }
 
-/// A socket at which this process listens. Its name goes when it does.
+/// A socket at which this process listens. Its name is removed when it is dropped.
 pub(crate) struct ListeningSocket {
     pub(crate) socket: OwnedFd,
-    /// Where it is, for those who do not know the folder.
+    /// The socket's path, for processes that do not open the folder.
     pub(crate) path: PathBuf,
     folder: OwnedFd,
     name: String,
 }
 
 impl ListeningSocket {
-    /// Listens in the first folder that can be had.
+    /// Listens in the first folder that can be used.
     pub(crate) fn start(kind: SocketKind) -> io::Result<Self> {
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for folder in paths() {
@@ -133,7 +134,8 @@ impl ListeningSocket {
         let folder = open(path)?;
         kind.remove_stale(&folder);
         let name = format!("{}{}", kind.prefix, std::process::id());
-        // Those who do not open the folder need the whole path.
+        // Processes that do not open the folder need the whole path, so the path must not be too
+        // long.
         SocketAddrUnix::new(path.join(&name))?;
         let listening = kind.socket(SocketFlags::NONBLOCK)?;
         bind(&listening, &address(&folder, &name)?)?;

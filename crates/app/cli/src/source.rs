@@ -1,4 +1,4 @@
-//! What a PROFILE argument means: a file, stdin, a URL, or a name in the database.
+//! Reads what a PROFILE argument means: a file, stdin, a URL, or a name in the database.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,33 +19,33 @@ use crate::backend::StoreBackend;
 use crate::progress::ProgressReader;
 use crate::{default_profile, fetch, messages, name, outside, selection};
 
-/// Reads profiles as the command line's options say.
+/// The sources of profiles, and how they are read by the options of the command line.
 #[derive(Clone)]
 pub(crate) struct ProfileSources {
     db: PathBuf,
-    /// Whether it was named on the command line.
+    /// Whether the database was named on the command line.
     is_typed: bool,
     options: FormatReadOptions,
-    /// Whether the short names of what is in use (`objects`, `space`) become the long ones, because
-    /// jeprof does not tell the two apart.
+    /// Whether the short names of types in use (`objects`, `space`) become the long ones, because
+    /// jeprof does not distinguish the two.
     names_in_use: bool,
-    /// Where selectors are asked, and names if it is not the database.
+    /// The store that is asked for selectors, and for names if it is not the database.
     backend: StoreBackend,
-    /// The profiles that each selector added up, by name, if each counts once.
+    /// The names of the profiles that each selector added up, if each profile counts once.
     selected: RefCell<HashMap<String, Option<Vec<String>>>>,
-    /// Whether what is read is stored there, so that no name can be one of the store.
+    /// Whether what is read is stored in the backend, so that no name can be one of the store.
     is_loading: bool,
     /// Whether moments of one process may be added up.
     sum: bool,
-    /// Which values in use a selector shows.
+    /// How a selector combines values in use over time.
     over_time: MomentAggregation,
     stdin_read: Cell<bool>,
-    /// The only profiles that there are, by name, if they were read already.
+    /// The only profiles that there are, by name, if all were read already.
     known: Option<HashMap<String, QuestionSource>>,
 }
 
-/// What the `-` of `-#12` becomes, because an argument that begins with a dash is taken for an
-/// option.
+/// The path that replaces the `-` of `-#12`, because an argument that begins with a dash is taken
+/// for an option.
 pub(crate) const STDIN_PATH: &str = "/dev/stdin";
 
 impl ProfileSources {
@@ -72,12 +72,12 @@ impl ProfileSources {
         }
     }
 
-    /// How files are read.
+    /// Returns the options by which files are read.
     pub(crate) fn options(&self) -> &FormatReadOptions {
         &self.options
     }
 
-    /// The same, for our own page instead of pprof's reports.
+    /// Returns these sources for heapprof's own page instead of pprof's reports.
     pub(crate) fn as_ours(&self) -> Self {
         Self {
             options: self.options.clone().as_pprof(false),
@@ -86,7 +86,7 @@ impl ProfileSources {
         }
     }
 
-    /// These profiles and no others, which were read already.
+    /// Returns sources that have only these profiles, which were read already.
     pub(crate) fn with_known(&self, known: HashMap<String, QuestionSource>) -> Self {
         Self {
             known: Some(known),
@@ -94,18 +94,18 @@ impl ProfileSources {
         }
     }
 
-    /// Whether all profiles were read already, so that no name is one of a file.
+    /// Whether all profiles were read already, so that no name is that of a file.
     pub(crate) fn are_known(&self) -> bool {
         self.known.is_some()
     }
 
-    /// Looks names up in another database.
+    /// Makes another database the one in which names are found.
     pub(crate) fn set_db(&mut self, db: PathBuf) {
         self.backend = StoreBackend::Database(db.clone());
         self.db = db;
     }
 
-    /// The database, if it was typed.
+    /// Returns the database, if it was named on the command line.
     pub(crate) fn typed_db(&self) -> Option<&Path> {
         self.is_typed.then_some(&*self.db)
     }
@@ -114,18 +114,18 @@ impl ProfileSources {
         &self.db
     }
 
-    /// The profiles that a selector added up, by name; `None` if it was none, or if they do not
-    /// count alike.
+    /// Returns the names of the profiles that a selector added up; `None` if `name` was no
+    /// selector, or if the profiles do not count alike.
     pub(crate) fn selected(&self, name: &str) -> Option<Vec<String>> {
         self.selected.borrow().get(name).cloned().flatten()
     }
 
-    /// Where selectors are asked.
+    /// Returns the store that is asked for selectors.
     pub(crate) fn backend(&self) -> &StoreBackend {
         &self.backend
     }
 
-    /// The arguments, or the newest recording here if there are none.
+    /// Returns the arguments, or the newest recording in this folder if there are none.
     pub(crate) fn or_newest(&self, names: &[String]) -> Result<Vec<String>> {
         if !names.is_empty() {
             return Ok(names.to_vec());
@@ -141,7 +141,7 @@ impl ProfileSources {
         Ok(vec![newest])
     }
 
-    /// Reads one profile from all these arguments. Several are added up.
+    /// Reads one profile from all these arguments. Several profiles are added up.
     pub(crate) fn read(&self, names: &[String]) -> Result<QuestionSource> {
         let source = match names {
             [] => bail!("no profile is named"),
@@ -178,8 +178,8 @@ impl ProfileSources {
         names.iter().map(one).collect()
     }
 
-    /// The profile behind one argument, and the format of its file. A profile from the database has
-    /// none.
+    /// Reads the profile behind one argument, and returns the format of its file. A profile from
+    /// the database has none.
     pub(crate) fn read_with_format(
         &self,
         name: &str,
@@ -193,7 +193,8 @@ impl ProfileSources {
         Ok((source, format.get()))
     }
 
-    /// The profile behind one argument, and the calls of Devel::MProf's file if it is one.
+    /// Reads the profile behind one argument, and returns the calls of its file if Devel::MProf
+    /// wrote it.
     pub(crate) fn read_with_calls(&self, name: &str) -> Result<(QuestionSource, Vec<MprofCall>)> {
         let calls = RefCell::new(Vec::new());
         let source = self.read_one(name, |mut reading| {
@@ -204,7 +205,7 @@ impl ProfileSources {
         Ok((source, calls.into_inner()))
     }
 
-    /// As these, for a tool that reads files in its own way.
+    /// Returns the options for a tool that reads files in its own way.
     fn read_as(&self, how: ToolReadOptions) -> FormatReadOptions {
         self.options
             .clone()
@@ -212,13 +213,13 @@ impl ProfileSources {
             .threads_as_counted(how.threads_as_counted)
     }
 
-    /// The profile behind one argument as a tool sees it.
+    /// Reads the profile behind one argument as a tool sees it.
     pub(crate) fn read_as_tool(&self, name: &str, how: ToolReadOptions) -> Result<Profile> {
         let source = self.read_one_as(name, &self.read_as(how), how.convert)?;
         Ok(self.name_in_use(to_owned_profile(source)))
     }
 
-    /// The profile at a URL, as [`read_as_tool`](Self::read_as_tool).
+    /// Reads the profile at a URL as [`read_as_tool`](Self::read_as_tool) reads an argument.
     pub(crate) fn fetch_as_tool(
         &self,
         url: &str,
@@ -292,7 +293,7 @@ impl ProfileSources {
         if is_elsewhere || is_selector(name) && !self.is_stored_name(name) {
             let selected = selection::read(&self.backend, name, self.over_time)?;
             messages::note(&selected.about);
-            // A statement would show the frames that the profile wants to be dropped.
+            // A statement would show the frames that the profile drops.
             let profile = &selected.source.profile;
             let is_whole = profile.text(profile.drop_frames).is_empty();
             let names = selected.names.filter(|_| is_whole);
@@ -310,18 +311,18 @@ impl ProfileSources {
         }
     }
 
-    /// Which values in use are shown of several moments.
+    /// Returns how values in use of several moments are combined.
     pub(crate) fn over_time(&self) -> MomentAggregation {
         self.over_time
     }
 
-    /// The profile in bytes that somebody sent.
+    /// Reads a profile from bytes that a client sent.
     pub(crate) fn read_sent(&self, name: &str, bytes: &[u8]) -> Result<Profile> {
         let length = bytes.len() as u64;
         decode(name, bytes, Some(length), self.options.clone()).map(ProfileReading::commented)
     }
 
-    /// The profile that the database has under this name.
+    /// Reads the profile that the database has under this name.
     pub(crate) fn read_restored(&self, name: &str) -> Result<QuestionSource> {
         let store = ProfileStore::open(&self.db).and_then(|store| store.restore(name));
         store.with_context(|| self.db.display().to_string())
@@ -332,7 +333,7 @@ impl ProfileSources {
         self.db.exists() && ProfileStore::open(&self.db).is_ok_and(|store| store.find(name).is_ok())
     }
 
-    /// The database, if the argument can only be a name in it.
+    /// Returns the database, if the argument can only be a name in it.
     fn find_database(&self, name: &str) -> Result<Option<ProfileStore>> {
         let (whole, _) = split_part(name);
         let is_name = whole != "-"
@@ -398,14 +399,14 @@ pub(crate) fn split_part(name: &str) -> (&str, Option<PartSelector>) {
     split().unwrap_or((name, None))
 }
 
-/// Puts the moments of a series in order of time, if all of them say it.
+/// Puts the moments of a series in the order of time, if all of them have a time.
 pub(crate) fn in_order_of_time(sources: &mut [QuestionSource]) {
     if sources.iter().all(|source| source.profile.time_nanos != 0) {
         sources.sort_by_key(|source| source.profile.time_nanos);
     }
 }
 
-/// Says what was odd about a file.
+/// Prints the warnings about a file.
 pub(crate) fn say_warnings(name: &str, profile: &Profile) {
     for warning in &profile.warnings {
         messages::note(&format!("{name}: {warning}"));
@@ -443,7 +444,7 @@ impl SummedProcesses {
     }
 }
 
-/// Lets `merge_all` carry our errors beside its own.
+/// The failure of a merge: an error of reading, or `merge_all`'s own.
 enum MergeFailure {
     Reading(anyhow::Error),
     Merging(heapprof_profile::Error),

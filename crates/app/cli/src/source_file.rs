@@ -1,4 +1,4 @@
-//! Source files that a profile names: where they are, and their lines.
+//! Finds the source files that a profile names, and reads their lines.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,16 +11,16 @@ use crate::args::SourceArgs;
 /// The source files that were looked for. Each is read once, however often it is asked for.
 pub(crate) struct SourceFiles<'a> {
     args: &'a SourceArgs,
-    /// Why none is read.
+    /// Why no file is read; `None` if files are read.
     closed: Option<&'static str>,
     known: RefCell<HashMap<String, SourceLines>>,
 }
 
-/// A larger file is not read.
+/// Largest source file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 impl<'a> SourceFiles<'a> {
-    /// No file was read yet.
+    /// Begins without any file that was read.
     pub(crate) fn new(args: &'a SourceArgs) -> Self {
         Self {
             args,
@@ -29,7 +29,7 @@ impl<'a> SourceFiles<'a> {
         }
     }
 
-    /// No file is read.
+    /// Refuses to read any file.
     pub(crate) fn none(args: &'a SourceArgs) -> Self {
         Self {
             closed: Some("source files are read with --source only"),
@@ -37,7 +37,7 @@ impl<'a> SourceFiles<'a> {
         }
     }
 
-    /// The lines of a file that a profile names.
+    /// Returns the lines of a file that a profile names.
     pub(crate) fn lines(&self, file: &str) -> SourceLines {
         if let Some(why) = self.closed {
             return Err(why.to_string());
@@ -48,7 +48,7 @@ impl<'a> SourceFiles<'a> {
         lines.or_insert_with(read).clone()
     }
 
-    /// One line of such a file, counted from 1.
+    /// Returns one line of a file that a profile names, counted from 1.
     pub(crate) fn line(&self, file: &str, line: i64) -> Option<String> {
         let index = usize::try_from(line).ok()?.checked_sub(1)?;
         self.lines(file).ok()?.get(index).cloned()
@@ -58,14 +58,14 @@ impl<'a> SourceFiles<'a> {
 /// A source file's lines, or why there are none.
 pub(crate) type SourceLines = Result<Rc<[String]>, String>;
 
-/// The lines of a source file that a profile names.
+/// Returns the lines of a source file that a profile names.
 ///
-/// If `file` begins with one of `trim`, that beginning is cut off, and the rest is looked for in
-/// each of `folders` and nowhere else. Any other `file` is looked for as it is, and then in each of
-/// `folders`. If that fails, the ends of its path are looked for in `folders`, the longest first:
-/// each one has one part less than the one before. In this way a file that was built elsewhere is
-/// found in a checkout. The bare file name is not tried in this step. If `folders`
-/// is empty, the current folder and all folders above it are searched.
+/// If `file` begins with one of `trim`, that beginning is cut off, and the rest is searched for in
+/// each of `folders` and nowhere else. Any other `file` is searched for as it is, and then in each
+/// of `folders`. If that fails, the ends of its path are searched for in `folders`, the longest
+/// first: each end has one part less than the one before. In this way a file that was built
+/// elsewhere is found in a checkout. The bare file name is not tried in this step. If `folders` is
+/// empty, the current folder and all folders above it are searched.
 fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> SourceLines {
     if file.is_empty() {
         return Err("the profile names no file".to_string());
@@ -100,7 +100,7 @@ fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> SourceLines 
     let failed = |error: std::io::Error| format!("{}: {error}", found.display());
     let mut bytes = Vec::new();
     let file = std::fs::File::open(found).map_err(failed)?;
-    // Files of the kernel's say that they are empty. Reading one may take something away, or wait.
+    // Kernel files report that they are empty. Reading one may take something away, or wait.
     let len = file.metadata().map_err(failed)?.len();
     file.take(len.min(MAX_FILE_BYTES + 1))
         .read_to_end(&mut bytes)

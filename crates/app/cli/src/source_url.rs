@@ -1,6 +1,6 @@
-//! Addresses that profiles come from, and what of them may be shown. An address may hold a password
-//! or a token, and what a command is given stands in titles, heads, comments of pull requests,
-//! errors and stored profiles.
+//! The addresses that profiles come from, and what of them may be shown. An address may have a
+//! password or a token in it, and a command's arguments appear in titles, heads, comments of pull
+//! requests, errors and stored profiles.
 //!
 //! So the secrets of an address are taken out of the command line before anything reads it. The
 //! rest of heapprof has the address with `…` in their places, and can show it to anybody. Only
@@ -17,10 +17,10 @@ use percent_encoding::percent_decode_str;
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-/// What stands in the place of a secret. Behind it is the secret's number, unless that is 1.
+/// The mark in the place of a secret. The secret's number follows, unless it is 1.
 const HIDDEN_MARK: char = '…';
 
-/// Parameters that Go's handlers of profiles know. Their numbers are no secrets.
+/// Parameters of Go's profile handlers. Their numbers are no secrets.
 const PLAIN_PARAMETERS: [&str; 3] = ["debug", "gc", "seconds"];
 
 /// The secrets that were taken out of the command line, by their numbers.
@@ -30,7 +30,7 @@ fn secrets() -> MutexGuard<'static, Vec<String>> {
     SECRETS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps a secret, and returns what stands in its place. Equal secrets have one number.
+/// Keeps a secret, and returns the text that replaces it. Equal secrets have one number.
 fn hide(secret: &str) -> String {
     let mut secrets = secrets();
     let at = secrets.iter().position(|known| known == secret);
@@ -44,7 +44,7 @@ fn hide(secret: &str) -> String {
     }
 }
 
-/// The secret that stands behind a text, or the text itself if it stands for none.
+/// Returns the secret that a text stands for, or the text itself if it stands for none.
 fn reveal(text: &str) -> Cow<'_, str> {
     let number = text
         .strip_prefix(HIDDEN_MARK)
@@ -58,14 +58,14 @@ fn reveal(text: &str) -> Cow<'_, str> {
 
 /// The parts of an address.
 struct UrlParts<'a> {
-    /// With its colon and slashes, and blanks before it; empty if the address has none.
+    /// The scheme with its colon and slashes, and blanks before it; empty if the address has none.
     scheme: &'a str,
-    /// A user and a password.
+    /// The user and the password.
     user: Option<&'a str>,
     /// Host, port and path.
     place: &'a str,
     query: Option<&'a str>,
-    /// With its `#`, or empty.
+    /// The fragment with its `#`, or empty.
     fragment: &'a str,
 }
 
@@ -77,7 +77,7 @@ impl<'a> UrlParts<'a> {
                     .chars()
                     .all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
         };
-        // One slash is a slip of the hand, and no reason to show a password.
+        // One slash is a typing error, and no reason to show a password.
         let is_slip = |&at: &usize| ["http", "https"].contains(&text[..at].trim_start());
         let whole = text.find("://").map(|at| (at, 3));
         let behind = whole.or_else(|| Some((text.find(":/").filter(is_slip)?, 2)));
@@ -113,7 +113,7 @@ impl<'a> UrlParts<'a> {
         })
     }
 
-    /// The query with other values.
+    /// Returns the query with the values that `value` makes.
     fn query(&self, value: impl Fn(&str, &str) -> String) -> String {
         let Some(query) = self.query else {
             return String::new();
@@ -129,10 +129,10 @@ impl<'a> UrlParts<'a> {
     }
 }
 
-/// Options of pprof's whose values are sources.
+/// Options of pprof whose values are sources.
 const SOURCE_OPTIONS: [&str; 4] = ["-base=", "--base=", "-diff_base=", "--diff_base="];
 
-/// Where the value begins in an argument that may be an option: behind `--option=` or `-o`.
+/// Returns where the value begins in an argument that may be an option: behind `--option=` or `-o`.
 fn value_at(argument: &str) -> Option<usize> {
     let Some(word) = argument.strip_prefix('-') else {
         return Some(0);
@@ -149,10 +149,10 @@ fn value_at(argument: &str) -> Option<usize> {
     equals.map(|at| at + 1)
 }
 
-/// An argument without the secrets of its address; `None` if it has none. The address may stand
-/// behind `--option=` or `-o`. Where `needs_scheme` is false, `user:password@host` is an address,
-/// too, unless there is a file of that name, but not behind an option whose value is something
-/// else, such as a regular expression.
+/// Returns an argument without the secrets of its address; `None` if it has no secrets. The address
+/// may stand behind `--option=` or `-o`. If `needs_scheme` is false, `user:password@host` is an
+/// address, too, unless there is a file of that name. This does not hold behind an option whose
+/// value is something else, such as a regular expression.
 pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
     let (option, text) = argument.split_at(value_at(argument)?);
     let needs_scheme = needs_scheme || !option.is_empty() && !SOURCE_OPTIONS.contains(&option);
@@ -185,7 +185,7 @@ pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<Stri
         Some((path, parameters)) if !scheme.is_empty() => format!("{path};{}", hide(parameters)),
         _ => place.to_string(),
     };
-    // What is no part of a file is never sent, but some put a token there.
+    // A fragment that names no part of a file is never sent, but some users put a token there.
     let fragment = match parts.fragment.strip_prefix('#') {
         Some(part) if !part.is_empty() && PartSelector::parse(part).is_none() => {
             format!("#{}", hide(part))
@@ -203,7 +203,7 @@ pub(crate) struct SecretUrl {
 }
 
 impl SecretUrl {
-    /// The address that a shown one stands for.
+    /// Returns the address that a shown one stands for.
     pub(crate) fn from_shown(shown: &str) -> Self {
         let Some(parts) = UrlParts::parse(shown, true) else {
             return Self {
@@ -212,7 +212,7 @@ impl SecretUrl {
             };
         };
         let query = parts.query(|_, value| reveal(value).into_owned());
-        // Servers get what the encoded characters stand for.
+        // Servers get the decoded characters.
         let authorization = parts.user.filter(|user| !user.is_empty()).map(|user| {
             let user: Vec<u8> = match &*reveal(user) {
                 user if user.contains(':') => percent_decode_str(user).collect(),
@@ -230,7 +230,7 @@ impl SecretUrl {
         }
     }
 
-    /// Asks for what is there. Errors do not say the address.
+    /// Sends a request to the address. Errors do not have the address in them.
     pub(crate) fn get(&self, agent: &Agent) -> Result<Response<Body>, ureq::Error> {
         let request = agent.get(&self.url);
         let request = match &self.authorization {
@@ -273,7 +273,7 @@ mod tests {
             let shown = without_secrets(argument, true).unwrap();
             assert!(!shown.contains("PASS"), "{shown}");
             assert!(shown.contains("host"), "{shown}");
-            // What was taken out is not taken out again.
+            // Secrets that were taken out are not taken out again.
             assert!(!without_secrets(&shown, true).is_some_and(|again| again.contains("PASS")));
         }
         assert!(without_secrets("me:PASSWORD@host:80/heap", false).is_some());

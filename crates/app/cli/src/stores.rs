@@ -1,4 +1,4 @@
-//! Stores of moments are opened: the database, batches of files, a cluster.
+//! Opens stores of moments: the database, batches of files, or a cluster.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::batches::BatchStore;
 /// A store with all its moments.
 pub(crate) type OpenedStore = (Box<dyn SeriesStore>, Vec<StoredMoment>);
 
-/// Opens a database, which must be there.
+/// Opens a database, which must exist.
 pub(crate) fn database(path: &Path) -> Result<ProfileStore> {
     if !path.exists() {
         bail!(
@@ -23,7 +23,7 @@ pub(crate) fn database(path: &Path) -> Result<ProfileStore> {
     ProfileStore::open(path).with_context(|| path.display().to_string())
 }
 
-/// Opens a store, and reads what moments it has.
+/// Opens a store, and reads the list of its moments.
 pub(crate) fn open(backend: &StoreBackend) -> Result<OpenedStore> {
     let named = || backend.name();
     let store: Box<dyn SeriesStore> = match backend {
@@ -69,7 +69,7 @@ fn open_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
     Ok(Box::new(heapprof_analysis::SqlStore(engine(place)?)))
 }
 
-/// Runs a statement of the user's on batches.
+/// Runs a statement of the user on batches.
 #[cfg(feature = "parquet")]
 pub(crate) fn sql(place: &Path, statement: &str) -> Result<ResultTable> {
     use heapprof_analysis::SqlEngine;
@@ -84,13 +84,13 @@ fn open_batches(_: &Path) -> Result<Box<dyn SeriesStore>> {
     bail!("{}", WITHOUT_PARQUET)
 }
 
-/// Runs a statement of the user's on batches.
+/// Fails, because this heapprof was built without Parquet.
 #[cfg(not(feature = "parquet"))]
 pub(crate) fn sql(_: &Path, _: &str) -> Result<ResultTable> {
     bail!("{}", WITHOUT_PARQUET)
 }
 
-/// What a build says that can't read Parquet.
+/// The error of a build that can't read Parquet.
 #[cfg(not(feature = "parquet"))]
 pub(crate) const WITHOUT_PARQUET: &str =
     "this heapprof was built without Parquet; build one by cargo install --features parquet";

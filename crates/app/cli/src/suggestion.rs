@@ -1,4 +1,4 @@
-//! What somebody who typed an unknown command probably meant: another tool's word, or a slip.
+//! Suggests what a user meant who typed an unknown command: another tool's word, or a slip.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use crate::args::Cli;
 use crate::name;
 
-/// What pprof, heaptrack, massif, perf and others call a command, and what it is called here.
+/// The commands of pprof, heaptrack, massif, perf and other tools, and their names here.
 const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     ("addr2line", "symbolize"),
     ("analyze", "top"),
@@ -50,7 +50,7 @@ const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     ("weblist", "list"),
 ];
 
-/// What to say about a word that is not a command.
+/// Returns advice about a word that is not a command.
 pub(crate) fn suggest_command(typed: &str) -> Option<String> {
     let plain: String = typed.to_lowercase().replace(['-', '_'], "");
     if let Some((_, ours)) = FOREIGN_COMMANDS.iter().find(|(word, _)| *word == plain) {
@@ -67,7 +67,7 @@ pub(crate) fn suggest_command(typed: &str) -> Option<String> {
         .chain(FOREIGN_COMMANDS.iter().copied())
         .map(|(word, ours)| (strsim::damerau_levenshtein(word, &plain), word, ours))
         .filter(|&(slips, word, _)| slips <= if word.len() < 5 { 1 } else { 2 })
-        // Among equally near words our own comes first.
+        // Among equally near words heapprof's own comes first.
         .min_by_key(|&(slips, word, ours)| (slips, word != ours));
     near.map(|(_, _, ours)| format!("perhaps heapprof {ours}"))
 }

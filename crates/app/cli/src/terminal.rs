@@ -1,8 +1,8 @@
-//! The terminal view: what a program or a profile holds, on a screen that follows it.
+//! The terminal view: shows what a program or a profile holds, and follows it.
 //!
 //! A [`feed::SnapshotFeed`] brings snapshots, and knows nothing of the screen. `data.rs` asks the
-//! libraries about them, `state.rs` turns keys into what is to be seen, and `draw.rs` puts both on
-//! a buffer. None of these three needs a terminal, so tests look at their text. `run.rs` joins
+//! libraries about them, `state.rs` turns keys into what is to be shown, and `draw.rs` draws both
+//! on a buffer. None of these three needs a terminal, so tests check their text. `run.rs` joins
 //! them, and `screen.rs` gives the terminal back as it was, however the view ends.
 
 mod answer;

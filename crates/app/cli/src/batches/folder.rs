@@ -1,5 +1,5 @@
-//! Batches in a folder, each a folder of files. A batch gets its name when all of its files are
-//! there.
+//! Batches in a folder, each a subfolder of files. A batch's subfolder gets its final name when all
+//! of its files are written.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,7 +37,7 @@ pub(super) fn table(file: &Path, form: &TableForm) -> Result<Vec<ColumnValues>> 
     Ok(read_parquet(form, File::open(file)?)?)
 }
 
-/// The address of a file.
+/// Returns the `file://` URL of a file.
 #[cfg(feature = "datafusion")]
 pub(super) fn address(file: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
@@ -92,8 +92,8 @@ fn inside(at: &OwnedFd, draft: &str) -> rustix::io::Result<OwnedFd> {
     openat(at, draft, flags, Mode::empty())
 }
 
-/// Writes the tables of a batch into a folder that was just made. Whoever may read its files may
-/// enter it.
+/// Writes the tables of a batch into a draft folder that was just made. Users who may read the
+/// files may enter the folder.
 fn write_into(
     at: &OwnedFd,
     draft: &str,
@@ -116,7 +116,7 @@ fn write_into(
     })
 }
 
-/// Removes what was begun.
+/// Removes the draft folder of a batch that was not completed.
 fn remove(at: &OwnedFd, draft: &str) {
     if let Ok(inside) = inside(at, draft) {
         for form in &PORTABLE_TABLES {

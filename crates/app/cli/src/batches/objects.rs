@@ -1,8 +1,9 @@
-//! Batches in an object store: S3 and what speaks its protocol, or an HTTP server with WebDAV.
+//! Batches in an object store: S3, servers that speak its protocol, or an HTTP server with WebDAV.
 //!
-//! An object is written at once or not at all, but a batch is several of them. The table `profile`
-//! comes last, and a batch without it is left alone. Samples of such a batch are in no answer of
-//! other engines either, because statements take samples of the profiles in `profile` only.
+//! A single object is written whole or not at all, but a batch has several objects. The table
+//! `profile` comes last, and a batch without it is ignored. Samples of such a batch are not in the
+//! answers of other engines either, because statements take only samples of the profiles in
+//! `profile`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ use crate::store_user;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// The largest object that is read, in bytes.
 const MAX_OBJECT_BYTES: u64 = 4 << 30;
-/// So many requests are under way at once.
+/// Maximum number of concurrent requests.
 const MAX_CONCURRENT_REQUESTS: usize = 32;
 
 /// The batches below an address.
@@ -39,10 +40,10 @@ pub(crate) struct ObjectBatchStore {
     runtime: Runtime,
 }
 
-/// What went wrong, and what to do about it.
+/// Converts a store's error to one line, with a hint if heapprof knows what to do about the error.
 fn to_store_error(error: impl std::fmt::Display) -> anyhow::Error {
     let text = error.to_string();
-    // A server may have answered a whole page. Only the code of S3's pages says something.
+    // A server may have answered with a whole page. Of S3's pages only the error code is of use.
     let code = text
         .split_once("<Code>")
         .and_then(|(_, rest)| rest.split_once('<'))
@@ -60,10 +61,10 @@ fn to_store_error(error: impl std::fmt::Display) -> anyhow::Error {
 }
 
 impl ObjectBatchStore {
-    /// Opens an address, in the two parts around `://`. Nothing is asked yet.
+    /// Opens the store at an address, given as the two parts around `://`. Sends no request yet.
     pub(super) fn open(scheme: &str, rest: &str) -> Result<Self> {
         let address = format!("{scheme}://{rest}");
-        // The text may have a password in it, so such a text is not shown.
+        // The text may contain a password, so it is not shown.
         if rest.contains('@') {
             bail!(
                 "the address has a user or a password in it, which others may see; set \
@@ -98,7 +99,7 @@ impl ObjectBatchStore {
         self.prefix.clone().join(batch).join(file_of(form))
     }
 
-    /// The batches below the address that are whole.
+    /// Returns the names of the complete batches below the address.
     pub(super) fn names(&self) -> Result<Vec<String>> {
         let named = |error| {
             anyhow!(
@@ -171,8 +172,8 @@ impl ObjectBatchStore {
         Ok(())
     }
 
-    /// What an engine needs that asks the objects itself: the root of their addresses, and a client
-    /// of its own, because the connections of a client live in one runtime.
+    /// Returns what an engine needs to read the objects itself: the root of their addresses, and a
+    /// client of its own, because a client's connections belong to one runtime.
     #[cfg(feature = "datafusion")]
     pub(crate) fn for_engine(&self) -> Result<(String, Arc<dyn ObjectStore>)> {
         let (scheme, rest) = self.address.split_once("://").unwrap_or_default();
@@ -181,7 +182,7 @@ impl ObjectBatchStore {
     }
 }
 
-/// A client. S3's is set up by the variables of AWS's own tools.
+/// Makes a client. A client of S3 is configured by the variables of AWS's own tools.
 fn client(scheme: &str, host: &str) -> object_store::Result<Arc<dyn ObjectStore>> {
     let retry = RetryConfig {
         max_retries: 3,

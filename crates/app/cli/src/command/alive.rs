@@ -1,4 +1,4 @@
-//! `heapprof alive`: a script says which of its code runs.
+//! `heapprof alive`: a script reports which of its code runs.
 
 use std::path::Path;
 

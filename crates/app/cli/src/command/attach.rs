@@ -1,4 +1,4 @@
-//! `heapprof attach` and `heapprof detach`: a program is recorded that was not started for it.
+//! `heapprof attach` and `heapprof detach`: records a program that already runs.
 
 use std::io;
 use std::path::Path;
@@ -23,12 +23,12 @@ use crate::place::FileOwner;
 use crate::rights::RightsLedger;
 use crate::{messages, named_process, preload};
 
-/// How often it is looked whether it is over.
+/// Time between two checks whether the recording is over.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// How often a program is read that keeps no books in a file, so that something of it is known when
+/// How often a program that keeps no ledger in a file is read, so that a profile of it exists when
 /// it ends.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
-/// How often leaving is tried, if no thread of the program is at a safe place.
+/// Maximum number of attempts to detach, if no thread of the program is at a safe place.
 const MAX_DETACH_ATTEMPTS: u32 = 3;
 
 /// Why a recording is over.
@@ -36,13 +36,13 @@ const MAX_DETACH_ATTEMPTS: u32 = 3;
 enum AttachEndReason {
     /// The time is up.
     TimeLimit,
-    /// Somebody pressed Ctrl-C, or asked otherwise.
+    /// The user pressed Ctrl-C, or another signal asked for the end.
     Interrupted,
     /// The program has ended.
     ProgramEnded,
-    /// It has become another program.
+    /// The process has become another program.
     ProgramReplaced,
-    /// Somebody else has left the program.
+    /// Another process has detached from the program.
     DetachedElsewhere,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     let pid = find_only_process(&args.processes, "attach")?;
     let of_process = || format!("process {pid}");
     let library = preload::bytes()?;
-    // What can't be written is said before anything is done.
+    // An output that can't be written is reported before anything is done.
     let mode = args.file_mode.mode()?;
     let output = args.output.as_deref();
     refuse_terminal(output)?;
@@ -64,12 +64,12 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
         by_thread: args.threads,
         logs: args.log.log.is_some(),
     };
-    // A file that may not be so long is an error then, and does not end heapprof, which would leave
-    // the program attached.
+    // With a handler, a file that exceeds the limit of its size is an error. Without one the signal
+    // would end heapprof, which would leave the program attached.
     signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).context("signals")?;
     let log = EventLogWriter::open(&args.log, mode, output)?;
     let attached = target.attach(library, wish).with_context(of_process)?;
-    // Until here they end heapprof, which leaves the program whole.
+    // Up to here these signals end heapprof, which leaves the program whole.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let mut recording = AttachedRecording::new(pid, rights, attached);
     recording.tells_command_line = args.command_line;
@@ -79,7 +79,8 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     let profile = recording.end(over)?;
     let lacking = describe_missing_parts(&profile, args.is_exact());
     let written = write(&profile, pid, output, mode);
-    // Somebody may not read it, for which the profile does not wait.
+    // The log ends after the profile is written: its reader may not read on, and the profile does
+    // not wait for that.
     if let Some(log) = recording.log.take() {
         log.end(matches!(
             over,
@@ -93,7 +94,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     Ok(())
 }
 
-/// The process that is named. `attach $(pgrep x)` may name several.
+/// Returns the only process that is named. Fails for several, which `attach $(pgrep x)` may name.
 fn find_only_process(processes: &[String], command: &str) -> Result<u32> {
     match processes {
         [one] => named_process::find(one),
@@ -106,7 +107,7 @@ fn find_only_process(processes: &[String], command: &str) -> Result<u32> {
     }
 }
 
-/// Looks whether the profile can be written where it is to be.
+/// Checks that the profile can be written to its place.
 fn check_place(output: Option<&Path>) -> Result<()> {
     use rustix::fs::{Access, access};
     let path = match output {
@@ -123,7 +124,7 @@ fn check_place(output: Option<&Path>) -> Result<()> {
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let may = access(folder, Access::WRITE_OK | Access::EXEC_OK);
-    // What is there is written to, and may be no file.
+    // A path that exists may be no file, and then its folder is not written to.
     if !path.exists() {
         may.map_err(io::Error::from)
             .with_context(|| format!("{}: cannot be written to", folder.display()))?;
@@ -141,7 +142,7 @@ pub(super) fn detach(args: &DetachArgs) -> Result<()> {
     Ok(())
 }
 
-/// Leaves a program.
+/// Detaches from a program. Tries again if no thread of it is at a safe place.
 fn leave(pid: u32) -> Result<(u32, Duration), heapprof_attach::AttachError> {
     let library = preload::bytes().unwrap_or_default();
     let mut tried = 0;
@@ -154,19 +155,19 @@ fn leave(pid: u32) -> Result<(u32, Duration), heapprof_attach::AttachError> {
     }
 }
 
-/// A program that is recorded.
+/// A recording of a program that heapprof is attached to.
 struct AttachedRecording {
     pid: u32,
     attached: AttachOutcome,
     ledger_process: Option<OutsideProcess>,
     began: Instant,
-    /// What was read last, if the program keeps no books in a file.
+    /// The profile that was read last, if the program keeps no ledger in a file.
     last: Option<Profile>,
     log: Option<EventLogWriter>,
     rights: RightsLedger,
-    /// The command line that it had at first: nothing is left of that when it has ended.
+    /// The process's command line at the start: once the process has ended, it can't be read.
     command_line: Vec<u8>,
-    /// Whether the profile has the whole of it.
+    /// Whether the profile gets the whole command line.
     tells_command_line: bool,
 }
 
@@ -191,7 +192,8 @@ impl AttachedRecording {
         }
     }
 
-    /// Begins to write the log, if there is to be one. Leaves the program if that can't be.
+    /// Begins to write the log, if one is wanted. Detaches from the program if the log can't be
+    /// begun.
     fn begin(&mut self, log: Option<EventLogWriter>) -> Result<()> {
         let Some(mut log) = log else {
             return Ok(());
@@ -202,7 +204,7 @@ impl AttachedRecording {
             .and_then(OutsideProcess::ledger_file)
         {
             Some(kept) => kept.try_clone().map(LogSource::SharedLedger),
-            // It was attached to before, or can have no file.
+            // The program was attached to before, or can have no ledger file.
             None => {
                 LiveProcess::open(self.pid).map(|process| LogSource::Process(Box::new(process)))
             }
@@ -218,7 +220,7 @@ impl AttachedRecording {
         Ok(())
     }
 
-    /// Says that it has begun.
+    /// Prints that the recording has begun.
     fn report_start(&self, args: &AttachArgs) {
         let [name] = status(self.pid, ["Name:"]);
         if let Some(owner) = self.attached.left_by {
@@ -245,7 +247,7 @@ impl AttachedRecording {
         ));
     }
 
-    /// Waits until it is over.
+    /// Waits until the recording is over and returns why.
     fn wait(&mut self, time: Option<Duration>, signals: &mut Signals) -> AttachEndReason {
         let mut read = Instant::now();
         let books = LiveProcess::open(self.pid);
@@ -261,9 +263,9 @@ impl AttachedRecording {
             }
             match books.as_ref().map(LiveProcess::summary) {
                 Ok(Ok(found)) if !found.is_running => return AttachEndReason::DetachedElsewhere,
-                // Its memory is another one.
+                // The process has another memory: it became another program, or it ends.
                 Ok(Err(_)) | Err(heapprof_live::LiveError::NotRecorded) => {
-                    // One that ends has no executable any more.
+                    // A process that ends has no executable any more.
                     let executable = format!("/proc/{}/exe", self.pid);
                     let is_there = std::fs::read_link(executable).is_ok();
                     return if is_there {
@@ -272,7 +274,7 @@ impl AttachedRecording {
                         AttachEndReason::ProgramEnded
                     };
                 }
-                // It is not known, or all is well.
+                // The state is unknown, or the recording goes on.
                 _ => {}
             }
             if self.ledger_process.is_none()
@@ -286,12 +288,13 @@ impl AttachedRecording {
         }
     }
 
-    /// A profile of this moment.
+    /// Reads a profile of this moment.
     fn read(&self) -> Result<Profile> {
         OutsideProcess::find(&self.pid.to_string())?.read()
     }
 
-    /// The profile at the end. Leaves the program, if it goes on and nobody else has left it.
+    /// Returns the profile at the end. Detaches from the program, if it goes on and no other
+    /// process has detached from it.
     fn end(&mut self, over: AttachEndReason) -> Result<Profile> {
         let of_process = || format!("process {}", self.pid);
         let read = match over {
@@ -340,7 +343,7 @@ impl AttachedRecording {
         Ok(profile)
     }
 
-    /// Says what became of it.
+    /// Prints how the recording ended.
     fn say(&self, over: AttachEndReason, written: Option<String>) {
         let why = match over {
             AttachEndReason::TimeLimit | AttachEndReason::Interrupted => "left",
@@ -359,7 +362,7 @@ impl AttachedRecording {
     }
 }
 
-/// What the profile says that it lacks, in lines.
+/// Describes what is missing from the profile, in lines, by the profile's comments.
 fn describe_missing_parts(profile: &Profile, is_exact: bool) -> Vec<String> {
     let comments = || profile.comment.iter().map(|&text| profile.text(text));
     let column = profile.find_sample_type("alloc_space").ok();

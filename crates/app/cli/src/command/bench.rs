@@ -1,4 +1,4 @@
-//! `heapprof bench`: the peak of each candidate, by the collector and not by looking now and then.
+//! `heapprof bench`: the peak of each candidate, which the collector finds without polling.
 
 use std::ffi::OsString;
 
@@ -10,14 +10,14 @@ use super::{CommandContext, proc};
 use crate::args::BenchArgs;
 use crate::output;
 
-/// What comes before Perl code: more bytes than perl has for a moment while it begins and compiles.
-/// They are there in the empty candidate, too, so that the peaks of all are of the time in which
-/// the code runs.
+/// Perl code before a candidate's code: it allocates more bytes than perl uses for a moment while
+/// it starts and compiles. The empty candidate has these bytes too, so all peaks are from the time
+/// in which the code runs.
 const BALLAST: &str =
     "package heapprof; INIT { vec($heapprof::ballast, 1048575, 8) = 0 } package main;";
-/// The function that has it.
+/// The function in which `BALLAST` allocates.
 const BALLAST_FUNCTION: &str = "heapprof::INIT";
-/// Gives the code's first line its own number.
+/// The directive that gives the candidate's first line its own number.
 const FIRST_LINE_DIRECTIVE: &str = "#line 1 \"-e\"";
 
 pub(super) fn run(shared: &CommandContext, args: &BenchArgs) -> Result<()> {
@@ -27,7 +27,7 @@ pub(super) fn run(shared: &CommandContext, args: &BenchArgs) -> Result<()> {
         (None, false) => None,
     };
     let mut all = Vec::new();
-    // Words that are none are noticed before anything runs.
+    // Candidates that can't be split into words are reported before anything runs.
     for candidate in empty
         .iter()
         .copied()
@@ -52,7 +52,7 @@ pub(super) fn run(shared: &CommandContext, args: &BenchArgs) -> Result<()> {
             let run = record_heap(shared, &how)?;
             if peak.peaks.iter().all(|&before| run.peak > before) {
                 peak.most = run.most;
-                // A process that is no perl of ours has nothing of the empty candidate.
+                // A process that did not run `BALLAST` shares nothing with the empty candidate.
                 peak.has_empty = run.has_uncounted || !args.perl;
             }
             peak.peaks.push(run.peak);
@@ -74,7 +74,7 @@ pub(super) fn run(shared: &CommandContext, args: &BenchArgs) -> Result<()> {
     output::text(args.report.output.file(), &text)
 }
 
-/// The command of a candidate.
+/// Returns the command that runs a candidate.
 fn command_words(args: &BenchArgs, candidate: &str) -> Result<Vec<OsString>> {
     if args.perl {
         let words = [

@@ -1,4 +1,4 @@
-//! `heapprof compare-allocators`: the same program with one malloc and with others, in turn.
+//! `heapprof compare-allocators`: runs the same program with several allocators, in turn.
 
 mod allocator;
 
@@ -57,7 +57,8 @@ pub(super) fn run(shared: &CommandContext, args: &CompareAllocatorsArgs) -> Resu
             bar.at(done, Some(all));
         }
     }
-    // Whatever changes slowly, such as the processor's clock, changes for all alike.
+    // The allocators take turns, so slow changes, such as of the processor's clock, affect all
+    // alike.
     for round in 0..args.runs as usize {
         for i in 0..allocators.len() {
             let i = (i + round) % allocators.len();
@@ -95,7 +96,7 @@ pub(super) fn run(shared: &CommandContext, args: &CompareAllocatorsArgs) -> Resu
     output::text(args.report.output.file(), &text)
 }
 
-/// The kernel's counts of the same memory may differ by so much.
+/// Largest difference between two kernel counts of the same memory, in bytes.
 const MAX_COUNT_DIFFERENCE: u64 = 1 << 20;
 
 /// Fails for a program into which nothing can be preloaded.
@@ -121,8 +122,8 @@ fn check_preloadable(program: &OsStr) -> Result<()> {
     Ok(())
 }
 
-/// Runs the program once, without measuring it. Returns the programs that ran, too, and did not
-/// have the library: their environment was another one.
+/// Runs the program once, without measuring it. Returns the names of its descendants that ran
+/// without the allocator's library, because they had another environment.
 fn warm_up(how: &RunSetup<'_>, allocator: &AllocatorSetup) -> Result<BTreeSet<String>> {
     const SCAN_INTERVAL: Duration = Duration::from_millis(2);
     let pid = AtomicU32::new(0);
@@ -148,7 +149,7 @@ fn warm_up(how: &RunSetup<'_>, allocator: &AllocatorSetup) -> Result<BTreeSet<St
     })
 }
 
-/// The names of a program's descendants that have a C library and not this one.
+/// Returns the names of a program's descendants that have a C library but not `library`.
 fn descendants_without_library(program: u32, library: Option<&Path>) -> Vec<String> {
     let children = descendants(program)
         .into_iter()
@@ -165,8 +166,8 @@ fn descendants_without_library(program: u32, library: Option<&Path>) -> Vec<Stri
     children.filter(lacks).map(comm).collect()
 }
 
-/// Runs the program once. Returns also which allocator's library was in it at its end, if that
-/// could be seen.
+/// Runs the program once and measures it. Also returns which allocator's library the process had at
+/// its end, if that could be read.
 fn run_once(
     how: &RunSetup<'_>,
     allocator: &AllocatorSetup,
@@ -189,7 +190,7 @@ fn run_once(
             allocator.name
         );
     }
-    // What we have written is in the copy of us that becomes the program.
+    // The memory that heapprof has written to is also in its copy, which becomes the program.
     let own = StatusCounters::from_pid(std::process::id()).ok();
     let own = own
         .and_then(|counters| counters.get("RssAnon"))
@@ -197,11 +198,11 @@ fn run_once(
     Ok((figures(&ran, own + MAX_COUNT_DIFFERENCE), found))
 }
 
-/// Which libraries of allocators a process has.
+/// The allocator libraries that a process has loaded.
 struct LoadedAllocator {
-    /// Whether the one that is preloaded is there; `None` if none is.
+    /// Whether the preloaded library is there; `None` if no library is preloaded.
     is_loaded: Option<bool>,
-    /// Another one, which the program has itself.
+    /// File name of another allocator's library, which the program itself loaded.
     other: Option<String>,
 }
 
@@ -224,22 +225,22 @@ fn find_loaded_allocator(pid: u32, library: Option<&Path>) -> Option<LoadedAlloc
     })
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 fn file_name(path: &[u8]) -> String {
     let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     String::from_utf8_lossy(last).into_owned()
 }
 
-/// The figures of a run, if heapprof itself had `own` when it began.
+/// Returns the figures of a run. `own` is the memory that heapprof itself had when the run began.
 fn figures(ran: &RunUsage, own: u64) -> RunFigures {
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    // The kernel begins the peak with what the copy of heapprof had.
+    // The kernel starts the peak at the memory that the copy of heapprof had.
     let of_all = match (ran.at_end, ran.max_rss > own) {
         (Some(_), false) => 0,
         _ => ran.max_rss,
     };
-    // Its two counts of the same may differ by some pages for each thread.
+    // The kernel's two counts of the same memory may differ by some pages for each thread.
     let of_program = ran.at_end.map_or(0, |at_end| at_end.peak.max(at_end.rss));
     let peak = of_all.max(of_program);
     RunFigures {

@@ -1,4 +1,4 @@
-//! `heapprof completions SHELL_PATH`.
+//! `heapprof completions SHELL`: prints completions for a shell.
 
 use anyhow::Result;
 use clap::CommandFactory;

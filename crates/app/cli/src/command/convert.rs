@@ -1,4 +1,4 @@
-//! `heapprof convert`: a profile in another form.
+//! `heapprof convert`: writes a profile in another form.
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::{Granularity, Query, QuestionSource, TypeSelection, each_folded_stack};

@@ -1,4 +1,4 @@
-//! `heapprof diff BEFORE AFTER`: what changed, and with `--fail-if`, whether that is too much.
+//! `heapprof diff BEFORE AFTER`: reports what changed; with `--fail-if` also judges it.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,8 @@ pub(super) fn run(shared: &CommandContext, args: &DiffArgs) -> Result<ExitCode> 
              here"
         );
     }
-    // Rules are read first, so that nobody waits for two profiles if a rule can't be read.
+    // Rules are read first, so that the user does not wait for two profiles if a rule can't be
+    // read.
     let mut gate = GateRules::new(&args.gate)?;
     let of_total = gate.rules().find(|(rule, _)| rule.sample_type().is_some());
     if let Some((_, rule)) = of_total
@@ -99,7 +100,7 @@ pub(super) fn run(shared: &CommandContext, args: &DiffArgs) -> Result<ExitCode> 
     gate.end(written, heapprof_report::violation_line)
 }
 
-/// The profiles of each side. They come from the arguments and from --before and --after.
+/// Returns the profiles of each side, from the arguments and from --before and --after.
 fn sides(sources: &ProfileSources, args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
     let (mut before, mut after) = (args.before.clone(), args.after.clone());
     match &args.profiles[..] {

@@ -1,4 +1,4 @@
-//! `heapprof dump`: a profile of what a recorded process holds now, read from outside.
+//! `heapprof dump`: writes a profile of a recorded process's live heap, read from outside.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use crate::args::{DumpArgs, FileMode};
 use crate::outside::OutsideProcess;
 use crate::{messages, name, output};
 
-/// So many characters of the program's name are in the file's.
+/// Maximum number of characters of the program's name in the profile's file name.
 const MAX_PROGRAM_NAME_CHARS: usize = 40;
-/// So many names are tried.
+/// Maximum number of file names that are tried.
 const MAX_NAME_ATTEMPTS: usize = 100_000;
 
 pub(super) fn run(args: &DumpArgs) -> Result<()> {
@@ -36,8 +36,8 @@ pub(super) fn refuse_terminal(output: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the profile of a process to `output`, or under a free name if there is none. Returns what
-/// is to be said of it; nothing if it went to stdout.
+/// Writes the profile of a process to `output`, or under a free name if there is none. Returns a
+/// message for the user, or `None` if the profile went to stdout.
 pub(super) fn write(
     profile: &Profile,
     pid: u32,
@@ -56,7 +56,7 @@ pub(super) fn write(
     }))
 }
 
-/// A name in this folder that no file has.
+/// Returns a name in the current folder that no file has.
 fn free_name(profile: &Profile, pid: u32) -> Result<PathBuf> {
     let comments = profile.comment.iter().map(|&text| profile.text(text));
     let mut programs = comments.filter_map(|comment| comment.strip_prefix("program: "));

@@ -1,4 +1,4 @@
-//! `heapprof export --parquet DIR`: stored profiles as files that other engines read.
+//! `heapprof export --parquet DIR`: writes stored profiles as files that other engines read.
 
 use anyhow::Result;
 
@@ -68,7 +68,7 @@ mod parquet {
         Ok(())
     }
 
-    /// The names and times of the profiles that are there.
+    /// Returns the names and times of the profiles that are stored there.
     fn names_in(batches: &BatchStore) -> Result<HashSet<(String, i64)>> {
         let mut known = HashSet::new();
         let form = last_table();

@@ -1,4 +1,4 @@
-//! `heapprof flame`: a flame graph.
+//! `heapprof flame`: draws a flame graph.
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{TreeOptions, TypeSelection, agree, tree};
@@ -71,8 +71,8 @@ pub(super) fn run(shared: &CommandContext, args: &FlameArgs) -> Result<()> {
             FlameRoot::Below => FlameRootPosition::Below,
         },
     };
-    // The picture is drawn before anything is written, so that what can't be drawn leaves no empty
-    // picture.
+    // The picture is drawn before anything is written, so that a graph that can't be drawn leaves
+    // no empty file.
     let mut drawn = Vec::new();
     flame_svg(&report, &picture, &style, &mut drawn).with_context(|| names.join(" + "))?;
     output::write(file, |writer| Ok(writer.write_all(&drawn)?))

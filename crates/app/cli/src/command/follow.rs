@@ -1,4 +1,4 @@
-//! `heapprof follow`: says which lines of a recorded process have grown, while it runs.
+//! `heapprof follow`: prints which lines of a recorded process have grown, while it runs.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -14,11 +14,11 @@ use crate::args::record::LineFormat;
 use crate::messages;
 use crate::outside::OutsideProcess;
 
-/// The least time between two readings.
+/// Shortest time between two readings.
 const MIN_READ_INTERVAL: Duration = Duration::from_millis(500);
-/// Reading takes at most one part in so many of the time.
+/// Reading takes at most 1/N of the time, where N is this number.
 const READ_TIME_DIVISOR: u32 = 20;
-/// How often it is looked whether the process has ended.
+/// Time between two checks whether the process has ended.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &FollowArgs) -> Result<()> {
@@ -63,7 +63,7 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
             }
             Err(error) => return Err(error.context(format!("process {pid}"))),
         }
-        // The first reading gives names to all code, which is known from then on.
+        // The first reading names all code, and later readings know these names.
         let share = if is_first { 1 } else { READ_TIME_DIVISOR };
         is_first = false;
         let next = began + MIN_READ_INTERVAL.max(began.elapsed() * share);
@@ -73,13 +73,13 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
     }
 }
 
-/// How many bytes of each line were in use when it was said last.
+/// How many bytes of each line were in use when the line was last reported.
 #[derive(Default)]
 struct ReportedLineSizes(Option<HashMap<CodePlace, i64>>);
 
 impl ReportedLineSizes {
-    /// The lines that have grown by `least` bytes since they were said last, or since the first
-    /// call, and by how much. What has grown most comes first.
+    /// Returns the lines that have grown by `least` bytes since they were last reported, or since
+    /// the first call, and by how much. The line that has grown most comes first.
     fn find_grown_lines(
         &mut self,
         mut profile: Profile,

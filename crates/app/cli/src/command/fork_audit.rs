@@ -1,4 +1,4 @@
-//! `heapprof fork-audit`: what forked children load too late, and whose memory they copy.
+//! `heapprof fork-audit`: reports what forked children load too late, and whose memory they copy.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::args::size::size;
 use crate::args::{Cli, CliCommand, FileMode, ForkAuditArgs, OutputArgs, ReportArgs};
 use crate::{messages, name, output};
 
-/// The most folders of one name that are tried.
+/// Maximum number of folder names that are tried.
 const MAX_FOLDER_ATTEMPTS: u32 = 10_000;
 
 pub(super) fn run(shared: &CommandContext, args: &ForkAuditArgs) -> Result<ExitCode> {
@@ -48,10 +48,10 @@ pub(super) fn run(shared: &CommandContext, args: &ForkAuditArgs) -> Result<ExitC
         ..args.report.clone()
     };
     let folder = [folder.to_string_lossy().into_owned()];
-    // What the program itself has written may be read by another one.
+    // Other programs may read what the program itself writes.
     let is_beside = matches!(args.report.format, ReportFormat::Text) && !args.report.show_sql;
     if ended != ExitCode::SUCCESS && profiles_of(&folder[0]).is_err() {
-        // It did not even begin, and why was said.
+        // The program did not even begin, and the reason was printed.
         return Ok(ended);
     }
     let judged = report(shared, args, &to_stdout, &folder, &rules, is_beside)?;
@@ -60,7 +60,7 @@ pub(super) fn run(shared: &CommandContext, args: &ForkAuditArgs) -> Result<ExitC
         "heapprof fork-audit {quoted} shows this again, and heapprof report {quoted} has it as a \
          page"
     ));
-    // The program's own failure is the first thing to know.
+    // The exit code of a failed program comes first.
     Ok(if ended == ExitCode::SUCCESS {
         judged
     } else {
@@ -70,7 +70,7 @@ pub(super) fn run(shared: &CommandContext, args: &ForkAuditArgs) -> Result<ExitC
 
 /// Records a program into a folder, and returns how it ended.
 fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
-    // A folder that is named with an ending of a file would be taken for one.
+    // A folder whose name ends as a file's name does would be taken for a file.
     std::fs::create_dir_all(folder)
         .with_context(|| format!("{}: cannot be made", folder.display()))?;
     let mode = format!("--file-mode={:o}", asked.file_mode.mode()?.0);
@@ -94,7 +94,7 @@ fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
     }
 }
 
-/// Fails if there are profiles in a folder: a report would add what they say to this audit.
+/// Fails if a folder has profiles, because a report would add their content to this audit.
 fn must_be_free(folder: &Path) -> Result<()> {
     let shown = folder.display();
     let is_used = folder.is_dir() && profiles_of(&folder.to_string_lossy()).is_ok();
@@ -104,7 +104,7 @@ fn must_be_free(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A folder for the audit of a program that is not there yet.
+/// Returns a folder for the audit of a program that does not exist yet.
 fn free_folder(program: &OsStr) -> Result<PathBuf> {
     let own = Path::new(program).file_name().unwrap_or(program);
     let stem = format!("{}.fork-audit", own.to_string_lossy());
@@ -118,8 +118,8 @@ fn free_folder(program: &OsStr) -> Result<PathBuf> {
     })
 }
 
-/// Reports what was noted, and judges the rules. A report beside the output of the program goes to
-/// where messages go.
+/// Reports the audit and judges the rules. A report beside the output of the program goes to where
+/// messages go.
 fn report(
     shared: &CommandContext,
     args: &ForkAuditArgs,
@@ -133,7 +133,7 @@ fn report(
         names.extend(profiles_of(name)?);
     }
     let limit = match (args.limit.limit, report.format, report.output.file()) {
-        // Whoever reads a table through a pipe wants it as short as on the screen.
+        // A reader of a table through a pipe wants it as short as on the screen.
         (None, ReportFormat::Text, None) => Some(DEFAULT_TERMINAL_ROWS),
         _ => shared.limit(&args.limit, report),
     };
@@ -151,7 +151,7 @@ fn report(
         false => shared.finish(report, &session, text),
     };
     match written {
-        // Whoever stops reading the report still gets the verdict.
+        // A user who stops reading the report still gets the verdict.
         Err(error) if output::is_broken_pipe(&error) => {}
         written => written?,
     }
@@ -169,7 +169,7 @@ fn report(
     })
 }
 
-/// Keeps an audit in a database.
+/// Stores an audit in a database.
 fn keep(db: &Path, mode: FileMode, name: &str, session: &AnalysisSession) -> Result<()> {
     let named = || db.display().to_string();
     output::make_for_own(db, mode)?;
@@ -179,7 +179,7 @@ fn keep(db: &Path, mode: FileMode, name: &str, session: &AnalysisSession) -> Res
     Ok(())
 }
 
-/// What an audit is called in a database: as its folder or file, without the ending.
+/// Returns the name of an audit in a database: that of its folder or file, without the ending.
 fn audit_name(audited: &str) -> String {
     let path = Path::new(audited).file_name().unwrap_or(audited.as_ref());
     let name = path.to_string_lossy();

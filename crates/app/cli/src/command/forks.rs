@@ -1,4 +1,4 @@
-//! What a folder has of an audit of forked children, for `fork-audit` and for `report`.
+//! Reads the audit of forked children from a folder, for `fork-audit` and for `report`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use heapprof_analysis::{
 use super::CommandContext;
 use crate::name;
 
-/// What is added to a profile's name to name the folder of its children.
+/// The suffix that is added to a profile's name to name the folder of its children.
 pub(super) const CHILDREN_SUFFIX: &str = ".children";
-/// The ending of what was noted of a child.
+/// The ending of the file that has the audit of a child.
 pub(super) const AUDIT_SUFFIX: &str = ".fork.pb.gz";
-/// The ending of profiles.
+/// The ending of a profile's file name.
 pub(super) const PROFILE_SUFFIX: &str = ".pb.gz";
 
-/// The report of these profiles, and the session that was asked.
+/// Returns the report of these profiles, and the session that was asked.
 pub(super) fn ask(
     shared: &CommandContext,
     names: &[String],
@@ -34,8 +34,8 @@ pub(super) fn ask(
     Ok((fork_audit(&session, limit)?, session))
 }
 
-/// The profiles that a name stands for: a folder's, with those of children in folders below it; a
-/// profile's, with those of its children beside it.
+/// Returns the profiles that a name stands for. For a folder these are its profiles and those in
+/// its folders of children; for a profile, itself and its children beside it.
 pub(super) fn profiles_of(name: &str) -> Result<Vec<String>> {
     let path = name::path(name);
     let mut found = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn must_have_some<T>(folder: &str, found: &[T]) -> Result<()> {
     Ok(())
 }
 
-/// What is in a folder, by name.
+/// Returns the paths in a folder, sorted by name.
 pub(super) fn list_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let named = || format!("{}: cannot be read", folder.display());
     let mut paths = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn list_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Adds the profiles in a folder, by name, and those in the folders of children in it.
+/// Adds the profiles in a folder, by name, and optionally those in its folders of children.
 fn add_folder(folder: &Path, with_children: bool, to: &mut Vec<String>) -> Result<()> {
     for path in list_folder(folder)? {
         let text = path.to_string_lossy();

@@ -1,4 +1,4 @@
-//! `--fail-if`: what breaks the rules, said once, and the exit code that follows.
+//! `--fail-if`: judges rules, reports the broken ones once, and returns the exit code.
 
 use std::process::ExitCode;
 
@@ -9,14 +9,14 @@ use heapprof_report::{ReportFormat, ReportStyle};
 use crate::args::{GateArgs, ReportArgs};
 use crate::{messages, output};
 
-/// The rules of a command line, and the verdict of those that were judged.
+/// The rules of a command line, and the verdict of the rules that were judged.
 pub(super) struct GateRules {
     rules: Vec<(GateRule, String)>,
     verdict: RuleVerdict,
 }
 
 impl GateRules {
-    /// Reads the rules. Callers do this first, so that one that can't be read does not cost the
+    /// Reads the rules. Callers do this first, so that a rule that can't be read does not cost the
     /// reading of a profile.
     pub(super) fn new(args: &GateArgs) -> Result<Self> {
         let read = |text: &String| {
@@ -33,7 +33,8 @@ impl GateRules {
         })
     }
 
-    /// Does the same as [`new`](Self::new). Fails for a rule that one profile can't break.
+    /// Reads the rules as [`new`](Self::new) does, but fails for a rule that one profile can't
+    /// break.
     pub(super) fn for_one_profile(args: &GateArgs) -> Result<Self> {
         let gate = Self::new(args)?;
         for (rule, _) in &gate.rules {
@@ -42,7 +43,7 @@ impl GateRules {
         Ok(gate)
     }
 
-    /// The rules with their texts.
+    /// Returns the rules with their texts.
     pub(super) fn rules(&self) -> impl Iterator<Item = (&GateRule, &str)> {
         self.rules.iter().map(|(rule, text)| (rule, text.as_str()))
     }
@@ -76,8 +77,8 @@ impl GateRules {
         Ok(())
     }
 
-    /// The broken rules that belong in a report. On a terminal these are none, because they are
-    /// printed beneath it, also if a pager shows it.
+    /// Returns the broken rules that belong in a report. On a terminal these are none, because they
+    /// are printed beneath the report, also if a pager shows it.
     pub(super) fn in_report(&self, report: &ReportArgs, style: &ReportStyle) -> &[RuleViolation] {
         let is_text = matches!(style.format, ReportFormat::Text | ReportFormat::Markdown);
         match is_text && output::is_terminal(report.output.file()) {
@@ -86,15 +87,15 @@ impl GateRules {
         }
     }
 
-    /// Says what broke and what could not be decided. Returns the exit code. `line` makes the
-    /// words.
+    /// Prints the rules that broke and those that could not be decided. Returns the exit code.
+    /// `line` formats a violation.
     pub(super) fn end(
         self,
         written: Result<()>,
         line: impl Fn(&RuleViolation) -> String,
     ) -> Result<ExitCode> {
         match written {
-            // Whoever stops reading the report still gets the verdict.
+            // A user who stops reading the report still gets the verdict.
             Err(error) if output::is_broken_pipe(&error) => {}
             written => written?,
         }
@@ -110,7 +111,7 @@ impl GateRules {
         })
     }
 
-    /// Says that estimates are too unsure to break a rule, with the first of them as the example.
+    /// Prints that estimates are too unsure to break a rule, with the first of them as the example.
     fn say_unsure(&self, rule: &GateRule, line: &impl Fn(&RuleViolation) -> String) {
         let mut unsure = self.verdict.unsure.iter().filter(|b| b.rule == rule.text());
         let Some(first) = unsure.next() else {

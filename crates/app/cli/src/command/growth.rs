@@ -1,4 +1,4 @@
-//! `heapprof growth SELECTOR`: functions and stacks by how what they hold grew.
+//! `heapprof growth SELECTOR`: lists functions or stacks by the growth of their live heap.
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Query, growth_sql, series_growth};

@@ -1,5 +1,5 @@
-//! A run of a program that is recorded exactly, of which only numbers are wanted: the peak, and
-//! what is in use at the end.
+//! Runs a program that is recorded exactly, and returns only numbers: the peak, and the bytes in
+//! use at the end.
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
@@ -13,18 +13,18 @@ use heapprof_profile::{HeapHistory, Profile};
 use super::CommandContext;
 use super::forks::profiles_of;
 
-/// What a recorded run says.
+/// The numbers of a recorded run.
 pub(super) struct HeapRun {
-    /// The most bytes that were in use at a time in the process that had most, without those of the
-    /// function that does not count.
+    /// The largest number of bytes in use at one time, in the process with the largest peak. The
+    /// bytes of the function that does not count are left out.
     pub(super) peak: i64,
-    /// Whether that function had any of them.
+    /// Whether the function that does not count had any bytes at the peak.
     pub(super) has_uncounted: bool,
-    /// Whether that process is the program itself, and not a child.
+    /// Whether the process with the largest peak is the program itself, and not a child.
     pub(super) is_main: bool,
-    /// What the program itself had in use at its end.
+    /// The bytes that the program itself had in use at its end.
     pub(super) end: i64,
-    /// What had most at that peak: a function with its line, and its bytes.
+    /// The function and line with the most bytes at the peak, and these bytes.
     pub(super) most: Option<(String, i64)>,
 }
 
@@ -33,14 +33,14 @@ pub(super) struct RunSetup<'a> {
     pub(super) command: &'a [OsString],
     pub(super) shows_output: bool,
     pub(super) ignores_failure: bool,
-    /// What the program is called in messages.
+    /// The program's name in messages.
     pub(super) name: String,
     /// A function whose memory does not count, by its name.
     pub(super) uncounted: Option<&'a str>,
 }
 
 impl RunSetup<'_> {
-    /// The command, with what it prints thrown away unless it is to be shown.
+    /// Sets the streams of a command: its output is discarded unless it is to be shown.
     pub(super) fn streams(&self, command: &mut Command) {
         command.stdin(Stdio::null());
         if !self.shows_output {
@@ -49,13 +49,13 @@ impl RunSetup<'_> {
     }
 }
 
-/// Words as a person reads them.
+/// Joins the words of a command to one line, as a person reads it.
 pub(super) fn join_words(words: &[OsString]) -> String {
     let words = words.iter().map(|word| word.to_string_lossy());
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The words of a command that is one text, split as a shell does it.
+/// Splits a command that is one text into words, as a shell does it.
 pub(super) fn split_words(text: &str) -> Result<Vec<String>> {
     let words = shlex::split(text).with_context(|| format!("{text:?}: a quote is not closed"))?;
     match words.is_empty() {
@@ -64,7 +64,7 @@ pub(super) fn split_words(text: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Runs a program, and returns what it had allocated.
+/// Runs a program, and returns the numbers of its heap.
 pub(super) fn record_heap(shared: &CommandContext, how: &RunSetup<'_>) -> Result<HeapRun> {
     let folder = tempfile::tempdir().context("no temporary folder can be made")?;
     let file = folder.path().join("run.pb.gz");
@@ -121,13 +121,13 @@ pub(super) fn record_heap(shared: &CommandContext, how: &RunSetup<'_>) -> Result
     })
 }
 
-/// The most bytes that were in use at a time.
+/// Returns the largest number of bytes in use at one time.
 fn peak(profile: &Profile) -> i64 {
     let noted = HeapHistory::from_profile(profile).and_then(|history| history.peak);
     noted.map_or_else(|| total(profile, "peak_space"), |peak| peak.bytes)
 }
 
-/// The sum of a sample type; 0 if the profile does not have it.
+/// Returns the sum of a sample type, or 0 if the profile does not have it.
 fn total(profile: &Profile, name: &str) -> i64 {
     let Ok(kind) = profile.find_sample_type(name) else {
         return 0;
@@ -137,7 +137,7 @@ fn total(profile: &Profile, name: &str) -> i64 {
     values.fold(0, i64::saturating_add)
 }
 
-/// What a function and those that it calls had at the peak.
+/// Returns the bytes that a function and the functions that it calls had in use at the peak.
 fn function_peak(profile: &Profile, function: &str) -> i64 {
     let Ok(kind) = profile.find_sample_type("peak_space") else {
         return 0;
@@ -157,7 +157,7 @@ fn function_peak(profile: &Profile, function: &str) -> i64 {
     values.fold(0, i64::saturating_add)
 }
 
-/// The line that had most at the peak.
+/// Returns the line with the most bytes at the peak.
 fn find_largest_line(
     shared: &CommandContext,
     source: QuestionSource,
@@ -179,7 +179,7 @@ fn find_largest_line(
     Ok(first.map(|row| (describe_place(&row.place), row.flat)))
 }
 
-/// A place in a few words: its function, the last part of its file, its line.
+/// Describes a place in a few words: its function, the last part of its file, its line.
 fn describe_place(place: &CodePlace) -> String {
     let file = place.file.as_deref().unwrap_or_default();
     let file = file.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `heapprof heapwalk`: what of a heap has leaked, from outside.
+//! `heapprof heapwalk`: reports which blocks of a heap have leaked, from outside.
 
 mod join;
 mod words;
@@ -14,7 +14,7 @@ use crate::args::HeapwalkArgs;
 use crate::{messages, name, output};
 
 pub(super) fn run(shared: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
-    // What can't be had is said before a process is held.
+    // Errors that can be found early are reported before a process is stopped.
     UnitFormatter::new("bytes", args.unit.as_deref())?;
     if args.bytes.is_some() && args.format != ReportFormat::Text {
         bail!("--bytes: is text only; leave --format out");
@@ -91,7 +91,7 @@ fn report(
         _ => None,
     };
     if let Some(about) = about {
-        // These reports have no place for what could not be walked.
+        // These reports have no room for the parts that could not be walked.
         lacks.iter().for_each(|note| messages::note(note));
         return Ok(about);
     }
@@ -119,7 +119,7 @@ fn report(
     })
 }
 
-/// What could not be walked.
+/// Describes the parts of the memory that could not be walked.
 fn lacks(image: &ProcessImage, heap: &MallocHeap) -> Vec<String> {
     let mut notes = Vec::new();
     let unwalked = heap.unwalked_bytes();

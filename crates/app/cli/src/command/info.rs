@@ -1,4 +1,4 @@
-//! `heapprof info`: the facts about a profile; with `--fail-if` also whether a total is too much.
+//! `heapprof info`: prints the facts about a profile; with `--fail-if` also judges its totals.
 
 use std::process::ExitCode;
 
@@ -12,8 +12,8 @@ use crate::args::InfoArgs;
 
 pub(super) fn run(shared: &CommandContext, args: &InfoArgs) -> Result<ExitCode> {
     let mut gate = GateRules::for_one_profile(&args.gate)?;
-    // These are facts, so no frame is cut, no sample is left out, and stacks that differ in
-    // anything are two.
+    // This report shows facts: no frame is cut, no sample is left out, and stacks that differ in
+    // anything are counted as two.
     let query = Query {
         all_frames: true,
         granularity: Granularity::Addresses,

@@ -1,4 +1,4 @@
-//! `heapprof leaks`: what is in use at exit; with `--fail-if` also whether that is too much.
+//! `heapprof leaks`: reports what is in use at exit; with `--fail-if` also judges it.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -16,7 +16,7 @@ use super::gate::GateRules;
 use crate::args::LeaksArgs;
 use crate::messages;
 
-/// Whether a sample type is one of what is in use, or of what was in use when a heap was walked.
+/// Whether a sample type counts memory in use, at present or when a heap was walked.
 fn is_in_use(sample_type: &str) -> bool {
     let Some((kind, "space" | "objects")) = sample_type.rsplit_once('_') else {
         return false;
@@ -25,7 +25,8 @@ fn is_in_use(sample_type: &str) -> bool {
 }
 
 pub(super) fn run(shared: &CommandContext, args: &LeaksArgs) -> Result<ExitCode> {
-    // The rules come first, so that one that can't be read does not cost the reading of a profile.
+    // The rules are read first, so that a rule that can't be read does not cost the reading of a
+    // profile.
     let mut gate = GateRules::for_one_profile(&args.gate)?;
     let suppressions = suppressions(args)?;
     let mut query = args.question.query();
@@ -53,7 +54,7 @@ pub(super) fn run(shared: &CommandContext, args: &LeaksArgs) -> Result<ExitCode>
     query.sample_type.get_or_insert_with(|| {
         let default = match has("inuse_space") || !has("leaked_space") {
             true => "inuse_space",
-            // A heap that was walked says what has leaked.
+            // The profile of a walked heap has a column of leaked bytes.
             false => "leaked_space",
         };
         default.to_string()
@@ -67,7 +68,7 @@ pub(super) fn run(shared: &CommandContext, args: &LeaksArgs) -> Result<ExitCode>
     let report = leaks(&session, &query, &suppressions)?;
     gate.judge("in use", |rule| {
         match rule.judge_leaks(&session, &report)? {
-            // The rule is about what is not in use, which nothing suppresses.
+            // The rule is about a total of memory that is not in use, which nothing suppresses.
             None if rule.sample_type().is_some() => {
                 let question =
                     ProfileQuestion::new(vec![source.clone()], &query, TypeSelection::All)?;
@@ -83,7 +84,7 @@ pub(super) fn run(shared: &CommandContext, args: &LeaksArgs) -> Result<ExitCode>
     gate.end(written, heapprof_report::value_line)
 }
 
-/// What a log says: what came and never went.
+/// Reads a log and keeps the blocks that were allocated and never freed.
 fn read_log(path: &Path) -> Result<QuestionSource> {
     let name = path.display().to_string();
     let named = || format!("{name}: cannot be read");
@@ -91,7 +92,7 @@ fn read_log(path: &Path) -> Result<QuestionSource> {
         let log = formats::read_log(&mut std::io::stdin().lock());
         return profile_from_log("standard input".to_string(), log);
     }
-    // A pipe is read as it is written.
+    // A pipe is read while it is written.
     let file = File::open(path).with_context(named)?;
     if file.metadata().with_context(named)?.is_dir() {
         bail!("{name}: is a folder; --log names a file");
@@ -99,7 +100,7 @@ fn read_log(path: &Path) -> Result<QuestionSource> {
     profile_from_log(name, formats::read_log(&mut BufReader::new(file)))
 }
 
-/// A log as a profile. Says so if it is not sure.
+/// Turns a log into a profile. Prints a note if the log has gaps.
 fn profile_from_log(
     name: String,
     log: Result<EventLog, formats::FormatError>,
@@ -125,7 +126,7 @@ fn profile_from_log(
     Ok(QuestionSource::new(name, log.profile))
 }
 
-/// The rules of all files, in the order of the command line.
+/// Reads the suppression rules of all files, in the order of the command line.
 fn suppressions(args: &LeaksArgs) -> Result<SuppressionSet> {
     let mut suppressions = SuppressionSet::default();
     for file in &args.suppressions {

@@ -1,4 +1,4 @@
-//! `heapprof list REGEX`: annotated source.
+//! `heapprof list REGEX`: prints annotated source.
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{Granularity, Query, TypeSelection, list};

@@ -1,8 +1,8 @@
-//! `heapprof listen`: datagrams of the wiretap into the database.
+//! `heapprof listen`: stores datagrams of the wiretap in the database.
 //!
-//! One thread does nothing but take datagrams off the socket, so that few are lost while the
-//! database is written. What it takes waits in a queue with bounds. If the queue is full, the
-//! kernel drops datagrams, and their numbers are missed.
+//! One thread only takes datagrams off the socket, so that few are lost while the database is
+//! written. The datagrams wait in a bounded queue. If the queue is full, the kernel drops
+//! datagrams, and the gaps in their numbers show this.
 
 mod collected;
 
@@ -25,18 +25,18 @@ use super::CommandContext;
 use crate::args::ListenArgs;
 use crate::{inherited, messages, output};
 
-/// What the kernel keeps of datagrams that were not taken yet, if it lets us ask for so much.
+/// Size of the kernel's buffer for datagrams that were not taken yet, if the kernel allows it.
 const SOCKET_BUFFER_BYTES: usize = 16 << 20;
-/// How many datagrams may wait to be counted.
+/// Maximum number of datagrams that wait to be counted.
 const MAX_QUEUED_DATAGRAMS: usize = 1 << 16;
-/// How often it is looked whether it is over.
+/// Time between two checks whether the listener should end.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the database is written.
 const STORE_INTERVAL: Duration = Duration::from_millis(500);
-/// How long what is in the socket is taken at the end.
+/// Longest time that is spent on emptying the socket at the end.
 const FINAL_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A datagram as it came.
+/// The bytes of a received datagram.
 type RawDatagram = Box<[u8]>;
 
 pub(super) fn run(shared: &CommandContext, args: &ListenArgs) -> Result<()> {
@@ -56,7 +56,7 @@ pub(super) fn run(shared: &CommandContext, args: &ListenArgs) -> Result<()> {
     socket
         .set_read_timeout(Some(END_CHECK_INTERVAL))
         .context("the socket")?;
-    // Only root may have more than the system's limit. What can't be had is no error.
+    // Only root may exceed the system's limit. A smaller buffer is no error.
     if set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER_BYTES).is_err() {
         let _ = set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
     }
@@ -89,7 +89,7 @@ pub(super) fn run(shared: &CommandContext, args: &ListenArgs) -> Result<()> {
         signals.pending().next().is_some() || args.time.is_some_and(|time| began.elapsed() >= time)
     };
     let stored = count(&receiver, &mut collected, &mut store, &is_over, ends);
-    // A database that can't be written ends the reader, too.
+    // If the database can't be written, the reader ends as well.
     is_over.store(true, Ordering::Relaxed);
     drop(receiver);
     let read = reader.join();
@@ -104,13 +104,13 @@ pub(super) fn run(shared: &CommandContext, args: &ListenArgs) -> Result<()> {
     }
 }
 
-/// Takes datagrams off the socket, until it is over and the socket is empty.
+/// Takes datagrams off the socket until the listener ends and the socket is empty.
 fn read(
     socket: &UdpSocket,
     sender: &SyncSender<RawDatagram>,
     is_over: &AtomicBool,
 ) -> std::io::Result<()> {
-    // One byte more tells a datagram that is too long.
+    // One additional byte shows that a datagram is too long.
     let mut bytes = [0; MAX_DATAGRAM_BYTES + 1];
     let mut last = None;
     loop {
@@ -138,7 +138,7 @@ fn read(
     }
 }
 
-/// Counts datagrams until there are no more, and stores what was counted.
+/// Counts datagrams until there are no more, and stores the counts.
 fn count(
     receiver: &Receiver<RawDatagram>,
     collected: &mut DatagramCounts,

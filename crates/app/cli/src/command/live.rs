@@ -1,4 +1,4 @@
-//! `heapprof live`: the terminal view of a recorded process, read from outside while it runs.
+//! `heapprof live`: shows a recorded process in the terminal, read from outside while it runs.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ use crate::terminal::plain::PlainBlocks;
 use crate::terminal::run::ViewSignals;
 use crate::terminal::screen::tty;
 
-/// How long a reading waits after the one before.
+/// Time between two readings.
 const READ_INTERVAL: Duration = Duration::from_millis(500);
-/// The same for blocks of lines, where there is no terminal.
+/// Time between two blocks of lines, if there is no terminal.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the reader looks whether it is to end.
+/// How often the reader checks whether it should end.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) fn run(shared: &CommandContext, args: &LiveArgs) -> Result<()> {
@@ -55,7 +55,7 @@ pub(super) fn run(shared: &CommandContext, args: &LiveArgs) -> Result<()> {
     }
 }
 
-/// Prints a block of lines each time, until the process has ended.
+/// Prints a block of lines in each interval, until the process has ended.
 fn plain(feed: &mut ProcessFeed, pause: Duration, is_over: &dyn Fn() -> bool) -> Result<()> {
     let mut plain = PlainBlocks::default();
     let mut last: Option<Instant> = None;
@@ -76,7 +76,7 @@ fn plain(feed: &mut ProcessFeed, pause: Duration, is_over: &dyn Fn() -> bool) ->
     }
 }
 
-/// What the reader and the view share.
+/// The state that the reader and the view share.
 #[derive(Default)]
 struct ProcessFeedState {
     wanted: FeedRequest,
@@ -85,7 +85,7 @@ struct ProcessFeedState {
     trouble: Option<String>,
 }
 
-/// A process that is read every now and then, by a thread of its own.
+/// A process that a thread of its own reads at intervals.
 struct ProcessFeed {
     common: Arc<Mutex<ProcessFeedState>>,
     has_left: Arc<AtomicBool>,
@@ -118,7 +118,7 @@ impl ProcessFeed {
     }
 }
 
-/// Reads the process until it ends, or nobody looks any more.
+/// Reads the process until it ends, or until the view is closed.
 fn read(
     mut watched: OutsideProcess,
     pause: Duration,
@@ -147,7 +147,7 @@ fn read(
                     let added = common.moments.add(FileOwner::us(), whose, profile);
                     common.trouble = added.err().map(|error| format!("{error:#}"));
                 }
-                // That it has ended is seen at the next look.
+                // The next check reports that the process has ended.
                 Err(_) if !watched.is_there() => {}
                 Err(error) => common.trouble = Some(format!("{error:#}")),
             }

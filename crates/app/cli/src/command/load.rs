@@ -1,4 +1,4 @@
-//! `heapprof load`: profiles into the database.
+//! `heapprof load`: loads profiles into the database.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -76,10 +76,10 @@ pub(super) fn run(shared: &CommandContext, args: &LoadArgs) -> Result<()> {
     }
 }
 
-/// So many profiles are named one by one.
+/// Maximum number of profiles that are named one by one.
 const MAX_LISTED_PROFILES: usize = 20;
 
-/// A profile with its labels, and with the time that was typed.
+/// Returns a profile with its labels, and with the time that was typed.
 fn label_profile(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<LabelledProfile> {
     let mut profile = source.profile;
     if let Some(time) = args.time {
@@ -90,14 +90,14 @@ fn label_profile(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<
     Ok((name.to_string(), profile, labels))
 }
 
-/// The database, which is opened once, and made when there is something to store.
+/// A database that is opened once, and made when there is something to store.
 struct LazyDatabase<'a> {
     path: &'a Path,
     mode: FileMode,
     store: Option<ProfileStore>,
-    /// How many samples were loaded.
+    /// Number of samples that were loaded.
     more: i64,
-    /// How many profiles were, and how many were there already.
+    /// Number of profiles that were loaded; `there` counts those that were stored already.
     loaded: usize,
     there: usize,
 }
@@ -115,7 +115,8 @@ impl LazyDatabase<'_> {
         Ok(self.store.as_mut().expect("it was opened"))
     }
 
-    /// Loads a profile that `read` gives. What the database has already is left as it is.
+    /// Loads the profile that `read` returns. A profile that the database has already is left as it
+    /// is.
     fn load(
         &mut self,
         name: &str,
@@ -159,7 +160,7 @@ impl LazyDatabase<'_> {
         Ok(())
     }
 
-    /// Says what was done of `count` profiles, and what to do next if the database has become
+    /// Prints what was done with `count` profiles, and what to do next if the database has become
     /// large.
     fn end(&mut self, count: usize) -> Result<()> {
         let shown = self.name();
@@ -182,11 +183,11 @@ impl LazyDatabase<'_> {
     }
 }
 
-/// So many samples are much for one file of SQLite.
+/// Number of samples that is large for one SQLite file.
 const LARGE_DATABASE_SAMPLES: i64 = 50_000_000;
 
-/// What to do next, when `more` samples have filled the database up to so many. It is said once,
-/// and again for each time as many.
+/// Returns advice if the last `more` samples have filled the database to a multiple of
+/// `LARGE_DATABASE_SAMPLES`. `samples` is the number of samples that it has now.
 fn hint(samples: i64, more: i64) -> Option<String> {
     let before = samples.saturating_sub(more);
     let is_next = samples / LARGE_DATABASE_SAMPLES > before / LARGE_DATABASE_SAMPLES;
@@ -200,7 +201,7 @@ fn hint(samples: i64, more: i64) -> Option<String> {
     })
 }
 
-/// A file's name without its folder and endings.
+/// Returns a file's name without its folder and endings.
 fn stem(profile: &str) -> Result<String> {
     let path = name::path(profile);
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! `heapprof ls`: the profiles of the database.
+//! `heapprof ls`: lists the profiles of the database.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `heapprof man`: manual pages, made from the same definitions as `--help`.
+//! `heapprof man`: writes manual pages, made from the same definitions as `--help`.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub(super) fn run(command: Option<&str>, out: Option<&Path>) -> Result<()> {
 }
 
 fn page(command: &clap::Command, name: &str, file: Option<&Path>) -> Result<()> {
-    // The command is named as the page is, so that `man heapprof-top` finds itself.
+    // The command has the name of the page, so that `man heapprof-top` finds it.
     let page = Man::new(
         command
             .clone()

@@ -1,4 +1,4 @@
-//! `heapprof mark`: tells a watch that something begins here, and waits until it has heard.
+//! `heapprof mark`: sends a watch a mark that something begins here, and waits for the answer.
 
 pub(super) mod datagram;
 
@@ -18,9 +18,9 @@ use crate::args::MarkArgs;
 use crate::named_process;
 use crate::sockets::{SocketKind, address, folders};
 
-/// So long a watch may take to answer.
+/// Longest time that a watch may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest answer.
+/// Largest answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 1024;
 
 pub(super) fn run(args: &MarkArgs) -> Result<()> {
@@ -30,7 +30,8 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
     let of_process = args.pid.map(|pid| named_process::find(&pid.to_string()));
     let of_process = of_process.transpose()?;
     if let (None, Some(path)) = (of_process, watch_of_program()) {
-        // A script calls this, whose memory is mostly that of the programs that it runs.
+        // A script calls this command, and the memory of a script is mostly that of the programs
+        // that it runs.
         let address =
             SocketAddrUnix::new(&path).map_err(|error| unanswered_error(&error.into(), &path))?;
         let said = send_datagram(&address, &datagram(MarkScope::AllOthers, &args.text));
@@ -49,7 +50,7 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
         ),
         _ => {}
     }
-    // A watch that does not watch the process says so.
+    // A watch that does not watch the process answers that it does not.
     let datagram = datagram(
         of_process.map_or(MarkScope::UnknownProcess, MarkScope::Process),
         &args.text,
@@ -70,7 +71,7 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
     }
 }
 
-/// The watches that listen in a folder.
+/// Returns the addresses of the watches that listen in a folder.
 fn watches_in(folder: &OwnedFd) -> Vec<SocketAddrUnix> {
     let is_heard = |address: &SocketAddrUnix| {
         let socket = SocketKind::WATCH.socket(SocketFlags::empty());
@@ -83,7 +84,7 @@ fn watches_in(folder: &OwnedFd) -> Vec<SocketAddrUnix> {
         .collect()
 }
 
-/// Why a watch has not answered.
+/// Explains why a watch has not answered.
 fn explain_failure(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -93,7 +94,7 @@ fn explain_failure(error: &io::Error) -> String {
     }
 }
 
-/// The socket of the watch that runs the program which calls this.
+/// Returns the socket of the watch that runs the program which calls this command.
 fn watch_of_program() -> Option<std::path::PathBuf> {
     let path = std::env::var_os(variable::WATCH.name)?;
     (!path.is_empty()).then(|| path.into())
@@ -121,7 +122,7 @@ fn unanswered_error(error: &io::Error, path: &Path) -> anyhow::Error {
 /// Sends a datagram, and waits for the answer.
 fn send_datagram(to: &SocketAddrUnix, datagram: &[u8]) -> io::Result<String> {
     let socket = SocketKind::WATCH.socket(SocketFlags::empty())?;
-    // An address of the kernel's choice, to which the answer can be sent.
+    // The kernel chooses an address, to which the answer can be sent.
     bind(&socket, &SocketAddrUnix::new_unnamed())?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIMEOUT))?;

@@ -1,4 +1,4 @@
-//! `heapprof merge`: profiles added up into one file.
+//! `heapprof merge`: adds up profiles into one file.
 
 use anyhow::{Result, bail};
 use heapprof_profile::encode;

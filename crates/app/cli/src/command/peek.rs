@@ -1,4 +1,4 @@
-//! `heapprof peek REGEX`: callers and callees.
+//! `heapprof peek REGEX`: prints callers and callees.
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{Query, TypeSelection, peek};

@@ -1,4 +1,4 @@
-//! `heapprof perl-heap`: what holds the memory in a Perl program.
+//! `heapprof perl-heap`: reports what holds the memory in a Perl program.
 
 mod origin;
 
@@ -13,11 +13,11 @@ use super::CommandContext;
 use crate::args::PerlHeapArgs;
 use crate::{messages, name, output};
 
-/// So many variables are shown where nobody asked for more.
+/// Number of variables that are shown if the user gives no limit.
 const DEFAULT_ROWS: usize = 20;
 
 pub(super) fn run(shared: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
-    // What can't be had is said before a process is held.
+    // Errors that can be found early are reported before a process is stopped.
     UnitFormatter::new("bytes", args.unit.as_deref())?;
     let is_of_one = args.size.is_some() || args.identify.is_some() || args.who.is_some();
     if args.contents.is_some() && !is_of_one {
@@ -35,7 +35,7 @@ pub(super) fn run(shared: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     }
     let origin = PerlHeapOrigin::open(shared, args)?;
     let name = name::shown(&args.target).into_owned();
-    // A question that has no answer writes no file.
+    // A question without an answer fails here, before a file is written.
     let text = report(shared, args, name, &origin)?;
     if let Some(path) = &args.output {
         if origin.is_file(path) {
@@ -54,7 +54,7 @@ pub(super) fn run(shared: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     output::text(None, &text)
 }
 
-/// What a format is called on the command line.
+/// Returns the name of a format on the command line.
 fn word(format: ReportFormat) -> &'static str {
     match format {
         ReportFormat::Text => "text",
@@ -125,7 +125,7 @@ fn report(
         _ => None,
     };
     if let Some(about) = about {
-        // These reports have no place for what could not be read.
+        // These reports have no room for the parts that could not be read.
         origin.lacks.iter().for_each(|lack| messages::note(lack));
         return Ok(about);
     }
@@ -139,10 +139,10 @@ fn report(
         summary: found.summary(),
     };
     if args.format == ReportFormat::Csv {
-        // A table has no place for them.
+        // A CSV table has no room for notes.
         heap.notes.iter().for_each(|note| messages::note(note));
     }
-    // There are as many variables as a program has, and most hold nothing.
+    // A program has many variables, and most hold nothing.
     let limit = match (args.limit.limit, args.format) {
         (None, ReportFormat::Text | ReportFormat::Markdown) => Some(limit.unwrap_or(DEFAULT_ROWS)),
         _ => limit,
@@ -150,7 +150,8 @@ fn report(
     Ok(heapprof_report::perl_heap(&heap, limit, &style)?)
 }
 
-/// The value at an address, or the one that has what is there, and its text if that is wanted.
+/// Returns the value at an address, or the value that owns the memory there, and its text if that
+/// is wanted.
 fn at_address(
     origin: &PerlHeapOrigin,
     args: &PerlHeapArgs,
@@ -158,7 +159,7 @@ fn at_address(
 ) -> Result<(u32, Option<String>)> {
     let found: &PerlValueAnalysis = &origin.found;
     let number = found.values().number(at);
-    // What is free and what is the interpreter's has an odd address.
+    // The values that stand for free memory and for the interpreter's have an odd address.
     let owner = |at: u64| found.values().number(at).or(found.values().number(at | 1));
     let number = number.or_else(|| owner(origin.owner?));
     let number = number.with_context(|| format!("{at:#x}: no value is there"))?;

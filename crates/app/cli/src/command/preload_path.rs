@@ -1,5 +1,5 @@
-//! `heapprof preload-path`: where the library is that `record` preloads, for those who preload or
-//! link it themselves.
+//! `heapprof preload-path`: prints the path of the library that `record` preloads, or of its
+//! header, for users who preload or link the library themselves.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! `heapprof proc`: the memory of a process as the kernel sees it.
+//! `heapprof proc`: reports the memory of a process as the kernel counts it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -17,9 +17,9 @@ use super::CommandContext;
 use crate::args::{ProcArgs, ProcessReportArgs};
 use crate::{named_process, now, output};
 
-/// The longest command line that is shown.
+/// Longest command line that is shown, in bytes.
 const MAX_TITLE_BYTES: usize = 4096;
-/// The most bytes of a file of proc's.
+/// Largest file of `heapprof proc` that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
 pub(super) fn run(shared: &CommandContext, args: &ProcArgs) -> Result<()> {
@@ -46,7 +46,7 @@ pub(super) fn run(shared: &CommandContext, args: &ProcArgs) -> Result<()> {
                         limit,
                     };
                     if style.format == ReportFormat::Csv {
-                        // A table for programs has no room for them.
+                        // A CSV table has no room for notes.
                         now.notes.iter().for_each(|note| shared.note(note));
                     }
                     heapprof_report::process(&now, options, &style)?
@@ -57,7 +57,7 @@ pub(super) fn run(shared: &CommandContext, args: &ProcArgs) -> Result<()> {
     output::text(file, &text)
 }
 
-/// How a report about processes looks.
+/// Returns the style of a report about processes.
 pub(super) fn style(shared: &CommandContext, args: &ProcessReportArgs) -> ReportStyle {
     ReportStyle {
         format: args.format,
@@ -67,7 +67,7 @@ pub(super) fn style(shared: &CommandContext, args: &ProcessReportArgs) -> Report
     }
 }
 
-/// What a process has in memory now, as far as this user may know it.
+/// Reads what a process has in memory now, as far as this user may.
 fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
     let gone = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => anyhow!("process {pid}: has ended"),
@@ -93,7 +93,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
                         .to_string(),
                 );
             }
-            // The kernel says the same of its own threads as of a process that is gone.
+            // The kernel gives the same error for its own threads as for a process that is gone.
             let identity = ProcessIdentity::from_pid(pid).map_err(|_| gone(error))?;
             (identity, StatusCounters::from_pid(pid).map_err(gone)?, None)
         }
@@ -138,7 +138,7 @@ fn changed(explained: &MemoryBreakdown) -> String {
     }
 }
 
-/// All processes with memory of their own, the one with the largest part first.
+/// Returns all processes with memory of their own, the one with the largest part first.
 fn list() -> std::io::Result<Vec<ListedProcess>> {
     let one = |pid: u32| {
         let rss = StatusCounters::from_pid(pid).ok()?.get("VmRSS")?;
@@ -158,7 +158,7 @@ fn list() -> std::io::Result<Vec<ListedProcess>> {
     Ok(all)
 }
 
-/// Reads what proc has written.
+/// Reads a snapshot that `heapprof proc` has written.
 fn read(path: &Path) -> Result<ProcessSnapshot> {
     let named = || format!("{}: cannot be read", path.display());
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! `heapprof prune SELECTOR --keep …`: old moments are thinned out, put together, or removed.
+//! `heapprof prune SELECTOR --keep …`: thins out, puts together, or removes old moments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub(super) fn run(shared: &CommandContext, args: &PruneArgs) -> Result<()> {
     let (store, all) = stores::open(&StoreBackend::Database(db.to_path_buf()))?;
     let moments = selection::choose(&args.selector, &all)?.moments;
     let mut plan = plan(&moments, &args.keep, args.roll_up, now::nanos());
-    // What was loaded after its step was put together stays as it is.
+    // A profile that was loaded after its step was put together stays as it is.
     let groups = plan.together.keys();
     let groups: BTreeMap<String, RollupGroup> =
         groups.map(|group| (group.name(), group.clone())).collect();
@@ -62,7 +62,7 @@ pub(super) fn run(shared: &CommandContext, args: &PruneArgs) -> Result<()> {
     Ok(())
 }
 
-/// What is put together: the hosts of a service in a step of time.
+/// A group of moments that are put together: those of a service's hosts in a step of time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RollupGroup {
     labels: BTreeMap<String, String>,
@@ -71,7 +71,7 @@ struct RollupGroup {
 }
 
 impl RollupGroup {
-    /// Whether a moment is one of a host of the service, in this step.
+    /// Whether a moment belongs to a host of the service, in this step.
     fn has(&self, moment: &StoredMoment) -> bool {
         (self.begin..self.end).contains(&moment.time_nanos) && self.is_of_service(moment)
     }
@@ -81,9 +81,9 @@ impl RollupGroup {
         is_of_host && service_labels(&moment.labels).as_ref() == Some(&self.labels)
     }
 
-    /// The name of the sum, which no other group has: the service, other labels, and the end of the
-    /// step. A name with a slash would be taken for a path, so some characters are written as in an
-    /// address.
+    /// Returns the name of the sum, which no other group has: the service, other labels, and the
+    /// end of the step. A name with a slash would be taken for a path, so some characters are
+    /// written as in a URL.
     fn name(&self) -> String {
         let escaped = |text: &str| {
             text.chars().fold(String::new(), |mut to, c| {
@@ -103,7 +103,7 @@ impl RollupGroup {
     }
 }
 
-/// Fails if the selector leaves out hosts of a service: the sum would not be the service's.
+/// Fails if the selector leaves out hosts of a service, because the sum would not be the service's.
 fn check_whole_service(
     plan: &PrunePlan,
     selector: &str,
@@ -111,7 +111,7 @@ fn check_whole_service(
     all: &[StoredMoment],
 ) -> Result<()> {
     let chosen: BTreeSet<&str> = chosen.iter().map(|moment| &*moment.name).collect();
-    // Mostly there is none.
+    // This map is mostly empty.
     let mut left_out: BTreeMap<BTreeMap<String, String>, Vec<&StoredMoment>> = BTreeMap::new();
     for moment in all.iter().filter(|m| !chosen.contains(&*m.name)) {
         if let Some(labels) = service_labels(&moment.labels) {
@@ -132,15 +132,15 @@ fn check_whole_service(
     Ok(())
 }
 
-/// Those moments of each group that stand for the service at the end of the step. A process that
-/// ended or was replaced before is none of them.
+/// Returns the moments of each group that stand for the service at the end of the step. Moments of
+/// a process that ended or was replaced before are left out.
 fn moments_at_step_end<'a>(
     plan: &'a PrunePlan,
     moments: &[StoredMoment],
 ) -> Vec<(&'a RollupGroup, Vec<StoredMoment>)> {
     let mut groups = plan.together.iter().peekable();
     let mut all = Vec::new();
-    // The groups of a service come one after the other.
+    // The groups of a service follow each other.
     while let Some((first, _)) = groups.peek() {
         let labels = &first.labels;
         let of_service = moments.iter().filter(|moment| first.is_of_service(moment));
@@ -158,25 +158,26 @@ fn moments_at_step_end<'a>(
     all
 }
 
-/// What is to be done.
+/// The moments that are to be removed or put together.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PrunePlan {
-    /// The moments that go, by position.
+    /// Positions of the moments that are removed.
     removed: Vec<usize>,
-    /// Which of them are put together.
+    /// Positions of the removed moments that are put together, by group.
     together: BTreeMap<RollupGroup, Vec<usize>>,
 }
 
-/// Which moments go, and which are put together. Moments are in the order of their times.
+/// Decides which moments are removed, and which are put together. `moments` is in the order of
+/// their times.
 fn plan(moments: &[StoredMoment], keep: &[RetentionRule], rolls_up: bool, now: i64) -> PrunePlan {
     let nanos = |time: std::time::Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
     let mut rules = keep.to_vec();
-    // The finest rule that a moment is young enough for decides.
+    // Of the rules that a moment is young enough for, the one with the smallest age decides.
     rules.sort_by_key(|rule| (rule.age, rule.step));
     let mut plan = PrunePlan::default();
     let mut kept: BTreeSet<(usize, i64, i64)> = BTreeSet::new();
     for (at, moment) in moments.iter().enumerate().rev() {
-        // Nobody knows how old it is.
+        // The moment's age is not known.
         if moment.time_nanos == 0 {
             continue;
         }
@@ -191,14 +192,14 @@ fn plan(moments: &[StoredMoment], keep: &[RetentionRule], rolls_up: bool, now: i
         };
         let place = moment.time_nanos.div_euclid(step);
         let end = (place + 1).saturating_mul(step);
-        // A step is looked at when all of it is old enough.
+        // A step is thinned out only when all of it is old enough.
         let young = rule
             .checked_sub(1)
             .map_or(0, |finer| nanos(rules[finer].age));
         if now.saturating_sub(end) < young {
             continue;
         }
-        // The last one of a process in a step stays.
+        // The last moment of a process in a step stays.
         let is_kept = kept.insert((moment.process, step, place));
         let is_together = moment.labels.contains_key(ROLLED_UP_LABEL);
         // Values that only count what was allocated have no sum over processes that come and go.
@@ -221,7 +222,7 @@ fn plan(moments: &[StoredMoment], keep: &[RetentionRule], rolls_up: bool, now: i
     plan
 }
 
-/// What the plan does, in the words of an order.
+/// Describes what the plan does, in the imperative.
 fn describe_plan(plan: &PrunePlan, moments: &[StoredMoment]) -> String {
     let mut said = format!(
         "remove {} of {} profile{}",
@@ -239,7 +240,7 @@ fn describe_plan(plan: &PrunePlan, moments: &[StoredMoment]) -> String {
     said
 }
 
-/// The same, when it is done.
+/// Turns the description of a plan into the past tense.
 fn to_past_tense(said: &str) -> String {
     said.replacen("remove ", "removed ", 1)
 }

@@ -1,4 +1,4 @@
-//! `heapprof ps`: the recorded processes of this machine.
+//! `heapprof ps`: lists the recorded processes of this machine.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -47,8 +47,8 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
     output::text(args.report.output.file(), &text)
 }
 
-/// Where the last profile of a process will be, as far as the environment says it that the process
-/// began with.
+/// Returns the path of a process's last profile, as far as it follows from the environment that the
+/// process began with.
 fn file_of(pid: u32, program: &str) -> Option<String> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let value = |name: &str| {
@@ -57,7 +57,7 @@ fn file_of(pid: u32, program: &str) -> Option<String> {
         found.map(|value| OsStr::from_bytes(value).to_os_string())
     };
     let output = value(variable::OUTPUT.name)?;
-    // The process of the program, which it has filled in itself.
+    // The process id of the program, which the process has filled in itself.
     let program_s = value(variable::RECORD.name)
         .and_then(|both| both.to_str()?.split_once(':')?.1.parse::<u32>().ok());
     let is_main = program_s == Some(pid);

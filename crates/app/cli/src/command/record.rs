@@ -1,5 +1,5 @@
-//! `heapprof record`: runs a program with libheapprof.so in it, then symbolizes what it left and
-//! says where it is.
+//! `heapprof record`: runs a program with libheapprof.so in it, then symbolizes the profiles that
+//! it left and prints where they are.
 
 mod audit;
 mod child;
@@ -61,7 +61,7 @@ use crate::place::FileOwner;
 use crate::rights::RightsLedger;
 use crate::{messages, perl_module, preload};
 
-/// What is said if there can be no folder in which the processes of a recording call.
+/// The error if there can be no folder in which the processes of a recording report.
 const MISSING_FOLDER_TEXT: &str =
     "no temporary folder can be made; TMPDIR may name one that only this user may write to";
 
@@ -116,8 +116,8 @@ pub(super) fn run(args: &RecordArgs, color: ColorMode) -> Result<ExitCode> {
         if preloaded {
             environment(&mut command, args, mode, &library, &names, list.path());
             if let Ok(keeper) = &keeper {
-                // A file of its own would take each child more memory than its parent's tables,
-                // which it shares until one of them writes there.
+                // A ledger file of its own would cost each child more memory than its parent's
+                // tables, which both share until one of them writes to them.
                 let what = match args.fork_audit {
                     true => variable::FORK_AUDIT,
                     false => variable::KEEP,
@@ -195,7 +195,8 @@ pub(super) fn run(args: &RecordArgs, color: ColorMode) -> Result<ExitCode> {
     })
 }
 
-/// Adds what was saved of processes that ended without a word to what the processes said.
+/// Adds the profiles of processes that ended without reporting to the profiles that processes
+/// reported.
 fn add_saved(
     said: &mut written::ListContents,
     saved: std::io::Result<KeeperOutcome>,
@@ -214,10 +215,10 @@ fn add_saved(
     for note in &saved.notes {
         messages::note(note);
     }
-    // What was written before under the name is gone.
+    // A profile that was written before under the same name is gone.
     let is_new = |one: &WrittenProfile| saved.written.iter().all(|new| new.path != one.path);
     said.written.retain(is_new);
-    // A program may have the library in another way, and be killed.
+    // A program may have got the library in another way, and may have been killed.
     let was_recorded = |one: &UnrecordedProcess| {
         let mut last = saved.written.iter().filter(|new| new.is_last);
         last.any(|new| new.process == one.process)
@@ -236,7 +237,7 @@ fn add_saved(
     }
 }
 
-/// Checks that Perl's values can be traced, as far as can be seen before the program runs.
+/// Checks that Perl's values can be traced, as far as this is known before the program runs.
 fn check_perl_module(frames: FrameSelection) -> Result<()> {
     if frames == FrameSelection::Native {
         bail!("--perl-values: values have Perl's frames, which --frames native leaves out");
@@ -251,12 +252,12 @@ fn check_perl_module(frames: FrameSelection) -> Result<()> {
     Ok(())
 }
 
-/// How the profiles of a recording are named.
+/// The patterns of the names that the profiles of a recording get.
 #[derive(Clone)]
 pub(super) struct ProfileNamePatterns {
     /// The pattern of the program's profiles.
     pattern: OsString,
-    /// The pattern of its children's profiles, unless they have the program's.
+    /// The pattern of the children's profiles; `None` if it is the program's.
     children: Option<OsString>,
 }
 
@@ -274,12 +275,12 @@ impl ProfileNamePatterns {
         Ok(Self { pattern, children })
     }
 
-    /// The names that these patterns give.
+    /// Makes the names of a recording from their patterns.
     pub(super) fn from_patterns(pattern: OsString, children: Option<OsString>) -> Self {
         Self { pattern, children }
     }
 
-    /// The folder that the children of a program with this process id write to.
+    /// Returns the folder that the children of a program with this process id write to.
     pub(super) fn folder_of_children(&self, process: u32) -> Option<PathBuf> {
         let path = Path::new(self.children.as_ref()?).parent()?;
         let text = path.as_os_str().as_bytes();
@@ -290,9 +291,9 @@ impl ProfileNamePatterns {
         Some(OsString::from_vec(made).into())
     }
 
-    /// Where a process's last profile is, and whether it takes the place of a file that is there.
-    /// `main` is the process that `record` started. What the process says of itself is its number
-    /// and its name, which lead to no other folder.
+    /// Returns the path of a process's last profile, and whether it replaces a file that exists.
+    /// `main` is the process that `record` started. `own` and `program` are the number and the name
+    /// that the process reports; they lead to no other folder.
     pub(super) fn last_profile_path(
         &self,
         main: u32,
@@ -329,8 +330,8 @@ impl ProfileNamePatterns {
         (OsString::from_vec(made).into(), is_main && !is_named)
     }
 
-    /// Where a process's last profile is if it is not to be in the folder of the children: beside
-    /// the program's.
+    /// Returns the path of a process's last profile if it must not be in the folder of the
+    /// children: beside the program's profile.
     pub(super) fn path_beside_program(&self, main: u32, own: u32, program: &str) -> PathBuf {
         let all = Self {
             pattern: self.pattern.clone(),
@@ -340,7 +341,7 @@ impl ProfileNamePatterns {
     }
 }
 
-/// A pattern with what `from_patterns` makes of the letters behind percent signs.
+/// Expands a pattern. `of` returns the text for the letter behind a percent sign.
 fn expand_pattern(pattern: &[u8], mut of: impl FnMut(u8) -> Vec<u8>) -> Vec<u8> {
     let mut made = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.iter();
@@ -356,8 +357,9 @@ fn expand_pattern(pattern: &[u8], mut of: impl FnMut(u8) -> Vec<u8>) -> Vec<u8> 
     made
 }
 
-/// A pattern without its ending, after which the folder of the children is named. Returns `None` if
-/// the user's pattern has `%p`, `%e` or `%n`, because it then names the children's profiles too.
+/// Returns a pattern without its ending, after which the folder of the children is named. Returns
+/// `None` if the user's pattern has `%p`, `%e` or `%n`, because it then names the children's
+/// profiles too.
 fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
     let stem = pattern.strip_suffix(PROFILE_SUFFIX).unwrap_or(pattern);
     if let Some(folder) = pattern.strip_suffix(DEFAULT_PATTERN.as_bytes()) {
@@ -377,7 +379,7 @@ fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
 
 const DEFAULT_PATTERN: &str = "heapprof.%e.%p.pb.gz";
 
-/// The absolute file pattern that OUT stands for. If OUT is a folder, it is made.
+/// Returns the absolute file pattern that OUT stands for. If OUT is a folder, it is made.
 fn pattern(output: Option<&Path>) -> Result<OsString> {
     let here = || std::env::current_dir().context("the current folder cannot be read");
     let Some(output) = output else {
@@ -421,7 +423,7 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
     })
 }
 
-/// A path as a pattern that stands for the path itself.
+/// Returns a pattern that stands for the path itself.
 fn escape_pattern(path: &Path) -> PathBuf {
     let doubled = path.as_os_str().as_bytes().iter().flat_map(|&b| {
         let times = if b == b'%' { 2 } else { 1 };

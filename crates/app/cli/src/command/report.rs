@@ -1,4 +1,4 @@
-//! `heapprof report`: one file to look at, with everything in it.
+//! `heapprof report`: writes one page that has everything in it.
 
 mod anonymous;
 mod paths;
@@ -23,7 +23,7 @@ use crate::source::{ProfileSources, in_order_of_time};
 use crate::source_file::SourceFiles;
 use crate::{messages, name, output};
 
-/// With so many profiles, time is the question.
+/// Smallest number of profiles that count as moments over time.
 const MIN_SERIES_PROFILES: usize = 3;
 
 pub(super) fn run(shared: &CommandContext, args: &PageArgs) -> Result<()> {
@@ -48,7 +48,7 @@ pub(super) fn run(shared: &CommandContext, args: &PageArgs) -> Result<()> {
         None => expand_names(&shared.sources, &named)?,
     };
     let sources = match audit.is_some() {
-        // What all children copy.
+        // The page is about what all children copy.
         true => vec![shared.sources.read(&names)?],
         false => read(shared, args, &names)?,
     };
@@ -99,18 +99,18 @@ pub(super) fn run(shared: &CommandContext, args: &PageArgs) -> Result<()> {
     Ok(())
 }
 
-/// What a folder has of an audit of forked children.
+/// The audit of forked children in a folder.
 struct FolderAudit {
-    /// What the children copied.
+    /// Paths of the profiles of what the children copied.
     names: Vec<String>,
     found: ForkAudit,
     sql: String,
 }
 
-/// The most rows of an audit that a page has of places.
+/// Maximum number of places that a page has of an audit.
 const MAX_AUDIT_PLACES: usize = 500;
 
-/// The audit in the one folder that is named; `None` if there is none.
+/// Reads the audit in the one folder that is named. Returns `None` if there is none.
 fn read_audit(
     shared: &CommandContext,
     args: &PageArgs,
@@ -134,19 +134,19 @@ fn read_audit(
     }))
 }
 
-/// What a page shows beside the numbers.
+/// The names, paths and sources of a page.
 pub(super) struct ReportPage<'a> {
-    /// The names of the profiles, without those that they are compared with.
+    /// The names of the profiles, without the base.
     pub(super) names: &'a [String],
-    /// The names of those. The report has them as one moment, the first.
+    /// The names of the base's profiles. The report has them as one moment, the first.
     pub(super) base: &'a [String],
-    /// Which paths it shows.
+    /// Which paths the page shows.
     pub(super) paths: PathNames,
-    /// Where the text of source lines is, if it shows that.
+    /// The source files, if the page shows the text of source lines.
     pub(super) sources: Option<&'a SourceFiles<'a>>,
 }
 
-/// The rows of a page.
+/// Makes the rows of a page.
 pub(super) fn page_rows(
     found: heapprof_analysis::ReportContents,
     page: &ReportPage<'_>,
@@ -158,14 +158,14 @@ pub(super) fn page_rows(
     rows
 }
 
-/// Writes the page of a profile that is a file, as the command without options does.
+/// Writes the page of a profile that is a file, as `heapprof report` without options does.
 pub(super) fn write_page_of_file(profile: &str, page: &str) -> Result<()> {
     let words = ["heapprof", "report", "-o", page, "--", profile];
     let cli = Cli::try_parse_from(words).context("the report")?;
     super::run(cli).map(drop)
 }
 
-/// The profiles that are named: those in a folder, each by itself.
+/// Returns the profiles that are named. A folder stands for the profiles in it, each by itself.
 pub(super) fn expand_names(sources: &ProfileSources, names: &[String]) -> Result<Vec<String>> {
     if sources.are_known() {
         return Ok(names.to_vec());
@@ -184,8 +184,8 @@ pub(super) fn expand_names(sources: &ProfileSources, names: &[String]) -> Result
     Ok(all)
 }
 
-/// Reads the profiles. With a base it comes first, and what is compared with it is one profile.
-/// Otherwise each is a moment, and they are in order of time.
+/// Reads the profiles. With a base, the base comes first, and the profiles that are compared with
+/// it are one. Otherwise each profile is a moment, and they are in the order of time.
 fn read(shared: &CommandContext, args: &PageArgs, names: &[String]) -> Result<Vec<QuestionSource>> {
     if !args.base.is_empty() {
         let mut base = shared.sources.read(&args.base)?;
@@ -198,8 +198,8 @@ fn read(shared: &CommandContext, args: &PageArgs, names: &[String]) -> Result<Ve
     Ok(sources)
 }
 
-/// What is said of a page that was written: how large it is, what is not in it, what is, and what
-/// to do next.
+/// Describes a page that was written: its size, what is left out of it, what is in it, and what to
+/// do next.
 fn describe_page(
     file: &Path,
     page: &str,

@@ -1,4 +1,4 @@
-//! `heapprof rm NAME`: profiles out of the database.
+//! `heapprof rm NAME`: removes profiles from the database.
 
 use std::path::Path;
 

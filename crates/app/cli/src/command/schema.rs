@@ -1,4 +1,4 @@
-//! `heapprof schema`: what can be asked with `sql`.
+//! `heapprof schema`: prints the tables that `sql` can query.
 
 use anyhow::{Context, Result};
 use heapprof_analysis::documented_tables;

@@ -1,4 +1,4 @@
-//! `heapprof series`: the series of the database.
+//! `heapprof series`: lists the series of the database.
 
 use anyhow::Result;
 use heapprof_analysis::list_series;

@@ -1,4 +1,4 @@
-//! `heapprof sql MAX_STATEMENT_BYTES`: the user's own question.
+//! `heapprof sql STATEMENT`: answers the user's own question.
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{MeasuredPerlCall, ProfileStore, TypeSelection, UserStatement};
@@ -70,7 +70,7 @@ pub(super) fn run(shared: &CommandContext, args: &SqlArgs) -> Result<()> {
     })
 }
 
-/// Adds where the names of tables and columns are to be found, if the statement has another one.
+/// Adds advice to the error of an unknown table or column: where to find the names.
 fn with_advice(error: heapprof_analysis::AnalysisError) -> anyhow::Error {
     let text = error.to_string();
     let is_unknown = ["no such table", "no such column"]

@@ -1,4 +1,4 @@
-//! `heapprof stats`: what a profile amounts to.
+//! `heapprof stats`: prints totals and sizes of a profile.
 
 use anyhow::Result;
 use heapprof_analysis::{TypeSelection, stats};

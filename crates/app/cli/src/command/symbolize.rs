@@ -1,4 +1,4 @@
-//! `heapprof symbolize`: names for the addresses of a profile, from the binaries and debug files of
+//! `heapprof symbolize`: names the addresses of a profile, from the binaries and debug files of
 //! this machine.
 
 use std::path::{Path, PathBuf};
@@ -56,10 +56,10 @@ pub(super) fn run(shared: &CommandContext, args: &SymbolizeArgs) -> Result<()> {
         messages::note(&warning.to_string());
     }
     messages::note(&format!("{name}: {}", summarize(&summary)));
-    // A file that nothing was found for stays as it is, byte for byte.
+    // If no names were found, the file stays as it is, byte for byte.
     match &target {
         SymbolizeTarget::InPlace(..) if summary.resolved() + summary.numbered() == 0 => Ok(()),
-        // The file keeps its rights.
+        // The file keeps its mode.
         SymbolizeTarget::InPlace(place, mode) => {
             output::replace(place, &args.file, FileAccess::Exactly(*mode), |writer| {
                 Ok(encode(&profile, writer)?)
@@ -71,11 +71,11 @@ pub(super) fn run(shared: &CommandContext, args: &SymbolizeArgs) -> Result<()> {
     }
 }
 
-/// Where the profile goes.
+/// The destination of the profile.
 enum SymbolizeTarget {
     Stdout,
     File(PathBuf),
-    /// The file that it is read from, and its rights.
+    /// The file that the profile is read from, and its mode.
     InPlace(FilePlace, u32),
 }
 
@@ -90,13 +90,13 @@ impl SymbolizeTarget {
         let (whole, part) = source::split_part(file);
         match std::fs::metadata(name::path(whole)) {
             _ if whole == "-" => Ok(Self::Stdout),
-            // What comes through a pipe can't be replaced.
+            // A profile that comes through a pipe can't be replaced.
             Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Ok(Self::Stdout),
             Ok(_) if part.is_some() => {
                 bail!("{file}: is a part of {whole}; say with -o where to write it")
             }
-            // This comes before the file is read, because its name may lead to another file
-            // afterwards.
+            // The path is resolved before the file is read, because the path may lead to another
+            // file afterwards.
             Ok(_) => match resolve_typed(&name::path(file), PathTrust::OwnLinks)? {
                 TypedPath::Place(place, Some(found)) => {
                     Ok(Self::InPlace(place, found.st_mode & 0o777))
@@ -118,7 +118,7 @@ impl SymbolizeTarget {
     }
 }
 
-/// Says in one line how many addresses have names now, and from where.
+/// Summarises in one line how many addresses have names now, and from where.
 fn summarize(summary: &SymbolizeSummary) -> String {
     let resolved = summary.resolved();
     let lines = summary.files.iter();

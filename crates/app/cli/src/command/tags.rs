@@ -1,4 +1,4 @@
-//! `heapprof tags`: labels.
+//! `heapprof tags`: prints the labels of a profile.
 
 use anyhow::Result;
 use heapprof_analysis::{TypeSelection, tags};

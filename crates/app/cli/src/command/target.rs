@@ -1,5 +1,5 @@
-//! What heapwalk and perl-heap walk: a process or a core file, its memory, and the names of what is
-//! in it.
+//! The target that heapwalk and perl-heap walk: a process or a core file, its memory, and names for
+//! what is in it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -23,15 +23,15 @@ use crate::place::FileOwner;
 use crate::rights::{ProcessRights, RightsLedger, is_root};
 use crate::{name, named_process};
 
-/// A longer name of a class is cut.
+/// Longest name of a class that is shown, in bytes.
 const MAX_CLASS_NAME_BYTES: usize = 1000;
 
-/// What is walked.
+/// The target of a walk.
 pub(in crate::command) struct WalkTarget {
     pub(in crate::command) what: WalkTargetKind,
-    /// With whose rights the files are read that it names.
+    /// The rights with which the files are read that the target names.
     pub(in crate::command) rights: ProcessRights,
-    /// The symbols of each file that was asked about, by its path then.
+    /// The symbols of each file that was asked about, by the file's path in the target.
     labels: Mutex<HashMap<Vec<u8>, FileSymbols>>,
 }
 
@@ -42,8 +42,8 @@ pub(in crate::command) enum WalkTargetKind {
 }
 
 impl WalkTarget {
-    /// Finds what is walked, and copies or reads its memory. Returns notes about that, too.
-    /// `program` is where the program of a core file is now.
+    /// Finds the target, and copies or reads its memory. Also returns notes about that. `program`
+    /// is the present path of a core file's program.
     pub(in crate::command) fn open(
         target: &str,
         program: Option<&Path>,
@@ -61,7 +61,7 @@ impl WalkTarget {
         }
     }
 
-    /// Whether the program's own file is at hand, as that of a process always is.
+    /// Whether the program's own file is available, as that of a process always is.
     pub(in crate::command) fn has_program(&self) -> Result<bool> {
         match &self.what {
             WalkTargetKind::Process(..) => Ok(true),
@@ -124,7 +124,7 @@ impl WalkTarget {
         }
     }
 
-    /// Says where the files of a core file's profile are now, if they are elsewhere than they were.
+    /// Corrects the paths in a core file's profile to where the files are now.
     pub(in crate::command) fn place_files(&self, profile: &mut Profile) {
         let WalkTargetKind::Core(_, core) = &self.what else {
             return;
@@ -140,7 +140,7 @@ impl WalkTarget {
         }
     }
 
-    /// The release of glibc that the program has, by libc's own words.
+    /// Returns the release of glibc that the program has, as its libc states it.
     pub(in crate::command) fn release(&self, image: &ProcessImage) -> Option<String> {
         let found = self.rights.acting(|| match &self.what {
             WalkTargetKind::Process(_, memory) => release(image, memory),
@@ -149,8 +149,8 @@ impl WalkTarget {
         found.ok().flatten()
     }
 
-    /// The name of what an object's first word leads to: its class, or a function or variable with
-    /// `&` in front.
+    /// Returns the name of the address that an object's first word holds: its class, or a function
+    /// or variable with `&` in front.
     pub(in crate::command) fn name(&self, image: &ProcessImage, address: u64) -> Option<String> {
         let class = self.rights.acting(|| match &self.what {
             WalkTargetKind::Process(_, memory) => object_class(memory, address),
@@ -179,7 +179,7 @@ impl WalkTarget {
         })
     }
 
-    /// The variable at an address: where it begins, and its name.
+    /// Returns the variable at an address: where it begins, and its name.
     pub(in crate::command) fn variable(
         &self,
         image: &ProcessImage,
@@ -193,7 +193,7 @@ impl WalkTarget {
         })
     }
 
-    /// Asks the symbols of a mapped file, which is read once.
+    /// Queries the symbols of a mapped file, which is read once.
     fn with_labels<T>(
         &self,
         map: &ProcessMapping,
@@ -229,7 +229,7 @@ pub(in crate::command) fn is_same(one: &Path, other: &Path) -> bool {
     id(one).is_some_and(|found| Some(found) == id(other))
 }
 
-/// Where a file of a process is.
+/// Returns the path of a process's file, as seen from outside.
 fn path_of(pid: u32, path: &[u8]) -> PathBuf {
     let path = Path::new(OsStr::from_bytes(path));
     match (root_of(pid), path.strip_prefix("/")) {
@@ -242,7 +242,7 @@ fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-/// An error with what to do about it.
+/// Adds advice to an error.
 pub(in crate::command) fn with_advice(target: &str, error: HeapWalkError) -> anyhow::Error {
     let advice = match error {
         HeapWalkError::NotAllowed if is_root() => heapprof_process::REFUSED_TO_ROOT,
@@ -255,7 +255,7 @@ pub(in crate::command) fn with_advice(target: &str, error: HeapWalkError) -> any
     };
     let target = name::shown(target);
     match error {
-        // What the kernel says stands for itself.
+        // An error of the kernel needs no advice.
         HeapWalkError::Io(error) => anyhow!(error).context(target.into_owned()),
         error => anyhow!("{target}: {error}{advice}"),
     }

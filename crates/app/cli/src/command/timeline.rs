@@ -1,4 +1,4 @@
-//! `heapprof timeline`: the heap over time, of one profile or of a series.
+//! `heapprof timeline`: prints the heap over time, of one profile or of a series.
 
 use anyhow::Result;
 use heapprof_analysis::{Granularity, Query, TypeSelection, timeline};
@@ -13,7 +13,7 @@ pub(super) fn run(shared: &CommandContext, args: &TimelineArgs) -> Result<()> {
         &shared.sources.or_newest(&args.profiles.profiles)?,
     )?;
     let sources = shared.sources.read_each(&names)?;
-    // Whole profiles are asked about, so nothing is left out.
+    // The question is about whole profiles, so nothing is left out.
     let query = Query {
         granularity: Granularity::Functions,
         all_frames: true,

@@ -1,5 +1,4 @@
-//! `heapprof top`: functions by the memory they hold; with `--fail-if` also whether that is too
-//! much.
+//! `heapprof top`: lists functions by the memory that they hold; with `--fail-if` also judges it.
 
 use std::process::ExitCode;
 
@@ -44,7 +43,7 @@ pub(super) fn run(shared: &CommandContext, args: &TopArgs) -> Result<ExitCode> {
         report.wrappers = wrappers(&session, 1, &query)?;
         let counted = report.rows.iter().filter(|row| row.flat != 0);
         let places: Vec<&CodePlace> = counted.map(|row| &row.place).collect();
-        // What a proposed wrapper holds counts for its callers.
+        // The memory of a proposed wrapper counts for its callers.
         let proposed = report.wrappers.iter().map(AllocationWrapper::pattern);
         let all: Vec<String> = query.wrappers.iter().cloned().chain(proposed).collect();
         let without = Query {

@@ -1,4 +1,4 @@
-//! `heapprof traces`: stacks one by one.
+//! `heapprof traces`: prints stacks one by one.
 
 use anyhow::Result;
 use heapprof_analysis::{Query, TypeSelection, traces};

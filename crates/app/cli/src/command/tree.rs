@@ -1,4 +1,4 @@
-//! `heapprof tree`: the call tree.
+//! `heapprof tree`: prints the call tree.
 
 use anyhow::Result;
 use heapprof_analysis::{TreeOptions, TypeSelection, tree};

@@ -1,4 +1,4 @@
-//! `heapprof tui`: a profile, or the moments of a series, to look at in the terminal.
+//! `heapprof tui`: shows a profile, or the moments of a series, in the terminal.
 
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ pub(super) fn run(shared: &CommandContext, args: &TuiArgs) -> Result<()> {
     view(shared, tty, &mut files)
 }
 
-/// Shows a feed on a terminal until somebody leaves, or ends us.
+/// Shows a feed on a terminal until the user leaves the view, or a signal ends heapprof.
 pub(super) fn view(shared: &CommandContext, tty: File, feed: &mut dyn SnapshotFeed) -> Result<()> {
     let signals = ViewSignals::listen(true).context("signals")?;
     let screen = TerminalScreen::take(tty).context("the terminal")?;
@@ -48,11 +48,11 @@ pub(super) fn view(shared: &CommandContext, tty: File, feed: &mut dyn SnapshotFe
     shown
 }
 
-/// Ends us as a signal does, if one has come.
+/// Ends heapprof as a signal does, if one has come.
 pub(super) fn exit_if_signalled(signals: ViewSignals) {
     if signals.ends.load(Ordering::Relaxed) {
         drop(signals);
-        // Whoever ended us sees by which way it was.
+        // The process that waits for heapprof sees that a signal ended it.
         let _ = emulate_default_handler(SIGTERM);
     }
 }

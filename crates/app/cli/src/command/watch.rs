@@ -1,4 +1,4 @@
-//! `heapprof watch`: what processes have in memory over time, from outside, into the database.
+//! `heapprof watch`: stores in the database what processes have in memory over time, from outside.
 
 mod marks;
 mod rule;
@@ -31,15 +31,15 @@ use crate::args::WatchArgs;
 use crate::sockets::{ListeningSocket, SocketKind};
 use crate::{inherited, messages, named_process, now, output, outside};
 
-/// The longest wait, after which it is looked whether it is over. Whoever ends it wakes the thread,
-/// too.
+/// Longest wait between two checks whether the watch is over. Most events that end the watch wake
+/// the thread, too.
 const MAX_WAIT_INTERVAL: Duration = Duration::from_millis(200);
-/// So long a program may take to begin.
+/// Time that a program gets to begin before its first scan.
 const START_TIMEOUT: Duration = Duration::from_millis(2);
 /// How often the database is written.
 const STORE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What becomes of the program that the watch runs.
+/// An event of the program that the watch runs.
 enum ProgramEvent {
     Began(u32),
     Ended(ProgramExit),
@@ -47,21 +47,22 @@ enum ProgramEvent {
 
 /// A watch that is over.
 struct WatchOutcome {
-    /// What it is called in the database; `None` if the program could not be started.
+    /// The watch's name in the database; `None` if the program could not be started.
     name: Option<String>,
     code: ExitCode,
     /// Whether Ctrl-C ended the program.
     by_key: bool,
 }
 
-/// What the watching thread needs.
+/// The data of the watching thread.
 struct WatchTask<'a> {
     args: &'a WatchArgs,
     db: &'a Path,
     listening: Option<ListeningSocket>,
-    /// Wakes the watching thread.
+    /// The event that wakes the watching thread.
     wake: Arc<OwnedFd>,
-    /// Tells the end of the process that is watched; `None` for a program that the watch runs.
+    /// A descriptor that reports the end of the watched process; `None` for a program that the
+    /// watch runs.
     process: Option<OwnedFd>,
     until: Option<(WatchRule, Vec<String>)>,
     start: WatchStart,
@@ -129,19 +130,20 @@ pub(super) fn run(shared: &CommandContext, args: &WatchArgs) -> Result<ExitCode>
     let WatchOutcome { name, code, by_key } = watched;
     if let Some(name) = name.filter(|_| !args.quiet) {
         match show(shared, args, Some(&name), &style) {
-            // What the program said is the first thing to know.
+            // The exit code of a failed program comes first, so an error of the report is only
+            // printed.
             Err(error) if code != ExitCode::SUCCESS => messages::error(&error),
             shown => shown?,
         }
     }
     if by_key {
-        // As of record: a shell then ends its loop, too.
+        // As with `record`, a shell then ends its loop, too.
         let _ = emulate_default_handler(SIGINT);
     }
     Ok(code)
 }
 
-/// Reports a watch of the database by its name; the last one without a name.
+/// Reports a watch of the database by its name, or the last watch if there is no name.
 fn show(
     shared: &CommandContext,
     args: &WatchArgs,
@@ -162,13 +164,13 @@ fn show(
     )
 }
 
-/// What tells the end of a process, if the kernel has it.
+/// Opens a descriptor that reports the end of a process, if the kernel has such descriptors.
 fn open_end_fd(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(pid.cast_signed())?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// The rule and what is run then, checked before anything begins.
+/// Parses the rule of `--until` and the command of `--then`, before anything begins.
 fn until(args: &WatchArgs) -> Result<Option<(WatchRule, Vec<String>)>> {
     let (Some(rule), Some(then)) = (&args.until, &args.then) else {
         return Ok(None);
@@ -179,7 +181,7 @@ fn until(args: &WatchArgs) -> Result<Option<(WatchRule, Vec<String>)>> {
 }
 
 fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
-    // A command line may hold passwords, so nothing is kept of it but the name of a script.
+    // A command line may hold passwords, so nothing of it is kept but the name of a script.
     let (own, called) = match pid {
         Some(pid) => {
             let name = heapprof_process::comm(pid);
@@ -298,33 +300,33 @@ impl WatchTask<'_> {
         let mut coming = None;
         let mut has_begun = false;
         loop {
-            // The program's end comes after all that was seen of it.
+            // The program's end is noted after all that was seen of it.
             let mut end = None;
             while let Ok(one) = news.try_recv() {
                 match one {
                     ProgramEvent::Began(pid) => {
-                        // It may still be becoming the program.
+                        // The process may still be becoming the program.
                         coming = Some(pid);
                         next = Instant::now() + START_TIMEOUT;
                     }
                     ProgramEvent::Ended(ended) => end = Some(ended),
                 }
             }
-            // The program may set one before it was looked at.
+            // Until the first scan, marks wait: the program may set one before it is watched.
             if coming.is_none() {
                 self.take_marks(&mut watcher);
             }
             let is_late = self.args.time.is_some_and(|time| began.elapsed() >= time);
             let mut is_last = is_over.load(Ordering::Relaxed) || is_late || end.is_some();
             if self.has_ended() {
-                // There may be others, which descend from it.
+                // Processes that descend from it may go on.
                 self.process = None;
                 next = Instant::now();
             }
             let is_due = (has_begun || coming.is_some()) && Instant::now() >= next;
             if is_due || is_last {
                 if let Some(pid) = coming.take() {
-                    // One that has ended already is not seen.
+                    // A process that has ended already is not watched.
                     let _ = watcher.begin(pid, now::millis());
                     has_begun = true;
                     self.take_marks(&mut watcher);
@@ -336,7 +338,7 @@ impl WatchTask<'_> {
                 self.judge(&mut watcher, &mut running);
                 let interval = self.args.interval;
                 next += interval;
-                // What could not be done in time is left out, and not made up for.
+                // A scan that could not be done in time is left out, and not made up for.
                 if next < Instant::now() {
                     next = Instant::now() + interval;
                 }
@@ -367,14 +369,14 @@ impl WatchTask<'_> {
         }
     }
 
-    /// Takes the marks that have come.
+    /// Takes the marks that have arrived.
     fn take_marks(&self, watcher: &mut ProcessWatcher) {
         if let Some(listening) = &self.listening {
             marks::receive(&listening.socket, |mark| watcher.mark(mark, now::millis()));
         }
     }
 
-    /// Waits for the next look, or for a mark, but not for long.
+    /// Waits for the next scan, for a mark or for another event, but not for long.
     fn wait(&self, next: Instant) {
         let left = next
             .saturating_duration_since(Instant::now())
@@ -396,7 +398,7 @@ impl WatchTask<'_> {
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
     }
 
-    /// Whether the process has ended whose end is waited for.
+    /// Whether the process has ended that is watched by its id.
     fn has_ended(&self) -> bool {
         let Some(process) = &self.process else {
             return false;
@@ -432,7 +434,7 @@ impl WatchTask<'_> {
             .map(|word| word.replace("{pid}", &pid.to_string()))
             .collect();
         let shown = words.join(" ");
-        // What it prints is no part of the report.
+        // What the command prints is no part of the report.
         let stderr = std::io::stderr().as_fd().try_clone_to_owned();
         let stdout = stderr.map_or_else(|_| Stdio::null(), Stdio::from);
         let started = Command::new(&words[0])
@@ -455,7 +457,7 @@ impl WatchTask<'_> {
     }
 }
 
-/// Notes which commands have ended.
+/// Notes which commands of `--then` have ended.
 fn reap(running: &mut Vec<(Child, String)>, watcher: &mut ProcessWatcher) {
     running.retain_mut(|(child, shown)| match child.try_wait() {
         Ok(None) => true,
@@ -470,7 +472,7 @@ fn reap(running: &mut Vec<(Child, String)>, watcher: &mut ProcessWatcher) {
     });
 }
 
-/// How the program ended, in words.
+/// Describes how the program ended.
 fn describe_end(ended: &ProgramExit) -> String {
     match ended.signal {
         Some(signal) => match signal_name(signal) {
@@ -481,7 +483,7 @@ fn describe_end(ended: &ProgramExit) -> String {
     }
 }
 
-/// How long this thread has worked, in microseconds.
+/// Returns how long this thread has worked, in microseconds.
 fn cost_us() -> i64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec

@@ -1,5 +1,4 @@
-//! `heapprof web`: the page of `report` with a server behind it, which answers from the whole
-//! profile.
+//! `heapprof web`: serves the page of `report`, and answers its questions from the whole profile.
 
 mod browser;
 mod library;
@@ -27,11 +26,11 @@ use crate::args::{ProfileArgs, SourceArgs, WebArgs};
 use crate::source::ProfileSources;
 use crate::{inherited, messages, name, output};
 
-/// The type of bytes without a type.
+/// The media type of bytes that have no other type.
 const BINARY_MEDIA_TYPE: &str = "application/octet-stream";
-/// The most bytes of a statement.
+/// Largest statement, in bytes.
 const MAX_STATEMENT_BYTES: usize = 64 << 10;
-/// The most bytes of a profile that is sent.
+/// Largest profile that may be sent, in bytes.
 const MAX_UPLOAD_BYTES: usize = 256 << 20;
 
 pub(super) fn run(shared: CommandContext, args: &WebArgs) -> Result<()> {
@@ -107,11 +106,11 @@ fn serve(sources: ProfileSources, args: &WebArgs) -> Result<()> {
     served
 }
 
-/// Where the page's questions are answered.
+/// The desk that answers the page's questions.
 struct WebDesk {
     library: ProfileLibrary,
     pages: ReportViews,
-    /// Held while a statement runs, so that one worker is left for the page.
+    /// Locked while a statement runs, so that one worker is left for the page.
     statement: Mutex<()>,
     title: String,
     upload: bool,
@@ -138,7 +137,7 @@ impl ApiHandler for WebDesk {
                 max_bytes: MAX_STATEMENT_BYTES,
             })),
             "upload" if self.upload => {
-                // Nothing is taken in for which there is no place.
+                // Nothing is received for which there is no room.
                 self.library.check_sent()?;
                 Ok(Some(AcceptedBody {
                     media: BINARY_MEDIA_TYPE,
@@ -187,7 +186,7 @@ impl ApiHandler for WebDesk {
     }
 }
 
-/// Refuses a parameter that is not one of these and does not choose profiles.
+/// Refuses a parameter that is not in `known` and does not choose profiles.
 fn allow(asked: &ApiRequest, known: &[&str]) -> Result<(), ApiRefusal> {
     let is_known = |name: &str| known.contains(&name) || words::CHOICE_PARAMETERS.contains(&name);
     let unknown = asked.parameters.iter().find(|(name, _)| !is_known(name));
@@ -201,7 +200,7 @@ fn allow(asked: &ApiRequest, known: &[&str]) -> Result<(), ApiRefusal> {
     ))
 }
 
-/// The refusal of a parameter that a path does not have.
+/// Returns the refusal of a parameter that a path does not have.
 fn unknown_parameter<'a>(
     asked: &ApiRequest,
     name: &str,
@@ -212,7 +211,7 @@ fn unknown_parameter<'a>(
     ApiRefusal::new(400, what, format!("It has {known}"))
 }
 
-/// A question that cannot be answered, as the command line would say it.
+/// Returns the refusal of a question that can't be answered, with the message of the command line.
 fn refusal(error: &anyhow::Error) -> ApiRefusal {
     ApiRefusal {
         status: 400,

@@ -1,4 +1,4 @@
-//! `heapprof wiretap`: which code ran, and which never did.
+//! `heapprof wiretap`: reports which code ran, and which never did.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use super::CommandContext;
 use crate::args::WiretapArgs;
 use crate::{now, output};
 
-/// The most bytes of a file of names.
+/// Largest file of names that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 pub(super) fn run(shared: &CommandContext, args: &WiretapArgs) -> Result<ExitCode> {
@@ -48,7 +48,7 @@ pub(super) fn run(shared: &CommandContext, args: &WiretapArgs) -> Result<ExitCod
     })
 }
 
-/// The names in a file: one a line, without comments and blanks around them.
+/// Reads the names in a file: one a line, without comments and blanks around them.
 fn names(path: &Path) -> Result<Vec<String>> {
     let named = || format!("{}: the names cannot be read", path.display());
     let file = File::open(path).with_context(named)?;

@@ -1,17 +1,17 @@
-//! How far the text of a log is written, so that nobody waits for a pipe that is not read.
+//! Tracks the writing of a log, so that heapprof does not wait for a pipe that is not read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// How often a write began or ended. It is odd while one goes on, which may take as long as whoever
-/// reads a pipe likes. All else comes to an end, if no file system hangs: names of a large program
-/// may take a minute.
+/// The number of times that a write began or ended. It is odd while a write goes on, which may take
+/// as long as the reader of a pipe likes. All other work comes to an end, if no file system hangs:
+/// naming the functions of a large program may take a minute.
 #[derive(Debug, Default)]
 pub(super) struct WriteProgress(AtomicU64);
 
 impl WriteProgress {
-    /// Runs a write.
+    /// Runs a write, and counts its beginning and end.
     pub(super) fn writing<R>(&self, write: impl FnOnce() -> R) -> R {
         self.0.fetch_add(1, Ordering::Relaxed);
         let result = write();
@@ -19,7 +19,7 @@ impl WriteProgress {
         result
     }
 
-    /// Waits for what becomes of it. `None` if one write takes longer than `patience`.
+    /// Waits for the outcome of the work. Returns `None` if one write takes longer than `patience`.
     pub(super) fn wait<T>(&self, outcome: &Receiver<T>, patience: Duration) -> Option<T> {
         let mut before = self.0.load(Ordering::Relaxed);
         loop {
@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
 
-    /// A write that takes longer than anybody waits is given up, and other work is not.
+    /// A write that takes longer than the patience is given up, and other work is not.
     #[test]
     fn only_a_write_is_given_up() {
         const WRITE_TIMEOUT: Duration = Duration::from_millis(5);

@@ -1,5 +1,5 @@
-//! A file that is not whole yet. It lies beside its place under a name of its own, and is removed
-//! if nobody finishes it.
+//! A file that is not complete yet. It lies beside its place under a name of its own, and is
+//! removed if it is not finished.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -15,16 +15,16 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// The rights of a new file.
+/// The mode of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileAccess {
-    /// The rights of any new file, minus those that the umask takes away.
+    /// The mode of any new file, minus the rights that the umask takes away.
     Umask,
-    /// These rights, whatever the umask is.
+    /// Exactly the given mode, whatever the umask is.
     Exactly(u32),
 }
 
-/// A file that nobody else has opened, because it was not there before.
+/// A file that no other process has opened, because it did not exist before.
 pub(crate) struct FileDraft<'a> {
     folder: BorrowedFd<'a>,
     place: &'a OsStr,
@@ -42,7 +42,7 @@ impl<'a> FileDraft<'a> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = match access {
             FileAccess::Umask => 0o666,
-            // The file has no more rights than these at any moment.
+            // The file never has more rights than these.
             FileAccess::Exactly(mode) => mode,
         };
         loop {
@@ -71,7 +71,7 @@ impl<'a> FileDraft<'a> {
         }
     }
 
-    /// Gives the file the rights `mode`.
+    /// Sets the mode of the file.
     pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
         self.file
             .set_permissions(Permissions::from_mode(mode & 0o777))
@@ -81,21 +81,22 @@ impl<'a> FileDraft<'a> {
         &mut self.file
     }
 
-    /// Moves the file to its place.
+    /// Moves the file to its place, and replaces a file there.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         renameat(self.folder, &self.name, self.folder, self.place)?;
         self.is_whole = true;
         Ok(())
     }
 
-    /// Moves the file to its place.
+    /// Moves the file to its place, if nothing is there.
     ///
     /// # Errors
     /// Something is there already, which stays.
     pub(crate) fn finish_new(mut self) -> io::Result<()> {
         let (from, to) = ((self.folder, &self.name), (self.folder, self.place));
         match renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE) {
-            // Old kernels and some file systems don't know how. The first name is removed then.
+            // Old kernels and some file systems do not support this. Then the file gets a second
+            // name, and the first one is removed.
             Err(Errno::NOSYS | Errno::INVAL) => {
                 linkat(from.0, from.1, to.0, to.1, AtFlags::empty())?;
             }
@@ -116,10 +117,10 @@ impl Drop for FileDraft<'_> {
     }
 }
 
-/// A name for a file beside another one. The name is new in this process, and most likely new
-/// everywhere.
+/// Returns a name for a file beside another one. The name is new in this process, and most likely
+/// new everywhere.
 fn beside(place: &OsStr) -> OsString {
-    // The most bytes that a name may have, minus those that are added below.
+    // Longest name in bytes, minus the bytes that are added below.
     const MAX_NAME_BYTES: usize = 255 - 40;
     static DRAFT_COUNT: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

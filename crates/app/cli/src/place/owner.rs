@@ -1,5 +1,5 @@
-//! Work with another user's rights: root's `record` does in that user's folders only what the user
-//! could do.
+//! Does work with another user's rights: in that user's folders, root's `record` does only what the
+//! user could do.
 
 use std::io;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ pub(crate) struct FileOwner {
 }
 
 impl FileOwner {
-    /// The owner of a file.
+    /// Returns the owner of a file.
     pub(crate) fn from_stat(stat: &Stat) -> Self {
         Self {
             user: stat.st_uid,
@@ -24,7 +24,7 @@ impl FileOwner {
         }
     }
 
-    /// The user and the group of this process, also in a thread that acts for another user.
+    /// Returns the user and the group of this process, also in a thread that acts for another user.
     pub(crate) fn us() -> Self {
         static THIS_PROCESS: OnceLock<FileOwner> = OnceLock::new();
         *THIS_PROCESS.get_or_init(|| Self {
@@ -38,16 +38,16 @@ impl FileOwner {
         self.user == Self::us().user
     }
 
-    /// Whether this thread has the rights of the owner, and no others unless that is this process.
+    /// Whether this thread has the rights of the owner and, if that is another user, no others.
     pub(crate) fn is_acting(self) -> bool {
         self.user == geteuid().as_raw()
     }
 }
 
-/// Does `work` as `owner`: at once if that is us, otherwise in a thread that gave up every other
-/// right. Only root can act for others.
+/// Does `work` as `owner`: at once if this thread has these rights, otherwise in a thread that gave
+/// up every other right. Only root can act for others.
 pub(crate) fn acting<R: Send>(owner: FileOwner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
-    // A thread that acts for somebody is not asked who we are.
+    // The user of this process must be known before a thread acts for another user.
     FileOwner::us();
     if owner.is_acting() {
         return Ok(work());

@@ -1,4 +1,4 @@
-//! Where a path that a user typed leads, by the rules of a shell's `>`: the user's own links are
+//! Follows a path that a user typed, by the rules of a shell's `>`: the user's own links are
 //! followed, links that others planted are refused, and anything but a plain file is written to as
 //! it is.
 
@@ -18,15 +18,15 @@ use rustix::io::Errno;
 use super::walk::{is_own, open_folder_from};
 use super::{FilePlace, PathTrust, is_planted};
 
-/// What is at the end of a path.
+/// The target of a path.
 pub(crate) enum TypedPath {
-    /// A place for a file, and the file that is there.
+    /// A place for a file, and the metadata of the file that is there.
     Place(FilePlace, Option<Stat>),
     /// A pipe, a device or an open file, which can't be replaced, only written to.
     Open(File),
 }
 
-/// The most links that a path may lead over, as in the kernel.
+/// Maximum number of links that a path may lead over, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 /// Follows a path to its place. With [`PathTrust::OwnLinks`] it follows no links of other users.
@@ -41,7 +41,7 @@ pub(crate) fn resolve_typed(path: &Path, trust: PathTrust) -> Result<TypedPath> 
         };
         if let Some(parent) = left.parent().filter(|p| !p.as_os_str().is_empty()) {
             let opened = match trust {
-                // The kernel knows the way over its own links too.
+                // The kernel can also follow its own links.
                 PathTrust::Any => {
                     openat(&folder, parent, FOLDER_FLAGS, Mode::empty()).map_err(Into::into)
                 }

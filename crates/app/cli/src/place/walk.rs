@@ -1,5 +1,5 @@
-//! The way to a folder, with one descriptor for each step, so that each step can be looked at and
-//! none is taken twice.
+//! Walks to a folder, with one descriptor for each step, so that each step can be checked and none
+//! is taken twice.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -12,21 +12,22 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// The most links that a path may lead over, as in the kernel.
+/// Maximum number of links that a path may lead over, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// What is asked of each step.
+/// The conditions that each step must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathTrust {
-    /// Nothing, because the caller may do no more there than the owner of the folders.
+    /// No condition, because the caller may do no more there than the owner of the folders.
     Any,
-    /// Links are this user's or root's.
+    /// Links must be this user's or root's.
     OwnLinks,
-    /// Links and folders are this user's or root's, and nobody else can put anything into them
-    /// under a name that is taken.
+    /// Links and folders must be this user's or root's, and no other user can put anything into
+    /// them under a name that is taken.
     Own,
-    /// Links are this user's or root's, and so is the last folder. No folder is the other user's
-    /// with this number, and nobody else can put anything into one under a name that is taken.
+    /// Links must be this user's or root's, and so must the last folder. No folder may belong to
+    /// the user with this number, and no other user can put anything into one under a name that is
+    /// taken.
     NotOf(u32),
 }
 
@@ -36,8 +37,8 @@ pub(super) fn is_own(link: &Stat) -> io::Result<bool> {
     Ok(TrustedUsers::new(&fstat(root)?).with(link))
 }
 
-/// The users who may be trusted with a step: this user, root, and the owner of `/`, because
-/// everything is looked for below `/`.
+/// The users who may be trusted with a step: this user, root, and the owner of `/`, because every
+/// path begins at `/`.
 struct TrustedUsers([u32; 3]);
 
 impl TrustedUsers {
@@ -55,7 +56,7 @@ pub(crate) fn open_folder(path: &Path, trust: PathTrust) -> io::Result<OwnedFd> 
     walk(None, path, trust, false)
 }
 
-/// Does the same as [`open_folder`], starting from another folder.
+/// Opens a folder as [`open_folder`] does, starting from another folder.
 pub(super) fn open_folder_from(
     start: OwnedFd,
     path: &Path,
@@ -64,8 +65,8 @@ pub(super) fn open_folder_from(
     walk(Some(start), path, trust, false)
 }
 
-/// Does the same as [`open_folder`], and makes missing folders. This user may write to them, and
-/// all may read them.
+/// Opens a folder as [`open_folder`] does, and makes missing folders. This user may write to those,
+/// and all users may read them.
 pub(crate) fn make_folder(path: &Path, trust: PathTrust) -> io::Result<OwnedFd> {
     walk(None, path, trust, true)
 }
@@ -134,7 +135,7 @@ fn walk(start: Option<OwnedFd>, path: &Path, trust: PathTrust, make: bool) -> io
     Ok(folder)
 }
 
-/// The names of a path, one after the other.
+/// Returns the names of a path, one after the other.
 fn steps(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_os_string()),
@@ -143,7 +144,7 @@ fn steps(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Refuses a folder in which somebody else can change what lies there.
+/// Refuses a folder whose content another user can change.
 fn check_folder(folder: &OwnedFd, trust: PathTrust, trusted: &TrustedUsers) -> io::Result<()> {
     if !matches!(trust, PathTrust::Own | PathTrust::NotOf(_)) {
         return Ok(());
@@ -154,7 +155,7 @@ fn check_folder(folder: &OwnedFd, trust: PathTrust, trusted: &TrustedUsers) -> i
         _ => trusted.with(&found),
     };
     let (is_sticky, is_open) = (found.st_mode & 0o1000 != 0, found.st_mode & 0o022 != 0);
-    // In a sticky folder each name stays its owner's, and the next step is looked at in its turn.
+    // In a sticky folder each name stays its owner's, and the next step is checked in its turn.
     match is_trusted && (is_sticky || !is_open) {
         true => Ok(()),
         false => Err(io::Error::other("others can change what lies there")),

@@ -1,4 +1,4 @@
-//! What is known of the rights of each process, from the beginning of its books to their end.
+//! Remembers the rights of each process, from the opening of its ledger to its close.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,36 +8,37 @@ use heapprof_process::ProcessIdentity;
 use super::ProcessRights;
 use crate::place::FileOwner;
 
-/// The maximum number of processes of which something is remembered.
+/// Maximum number of processes whose rights are remembered.
 const MAX_PROCESSES: usize = 1 << 16;
 
-/// The rights of processes by their numbers. Its copies are the same ledger.
+/// The rights of processes by their numbers. All copies share the same entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RightsLedger(Arc<Mutex<RightsEntries>>);
 
 #[derive(Debug, Default)]
 struct RightsEntries {
     of_process: HashMap<u32, RightsEntry>,
-    /// Whether something was not remembered, because there was no room.
+    /// Whether an entry was not remembered, because there was no room.
     is_full: bool,
 }
 
-/// What is known of a process.
+/// The known rights of a process.
 #[derive(Clone, Copy, Debug)]
 struct RightsEntry {
-    /// The least rights that it was seen to have.
+    /// The least rights that the process was seen to have.
     seen: ProcessRights,
-    /// Whether it can have no other rights any more.
+    /// Whether the process can have no other rights any more.
     is_final: bool,
-    /// Whether its books are closed, and whether the kernel still knew the process then.
+    /// Whether the process's ledger is closed.
     is_closed: bool,
+    /// Whether the kernel still knew the process when the ledger was closed.
     is_known: bool,
-    /// When it began, so that nobody is taken for it who has its number.
+    /// When the process began, so that another process with its number is not taken for it.
     began: Option<u64>,
 }
 
 impl RightsEntry {
-    /// A process of which nothing was seen.
+    /// Makes the entry of a process of which nothing was seen.
     fn new() -> Self {
         Self {
             seen: ProcessRights::us(),
@@ -52,7 +53,7 @@ impl RightsEntry {
         self.seen = self.seen.with(rights);
     }
 
-    /// Asks the kernel. Returns whether it knows.
+    /// Reads the rights from the kernel. Returns whether the kernel knows the process.
     fn observe(&mut self, pid: u32) -> bool {
         let Some(found) = ProcessRights::observe(pid) else {
             return false;
@@ -66,7 +67,8 @@ impl RightsEntry {
         true
     }
 
-    /// The least rights that the process may have had, if the kernel knows nothing of it any more.
+    /// Returns the least rights that the process may have had, if the kernel knows nothing of it
+    /// any more.
     fn least_of_gone(&self) -> ProcessRights {
         match self.is_final || !can_change() {
             true => self.seen,
@@ -75,13 +77,13 @@ impl RightsEntry {
     }
 }
 
-/// When a process began, also one that has ended and was not reaped yet.
+/// Returns when a process began, also if it has ended and was not reaped yet.
 fn began(pid: u32) -> Option<u64> {
     ProcessIdentity::from_pid(pid).ok().map(|found| found.began)
 }
 
-/// Whether processes that this one has started may have become other users unseen. Whoever is not
-/// root stays the same user, whose files are no secret to their own processes.
+/// Whether processes that this one has started may have become other users unseen. Without root, a
+/// process stays the same user, whose files are no secret to the user's own processes.
 fn can_change() -> bool {
     super::is_root()
 }
@@ -91,7 +93,7 @@ impl RightsLedger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process opens its books, and this owner was at the other end of its socket.
+    /// Notes that a process opens its ledger, and that `owner` was at the other end of its socket.
     pub(crate) fn open(&self, pid: u32, owner: FileOwner) {
         let mut entries = self.lock_entries();
         // Its number may have been that of another process.
@@ -109,7 +111,7 @@ impl RightsLedger {
         });
     }
 
-    /// Somebody says that the rights of a process are lowered to these, and whether that is for
+    /// Notes a report that the rights of a process are lowered to these, and whether that is for
     /// good.
     pub(crate) fn lower(&self, pid: u32, rights: ProcessRights, is_final: bool) {
         self.lock_entries().change(pid, |entry| {
@@ -122,8 +124,8 @@ impl RightsLedger {
         });
     }
 
-    /// A process is seen for the last time, before it is reaped if that can be. Its books are
-    /// closed.
+    /// Observes a process for the last time, before it is reaped if possible, and closes its
+    /// ledger.
     pub(crate) fn close(&self, pid: u32) {
         self.lock_entries().change(pid, |entry| {
             if entry.is_closed {
@@ -134,7 +136,7 @@ impl RightsLedger {
         });
     }
 
-    /// Closes the books of all processes that have ended and were not reaped yet.
+    /// Closes the ledgers of all processes that have ended and were not reaped yet.
     pub(crate) fn close_ended(&self) {
         let has_ended =
             |pid: u32| ProcessIdentity::from_pid(pid).is_ok_and(|found| found.has_ended());
@@ -151,7 +153,7 @@ impl RightsLedger {
         }
     }
 
-    /// The least rights that a process may have had until now.
+    /// Returns the least rights that a process may have had until now.
     pub(crate) fn least(&self, pid: u32) -> ProcessRights {
         let mut entries = self.lock_entries();
         let Some(entry) = entries.of_process.get_mut(&pid) else {
@@ -167,8 +169,8 @@ impl RightsLedger {
         }
     }
 
-    /// The least rights that a process was seen to have: for what it wrote itself, of which the
-    /// kernel says who wrote it.
+    /// Returns the least rights that a process was seen to have. They are for what the process
+    /// wrote itself, because the kernel names the writer.
     pub(crate) fn least_observed(&self, pid: u32) -> ProcessRights {
         let entries = self.lock_entries();
         match entries.of_process.get(&pid) {
@@ -182,7 +184,7 @@ impl RightsLedger {
 impl RightsEntries {
     fn change(&mut self, pid: u32, change: impl FnOnce(&mut RightsEntry)) {
         if !self.of_process.contains_key(&pid) && self.of_process.len() >= MAX_PROCESSES {
-            // Of those that are gone, only those that were lowered are of interest.
+            // Of closed entries, only those with lowered rights are needed.
             self.of_process
                 .retain(|_, entry| !entry.is_closed || !entry.seen.are_ours());
             if self.of_process.len() >= MAX_PROCESSES {

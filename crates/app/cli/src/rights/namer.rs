@@ -1,4 +1,4 @@
-//! Gives code of processes its names, with the rights that are given each time.
+//! Names the code of processes, with the rights that are given each time.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use heapprof_symbolize::{SymbolizeOptions, SymbolizeSummary, Symbolizer};
 
 use super::ProcessRights;
 
-/// What names code. What was read with other rights is kept apart.
+/// The namer of code. What was read with public rights is kept separate.
 pub(crate) struct ProcessNamer {
     own: Symbolizer,
     public: Symbolizer,
@@ -22,7 +22,7 @@ impl ProcessNamer {
     pub(crate) fn new(options: SymbolizeOptions) -> Self {
         let public = SymbolizeOptions {
             public_files_only: true,
-            // Who has opened them is not known to have had no more rights.
+            // The process that has opened these files may have had more rights.
             opened: Vec::new(),
             ..options.clone()
         };
@@ -40,7 +40,7 @@ impl ProcessNamer {
         self.own.set_opened(opened);
     }
 
-    /// What names code with these rights.
+    /// Returns the symbolizer for these rights.
     fn symbolizer_for(&mut self, rights: ProcessRights) -> &mut Symbolizer {
         match rights {
             ProcessRights::User(_) => &mut self.own,
@@ -48,10 +48,10 @@ impl ProcessNamer {
         }
     }
 
-    /// Gives a profile names with the rights of the process that names the files.
+    /// Names a profile's code with the rights of the process that names the files.
     ///
     /// # Errors
-    /// Nobody may act for that user here.
+    /// heapprof can't act with these rights.
     pub(crate) fn symbolize(
         &mut self,
         profile: &mut Profile,
@@ -61,11 +61,11 @@ impl ProcessNamer {
         rights.acting(|| symbolizer.symbolize(profile))
     }
 
-    /// How a program allocates past what is hooked, as its files say, which are opened with the
-    /// rights of the process that names them.
+    /// Finds the ways in which a program allocates that are not hooked, from its files. The files
+    /// are opened with the rights of the process that names them.
     ///
     /// # Errors
-    /// Nobody may act for that user here.
+    /// heapprof can't act with these rights.
     pub(crate) fn survey<'a>(
         &mut self,
         files: impl Iterator<Item = &'a Path> + Send,
@@ -78,11 +78,11 @@ impl ProcessNamer {
         rights.acting(|| survey.survey_files(files))
     }
 
-    /// Gives a profile names, and reads the files of others for so long at most. Returns whether
-    /// all files were asked.
+    /// Names a profile's code, and reads the files of other users' processes for at most `limit`.
+    /// Returns whether all files were read.
     ///
     /// # Errors
-    /// Nobody may act for that user here.
+    /// heapprof can't act with these rights.
     pub(crate) fn symbolize_within(
         &mut self,
         profile: &mut Profile,

@@ -1,4 +1,4 @@
-//! What the view asks of a profile, as plain rows.
+//! The questions that the view asks about a profile, with plain rows as answers.
 
 use anyhow::Result;
 use heapprof_analysis::{
@@ -7,31 +7,33 @@ use heapprof_analysis::{
     find_single_value, info, peak, peek, program_and_title, report, timeline, top, tree,
 };
 
-/// The most rows of a table. The rest is in one row.
+/// Maximum number of rows of a table. The other rows are summed up in one.
 const MAX_ROWS: usize = 2000;
-/// The most nodes of a tree.
+/// Maximum number of nodes of a tree.
 const MAX_NODES: usize = 20_000;
-/// The least share of the total that a node has.
+/// Smallest share of the total that a node must have.
 const MIN_NODE_SHARE: f64 = 0.001;
 
-/// What a snapshot says as a whole.
+/// The facts about a snapshot as a whole.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ViewFacts {
-    /// Bytes in use, and how sure that is; `None` if the profile does not say.
+    /// Bytes in use; `None` if the profile does not have them.
     pub(crate) in_use: Option<i64>,
+    /// How certain the bytes in use are.
     pub(crate) estimate: Option<ValueEstimate>,
     pub(crate) peak: Option<LargestHeap>,
     /// Whether every allocation was counted.
     pub(crate) is_exact: bool,
-    /// RSS at the end, and the highest one, without the collector's own tables.
+    /// RSS at the end, without the collector's own tables.
     pub(crate) rss: Option<i64>,
+    /// Highest RSS, without the collector's own tables.
     pub(crate) peak_rss: Option<i64>,
-    /// The program, and what tells its process from others of it.
+    /// The program, and what distinguishes its process from others of the program.
     pub(crate) program: String,
     pub(crate) process: Option<u32>,
 }
 
-/// A question, as far as the view changes it.
+/// The parts of a question that the view changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ViewQuestion {
     /// The sample type; `None` is the profile's own choice.
@@ -62,11 +64,11 @@ pub(crate) struct ViewSampleType {
     pub(crate) objects: Option<usize>,
 }
 
-/// What a function is known by.
+/// A function's identity: its name and its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ViewFunction {
     pub(crate) name: String,
-    /// Its file; empty if it is not known.
+    /// Path of the function's file; empty if it is not known.
     pub(crate) file: String,
 }
 
@@ -83,7 +85,7 @@ impl ViewFunction {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ViewRow {
     pub(crate) function: ViewFunction,
-    /// Its name, with the end of its file if others have the name.
+    /// Name of the function, with the end of its file if other functions have the same name.
     pub(crate) name: String,
     pub(crate) flat: i64,
     pub(crate) cum: i64,
@@ -91,16 +93,16 @@ pub(crate) struct ViewRow {
     pub(crate) estimate: Option<ValueEstimate>,
 }
 
-/// The functions of a profile.
+/// The rows of a profile's functions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ViewAnswer {
     pub(crate) kinds: Vec<ViewSampleType>,
-    /// The position of the type that was asked for.
+    /// The position of the sample type that was asked for.
     pub(crate) kind: usize,
     pub(crate) unit: String,
     pub(crate) left_out: i64,
     pub(crate) rows: Vec<ViewRow>,
-    /// What the rows that are left out add up to, and how many they are.
+    /// The sum of the rows that are left out, and their number.
     pub(crate) other: (i64, i64),
 }
 
@@ -116,7 +118,7 @@ fn session(
     )?)?)
 }
 
-/// The functions of a profile, the largest first.
+/// Returns the functions of a profile, the largest first.
 pub(crate) fn answer(source: &QuestionSource, ask: &ViewQuestion) -> Result<ViewAnswer> {
     let query = Query {
         limit: Some(MAX_ROWS),
@@ -157,7 +159,7 @@ pub(crate) fn answer(source: &QuestionSource, ask: &ViewQuestion) -> Result<View
     })
 }
 
-/// What a profile says as a whole.
+/// Returns the facts about a profile as a whole.
 pub(crate) fn facts(source: &QuestionSource) -> Result<ViewFacts> {
     let session = session(source, &Query::default(), TypeSelection::All)?;
     let info = info(&session)?;
@@ -176,24 +178,24 @@ pub(crate) fn facts(source: &QuestionSource) -> Result<ViewFacts> {
     })
 }
 
-/// The history that the profile has of its recording; empty if it has none.
+/// Returns the history that the profile has of its recording; empty if it has none.
 pub(crate) fn history(source: &QuestionSource) -> Result<Vec<TimelineRow>> {
     let session = session(source, &Query::default(), TypeSelection::All)?;
     Ok(timeline(&session)?.rows)
 }
 
-/// What is around a function.
+/// The callers, callees and lines of a function.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ViewDetail {
     pub(crate) name: String,
     pub(crate) cum: i64,
     pub(crate) callers: Vec<(String, i64)>,
     pub(crate) callees: Vec<(String, i64)>,
-    /// Its lines, with what each of them holds.
+    /// The function's lines, with what each of them holds.
     pub(crate) lines: Vec<(String, i64)>,
 }
 
-/// Callers, callees and lines of a function.
+/// Returns the callers, callees and lines of a function.
 pub(crate) fn detail(
     source: &QuestionSource,
     ask: &ViewQuestion,
@@ -261,7 +263,7 @@ pub(crate) struct ViewNode {
     pub(crate) total: i64,
 }
 
-/// The call tree from the roots down.
+/// Returns the call tree from the roots down.
 pub(crate) fn nodes(source: &QuestionSource, ask: &ViewQuestion) -> Result<Vec<ViewNode>> {
     let query = ask.query();
     let question = ProfileQuestion::new(vec![source.clone()], &query, TypeSelection::Requested)?;
@@ -281,7 +283,7 @@ pub(crate) fn nodes(source: &QuestionSource, ask: &ViewQuestion) -> Result<Vec<V
     Ok(rows.iter().map(node).collect())
 }
 
-/// How a function grew.
+/// The growth of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GrownFunction {
     pub(crate) name: String,
@@ -293,7 +295,8 @@ pub(crate) struct GrownFunction {
     pub(crate) last: i64,
 }
 
-/// How functions grew over these moments, what grows first. It is empty for fewer than three.
+/// Returns how functions grew over these moments, the one that grows most first. There are none for
+/// fewer than three moments.
 pub(crate) fn grown(sources: &[QuestionSource], ask: &ViewQuestion) -> Result<Vec<GrownFunction>> {
     if sources.len() < 3 {
         return Ok(Vec::new());

@@ -1,5 +1,5 @@
-//! How text gets onto the screen, and how it looks. All text goes through [`ScreenCanvas::put`],
-//! which lets no control character through.
+//! Puts text onto the screen, in a style. All text goes through [`ScreenCanvas::put`], which lets
+//! no control character through.
 
 use heapprof_report::UnitFormatter;
 use heapprof_text::{printable, shorten_one};
@@ -10,7 +10,7 @@ use ratatui::style::{Color, Modifier, Style};
 use super::chart;
 use super::known::ViewData;
 
-/// How things look. There are 16 colours at most, and none of them says what no character says.
+/// The style of the screen. It has at most 16 colours, and no colour says what no character says.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ScreenStyle {
     pub(crate) is_coloured: bool,
@@ -35,7 +35,7 @@ impl ScreenStyle {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// Of a value that became more, or less.
+    /// Returns the style of a value that grew or shrank.
     pub(super) fn change(self, change: i64) -> Style {
         match change {
             0 => self.muted(),
@@ -53,14 +53,15 @@ impl ScreenStyle {
     }
 }
 
-/// A buffer, and how things look on it.
+/// A buffer, and the style of what is drawn on it.
 pub(super) struct ScreenCanvas<'b> {
     pub(super) buffer: &'b mut Buffer,
     pub(super) style: ScreenStyle,
 }
 
 impl ScreenCanvas<'_> {
-    /// Puts text into so many columns. What does not fit is cut.
+    /// Puts text into at most `width` columns. Text that does not fit is cut. Returns the columns
+    /// taken.
     pub(super) fn put(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
         let area = self.buffer.area;
         if y >= area.bottom() || x >= area.right() {
@@ -81,7 +82,7 @@ impl ScreenCanvas<'_> {
         1 + self.put(area.x + 1, y, area.width.saturating_sub(1), text, style)
     }
 
-    /// The style of a row, which may be the selected one.
+    /// Returns the style of a row, which may be the selected one.
     pub(super) fn row_style(&self, is_selected: bool) -> Style {
         match is_selected {
             true => Style::new().add_modifier(Modifier::REVERSED),
@@ -89,19 +90,19 @@ impl ScreenCanvas<'_> {
         }
     }
 
-    /// A name as people say it, in so many columns.
+    /// Returns a name in its short form, in at most `width` columns.
     pub(super) fn name(&self, name: &str, width: u16) -> String {
         shorten_one(&printable(name), usize::from(width))
     }
 
-    /// Shows values of the sample type that is shown.
+    /// Returns the formatter of values of the sample type that is shown.
     pub(super) fn measure(&self, data: &ViewData) -> UnitFormatter {
         let unit = data.answer.as_ref().map_or("", |answer| &answer.unit);
         UnitFormatter::new(unit, None).unwrap_or_else(|_| UnitFormatter::raw())
     }
 }
 
-/// The text of a buffer, with the blanks at the ends of lines left out.
+/// Returns the text of a buffer, without the blanks at the ends of lines.
 #[cfg(test)]
 pub(super) fn text_of(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
@@ -121,7 +122,7 @@ pub(super) fn text_of(buffer: &Buffer) -> String {
     rows.map(row).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// A value with a sign that is no colour: `▲ +1.5MiB`, `▼ -3KiB`, `0`.
+/// Formats a value with a sign that needs no colour: `▲ +1.5MiB`, `▼ -3KiB`, `0`.
 pub(super) fn signed(measure: &UnitFormatter, change: i64) -> String {
     match change {
         0 => "0".to_string(),
@@ -130,7 +131,7 @@ pub(super) fn signed(measure: &UnitFormatter, change: i64) -> String {
     }
 }
 
-/// A bar beside a value.
+/// Returns a bar that is drawn beside a value.
 pub(super) fn bar(value: i64, most: i64, width: usize) -> String {
     format!("{:<width$}", chart::bar(value, most, width))
 }

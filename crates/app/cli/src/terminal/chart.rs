@@ -1,16 +1,16 @@
-//! Curves of characters: a chart of the heap and RSS in braille, and a sparkline in blocks.
+//! Draws curves with characters: a chart of the heap and RSS in braille, and a sparkline in blocks.
 
 use heapprof_report::DotGrid;
 
 use super::feed::CurvePoint;
 
-/// A course of the values, a character each.
+/// Draws the course of values, with one character for each.
 pub(super) fn sparkline(values: &[i64]) -> String {
     let values: Vec<i128> = values.iter().map(|&value| i128::from(value)).collect();
     heapprof_report::sparkline(&values, values.len())
 }
 
-/// A bar of so many columns at most, in eighths of a column.
+/// Draws a bar of at most `width` columns, in eighths of a column.
 pub(super) fn bar(value: i64, most: i64, width: usize) -> String {
     if most <= 0 || value <= 0 {
         return String::new();
@@ -19,14 +19,14 @@ pub(super) fn bar(value: i64, most: i64, width: usize) -> String {
     heapprof_report::bar(eighths.clamp(1, width * 8))
 }
 
-/// A chart: its lines, and what its uppermost row stands for.
+/// A chart: its lines, and the value that its uppermost row stands for.
 pub(super) struct HeapChart {
     pub(super) lines: Vec<String>,
     pub(super) most: i64,
 }
 
-/// Draws the points in so many columns and rows. The heap is filled, and RSS is a dotted line. With
-/// `with_rss` no, the chart is about the heap alone.
+/// Draws the points in `width` columns and `height` rows. The heap is filled, and RSS is a dotted
+/// line. Without `with_rss`, the chart is about the heap alone.
 pub(super) fn chart(
     points: &[CurvePoint],
     width: usize,

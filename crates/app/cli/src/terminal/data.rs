@@ -1,4 +1,4 @@
-//! How the view gets to know: it takes the feed's news, and asks what is to be seen of them. An
+//! Updates the view's data: takes the feed's news, and asks for the answers that are shown. Each
 //! answer is asked for once.
 
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use super::feed::{FeedNews, ViewSnapshot};
 use super::known::{FlatByFunction, ViewData};
 use super::state::{ViewMode, ViewState};
 
-/// How many moments a trend has.
+/// Number of moments in a trend.
 const TREND_MOMENTS: usize = 7;
-/// The most moments that Growth asks about.
+/// Maximum number of moments that Growth asks about.
 const MAX_GROWTH_MOMENTS: usize = 40;
 
 impl ViewData {
-    /// Takes the feed's news, and asks what is to be seen of them.
+    /// Takes the feed's news, and asks for the answers that are shown.
     pub(crate) fn refresh(&mut self, news: FeedNews, state: &mut ViewState) {
         self.news = news;
         let Some(snapshot) = self.news.snapshot.clone() else {
@@ -50,7 +50,7 @@ impl ViewData {
                 self.grew = Some(key);
                 let series = &self.news.series;
                 let step = series.len().div_ceil(MAX_GROWTH_MOMENTS).max(1);
-                // The last one is among them.
+                // The last moment is among them.
                 let some = series.iter().rev().step_by(step);
                 let mut sources: Vec<_> = some.map(|one| one.source.clone()).collect();
                 sources.reverse();
@@ -61,7 +61,7 @@ impl ViewData {
         Ok(())
     }
 
-    /// Works out what rows are compared with: the mark, or the first moment.
+    /// Computes the values that rows are compared with: those of the mark, or of the first moment.
     fn compare(&mut self, state: &ViewState) -> Result<()> {
         let base = self.mark.as_ref().or_else(|| self.news.series.first());
         let Some(base) = base else { return Ok(()) };
@@ -74,7 +74,7 @@ impl ViewData {
         Ok(())
     }
 
-    /// Adds the newest moment to the trend. If something else is asked, the moments before are
+    /// Adds the newest moment to the trend. If the question has changed, the moments before are
     /// asked for again.
     fn trend(
         &mut self,
@@ -102,7 +102,7 @@ impl ViewData {
         Ok(())
     }
 
-    /// Asks what is around the row with the cursor.
+    /// Asks for the callers, callees and lines of the row with the cursor.
     fn refresh_detail(
         &mut self,
         key: &(u64, ViewQuestion),

@@ -1,4 +1,4 @@
-//! What is around the selected function: its callers or callees, and its lines.
+//! Draws the details of the selected function: its callers or callees, and its lines.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -8,10 +8,10 @@ use super::known::ViewData;
 use super::state::ViewState;
 use heapprof_report::{UnitFormatter, percent};
 
-/// A screen with so many columns has lines beside callers.
+/// Smallest width, in columns, at which lines are drawn beside callers.
 const MIN_SIDE_BY_SIDE_COLUMNS: u16 = 70;
 
-/// How many rows it takes of this many.
+/// Returns how many of `of` rows the details take.
 pub(super) fn height(of: u16, state: &ViewState) -> u16 {
     match state.is_open {
         true => of.saturating_sub(5).max(of / 2),
@@ -20,12 +20,12 @@ pub(super) fn height(of: u16, state: &ViewState) -> u16 {
     }
 }
 
-/// Draws it.
+/// Draws the details.
 pub(super) fn draw(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &ViewState) {
     if area.height < 2 {
         return;
     }
-    // What the program printed may be why somebody looks here.
+    // Without a function there are no details.
     let Some(detail) = &data.detail else { return };
     let left = match area.width >= MIN_SIDE_BY_SIDE_COLUMNS {
         true => area.width * 11 / 20,
@@ -39,7 +39,7 @@ pub(super) fn draw(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, s
     let name = canvas.name(&detail.name, left.saturating_sub(16));
     let mut whole = Rect::new(area.x, area.y, left, area.height);
     if state.is_open {
-        // There is room for both.
+        // There is room for callers and callees.
         let half = area.height / 2;
         whole.height = half;
         let below = Rect::new(area.x, area.y + half, left, area.height - half);

@@ -1,4 +1,4 @@
-//! The screen: which part goes where.
+//! Draws the screen: decides which part goes where.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,10 +12,10 @@ use super::{detail, growth, head, table, timeline, tree};
 
 /// The smallest screen that has room for the view.
 pub(super) const MIN_SCREEN_SIZE: (u16, u16) = (80, 24);
-/// A screen with so many rows has room for a higher chart.
+/// Smallest height, in rows, that has room for a higher chart.
 const MIN_HIGH_CHART_ROWS: u16 = 40;
 
-/// Draws everything.
+/// Draws the whole view.
 pub(crate) fn draw(
     buffer: &mut Buffer,
     data: &ViewData,
@@ -31,7 +31,7 @@ pub(crate) fn draw(
     if area.width < MIN_SCREEN_SIZE.0 || area.height < MIN_SCREEN_SIZE.1 {
         let (width, height) = (area.width, area.height);
         let text = format!("{width}×{height} is too small: the view needs 80×24 (q leaves it)");
-        // It is there whatever the size is.
+        // This text is drawn whatever the size is.
         for (y, part) in (area.y..).zip(wrap_text(&text, usize::from(width.max(1)))) {
             canvas.put(area.x, y, area.width, &part, look.strong());
         }
@@ -69,7 +69,7 @@ pub(crate) fn draw(
             None => "waiting for the first profile of the program",
         };
         canvas.put(rest.x + 1, rest.y + 1, rest.width - 1, text, look.muted());
-        // What the program printed may say why.
+        // The program's output may say why.
         for (y, line) in (rest.y + 3..rest.bottom()).zip(&data.news.output) {
             canvas.put(rest.x + 1, y, rest.width - 1, line, Style::new());
         }
@@ -93,7 +93,7 @@ fn split(area: Rect, above: u16) -> (Rect, Rect) {
     (Rect::new(area.x, area.y, area.width, above), below)
 }
 
-/// Text in pieces of so many characters.
+/// Splits text into pieces of `width` characters.
 fn wrap_text(text: &str, width: usize) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     chars
@@ -102,7 +102,8 @@ fn wrap_text(text: &str, width: usize) -> Vec<String> {
         .collect()
 }
 
-/// The line of what is shown: sample types, own code, focus, order, what it is compared with.
+/// Draws the line about what is shown: sample type, own code, focus, order, and what rows are
+/// compared with.
 fn switches(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &ViewState) {
     let own = if state.ask.own_code { "on" } else { "off" };
     let focus = state.ask.focus.as_deref().unwrap_or("–");
@@ -128,7 +129,7 @@ fn switches(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &
     canvas.line(area, area.y, &text, canvas.style.strong());
 }
 
-/// The last line: what is asked, was said, or can be typed.
+/// Draws the last line: a question, a message, or the keys.
 fn prompt(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &ViewState) {
     let look = canvas.style;
     let (text, style) = if let Some(typed) = &state.typed {
@@ -152,7 +153,7 @@ fn prompt(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &Vi
     canvas.line(area, area.y, &text, style);
 }
 
-/// The keys, as many as fit, the most useful first.
+/// Returns the keys, as many as fit, the most useful first.
 fn keys(width: u16, data: &ViewData) -> String {
     let mut all = vec![
         "Enter open",

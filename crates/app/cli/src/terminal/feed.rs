@@ -1,4 +1,5 @@
-//! What the view looks at, whoever brings it: a running recording, files, or a live reader.
+//! The feed of the view, which brings snapshots of a running recording, of files, or of a live
+//! process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,17 +9,17 @@ use heapprof_analysis::{LargestHeap, QuestionSource};
 
 use super::answer::{self, ViewFacts};
 
-/// Whoever brings snapshots.
+/// A source of snapshots.
 pub(crate) trait SnapshotFeed {
-    /// What is known now, the newest snapshot among it. It does not wait for a newer one. What
-    /// `wanted` says holds until the next call.
+    /// Returns what is known now, with the newest snapshot. It does not wait for a newer one. The
+    /// request `wanted` holds until the next call.
     fn next(&mut self, wanted: &FeedRequest) -> FeedNews;
 
-    /// Interrupts the program, as Ctrl-C would; does nothing if there is none.
+    /// Interrupts the program, as Ctrl-C would; does nothing if there is no program.
     fn interrupt(&mut self) {}
 }
 
-/// Which process is shown.
+/// The process that is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ProcessChoice {
     /// The program that was started.
@@ -26,17 +27,17 @@ pub(crate) enum ProcessChoice {
     Program,
     /// The process with this number.
     Process(u32),
-    /// The sum of all.
+    /// The sum of all processes.
     All,
 }
 
-/// What the view wants.
+/// The request of the view to its feed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FeedRequest {
     /// Whether no newer snapshots are wanted.
     pub(crate) is_frozen: bool,
     pub(crate) which: ProcessChoice,
-    /// By how many moments of a series to go on.
+    /// The number of moments by which to move on in a series.
     pub(crate) step: i64,
 }
 
@@ -75,17 +76,17 @@ pub(crate) struct CurvePoint {
     pub(crate) rss: Option<i64>,
 }
 
-/// The largest heap of the moments.
+/// The largest heap of several moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SnapshotPeak {
     pub(crate) bytes: i64,
-    /// When it was, on the clock of the points; `None` if nothing says when.
+    /// The time of the peak, on the clock of the points; `None` if it is not known.
     pub(crate) seconds: Option<f64>,
 }
 
 impl SnapshotPeak {
-    /// The peak that these moments name, the oldest first: the largest of any of them. The clock
-    /// began with the recording of `first`.
+    /// Returns the largest of the peaks that these moments name, with the oldest moment first. The
+    /// clock began with the recording of `first`.
     pub(crate) fn from_moments(
         moments: &[Arc<ViewSnapshot>],
         first: &ViewSnapshot,
@@ -112,16 +113,16 @@ pub(crate) struct ViewProcess {
     pub(crate) program: String,
 }
 
-/// What a feed knows.
+/// The news of a feed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FeedNews {
     /// The snapshot to show.
     pub(crate) snapshot: Option<Arc<ViewSnapshot>>,
-    /// The snapshots up to that one, the oldest first. Some between may be left out.
+    /// The snapshots up to the one that is shown, the oldest first. Some between may be left out.
     pub(crate) series: Vec<Arc<ViewSnapshot>>,
-    /// The curve.
+    /// The curve of the heap and of RSS.
     pub(crate) history: Vec<CurvePoint>,
-    /// The largest heap that any of its moments names. The curve may not have it.
+    /// The largest heap that any moment of the feed names. The curve may not have it.
     pub(crate) peak: Option<SnapshotPeak>,
     /// The processes that can be shown; one if there is no choice.
     pub(crate) processes: Vec<ViewProcess>,
@@ -130,20 +131,20 @@ pub(crate) struct FeedNews {
     pub(crate) program: String,
     pub(crate) process: Option<u32>,
     pub(crate) rss: Option<i64>,
-    /// Seconds since the program began, or the snapshot's.
+    /// Seconds since the program began, or since the snapshot's recording began.
     pub(crate) clock: Option<f64>,
     /// Whether a program runs or ran under this view.
     pub(crate) is_live: bool,
-    /// Whether it goes on by itself, whatever becomes of the view.
+    /// Whether the program goes on by itself, whatever becomes of the view.
     pub(crate) is_independent: bool,
     /// How the program ended.
     pub(crate) ended: Option<String>,
-    /// Which of how many moments is shown, from 1.
+    /// The number of the moment that is shown, from 1, and the number of all moments.
     pub(crate) moment: Option<(usize, usize)>,
     /// The last lines that the program printed.
     pub(crate) output: Vec<String>,
-    /// What went wrong.
+    /// The error, if something went wrong.
     pub(crate) trouble: Option<String>,
-    /// Where saved profiles and reports go: a path without its ending.
+    /// The path of saved profiles and reports, without number and ending.
     pub(crate) stem: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Profiles from files as a feed: one, or the moments of a series.
+//! A feed of profiles from files: one profile, or the moments of a series.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::feed::{
 /// Profiles, the oldest first, and which of them is shown.
 pub(crate) struct FileFeed {
     snapshots: Vec<Arc<ViewSnapshot>>,
-    /// The curve that the only profile has of its recording; empty if there are several.
+    /// The curve of the only profile's recording; empty if there are several profiles.
     curve: Vec<CurvePoint>,
     at: usize,
 }
 
 impl FileFeed {
-    /// Shows the last one first.
+    /// Makes a feed that shows the last profile first.
     pub(crate) fn new(mut sources: Vec<QuestionSource>) -> Result<Self> {
         in_order_of_time(&mut sources);
         let snapshots: Vec<_> = sources
@@ -45,7 +45,7 @@ impl FileFeed {
         })
     }
 
-    /// When a moment was, in seconds since the first one's recording began.
+    /// Returns when a moment was, in seconds since the first moment's recording began.
     fn seconds(&self, at: usize) -> f64 {
         let time = |at: usize| self.snapshots[at].source.profile.time_nanos;
         let since = (time(at) - time(0)) as f64 / 1e9;
@@ -56,7 +56,8 @@ impl FileFeed {
     }
 }
 
-/// A history as points. Where only RSS was read, the heap is as it was before.
+/// Converts a history to points. If only RSS was read at a moment, the heap is that of the moment
+/// before.
 fn curve(rows: &[TimelineRow]) -> Vec<CurvePoint> {
     let (mut heap, mut rss) = (None, None);
     let points = rows.iter().filter_map(|row| {

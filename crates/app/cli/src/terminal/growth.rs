@@ -1,4 +1,4 @@
-//! Growth: which functions grew over the moments, in the words that reports use for it.
+//! Draws Growth: which functions grew over the moments, in the words that reports use for it.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -8,10 +8,10 @@ use super::chart::sparkline;
 use super::known::ViewData;
 use super::state::ViewState;
 
-/// A screen with so many columns has room for in how many steps a function grew.
+/// Smallest width, in columns, that has room for the number of steps in which a function grew.
 const MIN_STEPS_COLUMNS: u16 = 100;
 
-/// Draws the view.
+/// Draws Growth.
 pub(super) fn draw(
     canvas: &mut ScreenCanvas<'_>,
     area: Rect,

@@ -1,4 +1,5 @@
-//! The first lines: the program, its clock, the heap, RSS, the peak, and how sure all that is.
+//! Draws the first lines: the program, its clock, the heap, RSS, the peak, and how certain these
+//! are.
 
 use heapprof_report::{UnitFormatter, give_or_take};
 use ratatui::layout::Rect;
@@ -8,11 +9,11 @@ use super::feed::ProcessChoice;
 use super::known::ViewData;
 use super::state::ViewState;
 
-/// A screen with so many columns has room for both lines in one.
+/// Smallest width, in columns, that has room for both lines in one.
 const MIN_ONE_LINE_COLUMNS: u16 = 150;
 
-/// The heap, RSS and the peak in so many columns. The first line says that they are estimates, so
-/// the words for that are left out first, then the rate, then the range.
+/// Returns the text of the heap, RSS and the peak in `room` columns. The first line says that they
+/// are estimates, so the words for that are left out first, then the rate, then the range.
 fn fitting(data: &ViewData, room: usize) -> String {
     let fits = |text: &String| text.chars().count() <= room;
     let whole = heap_text(data, true, true);
@@ -49,7 +50,7 @@ pub(super) fn draw(
     area.y + 2
 }
 
-/// The process that is shown, its time, and how it ended.
+/// Returns the text of the process that is shown, its time, and how it ended.
 pub(super) fn process_text(data: &ViewData, state: &ViewState) -> String {
     let news = &data.news;
     let facts = news.snapshot.as_ref().map(|snapshot| &snapshot.facts);
@@ -95,8 +96,8 @@ pub(super) fn process_text(data: &ViewData, state: &ViewState) -> String {
     text
 }
 
-/// The heap, RSS and the peak, with the heap's rate, the peak RSS and the heap's range if they are
-/// wanted.
+/// Returns the text of the heap, RSS and the peak. `with_rate` adds the heap's rate and the peak
+/// RSS, and `with_range` the heap's range.
 pub(super) fn heap_text(data: &ViewData, with_rate: bool, with_range: bool) -> String {
     let news = &data.news;
     let Some(facts) = news.snapshot.as_ref().map(|snapshot| &snapshot.facts) else {
@@ -127,14 +128,14 @@ pub(super) fn heap_text(data: &ViewData, with_rate: bool, with_range: bool) -> S
         text += &format!("   peak {about}{}", bytes.show(peak.bytes));
     }
     if let Some(peak) = facts.peak_rss.filter(|_| with_rate) {
-        // RSS was asked for a little later.
+        // RSS was read a little later.
         let peak = peak.max(news.rss.unwrap_or(0));
         text += &format!("   peak RSS {}", bytes.show(peak));
     }
     text
 }
 
-/// Bytes a second by which the heap has grown from the last moment to this one.
+/// Returns the bytes per second by which the heap has grown from the moment before to the last one.
 fn rate(data: &ViewData) -> Option<i64> {
     let [.., before, now] = &data.news.history[..] else {
         return None;
@@ -144,7 +145,7 @@ fn rate(data: &ViewData) -> Option<i64> {
     (data.news.is_live && seconds > 0.0).then(|| (grown / seconds).round() as i64)
 }
 
-/// Seconds as a clock shows them.
+/// Formats seconds as a clock shows them.
 pub(super) fn clock(seconds: f64) -> String {
     let tenths = (seconds.max(0.0) * 10.0) as u64;
     let (minutes, rest) = (tenths / 600, tenths % 600);

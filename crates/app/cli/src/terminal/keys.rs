@@ -2,7 +2,7 @@
 
 use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
-/// A key.
+/// A key that the view knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyPress {
     Char(char),
@@ -26,7 +26,7 @@ pub(crate) enum KeyPress {
     Redraw,
 }
 
-/// The key of an event; `None` for anything else.
+/// Returns the key of an event; `None` for anything else.
 pub(super) fn key_from_event(event: &Event) -> Option<KeyPress> {
     let Event::Key(key) = event else {
         return None;

@@ -1,4 +1,4 @@
-//! What the view knows: the feed's news, and the answers to what is to be seen of them.
+//! The data of the view: the feed's news, and the answers about what is shown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use super::answer::{GrownFunction, ViewAnswer, ViewDetail, ViewFunction, ViewNode, ViewQuestion};
 use super::feed::{FeedNews, ViewSnapshot};
 
-/// What rows are compared with: flat by function.
+/// Flat values by function.
 pub(crate) type FlatByFunction = HashMap<ViewFunction, i64>;
 
-/// What is known.
+/// The data of the view.
 #[derive(Debug, Default)]
 pub(crate) struct ViewData {
     pub(crate) news: FeedNews,
     pub(crate) answer: Option<ViewAnswer>,
-    /// What rows are compared with.
+    /// The flat values that rows are compared with.
     pub(crate) base: FlatByFunction,
-    /// When that was: seconds since the program began.
+    /// The time of these values, in seconds since the program began.
     pub(crate) base_seconds: Option<f64>,
-    /// The moment that somebody marked.
+    /// The moment that the user marked.
     pub(crate) mark: Option<Arc<ViewSnapshot>>,
-    /// Flat by function at the last moments, the oldest first.
+    /// Flat values by function at the last moments, the oldest first.
     pub(crate) trend: Vec<FlatByFunction>,
     pub(crate) detail: Option<ViewDetail>,
     pub(crate) nodes: Vec<ViewNode>,
@@ -36,7 +36,7 @@ pub(crate) struct ViewData {
 }
 
 impl ViewData {
-    /// What a function held at the last moments.
+    /// Returns what a function held at the last moments.
     pub(super) fn trend_of(&self, function: &ViewFunction) -> Vec<i64> {
         let flat = |moment: &FlatByFunction| moment.get(function).copied().unwrap_or(0);
         self.trend.iter().map(flat).collect()

@@ -1,4 +1,4 @@
-//! Which nodes of the tree are shown: those whose parents are unfolded.
+//! Finds which nodes of the tree are shown: those whose parents are unfolded.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,15 +8,15 @@ use super::answer::ViewNode;
 /// A node that is shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OutlineLine {
-    /// Its position.
+    /// Position of the node.
     pub(super) node: usize,
-    /// What stands for the names from the root to it.
+    /// A hash of the names from the root to the node.
     pub(super) path: u64,
     pub(super) has_more: bool,
     pub(super) is_unfolded: bool,
 }
 
-/// The nodes whose parents are unfolded, in order.
+/// Returns the nodes whose parents are unfolded, in order.
 pub(super) fn visible_lines(nodes: &[ViewNode], unfolded: &HashSet<u64>) -> Vec<OutlineLine> {
     let mut lines = Vec::new();
     // The paths of the nodes from the root to the last one, and whether their children are shown.

@@ -1,4 +1,4 @@
-//! The view for a log: a plain block of lines each time, where there is no terminal.
+//! The view for a log: a plain block of lines in each interval, where there is no terminal.
 
 use heapprof_report::UnitFormatter;
 use heapprof_text::{printable, shorten_one};
@@ -9,12 +9,12 @@ use super::head;
 use super::known::ViewData;
 use super::state::ViewState;
 
-/// So many functions a block has.
+/// Maximum number of functions in a block.
 const MAX_ROWS: usize = 10;
-/// The columns of a name.
+/// Number of columns of a name.
 const NAME_COLUMNS: usize = 60;
 
-/// Makes blocks.
+/// The maker of plain blocks.
 #[derive(Default)]
 pub(crate) struct PlainBlocks {
     data: ViewData,
@@ -23,7 +23,7 @@ pub(crate) struct PlainBlocks {
 }
 
 impl PlainBlocks {
-    /// The block of these news; `None` if they are the same as before.
+    /// Returns the block of these news; `None` if they are the same as before.
     pub(crate) fn block(&mut self, news: FeedNews) -> Option<String> {
         let id = news.snapshot.as_ref()?.id;
         let is_new = self.shown.replace(id) != Some(id) || news.ended.is_some();

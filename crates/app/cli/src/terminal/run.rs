@@ -1,4 +1,4 @@
-//! The loop: news, keys, a drawing, until somebody leaves.
+//! The loop of the view: takes news and keys, and draws, until the user leaves.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,17 +27,18 @@ use super::state::{KeyEffect, ViewState};
 use crate::args::{ColorMode, FileMode};
 use crate::output;
 
-/// The largest part of a terminal that is drawn on. A window may say any size, and each cell of it
+/// Maximum number of columns that are drawn on. A window may report any size, and each of its cells
 /// takes memory and time.
 const MAX_COLUMNS: u16 = 1_000;
+/// Maximum number of rows that are drawn on.
 const MAX_ROWS: u16 = 500;
 
-/// How long the loop waits for a key before it looks for news.
+/// How long the loop waits for a key before it takes news.
 const KEY_WAIT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Signals that were sent to us while the view is there.
+/// Signals that were sent to heapprof while the view is there.
 pub(crate) struct ViewSignals {
-    /// One that ends a process.
+    /// Whether a signal came that ends a process.
     pub(crate) ends: Arc<AtomicBool>,
     stops: Arc<AtomicBool>,
     goes_on: Arc<AtomicBool>,
@@ -45,8 +46,8 @@ pub(crate) struct ViewSignals {
 }
 
 impl ViewSignals {
-    /// Listens from now on, to an interrupt only if that is to end the view. A signal that is
-    /// ignored stays ignored.
+    /// Listens from now on, but to an interrupt only if `for_interrupt` says that it ends the view.
+    /// A signal that is ignored stays ignored.
     pub(crate) fn listen(for_interrupt: bool) -> io::Result<Self> {
         let mut signals = Self {
             ends: Arc::default(),
@@ -79,7 +80,7 @@ impl Drop for ViewSignals {
     }
 }
 
-/// Whether colours are wanted.
+/// Returns the style of the screen, with colours if they are wanted.
 pub(crate) fn screen_style(color: ColorMode) -> ScreenStyle {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     ScreenStyle {
@@ -91,10 +92,10 @@ pub(crate) fn screen_style(color: ColorMode) -> ScreenStyle {
     }
 }
 
-/// Writes the report of a profile (the first path) into a page (the second).
+/// A function that writes the report of a profile (the first path) into a page (the second).
 pub(crate) type WriteReport = fn(&str, &str) -> Result<()>;
 
-/// Shows the view on a terminal until somebody leaves it. `is_over` says that it is to end.
+/// Shows the view on a terminal until the user leaves it, or `is_over` returns true.
 pub(crate) fn run(
     screen: &TerminalScreen,
     feed: &mut dyn SnapshotFeed,
@@ -182,7 +183,8 @@ pub(crate) fn run(
                     state.said = Some("the program was interrupted".to_string());
                 }
                 KeyEffect::Suspend => {
-                    // The program stops as well, as it would at Ctrl-Z. We stop in the next round.
+                    // The program stops as well, as it would at Ctrl-Z. heapprof stops in the next
+                    // round.
                     screen::leave();
                     let _ = kill_current_process_group(Signal::TSTP);
                     break;
@@ -203,7 +205,7 @@ pub(crate) fn run(
     }
 }
 
-/// The part of the terminal that is drawn on.
+/// Returns the part of the terminal that is drawn on.
 fn drawn_area() -> io::Result<Rect> {
     let (columns, rows) = crossterm::terminal::size()?;
     Ok(Rect::new(
@@ -214,7 +216,8 @@ fn drawn_area() -> io::Result<Rect> {
     ))
 }
 
-/// The process after the one that is shown: the program, each other one, then all together.
+/// Returns the process after the one that is shown: the program, each other process, then all
+/// together.
 pub(super) fn next_process(news: &FeedNews) -> ProcessChoice {
     let numbers: Vec<u32> = news.processes.iter().map(|one| one.number).collect();
     let at = match news.which {
@@ -231,7 +234,8 @@ pub(super) fn next_process(news: &FeedNews) -> ProcessChoice {
     }
 }
 
-/// Writes the profile that is shown, and its report if `report` does. Returns what to say of it.
+/// Writes the profile that is shown, and its report if there is `report`. Returns a message for the
+/// user.
 fn save(news: &FeedNews, number: usize, report: Option<WriteReport>) -> Result<String> {
     let Some(snapshot) = &news.snapshot else {
         bail!("there is no profile yet");
@@ -251,7 +255,7 @@ fn save(news: &FeedNews, number: usize, report: Option<WriteReport>) -> Result<S
     ))
 }
 
-/// A name that no file has.
+/// Returns a name that no file has.
 fn find_free_path(stem: &Path, first: usize) -> PathBuf {
     let named = |number: usize| {
         let mut name = stem.as_os_str().to_os_string();

@@ -1,5 +1,5 @@
-//! The terminal while the view has it, and the way back: its settings are the same afterwards, on
-//! each end that leaves us time for it.
+//! Takes the terminal for the view, and gives it back: its settings are the same afterwards, on
+//! each end that leaves heapprof time for it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -19,16 +19,16 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 use crate::job_control::{foreground_group, group_of, session_of, terminal_session};
 use crate::messages;
 
-/// What the terminal was like before.
+/// The terminal, and its settings from before.
 struct TakenTerminal {
     tty: File,
     before: Termios,
-    /// Whether the view has it now.
+    /// Whether the view has the terminal now.
     is_up: bool,
 }
 
-/// The terminal that was taken. It is one for the process, because a panic in any thread gives it
-/// back.
+/// The terminal that was taken. There is one for the process, because a panic in any thread gives
+/// it back.
 static TAKEN_TERMINAL: Mutex<Option<TakenTerminal>> = Mutex::new(None);
 
 fn lock_terminal() -> MutexGuard<'static, Option<TakenTerminal>> {
@@ -56,7 +56,7 @@ fn is_ours(tty: &File) -> bool {
     same(foreground_group(tty), group_of(None))
 }
 
-/// Whether a stream of ours is the terminal of our session.
+/// Whether a stream of this process is the terminal of its session.
 pub(crate) fn is_tty(stream: impl std::os::fd::AsFd) -> bool {
     isatty(&stream) && same(terminal_session(&stream), session_of(None))
 }
@@ -86,7 +86,7 @@ impl TerminalScreen {
         Ok(Self(()))
     }
 
-    /// A second handle of the terminal, to draw on.
+    /// Returns a second handle of the terminal, to draw on.
     pub(crate) fn writer(&self) -> io::Result<File> {
         match &*lock_terminal() {
             Some(taken) => taken.tty.try_clone(),
@@ -107,19 +107,19 @@ pub(crate) fn is_up() -> bool {
     lock_terminal().as_ref().is_some_and(|taken| taken.is_up)
 }
 
-/// What became of a wait for the terminal.
+/// The result of a wait for the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TerminalWait {
     /// There is something to read: a key, or a part of one.
     Readable,
-    /// The time is over, or a signal came.
+    /// The time is over, or a signal arrived.
     Nothing,
     /// The terminal has gone away.
     Gone,
 }
 
-/// Waits for a key for some time. crossterm takes the end of a terminal that has gone away for a
-/// key that is not whole yet, and would read for ever.
+/// Waits for a key for some time. crossterm takes the end of a terminal that has gone away for an
+/// incomplete key, and would read for ever.
 pub(crate) fn wait(time: Duration) -> io::Result<TerminalWait> {
     let tty = match &*lock_terminal() {
         Some(taken) => taken.tty.try_clone()?,
@@ -140,9 +140,9 @@ pub(crate) fn wait(time: Duration) -> io::Result<TerminalWait> {
     })
 }
 
-/// Makes the terminal say once more that there is something to read. crossterm hears of that only
-/// when it comes, and forgets it if the size changes at the same time: a key would wait for the
-/// next one. The kernel says it again when settings are made, even the same ones (`n_tty.c`).
+/// Makes the terminal report once more that there is something to read. crossterm notices that only
+/// when it arrives, and forgets it if the size changes at the same time: a key would wait for the
+/// next one. The kernel reports it again when settings are made, even the same ones (`n_tty.c`).
 pub(crate) fn tell_again() {
     if let Some(taken) = lock_terminal().as_ref().filter(|taken| is_ours(&taken.tty))
         && let Ok(settings) = tcgetattr(&taken.tty)
@@ -182,7 +182,8 @@ pub(crate) fn leave() {
     messages::defer_messages(false);
 }
 
-/// Makes the settings of the terminal raw again, after whoever stopped us may have changed them.
+/// Makes the settings of the terminal raw again, because a shell that stopped heapprof may have
+/// changed them.
 pub(crate) fn renew() {
     if let Some(taken) = lock_terminal().as_mut() {
         taken.is_up = false;

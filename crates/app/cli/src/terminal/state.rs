@@ -1,4 +1,5 @@
-//! What is to be seen, and how keys change it. Nothing here reads, draws or waits.
+//! The state of the view: what is shown, and how keys change it. Nothing here reads, draws or
+//! waits.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +8,7 @@ use super::keys::KeyPress;
 use super::known::{FlatByFunction, ViewData};
 use super::outline;
 
-/// What the largest part of the screen shows.
+/// The view that takes the largest part of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ViewMode {
     #[default]
@@ -46,7 +47,7 @@ impl ViewColumn {
     }
 }
 
-/// What a key asks of whoever runs the view.
+/// The effect of a key that the loop of the view carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyEffect {
     Nothing,
@@ -66,25 +67,27 @@ pub(crate) enum KeyEffect {
 /// How long rows keep their place, in seconds.
 const MIN_REORDER_SECONDS: f64 = 3.0;
 
-/// What is to be seen.
+/// The state of the view.
 #[derive(Debug, Default)]
 pub(crate) struct ViewState {
     pub(crate) view: ViewMode,
     pub(crate) ask: ViewQuestion,
     pub(crate) column: ViewColumn,
     pub(crate) is_reversed: bool,
-    /// The function of the selected row; the first one is selected if there is none.
+    /// The function of the selected row; the first row is selected if there is none.
     pub(crate) selected: Option<ViewFunction>,
-    /// The rows by function, in the order in which they were put last, and when that was.
+    /// The functions of the rows, in the order in which they were last arranged.
     pub(super) order: Vec<ViewFunction>,
+    /// The time of the last arrangement in seconds, and the question and order that it is for.
     ordered: Option<(f64, ViewQuestion, ViewColumn, bool)>,
     /// Whether the rows stand in the order of their values now.
     pub(crate) is_in_order: bool,
     /// Whether callers, callees and lines have most of the screen.
     pub(crate) is_open: bool,
     pub(crate) shows_callees: bool,
-    /// The paths of the tree that are unfolded, and the one that is selected.
+    /// The paths of the tree that are unfolded.
     pub(crate) unfolded: HashSet<u64>,
+    /// The path of the selected node.
     pub(crate) node: Option<u64>,
     /// The first row that Growth shows.
     pub(crate) from: usize,
@@ -92,19 +95,19 @@ pub(crate) struct ViewState {
     pub(crate) shows_help: bool,
     /// The regular expression that is being typed.
     pub(crate) typed: Option<String>,
-    /// What is wrong with it.
+    /// What is wrong with the expression that is being typed.
     pub(crate) wrong: Option<String>,
-    /// Whether the view asks what becomes of the program.
+    /// Whether the view asks the user what becomes of the program.
     pub(crate) asks: bool,
-    /// What was done last, or could not be done.
+    /// A message about what was done last, or could not be done.
     pub(crate) said: Option<String>,
-    /// How many rows fit, as the last drawing found.
+    /// Number of rows that fit, as the last drawing found.
     pub(crate) page: usize,
 }
 
 impl ViewState {
-    /// The positions of the answer's rows in the order in which they are shown. They are put in
-    /// order anew every few seconds, and when somebody asks for another order.
+    /// Returns the positions of the answer's rows in the order in which they are shown. The rows
+    /// are put in order anew every few seconds, and when the user asks for another order.
     pub(crate) fn arrange(
         &mut self,
         answer: &ViewAnswer,
@@ -127,7 +130,7 @@ impl ViewState {
         let mut shown = in_order.clone();
         if is_settled {
             let at: HashMap<&ViewFunction, usize> = self.order.iter().zip(0..).collect();
-            // The sort is stable: what is new comes last, by its size.
+            // The sort is stable: new functions come last, by their size.
             shown.sort_by_key(|&i| at.get(&rows[i].function).copied().unwrap_or(usize::MAX));
         } else {
             self.order = shown.iter().map(|&i| rows[i].function.clone()).collect();
@@ -137,13 +140,13 @@ impl ViewState {
         shown
     }
 
-    /// The position of the selected row among those that are shown.
+    /// Returns the position of the selected row among those that are shown.
     pub(crate) fn selected_of(&self, answer: &ViewAnswer, shown: &[usize]) -> usize {
         let is_it = |&i: &usize| Some(&answer.rows[i].function) == self.selected.as_ref();
         shown.iter().position(is_it).unwrap_or(0)
     }
 
-    /// Does what a key says.
+    /// Handles a key.
     pub(crate) fn press(&mut self, key: KeyPress, data: &ViewData) -> KeyEffect {
         if let Some(typed) = &mut self.typed {
             match key {
@@ -213,7 +216,7 @@ impl ViewState {
         KeyEffect::Nothing
     }
 
-    /// Obeys the expression that was typed, if it is one.
+    /// Applies the expression that was typed, if it is valid.
     fn focus(&mut self) {
         let typed = self.typed.take().unwrap_or_default();
         self.wrong = match regex::Regex::new(&typed) {
@@ -229,7 +232,7 @@ impl ViewState {
         };
     }
 
-    /// One step back: from what covers most to what covers least.
+    /// Goes one step back: closes what covers most of the screen first.
     fn back(&mut self) {
         match () {
             () if self.is_open => self.is_open = false,
@@ -253,7 +256,7 @@ impl ViewState {
         }
     }
 
-    /// Changes between bytes and objects of the sample type.
+    /// Switches between bytes and objects of the sample type.
     fn other_unit(&mut self, data: &ViewData) {
         let Some(answer) = &data.answer else { return };
         let of_space = |kind: &super::answer::ViewSampleType| kind.objects == Some(answer.kind);
@@ -321,19 +324,19 @@ impl ViewState {
     }
 }
 
-/// By how much a row has changed; `None` if there is nothing to compare with.
+/// Returns by how much a row has changed. A function that is not in `base` counts from 0.
 pub(super) fn change(row: &ViewRow, base: &FlatByFunction) -> i64 {
     row.flat
         .saturating_sub(base.get(&row.function).copied().unwrap_or(0))
 }
 
-/// The mean size of a row's objects.
+/// Returns the mean size of a row's objects.
 pub(super) fn mean(row: &ViewRow) -> Option<i64> {
     let objects = row.objects.filter(|&objects| objects != 0)?;
     row.flat.checked_div(objects)
 }
 
-/// Puts the largest first, and names in their own order.
+/// Sorts the rows: the largest first, or names in their own order.
 fn sort(shown: &mut [usize], rows: &[ViewRow], column: ViewColumn, base: &FlatByFunction) {
     let size = |i: usize| -> u64 {
         let row = &rows[i];

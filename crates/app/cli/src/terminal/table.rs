@@ -1,4 +1,4 @@
-//! The table of functions.
+//! Draws the table of functions.
 
 use heapprof_report::UnitFormatter;
 use heapprof_text::push_whole;
@@ -10,13 +10,13 @@ use super::chart::sparkline;
 use super::known::ViewData;
 use super::state::{ViewColumn, ViewState, change, mean};
 
-/// The columns a function's name needs. Others are left out for it.
+/// Number of columns that a function's name needs. Other columns are left out for it.
 const MIN_NAME_COLUMNS: u16 = 28;
-/// A table with so many columns has bars.
+/// Smallest width, in columns, at which a table has bars.
 const MIN_BARS_COLUMNS: u16 = 110;
 const BAR_COLUMNS: usize = 8;
 
-/// The columns besides the function with their widths, in the order in which they are left out.
+/// The columns that may be left out, in the order in which they are left out.
 const OPTIONAL_COLUMNS: [ViewColumn; 3] = [ViewColumn::Trend, ViewColumn::Mean, ViewColumn::Cum];
 
 fn width_of(column: ViewColumn) -> u16 {
@@ -30,7 +30,7 @@ fn width_of(column: ViewColumn) -> u16 {
     }
 }
 
-/// The columns that fit.
+/// Returns the columns that fit.
 fn columns(width: u16) -> Vec<ViewColumn> {
     let mut columns: Vec<ViewColumn> = ViewColumn::ALL.iter().map(|(column, _)| *column).collect();
     for column in OPTIONAL_COLUMNS {
@@ -164,7 +164,7 @@ pub(super) fn draw(
     );
 }
 
-/// Says what no row shows, if there is room for it.
+/// Draws what no row shows, if there is room for it.
 fn rest(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, measure: &UnitFormatter) {
     let Some(answer) = &data.answer else { return };
     let mut lines = Vec::new();

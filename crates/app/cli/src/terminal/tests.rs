@@ -22,7 +22,7 @@ use super::plain::PlainBlocks;
 use super::run;
 use super::state::{KeyEffect, ViewColumn, ViewMode, ViewState};
 
-/// A profile of a mailer that was taken `n` seconds after its start.
+/// Returns a profile of a mailer that was taken `n` seconds after its start.
 fn profile(n: i64, more: &[(&str, i64)]) -> Profile {
     let types = [
         ("inuse_objects", "count"),
@@ -59,7 +59,7 @@ fn profile(n: i64, more: &[(&str, i64)]) -> Profile {
     builder.finish()
 }
 
-/// The news of a live program with so many snapshots.
+/// Returns the news of a live program with `count` snapshots.
 fn news(count: i64) -> FeedNews {
     let snapshot = |n| {
         Arc::new(ViewSnapshot::new(n as u64, QuestionSource::new("p", profile(n, &[]))).unwrap())
@@ -87,7 +87,7 @@ fn news(count: i64) -> FeedNews {
     }
 }
 
-/// The screen after these keys.
+/// Returns the screen after these keys.
 fn screen(news: FeedNews, size: (u16, u16), keys: &[KeyPress]) -> (String, ViewState, ViewData) {
     let (mut state, mut data) = (ViewState::default(), ViewData::default());
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
@@ -192,8 +192,8 @@ fn a_file_shows_its_own_curve() {
     );
 }
 
-/// The curve of several moments names the largest heap that any of them names, and when it was if a
-/// history knows that. It is drawn, too.
+/// The curve of several moments names the largest heap that any of them names, and its time if a
+/// history has it. The curve shows that heap, too.
 #[test]
 fn a_series_names_the_largest_peak() {
     let spike = |n: i64, with_history| {
@@ -234,7 +234,8 @@ fn a_series_names_the_largest_peak() {
     }
 }
 
-/// RSS stands beside what is in use, and peak RSS beside the peak, without our own tables.
+/// RSS stands beside what is in use, and peak RSS beside the peak, without the collector's own
+/// tables.
 #[test]
 fn rss_goes_with_what_it_is_of() {
     let mut sized = profile(3, &[]);
@@ -315,7 +316,7 @@ fn hostile_names_are_shown_and_not_obeyed() {
 #[test]
 fn keys_change_what_is_seen() {
     let typed = |text: &str| text.chars().map(KeyPress::Char).collect::<Vec<_>>();
-    // A focus keeps what matches; a bad one is said, and keeps what was before.
+    // A focus keeps what matches; an invalid one is reported, and the focus stays as it was.
     let (text, state, data) = screen(
         news(5),
         (80, 24),
@@ -358,7 +359,7 @@ fn keys_change_what_is_seen() {
         let (_, state, _) = screen(news(5), (200, 50), &typed(&keys));
         assert_eq!((state.column, state.is_reversed), (*column, true));
     }
-    // The mark is what changes are about.
+    // Changes are relative to the mark.
     let (text, _, data) = screen(news(5), (80, 24), &typed("d"));
     assert!(text.contains("Δ MARK") && data.mark.is_some(), "{text}");
     // Esc goes back, one step at a time.
@@ -400,7 +401,7 @@ fn leaving_asks_only_while_the_program_runs() {
     assert_eq!(state.press(KeyPress::Interrupt, &data), KeyEffect::Leave);
 }
 
-/// Rows keep their place for three seconds, and then go where they belong.
+/// Rows keep their place for three seconds, and are then put in order.
 #[test]
 fn rows_keep_their_place_for_a_while() {
     let (_, mut state, data) = screen(news(1), (80, 24), &[]);
@@ -417,7 +418,7 @@ fn rows_keep_their_place_for_a_while() {
     assert!(first(&mut state, &later, 2.9).contains("load"));
     // No arrow says then that rows are in order.
     assert!(!state.is_in_order);
-    // What is below the table is about the row with the cursor.
+    // The details below the table are those of the row with the cursor.
     assert!(later.detail.as_ref().unwrap().name.contains("load"));
     assert!(first(&mut state, &later, 3.1).contains("begin"));
     assert!(state.is_in_order);

@@ -1,4 +1,4 @@
-//! The curve: small above the other views, and large in its own.
+//! Draws the curve: small above the other views, and large in its own.
 
 use heapprof_report::UnitFormatter;
 use ratatui::layout::Rect;
@@ -9,13 +9,14 @@ use super::feed::{CurvePoint, SnapshotPeak};
 use super::head::clock;
 use super::known::ViewData;
 
-/// The columns of the scale.
+/// Number of columns of the scale.
 const SCALE_COLUMNS: u16 = 11;
-/// RSS that is more times as large as the heap would leave no room for the heap.
+/// Largest ratio of RSS to the heap at which RSS is drawn. A larger one would leave no room for the
+/// heap.
 const MAX_RSS_TO_HEAP_RATIO: i64 = 20;
 
-/// The curve with the peak, which is seen if there are so many columns. From a peak between two
-/// moments the heap went back to nobody knows what; the curve goes back to where it was.
+/// Returns the curve with the peak, which is visible in a chart of `columns` columns. What the heap
+/// went back to after a peak between two moments is not known; the curve goes back to where it was.
 fn with_peak(data: &ViewData, columns: u16) -> Vec<CurvePoint> {
     let mut points = data.news.history.clone();
     let most = points.iter().map(|point| point.heap).max();
@@ -40,10 +41,10 @@ fn with_peak(data: &ViewData, columns: u16) -> Vec<CurvePoint> {
     points
 }
 
-/// The moment at which the heap was largest, and how large.
+/// Returns the largest heap, and the moment at which it was.
 fn largest(data: &ViewData) -> Option<SnapshotPeak> {
     let history = data.news.history.iter();
-    // The first of equal ones.
+    // Of equal points, the first one counts.
     let of_curve = history.rev().max_by_key(|point| point.heap);
     let of_curve = of_curve.map(|point| SnapshotPeak {
         bytes: point.heap,
@@ -93,13 +94,13 @@ pub(super) fn chart(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData) 
         (false, false) => " heap ⣿ ",
     };
     let columns = legend.chars().count() as u16;
-    // Most heaps are lower at first.
+    // Most heaps are lower at first, so the legend is on the left.
     let x = area.x + SCALE_COLUMNS + 1;
     let y = area.y + u16::from(area.height > 2);
     canvas.put(x, y, columns, legend, canvas.style.muted());
 }
 
-/// Draws the view.
+/// Draws the timeline.
 pub(super) fn draw(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData) {
     let output = &data.news.output;
     let below = (output.len() as u16).min(area.height / 3);

@@ -1,4 +1,4 @@
-//! How the tree is drawn.
+//! Draws the tree.
 
 use ratatui::layout::Rect;
 
@@ -7,7 +7,7 @@ use super::known::ViewData;
 use super::outline::visible_lines;
 use super::state::ViewState;
 
-/// Draws the tree.
+/// Draws the tree into an area of the screen.
 pub(super) fn draw(
     canvas: &mut ScreenCanvas<'_>,
     area: Rect,

@@ -7,19 +7,19 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-/// A way to run a program.
+/// An allocator with its settings, which a program can be run with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AllocatorSetup {
-    /// What it is called.
+    /// The allocator's name.
     pub(super) name: String,
     /// The library that is preloaded.
     pub(super) library: Option<PathBuf>,
-    /// glibc's tunables, as its variable has them.
+    /// Settings of glibc's malloc, in the form of the variable GLIBC_TUNABLES.
     tunables: String,
 }
 
-/// The allocators that are looked for, with the names of their libraries. The first that is there
-/// is taken.
+/// The known allocators, with the file names of their libraries. The first library that exists is
+/// taken.
 const KNOWN_ALLOCATORS: &[(&str, &[&str])] = &[
     ("jemalloc", &["libjemalloc.so.2", "libjemalloc.so"]),
     (
@@ -71,7 +71,7 @@ const GLIBC_NAME: &str = "glibc";
 const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// The folders in which the loader looks for libraries.
+/// Returns the folders in which the loader looks for libraries.
 fn folders() -> Vec<PathBuf> {
     let of_user = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&of_user)
@@ -89,7 +89,8 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// The folders that a file of the loader's names, and the files that it includes.
+/// Returns the folders that a configuration file of the loader names, and those of the files that
+/// it includes.
 fn read_loader_config(file: &Path, depth: u8) -> Vec<PathBuf> {
     const MAX_INCLUDE_DEPTH: u8 = 4;
     let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -127,7 +128,8 @@ fn find(names: &[&str], folders: &[PathBuf]) -> Option<PathBuf> {
     all.find(|path| path.is_file())
 }
 
-/// The allocators that are there, and the names of those that are not with what was looked for.
+/// The allocators that are installed, and the names of those that are not, with the files that were
+/// looked for.
 type AllocatorSelection = (Vec<AllocatorSetup>, Vec<(String, String)>);
 
 /// Whether a file's name is that of a known allocator's library.
@@ -142,7 +144,8 @@ pub(super) fn is_known(file: &str) -> bool {
     })
 }
 
-/// What was asked for and is installed, in order, and what is not, with what was looked for.
+/// Returns the allocators that the user asked for, in order, and those that are not installed, with
+/// the files that were looked for.
 pub(super) fn select_allocators(asked: &[String]) -> Result<AllocatorSelection> {
     let folders = folders();
     let (mut found, mut missing) = (Vec::new(), Vec::new());
@@ -215,7 +218,7 @@ impl AllocatorSetup {
         }
     }
 
-    /// glibc with tunables, as in `arena_max=1+mmap_threshold=65536`.
+    /// Returns glibc with tunables, as in `arena_max=1+mmap_threshold=65536`.
     fn with_tunables(name: &str, text: &str) -> Result<Self> {
         let mut tunables = Vec::new();
         for pair in text.split('+') {
@@ -238,7 +241,8 @@ impl AllocatorSetup {
         })
     }
 
-    /// What is set for a program.
+    /// Describes the settings of a program that runs with this allocator: the library or the
+    /// tunables.
     pub(super) fn describe_settings(&self) -> String {
         match &self.library {
             Some(library) => library.display().to_string(),
@@ -246,7 +250,7 @@ impl AllocatorSetup {
         }
     }
 
-    /// Has a command run with it. What the user preloads comes after it.
+    /// Makes a command run with this allocator. What the user preloads comes after it.
     pub(super) fn apply_to(&self, command: &mut Command) {
         if let Some(library) = &self.library {
             command.env(
@@ -261,7 +265,7 @@ impl AllocatorSetup {
     }
 }
 
-/// A value with what its variable has already.
+/// Joins a value with the value that its variable has already.
 fn join_with_variable(first: &std::ffi::OsStr, variable: &str) -> OsString {
     let mut all = first.to_os_string();
     if let Some(others) = std::env::var_os(variable).filter(|value| !value.is_empty()) {

@@ -1,5 +1,5 @@
-//! A profile of a heap's blocks: by state, and by the stack that allocated each, if the process is
-//! recorded.
+//! Makes a profile of a heap's blocks: by state, and by the stack that allocated each block, if the
+//! process is recorded.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::command::target::{WalkTarget, WalkTargetKind};
 use crate::messages;
 use crate::outside::{give_names, namer, namer_of, open_core};
 
-/// The sample types, the default one second.
+/// The sample types of a walked heap; the default one comes second.
 const HEAP_SAMPLE_TYPES: [(&str, &str); 8] = [
     ("leaked_objects", "count"),
     ("leaked_space", "bytes"),
@@ -24,33 +24,34 @@ const HEAP_SAMPLE_TYPES: [(&str, &str); 8] = [
     ("free_objects", "count"),
     ("free_space", "bytes"),
 ];
-/// The key of the label that says the state.
+/// The key of the label that has the state.
 const STATE_LABEL_KEY: &str = "state";
 
-/// What tells blocks apart in a profile.
+/// The key by which blocks are grouped in a profile.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct BlockGroupKey {
-    /// The number of the stack that allocated them, if it is known.
+    /// The number of the stack that allocated the blocks, if it is known.
     stack: Option<u32>,
     state: &'static str,
-    /// Frames in the place of a stack, root first.
+    /// Frames that replace an unknown stack, root first.
     frames: Vec<String>,
 }
 
-/// The books of a recording, as they were when the memory was copied.
+/// The ledger of a recording, as it was when the memory was copied.
 enum RecordedLedger<'a> {
     Process(LedgerSnapshot<&'a ProcessImage>, u32),
     Core(heapprof_live::CoreLedger),
 }
 
 impl<'a> RecordedLedger<'a> {
-    /// Finds them. `None` if nothing is recorded.
+    /// Finds the ledger, or notes why it can't be read. Returns `None` in that case, and if nothing
+    /// is recorded.
     fn find_or_note(target: &WalkTarget, image: &'a ProcessImage) -> Option<Self> {
         match Self::find(target, image) {
             Ok(found) => Some(found),
             Err(heapprof_live::LiveError::NotRecorded) => None,
             Err(error) => {
-                // The blocks are there without their stacks.
+                // The blocks are still reported, without their stacks.
                 messages::note(&format!("no stacks: {error}"));
                 None
             }
@@ -63,7 +64,8 @@ impl<'a> RecordedLedger<'a> {
     ) -> Result<Self, heapprof_live::LiveError> {
         match &target.what {
             WalkTargetKind::Process(pid, memory) => {
-                // Only the process itself says whether the books are its own, and not a parent's.
+                // Only the process itself can tell whether the ledger is its own, and not a
+                // parent's.
                 LiveProcess::open(*pid)?;
                 let own = image.regions().iter().filter(|region| region.is_own);
                 let pieces = own.map(ImageRegion::range);
@@ -84,9 +86,10 @@ impl<'a> RecordedLedger<'a> {
         }
     }
 
-    /// A profile with the stacks of the recording.
+    /// Makes a profile with the stacks of the recording.
     fn profile(&self, target: &WalkTarget, rows: &[(BlockGroupKey, [i64; 8])]) -> Result<Profile> {
-        // What a block is stands alone: the name of a class is shortened as such.
+        // The last frame says what a block is and is passed alone, so that a class's name is
+        // shortened as such.
         let places = rows.iter().map(|(place, _)| place.frames.last().cloned());
         let places: Vec<String> = places.map(Option::unwrap_or_default).collect();
         let rows = rows.iter().zip(&places);
@@ -115,7 +118,7 @@ impl<'a> RecordedLedger<'a> {
     }
 }
 
-/// Makes the profile.
+/// Makes the profile of a walked heap.
 pub(super) fn profile(target: &WalkTarget, words: &mut HeapDescriber<'_>) -> Result<Profile> {
     let (heap, marks) = (words.heap, words.marks);
     let recorded = RecordedLedger::find_or_note(target, words.image);
@@ -175,7 +178,8 @@ pub(super) fn profile(target: &WalkTarget, words: &mut HeapDescriber<'_>) -> Res
     Ok(profile)
 }
 
-/// Without one: the state, the class of the size, and what a block is are the frames.
+/// Makes a profile without a recording: the frames are a block's state, its size class and its
+/// kind.
 fn profile_without_stacks(rows: &[(BlockGroupKey, [i64; 8])]) -> Profile {
     let mut builder = ProfileBuilder::new(&HEAP_SAMPLE_TYPES);
     for (place, values) in rows {
@@ -185,7 +189,7 @@ fn profile_without_stacks(rows: &[(BlockGroupKey, [i64; 8])]) -> Profile {
     builder.finish()
 }
 
-/// The class of a size: powers of two.
+/// Returns the class of a size: powers of two.
 fn size_class(size: u64) -> String {
     let size = size.max(1);
     let low = 1u64 << size.ilog2();

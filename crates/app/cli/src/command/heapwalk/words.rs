@@ -1,4 +1,4 @@
-//! Blocks, and what points to them, in words.
+//! Describes blocks, and what points to them, in words.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use heapprof_heap::{
 use heapprof_report::{BlockReferrers, RetainedBlock};
 use heapprof_text::printable;
 
-/// The most blocks of which it is told what they retain.
+/// Maximum number of rows that show the memory that a block or variable retains.
 const MAX_RETAINED_BLOCKS: usize = 10_000;
-/// How many bytes of a block are shown.
+/// Maximum number of bytes of a block that are shown.
 const MAX_SHOWN_BYTES: u64 = 4096;
 
 /// A walked heap, and names for what is in it.
@@ -21,18 +21,18 @@ pub(super) struct HeapDescriber<'a> {
     pub(super) heap: &'a MallocHeap,
     pub(super) marks: &'a ChunkMarks,
     pub(super) kinds: BlockKinds<'a>,
-    /// The variable at an address: where it begins, and its name.
+    /// Finds the variable at an address: where it begins, and its name.
     pub(super) variable: Box<dyn Fn(u64) -> Option<(u64, String)> + 'a>,
 }
 
 impl HeapDescriber<'_> {
-    /// The block at an address.
+    /// Returns the number of the block at an address.
     fn block(&self, at: u64) -> Result<usize> {
         let found = self.heap.find(at);
         found.with_context(|| format!("{at:#x}: is in no block of this heap"))
     }
 
-    /// What a block is: the name of its class, or its kind of content.
+    /// Returns what a block is: the name of its class, or its kind of content.
     pub(super) fn block_class(&mut self, number: usize) -> &str {
         let kind = self.kinds.classify(&self.heap.chunks[number]);
         self.kinds.name(kind)
@@ -49,7 +49,7 @@ impl HeapDescriber<'_> {
         format!("{at:#x}, {size} B, {state}{what}")
     }
 
-    /// What leads to a block; `at` is the address of the word that does.
+    /// Describes the source of a pointer to a block; `at` is the address of the pointer.
     fn source(&mut self, at: u64, source: PointerSource) -> String {
         match source {
             PointerSource::Nothing => "nothing".to_string(),
@@ -66,12 +66,12 @@ impl HeapDescriber<'_> {
         }
     }
 
-    /// Finds all that points to the block at an address.
+    /// Finds all pointers to the block at an address.
     pub(super) fn find_pointers_to(&mut self, at: u64) -> Result<BlockReferrers> {
         let number = self.block(at)?;
         let (way, root) = self.marks.way(number);
         let mut steps = Vec::new();
-        // What has leaked has a way, too: from the first block of its chain.
+        // A leaked block has a way, too: from the first block of its chain.
         if root != PointerSource::Nothing || way.len() > 1 {
             if root != PointerSource::Nothing {
                 steps.push(self.source(0, root));
@@ -90,7 +90,7 @@ impl HeapDescriber<'_> {
         })
     }
 
-    /// What a root is in: where that begins, and what it is in words.
+    /// Returns where the memory that contains a root begins, and describes that memory.
     fn holder(&self, root: PointerSource) -> (u64, String) {
         let at = match root {
             PointerSource::Root(at) => at,
@@ -117,8 +117,8 @@ impl HeapDescriber<'_> {
         }
     }
 
-    /// The blocks and variables through which others are reached, the one that retains most first,
-    /// and how many are left out.
+    /// Returns the blocks and variables through which other blocks are reached, the one that
+    /// retains most first, and how many rows are left out.
     pub(super) fn most_retained(&mut self) -> (Vec<RetainedBlock>, usize) {
         let mut holders: Vec<(u64, String)> = Vec::new();
         let mut numbers: HashMap<(u64, String), u32> = HashMap::new();
@@ -129,7 +129,8 @@ impl HeapDescriber<'_> {
                 holders.len() as u32 - 1
             })
         });
-        // Of each, what it retains and its number; holders come behind the blocks.
+        // Each entry is a number and the bytes that it retains; the numbers of holders follow those
+        // of the blocks.
         let chunks = &self.heap.chunks;
         let blocks = (0..).zip(&retained.blocks);
         let blocks = blocks.filter(|&(block, &bytes): &(usize, _)| bytes > chunks[block].size);
@@ -163,7 +164,7 @@ impl HeapDescriber<'_> {
         (all.into_iter().map(row).collect(), left_out)
     }
 
-    /// The bytes of a block as a table of hexadecimal numbers and text.
+    /// Returns the bytes of a block as a table of hexadecimal numbers and text.
     pub(super) fn bytes(&mut self, at: u64) -> Result<String> {
         let number = self.block(at)?;
         let mut text = format!("{}\n", printable(&self.describe_block(number)));

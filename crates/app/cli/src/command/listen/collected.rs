@@ -1,4 +1,4 @@
-//! What a listener has counted since it wrote the database last.
+//! Counts of a listener since it last wrote the database.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,11 @@ use heapprof_wiretap::{
 
 use crate::now;
 
-/// How many different codes, sites and processes are counted before the database is written.
+/// Maximum number of codes, sites and processes, or of senders, that are counted before the
+/// database is written.
 const MAX_CODES: usize = 20_000;
 
-/// A kind, a code, a site, a host, a process and an outcome.
+/// The key of a count: a kind, a code, a site, a host, a process and an outcome.
 type CodeKey = (&'static str, String, String, String, u32, &'static str);
 
 #[derive(Default)]
@@ -24,7 +25,7 @@ struct CodeCount {
     last_ms: i64,
 }
 
-/// Datagrams that were refused.
+/// Numbers of refused datagrams, by reason.
 #[derive(Clone, Copy, Default)]
 struct RefusedDatagrams {
     not_understood: i64,
@@ -32,13 +33,13 @@ struct RefusedDatagrams {
     again: i64,
 }
 
-/// What was counted.
+/// The counts of datagrams since the last write, and of this run.
 pub(super) struct DatagramCounts {
     key: Option<SigningKey>,
     losses: LossTracker,
     codes: HashMap<CodeKey, CodeCount>,
     refused: RefusedDatagrams,
-    /// Of all of this run.
+    /// Number of counted datagrams since this listener started.
     received: u64,
     no_room: i64,
     all_refused: RefusedDatagrams,
@@ -62,7 +63,8 @@ fn to_sender_row(sender: SenderLosses) -> WiretapSender {
     }
 }
 
-/// A sender of the database, unless somebody wrote something there that is none.
+/// Converts a row of the database to a sender. Returns `None` for a row that was not written by
+/// heapprof.
 fn to_sender_losses(row: &WiretapSender) -> Option<SenderLosses> {
     let is_state = |state: &SenderState| state.words() == row.state;
     Some(SenderLosses {
@@ -91,9 +93,9 @@ impl DatagramCounts {
         }
     }
 
-    /// Remembers the senders that an earlier listener has heard.
+    /// Remembers the senders that an earlier listener has received from.
     pub(super) fn load_senders(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
-        // New senders need room, too.
+        // New senders need room as well.
         for sender in store.wiretap_senders(MAX_SENDERS / 2)? {
             if let Some(sender) = to_sender_losses(&sender) {
                 self.losses.remember(&sender);
@@ -139,18 +141,18 @@ impl DatagramCounts {
         count.last_ms = count.last_ms.max(ms);
     }
 
-    /// Whether the database must be written before more is taken.
+    /// Whether the database must be written before more datagrams are taken.
     pub(super) fn is_full(&self) -> bool {
         self.codes.len() >= MAX_CODES || self.losses.waiting() >= MAX_CODES
     }
 
-    /// Writes what was counted.
+    /// Writes the counts since the last write.
     pub(super) fn store(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         let senders = self.losses.take_changed(now::millis().unsigned_abs());
         self.write(store, senders)
     }
 
-    /// Writes the last that was counted. Nobody listens any more.
+    /// Writes the last counts. No listener runs any more.
     pub(super) fn store_last(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         let senders = self.losses.take_final();
         self.write(store, senders)
@@ -199,7 +201,7 @@ impl DatagramCounts {
         Ok(())
     }
 
-    /// What was heard, in a line.
+    /// Summarises the received datagrams in a line.
     pub(super) fn summary(&self) -> String {
         let sums = self.losses.sums();
         format!(

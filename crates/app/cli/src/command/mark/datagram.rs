@@ -1,46 +1,46 @@
-//! The datagram of a mark, as it is sent and read, and its answer.
+//! Makes and parses the datagram of a mark, and names its answer.
 
 use heapprof_process::StatmSizes;
 
 use crate::now;
 
-/// The longest text that is kept, in bytes.
+/// Longest text of a mark that is kept, in bytes.
 const MAX_TEXT_BYTES: usize = 1000;
-/// What a watch answers that has taken a mark. Another answer says why not.
+/// The answer of a watch that has taken a mark. Any other answer is the reason why it has not.
 pub(in crate::command) const ACCEPTED_ANSWER: &str = "taken";
 
-/// What the head of a mark ends with that is for the watch of its process only.
+/// End of the head of a mark that is only for the watch of its process.
 pub(in crate::command) const STRICT_SUFFIX: &str = " only";
 
-/// What the head of a mark ends with that is of all that is watched, and then the sender's process,
-/// which is not.
+/// Separator in the head of a mark of all watched processes. The sender's process id follows; the
+/// mark is not of the sender.
 const ALL_BUT_SEPARATOR: &str = " all but ";
 
-/// What stands before the number of marks that could not be sent.
+/// Separator before the number of marks that could not be sent.
 const LOST_SEPARATOR: &str = " lost ";
 
-/// A mark.
+/// A mark, which names a moment in a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::command) struct WatchMark {
-    /// The process that it is of, if it is of one.
+    /// The process that the mark is of, if it is of one.
     pub(in crate::command) pid: Option<u32>,
-    /// Whether it is for the watch of that process, and for no other one.
+    /// Whether the mark is only for the watch of that process.
     pub(in crate::command) is_strict: bool,
-    /// The process that set it, if it is of all other processes that are watched.
+    /// The process that set the mark, if the mark is of all other watched processes.
     pub(in crate::command) of_all_but: Option<u32>,
-    /// How many marks of this process could not be sent since the one before.
+    /// Number of marks of this process that could not be sent since the mark before.
     pub(in crate::command) lost: u32,
-    /// When it was set, in milliseconds since 1970 UTC.
+    /// When the mark was set, in milliseconds since 1970 UTC.
     pub(in crate::command) time_ms: i64,
-    /// What the process had in memory then.
+    /// The memory sizes of the process at that time.
     pub(in crate::command) statm: Option<StatmSizes>,
-    /// What begins.
+    /// The user's text: what begins.
     pub(in crate::command) text: String,
 }
 
 impl WatchMark {
-    /// Reads a datagram: a head with the process and the time, the kernel's line of the process's
-    /// memory, and the text.
+    /// Parses a datagram: a head with the process and the time, the kernel's line of the process's
+    /// memory (statm), and the text.
     pub(in crate::command) fn parse(datagram: &[u8]) -> Option<Self> {
         let datagram = String::from_utf8_lossy(datagram);
         let (head, rest) = datagram.split_once('\n')?;
@@ -74,18 +74,18 @@ impl WatchMark {
     }
 }
 
-/// What a mark is of.
+/// The processes that a mark is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) enum MarkScope {
-    /// No process that the sender knows.
+    /// The sender names no process.
     UnknownProcess,
-    /// This process, and for its watch only.
+    /// The process with this id; the mark is for its watch only.
     Process(u32),
-    /// All that is watched, without the sender.
+    /// All watched processes but the sender.
     AllOthers,
 }
 
-/// The datagram of a mark, with what the process has in memory.
+/// Makes the datagram of a mark, with the memory sizes of its process.
 pub(in crate::command) fn datagram(of: MarkScope, text: &str) -> Vec<u8> {
     let now = now::millis();
     let pid = match of {

@@ -1,4 +1,4 @@
-//! Where Perl's values come from: a process, a core file, or a file of Devel::MAT.
+//! Reads Perl's values from a process, a core file, or a Devel::MAT file.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,28 +15,29 @@ use crate::command::CommandContext;
 use crate::command::target::{WalkTarget, WalkTargetKind, is_same};
 use crate::name;
 
-/// Values, and where they come from.
+/// Perl's values, and the source that they were read from.
 pub(super) struct PerlHeapOrigin {
     pub(super) found: PerlValueAnalysis,
-    /// The perl in words; empty if it is not known.
+    /// Version of perl and number of interpreters, as a text; empty if they are not known.
     pub(super) perl: String,
-    /// How it went.
+    /// Notes about how the program was opened.
     pub(super) notes: Vec<String>,
-    /// What could not be read.
+    /// Notes about parts that could not be read.
     pub(super) lacks: Vec<String>,
-    /// Of each interpreter, how many values it says that it has, and how many there are by type.
+    /// For each interpreter, the number of values that it reports, and the numbers that were found
+    /// by type.
     pub(super) interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
-    /// What malloc has given out, in bytes, and what threads keep.
+    /// Bytes that malloc has given out, and bytes that threads keep.
     pub(super) malloc: Option<(u64, u64)>,
-    /// The value that has what is at the address that was asked for.
+    /// Address of the value that owns the memory at the address that the user asked for.
     pub(super) owner: Option<u64>,
-    /// The program's memory, if it is at hand.
+    /// The program's memory, if it is available.
     memory: Option<(WalkTarget, ProcessImage)>,
-    /// The file of Devel::MAT that was read.
+    /// The Devel::MAT file that was read.
     file: Option<PathBuf>,
 }
 
-/// The program's memory, and how keys are called among the values.
+/// The program's memory, and whether keys are anonymous among the values.
 struct OriginMemory<'a> {
     memory: Option<heapprof_perl_snapshot::ImageElements<'a>>,
     is_anonymous: bool,
@@ -133,7 +134,7 @@ impl PerlHeapOrigin {
         })
     }
 
-    /// The profile of all values, with when they were so, as far as that is known.
+    /// Makes the profile of all values, with the time of the reading as far as it is known.
     pub(super) fn profile(&self) -> Profile {
         let mut profile = self.found.profile();
         if let Some((
@@ -162,7 +163,7 @@ impl PerlHeapOrigin {
         is_core || self.file.as_ref().is_some_and(|file| is_same(file, path))
     }
 
-    /// The value that a program calls so.
+    /// Returns the value that the program names as in `text`.
     pub(super) fn variable(&self, text: &str, is_anonymous: bool) -> Result<u32, VariableError> {
         let memory = self.memory.as_ref();
         let inside = OriginMemory {
@@ -172,7 +173,7 @@ impl PerlHeapOrigin {
         self.found.variable(text, &inside)
     }
 
-    /// The text of a value, up to so many bytes, if that is wanted.
+    /// Returns the text of a value, up to `limit` bytes, if a limit is given.
     pub(super) fn contents(&self, number: u32, limit: Option<u32>) -> Result<Option<String>> {
         let Some(limit) = limit else {
             return Ok(None);
@@ -205,11 +206,11 @@ fn with_advice(name: &str, has_program: bool, error: PerlWalkError) -> anyhow::E
     anyhow!("{name}: {error}{advice}")
 }
 
-/// What is missing if malloc's blocks are not known.
+/// The text that says what is missing if malloc's blocks are not known.
 const MISSING_HEAP_TEXT: &str = "sizes are those that Perl asked for, other threads are not seen, and \
                             what only C code holds is shown as leaked";
 
-/// What could not be read.
+/// Describes the parts that could not be read.
 fn find_missing_parts(walked: &PerlSnapshot, image: &ProcessImage) -> Vec<String> {
     let mut lacks = Vec::new();
     if walked.has_other_malloc {
@@ -242,7 +243,8 @@ fn find_missing_parts(walked: &PerlSnapshot, image: &ProcessImage) -> Vec<String
     lacks
 }
 
-/// A key as it is shown if keys may be secret: a part of its hash, which is the same in all files.
+/// Returns a key as it is shown if keys may be secret: a part of its hash, which is the same in all
+/// files.
 fn hash_key(key: &str) -> String {
     let hash = Sha256::digest(key.as_bytes());
     let bytes: Vec<String> = hash

@@ -1,8 +1,8 @@
-//! The audit of a recording's forked children (`--fork-audit`): looks at each when it begins, now
-//! and then, and before it ends, and writes what was seen beside its profile.
+//! Audits the forked children of a recording (`--fork-audit`): inspects each child when it begins,
+//! at intervals, and before it ends, and writes the results beside its profile.
 //!
-//! A child waits while it is looked at for the first and for the last time. One that is killed was
-//! looked at some time before.
+//! A child waits during its first and its last inspection. A child that is killed was last
+//! inspected some time before.
 
 mod child;
 mod said;
@@ -26,37 +26,37 @@ pub(super) use self::said::ChildMessage;
 use super::kept::{ProfileWriteOptions, ReplacePolicy, put};
 use crate::rights::{ProcessNamer, ProcessRights};
 
-/// More children are not kept in mind at a time, and not of more is written.
+/// Maximum number of children that are audited.
 const MAX_CHILDREN: usize = 10_000;
-/// More loads are not kept, of all children together.
+/// Maximum number of loads that are kept, of all children together.
 const MAX_LOADS: usize = 500_000;
-/// So long those that still run at the end are looked at, all together.
+/// Longest time for inspecting the children that still run at the end, all together.
 const FINAL_INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The children of a recording.
+/// The audit of a recording's children.
 #[derive(Default)]
 pub(super) struct ForkAuditor {
     /// The process that `record` started.
     main: u32,
     children: HashMap<u32, AuditedChild>,
     ended: Vec<EndedChild>,
-    /// Those that were found to have ended. What they have said may still have to be heard.
+    /// Children that were found to have ended. Their last messages may not have been read yet.
     gone: Vec<u32>,
-    /// When somebody is looked at next.
+    /// Earliest time of the next inspection.
     next: Option<Instant>,
-    /// How many children there was no room for.
+    /// Number of children that exceeded `MAX_CHILDREN`.
     left_out: usize,
-    /// How many loads were heard of.
+    /// Number of loads that children reported.
     loads: usize,
 }
 
 impl ForkAuditor {
-    /// Begins with the children of this process.
+    /// Starts the audit of the children of the process `main`.
     pub(super) fn begin(&mut self, main: u32) {
         self.main = main;
     }
 
-    /// Notes what a process says.
+    /// Handles a message of a process.
     pub(super) fn hear(&mut self, pid: Pid, said: ChildMessage, rights: ProcessRights) {
         let number = number_of(pid);
         if let ChildEvent::Forked(parent) = said.what {
@@ -87,20 +87,20 @@ impl ForkAuditor {
         }
     }
 
-    /// A child did not wait until it was looked at for the first time.
+    /// Notes that a child did not wait for its first inspection.
     pub(super) fn note_no_wait(&mut self, pid: Pid) {
         if let Some(child) = self.children.get_mut(&number_of(pid)) {
             child.note_no_wait();
         }
     }
 
-    /// What can be read once a child has ended.
+    /// Returns descriptors that become readable once their child has ended.
     pub(super) fn end_fds(&self) -> impl Iterator<Item = &OwnedFd> {
         let children = self.children.values();
         children.filter_map(|child| child.end_fd.as_ref())
     }
 
-    /// A child has been forked, and waits.
+    /// Adds a child that has been forked and waits.
     fn add_child(&mut self, pid: Pid, generation: u8, told: u32, rights: ProcessRights) {
         let ends = pidfd_open(pid, PidfdFlags::empty()).ok();
         let pid = number_of(pid);
@@ -110,7 +110,7 @@ impl ForkAuditor {
             self.left_out += 1;
             return;
         }
-        // Whoever has taken the number of a parent that has ended is not the parent.
+        // If the child's parent has ended, the process that has taken its place is not the parent.
         let [parent] = status(pid, ["PPid:"]);
         let parent = parent.trim().parse().unwrap_or(0);
         let is_known = parent == self.main || self.children.contains_key(&parent);
@@ -124,18 +124,19 @@ impl ForkAuditor {
         self.children.contains_key(&pid)
     }
 
-    /// A process has ended.
+    /// Moves a child to those that have ended.
     fn end(&mut self, pid: u32) {
         self.ended
             .extend(self.children.remove(&pid).map(AuditedChild::end));
     }
 
-    /// Whether anybody is there besides one of the children who may have what it has inherited.
+    /// Whether there is a process besides one of the children that may share the memory which that
+    /// child has inherited.
     fn has_others(&self) -> bool {
         self.children.len() > 1 || is_there(self.main)
     }
 
-    /// The children that have ended, of those that are not known to have.
+    /// Returns the children that have ended and were not known to have ended.
     fn find_ended(&self) -> Vec<u32> {
         let (mut pids, mut polled, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for (&pid, child) in &self.children {
@@ -156,10 +157,11 @@ impl ForkAuditor {
         found
     }
 
-    /// Looks at those whose turn it is.
+    /// Removes children that have ended from those that run, and inspects the child that has been
+    /// due for longest.
     pub(super) fn inspect_due(&mut self) {
         let now = Instant::now();
-        // What they had said before they ended has been heard by now.
+        // All messages that these children sent before they ended have been read by now.
         let by_now = self.find_ended();
         for pid in std::mem::replace(&mut self.gone, by_now) {
             self.gone.retain(|other| *other != pid);
@@ -170,7 +172,7 @@ impl ForkAuditor {
         }
         let due = self.children.iter();
         let due = due.filter(|(_, child)| child.next <= now && child.ending.is_none());
-        // The others come next.
+        // Later calls inspect the other children.
         let first = due.min_by_key(|(_, child)| child.next);
         if let Some(pid) = first.map(|(pid, _)| *pid) {
             let has_others = self.has_others();
@@ -181,7 +183,7 @@ impl ForkAuditor {
         }
     }
 
-    /// Looks at all that have not ended, until a moment, because a signal may end them.
+    /// Inspects all children that have not ended, until a moment, because a signal may end them.
     pub(super) fn inspect_all(&mut self, until: Instant) {
         let has_others = self.has_others();
         for child in self.children.values_mut() {
@@ -191,7 +193,7 @@ impl ForkAuditor {
         }
     }
 
-    /// When somebody is to be looked at.
+    /// Returns when a child is to be inspected next.
     pub(super) fn next_inspection(&self) -> Option<Instant> {
         let all = self.children.values();
         let all = all.filter(|child| child.ending.is_none());
@@ -199,8 +201,9 @@ impl ForkAuditor {
         Some(self.next.map_or(first, |next| next.max(first)))
     }
 
-    /// Those that still run are looked at for the last time. Writes what is known of all, beside
-    /// the profiles that they have. Returns how many that are, and what could not be written.
+    /// Inspects the children that still run for the last time, and writes the audits of all
+    /// children beside their profiles. Returns how many were written, and notes on what could not
+    /// be written.
     pub(super) fn write(mut self, wanted: &ProfileWriteOptions) -> (usize, Vec<String>) {
         self.find_ended().into_iter().for_each(|pid| self.end(pid));
         let until = Instant::now() + FINAL_INSPECTION_TIMEOUT;
@@ -250,18 +253,18 @@ fn number_of(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Gives the frames of profiles names, with the rights of the processes that they are of: names
-/// come from files that these have mapped.
+/// Names the frames of profiles with the rights of the profiles' processes, because names come from
+/// files that these processes have mapped.
 fn symbolize_profiles(profiles: &mut [ChildProfile]) {
     // The children of a program have the same libraries.
     let mut namer = ProcessNamer::new(SymbolizeOptions::default());
     for made in profiles {
-        // Without these rights, they stay as they are.
+        // Without these rights, the frames keep their addresses.
         let _ = namer.symbolize(&mut made.profile, made.rights);
     }
 }
 
-/// The name of what an audit notes of a process, beside its profile.
+/// Returns the path of a process's audit, beside its profile.
 fn audit_path(profile: &Path) -> PathBuf {
     const PROFILE_SUFFIX: &[u8] = b".pb.gz";
     let bytes = profile.as_os_str().as_bytes();

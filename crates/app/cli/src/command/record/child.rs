@@ -1,5 +1,6 @@
-//! The recorded program as a child process: signals that are meant for it reach it once, it stops
-//! and goes on with us, and its end is reported as a shell reports it.
+//! Runs the recorded program as a child process: signals that are meant for the program reach it
+//! once, it stops and goes on together with heapprof, and its end is reported as a shell reports
+//! it.
 //!
 //! This needs no thread, so a program is recorded even if no thread can be made.
 
@@ -32,17 +33,17 @@ use crate::rights::RightsLedger;
 
 /// How the program ended.
 pub(in crate::command) struct ProgramExit {
-    /// Its exit code, 128 + N when signal N ended it.
+    /// Exit code of the program, or 128 + N if signal N ended it.
     pub(in crate::command) code: u8,
-    /// The signal that ended it.
+    /// The signal that ended the program.
     pub(in crate::command) signal: Option<i32>,
-    /// Whether that signal was Ctrl-C, which came to us too.
+    /// Whether the signal was Ctrl-C, which heapprof received too.
     pub(in crate::command) by_key: bool,
-    /// Its process id.
+    /// Process id of the program.
     pub(in crate::command) process: u32,
 }
 
-/// Signals that end a process and may be meant for the program when they come to us.
+/// Signals that end a process and may be meant for the program when heapprof receives them.
 const FORWARDED_SIGNALS: [i32; 13] = [
     SIGINT,
     SIGQUIT,
@@ -59,10 +60,10 @@ const FORWARDED_SIGNALS: [i32; 13] = [
     libc::SIGPWR,
 ];
 
-/// The signals by which daemons and their workers are told to end.
+/// The signals that tell daemons and their workers to end.
 const TERMINATION_SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// Runs a program that is not recorded to its end. `start` is told its number.
+/// Runs a program that is not recorded to its end. `began` gets its process id.
 pub(in crate::command) fn run_unrecorded(
     command: &mut Command,
     began: impl FnOnce(u32),
@@ -70,9 +71,9 @@ pub(in crate::command) fn run_unrecorded(
     run(command, began, None, None, None, &RightsLedger::default())
 }
 
-/// Runs the program to its end. `start` is told its number. `more` is a signal that it wants
-/// besides those that are always passed on. `live` is told of what it does, and `keeper` begins
-/// when it runs.
+/// Runs the program to its end. `began` gets its process id. `more` is a signal that is passed on
+/// besides those that always are. `live` shows what the program does, and `keeper` starts once the
+/// program runs.
 pub(super) fn run(
     command: &mut Command,
     began: impl FnOnce(u32),
@@ -81,8 +82,8 @@ pub(super) fn run(
     keeper: Option<&mut KeeperHandle>,
     rights: &RightsLedger,
 ) -> io::Result<ProgramExit> {
-    // Ctrl-C is for the program, and we wait for what it does about it. A signal that was ignored
-    // stays ignored, for the child too.
+    // Ctrl-C is for the program, and heapprof waits for what the program does about it. A signal
+    // that was ignored stays ignored, for the child too.
     let taken = FORWARDED_SIGNALS.into_iter().chain(more);
     let taken: Vec<i32> = taken.filter(|&s| !inherited::is_ignored(s)).collect();
     inherited::pass_on(command);
@@ -107,7 +108,7 @@ pub(super) fn run(
         }
         for info in signals.wait().filter(|info| info.si_signo != SIGCHLD) {
             // A terminal sends the signal of a key to its whole process group, so the program has
-            // got it already. The kernel tells only the session's leader of a hangup.
+            // got it already. The kernel sends a hangup only to the session's leader.
             let is_for_all = is_of_terminal(&info) && !(info.si_signo == SIGHUP && leads_session());
             let is_of_view =
                 info.si_signo == SIGINT && live.as_ref().is_some_and(|live| live.has_interrupted());
@@ -135,10 +136,10 @@ pub(super) fn run(
     if let Some(live) = live {
         live.finish(ended.code, signal);
     }
-    // These signals came together with the end.
+    // These signals came together with the program's end.
     interrupted |= signals.pending().any(|info| is_ctrl_c(&info));
-    // A copy of the signal that ended the program may still be on its way to us. A second one is
-    // meant for us.
+    // A copy of the signal that ended the program may still be on its way to heapprof. A second one
+    // is meant for heapprof.
     for signal in taken {
         let came = Arc::new(AtomicBool::new(false));
         if flag::register_conditional_default(signal, Arc::clone(&came)).is_ok() {
@@ -158,10 +159,10 @@ fn is_ctrl_c(info: &libc::siginfo_t) -> bool {
     info.si_signo == SIGINT && is_of_terminal(info)
 }
 
-/// Returns how the program ended, if it has. Other children are processes that became ours because
-/// we are the first process of a namespace.
+/// Returns how the program ended, if it has. Other children are processes that heapprof got as the
+/// first process of a namespace.
 ///
-/// What the kernel says of the rights of those that have ended is noted before they are reaped.
+/// The rights that the kernel shows for ended processes are noted before these are reaped.
 fn poll_end(
     program: Pid,
     live: Option<&LiveView>,
@@ -191,10 +192,11 @@ fn poll_end(
     }
 }
 
-/// Stops us after the program stopped, because whoever waits for it at the terminal waits for us.
+/// Stops heapprof after the program stopped, because a shell that waits for the program waits for
+/// heapprof.
 fn stop_with_program(program: Pid, live: Option<&LiveView>) {
-    // Ctrl-Z stops us too. Whoever makes the program go on makes us go on too, and may have done so
-    // by now.
+    // Ctrl-Z stops heapprof too. A shell that continues the program continues heapprof too, and may
+    // have done so by now.
     std::thread::sleep(Duration::from_millis(20));
     let number = program.as_raw_nonzero().get().unsigned_abs();
     if run_state(number) != Some('T') {
@@ -222,7 +224,7 @@ fn stop_with_program(program: Pid, live: Option<&LiveView>) {
     }
 }
 
-/// Whether a shell made us a job of our own, which it waits for and continues as a whole. A
+/// Whether a shell made heapprof a job of its own, which it waits for and continues as a whole. A
 /// script's program is in the script's group.
 fn leads_job() -> bool {
     group_of(None).is_ok_and(is_own_number)

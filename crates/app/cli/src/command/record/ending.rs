@@ -1,5 +1,5 @@
-//! How the processes of a recording ended that did not write their last profile, and why one that
-//! was killed may have left none.
+//! Describes how the processes of a recording ended that did not write their last profile, and why
+//! a killed process may have left none.
 
 use signal_hook::low_level::signal_name;
 
@@ -11,28 +11,28 @@ use super::residents::ResidentHistories;
 use super::words::{bytes, plural, shown};
 use super::written::{PrivateLedger, UnrecordedProcess, WrittenProfile};
 
-/// What is known of ends.
+/// The processes that ended in an unusual way, and what is known of all of them.
 #[derive(Default)]
 pub(super) struct ProcessEndings {
-    /// The processes whose profile was made of the books that they kept.
+    /// The processes whose profile was made from the ledger that they kept.
     pub(super) died: Vec<ProcessDeath>,
-    /// The processes whose files could not be read, as was said.
+    /// The processes whose files could not be read; a note was printed for each.
     pub(super) unread: Vec<u32>,
-    /// The processes whose profiles could not be written, as was said.
+    /// The processes whose profiles could not be written; a note was printed for each.
     pub(super) unwritten: Vec<u32>,
-    /// The processes whose books were in private memory, and why.
+    /// The processes whose ledgers were in private memory, and why.
     pub(super) private: Vec<PrivateLedger>,
     /// The processes that were not recorded, although they had the library.
     pub(super) unrecorded: Vec<UnrecordedProcess>,
-    /// What was resident of the program and of those that descend from it.
+    /// The resident memory of the program and of its descendants.
     pub(super) residents: ResidentHistories,
-    /// What they ran.
+    /// The executables that the processes ran.
     pub(super) executables: OpenExecutables,
 }
 
 impl ProcessEndings {
-    /// What a line about the process `main` adds if its books, or those of others, were in private
-    /// memory.
+    /// Returns what a line about the process `main` adds if its ledger, or those of others, were in
+    /// private memory.
     pub(super) fn describe_private(&self, main: u32) -> String {
         if let Some(why) = self.why_private(main) {
             return format!(
@@ -53,7 +53,7 @@ impl ProcessEndings {
         }
     }
 
-    /// What a line adds of processes that were not recorded.
+    /// Returns what a line adds about processes that were not recorded.
     pub(super) fn describe_unrecorded(&self) -> String {
         match self.unrecorded.as_slice() {
             [] => String::new(),
@@ -66,20 +66,20 @@ impl ProcessEndings {
         }
     }
 
-    /// Why the books of a process of ours were in private memory, if they were.
+    /// Returns why the ledger of this user's process was in private memory, if it was.
     pub(super) fn why_private(&self, process: u32) -> Option<&str> {
         let is_it = |private: &&PrivateLedger| private.process == process && private.owner.is_us();
         let private = self.private.iter().find(is_it);
         private.map(|private| private.why.as_str())
     }
 
-    /// Whether a process ended without a word, so that its profile was made of its books.
+    /// Whether a process ended without reporting, so that its profile was made from its ledger.
     pub(super) fn has_died(&self, process: u32) -> bool {
         self.died.iter().any(|died| died.process == process)
     }
 
-    /// What is to be said of processes that ended without a word: of which moment their profiles
-    /// are, and what ended them.
+    /// Describes processes that ended without reporting: the moment that their profiles are of, and
+    /// what ended them.
     pub(super) fn describe_deaths<'w>(
         &self,
         ended: &ProgramExit,
@@ -149,7 +149,7 @@ fn describe_oom(oom: OomKill) -> String {
     format!("; just then the kernel's OOM killer ended a process of its cgroup{limit}")
 }
 
-/// A signal as people know it.
+/// Returns the common name of a signal.
 fn describe_signal(signal: i32) -> String {
     match signal_name(signal) {
         Some(name) => name.to_string(),
@@ -157,7 +157,7 @@ fn describe_signal(signal: i32) -> String {
     }
 }
 
-/// The programs of processes that were not recorded, each once, with why.
+/// Lists the programs of processes that were not recorded, each once, with the reasons.
 fn group_by_reason(all: &[UnrecordedProcess]) -> String {
     /// The maximum number of programs that are named for one reason.
     const MAX_NAMED_PROGRAMS: usize = 3;

@@ -1,8 +1,8 @@
-//! The files that recorded processes run, held open: afterwards the names of these files may lead
-//! to others (an upgrade), or nowhere (a file in memory, another mount namespace).
+//! Keeps the executables open that recorded processes ran: afterwards the names of these files may
+//! lead to other files (an upgrade), or nowhere (a file in memory, another mount namespace).
 //!
-//! Each process hands its own over, which it has opened itself. What a user's processes hand over
-//! is that user's word, so it names the code of that user's processes only.
+//! Each process opens its own executable and hands it over. Only the process's user vouches for the
+//! file, so it names the code of that user's processes only.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -16,23 +16,26 @@ use rustix::process::Pid;
 use crate::place::FileOwner;
 use crate::rights::ProcessRights;
 
-/// The maximum number of files that are held open for this user, for each other user, and for all
-/// of these. So no user takes the room of another.
+/// Maximum number of files that are kept open for this user. Each group of users has a limit of its
+/// own, so no user takes the room of another.
 const MAX_FILES: usize = 256;
+/// Maximum number of files that are kept open for each other user.
 const MAX_FILES_PER_OTHER_USER: usize = 32;
+/// Maximum number of files that are kept open for all other users together.
 const MAX_FILES_OF_OTHER_USERS: usize = 128;
-/// What an executable begins with.
+/// The first bytes of an executable.
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
-/// With more processes than this, they are not looked through for deleted files.
+/// Maximum number of processes that are searched for deleted files. With more processes, none is.
 const MAX_PROCESSES: usize = 64;
 
-/// Open files, each once for each user, by the user, the device and the inode.
+/// Open executables, each once for each user, by the user, the device and the inode.
 #[derive(Default)]
 pub(super) struct OpenExecutables(BTreeMap<(u32, u64, u64), File>);
 
 impl OpenExecutables {
     /// Opens the code that processes have mapped and whose names lead to other files by now. Only
-    /// root may do that, so of another user's processes only what everybody may read is held.
+    /// root may do that, so of another user's processes only files that everybody may read are
+    /// kept.
     pub(super) fn add_deleted(
         &mut self,
         processes: impl ExactSizeIterator<Item = (Pid, ProcessRights)>,
@@ -51,19 +54,19 @@ impl OpenExecutables {
                 let range = map.range();
                 let range = format!("{:x}-{:x}", range.start, range.end);
                 let path = format!("/proc/{process}/map_files/{range}");
-                // What is held already, or may not be, is not opened.
+                // A file that is kept already, or may not be kept, is not opened.
                 let may = |about: &Metadata| rights.are_ours() || about.mode() & 0o004 != 0;
                 let is_wanted = std::fs::metadata(&path)
                     .is_ok_and(|about| may(&about) && self.has_room_for(owner, &about));
                 let opened = is_wanted.then(|| File::open(path).ok()).flatten();
-                // Another file may have come to the place since.
+                // Another file may have this path by now.
                 let opened = opened.filter(|file| file.metadata().is_ok_and(|about| may(&about)));
                 self.hold(owner, opened);
             }
         }
     }
 
-    /// Holds a file that a process of this user has mapped.
+    /// Keeps a file open that a process of this user has mapped.
     pub(super) fn hold(&mut self, owner: FileOwner, file: Option<File>) {
         if let Some(file) = file
             && let Ok(about) = file.metadata()
@@ -74,7 +77,7 @@ impl OpenExecutables {
         }
     }
 
-    /// Whether such a file is not held for its user, and may be.
+    /// Whether a file is not kept for its user yet, and may be.
     fn has_room_for(&self, owner: FileOwner, about: &Metadata) -> bool {
         let users = self.0.keys().map(|(user, _, _)| *user);
         let of_user = users.clone().filter(|user| *user == owner.user).count();
@@ -89,7 +92,8 @@ impl OpenExecutables {
         about.is_file() && has_room && !self.0.contains_key(&key(owner, about))
     }
 
-    /// Where those of a user can be opened again, with the rights of whoever does so.
+    /// Returns paths at which the files of a user can be opened again, with the rights of the
+    /// process that opens them.
     pub(super) fn paths_for(&self, owner: FileOwner) -> Vec<PathBuf> {
         let of_user = self
             .0
@@ -115,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of its own that begins so.
+    /// Returns a temporary file with this content.
     fn file(text: &[u8]) -> Option<File> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(text).unwrap();

@@ -1,5 +1,5 @@
-//! The files that the list of a recording names: looked at, symbolized and removed with the rights
-//! of the users who listed them.
+//! Checks, symbolizes and removes the files that the list of a recording names, with the rights of
+//! the users who listed them.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::place::{self, FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust
 use crate::rights::{ProcessNamer, ProcessRights};
 use crate::{messages, output};
 
-/// What an entry's path leads to.
+/// The kind of file that an entry's path leads to.
 pub(super) enum EntryTarget {
     /// A profile to be read and written by its owner.
     Profile(FileOwner),
@@ -29,52 +29,53 @@ pub(super) enum EntryTarget {
     Special,
     /// Nothing, because an exec that failed took the profile back.
     Nothing,
-    /// Something that the entry's writer must not touch, and why.
+    /// A file that the entry's writer must not touch, and why.
     Refused(io::Error),
 }
 
-/// What a profile says besides what the list says.
+/// Details of a profile that are not in the list.
 #[derive(Default)]
 pub(super) struct ProfileDetails {
-    /// What was resident at the peak, with the heap's part.
+    /// The resident memory at the peak, with the heap's part.
     pub(super) peak: Option<RssBreakdown>,
     pub(super) runtime: Option<ManagedRuntime>,
-    /// The file of the program.
+    /// Path of the program's file.
     pub(super) program: String,
-    /// What the values are made of, if they are estimates.
+    /// A summary of the samples that the values are made of, if they are estimates.
     pub(super) sampled: Option<SamplingSummary>,
-    /// What is held by code that symbolizing, if it was asked for, has found no names for.
+    /// The memory of code that has no names after symbolizing, if that was asked for.
     pub(super) unnamed: Option<UnnamedCode>,
-    /// Which interpreter's frames are missing, and why.
+    /// The interpreter whose frames are missing, and why.
     pub(super) missing_frames: Option<String>,
-    /// Whether it has the values of an interpreter.
+    /// Whether the profile has the values of an interpreter.
     pub(super) has_values: bool,
-    /// Why it has none, or not all of them.
+    /// Why the profile has no values of an interpreter, or not all of them.
     pub(super) missing_values: Option<String>,
     /// The stacks that end early, by file.
     pub(super) early_ends: Vec<EarlyEnds>,
     /// Bytes that were allocated, if the samples were read.
     pub(super) allocated: Option<i64>,
-    /// Blocks whose free was not seen before their address came again, and their bytes.
+    /// Blocks whose free was not seen before their address was allocated again, and their bytes.
     pub(super) unseen_frees: [u64; 2],
-    /// How the program allocates past what is hooked.
+    /// The ways in which the program allocates that are not hooked.
     pub(super) unhooked: Vec<UnhookedAllocator>,
 }
 
-/// What is held by code without names.
+/// The memory of code without names.
 pub(super) struct UnnamedCode {
     /// The sample type of the values.
     pub(super) sample_type: &'static str,
     pub(super) bytes: i64,
     pub(super) total: i64,
-    /// The file that most of that code is in, with its build id. Empty if the code is in no file.
+    /// The file that most of the code without names is in; empty if that code is in no file.
+    /// `build_id` is the file's build id.
     pub(super) file: String,
     pub(super) build_id: String,
-    /// What has become of that file, if it is not what the program had loaded.
+    /// What became of the file, if it is not what the program had loaded.
     pub(super) fate: Option<FileFate>,
 }
 
-/// What became of a file after a program had loaded it.
+/// The fate of a file after a program had loaded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileFate {
     Replaced,
@@ -82,8 +83,8 @@ pub(super) enum FileFate {
 }
 
 impl FileFate {
-    /// What became of a file that a process with these rights has named. If these are nobody's, the
-    /// file is not looked at.
+    /// Returns what became of a file that a process with these rights has named. With public
+    /// rights, the file is not inspected.
     fn find_with_rights(file: &str, build_id: &str, rights: ProcessRights) -> Option<Self> {
         match rights {
             ProcessRights::User(_) => rights.acting(|| Self::find_fate(file, build_id)).ok()?,
@@ -91,8 +92,8 @@ impl FileFate {
         }
     }
 
-    /// What became of the file with this build id; `None` if it is the same one, or that is not
-    /// known.
+    /// Returns what became of the file with this build id; `None` if it is the same file, or if
+    /// that is not known.
     fn find_fate(file: &str, build_id: &str) -> Option<Self> {
         if !file.starts_with('/') || build_id.is_empty() {
             return None;
@@ -106,21 +107,23 @@ impl FileFate {
     }
 }
 
-/// What the values of a sampled profile are made of.
+/// A summary of the samples that a sampled profile is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SamplingSummary {
-    /// How many allocations were sampled, and the bytes that they stand for.
+    /// Number of sampled allocations.
     pub(super) taken: u64,
+    /// Bytes that the sampled allocations stand for.
     pub(super) allocated: i64,
-    /// Bytes in use, and what is known of that sum.
+    /// Bytes in use.
     pub(super) in_use: i64,
+    /// The spread of the bytes in use.
     pub(super) spread: SumSpread,
     /// Average bytes between samples.
     pub(super) period: i64,
 }
 
-/// Opens an entry's profile. Fails if it is not a plain file of the owner's, or if its path leads
-/// over another user's links.
+/// Opens an entry's profile. Fails if it is not a plain file of the entry's owner, or if its path
+/// leads over another user's links.
 fn open(one: &WrittenProfile) -> io::Result<(FilePlace, OpenedFile)> {
     let place = FilePlace::resolve(&one.path, PathTrust::OwnLinks)?;
     let opened = place.open()?;
@@ -131,9 +134,9 @@ fn open(one: &WrittenProfile) -> io::Result<(FilePlace, OpenedFile)> {
     Ok((place, opened))
 }
 
-/// Does `work` with each of the entries, as its owner. What the processes ran may name code, and
-/// what was read with the rights of one process names the code of no process with others. If nobody
-/// may act for that owner, `refused` makes the answer.
+/// Calls `work` with each entry, as the entry's owner. The executables may name code, but a namer
+/// that has read files with the rights of one process names no code of processes with other rights.
+/// If heapprof can't act as an owner, `refused` makes the result.
 fn each<T: Send>(
     entries: &[&WrittenProfile],
     executables: &OpenExecutables,
@@ -176,7 +179,7 @@ fn each<T: Send>(
     done.into_iter().flatten().collect()
 }
 
-/// What the paths of the entries lead to.
+/// Returns the kind of file that each entry's path leads to.
 pub(super) fn resolve_entries(entries: &[&WrittenProfile]) -> Vec<EntryTarget> {
     let look = |_: &mut ProcessNamer, one: &WrittenProfile| match resolve_entry(one) {
         Ok(found) => found,
@@ -210,8 +213,8 @@ fn resolve_entry(one: &WrittenProfile) -> io::Result<EntryTarget> {
     let there = FileOwner::from_stat(&place.open()?.stat);
     match there.user == one.owner.user {
         true => Ok(EntryTarget::Profile(one.owner)),
-        // On some file systems a file belongs to somebody else than its writer. Root does no more
-        // with it than that user could.
+        // On some file systems a file does not belong to its writer. Root then acts with the rights
+        // of the file's owner.
         false if one.owner.is_us() && one.owner.user == 0 => Ok(EntryTarget::Profile(there)),
         false => Err(io::Error::other(format!("belongs to user {}", there.user))),
     }
@@ -224,8 +227,8 @@ fn is_kernel_link(place: &FilePlace) -> bool {
         .is_ok_and(|led| !rustix::fs::FileType::from_raw_mode(led.st_mode).is_file())
 }
 
-/// Reads each profile. If asked to, gives its frames names, and its history what was resident.
-/// The executables are what the processes ran.
+/// Reads each profile. With symbols, also names its frames and adds the resident memory to its
+/// history. `executables` are the files that the processes ran.
 pub(super) fn read(
     entries: &[&WrittenProfile],
     with_symbols: bool,
@@ -235,7 +238,7 @@ pub(super) fn read(
     let read = |namer: &mut ProcessNamer, one: &WrittenProfile| {
         let unreadable = || one.path.display().to_string();
         let (place, opened) = open(one).with_context(unreadable)?;
-        // Exact values need not be added up, because what the entry says of them is right.
+        // Exact values need not be added up, because the sums in the entry are right.
         let options = ReadOptions::default().only_head(one.is_exact && !with_symbols);
         let mut profile = decode_with(opened.file, options)
             .map_err(|error| messages::reading_error(error.into()))
@@ -285,22 +288,22 @@ fn read_details(profile: &Profile, one: &WrittenProfile) -> ProfileDetails {
     }
 }
 
-/// How many bytes were allocated at all.
+/// Returns the number of bytes that were allocated in total.
 fn total_allocated(profile: &Profile) -> Option<i64> {
     let column = profile.find_sample_type("alloc_space").ok()?;
     let values = (0..profile.samples.len()).map(|i| profile.samples.values(i)[column]);
     Some(values.fold(0, i64::saturating_add))
 }
 
-/// What the first comment says that begins in this way, such as which interpreter's frames the
-/// library could not read, and why.
+/// Returns the rest of the first comment that begins with `beginning`, such as which interpreter's
+/// frames the library could not read, and why.
 fn find_comment(comments: &[String], beginning: &str) -> Option<String> {
     let said = |comment: &String| comment.strip_prefix(beginning).map(str::to_string);
     comments.iter().find_map(said)
 }
 
-/// What code without names holds at the peak. If nothing was held there, it is what such code has
-/// in use, and otherwise what it allocated.
+/// Returns the memory that code without names held at the peak. If the peak is empty, returns what
+/// such code has in use, and otherwise what it allocated.
 fn find_unnamed_code(profile: &Profile, rights: ProcessRights) -> Option<UnnamedCode> {
     ["peak_space", "inuse_space", "alloc_space"]
         .into_iter()
@@ -323,7 +326,7 @@ fn find_unnamed_code(profile: &Profile, rights: ProcessRights) -> Option<Unnamed
         })
 }
 
-/// Adds up what all samples say about their sampling.
+/// Adds up the sampling data of all samples.
 fn sum_up_sampling(profile: &Profile) -> SamplingSummary {
     let mut sampled = SamplingSummary {
         period: profile.period,
@@ -348,7 +351,7 @@ fn sum_up_sampling(profile: &Profile) -> SamplingSummary {
     sampled
 }
 
-/// Removes the profiles. Returns how many.
+/// Removes the profiles. Returns how many were removed.
 pub(super) fn remove(entries: &[&WrittenProfile]) -> usize {
     let remove = |_: &mut ProcessNamer, one: &WrittenProfile| {
         open(one).is_ok_and(|(place, _)| place.remove().is_ok())
@@ -357,7 +360,7 @@ pub(super) fn remove(entries: &[&WrittenProfile]) -> usize {
     removed.into_iter().filter(|&gone| gone).count()
 }
 
-/// Makes a profile the newest one here, which commands read if none is named.
+/// Makes a profile the newest one in its folder, which commands read if none is named.
 pub(super) fn touch(one: &WrittenProfile) {
     let touch = |_: &mut ProcessNamer, one: &WrittenProfile| {
         open(one).and_then(|(_, opened)| opened.file.set_modified(SystemTime::now()))
@@ -365,7 +368,7 @@ pub(super) fn touch(one: &WrittenProfile) {
     each(&[one], &OpenExecutables::default(), touch, Err);
 }
 
-/// Gives the children's folder the name of the profile that they belong to. Returns whether it has
+/// Gives the children's folder the name of the profile that it belongs to. Returns whether it has
 /// that name now.
 pub(super) fn rename_folder(from: &Path, to: &Path) -> bool {
     let (Ok(from), Ok(to)) = (
@@ -378,7 +381,7 @@ pub(super) fn rename_folder(from: &Path, to: &Path) -> bool {
     place::rename_folder(from, (to.folder(), to.name())).is_ok()
 }
 
-/// Removes the children's folder if nothing is in it.
+/// Removes the children's folder if it is empty.
 pub(super) fn remove_folder(path: &Path) {
     if let Ok(place) = FilePlace::resolve(path, PathTrust::OwnLinks) {
         let _ = rustix::fs::unlinkat(place.folder(), place.name(), rustix::fs::AtFlags::REMOVEDIR);

@@ -1,6 +1,6 @@
-//! The folder in which a `record` and its processes talk to each other. Its name is random, and it
-//! goes when `record` ends. If that is killed, the next one of the same user removes it: a lock
-//! says that nobody has it any more.
+//! The folder in which `record` and the recorded processes communicate. Its name is random, and it
+//! is removed when `record` ends. If `record` is killed, the next `record` of the same user removes
+//! the folder: its lock is free, so no process uses it any more.
 
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -18,16 +18,17 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
-/// What the name of such a folder begins with.
+/// The beginning of the name of a recording's folder.
 const FOLDER_PREFIX: &str = ".heapprof-";
-/// The mode of the folder, and of the list of profiles in it.
+/// The mode of a recording's folder.
 const FOLDER_MODE: u32 = 0o711;
+/// The mode of the list of profiles in the folder.
 const LIST_MODE: u32 = 0o1733;
-/// The name of the list.
+/// The name of the list of profiles.
 const LIST_NAME: &str = "list";
 /// The maximum number of folders of killed recordings that are removed at once.
 const MAX_REMOVED: usize = 64;
-/// The maximum depth of folders that processes have made in it.
+/// The maximum depth of folders that processes have made in a recording's folder.
 const MAX_DEPTH: usize = 32;
 
 const FOLDER_FLAGS: OFlags = OFlags::RDONLY
@@ -38,31 +39,31 @@ const FOLDER_FLAGS: OFlags = OFlags::RDONLY
 /// The folder of a recording.
 pub(super) struct RecordFolder {
     folder: TempDir,
-    /// Holds the lock. The kernel gives it back when this process ends, however that is.
+    /// Keeps the folder locked. The kernel unlocks it when this process ends, however that is.
     _lock: OwnedFd,
 }
 
 impl RecordFolder {
-    /// Makes the folder, after those of killed recordings were removed.
+    /// Makes the folder, after it has removed those of killed recordings.
     pub(super) fn new() -> io::Result<Self> {
         let place = temporary_folder();
         remove_abandoned(&place);
         loop {
             // The program may become another user, so others may enter the folder. They can't list
-            // it, so they do not find what is in it.
+            // it, so they do not find its files.
             let only = || Permissions::from_mode(FOLDER_MODE);
             let folder = tempfile::Builder::new()
                 .prefix(FOLDER_PREFIX)
                 .permissions(only())
                 .tempdir_in(&place)?;
-            // The rights are these whatever the umask is.
+            // Sets the mode whatever the umask is.
             std::fs::set_permissions(folder.path(), only())?;
             let lock = openat(CWD, folder.path(), FOLDER_FLAGS, Mode::empty())?;
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                // Whoever removes what is left may have come before the lock.
+                // Another `record` that removes abandoned folders may have come before the lock.
                 Err(Errno::WOULDBLOCK) => continue,
                 Ok(()) if fstat(&lock)?.st_nlink == 0 => continue,
-                // Where there are no locks, nobody removes anything.
+                // On a file system without locks, no folder is removed.
                 Ok(()) | Err(_) => {}
             }
             return Ok(Self {
@@ -72,7 +73,8 @@ impl RecordFolder {
         }
     }
 
-    /// Makes the folder of the list of profiles. Each user may add a file, and remove their own.
+    /// Makes the folder of the list of profiles. Each user may add files, and remove only their
+    /// own.
     pub(super) fn make_list(&self) -> io::Result<PathBuf> {
         let path = self.folder.path().join(LIST_NAME);
         std::fs::create_dir(&path)?;
@@ -81,11 +83,12 @@ impl RecordFolder {
     }
 }
 
-/// A folder for temporary files in which others can change nothing of ours. The variable that names
-/// it may be kept from another user (`sudo -E`), so it does not count if its folder is not safe.
+/// Returns a folder for temporary files in which other users can't change this user's files. The
+/// variable that names it may come from another user (`sudo -E`), so it does not count if its
+/// folder is not safe.
 fn temporary_folder() -> PathBuf {
     let named = std::env::temp_dir();
-    // The path of a socket in it has 107 bytes at most.
+    // The path of a socket in the folder has 107 bytes at most.
     let is_short = named.as_os_str().len() <= 70;
     let is_safe = std::fs::metadata(&named).is_ok_and(|found| {
         let (ours, sticky) = ([0, geteuid().as_raw()], found.mode() & 0o1000 != 0);
@@ -105,7 +108,7 @@ fn remove_abandoned(place: &Path) {
     };
     let is_ours = |name: &OsString| name.as_bytes().starts_with(FOLDER_PREFIX.as_bytes());
     let mut removed = 0;
-    // Others may have made many folders of such names, which take no room of this user's.
+    // Other users may have made many folders with such names; these do not count.
     for name in names(&place).into_iter().filter(is_ours) {
         removed += usize::from(remove_if_abandoned(&place, &name).is_ok_and(|is_gone| is_gone));
         if removed == MAX_REMOVED {
@@ -114,14 +117,14 @@ fn remove_abandoned(place: &Path) {
     }
 }
 
-/// Removes a folder if it is this user's, and nobody has its lock. Returns whether it is gone.
+/// Removes a folder if it is this user's and is not locked. Returns whether it is gone.
 fn remove_if_abandoned(place: &OwnedFd, name: &OsString) -> io::Result<bool> {
     if statat(place, name, AtFlags::SYMLINK_NOFOLLOW)?.st_uid != geteuid().as_raw() {
         return Ok(false);
     }
     let folder = openat(place, name, FOLDER_FLAGS, Mode::empty())?;
     let found = fstat(&folder)?;
-    // Another folder may have such a name.
+    // A folder of another program may have such a name.
     let list = statat(&folder, LIST_NAME, AtFlags::SYMLINK_NOFOLLOW);
     let is_recording = found.st_mode & 0o7777 == FOLDER_MODE
         && list.is_ok_and(|list| list.st_mode & 0o7777 == LIST_MODE && is_folder(&list));
@@ -130,7 +133,7 @@ fn remove_if_abandoned(place: &OwnedFd, name: &OsString) -> io::Result<bool> {
     }
     flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
     empty(&folder, MAX_DEPTH)?;
-    // It has its name still, because nobody else can rename it there.
+    // The folder still has its name, because no other user can rename it there.
     let there = statat(place, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let id = |of: &Stat| (of.st_dev, of.st_ino);
     if id(&there) == id(&found) {
@@ -140,8 +143,8 @@ fn remove_if_abandoned(place: &OwnedFd, name: &OsString) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Removes all that is in a folder. No link is followed, and no folder is left whose name leads
-/// elsewhere by now.
+/// Removes everything in a folder. No link is followed, and each name is taken inside the opened
+/// folder, so a folder that was moved leads nowhere else.
 fn empty(folder: &OwnedFd, depth: usize) -> io::Result<()> {
     for name in names(folder) {
         let found = statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -165,7 +168,7 @@ fn is_folder(found: &Stat) -> bool {
     FileType::from_raw_mode(found.st_mode).is_dir()
 }
 
-/// The names in a folder.
+/// Returns the names in a folder.
 fn names(folder: &OwnedFd) -> Vec<OsString> {
     let Ok(entries) = Dir::read_from(folder) else {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! What is known of the lines of one user's processes: by how much each has grown since it was
-//! said last.
+//! The growth of lines in the processes of one user: by how much each line has grown since it was
+//! last reported.
 
 use std::collections::HashMap;
 
@@ -7,40 +7,40 @@ use heapprof_analysis::CodePlace as Line;
 
 use super::tail::TailMessage;
 
-/// The most processes of a user that are followed. The one that has been silent for longest gives
-/// way.
+/// Maximum number of a user's processes that are followed. The process that has been silent for
+/// longest gives way.
 const MAX_PROCESSES: usize = 1024;
-/// The most bytes that the lines of a user may take. Again the most silent process gives way.
+/// Maximum number of bytes that the lines of a user take. The most silent process gives way.
 const MAX_LINE_BYTES: usize = 64 << 20;
-/// What a line takes besides its texts.
+/// Number of bytes that a line takes besides its texts.
 const LINE_OVERHEAD_BYTES: usize = size_of::<(Line, i64)>() + 32;
 
-/// The processes of a user.
+/// The followed processes of one user.
 #[derive(Default)]
 pub(super) struct FollowedProcesses {
     processes: HashMap<u32, FollowedProcess>,
-    /// How many bytes the lines of all of them take.
+    /// Number of bytes that the lines of all processes take.
     bytes: usize,
-    /// How many messages there were.
+    /// Number of messages so far.
     messages: u64,
 }
 
 /// A process that is followed.
 #[derive(Default)]
 struct FollowedProcess {
-    /// When its recording began.
+    /// When the process's recording began.
     began: i64,
-    /// Which message was its last.
+    /// Number of the process's last message.
     last: u64,
-    /// How many bytes its lines take.
+    /// Number of bytes that the process's lines take.
     bytes: usize,
-    /// By how much each line has grown since it was said last.
+    /// By how much each line has grown since it was last reported.
     growth: HashMap<Line, i64>,
 }
 
 impl FollowedProcesses {
-    /// Adds what a process told. Returns the lines that have grown by `least` now, and by how
-    /// much. What has grown most comes first.
+    /// Adds the growth that a process reported. Returns the lines that have grown by `least` now,
+    /// and by how much. The line that has grown most comes first.
     pub(super) fn add(
         &mut self,
         message: &TailMessage,
@@ -51,7 +51,7 @@ impl FollowedProcesses {
         let mut process = self.processes.remove(&message.process).unwrap_or_default();
         self.bytes -= process.bytes;
         if process.began != message.began {
-            // It is another recording, whose memory in use began at nothing.
+            // This is another recording, whose memory in use began at zero.
             process = FollowedProcess {
                 began: message.began,
                 ..FollowedProcess::default()
@@ -66,7 +66,7 @@ impl FollowedProcesses {
                     let file = line.file.as_ref().map_or(0, String::len);
                     process.bytes += LINE_OVERHEAD_BYTES + line.function.len() + file;
                     if process.bytes > MAX_LINE_BYTES {
-                        // What it says of new lines is lost; it is no program that a person wrote.
+                        // Further lines are lost; no program that a person wrote has as many.
                         process.bytes = MAX_LINE_BYTES;
                         continue;
                     }
@@ -106,7 +106,8 @@ mod tests {
         }
     }
 
-    /// By how much the line `f` of a process is said to have grown, after it grew by these bytes.
+    /// Returns by how much the line `f` of a process is reported to have grown, after it grew by
+    /// these bytes.
     fn said(followed: &mut FollowedProcesses, process: u32, began: i64, grown: i64) -> i64 {
         let message = TailMessage {
             process,
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(step(1, 5, -60), 0);
         assert_eq!(step(1, 5, 99), 0);
         assert_eq!(step(1, 5, 61), 100);
-        // Another recording begins at nothing.
+        // Another recording begins at zero.
         assert_eq!(step(2, 6, 60), 0);
     }
 

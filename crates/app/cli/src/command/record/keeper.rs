@@ -1,6 +1,6 @@
-//! Keeps the books of the recording's processes, which hand them over as files in memory. It writes
-//! the profile of each process that ends without having written it, and gives the file of one that
-//! goes on to its user's other commands, when they ask.
+//! The ledger keeper: keeps the ledgers of the recording's processes, which hand them over as files
+//! in memory. It writes the profile of each process that ends without having written it. For a
+//! process that goes on, it gives the file to other commands of the same user, when they ask.
 
 mod callers;
 mod lowered;
@@ -39,32 +39,35 @@ use crate::records::{self, RecordQuestion};
 use crate::rights::{ProcessRights, RightsLedger};
 use crate::sockets::{ListeningSocket, SocketKind};
 
-/// More processes at a time are not kept, of this user and of all others together.
+/// Maximum number of processes that are kept at a time.
 const MAX_PROCESSES: usize = 4096;
+/// Maximum number of other users' processes that are kept at a time, all together.
 const MAX_PROCESSES_OF_OTHERS: usize = 1024;
-/// The maximum number of callers that are let in before other work goes on.
+/// Maximum number of callers that are accepted before other work goes on.
 const MAX_ACCEPTED_CALLERS: usize = 1024;
-/// So long the processes of a program that was killed may take to be killed, too, and so long one
-/// that was killed may take to end: on a busy machine its turn comes late.
+/// Longest time that the processes of a killed program may take to be killed as well.
 const KILL_GRACE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest time that a killed process may take to end: on a busy machine its turn comes late.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
-/// So long a child that was forked last may take to say so.
+/// Longest time that the child which was forked last may take to report itself.
 const LAST_FORK_TIMEOUT: Duration = Duration::from_millis(200);
-/// So long it may take to read a file.
+/// Time that reading a ledger may take without being counted.
 const USUAL_READ_TIME: Duration = Duration::from_secs(2);
-/// The longest message of somebody who calls, in bytes.
+/// Longest message of a caller, in bytes.
 const MAX_MESSAGE_BYTES: usize = 8192;
-/// So many programs may become others without a word, and so many messages are kept.
+/// Maximum number of programs that may become others without reporting, of this user and of the
+/// other users.
 const MAX_REPLACED_PROGRAMS: u32 = 200;
+/// Maximum number of messages that are kept.
 const MAX_NOTES: usize = 20;
-/// So long a signal is kept back at most, until those were looked at that it may end.
+/// Longest time that a signal is delayed, until the children that it may end were inspected.
 const SIGNAL_DELAY_TIMEOUT: Duration = Duration::from_secs(2);
-/// So long the program is not reaped at most, until those were heard that have called.
+/// Longest time that the program is left unreaped, until the messages of all callers were read.
 const REAPING_DELAY_TIMEOUT: Duration = Duration::from_secs(5);
-/// So long nobody is let in when there was no room.
+/// How long no caller is accepted after there was no room.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Whoever keeps the books.
+/// The handle by which `record` starts, notifies and ends the ledger keeper.
 pub(super) struct KeeperHandle {
     path: PathBuf,
     wake: OwnedFd,
@@ -74,27 +77,28 @@ pub(super) struct KeeperHandle {
     work: KeeperState,
 }
 
-/// What whoever keeps the books is told.
+/// A message to the ledger keeper.
 enum KeeperMessage {
-    /// The program has ended, and whether it was killed.
+    /// The program has ended; the flag says whether it was killed.
     End(bool),
-    /// The program has ended, and is reaped after the answer.
+    /// The program has ended, and is reaped after the keeper's answer.
     Reaping(Sender<()>),
-    /// A signal came at this moment, which may end the program. It is passed on after the answer.
+    /// A signal came at this moment, which may end the program. It is passed on after the keeper's
+    /// answer.
     Signal(Instant, Sender<()>),
 }
 
-/// How far the work is.
+/// The state of the ledger keeper's work.
 enum KeeperState {
-    /// Nobody yet. The kernel keeps those waiting that call.
+    /// The work has not started. The kernel keeps callers waiting.
     NotStarted(Box<KeeperTask>),
     Running(JoinHandle<KeeperOutcome>),
-    /// Nobody: no thread could be made, and what there was to work with went with it.
+    /// There is no keeper: no thread could be made, and the task was lost with it.
     Unavailable,
 }
 
 impl KeeperHandle {
-    /// Listens beside the list of a recording.
+    /// Makes a keeper that listens at a socket beside the list of a recording.
     ///
     /// # Errors
     /// The kernel may refuse a socket, and a path may be too long.
@@ -112,7 +116,8 @@ impl KeeperHandle {
         let audits = audit.is_some();
         let keeping = KeeperTask {
             socket,
-            // Without it, nobody can ask. The kernel lets most users read their processes.
+            // Without this socket, no command can ask. The kernel lets most users read their
+            // processes.
             questions: ListeningSocket::start(SocketKind::RECORD).ok(),
             woken,
             messages: told,
@@ -139,8 +144,8 @@ impl KeeperHandle {
         })
     }
 
-    /// Begins to keep books of the program `main` and of those that descend from it. A thread
-    /// changes what a program inherits of signals, so there is none before the program runs.
+    /// Starts to keep the ledgers of the program `main` and of its descendants. A thread changes
+    /// the signal settings that a program inherits, so there is none before the program runs.
     pub(super) fn start(&mut self, main: u32) {
         self.work = match std::mem::replace(&mut self.work, KeeperState::Unavailable) {
             KeeperState::NotStarted(mut keeping) => {
@@ -158,8 +163,8 @@ impl KeeperHandle {
         };
     }
 
-    /// Has children looked at that are audited, before a signal may end them: an interpreter writes
-    /// everywhere when it cleans up.
+    /// Makes the keeper inspect audited children before a signal may end them, because an
+    /// interpreter writes everywhere when it cleans up.
     pub(super) fn before_signal(&self) {
         if !self.audits {
             return;
@@ -169,8 +174,8 @@ impl KeeperHandle {
         let _ = is_done.recv_timeout(SIGNAL_DELAY_TIMEOUT);
     }
 
-    /// Has everybody heard who has called before the program ended, as long as the kernel knows who
-    /// the program was.
+    /// Makes the keeper read the messages of all processes that called before the program ended, as
+    /// long as the kernel knows who the program was.
     pub(super) fn before_reaping(&self) {
         let (done, is_done) = channel();
         if let KeeperState::Running(_) = self.work {
@@ -184,12 +189,13 @@ impl KeeperHandle {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Where processes hand their files over.
+    /// Returns the path of the socket at which processes hand over their files.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Ends. If the program `was_killed`, the others have a moment to end, too.
+    /// Ends the keeper, and returns its results. If the program `was_killed`, the other processes
+    /// have a moment to end as well.
     pub(super) fn end(self, was_killed: bool) -> KeeperOutcome {
         self.send_message(KeeperMessage::End(was_killed));
         match self.work {
@@ -206,20 +212,21 @@ struct KeeperTask {
     woken: OwnedFd,
     messages: Receiver<KeeperMessage>,
     wanted: ProfileWriteOptions,
-    /// The program's process.
+    /// Process id of the program.
     main: u32,
-    /// Where its events are written.
+    /// The log of the program's events, if one is written.
     log: Option<EventLogWriter>,
-    /// The forked children and what is known of them, if they are audited.
+    /// The audit of the forked children, if they are audited.
     audit: Option<ForkAuditor>,
     counts: OomCounts,
-    /// How many files were replaced by those of another program: of other users, and of this one.
+    /// Number of files that were replaced by those of another program: of other users, and of this
+    /// user.
     replaced: [u32; 2],
-    /// Whether the program has handed a file over.
+    /// Whether the program has handed over a file.
     has_begun: bool,
-    /// Whether there was no room for somebody who called.
+    /// Whether there was no room for a caller.
     is_short: bool,
-    /// What is known of the rights of processes.
+    /// The observed rights of processes.
     rights: RightsLedger,
     callers: CallerRegistry,
     processes: Vec<LedgerProcess>,
@@ -229,7 +236,7 @@ struct KeeperTask {
 }
 
 impl KeeperTask {
-    /// Works until somebody ends it. Returns what was written.
+    /// Works until the handle ends the keeper. Returns the results.
     fn run(mut self) -> KeeperOutcome {
         self.keep();
         if let Some(note) = self.callers.note() {
@@ -239,7 +246,7 @@ impl KeeperTask {
             log.end(true);
         }
         if let Some(audit) = self.audit.take() {
-            // Nobody is to wait for an answer that does not come.
+            // No process is to wait for an answer that does not come.
             drop(self.socket);
             let (written, notes) = audit.write(&self.wanted);
             self.saved.audited = written;
@@ -262,7 +269,7 @@ impl KeeperTask {
             }
             let ended = self.processes.iter().filter(|process| process.has_ended());
             let ended: Vec<Pid> = ended.map(|process| process.pid).collect();
-            // What they have said before is heard before they are given up.
+            // Messages that these processes sent are read before the processes are given up.
             self.serve_callers();
             self.finish_those(ProcessEnd::Death, |process| {
                 ended.contains(&process.pid) && process.has_ended()
@@ -287,7 +294,7 @@ impl KeeperTask {
                     until = Some(Instant::now() + KILL_GRACE_TIMEOUT);
                     last = Instant::now() + END_TIMEOUT;
                 }
-                // Whoever has called by now is still heard.
+                // The messages of processes that have called by now are still read.
                 Ok(KeeperMessage::End(false)) => until = Some(Instant::now() + self.grace()),
                 Ok(KeeperMessage::Reaping(done)) => {
                     self.serve_callers();
@@ -309,7 +316,7 @@ impl KeeperTask {
         }
     }
 
-    /// How long whoever has not called yet is waited for when the program has ended.
+    /// Returns how long the keeper waits for further callers when the program has ended.
     fn grace(&self) -> Duration {
         match self.audit {
             Some(_) => LAST_FORK_TIMEOUT,
@@ -317,7 +324,7 @@ impl KeeperTask {
         }
     }
 
-    /// Sleeps until something happens, or until a moment.
+    /// Sleeps until something happens, or until the given moment.
     fn wait(&mut self, until: Option<Instant>) {
         self.is_short |= self.callers.are_full();
         let by_hand = self.processes.iter().any(|one| one.end_fd.is_none());
@@ -351,7 +358,7 @@ impl KeeperTask {
         self.is_short = false;
     }
 
-    /// Lets everybody in who has called, and hears them.
+    /// Accepts all callers, and handles their messages.
     fn serve_callers(&mut self) {
         let questions = self.questions.as_ref().map(|questions| &questions.socket);
         let sockets = [(Some(&self.socket), false), (questions, true)];
@@ -375,7 +382,7 @@ impl KeeperTask {
                     Ok(socket) => self.callers.admit(socket, asks, is_living),
                     Err(Errno::INTR) => {}
                     Err(error) => {
-                        // Without a number for a file, whoever calls has to wait.
+                        // Without a free file descriptor, callers have to wait.
                         self.is_short |= error != Errno::AGAIN;
                         break;
                     }
@@ -390,7 +397,7 @@ impl KeeperTask {
                 }
                 Ok((text, [None, _])) if self.audit.is_some() => self.note_child(&caller, &text),
                 Ok((_, [Some(file), executable])) => self.add_process(&caller, file, executable),
-                // There was no number for the file, or it is somebody else who calls.
+                // There was no free descriptor for the file, or the caller is another program.
                 Ok((_, [None, _])) => self.note("a process's file could not be taken".to_string()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if Instant::now() < caller.until {
@@ -402,9 +409,9 @@ impl KeeperTask {
         }
     }
 
-    /// Answers somebody who asks.
+    /// Answers the question of a caller.
     fn answer(&self, caller: &KeeperCaller, text: &[u8]) {
-        // Whoever could write to a file would control its process.
+        // A user who could write to a file would control its process.
         let may =
             |process: &&LedgerProcess| process.owner.is_us() && process.ledger_file.is_sealed();
         let us = self.processes.iter().filter(may);
@@ -421,12 +428,12 @@ impl KeeperTask {
             }
             None => return,
         };
-        // Whoever asked may be gone.
+        // The caller may be gone.
         drop(answered);
     }
 
-    /// Notes that a process is about to lower its rights. That it had those of its socket is the
-    /// kernel's word.
+    /// Notes that a process is about to lower its rights. The kernel confirms that the process had
+    /// the rights of its socket.
     fn lower(&self, caller: &KeeperCaller, text: &[u8]) {
         if let Some(lowered) = LoweredRights::parse(text) {
             let rights = ProcessRights::User(caller.owner).with(lowered.rights);
@@ -435,7 +442,7 @@ impl KeeperTask {
         }
     }
 
-    /// Notes what a process says that waits for its audit, and lets it go on.
+    /// Notes the message of a process that waits for its audit, and lets the process go on.
     fn note_child(&mut self, caller: &KeeperCaller, text: &[u8]) {
         let (Some(audit), Some(said)) = (&mut self.audit, ChildMessage::parse(text)) else {
             return;
@@ -446,13 +453,13 @@ impl KeeperTask {
             self.rights.open(number_of(caller.pid), caller.owner);
         }
         audit.hear(caller.pid, said, rights);
-        // It may be gone, or have lost its patience.
+        // The child may be gone, or may have stopped waiting.
         if records::answer(&caller.socket, "go on\n", None).is_err() && is_new {
             audit.note_no_wait(caller.pid);
         }
     }
 
-    /// Keeps the file of a process, and the one that it runs.
+    /// Keeps the ledger of a process, and its executable.
     fn add_process(&mut self, caller: &KeeperCaller, file: File, executable: Option<File>) {
         let pid = caller.pid;
         let mut line = command_line(number_of(pid));
@@ -462,10 +469,10 @@ impl KeeperTask {
         let is_first = number_of(pid) == self.main && !self.has_begun;
         self.has_begun |= is_first;
         if line.is_empty() && is_first {
-            // The program was killed at once, and the kernel says no more.
+            // The program was killed at once, and the kernel has no command line of it any more.
             line.clone_from(&self.wanted.typed);
         }
-        // What the process was before it became another program is over.
+        // The program that the process was before it became another one is over.
         self.finish_those(ProcessEnd::Exec, |process| process.pid == pid);
         let others = self.processes.iter().filter(|of| !of.owner.is_us()).count();
         let is_too_many = !caller.owner.is_us() && others >= MAX_PROCESSES_OF_OTHERS;
@@ -493,18 +500,18 @@ impl KeeperTask {
         self.processes.push(process);
     }
 
-    /// Writes what those processes left that came to such an end.
+    /// Writes the profiles of the processes that `has_ended` selects, which came to the end `end`.
     fn finish_those(&mut self, end: ProcessEnd, has_ended: impl Fn(&LedgerProcess) -> bool) {
         let ended = self.processes.extract_if(.., |process| has_ended(process));
         let mut ended: Vec<LedgerProcess> = ended.collect();
-        // Nobody waits for what other users' processes have held.
+        // This user's profiles do not wait for those of other users' processes.
         ended.sort_by_key(|process| (process.number() != self.main, !process.owner.is_us()));
         for process in ended {
             self.finish(&process, end);
         }
     }
 
-    /// Writes the profile of a process, unless it has done so itself.
+    /// Writes the profile of a process, unless the process has done so itself.
     fn finish(&mut self, process: &LedgerProcess, end: ProcessEnd) {
         if end == ProcessEnd::Death {
             self.rights.close(process.number());
@@ -518,7 +525,7 @@ impl KeeperTask {
             return;
         }
         if end == ProcessEnd::Exec {
-            // A process may do this again and again.
+            // A process may become another program again and again.
             let replaced = &mut self.replaced[usize::from(process.owner.is_us())];
             *replaced += 1;
             if *replaced > MAX_REPLACED_PROGRAMS {
@@ -544,7 +551,7 @@ impl KeeperTask {
             &self.wanted,
             &mut self.own_files,
         );
-        // Only books that somebody forged take long.
+        // Only forged ledgers take long.
         let time = began.elapsed().saturating_sub(USUAL_READ_TIME);
         self.callers.note_time(rights, time);
         match left {
@@ -582,14 +589,15 @@ impl KeeperTask {
         }
     }
 
-    /// Keeps a message about a process. Half of the messages are for those of this user.
+    /// Keeps a message about a process. Half of the messages are reserved for this user's
+    /// processes.
     fn note_about(&mut self, process: &LedgerProcess, note: String) {
         if process.owner.is_us() || self.saved.notes.len() < MAX_NOTES / 2 {
             self.note(note);
         }
     }
 
-    /// Keeps a message, unless it was said, or there are too many.
+    /// Keeps a message, unless it is kept already, or there are too many.
     fn note(&mut self, note: String) {
         if self.saved.notes.len() < MAX_NOTES && !self.saved.notes.contains(&note) {
             self.saved.notes.push(note);

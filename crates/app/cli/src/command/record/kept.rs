@@ -1,4 +1,5 @@
-//! The profile of a process that ended without having written it, made of the books that it kept.
+//! Writes the profile of a process that ended without having written it, from the ledger that it
+//! kept.
 
 mod own_files;
 
@@ -23,70 +24,74 @@ use crate::place::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder};
 use crate::rights::ProcessRights;
 pub(super) use own_files::{NoPlaceError, OwnFiles};
 
-/// How the profiles are to be written.
+/// How profiles are written.
 #[derive(Clone)]
 pub(super) struct ProfileWriteOptions {
     pub(super) names: ProfileNamePatterns,
     pub(super) mode: FileMode,
     pub(super) wrappers: String,
-    /// Whether they have the whole command line.
+    /// Whether profiles have the whole command line.
     pub(super) command_line: bool,
-    /// The words of the program's command line, each with a zero at its end.
+    /// The words of the program's command line, each followed by a zero byte.
     pub(super) typed: Vec<u8>,
-    /// A child that never held so many bytes of its own is left out.
+    /// Smallest number of bytes of its own that a child must have held; smaller children are left
+    /// out.
     pub(super) least: Option<i64>,
 }
 
-/// A process that ended without a word.
+/// A process that ended without reporting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProcessDeath {
     pub(super) process: u32,
-    /// What the OOM killer did in its cgroup meanwhile.
+    /// The OOM kill that happened in the process's cgroup meanwhile.
     pub(super) oom: Option<OomKill>,
-    /// The user that it was, if that user may not write its profile, which is `record`'s own file.
+    /// The user that the process ran as, if that user may not write the profile, which is then
+    /// `record`'s own file.
     pub(super) without_place: Option<u32>,
 }
 
-/// What is left of a process that ended without having written its profile.
+/// The result of a process that ended without having written its profile.
 pub(super) enum EndResult {
-    /// A profile, and what is missing in it.
+    /// A profile, and a note about what is missing in it.
     Profile(Box<WrittenProfile>, Option<String>),
-    /// Nothing, because it is a small child for which no file of `record`'s own is made.
+    /// No profile, because the process is a small child for which `record` makes no file of its
+    /// own.
     Small(SmallChild),
 }
 
-/// So many names are tried for a process that is not to write over another one's profile.
+/// Maximum number of names that are tried for a profile that must not replace another one.
 const MAX_NAME_ATTEMPTS: u32 = 10_000;
 
-/// The maximum number of frames in the books of a process, and of another user's.
+/// Maximum number of frames in the ledger of a process.
 const MAX_FRAMES: usize = 1 << 26;
+/// Maximum number of frames in the ledger of another user's process.
 const MAX_FRAMES_OF_OTHERS: usize = 1 << 24;
 
-/// How a process came to its end without having written its profile.
+/// The way in which a process ended without having written its profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessEnd {
     Death,
-    /// It became another program, past the library.
+    /// The process became another program without the library's notice.
     Exec,
 }
 
-/// Whose profile it is.
+/// The ended process whose profile is written.
 #[derive(Clone, Copy)]
 pub(super) struct EndedProcess<'a> {
     pub(super) pid: u32,
-    /// The command line that it had when it handed its books over.
+    /// The command line of the process when it handed over its ledger.
     pub(super) command_line: &'a [u8],
     /// The process that `record` started.
     pub(super) main: u32,
     pub(super) rights: ProcessRights,
 }
 
-/// Writes the profile of a process where it would have written it, with its user's rights. If that
-/// user may not write there, the profile is `record`'s own file.
+/// Writes the profile of a process where the process would have written it, with its user's rights.
+/// If that user may not write there, the profile is `record`'s own file.
 ///
 /// # Errors
-/// The books can't be read, or the profile can't be written: [`NoPlaceError`] if that is because
-/// the user may not, and `record` has no place for a file of its own.
+/// The ledger can't be read, or the profile can't be written. The error is [`NoPlaceError`] if the
+/// user may not write it, and `record` has no place for a file of its own.
 pub(super) fn write(
     kept: &SharedLedger,
     ended: EndedProcess<'_>,
@@ -104,7 +109,7 @@ pub(super) fn write(
         ProcessEnd::Death => "killed",
         ProcessEnd::Exec => "became another program without a word",
     };
-    // What another user's process says takes no more memory than an honest one needs.
+    // The ledger of another user's process may take no more memory than an honest one needs.
     let max_frames = match rights.are_ours() {
         true => MAX_FRAMES,
         false => MAX_FRAMES_OF_OTHERS,
@@ -114,12 +119,12 @@ pub(super) fn write(
     if wanted.command_line {
         add_command_line_comment(&mut left.profile, command_line);
     }
-    // What the process says does not lead to any other folder.
+    // The names that the process reports do not lead to another folder.
     let names = &wanted.names;
     let (path, replaces) = names.last_profile_path(main, pid == main, left.process, &left.program);
-    // The process goes on, and its next program has the name.
+    // After an exec the process goes on, and its next program has the name.
     let replaces = replaces && end == ProcessEnd::Death;
-    // What somebody said whose rights are not known is for nobody else to read.
+    // If the rights of a process are not known, no other user may read its profile.
     let (replaces, mode) = match (replaces, rights) {
         (true, ProcessRights::Public) => (ReplacePolicy::Own, PRIVATE_MODE),
         (false, ProcessRights::Public) => (ReplacePolicy::Nothing, PRIVATE_MODE),
@@ -170,11 +175,11 @@ pub(super) fn write(
     Ok(EndResult::Profile(Box::new(written), note))
 }
 
-/// Which files a profile takes the place of.
+/// The existing files that a profile may replace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplacePolicy {
     Nothing,
-    /// Those of this user.
+    /// Files of the acting user.
     Own,
     All,
 }
@@ -182,8 +187,8 @@ pub(super) enum ReplacePolicy {
 /// The mode of a file that only its user may read.
 const PRIVATE_MODE: FileMode = FileMode(0o600);
 
-/// Writes the profile, under another name if there is a file that it does not replace. Returns
-/// where it is.
+/// Writes the profile, under another name if there is a file that it must not replace. Returns its
+/// path.
 pub(super) fn put(
     profile: &Profile,
     path: &Path,
@@ -211,7 +216,7 @@ pub(super) fn put(
         }
         let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));
         if kind.is_some_and(|kind| kind != FileType::RegularFile) {
-            // The collector writes into pipes and devices, in the program's place.
+            // Only the collector, in the program's process, writes into pipes and devices.
             bail!(
                 "{}: is no plain file, and the program is gone",
                 path.display()
@@ -227,7 +232,7 @@ pub(super) fn put(
     Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(named)
 }
 
-/// A name with a number before its ending.
+/// Returns a name with a number before its ending.
 fn number_name(name: &OsString, number: u32) -> OsString {
     const PROFILE_SUFFIX: &[u8] = b".pb.gz";
     let bytes = name.as_bytes();
@@ -238,8 +243,9 @@ fn number_name(name: &OsString, number: u32) -> OsString {
     OsString::from_vec([stem, format!(".{number}").as_bytes(), ending].concat())
 }
 
-/// Bytes that the process held of its own at most. A forked child begins with what it inherited,
-/// and may free that while it allocates; then it is what it allocated.
+/// Returns the largest number of bytes that the process held of its own. A forked child begins with
+/// inherited memory, and may free that while it allocates, so for a child these are all bytes that
+/// it allocated.
 fn max_own_bytes(profile: &Profile) -> i64 {
     let history = HeapHistory::from_profile(profile);
     let first = history.and_then(|history| history.moments.first().copied());

@@ -1,4 +1,4 @@
-//! Where `--follow-lines` says its lines: among the messages, or in a file or pipe of its own.
+//! Writes the lines of `--follow-lines`: among the messages, or to a file or pipe of their own.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,29 +14,29 @@ use rustix::io::Errno;
 use crate::args::RecordArgs;
 use crate::{messages, output};
 
-/// How long a pipe's reader may take nothing.
+/// Longest time that a pipe's reader may read nothing.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(10);
-/// So much goes into a pipe at once without a wait, once there is any room.
+/// Number of bytes that go into a pipe at once without a wait, once there is any room.
 const PIPE_CHUNK_BYTES: usize = 4096;
 
-/// Where lines are said.
+/// The destination of the lines.
 pub(super) enum LineOutput {
-    /// Among the messages.
+    /// The messages of heapprof.
     Messages,
-    /// In a file or a pipe.
+    /// A file or a pipe.
     File(LinePipe),
-    /// Nowhere any more, because it could not be written.
+    /// No destination any more, because the file could not be written.
     Nowhere,
 }
 
-/// A file or pipe, and what it has not taken yet.
+/// A file or pipe, and the text that it has not taken yet.
 pub(super) struct LinePipe {
     file: File,
     path: PathBuf,
-    /// What is to be written, from `done` on.
+    /// The text that is to be written, from the index `done` on.
     text: Vec<u8>,
     done: usize,
-    /// When it took something last.
+    /// When the file last took some text.
     took: Instant,
 }
 
@@ -59,8 +59,9 @@ pub(super) fn open(args: &RecordArgs) -> Result<LineOutput> {
     }
 }
 
-/// Says so if `path` is a pipe that nobody reads from yet. Returns a writer of a pipe with a
-/// reader, who would see an end if that was closed before there is another one.
+/// Prints a note if `path` is a pipe that no process reads from yet. Returns a writer of a pipe
+/// that has a reader: the reader would see an end if this writer was closed before there is another
+/// one.
 fn reader_of(path: &Path) -> Option<OwnedFd> {
     use std::os::unix::fs::FileTypeExt;
     let is_pipe = path
@@ -81,12 +82,12 @@ fn reader_of(path: &Path) -> Option<OwnedFd> {
 }
 
 impl LineOutput {
-    /// Whether anybody wants lines.
+    /// Whether lines can still be written.
     pub(super) fn is_wanted(&self) -> bool {
         !matches!(self, Self::Nowhere)
     }
 
-    /// Adds a line, which [`write`](Self::write) writes. A message is said at once.
+    /// Adds a line, which [`write`](Self::write) writes. Among the messages, it is printed at once.
     pub(super) fn say(&mut self, text: &str, is_message: bool) {
         match self {
             Self::Messages if is_message => messages::note(text),
@@ -102,8 +103,8 @@ impl LineOutput {
         }
     }
 
-    /// Writes what was added, as far as the reader of a pipe takes it by `deadline`. Without one it
-    /// does not wait. Returns whether all is written.
+    /// Writes the added lines, as far as the reader of a pipe takes them by `deadline`. Without a
+    /// deadline it does not wait. Returns whether nothing is left to write.
     pub(super) fn write(&mut self, deadline: Option<Instant>) -> bool {
         let Self::File(pipe) = self else {
             return true;

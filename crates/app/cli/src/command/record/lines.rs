@@ -1,11 +1,11 @@
-//! `--follow-lines`: says, while the program runs, which lines have grown.
+//! `--follow-lines`: prints, while the program runs, which lines have grown.
 //!
-//! The library decides when to tell of a stack, and by how much it has grown. It writes that into a
-//! file beside the list of profiles (`tail.rs`), as a small profile with raw addresses. Here a
-//! thread reads that file, gives the addresses names, and says each line that has grown enough.
+//! The library decides when to report a stack, and by how much it has grown. It writes that into a
+//! file beside the list of profiles (`tail.rs`), as a small profile with raw addresses. A thread
+//! here reads that file, names the addresses, and prints each line that has grown enough.
 //!
-//! What is in the files is the word of other users, too. So a look at them takes a limited time, of
-//! which none can take more than half, and what is known of each user's lines has a limit.
+//! Processes of other users write such files too. So a scan takes a limited time, of which no user
+//! can take more than half, and what is remembered of each user's lines has a limit.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -31,33 +31,33 @@ use crate::outside::executable_of;
 use crate::place::{FileOwner, acting};
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 
-/// How long the thread sleeps between two looks.
+/// How long the thread sleeps between two scans.
 const SCAN_INTERVAL: Duration = Duration::from_millis(30);
-/// How long a look may take.
+/// Longest time that a scan may take.
 const SCAN_TIME_LIMIT: Duration = Duration::from_secs(1);
-/// How long the last look may take.
+/// Longest time that the last scan may take.
 const FINAL_SCAN_TIME_LIMIT: Duration = Duration::from_secs(5);
-/// The most users whose processes are followed.
+/// Maximum number of users whose processes are followed.
 const MAX_USERS: usize = 16;
-/// The most bytes that a message may become in memory.
+/// Largest size that a message may have in memory, in bytes.
 const MAX_MESSAGE_MEMORY: u64 = 128 << 20;
-/// So many messages of a user are read at once, or so many bytes of them.
+/// Maximum number of messages of a user that are read at once, and of their bytes.
 const MESSAGE_BATCH_LIMIT: (usize, usize) = (256, 4 << 20);
-/// The most bytes of a user's file that may wait to be read.
+/// Maximum number of bytes of a user's file that may wait to be read.
 const MAX_UNREAD_BYTES: u64 = 256 << 20;
-/// How long the files that a message of another user names may be read.
+/// Longest time for reading the files that a message of another user names.
 const FILE_READ_TIMEOUT: Duration = Duration::from_secs(1);
-/// The most bytes that are said of other users' processes in a second.
+/// Maximum number of bytes that are printed about other users' processes in a second.
 const MAX_OTHER_USER_BYTES_PER_SECOND: f64 = 65_536.0;
 
-/// The thread that follows.
+/// The thread that follows lines.
 pub(super) struct LineFollowThread {
     has_ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl LineFollowThread {
-    /// Follows what processes write into the folder `list`, until [`end`](Self::end).
+    /// Follows the messages that processes write into the folder `list`, until [`end`](Self::end).
     pub(super) fn start(
         list: &Path,
         least: u64,
@@ -88,7 +88,7 @@ impl LineFollowThread {
         let ended = Arc::clone(&has_ended);
         let work = move || {
             loop {
-                // What is there after the program's end is all that is said.
+                // The messages that exist after the program's end are the last ones.
                 let is_last = ended.load(Ordering::Acquire);
                 lines.scan(is_last);
                 if is_last {
@@ -103,7 +103,7 @@ impl LineFollowThread {
         Ok(Self { has_ended, thread })
     }
 
-    /// Says what is left to say.
+    /// Prints the remaining lines, and ends the thread.
     pub(super) fn end(self) {
         self.has_ended.store(true, Ordering::Release);
         self.thread.thread().unpark();
@@ -111,46 +111,47 @@ impl LineFollowThread {
     }
 }
 
-/// What is followed.
+/// The state of the thread that follows lines.
 struct FollowTask {
     folder: PathBuf,
-    /// Whose processes are followed. We come first.
+    /// The users whose processes are followed; heapprof's own user comes first.
     users: Vec<FollowedUser>,
     rights: RightsLedger,
     saying: LineReporter,
-    /// Whether it was said that a part of a file was no message.
+    /// Whether the note about a damaged file was printed.
     is_damaged: bool,
-    /// Whether it was said that there was more than could be read.
+    /// Whether the note about lines that were left out was printed.
     is_behind: bool,
 }
 
-/// A user whose processes tell of their lines.
+/// A user whose processes report their lines.
 struct FollowedUser {
-    /// The name of the file.
+    /// The name of the user's file.
     name: OsString,
     tail: MessageTail,
-    /// Messages that were read, and that no look has come to yet.
+    /// Messages that were read, and that no scan has handled yet.
     waiting: VecDeque<TailMessage>,
     namer: ProcessNamer,
     followed: FollowedProcesses,
 }
 
-/// How lines are said.
+/// The printer of lines that have grown.
 struct LineReporter {
     least: i64,
     symbolizes: bool,
     format: LineFormat,
     output: LineOutput,
     began: Instant,
-    /// How many bytes may be said of other users' processes now, and when that was worked out.
+    /// Number of bytes that may be printed about other users' processes now; `refilled` is when it
+    /// was computed.
     left: f64,
     refilled: Instant,
-    /// Whether something was left out.
+    /// Whether some lines were left out.
     is_behind: bool,
 }
 
 impl FollowTask {
-    /// Reads what is new, and says it.
+    /// Reads new messages, and prints their lines.
     fn scan(&mut self, is_last: bool) {
         let end = Instant::now()
             + if is_last {
@@ -163,12 +164,12 @@ impl FollowTask {
         let patience = is_last.then_some(end);
         let mut is_damaged = false;
         for user in &mut self.users {
-            // A process that goes on writing must not keep us here.
+            // A process that goes on writing must not keep the scan at its file.
             let Ok(len) = user.tail.len() else { continue };
             let has_too_much = user.tail.unread(len) > MAX_UNREAD_BYTES;
             self.saying.is_behind |= has_too_much;
             if has_too_much || !self.saying.output.is_wanted() {
-                // The file must not grow because nobody reads it.
+                // The file must not grow while nothing is read from it.
                 user.tail.pass_over(len);
             }
             let now = Instant::now();
@@ -221,8 +222,8 @@ impl FollowedUser {
         }
     }
 
-    /// Reads some messages in the first `len` bytes of the file, and says what they tell, until it
-    /// is late. Returns whether there may be more.
+    /// Reads some messages in the first `len` bytes of the file, and prints their lines, until the
+    /// time `until`. Returns whether there may be more.
     fn read(
         &mut self,
         len: u64,
@@ -244,7 +245,7 @@ impl FollowedUser {
         let options = ReadOptions::default()
             .max_inflated(MAX_MESSAGE_MEMORY)
             .max_memory(MAX_MESSAGE_MEMORY);
-        // The files that are named are read with the rights of whoever names them.
+        // The files that a message names are read with the rights of the process that names them.
         let all = waiting.iter().map(|message| ledger.least(message.process));
         let rights: Vec<_> = all
             .map(|least| ProcessRights::User(owner).with(least))
@@ -260,7 +261,7 @@ impl FollowedUser {
             has_all &= is_whole;
             Some(lines)
         };
-        // What a message says is read with its writer's rights, too.
+        // The message itself is read with its writer's rights as well.
         let found = acting(owner, || {
             let mut found = Vec::new();
             for (message, rights) in waiting.iter().zip(rights) {
@@ -273,7 +274,7 @@ impl FollowedUser {
         });
         saying.is_behind |= !has_all;
         let Ok(found) = found else {
-            // Nobody may act for that user here.
+            // Here heapprof can't act as that user.
             let had_some = !self.waiting.is_empty();
             self.waiting.clear();
             return had_some;
@@ -293,7 +294,7 @@ impl FollowedUser {
 }
 
 impl LineReporter {
-    /// Works out how much may be said of other users' processes.
+    /// Computes how much may be printed about other users' processes.
     fn refill(&mut self) {
         let passed = self.refilled.elapsed().as_secs_f64();
         self.refilled = Instant::now();
@@ -315,7 +316,7 @@ impl LineReporter {
             LineFormat::Json => growth.json(),
         };
         if growth.user.is_some() {
-            // Our own processes' lines wait behind no more than this.
+            // So the lines of this user's processes wait behind no more than this.
             if self.left < text.len() as f64 {
                 self.is_behind = true;
                 return;

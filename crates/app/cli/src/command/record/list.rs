@@ -1,5 +1,6 @@
-//! Where the processes of a recording say what they wrote: a folder with one file for each user.
-//! The kernel says who made a file, so what is in it is believed as that user's word and no more.
+//! The list in which the processes of a recording report what they wrote: a folder with one file
+//! for each user. The kernel names the owner of a file, so its content is believed as that user's
+//! report and no more.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -10,25 +11,26 @@ use super::folder::RecordFolder;
 use super::tail;
 use crate::place::{FileOwner, FilePlace, PathTrust, open_folder};
 
-/// What one user's processes wrote into the list.
+/// The entries that one user's processes wrote into the list.
 pub(super) struct ListEntries {
     pub(super) owner: FileOwner,
     pub(super) text: Vec<u8>,
 }
 
-/// The name of the file with which `--live` asks.
+/// The name of the file with which `--live` asks processes for profiles.
 pub(super) const ASKED_FILE_NAME: &str = "asked";
 
-/// The most bytes of our user's file: more than a program has to say, less than what would be in
-/// our way.
+/// Maximum number of bytes that are read of this user's file: more than a program has to report,
+/// and less than what would slow heapprof down.
 const MAX_OWN_BYTES: u64 = 256 << 20;
-/// The most bytes of all other users together, because they may make any number of files.
+/// Maximum number of bytes that are read of all other users' files together, because these users
+/// may make any number of files.
 const MAX_BYTES_OF_OTHERS: u64 = 64 << 20;
 
 /// The list of a recording.
 pub(super) struct ProfileList {
     path: PathBuf,
-    /// Our user's file. It stays readable, even if the program removes its name.
+    /// This user's file. It stays readable, even if the program removes its name.
     own: File,
     _folder: RecordFolder,
 }
@@ -49,7 +51,7 @@ impl ProfileList {
         &self.path
     }
 
-    /// Reads all entries, our own user's first.
+    /// Reads all entries, those of this user first.
     pub(super) fn read(&mut self) -> io::Result<Vec<ListEntries>> {
         let mut text = Vec::new();
         self.own.rewind()?;

@@ -1,8 +1,8 @@
-//! `--live`: the terminal view beside the program, while it runs.
+//! `--live`: shows the terminal view beside the program, while it runs.
 //!
-//! The view has a thread of its own, and whoever asks the program has another one: `asker.rs`. The
-//! thread that waits for the program tells them when it begins, stops and ends. If there is no
-//! terminal, plain blocks of lines are said among the messages instead.
+//! The view has a thread of its own, and another thread asks the program for profiles: `asker.rs`.
+//! The thread that waits for the program notifies both when the program begins, stops and ends. If
+//! there is no terminal, plain blocks of lines are printed among the messages instead.
 
 mod asker;
 pub(super) mod moments;
@@ -31,23 +31,23 @@ use crate::terminal::plain::PlainBlocks;
 use crate::terminal::run::{ViewSignals, run as show, screen_style};
 use crate::terminal::screen::{self, TerminalScreen, is_tty, tty};
 
-/// How long the view waits between two questions.
+/// Time between two questions to the program.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// The same for blocks of lines, unless `--interval` is given.
+/// Time between two blocks of lines, unless `--interval` is given.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long the last block waits for the last answer.
 const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the threads share.
+/// The state that the threads share.
 struct LiveState {
     wanted: FeedRequest,
     moments: ProcessMoments,
     began: Instant,
-    /// Whether nobody looks any more.
+    /// Whether the view is closed.
     is_view_closed: bool,
     ended: Option<String>,
-    /// Whether all that was answered before the end is known.
+    /// Whether all answers from before the end were read.
     has_all: bool,
     trouble: Option<String>,
     output: Vec<String>,
@@ -74,7 +74,7 @@ fn lock_state(shared: &SharedLiveState) -> MutexGuard<'_, LiveState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says that nobody looks any more, when it is dropped.
+/// A guard that marks the view as closed when it is dropped.
 struct ViewClosedGuard(SharedLiveState);
 
 impl Drop for ViewClosedGuard {
@@ -92,13 +92,13 @@ pub(super) struct LiveView {
     color: ColorMode,
     pause: Duration,
     view: Option<JoinHandle<()>>,
-    /// Whether a key of the view interrupts the program.
+    /// Whether a key of the view has interrupted the program.
     interrupts: Arc<AtomicBool>,
     program: String,
 }
 
 impl LiveView {
-    /// Makes what the program is asked by, before it starts.
+    /// Makes the files with which the program is asked, before it starts.
     pub(super) fn new(
         args: &RecordArgs,
         list: &ProfileList,
@@ -131,7 +131,7 @@ impl LiveView {
         })
     }
 
-    /// Keeps the program off the terminal, which is the view's.
+    /// Keeps the program off the terminal, which belongs to the view.
     pub(super) fn redirect(&self, command: &mut Command) -> Result<()> {
         if self.tty.is_some() && is_tty(std::io::stdin()) {
             command.stdin(Stdio::null());
@@ -144,7 +144,7 @@ impl LiveView {
         Ok(())
     }
 
-    /// Shows the program, which has begun.
+    /// Starts to show the program, which has begun.
     pub(super) fn start(&mut self, process: u32) {
         {
             let mut shared = lock_state(&self.shared);
@@ -182,7 +182,7 @@ impl LiveView {
                 let screen = TerminalScreen::take(tty).context("the terminal")?;
                 let left = ViewClosedGuard(Arc::clone(&shared));
                 view.spawn(move || {
-                    // Also if the thread panics.
+                    // The view is marked as closed also if the thread panics.
                     let _left = left;
                     let is_over = || {
                         signals.ends.load(Ordering::Relaxed) && lock_state(&shared).ended.is_some()
@@ -208,24 +208,25 @@ impl LiveView {
         Ok(())
     }
 
-    /// Whether a SIGINT that came to us was sent by a key of the view, which the program has got.
+    /// Whether a SIGINT that heapprof received was sent by a key of the view, so that the program
+    /// has got it already.
     pub(super) fn has_interrupted(&self) -> bool {
         self.interrupts.swap(false, Ordering::Relaxed)
     }
 
-    /// Gives the terminal back, because we are about to be stopped.
+    /// Gives the terminal back, because heapprof is about to be stopped.
     pub(super) fn release_terminal(&self) {
         screen::leave();
     }
 
-    /// Takes the terminal again.
+    /// Takes the terminal again after heapprof was stopped.
     pub(super) fn resume_terminal(&self) {
         if self.view.as_ref().is_some_and(|view| !view.is_finished()) {
             screen::enter();
         }
     }
 
-    /// Says how the program ended, and waits until nobody looks any more.
+    /// Shows how the program ended, and waits until the view is closed.
     pub(super) fn finish(&mut self, code: u8, signal: Option<i32>) {
         let how = match signal {
             Some(signal) => format!("ended by signal {signal}"),
@@ -239,7 +240,7 @@ impl LiveView {
         if let Some(view) = self.view.take() {
             let _ = view.join();
         }
-        // A thread that panicked has given the terminal back as well.
+        // The terminal is given back also if the thread panicked.
         screen::leave();
         if let Some(asker) = self.asker.take() {
             asker.end();
@@ -290,12 +291,12 @@ impl SnapshotFeed for RecordingFeed {
 
     fn interrupt(&mut self) {
         self.interrupts.store(true, Ordering::Relaxed);
-        // As the terminal would: the whole job gets it.
+        // The whole job gets the signal, as from the terminal.
         let _ = kill_current_process_group(Signal::INT);
     }
 }
 
-/// Says a block of lines each time, until the program has ended.
+/// Prints a block of lines in each interval, until the program has ended.
 fn print_blocks(
     feed: &mut dyn SnapshotFeed,
     shared: &SharedLiveState,

@@ -1,10 +1,10 @@
-//! What record says if there is no profile at all, and why there is none.
+//! Explains why a recording left no profile at all.
 
 use super::child::ProgramExit;
 use super::ending::ProcessEndings;
 use super::small_children;
 
-/// Why there is no profile at all, and how many children were left out.
+/// Explains why there is no profile at all, and how many children were left out.
 pub(super) fn reason(ended: &ProgramExit, ending: &ProcessEndings, small: usize) -> String {
     let why = why_nothing(ended, ending);
     match small {
@@ -13,7 +13,7 @@ pub(super) fn reason(ended: &ProgramExit, ending: &ProcessEndings, small: usize)
     }
 }
 
-/// Why there is no profile at all.
+/// Explains why the program left no profile.
 fn why_nothing(ended: &ProgramExit, ending: &ProcessEndings) -> String {
     if ending.unread.contains(&ended.process) {
         return "no profile: the program left none, and its books could not be read".to_string();

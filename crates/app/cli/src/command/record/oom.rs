@@ -1,9 +1,9 @@
-//! Whether the kernel's OOM killer ended processes of a cgroup: what the cgroup counts, in either
-//! version of cgroups.
+//! Finds out whether the kernel's OOM killer ended processes of a cgroup, from the cgroup's counts,
+//! in either version of cgroups.
 //!
 //! The counts are read every few seconds, and when a process has ended. A process that has ended
-//! without a word is taken for a victim if its cgroup has counted one more since some seconds
-//! before, of which no other process was taken for the victim.
+//! without reporting is taken for a victim if its cgroup has counted a kill since some seconds
+//! before, for which no other process was taken for the victim.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,27 +14,27 @@ use rustix::process::Pid;
 /// How often the counts are read. A large process takes a while to end.
 pub(super) const OOM_READ_INTERVAL: Duration = Duration::from_secs(2);
 
-/// More different texts of the kernel's are not remembered.
+/// Maximum number of different kernel texts about cgroups that are remembered.
 const MAX_CGROUP_TEXTS: usize = 256;
 
-/// What the OOM killer has done.
+/// A kill by the OOM killer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OomKill {
-    /// How many bytes the cgroup may have, if there is a limit.
+    /// The memory limit of the cgroup in bytes, if there is one.
     pub(super) limit: Option<u64>,
 }
 
-/// What cgroups have counted.
+/// The kills that cgroups have counted.
 pub(super) struct OomCounts {
-    /// The cgroups of processes, by what the kernel says of them. Most are in the same one, and
-    /// finding it takes reading what is mounted.
+    /// The cgroups of processes, by the kernel's text about them. Most processes are in the same
+    /// cgroup, and finding it takes reading the mounts.
     groups_by_text: HashMap<String, Option<CgroupFolder>>,
     counts_by_group: HashMap<CgroupFolder, CgroupOomCount>,
     next: Instant,
 }
 
-/// What one had counted when it was read last, and the time before. What was taken for a victim
-/// since is added to both.
+/// The count of a cgroup at the last reading, and at the reading before. Victims that were taken
+/// since are added to `earlier`.
 struct CgroupOomCount {
     earlier: u64,
     last: u64,
@@ -49,7 +49,7 @@ impl OomCounts {
         }
     }
 
-    /// The cgroup of a process, from now on.
+    /// Returns the cgroup of a process, whose kills are counted from now on.
     pub(super) fn group_of(&mut self, process: Pid) -> Option<CgroupFolder> {
         let text = CgroupFolder::read_groups(process.as_raw_nonzero().get().unsigned_abs())?;
         if self.groups_by_text.len() >= MAX_CGROUP_TEXTS {
@@ -68,7 +68,7 @@ impl OomCounts {
         Some(group)
     }
 
-    /// Reads the counts, if it is time. Returns whether it was.
+    /// Reads the counts, if they are due. Returns whether they were.
     pub(super) fn read_if_due(&mut self) -> bool {
         if Instant::now() < self.next {
             return false;
@@ -82,7 +82,7 @@ impl OomCounts {
         true
     }
 
-    /// Whether a process that has ended just now was a victim.
+    /// Returns the kill of a process that has ended just now, if the process was a victim.
     pub(super) fn take_victim(&mut self, group: &CgroupFolder) -> Option<OomKill> {
         let known = self.counts_by_group.get_mut(group)?;
         let limit = group.limit();
@@ -96,7 +96,8 @@ impl CgroupOomCount {
         self.last = count.max(self.earlier);
     }
 
-    /// Takes one victim, if there was one since the time before the last.
+    /// Takes one kill for a process, if one was counted since the reading before the last. Returns
+    /// whether there was one.
     fn take(&mut self, count: u64) -> bool {
         let is_one = count > self.earlier;
         if is_one {
@@ -117,10 +118,10 @@ mod tests {
             last: 3,
         };
         assert!(!known.take(3));
-        // It is counted, and the process ends only after the next look.
+        // The kill is counted, and the process ends only after the next reading.
         known.step(4);
         assert!(known.take(4) && !known.take(4));
-        // Two at once, and somebody else's is forgotten after two looks.
+        // Two kills at once; and a kill of another process is forgotten after two readings.
         assert!(known.take(6) && known.take(6) && !known.take(6));
         known.step(7);
         known.step(7);

@@ -1,5 +1,5 @@
-//! What a recording left: profiles symbolized in place, and one line that says where they are and
-//! what is in them.
+//! Reports what a recording left: symbolizes the profiles in place, and prints one line about where
+//! they are and what is in them.
 
 use std::path::Path;
 
@@ -22,14 +22,14 @@ use crate::args::record::YesOrNo;
 use crate::messages;
 use crate::rights::ProcessRights;
 
-/// A profile that exists, and what was read in it.
+/// A profile that exists, and the details that were read from it.
 struct RecordedProfile {
     written: WrittenProfile,
     details: Result<ProfileDetails>,
 }
 
 impl RecordedProfile {
-    /// The most memory that the kernel had resident for the program.
+    /// Returns the largest resident memory of the program.
     fn peak_resident(&self) -> i64 {
         let told = self.details.as_ref().ok();
         let peak = told.and_then(|told| told.peak);
@@ -37,8 +37,8 @@ impl RecordedProfile {
     }
 }
 
-/// Symbolizes the profiles and says what the recording left. Returns false if it lacks what it was
-/// made for: the values of a perl.
+/// Symbolizes the profiles and reports what the recording left. Returns false if it lacks what it
+/// was made for: the values of a perl.
 pub(super) fn report(
     said: ListContents,
     ended: &ProgramExit,
@@ -121,7 +121,7 @@ pub(super) fn report(
     !args.perl_values || has_values(&recorded, main)
 }
 
-/// Whether a perl of the recording has traced its values. Says why if not.
+/// Whether a perl of the recording has traced its values. Prints the reason if not.
 fn has_values(recorded: &[RecordedProfile], main: usize) -> bool {
     let told = || recorded.iter().filter_map(|one| one.details.as_ref().ok());
     let why = |told: &ProfileDetails| told.missing_values.clone();
@@ -139,8 +139,8 @@ fn has_values(recorded: &[RecordedProfile], main: usize) -> bool {
     false
 }
 
-/// Returns the profiles that exist, one that went into a pipe and of which nothing is left, and how
-/// many must not be touched.
+/// Returns the profiles that exist, a profile that went into a pipe if there is one, and the number
+/// of profiles that must not be touched.
 fn split_by_target(
     written: Vec<WrittenProfile>,
 ) -> (Vec<WrittenProfile>, Option<WrittenProfile>, usize) {
@@ -173,12 +173,12 @@ fn split_by_target(
     (there, piped, refused.len())
 }
 
-/// The position of the profile that the recording was for: the program's own, or the first one if
-/// there is no such profile.
+/// Returns the position of the profile that the recording was for: the program's own, or the first
+/// one if there is no such profile.
 fn find_main(written: &[WrittenProfile], ended: &ProgramExit) -> Option<usize> {
     let of_main = |(_, one): &(usize, &WrittenProfile)| one.process == ended.process;
-    // The profile of a process's end is not always the latest in the list, because what it waits
-    // for may go on meanwhile.
+    // The profile of a process's end is not always the latest in the list, because what the process
+    // waits for may go on meanwhile.
     let own = written.iter().enumerate().filter(of_main);
     let own = own
         .max_by_key(|(_, one)| (one.owner.is_us(), one.is_last))
@@ -189,8 +189,8 @@ fn find_main(written: &[WrittenProfile], ended: &ProgramExit) -> Option<usize> {
 /// Names the children's folder after the program's profile, because the program may have become
 /// another one meanwhile.
 fn name_folder(written: &mut [WrittenProfile], folder: &Path, ended: &ProgramExit) {
-    // Other users may say what they like, but the folder is renamed with our rights.
-    // Nor does what a process with fewer rights is called lead anywhere.
+    // Other users may report any name, but the folder is renamed with heapprof's rights. So only a
+    // process with all of this user's rights names the folder.
     let of_main = |one: &&WrittenProfile| {
         let is_ours = one.owner.is_us() && one.rights.are_ours();
         is_ours && one.process == ended.process && one.is_last
@@ -216,7 +216,7 @@ fn name_folder(written: &mut [WrittenProfile], folder: &Path, ended: &ProgramExi
     }
 }
 
-/// Says where the profiles are, what is in them, and what is missing in them.
+/// Prints where the profiles are, what is in them, and what is missing in them.
 fn report_profiles(
     recorded: &[RecordedProfile],
     main: usize,
@@ -268,7 +268,7 @@ fn report_profiles(
     if unhooked.is_empty()
         && let Some(text) = of_next.and_then(|told| {
             let runtime = told.runtime.as_ref();
-            // Nobody is advised to do what they did.
+            // The user is not advised to do what is done already.
             let is_new = |of: &&ManagedRuntime| {
                 **of != ManagedRuntime::Python || args.python_objects != Some(YesOrNo::Yes)
             };
@@ -311,8 +311,8 @@ fn report_profiles(
     }
 }
 
-/// The profile in which there is most to see. A program that a script starts may be the one that
-/// was meant.
+/// Returns the profile in which there is most to see. A program that a script starts may be the one
+/// that the user meant.
 fn next_to_look_at<'a>(
     recorded: &'a [RecordedProfile],
     main: &'a RecordedProfile,
@@ -332,8 +332,8 @@ fn next_to_look_at<'a>(
     }
 }
 
-/// How many profiles there are besides the main one, which of them had the most if that one had
-/// more than the main one, and how many were left out.
+/// Describes how many profiles there are besides the main one, which of them are the largest if
+/// they exceed the main one, and how many were left out.
 fn others(recorded: &[RecordedProfile], main: &RecordedProfile, small: usize) -> String {
     let n = recorded.len() - 1;
     let mut parts = Vec::new();
@@ -391,14 +391,14 @@ fn most_resident(recorded: &[RecordedProfile]) -> Option<&RecordedProfile> {
         .filter(|one| one.peak_resident() > 0)
 }
 
-/// Says that values are made of few samples or are not known well, and what would make them better.
+/// Explains that values are made of few samples or are uncertain, and what would make them better.
 fn few_samples(one: &RecordedProfile) -> Option<String> {
     /// With fewer samples than this, an error of a third is usual.
     const MIN_SAMPLES: u64 = 30;
     const WANTED_SAMPLES: i64 = 1000;
-    /// This many samples of equal weight make a sum certain to a fifth, and the next number makes
-    /// it certain to a tenth, with 95 % confidence.
+    /// Number of samples of equal weight that make a sum certain to a fifth, with 95 % confidence.
     const MIN_SAMPLES_FOR_A_FIFTH: f64 = 96.0;
+    /// Number of samples of equal weight that make a sum certain to a tenth, with 95 % confidence.
     const MIN_SAMPLES_FOR_A_TENTH: f64 = 384.0;
     let sampled = one.details.as_ref().ok()?.sampled?;
     let taken = sampled.taken;
@@ -424,7 +424,7 @@ fn few_samples(one: &RecordedProfile) -> Option<String> {
     }
     let (value, variance) = (sampled.in_use as f64, sampled.spread.variance);
     let equal = value * value / variance;
-    // If nothing is in use, there is nothing to know better.
+    // If nothing is in use, no estimate can be better.
     if variance <= 0.0 || equal >= MIN_SAMPLES_FOR_A_FIFTH {
         return None;
     }
@@ -438,14 +438,15 @@ fn few_samples(one: &RecordedProfile) -> Option<String> {
     ))
 }
 
-/// The largest power of two that is at most `at_most`, as the option takes it. Returns `None` if
-/// that is below 1 KiB.
+/// Returns the largest power of two that is at most `at_most`, in the form that `--period` takes.
+/// Returns `None` if it is below 1 KiB.
 fn period(at_most: i64) -> Option<String> {
     let shorter = 1_i64 << at_most.max(1).ilog2();
     (shorter >= 1024).then(|| bytes(shorter).replace(' ', ""))
 }
 
-/// Why the profile is not the one that the program would have written at its end, if it is not.
+/// Explains why the profile is not the one that the program would have written at its end, if it is
+/// not.
 fn explain_not_last(ended: &ProgramExit, left_own: bool, main: &WrittenProfile) -> Option<String> {
     let how = match ended.signal {
         Some(signal) => format!("was ended by signal {signal}"),
@@ -469,7 +470,7 @@ fn explain_not_last(ended: &ProgramExit, left_own: bool, main: &WrittenProfile) 
     })
 }
 
-/// Says that a process went on after its profile where nobody sees it.
+/// Explains that a process went on after its profile, without being recorded.
 fn explain_filter(recorded: &[RecordedProfile], main: usize) -> Option<String> {
     let is_one = |one: &&RecordedProfile| one.written.is_before_filter;
     let all = recorded.iter().filter(is_one).count();
@@ -487,7 +488,7 @@ fn explain_filter(recorded: &[RecordedProfile], main: usize) -> Option<String> {
     ))
 }
 
-/// Why profiles have only addresses. Addresses are no less right than names.
+/// Explains why profiles have only addresses. Addresses are no less right than names.
 fn explain_missing_names(unnamed: &[&anyhow::Error]) -> Option<String> {
     let first = unnamed.first()?;
     let which = match unnamed.len() {
@@ -499,12 +500,12 @@ fn explain_missing_names(unnamed: &[&anyhow::Error]) -> Option<String> {
     ))
 }
 
-/// The word before an estimate.
+/// Returns the word before an estimate.
 fn about(of: &WrittenProfile) -> &'static str {
     if of.is_exact { "" } else { "about " }
 }
 
-/// Sums up what the program's own profile says. Nobody knows how sure the peak is, because the
+/// Summarises the program's own profile. How certain the peak is can't be computed, because the
 /// estimate chooses its moment.
 fn summary(main: &WrittenProfile, told: Option<&ProfileDetails>) -> String {
     let (about, kind) = (

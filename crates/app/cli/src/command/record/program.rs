@@ -1,5 +1,5 @@
-//! The program that is to be recorded: which file it is, what about it stands in the way of
-//! preloading, and why it could not be started.
+//! The program that is to be recorded: finds its file, finds what prevents preloading, and explains
+//! why it could not be started.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use crate::messages;
 /// The shell that runs a script whose first line does not name an interpreter.
 pub(super) const SHELL_PATH: &str = "/bin/sh";
 
-/// The file that will be run, as execvp finds it.
+/// Returns the file that will be run, as execvp finds it.
 pub(in crate::command) fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program)).filter(|p| p.exists());
@@ -29,12 +29,11 @@ pub(in crate::command) fn find(program: &OsStr) -> Option<PathBuf> {
     })
 }
 
-/// Says what about the program stands in the way of preloading. Returns whether preloading is worth
-/// trying.
+/// Prints what about the program prevents preloading. Returns whether preloading is worth trying.
 pub(super) fn check_preloading(program: &OsStr, path: &Path) -> Result<bool> {
     if !path.is_file() {
-        // Reading a pipe would wait for somebody to write. Whoever runs it is told that it can't be
-        // run.
+        // Reading a pipe would wait for a writer. The user gets the error that it can't be run at
+        // the start.
         return Ok(true);
     }
     let looked = inspect(path);
@@ -85,7 +84,7 @@ pub(super) fn check_preloading(program: &OsStr, path: &Path) -> Result<bool> {
     Ok(preloaded)
 }
 
-/// Fails if the user preloads something that must be the first library itself.
+/// Fails if the user preloads a library that must come first itself.
 pub(super) fn check_user_preloads() -> Result<()> {
     const SANITIZER_RUNTIMES: [&str; 5] = ["asan", "tsan", "lsan", "msan", "hwasan"];
     let preloads = std::env::var_os("LD_PRELOAD").unwrap_or_default();
@@ -106,7 +105,8 @@ pub(super) fn check_user_preloads() -> Result<()> {
     Ok(())
 }
 
-/// What gives a program more rights than its user has, and how it can be recorded nevertheless.
+/// Returns what gives a program more rights than its user has, and how it can be recorded
+/// nevertheless.
 fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
     const RECORD_AS_OWNER_ADVICE: &str = "record it as its owner";
     const RECORD_COPY_ADVICE: &str = "record a copy of it, which has no such rights";
@@ -115,7 +115,7 @@ fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
     if has(0o4000) && metadata.uid() != geteuid().as_raw() {
         return Some(("is setuid", RECORD_AS_OWNER_ADVICE));
     }
-    // Without the group's right to execute, the bit means something else.
+    // Without the group's right to execute, the bit has another meaning.
     if has(0o2010) && metadata.gid() != getegid().as_raw() {
         return Some(("is setgid", RECORD_COPY_ADVICE));
     }
@@ -137,12 +137,12 @@ pub(super) fn is_for_shell(error: &io::Error, file: &Path) -> bool {
     }
     let mut start = Vec::new();
     let read = std::fs::File::open(file).and_then(|f| f.take(256).read_to_end(&mut start));
-    // Shells tell a script from a damaged program in this way.
+    // Shells distinguish a script from a damaged program in this way.
     let line = start.split(|&b| b == b'\n').next().unwrap_or_default();
     read.is_ok() && !line.contains(&0)
 }
 
-/// What was probably meant by a name that is not a program's.
+/// Returns a hint about what the user probably meant by a name that is not a program's.
 fn hint(program: &OsStr) -> Option<String> {
     let name = program.to_str()?;
     if let Some((first, _)) = name.split_once(' ')
@@ -159,7 +159,7 @@ fn hint(program: &OsStr) -> Option<String> {
     is_here.then(|| format!("./{name} is one in this folder"))
 }
 
-/// Why the program was not started, and the exit code that a shell has for it.
+/// Explains why the program was not started, and returns the exit code that a shell has for it.
 pub(super) fn explain_start_failure(
     program: &OsStr,
     found: Option<&Path>,

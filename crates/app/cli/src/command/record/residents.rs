@@ -1,8 +1,8 @@
-//! What was resident over a recording: read from outside, so that it costs the program nothing and
-//! no file is opened in it.
+//! Reads the resident memory of processes over a recording. It is read from outside, so that it
+//! costs the program nothing and no file is opened in it.
 //!
-//! The program and those that descend from it are read in turn. The more there are, the less often
-//! that happens: it takes at most a hundredth of the time of one processor.
+//! The program and its descendants are read in turn. The more there are, the less often that
+//! happens: it takes at most a hundredth of the time of one processor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,31 +14,32 @@ use heapprof_process::{StatmSizes, descendants};
 use heapprof_profile::{HeapHistory, Profile, ResidentMoment, recorded};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What was resident of each process: when (nanoseconds since 1970), and how many bytes.
+/// The resident memory of each process: times (nanoseconds since 1970) and bytes.
 #[derive(Debug, Default)]
 pub(super) struct ResidentHistories(BTreeMap<u32, Vec<(i64, i64)>>);
 
-/// A thread that reads what is resident.
+/// A thread that reads resident memory.
 pub(super) struct ResidentReader {
     ends: Arc<AtomicBool>,
-    /// There is none if no thread could be made.
+    /// The thread; `None` if none could be made.
     thread: Option<JoinHandle<ResidentHistories>>,
 }
 
-/// The most moments that are kept of a process, and the most processes.
+/// Maximum number of moments that are kept of a process.
 const MAX_MOMENTS: usize = 1000;
+/// Maximum number of processes that are read.
 const MAX_PROCESSES: usize = 1000;
-/// The time between two readings at first.
+/// Initial time between two readings.
 const INITIAL_READ_INTERVAL: Duration = Duration::from_millis(10);
-/// The program's end is noticed after so long at the latest.
+/// Time between two checks whether the program has ended.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Reading takes at most one part in so many of the time.
+/// Reading takes at most 1/N of the time, where N is this number.
 const READ_TIME_DIVISOR: u32 = 100;
-/// How often descendants are looked for, if that is quick.
+/// How often descendants are searched for, if that is quick.
 const DESCENDANT_SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 
 impl ResidentReader {
-    /// Begins to read about a program.
+    /// Starts to read the resident memory of a program and its descendants.
     pub(super) fn start(program: u32) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ends);
@@ -47,7 +48,7 @@ impl ResidentReader {
         Self { ends, thread }
     }
 
-    /// Ends reading, and returns what was read.
+    /// Ends the thread, and returns what it read.
     pub(super) fn end(self) -> ResidentHistories {
         self.ends.store(true, Ordering::Release);
         let thread = self.thread.and_then(|thread| {
@@ -88,14 +89,14 @@ fn read_until(program: u32, ends: &AtomicBool) -> ResidentHistories {
     residents
 }
 
-/// Bytes of a process that are in memory; `None` if it has ended.
+/// Returns the bytes of a process that are in memory; `None` if it has ended.
 pub(in crate::command) fn resident(process: u32) -> Option<i64> {
     let rss = StatmSizes::from_pid(process).ok()?.rss;
     // A process that has ended has no pages.
     i64::try_from(rss).ok().filter(|&rss| rss > 0)
 }
 
-/// The time that this thread has worked so far, without what it waited for a processor.
+/// Returns the time that this thread has worked so far, without what it waited for a processor.
 fn work_so_far() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -114,7 +115,7 @@ impl ResidentHistories {
         }
     }
 
-    /// Leaves out one of each two moments, and keeps the larger one.
+    /// Keeps the larger one of each two moments.
     fn thin(&mut self) {
         for curve in self.0.values_mut() {
             let larger = |two: &[(i64, i64)]| two.iter().copied().max_by_key(|(_, bytes)| *bytes);
@@ -122,8 +123,8 @@ impl ResidentHistories {
         }
     }
 
-    /// Puts what is known of a process into the history of its profile. Returns whether anything
-    /// was.
+    /// Adds the resident memory of a process to the history of its profile. Returns whether there
+    /// was any.
     pub(super) fn put_into(&self, profile: &mut Profile, process: u32) -> bool {
         let Some(curve) = self.0.get(&process) else {
             return false;
@@ -143,14 +144,14 @@ impl ResidentHistories {
         if resident.is_empty() {
             return false;
         }
-        // A program that was killed could say nothing of it. What was read last before its end may
-        // be less than it had.
+        // A program that was killed could not report its resident memory. The last reading before
+        // its end may be less than it had.
         let most = resident.iter().map(|moment| moment.bytes).max();
         let heap = history.peak.map(|peak| peak.bytes);
         if history.resident.is_empty() && most >= heap {
             add_comments(profile, &resident);
         }
-        // The library knows what was resident when it wrote the profile.
+        // The library knows the resident memory at the time when it wrote the profile.
         resident.append(&mut history.resident);
         resident.sort_by_key(|moment| moment.micros);
         history.resident = resident;
@@ -159,7 +160,7 @@ impl ResidentHistories {
     }
 }
 
-/// Says in comments what was resident at last, and at most.
+/// Adds comments about the last and the largest resident memory.
 fn add_comments(profile: &mut Profile, moments: &[ResidentMoment]) {
     let most = moments.iter().map(|moment| moment.bytes).max();
     let last = moments.last().map(|moment| moment.bytes);
@@ -178,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_process_is_read_until_it_is_told_to_end() {
-        // On a busy machine its turn may come late.
+        // On a busy machine the thread's turn may come late.
         let mut times = [120, 1200, 12_000, 120_000]
             .map(Duration::from_millis)
             .into_iter();

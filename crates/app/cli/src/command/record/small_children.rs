@@ -1,4 +1,4 @@
-//! Children that held so little of their own that they are left out.
+//! Leaves out children that held very little of their own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,14 +6,15 @@ use super::files;
 use super::written::{SmallChild, WrittenProfile};
 use crate::args::RecordArgs;
 
-/// A child that never held so many bytes of its own is left out, unless all are to be kept.
+/// Returns the smallest number of bytes of its own that a child must have held; smaller children
+/// are left out. Returns `None` if all are to be kept.
 pub(super) fn least_of_child(args: &RecordArgs) -> Option<i64> {
     const MIN_OWN_BYTES: i64 = 64 << 10;
     (!args.keep_small && !args.fork_audit).then_some(MIN_OWN_BYTES)
 }
 
-/// Removes the profiles of other processes that never held much of their own. Returns how many
-/// children are left out, with those that wrote none for that reason.
+/// Removes the profiles of processes that never held much of their own, except those in `kept`.
+/// Returns how many children are left out, including those that wrote no profile for that reason.
 pub(super) fn leave_out(
     written: &mut Vec<WrittenProfile>,
     wrote_none: &[SmallChild],
@@ -25,10 +26,10 @@ pub(super) fn leave_out(
         let own = most.entry(one.process).or_default();
         *own = (*own).max(one.own);
     }
-    // What a shell was before it became the program that it started is of no interest either.
+    // A profile from before a shell became the program that it started is of no interest either.
     let is_small = |one: &WrittenProfile| {
         let (own, before) = (most[&one.process], one.is_before_exec);
-        // What one held afterwards that nobody saw is not known.
+        // What a process held after it installed a filter was not seen and is not known.
         let is_known = !one.is_before_filter;
         is_known && !kept.contains(&one.process) && (own < least || before && one.own < least)
     };
@@ -50,8 +51,8 @@ pub(super) fn leave_out(
     silent.len() + removed.len()
 }
 
-/// The children that wrote no profile, each once, whatever it became by exec. The kernel may give
-/// the number of one that has ended to another.
+/// Returns the children that wrote no profile, each once, whatever it became by exec. The kernel
+/// may give the number of a child that has ended to another one.
 pub(super) fn distinct_processes(small: &[SmallChild]) -> impl Iterator<Item = u32> {
     let mut goes_on = HashSet::new();
     let is_new = move |one: &&SmallChild| {
@@ -64,7 +65,7 @@ pub(super) fn distinct_processes(small: &[SmallChild]) -> impl Iterator<Item = u
     small.iter().filter(is_new).map(|one| one.process)
 }
 
-/// Says that so many children are left out, and what keeps them.
+/// Describes that children are left out, and what keeps them.
 pub(super) fn describe_left_out(count: usize) -> String {
     match count {
         1 => "a child that held less than 64KiB of its own is left out: --keep-small keeps it"
@@ -91,7 +92,7 @@ mod tests {
             small(8, false),
             small(7, true),
             small(7, false),
-            // The number was given again.
+            // The kernel gave the number to another process.
             small(7, true),
             small(9, true),
         ];

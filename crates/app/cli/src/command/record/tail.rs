@@ -1,7 +1,7 @@
-//! The file that processes of one user write what grows into: read while they write.
+//! Reads the file that processes of one user write messages into, while they write.
 //!
-//! A message may be cut short, because a process was killed or its disk is full. Then the next one
-//! begins in the middle of it, and is found by what every message begins with.
+//! A message may be cut short, because a process was killed or its disk is full. Then the next
+//! message begins in the middle of it, and is found by the prefix of every message.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions};
@@ -14,23 +14,24 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::place::{FileOwner, FilePlace, OpenedFile, PathTrust, open_folder};
 
-/// What a name in the list's folder ends in if it holds messages: about lines that grow, and whole
-/// profiles that `--live` asked for.
+/// The ending of a name in the list's folder for a file with messages about lines that grow.
 pub(super) const LINES_SUFFIX: &[u8] = b".lines";
+/// The ending of a name in the list's folder for a file with whole profiles that `--live` asked
+/// for.
 pub(super) const LIVE_SUFFIX: &[u8] = b".live";
-/// The most names in the folder that one look reads.
+/// Maximum number of names in the folder that one scan reads.
 const MAX_NAMES: usize = 4096;
-/// What each message begins with.
+/// The prefix of each message.
 const MESSAGE_PREFIX: &[u8] = b"\n\0lines ";
-/// The most bytes of the numbers that follow.
+/// Maximum number of bytes of the numbers that follow the prefix.
 const MAX_NUMBERS_BYTES: usize = 64;
-/// The most bytes of a message's profile.
+/// Largest profile of a message, in bytes.
 const MAX_PROFILE_BYTES: usize = 16 << 20;
-/// So many bytes that were read are given back to the file system at once.
+/// Number of read bytes that are given back to the file system at once.
 const RELEASE_CHUNK_BYTES: u64 = 4 << 20;
 
-/// Makes a file of our own user in the list's folder, before any other process can. Its rights are
-/// these whatever the umask is.
+/// Makes a file of this user in the list's folder, before any other process can. Its mode does not
+/// depend on the umask.
 pub(super) fn make_own(folder: &Path, name: &OsStr) -> io::Result<File> {
     let own = OpenOptions::new()
         .read(true)
@@ -42,11 +43,12 @@ pub(super) fn make_own(folder: &Path, name: &OsStr) -> io::Result<File> {
     Ok(own)
 }
 
-/// What a process told.
+/// A message of a process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TailMessage {
     pub(super) process: u32,
-    /// When its recording began. Another number is another recording, of the same process or not.
+    /// When the process's recording began. Another number is another recording, of the same process
+    /// or not.
     pub(super) began: i64,
     pub(super) is_exact: bool,
     /// The gzipped profile.
@@ -57,14 +59,15 @@ pub(super) struct TailMessage {
 pub(super) struct MessageTail {
     file: File,
     pub(super) owner: FileOwner,
-    /// Whether a part of it was no message.
+    /// Whether a part of the file was no message.
     pub(super) is_damaged: bool,
-    /// What was read, up to `at` understood.
+    /// The text that was read; the bytes before `at` are parsed.
     text: Vec<u8>,
     at: usize,
-    /// So many bytes from there on are the last ones of a message, unless another one begins there.
+    /// Number of bytes from `at` on that belong to the last message, unless another message begins
+    /// there.
     end: usize,
-    /// How much was read, and how much of it was given back.
+    /// Number of bytes that were read; `given_back` is how many of them were given back.
     read: u64,
     given_back: u64,
 }
@@ -87,7 +90,7 @@ impl MessageTail {
         }
     }
 
-    /// Makes the file of our own user, with its name.
+    /// Makes this user's file. Returns it with its name.
     pub(super) fn create_own(folder: &Path, ending: &[u8]) -> io::Result<(OsString, Self)> {
         let user = FileOwner::us().user.to_string();
         let name = OsString::from_vec([user.as_bytes(), ending].concat());
@@ -95,24 +98,25 @@ impl MessageTail {
         Ok((name, Self::from_file(file, FileOwner::us())))
     }
 
-    /// How long the file is now. What comes later is for a later look.
+    /// Returns the present length of the file. Later messages are left to a later scan.
     pub(super) fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
-    /// How much of the first `len` bytes of the file was not read yet.
+    /// Returns how many of the first `len` bytes of the file were not read yet.
     pub(super) fn unread(&self, len: u64) -> u64 {
         len.saturating_sub(self.read)
     }
 
-    /// The next message in the first `len` bytes of the file; `None` if none is whole.
+    /// Returns the next message in the first `len` bytes of the file; `None` if no message is
+    /// whole.
     pub(super) fn next(&mut self, len: u64) -> io::Result<Option<TailMessage>> {
         loop {
             match head(&self.text[self.at..]) {
                 MessageHead::Message(numbers, begin, end) => {
                     let (from, to) = (self.at + begin, self.at + end);
-                    // A profile holds no beginning of a message. If one is there, this message was
-                    // cut short, and the other one may begin in its last bytes.
+                    // A profile holds no prefix of a message. If one is there, this message was cut
+                    // short, and the other message may begin in its last bytes.
                     let most = self.text.len().min(to + MESSAGE_PREFIX.len() - 1);
                     if let Some(cut) = memchr::memmem::find(&self.text[from..most], MESSAGE_PREFIX)
                     {
@@ -165,7 +169,7 @@ impl MessageTail {
         }
     }
 
-    /// Forgets the first `len` bytes of the file.
+    /// Skips the first `len` bytes of the file.
     pub(super) fn pass_over(&mut self, len: u64) {
         (self.at, self.end) = (self.text.len(), 0);
         self.forget();
@@ -175,14 +179,14 @@ impl MessageTail {
         }
     }
 
-    /// Goes on to the next place where a message may begin.
+    /// Skips to the next place where a message may begin.
     fn skip(&mut self) {
         self.is_damaged = true;
         let text = &self.text[self.at..];
         let next = memchr::memmem::find(&text[1.min(text.len())..], MESSAGE_PREFIX);
         self.at += match next {
             Some(next) => next + 1,
-            // The end may be the beginning of one.
+            // The end of the text may be the beginning of a prefix.
             None => text
                 .len()
                 .saturating_sub(MESSAGE_PREFIX.len() - 1)
@@ -190,13 +194,13 @@ impl MessageTail {
         };
     }
 
-    /// Forgets what was understood.
+    /// Drops the text that was parsed.
     fn forget(&mut self) {
         self.text.drain(..self.at);
         self.at = 0;
     }
 
-    /// Gives what was read back to the file system, if it can take it.
+    /// Gives text that was read back to the file system, if the file system can take it.
     fn give_back(&mut self) {
         let length = self.read - self.given_back;
         if length >= RELEASE_CHUNK_BYTES {
@@ -207,8 +211,8 @@ impl MessageTail {
     }
 }
 
-/// Files of other users, at most `most`, that are not known yet. Each user's file has the user's
-/// number for its name.
+/// Returns files of other users that are not known yet, at most `most`. Each user's file has the
+/// user's number for its name.
 pub(super) fn find_others(
     folder: &Path,
     ending: &[u8],
@@ -231,14 +235,14 @@ pub(super) fn find_others(
     found.take(most).collect()
 }
 
-/// What a text begins with.
+/// The beginning of a text.
 #[derive(Debug, PartialEq, Eq)]
 enum MessageHead {
     /// A message: its four numbers, and where its profile begins and ends.
     Message([i64; 4], usize, usize),
-    /// It may become one.
+    /// The text may become a message.
     Incomplete,
-    /// Something else.
+    /// The text is no message.
     NoMessage,
 }
 
@@ -306,7 +310,8 @@ mod tests {
         assert_eq!(head(&long), MessageHead::NoMessage);
     }
 
-    /// The messages of a file that grows in these steps, and whether a part of it was damaged.
+    /// Returns the messages of a file that grows in these steps, and whether a part of it was
+    /// damaged.
     fn messages(steps: &[&str]) -> (Vec<String>, bool) {
         let folder = tempfile::tempdir().unwrap();
         let (name, mut tail) = MessageTail::create_own(folder.path(), LINES_SUFFIX).unwrap();
@@ -340,7 +345,7 @@ mod tests {
         // The head itself is cut.
         let step = ["\n\0lines 7 ", whole].concat();
         assert_eq!(messages(&[&step, whole]), both(true));
-        // Nothing but what comes later tells whether the message ends here.
+        // Only later text shows whether the message ends here.
         let torn = "\n\0lines 1 5 1 4\nab\n\0";
         let (begin, rest) = whole.split_at(2);
         let found = messages(&[&torn[..torn.len() - 2], begin, rest]);
@@ -355,7 +360,7 @@ mod tests {
         );
     }
 
-    /// A file of heads that each claim much costs no more than its length.
+    /// A file of heads that each claim a large profile costs no more than its length.
     #[test]
     fn heads_in_heads_are_passed_over_once() {
         let many = "\n\0lines 1 5 1 16000000\n".repeat(500_000);

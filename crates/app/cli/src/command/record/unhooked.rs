@@ -1,4 +1,4 @@
-//! Says which allocators of a program were not recorded: in its profile, and in record's last
+//! Reports which allocators of a program were not recorded: in its profile, and in record's last
 //! lines.
 
 use std::io;
@@ -14,11 +14,11 @@ use super::words::bytes;
 use super::written::WrittenProfile;
 use crate::rights::{ProcessNamer, ProcessRights};
 
-/// Looks for allocators in the files of a profile's program, with the rights of the process that
-/// names the files, and names those in its comments that were not recorded.
+/// Searches the files of a profile's program for allocators, with the rights of the process that
+/// names the files. Names those that were not recorded in the profile's comments.
 ///
 /// # Errors
-/// Nobody may act for that user here.
+/// heapprof can't act with these rights.
 pub(super) fn note_in(
     profile: &mut Profile,
     namer: &mut ProcessNamer,
@@ -35,7 +35,7 @@ pub(super) fn note_in(
     Ok(found)
 }
 
-/// What is not recorded.
+/// Describes an allocator that is not recorded.
 fn describe_unhooked(unhooked: &UnhookedAllocator) -> String {
     let shown = |path: &Path| printable(&path.display().to_string()).into_owned();
     match unhooked {
@@ -72,8 +72,8 @@ fn describe_unhooked(unhooked: &UnhookedAllocator) -> String {
     }
 }
 
-/// What record says of each: what is not in the profile, how much memory that may be, and what
-/// would show it.
+/// Returns record's lines about all allocators: what is not in the profile, how much memory that
+/// may be, and what would show it.
 pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Vec<String> {
     let rest = peak.and_then(|peak| Some((peak.bytes_beside_heap()?, peak.program_bytes())));
     let rest = rest.map_or_else(String::new, |(rest, whole)| {
@@ -97,8 +97,8 @@ pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Ve
     each.collect()
 }
 
-/// Why a profile is empty, if the program (perhaps one that a script started) has malloc inside
-/// itself.
+/// Explains why a profile is empty, if the program (perhaps one that a script started) has malloc
+/// inside itself.
 pub(super) fn own_allocator(of: &WrittenProfile, program: &str) -> Option<String> {
     // A name that another user wrote may lead anywhere.
     let is_ours = of.owner.is_us() && of.rights.are_ours();

@@ -1,4 +1,4 @@
-//! What is said of memory that is held by code without names.
+//! Explains memory that is held by code without names.
 
 use std::path::Path;
 
@@ -8,8 +8,9 @@ use heapprof_symbolize::debug_package;
 use super::files::{FileFate, UnnamedCode};
 use super::words::{quoted, shown};
 
-/// Says that half or more of the memory is held by code without names, and what would name it.
-/// If the process `has_died` without a word, nobody could ask which file that code is in.
+/// Explains that half or more of the memory is held by code without names, and what would name it.
+/// If the process `has_died` without reporting, it could not be found out which file that code is
+/// in.
 pub(super) fn mostly_nameless(
     unnamed: &UnnamedCode,
     path: &Path,
@@ -57,7 +58,7 @@ pub(super) fn mostly_nameless(
     Some(text)
 }
 
-/// What names the code of a file.
+/// Describes what would name the code of a file.
 fn how_to_name(unnamed: &UnnamedCode, file: &str, path: &Path) -> String {
     let mut text = String::new();
     if let Some(package) = debug_package(Path::new(file)) {

@@ -1,5 +1,5 @@
-//! The list of dumps that the processes of a recording kept (`HEAPPROF_LIST`): what is in each,
-//! without reading it.
+//! Parses the list of profiles that the processes of a recording wrote (`HEAPPROF_LIST`). The list
+//! says what is in each profile, so none has to be read.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -15,23 +15,25 @@ use crate::rights::ProcessRights;
 pub(super) struct WrittenProfile {
     /// The process that the profile is of.
     pub(super) process: u32,
-    /// Whether it was written as the process ended.
+    /// Whether the profile was written as the process ended.
     pub(super) is_last: bool,
-    /// Whether the process went on afterwards, where nobody sees it: under a filter of system calls
-    /// that would have ended it for writing a profile.
+    /// Whether the process went on after its profile without being recorded: under a filter of
+    /// system calls that would have ended it for writing a profile.
     pub(super) is_before_filter: bool,
-    /// Whether it was written as the process became another program.
+    /// Whether the profile was written as the process became another program.
     pub(super) is_before_exec: bool,
-    /// Whether every allocation is in it.
+    /// Whether every allocation is in the profile.
     pub(super) is_exact: bool,
-    /// Bytes in use at that moment, and at the peak.
+    /// Bytes in use at the moment of the profile.
     pub(super) in_use: i64,
+    /// Bytes in use at the peak.
     pub(super) peak: i64,
-    /// Bytes that the process held of its own at most, without what it inherited by a fork.
+    /// Largest number of bytes that the process held of its own, without what it inherited by a
+    /// fork.
     pub(super) own: i64,
-    /// Stacks that have a value.
+    /// Number of stacks that have a value.
     pub(super) stacks: usize,
-    /// Events that could not be recorded.
+    /// Number of events that could not be recorded.
     pub(super) lost: u64,
     pub(super) path: PathBuf,
     /// The user whose process wrote the entry.
@@ -44,15 +46,15 @@ pub(super) struct WrittenProfile {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WriteFailure {
     why: String,
-    /// The path of the first profile, if it has one.
+    /// The path of the first profile, if it is known.
     path: Option<String>,
     count: usize,
-    /// The other user whose process may not write it.
+    /// The other user whose process may not write the profile.
     without_place: Option<u32>,
 }
 
 impl WriteFailure {
-    /// The failure in one line.
+    /// Formats the failure in one line.
     pub(super) fn text(&self) -> String {
         let why = &self.why;
         let mut text = match (self.count, &self.path) {
@@ -73,21 +75,21 @@ impl WriteFailure {
     }
 }
 
-/// A process whose books were in private memory, so that a kill leaves nothing of them.
+/// A process whose ledger was in private memory, so that a kill leaves nothing of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PrivateLedger {
     pub(super) process: u32,
     pub(super) why: String,
-    /// The user who says so.
+    /// The user whose process reports this.
     pub(super) owner: FileOwner,
 }
 
-/// A process that is no part of the recording, although it could have been one.
+/// A process that was not recorded, although it could have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnrecordedProcess {
     pub(super) process: u32,
     pub(super) why: String,
-    /// Where the program was, as text that is safe to show.
+    /// Path of the program, as text that is safe to show.
     pub(super) program: String,
 }
 
@@ -95,33 +97,34 @@ pub(super) struct UnrecordedProcess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SmallChild {
     pub(super) process: u32,
-    /// Whether it became another program then, of which the list may say more.
+    /// Whether the child became another program then, about which the list may say more.
     pub(super) is_before_exec: bool,
 }
 
-/// What a list says.
+/// The content of a list.
 #[derive(Default)]
 pub(super) struct ListContents {
     /// The profiles, in the order in which they were written.
     pub(super) written: Vec<WrittenProfile>,
-    /// Why others could not be written.
+    /// The profiles that could not be written, by reason.
     pub(super) failed: Vec<WriteFailure>,
-    /// Whose books could not be kept.
+    /// The processes whose ledgers could not be kept.
     pub(super) private: Vec<PrivateLedger>,
-    /// Which processes were not recorded.
+    /// The processes that were not recorded.
     pub(super) unrecorded: Vec<UnrecordedProcess>,
     /// The children that were left out.
     pub(super) small: Vec<SmallChild>,
 }
 
-/// More processes are not told of.
+/// Maximum number of processes that are reported, of each kind.
 const MAX_PRIVATE_LEDGERS: usize = 1000;
 
-/// At most this many reasons are told apart.
+/// Maximum number of reasons that are distinguished.
 const MAX_REASONS: usize = 10;
 
-/// Reads the list. A name that was written twice appears as it was the last time. Of a process that
-/// `is_settled`, it is known already that its user may not write.
+/// Reads the list. A name that was written twice appears as it was the last time. For a process
+/// that `is_settled`, it is known already that its user may not write, so such a failure is left
+/// out.
 pub(super) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> ListContents {
     let (mut written, mut failed) = (
         Vec::<Option<WrittenProfile>>::new(),
@@ -130,8 +133,8 @@ pub(super) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> Li
     let (mut private, mut unrecorded) =
         (Vec::<PrivateLedger>::new(), Vec::<UnrecordedProcess>::new());
     let mut small = Vec::new();
-    // A process that says more afterwards did not become that program, or the program has the
-    // library in another way.
+    // A process that reports something afterwards did not become that program, or the program has
+    // the library in another way.
     let mut becoming = Vec::<UnrecordedProcess>::new();
     // A parallel build writes thousands of profiles.
     let mut last = HashMap::<(u32, &[u8]), usize>::new();
@@ -200,18 +203,18 @@ pub(super) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> Li
     }
 }
 
-/// Why a profile could not be written.
+/// The reason why a profile could not be written.
 struct FailureReason {
     process: Option<u32>,
     path: Option<String>,
     why: String,
-    /// Whether it is because somebody may not do it.
+    /// Whether the process's rights are the reason.
     is_for_rights: bool,
 }
 
-/// Which profile could not be written, and why. The list has the errno, the process and the path,
-/// or a text. The library leaves the texts of errnos to us, because asking libc for them in a
-/// locale may allocate.
+/// Parses an entry about a profile that could not be written. The list has the errno, the process
+/// and the path, or a text. The library leaves the texts of errnos to heapprof, because asking libc
+/// for them in a locale may allocate.
 fn parse_failure(why: &[u8]) -> FailureReason {
     let text = String::from_utf8_lossy(why);
     let mut parts = text.splitn(3, ' ');
@@ -241,7 +244,8 @@ fn parse_failure(why: &[u8]) -> FailureReason {
     }
 }
 
-/// Which process was not recorded, and why: its number, a text, and in a second line its program.
+/// Parses an entry about a process that was not recorded: its number, the reason, and in a second
+/// line its program.
 fn parse_unrecorded(entry: &[u8]) -> Option<UnrecordedProcess> {
     let text = String::from_utf8_lossy(entry);
     let (process, rest) = text.split_once(' ')?;
@@ -253,7 +257,8 @@ fn parse_unrecorded(entry: &[u8]) -> Option<UnrecordedProcess> {
     })
 }
 
-/// Whose books could not be kept, and why: a process, an errno or 0, and a text.
+/// Parses an entry about a process whose ledger could not be kept: its number, an errno or 0, and a
+/// text.
 fn parse_private(entry: &[u8], owner: FileOwner) -> Option<PrivateLedger> {
     let text = String::from_utf8_lossy(entry);
     let mut fields = text.splitn(3, ' ');
@@ -270,7 +275,7 @@ fn parse_private(entry: &[u8], owner: FileOwner) -> Option<PrivateLedger> {
     })
 }
 
-/// A child that was left out: a process, and when.
+/// Parses an entry about a child that was left out: its number, and the moment.
 fn parse_small_child(entry: &[u8]) -> Option<SmallChild> {
     let (process, when) = std::str::from_utf8(entry).ok()?.split_once(' ')?;
     Some(SmallChild {
@@ -279,7 +284,7 @@ fn parse_small_child(entry: &[u8]) -> Option<SmallChild> {
     })
 }
 
-/// An entry's path as it stands in the list, and the entry.
+/// Parses an entry. Returns its path as it stands in the list, and the entry.
 fn parse(entry: &[u8], owner: FileOwner) -> Option<(&[u8], WrittenProfile)> {
     let mut fields = entry.splitn(9, |&b| b == b' ');
     let mut number = || {
@@ -341,7 +346,7 @@ mod tests {
                 owner: owner(u32::MAX - 1),
                 text,
             },
-            // No user speaks for another.
+            // A user's entries do not replace those of another user.
             ListEntries {
                 owner: owner(u32::MAX - 2),
                 text: b"9 1 1 0 77 77 3 0 /tmp/c.pb.gz\0".to_vec(),

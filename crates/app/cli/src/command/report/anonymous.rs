@@ -1,4 +1,4 @@
-//! A page without names: each is a hash, equal names have equal ones.
+//! Makes a page without names: each name is a hash, and equal names have equal hashes.
 
 use heapprof_analysis::OTHER_NAME;
 use heapprof_web::WebReport;
@@ -39,12 +39,12 @@ pub(super) fn make(report: &mut WebReport) {
     report.program = hashed("p", &report.program);
     report.source.clear();
     report.commands.clear();
-    // It has names of processes, files and lines.
+    // The audit has names of processes, files and lines.
     report.forks = None;
 }
 
-/// A key that only whoever has all the names can work out, so that nobody can find a name by
-/// hashing what it might be.
+/// Returns a key that can be computed only from all the names, so that no name can be found by
+/// hashing guesses.
 fn key(report: &WebReport) -> [u8; 32] {
     let mut all = Sha256::new();
     let functions = report.functions.iter().map(|function| &function.name);

@@ -1,17 +1,17 @@
-//! How paths stand in a page that may be sent to others.
+//! Decides how paths are shown in a page that may be sent to others.
 
 use std::path::PathBuf;
 
 use crate::args::report::PathNames;
 
-/// The rule for paths.
+/// The rule by which paths are shown.
 pub(super) struct PathRule {
     which: PathNames,
     home: Option<String>,
 }
 
 impl PathRule {
-    /// The rule that was asked for.
+    /// Makes the rule that the user asked for.
     pub(super) fn new(which: PathNames) -> Self {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.components().count() > 1);
@@ -21,7 +21,7 @@ impl PathRule {
         }
     }
 
-    /// A path as the page has it; empty if it has none.
+    /// Returns a path as the page shows it; empty if the page shows no paths.
     pub(super) fn shown(&self, path: &str) -> String {
         match self.which {
             PathNames::Full => path.to_string(),
@@ -33,7 +33,7 @@ impl PathRule {
         }
     }
 
-    /// The name of a profile: the whole path, or its last part.
+    /// Returns the name of a profile: the whole path, or its last part.
     pub(super) fn name(&self, path: &str) -> String {
         match self.which {
             PathNames::None => path.rsplit('/').next().unwrap_or(path).to_string(),

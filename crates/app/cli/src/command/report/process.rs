@@ -1,13 +1,14 @@
-//! What the collector noted of the whole process, as a page takes it: the heap over time, and the
-//! sizes of allocations.
+//! Converts what the collector noted about the whole process to the form of a page: the heap over
+//! time, and the sizes of allocations.
 
 use heapprof_analysis::{StatsSize, TimelineRow};
 use heapprof_web as web;
 
-/// The classes of sizes that a page has: one for each power of two.
+/// Number of size classes of a page: one for each power of two.
 const SIZE_CLASS_COUNT: usize = 64;
 
-/// The curve of a history. If a value is not known at a moment, it is that of the moment before.
+/// Makes the curve of a history. If a value is not known at a moment, it is that of the moment
+/// before.
 pub(super) fn curve(history: &[TimelineRow]) -> Option<web::HistoryCurve> {
     let first = history.iter().position(|row| row.inuse_space.is_some())?;
     let mut curve = web::HistoryCurve::default();
@@ -37,7 +38,7 @@ fn milliseconds(nanos: i64) -> f64 {
     nanos as f64 / 1e6
 }
 
-/// The histograms of sizes. Mappings have no size, and are left out.
+/// Makes the histograms of sizes. Mappings have no size, and are left out.
 pub(super) fn sizes(found: &[StatsSize], is_exact: bool) -> Option<web::PageSizeHistograms> {
     if found.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The rows of a report as a page takes them.
+//! Makes the rows of a report in the form of a page.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use super::process;
 use crate::name;
 use crate::source_file::SourceFiles;
 
-/// Makes the rows. `base` is the moment that the last one is compared with.
+/// Makes the rows. `base` is the moment that the last moment is compared with.
 pub(super) fn rows(
     found: heapprof_analysis::ReportContents,
     base: Option<usize>,
@@ -102,7 +102,7 @@ pub(super) fn rows(
     }
 }
 
-/// What a function belongs to, and whether that is a library.
+/// Returns the module that a function belongs to, and whether it is a library.
 fn module_of(function: &ReportFunction) -> (String, bool) {
     let name = match function.module.as_str() {
         "" => "(no module)",
@@ -111,7 +111,7 @@ fn module_of(function: &ReportFunction) -> (String, bool) {
     (name.to_string(), function.is_library)
 }
 
-/// Texts or other things, each with a number.
+/// Distinct values, each with a number.
 struct NumberedValues<T> {
     all: Vec<T>,
     by_value: HashMap<T, u32>,
@@ -180,8 +180,8 @@ fn growth_row(of: &FunctionGrowth) -> web::PageGrowth {
     }
 }
 
-/// Whether the function that holds most itself is a library's, whose callers say more. Go's own
-/// packages are left as they are, because Go programs are read in that way.
+/// Whether the function that holds most itself belongs to a library, so that its callers say more.
+/// Go's own packages are left as they are, because Go programs are read in that way.
 fn begins_with_library(found: &heapprof_analysis::ReportContents) -> bool {
     let Some(moment) = found.moments.last() else {
         return false;
@@ -200,12 +200,12 @@ fn begins_with_library(found: &heapprof_analysis::ReportContents) -> bool {
     })
 }
 
-/// The text of the lines that hold something, and of those around them, by file.
+/// Returns the text of the lines that hold something, and of the lines around them, by file.
 fn source_lines<'a>(
     found: &'a heapprof_analysis::ReportContents,
     sources: &SourceFiles<'_>,
 ) -> BTreeMap<&'a str, BTreeMap<u32, String>> {
-    /// So many lines before and after a line are shown, too.
+    /// Number of lines before and after a line that are shown as well.
     const CONTEXT_LINES: i64 = 2;
     let mut all = BTreeMap::<&str, BTreeMap<u32, String>>::new();
     for &(function, line) in &found.places {
@@ -222,7 +222,7 @@ fn source_lines<'a>(
     all
 }
 
-/// The command that shows the same as each view.
+/// Returns the command that shows the same as each view.
 pub(super) fn commands(
     names: &[String],
     base: &[String],

@@ -1,4 +1,4 @@
-//! Marks that come to a watch: datagrams of this user's processes.
+//! Receives the marks of a watch: datagrams of this user's processes.
 
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
@@ -7,10 +7,10 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendFlags, recvmsg, sendto};
 
 use crate::command::mark::datagram::WatchMark;
 
-/// The longest datagram that is read.
+/// Longest datagram that is read, in bytes.
 const MAX_DATAGRAM_BYTES: usize = 2048;
 
-/// Takes what waits in the socket. `take` returns what is answered.
+/// Takes the datagrams that wait in the socket. `take` returns the answer to a mark.
 pub(super) fn receive(socket: &OwnedFd, mut take: impl FnMut(WatchMark) -> String) {
     let mut bytes = [0; MAX_DATAGRAM_BYTES];
     loop {
@@ -23,7 +23,7 @@ pub(super) fn receive(socket: &OwnedFd, mut take: impl FnMut(WatchMark) -> Strin
             Some(mark) => take(mark),
             None => "it was not understood".to_string(),
         };
-        // A program that sets a mark waits for no answer.
+        // A program that sets a mark does not wait for an answer.
         if let Some(from) = &got.address {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             let _ = sendto(socket, answer.as_bytes(), flags, from);

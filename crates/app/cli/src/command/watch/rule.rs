@@ -1,10 +1,10 @@
-//! `--until`: a number of a process, or of all together, and a limit.
+//! The rule of `--until`: a number of a process, or of all processes together, and a limit.
 
 use heapprof_process::{MemoryUsage, StatmSizes};
 
 use crate::args::size::size;
 
-/// A number that a rule is about.
+/// The number that a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleNumber {
     Rss,
@@ -26,7 +26,7 @@ const RULE_NUMBERS: [(&str, RuleNumber); 7] = [
     ("threads", RuleNumber::Threads),
 ];
 
-/// What is known of a process at a look.
+/// The numbers of a process at a scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProcessReading<'a> {
     pub(super) pid: u32,
@@ -39,17 +39,17 @@ pub(super) struct ProcessReading<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WatchRule {
     number: RuleNumber,
-    /// Whether it is about the sum over all processes.
+    /// Whether the rule is about the sum over all processes.
     is_total: bool,
-    /// Whether more than the limit breaks it, or less.
+    /// Whether the rule holds above the limit, or below.
     is_above: bool,
-    /// Whether the limit itself does.
+    /// Whether the rule also holds at the limit itself.
     with_limit: bool,
     limit: u64,
 }
 
 impl WatchRule {
-    /// Reads it.
+    /// Parses a rule.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             let names: Vec<&str> = RULE_NUMBERS.iter().map(|(name, _)| *name).collect();
@@ -89,7 +89,7 @@ impl WatchRule {
         })
     }
 
-    /// Whether it needs what costs more to read.
+    /// Whether the rule needs numbers that cost more to read.
     pub(super) fn needs_usage(&self) -> bool {
         matches!(
             self.number,
@@ -97,12 +97,13 @@ impl WatchRule {
         )
     }
 
-    /// Whether it is about bytes.
+    /// Whether the rule is about bytes.
     pub(super) fn is_of_bytes(&self) -> bool {
         self.number != RuleNumber::Threads
     }
 
-    /// The process for which it holds, with its number; of all together the one that has most.
+    /// Returns the process for which the rule holds, with its number. A rule about the sum returns
+    /// the process with the largest number, and the sum.
     pub(super) fn holds(&self, all: &[ProcessReading<'_>]) -> Option<(u32, u64)> {
         let known = || {
             all.iter()

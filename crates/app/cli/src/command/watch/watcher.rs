@@ -1,4 +1,4 @@
-//! Looks at processes: which there are, what they have, and what has become of them.
+//! Scans processes: which there are, what memory they have, and how they end.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,46 +11,47 @@ use super::rule::{ProcessReading, WatchRule};
 use crate::command::mark::datagram::{ACCEPTED_ANSWER, WatchMark};
 use crate::outside;
 
-/// The sums of `smaps_rollup` cost as much as a process has pages, so each process's are read at
-/// every tenth look only, and not those of all at the same one.
+/// Number of scans from one full scan of a process to the next. The sums of `smaps_rollup` cost as
+/// much as a process has pages, so they are read at every tenth scan only, and not for all
+/// processes at the same scan.
 const FULL_SCAN_PERIOD: i64 = 10;
-/// The most processes that are watched at a time.
+/// Maximum number of processes that are watched at a time.
 const MAX_PROCESSES: usize = 4096;
 
 /// A process that is watched.
 struct TrackedProcess {
     about: WatchProcess,
     pid: u32,
-    /// When it began, in the machine's ticks: another process may get its number.
+    /// When the process began, in the machine's ticks: another process may get its number.
     began: u64,
-    /// Where its stack begins: another program has another.
+    /// Where the process's stack begins: the stack of another program begins elsewhere.
     stack: u64,
-    /// The file that it runs, if that is known.
+    /// The file that the process runs, if it is known.
     executable: Option<PathBuf>,
     statm: StatmSizes,
     usage: Option<MemoryUsage>,
     threads: i64,
-    /// Whether no look was full so far.
+    /// Whether the process had no full scan so far.
     is_new: bool,
 }
 
-/// All that is watched, and what was not stored yet.
+/// All watched processes, and the data that was not stored yet.
 pub(super) struct ProcessWatcher {
     alive: Vec<TrackedProcess>,
-    /// How many processes there were.
+    /// Number of processes so far.
     count: i64,
     with_children: bool,
-    /// Whether it was said that there are too many.
+    /// Whether the note that there are too many processes was made.
     is_over: bool,
     scan_count: i64,
     ticks_per_second: u64,
-    /// What came since the last call of [`take`](Self::take).
+    /// The data since the last call of [`take`](Self::take).
     batch: WatchBatch,
-    /// Whether the sums of all are needed each time.
+    /// Whether the sums of all processes are needed at each scan.
     needs_usage: bool,
 }
 
-/// The number of bytes as the database has it.
+/// Converts a number of bytes to the type of the database.
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -69,19 +70,19 @@ impl ProcessWatcher {
         }
     }
 
-    /// Begins to watch a process. It may be gone already.
+    /// Begins to watch a process. Fails if the process is gone already.
     pub(super) fn begin(&mut self, pid: u32, now_ms: i64) -> io::Result<()> {
         let identity = ProcessIdentity::from_pid(pid)?;
         self.add(pid, identity, now_ms, "began");
         Ok(())
     }
 
-    /// Whether nothing that is watched is alive any more.
+    /// Whether no watched process is alive any more.
     pub(super) fn is_empty(&self) -> bool {
         self.alive.is_empty()
     }
 
-    /// Looks at all processes.
+    /// Scans all processes.
     pub(super) fn scan(&mut self, now_ms: i64) {
         self.scan_count += 1;
         if self.with_children {
@@ -94,13 +95,13 @@ impl ProcessWatcher {
         }
     }
 
-    /// Says how a process ended that was watched.
+    /// Notes how a watched process ended.
     pub(super) fn note_end(&mut self, pid: u32, now_ms: i64, how: &str) {
         if let Some(i) = self.alive.iter().position(|one| one.pid == pid) {
             self.end(i, now_ms, how);
             return;
         }
-        // Its end was seen before it was known how.
+        // The end of the process was seen before its reason was known.
         let mut processes = self.batch.processes.iter_mut();
         let Some(about) = processes.rfind(|one| one.pid == i64::from(pid)) else {
             return;
@@ -114,11 +115,11 @@ impl ProcessWatcher {
         }
     }
 
-    /// Adds a mark. Returns what is answered.
+    /// Adds a mark. Returns the answer to its sender.
     pub(super) fn mark(&mut self, mark: WatchMark, now_ms: i64) -> String {
         let is_new = mark.pid.is_some_and(|pid| self.find(pid).is_none());
         if self.with_children && (is_new || mark.of_all_but.is_some()) {
-            // It may have been forked since the last look.
+            // The process may have been forked since the last scan.
             self.find_children(now_ms);
         }
         if let Some(pid) = mark.pid.filter(|_| mark.is_strict)
@@ -133,8 +134,8 @@ impl ProcessWatcher {
             );
             self.note(mark.pid, now_ms, "unseen", text);
         }
-        // One that names no process is of the first one. A process that has ended by now may have
-        // set it, or the program that waits for the watch.
+        // A mark that names no process is of the first one. It may have been set by a process that
+        // has ended by now, or by the program that waits for the watch.
         let first = || self.alive.iter().find(|one| one.about.process == 1);
         let (found, statm) = match (mark.pid, mark.of_all_but) {
             (Some(pid), _) => (self.find(pid), mark.statm),
@@ -162,7 +163,8 @@ impl ProcessWatcher {
         ACCEPTED_ANSWER.to_string()
     }
 
-    /// What all have now that are watched, without one that is about to end.
+    /// Returns the memory of all watched processes together, without a process that is about to
+    /// end.
     fn sum_without(&self, pid: u32) -> StatmSizes {
         let others = self.alive.iter().filter(|one| one.pid != pid);
         let all = others.filter_map(|one| StatmSizes::from_pid(one.pid).ok());
@@ -179,7 +181,7 @@ impl ProcessWatcher {
         self.alive.iter().find(|one| one.pid == pid)
     }
 
-    /// Notes something that happened.
+    /// Notes an event.
     pub(super) fn note(&mut self, pid: Option<u32>, now_ms: i64, kind: &str, text: String) {
         let process = pid.and_then(|pid| self.find(pid));
         self.batch.events.push(WatchEvent {
@@ -191,7 +193,7 @@ impl ProcessWatcher {
         });
     }
 
-    /// The process for which a rule holds, with its number.
+    /// Returns the process for which a rule holds, with its number.
     pub(super) fn holds(&self, rule: &WatchRule) -> Option<(u32, u64)> {
         let all: Vec<ProcessReading<'_>> = self
             .alive
@@ -206,7 +208,7 @@ impl ProcessWatcher {
         rule.holds(&all)
     }
 
-    /// What came since the last call.
+    /// Returns the data since the last call.
     pub(super) fn take(&mut self) -> WatchBatch {
         let mut batch = std::mem::take(&mut self.batch);
         batch.sample_count = self.scan_count;
@@ -245,7 +247,7 @@ impl ProcessWatcher {
         self.note(Some(pid), now_ms, kind, text);
     }
 
-    /// Adds the processes that descend from those that are watched, and are not watched yet.
+    /// Adds the descendants of watched processes that are not watched yet.
     fn find_children(&mut self, now_ms: i64) {
         let mut known: HashSet<u32> = self.alive.iter().map(|one| one.pid).collect();
         let mut i = 0;
@@ -276,7 +278,7 @@ impl ProcessWatcher {
         }
     }
 
-    /// Looks at one. Returns false if it has ended.
+    /// Scans a process. Returns false if it has ended.
     fn scan_process(&mut self, i: usize, now_ms: i64) -> bool {
         let one = &mut self.alive[i];
         let Ok(identity) = ProcessIdentity::from_pid(one.pid) else {
@@ -355,20 +357,20 @@ impl ProcessWatcher {
     }
 }
 
-/// Whether a stack that begins elsewhere is another program's. 0 is not known: it is another user's
-/// process, or one that becomes another program just now. While it does, the kernel moves the
-/// beginning a little.
+/// Whether a stack that begins elsewhere belongs to another program. A beginning of 0 is not known:
+/// the process is another user's, or becomes another program just now. While it does, the kernel
+/// moves the beginning a little.
 fn is_another(before: u64, now: u64) -> bool {
     const MAX_STACK_SHIFT: u64 = 128 << 10;
     before != 0 && now != 0 && before.abs_diff(now) > MAX_STACK_SHIFT
 }
 
-/// The file that a process runs, if this user may know it.
+/// Returns the file that a process runs, if this user may know it.
 fn executable(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// When a mark was set, as far as that can be believed.
+/// Returns when a mark was set. A time that can't be believed is replaced by the present.
 fn time_of(mark: &WatchMark, now_ms: i64) -> i64 {
     const MAX_CLOCK_DIFFERENCE_MS: u64 = 60_000;
     match mark.time_ms.abs_diff(now_ms) > MAX_CLOCK_DIFFERENCE_MS {
@@ -377,7 +379,7 @@ fn time_of(mark: &WatchMark, now_ms: i64) -> i64 {
     }
 }
 
-/// A process in words.
+/// Describes a process.
 fn describe_process(about: &WatchProcess) -> &str {
     match about.command.as_str() {
         "" => &about.name,

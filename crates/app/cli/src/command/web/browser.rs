@@ -1,7 +1,7 @@
 //! Opens the page in the user's browser.
 //!
-//! The address has the token, and anybody can read the arguments of a process. So the browser gets
-//! the name of a file that only this user can read and that leads to the address.
+//! The address has the token, and every user can read the arguments of a process. So the browser
+//! gets the name of a file that only this user can read and that leads to the address.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 
 use crate::messages;
 
-/// Opens an address. The file that leads to it is there as long as what is returned.
+/// Opens an address. The file that leads to it exists as long as the returned value.
 pub(super) fn open(url: &str) -> Option<NamedTempFile> {
     let words = browser()?;
     let opened = || -> std::io::Result<NamedTempFile> {
@@ -49,7 +49,7 @@ fn not_opened(program: &str, why: &dyn std::fmt::Display) {
     messages::note(&format!("{program}: {why}; open the address in a browser"));
 }
 
-/// The arguments with the file in the place of `%s`, or behind them.
+/// Returns the arguments with the file in the place of `%s`, or behind them.
 fn with_file(arguments: &[String], file: &Path) -> Vec<OsString> {
     let mut all: Vec<OsString> = arguments.iter().map(OsString::from).collect();
     match arguments.iter().position(|argument| argument == "%s") {
@@ -59,7 +59,8 @@ fn with_file(arguments: &[String], file: &Path) -> Vec<OsString> {
     all
 }
 
-/// The program that opens pages: that of `BROWSER`, or the desktop's. `None` without a desktop.
+/// Returns the program that opens pages: that of `BROWSER`, or the desktop's. Returns `None`
+/// without a desktop.
 fn browser() -> Option<Vec<String>> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     if let Some(named) = set("BROWSER") {
@@ -71,7 +72,7 @@ fn browser() -> Option<Vec<String>> {
     has_desktop.then(|| vec!["xdg-open".to_string()])
 }
 
-/// Makes a file with the rights 0600 whose page leads to the address.
+/// Makes a file with the mode 0600 whose page leads to the address.
 fn leading_to(url: &str) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("heapprof-").suffix(".html");

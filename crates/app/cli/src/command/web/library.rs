@@ -1,5 +1,5 @@
-//! The profiles that a server has: those that were named, those of the database, and those that
-//! were sent. Each is read when it is asked for first, and again if its file has changed.
+//! The profiles that a server has: those that the user named, those of the database, and those that
+//! were sent. Each is read when it is first asked for, and again if its file has changed.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,11 +19,11 @@ use crate::args::WebArgs;
 use crate::source::{ProfileSources, in_order_of_time};
 use crate::{name, now, outside};
 
-/// So many profiles of the database are kept once they were read.
+/// Maximum number of the database's profiles that are kept once they were read.
 const MAX_KEPT_PROFILES: usize = 8;
-/// A process is read again after so many milliseconds.
+/// Time after which a process is read again, in milliseconds.
 pub(super) const REFRESH_INTERVAL_MS: u32 = 2000;
-/// So many profiles may be sent.
+/// Maximum number of profiles that may be sent.
 const MAX_SENT_PROFILES: usize = 16;
 /// The longest name of a profile that is sent, in characters.
 const MAX_NAME_CHARS: usize = 100;
@@ -31,10 +31,12 @@ const MAX_NAME_CHARS: usize = 100;
 /// The profiles of a server.
 pub(super) struct ProfileLibrary {
     shelf: Mutex<LibraryShelf>,
-    /// Held while a profile is read, so that none is read twice at once. The shelf is free then.
+    /// Locked while a profile is read, so that no profile is read twice at once. The shelf is not
+    /// locked then.
     reading: Mutex<()>,
-    /// The names of the first view, in order of time, and whether the first is compared with.
+    /// The names of the first view's profiles, in the order of time.
     first: Vec<String>,
+    /// Whether the first view compares its last profile with the first one.
     is_compared: bool,
 }
 
@@ -43,7 +45,7 @@ struct LibraryShelf {
     offered: Vec<OfferedProfile>,
     /// The state of the database when its profiles were listed.
     database: Option<[i64; 4]>,
-    /// Counts what was read, so that each reading has a number of its own.
+    /// Number of readings so far, so that each reading has a number of its own.
     readings: u64,
     sent: usize,
 }
@@ -57,11 +59,11 @@ struct OfferedProfile {
 
 #[derive(Clone)]
 enum ProfileOrigin {
-    /// These arguments, which are added up.
+    /// The arguments of the command line, whose profiles are added up.
     Arguments(Vec<String>),
     /// The database.
     Database,
-    /// Whoever sent it.
+    /// A client that sent it.
     Upload,
 }
 
@@ -76,10 +78,10 @@ impl ProfileOrigin {
     }
 }
 
-/// What is known of a profile that is asked for.
+/// The result of a search on the shelf.
 enum ShelfLookup {
     Available(LibraryProfile),
-    /// It is to be read, and its file has this state.
+    /// The profile is to be read, and its file has this state.
     Unread(Option<[i64; 4]>),
 }
 
@@ -91,11 +93,11 @@ pub(super) struct LibraryProfile {
     pub(super) number: u64,
     /// The state of the file when it was read.
     file: Option<[i64; 4]>,
-    /// Why it is not what is there now.
+    /// Why the profile is not the present one, if it is not.
     pub(super) note: Option<String>,
 }
 
-/// What a question is about: profiles by name, and whether the first is compared with the last.
+/// The profiles that a question is about, and whether the first is compared with the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProfileChoice {
     pub(super) names: Vec<String>,
@@ -103,7 +105,7 @@ pub(super) struct ProfileChoice {
 }
 
 impl ProfileLibrary {
-    /// Reads what the first view shows.
+    /// Reads the profiles of the first view.
     pub(super) fn open(mut sources: ProfileSources, args: &WebArgs) -> Result<Self> {
         let mut named = sources.or_newest(&args.profiles.profiles)?;
         if let [one] = &named[..]
@@ -119,7 +121,7 @@ impl ProfileLibrary {
             let store = ProfileStore::open(sources.db()).with_context(|| db.clone());
             match store.and_then(|store| store.profiles().with_context(|| db)) {
                 Ok(profiles) => stored = profiles,
-                // A database that nobody asked for is not in the way.
+                // An unreadable database is no error if the user did not ask for it.
                 Err(error) if from_database => return Err(error),
                 Err(_) => {}
             }
@@ -171,7 +173,7 @@ impl ProfileLibrary {
         }
         let is_compared = !args.base.is_empty();
         match is_compared {
-            // That they can be compared is known before anybody looks.
+            // Profiles that can't be compared are an error before the first view is shown.
             true => {
                 if let [before, after] = &mut read[..] {
                     agree(before, after)?;
@@ -193,7 +195,7 @@ impl ProfileLibrary {
         })
     }
 
-    /// Whether anything of the first view is a process, which changes by itself.
+    /// Whether a profile of the first view is a process, which changes by itself.
     pub(super) fn is_live(&self) -> bool {
         let shelf = self.shelf();
         let mut offered = shelf.offered.iter();
@@ -205,7 +207,7 @@ impl ProfileLibrary {
         })
     }
 
-    /// What is served, for people.
+    /// Returns a title of what is served, for people.
     pub(super) fn title(&self) -> String {
         match &self.first[..] {
             [before, after] if self.is_compared => {
@@ -216,7 +218,7 @@ impl ProfileLibrary {
         }
     }
 
-    /// The list of all profiles.
+    /// Returns the list of all profiles.
     pub(super) fn offered(&self) -> Vec<serde_json::Value> {
         let mut shelf = self.shelf();
         shelf.refresh();
@@ -230,7 +232,7 @@ impl ProfileLibrary {
         shelf.offered.iter().map(one).collect()
     }
 
-    /// What the first view shows, if that is one profile, or two that are compared.
+    /// Returns the profiles of the first view, if it is one profile, or two that are compared.
     pub(super) fn shown(&self) -> serde_json::Value {
         match &self.first[..] {
             [base, profile] if self.is_compared => json!({ "profile": profile, "base": base }),
@@ -239,7 +241,8 @@ impl ProfileLibrary {
         }
     }
 
-    /// The profiles that a question is about: those that it names, or those of the first view.
+    /// Returns the profiles that a question is about: those that it names, or those of the first
+    /// view.
     pub(super) fn parse_choice(&self, asked: &ApiRequest) -> Result<ProfileChoice, ApiRefusal> {
         let one = |parameter: &str| -> Result<Option<String>, ApiRefusal> {
             let Some(name) = asked.parameter(parameter) else {
@@ -308,7 +311,7 @@ impl ProfileLibrary {
         Ok(self.shelf().sources.with_known(known))
     }
 
-    /// The database's file, if it has any profile that is offered.
+    /// Returns the database's file, if any profile of it is offered.
     pub(super) fn database(&self) -> Option<std::path::PathBuf> {
         let shelf = self.shelf();
         let is_offered = shelf
@@ -331,7 +334,7 @@ impl ProfileLibrary {
         ))
     }
 
-    /// Takes a profile that was sent. Returns the name that it has here.
+    /// Adds a profile that was sent. Returns the name that it has here.
     pub(super) fn take(&self, wished: Option<&str>, bytes: &[u8]) -> Result<String, ApiRefusal> {
         self.check_sent()?;
         let wished: String = wished
@@ -372,7 +375,7 @@ impl ProfileLibrary {
 }
 
 impl LibraryShelf {
-    /// Offers what these arguments name, and returns its name.
+    /// Offers the profile that these arguments name, and returns its name.
     fn offer(&mut self, arguments: &[String]) -> String {
         let name = arguments.join(" + ");
         if !self.offered.iter().any(|offered| offered.name == name) {
@@ -405,7 +408,7 @@ impl LibraryShelf {
         })
     }
 
-    /// Keeps what was read while the file had this state.
+    /// Keeps a profile that was read while its file had this state.
     fn put(
         &mut self,
         name: &str,
@@ -421,7 +424,7 @@ impl LibraryShelf {
             note,
         };
         self.forget();
-        // It may have left the database meanwhile.
+        // The profile may have left the database meanwhile.
         if let Some(offered) = self.offered.iter_mut().find(|offered| offered.name == name) {
             offered.time_nanos = known.source.profile.time_nanos;
             offered.read = Some(known.clone());
@@ -429,7 +432,7 @@ impl LibraryShelf {
         known
     }
 
-    /// What was read last of a process.
+    /// Returns the last reading of a process.
     fn last_of_process(&self, name: &str) -> Option<QuestionSource> {
         let offered = self.offered.iter().find(|offered| offered.name == name)?;
         let ProfileOrigin::Arguments(arguments) = &offered.from else {
@@ -448,7 +451,7 @@ impl LibraryShelf {
             return;
         }
         let listed = ProfileStore::open(self.sources.db()).and_then(|store| store.profiles());
-        // Whoever asks for a profile of a database that is gone learns it then.
+        // A client that asks for a profile of a missing database gets an error then.
         let Ok(listed) = listed else { return };
         self.database = now;
         self.offered.retain(|offered| {
@@ -470,8 +473,8 @@ impl LibraryShelf {
         }
     }
 
-    /// Forgets the profile of the database that was read first, if there are too many. It can be
-    /// read again.
+    /// Drops the earliest reading of a database's profile, if there are too many readings. The
+    /// profile can be read again.
     fn forget(&mut self) {
         let stored = self.offered.iter_mut();
         let stored = stored.filter(|offered| matches!(offered.from, ProfileOrigin::Database));
@@ -484,7 +487,8 @@ impl LibraryShelf {
     }
 }
 
-/// The state of the one file that the arguments name; `None` if they name anything else.
+/// Returns the state of what the arguments name: of one file, or of a process, whose state changes
+/// with time. Returns `None` for anything else.
 fn state_of_file(arguments: &[String]) -> Option<[i64; 4]> {
     if arguments.iter().any(|one| outside::is_process(one)) {
         return Some([now::millis() / i64::from(REFRESH_INTERVAL_MS), 0, 0, 0]);
@@ -494,7 +498,7 @@ fn state_of_file(arguments: &[String]) -> Option<[i64; 4]> {
     state(&name::path(whole))
 }
 
-/// What changes whenever a file is written.
+/// Returns numbers that change whenever a file is written.
 fn state(path: &Path) -> Option<[i64; 4]> {
     let found = std::fs::metadata(path).ok()?;
     let of_file = [

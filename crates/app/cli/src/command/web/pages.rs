@@ -1,8 +1,8 @@
-//! What the page asks for: the report of a choice of profiles under filters, and the same below a
-//! path.
+//! Answers the page's requests: for the report of chosen profiles under filters, and for the part
+//! of the report below a path.
 //!
-//! Each view is a question that stays, because the page asks it again for another part. The last
-//! few are kept.
+//! The question of each view is kept, because the page asks it again for another part. Only the
+//! last few are kept.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -23,30 +23,30 @@ use crate::args::report::PathNames;
 use crate::args::{SourceArgs, WebArgs};
 use crate::source_file::SourceFiles;
 
-/// So many views are kept.
+/// Maximum number of views that are kept.
 const MAX_VIEWS: usize = 4;
-/// So many functions a path may have.
+/// Maximum number of functions in a path.
 const MAX_PATH_DEPTH: usize = 4096;
-/// So many parts may be opened, each in the one before.
+/// Maximum number of parts that may be opened, each within the one before.
 const MAX_OPENED_PARTS: usize = 64;
 
 /// The views of a server.
 pub(super) struct ReportViews {
     views: Mutex<Vec<Arc<ReportView>>>,
     most: usize,
-    /// What tags begin with, another text for every server.
+    /// A number that makes the tags of every server different.
     salt: u64,
-    /// Where source files are, if the text of their lines is shown.
+    /// The options about source files, if the text of their lines is shown.
     source: Option<SourceArgs>,
 }
 
-/// What a view is of.
+/// The profiles and filters of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ReportViewKey {
     choice: ProfileChoice,
-    /// The numbers of the readings.
+    /// The numbers of the profiles' readings.
     readings: Vec<u64>,
-    /// Why some of them are not what is there now.
+    /// Notes about profiles that are not the present ones.
     late: Vec<String>,
     focus: Option<String>,
     ignore: Option<String>,
@@ -60,12 +60,12 @@ struct ReportView {
 struct ViewSession {
     session: AnalysisSession,
     notes: Vec<String>,
-    /// The report, once it was asked for.
+    /// The packed report, once it was asked for.
     packed: Option<Vec<u8>>,
 }
 
 impl ReportViews {
-    /// There is no view yet.
+    /// Makes an empty list of views.
     pub(super) fn new(args: &WebArgs) -> Self {
         Self {
             views: Mutex::default(),
@@ -109,7 +109,7 @@ impl ReportViews {
     }
 
     /// Answers with the report of what was left out below the functions of the parameter `path`: a
-    /// list of names, or a list of such lists, each in the part that the one before led to.
+    /// list of names, or a list of such lists, each within the part that the list before led to.
     pub(super) fn subtree(
         &self,
         library: &ProfileLibrary,
@@ -135,8 +135,8 @@ impl ReportViews {
         })
     }
 
-    /// The view of a question that was made last, so that a part is one of what is shown, also if
-    /// the profile has changed since. It is made if there is none.
+    /// Returns the newest view of a question, so that a part belongs to what is shown, also if the
+    /// profile has changed since. Makes the view if there is none.
     fn view_as_shown(
         &self,
         library: &ProfileLibrary,
@@ -159,7 +159,7 @@ impl ReportViews {
         }
     }
 
-    /// The view of a question, which is made if it is not there.
+    /// Returns the view of a question, which is made if there is none.
     fn view(
         &self,
         library: &ProfileLibrary,
@@ -190,7 +190,7 @@ impl ReportViews {
                 made: OnceLock::new(),
             }),
         };
-        // The one that was asked for last comes last.
+        // The view that was asked for last comes last.
         views.push(view.clone());
         if views.len() > MAX_VIEWS {
             views.remove(0);
@@ -270,7 +270,7 @@ impl ReportViews {
     }
 }
 
-/// Reads the parameter `path`; `None` if it is no path, or too deep.
+/// Parses the parameter `path`. Returns `None` if it is no path, or too deep.
 fn parse_paths(text: &str) -> Option<Vec<Vec<String>>> {
     let one = serde_json::from_str(text).map(|path| vec![path]);
     let paths: Vec<Vec<String>> = one.or_else(|_| serde_json::from_str(text)).ok()?;
@@ -280,7 +280,7 @@ fn parse_paths(text: &str) -> Option<Vec<Vec<String>>> {
 }
 
 impl ReportViewKey {
-    /// A text that is another for every other view, as an entity tag.
+    /// Returns a text that is different for every view, as an entity tag.
     fn tag(&self, salt: u64) -> String {
         let digest = Sha256::digest(format!("{salt} {self:?}"));
         let hex: String = digest[..16]

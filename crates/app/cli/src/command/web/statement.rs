@@ -1,4 +1,4 @@
-//! `POST /api/v1/sql`: a statement that only reads, of the chosen profiles or of the database.
+//! `POST /api/v1/sql`: runs a statement that only reads, on the chosen profiles or on the database.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 use super::library::ProfileLibrary;
 use super::{allow, refusal, words};
 
-/// So long a statement may run.
+/// Longest time that a statement may run.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// So many rows it may have.
+/// Maximum number of rows in an answer.
 const MAX_ROWS: usize = 10_000;
-/// So many bytes its rows may have.
+/// Largest size of the rows in an answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Answers a statement: `{"sql": "…"}`.

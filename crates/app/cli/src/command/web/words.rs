@@ -1,5 +1,5 @@
-//! The commands that a server answers: a question's parameters are a command's options, and the
-//! answer is what it prints with `--format json`.
+//! The commands that a server answers: the parameters of a question are the options of a command,
+//! and the answer is what the command prints with `--format json`.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -14,30 +14,30 @@ use super::{refusal, unknown_parameter};
 use crate::args::{Cli, ColorMode};
 use crate::name;
 
-/// Which profiles a command is about.
+/// The profiles that a command is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProfileScope {
-    /// The last of those that are chosen.
+    /// The last of the chosen profiles.
     One,
-    /// All of them.
+    /// All chosen profiles.
     All,
-    /// The one that is compared with, and the last.
+    /// The base and the last of the chosen profiles.
     Two,
-    /// None.
+    /// No profile.
     Nothing,
 }
 
-/// A command that can be asked.
+/// A command that a client can ask for.
 struct WebCommand {
     name: &'static str,
     about: ProfileScope,
-    /// Whether it wants an expression, in the parameter `regex`.
+    /// Whether the command wants a regular expression, in the parameter `regex`.
     wants_regex: bool,
-    /// Its options besides those that all questions have.
+    /// The command's options besides those that all questions have.
     options: &'static [&'static str],
-    /// Its switches.
+    /// The command's switches besides those that all questions have.
     switches: &'static [&'static str],
-    /// Whether it has the options of all questions.
+    /// Whether the command has the options and switches of all questions.
     is_question: bool,
 }
 
@@ -57,17 +57,17 @@ const QUESTION_OPTIONS: [&str; 13] = [
     "tag_root",
     "tag_leaf",
 ];
-/// Their switches.
+/// The switches of all questions.
 const QUESTION_SWITCHES: [&str; 4] = [
     "no_inlines",
     "own_code",
     "all_frames",
     "relative_percentages",
 ];
-/// What says which profiles are asked about.
+/// The parameters that choose the profiles of a question.
 pub(super) const CHOICE_PARAMETERS: [&str; 2] = ["profile", "base"];
 
-/// All of them.
+/// All commands that a server answers.
 const WEB_COMMANDS: &[WebCommand] = &[
     WebCommand {
         options: &["sort", "limit"],
@@ -124,7 +124,7 @@ const WEB_COMMANDS: &[WebCommand] = &[
     },
 ];
 
-/// What can be asked and is no command: the path, the method, the parameters and the switches.
+/// The requests that are not commands: the path, the method, the parameters and the switches.
 const OTHER_REQUESTS: [(&str, &str, &[&str], &[&str]); 6] = [
     ("commands", "GET", &[], &[]),
     ("profiles", "GET", &[], &[]),
@@ -174,8 +174,8 @@ impl WebCommand {
         self.switches.iter().chain(all).copied()
     }
 
-    /// Its command line, without profiles. Each option is one word, so that no value can be taken
-    /// for an option.
+    /// Returns the command line, without profiles. Each option is one word, so that no value can be
+    /// taken for an option.
     fn words(&self, asked: &ApiRequest) -> Result<Vec<OsString>, ApiRefusal> {
         let mut words = vec!["heapprof".into(), self.name.into()];
         if self.name != "schema" {
@@ -190,7 +190,7 @@ impl WebCommand {
             if key == "regex" && self.wants_regex {
                 regex = Some(value.clone());
             } else if self.options().any(|option| option == key) {
-                // The page sends every parameter, also those that say nothing.
+                // The page sends every parameter, also empty ones.
                 if !value.is_empty() {
                     words.push(format!("--{}={value}", key.replace('_', "-")).into());
                 }
@@ -256,7 +256,7 @@ pub(super) fn answer(
     }
     words.extend(names.iter().map(|name| name::path(name).into_os_string()));
     let cli = Cli::try_parse_from(words).map_err(|error| {
-        // Its first paragraph says what is wrong; a value in it may have line ends.
+        // The first paragraph of the error says what is wrong; a value in it may have line ends.
         let text = error.to_string();
         let said = text.split("\n\n").next().unwrap_or_default();
         let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -286,7 +286,7 @@ pub(super) fn answer(
     })
 }
 
-/// What can be asked, for whoever writes a program that asks.
+/// Describes all requests, for authors of programs that send them.
 pub(super) fn describe_api(takes_profiles: bool) -> serde_json::Value {
     let one = |command: &WebCommand| {
         let regex = command.wants_regex.then_some("regex");
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Every option that is offered is one of the command's, and a value is never an option.
+    /// Every option that is offered is an option of the command, and a value is never an option.
     #[test]
     fn parameters_are_the_options_of_the_command() {
         for command in WEB_COMMANDS {
@@ -348,7 +348,7 @@ mod tests {
                 .options()
                 .map(|option| (option, value(option)))
                 .collect();
-            // They exclude each other.
+            // The switches exclude each other.
             let switches = command.switches().filter(|switch| *switch != "all_frames");
             all.extend(switches.map(|switch| (switch, "1")));
             if command.wants_regex {

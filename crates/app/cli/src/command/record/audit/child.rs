@@ -1,4 +1,5 @@
-//! A forked child under an audit: what was seen of it, and the profile that is made of that.
+//! A forked child under an audit: the results of its inspections, and the profile that is made of
+//! them.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,53 +14,56 @@ use heapprof_profile::{Profile, ProfileBuilder, ValueType, recorded};
 use crate::outside;
 use crate::rights::ProcessRights;
 
-/// A child is looked at for the first time after so long, and then each time it has got older by a
-/// part of its age, but within bounds.
+/// Time from the fork to the first inspection, and the shortest time between two inspections.
 const MIN_INSPECTION_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest time between two inspections.
 const MAX_INSPECTION_INTERVAL: Duration = Duration::from_secs(1);
+/// A child is inspected again when its age has grown by 1/N, where N is this number.
 const AGE_DIVISOR: u32 = 10;
-/// What it has loaded is seen so long after it was told, because more may follow.
+/// How long after the report of a load the child is inspected, because more loads may follow.
 const LOAD_SETTLE_TIMEOUT: Duration = Duration::from_millis(200);
-/// Looking takes at most one part in so many of the time.
+/// Inspections take at most 1/N of the time, where N is this number.
 pub(super) const INSPECTION_TIME_DIVISOR: u32 = 2;
-/// So long after a signal a child has ended because of it.
+/// A child that ends within this time after a signal has ended because of it.
 const SIGNAL_END_TIMEOUT: Duration = Duration::from_secs(10);
-/// Why nothing is known of what a child copies.
+/// The reason why it is not known what a child copied.
 const UNKNOWN_COPIES_TEXT: &str =
     "nobody else had what it has inherited any more, so what it copied is not known";
 
 /// A forked child that has not ended.
 pub(super) struct AuditedChild {
     pub(super) fork: ForkedChild,
-    /// Its parent's number here; 0 if that is not known.
+    /// Process id of the parent in this namespace; 0 if it is not known.
     parent: u32,
     since: Instant,
-    /// The least rights that it had at any look.
+    /// The least rights that the child had at any inspection.
     rights: ProcessRights,
     forked: Result<ForkBaseline, String>,
-    /// The last look, and how long after the fork it was.
+    /// The last inspection, and how long after the fork it was.
     last_inspection: Option<(ForkedChildAudit, Duration)>,
-    /// The last look before the child has said that it ends.
+    /// The last inspection before the child announced its end.
     inspection_before_end: Option<(ForkedChildAudit, Duration)>,
-    /// The look before a signal that may have ended it.
+    /// The inspection before a signal that may have ended the child.
     inspection_before_signal: Option<(ForkedChildAudit, Duration)>,
-    /// The last look that it has asked for.
+    /// The last inspection that the child asked for.
     requested_inspection: Option<(ForkedChildAudit, Duration)>,
-    /// How it ends, if it has said so.
+    /// How the child ends, if it has announced that.
     pub(super) ending: Option<ChildEnding>,
-    /// When it has said so first, after the fork. The look that it waits for then may take long.
+    /// When the child first announced its end, after the fork. The inspection that it then waits
+    /// for may take long.
     announced_end: Option<Duration>,
-    /// Readable once it has ended; `None` if the kernel gives no such thing.
+    /// A descriptor that becomes readable once the child has ended; `None` if the kernel has no
+    /// such thing.
     pub(super) end_fd: Option<OwnedFd>,
-    /// When it is looked at next.
+    /// When the child is inspected next.
     pub(super) next: Instant,
-    /// What it has tried to load, and how long after the fork.
+    /// The loads that the child tried, and how long after the fork.
     loads: Vec<(Duration, LoadAttempt)>,
-    /// Why its figures may be wrong, if that is so.
+    /// Why the child's figures may be wrong; empty if they are right.
     doubts: String,
 }
 
-/// A child that has ended, and all that is known of it.
+/// A child that has ended, with the results of its audit.
 pub(super) struct EndedChild {
     fork: ForkedChild,
     rights: ProcessRights,
@@ -76,7 +80,8 @@ pub(super) struct ChildProfile {
 }
 
 impl AuditedChild {
-    /// A child that waits. `parent` is its parent's number here, if that is known.
+    /// Begins the audit of a child that waits. `told` is the parent's process id as the child
+    /// reports it, and `parent` the id in this namespace, or 0 if that is not known.
     pub(super) fn new(
         pid: u32,
         generation: u8,
@@ -91,7 +96,7 @@ impl AuditedChild {
             fork: ForkedChild {
                 generation: generation.into(),
                 pid,
-                // The number that it has for itself may be another one outside of its container.
+                // In a container a process may have another number than outside.
                 parent: if parent == 0 { told } else { parent },
                 forked_at: at.map_or(0, micros),
                 title: outside::process_title(&program, pid).unwrap_or_default(),
@@ -115,19 +120,19 @@ impl AuditedChild {
         }
     }
 
-    /// Whoever says something for it has these rights.
+    /// Limits the rights to those of a process that reports something for the child.
     pub(super) fn limit_rights(&mut self, rights: ProcessRights) {
         self.rights = self.rights.with(rights);
     }
 
-    /// It goes on, because its exec has failed.
+    /// Takes back an announced exec, which has failed: the child goes on.
     pub(super) fn cancel_exec(&mut self) {
         if self.ending == Some(ChildEnding::Exec) {
             (self.ending, self.announced_end) = (None, None);
         }
     }
 
-    /// It is about to end, or to become another program.
+    /// Notes that the child is about to end or to become another program, and inspects it.
     pub(super) fn note_ending(&mut self, is_exec: bool, has_others: bool) {
         self.announced_end.get_or_insert(self.since.elapsed());
         if self.ending.is_none() {
@@ -136,12 +141,13 @@ impl AuditedChild {
                 false => self.last_inspection.clone(),
             };
         }
-        // What an interpreter writes when it cleans up says nothing of what the child has done.
+        // The memory that an interpreter writes when it cleans up is not what the child itself has
+        // written.
         let cleans_up = |(seen, _): &(ForkedChildAudit, Duration)| seen.cleans_up;
         if self.ending.is_none() || !self.last_inspection.as_ref().is_some_and(cleans_up) {
             self.inspect(has_others);
         }
-        // What comes after an exec is no child.
+        // After an exec the process is no child any more.
         self.fork.age = micros(self.since.elapsed());
         self.ending = Some(if is_exec {
             ChildEnding::Exec
@@ -150,30 +156,30 @@ impl AuditedChild {
         });
     }
 
-    /// It has asked to be looked at.
+    /// Inspects the child because it asked for that.
     pub(super) fn inspect_on_request(&mut self, has_others: bool) {
         self.inspect(has_others);
         self.requested_inspection = self.last_inspection.clone();
     }
 
-    /// A signal may end it.
+    /// Inspects the child before a signal that may end it.
     pub(super) fn inspect_before_signal(&mut self, has_others: bool) {
         self.inspect(has_others);
         self.inspection_before_signal = self.last_inspection.clone();
     }
 
-    /// It has tried to load something.
+    /// Notes that the child has tried to load something.
     pub(super) fn note_load(&mut self, load: LoadAttempt) {
         self.loads.push((self.since.elapsed(), load));
         self.next = self.next.min(Instant::now() + LOAD_SETTLE_TIMEOUT);
     }
 
-    /// It did not wait until it was looked at for the first time.
+    /// Notes that the child did not wait for its first inspection.
     pub(super) fn note_no_wait(&mut self) {
         self.doubt("it did not wait to be looked at, so what it has inherited is not sure");
     }
 
-    /// So much could not be heard of it.
+    /// Notes that `count` messages of the child could not be heard.
     pub(super) fn note_unheard(&mut self, count: u32) {
         if count > 0 && !self.doubts.contains("could not be heard") {
             self.doubt("some of what it has loaded could not be heard");
@@ -184,8 +190,8 @@ impl AuditedChild {
         append_reason(&mut self.doubts, why);
     }
 
-    /// Looks at it. If nobody else has what it has inherited, its pages say nothing of who wrote
-    /// there.
+    /// Inspects the child. If no other process has the inherited memory any more, the pages do not
+    /// show which process wrote to them.
     pub(super) fn inspect(&mut self, has_others: bool) {
         if !has_others && self.last_inspection.is_some() {
             return;
@@ -198,7 +204,7 @@ impl AuditedChild {
         let generation = u8::try_from(fork.generation).unwrap_or(u8::MAX);
         match audit_child(fork.pid, self.parent, forked, generation) {
             Ok(mut seen) => {
-                // What was read is what it was by now.
+                // The pages that were read belong to the process as it is by now.
                 self.rights = self.rights.with(ProcessRights::now(fork.pid));
                 if !has_others {
                     seen.forget_who_wrote();
@@ -219,7 +225,7 @@ impl AuditedChild {
                 }
                 fork.missing.clear();
             }
-            // What was seen before counts.
+            // The results of an earlier inspection count.
             Err(_) if self.last_inspection.is_some() => {}
             Err(error) => fork.missing = format!("its pages could not be read: {error}"),
         }
@@ -228,7 +234,7 @@ impl AuditedChild {
         self.next = Instant::now() + pause.max(began.elapsed() * INSPECTION_TIME_DIVISOR);
     }
 
-    /// What is kept of it when it has ended.
+    /// Returns what is kept of the child when it has ended.
     pub(super) fn end(mut self) -> EndedChild {
         let mut fork = self.fork;
         fork.ending = self.ending.unwrap_or(ChildEnding::Killed);
@@ -285,7 +291,7 @@ impl AuditedChild {
 }
 
 impl EndedChild {
-    /// A profile of it.
+    /// Makes the profile of the child.
     pub(super) fn profile(self) -> ChildProfile {
         let mut fork = self.fork;
         let (mut profile, mut mapped) = (None, Vec::new());
@@ -311,8 +317,8 @@ impl EndedChild {
     }
 }
 
-/// The profile of pages that nobody could be found for. They are counted all the same, because rows
-/// add up to what was copied.
+/// Makes the profile of copied pages whose owner is not known. They are counted all the same,
+/// because rows add up to what was copied.
 fn unattributed_profile(bytes: i64) -> Profile {
     let mut builder = ProfileBuilder::new(&COW_TYPES);
     if bytes > 0 {
@@ -322,7 +328,7 @@ fn unattributed_profile(bytes: i64) -> Profile {
     builder.finish()
 }
 
-/// Adds a reason to others.
+/// Appends a reason to others.
 fn append_reason(reasons: &mut String, why: &str) {
     if !reasons.is_empty() {
         reasons.push_str("; ");
@@ -330,7 +336,7 @@ fn append_reason(reasons: &mut String, why: &str) {
     reasons.push_str(why);
 }
 
-/// Puts into a profile what an audit noted, and what it is of.
+/// Adds to a profile the results of an audit, and the process that they are of.
 fn describe(profile: &mut Profile, audited: &ChildAudit) {
     let fork = &audited.fork;
     let period = u64::try_from(fork.period).unwrap_or(1).max(1);

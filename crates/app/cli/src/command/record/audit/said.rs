@@ -1,37 +1,37 @@
-//! What a process under an audit says of itself.
+//! The messages that a process under an audit sends about itself.
 
 use heapprof_profile::fork::LoadAttempt;
 
-/// All that is said begins so. Then come a word, the number of the form, the generation of the
-/// process, how much it could not say before, and what else there is to say.
+/// The beginning of every message. Then come a word, the number of the form, the generation of the
+/// process, the number of messages that it could not send before, and the rest of the message.
 const MESSAGE_PREFIX: &str = "heapprof's ";
 
-/// What a process says.
+/// A message of a process under an audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::command::record) struct ChildMessage {
-    /// How many forks lie between the first process and it.
+    /// Number of forks between the first process and the sender.
     pub(super) generation: u8,
-    /// How often it could not be heard so far.
+    /// Number of the sender's earlier messages that could not be heard.
     pub(super) unheard_count: u32,
     pub(super) what: ChildEvent,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChildEvent {
-    /// It has been forked from this process.
+    /// The sender has been forked from this process.
     Forked(u32),
-    /// It is about to end.
+    /// The sender is about to end.
     End,
-    /// It is about to become another program.
+    /// The sender is about to become another program.
     Exec,
-    /// It wants to be looked at.
+    /// The sender asks to be inspected.
     InspectionRequest,
-    /// It has tried to load something.
+    /// The sender has tried to load something.
     Load(LoadAttempt),
 }
 
 impl ChildMessage {
-    /// What a text says; `None` if it is about something else.
+    /// Parses a message. Returns `None` if the text is about something else.
     pub(in crate::command::record) fn parse(text: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(text);
         let rest = text.strip_prefix(MESSAGE_PREFIX)?.strip_suffix('\n')?;
@@ -57,7 +57,7 @@ impl ChildMessage {
         })
     }
 
-    /// Whether it comes from a child that has just been forked.
+    /// Whether the message comes from a child that has just been forked.
     pub(in crate::command::record) fn is_of_new_child(&self) -> bool {
         matches!(self.what, ChildEvent::Forked(_))
     }

@@ -1,5 +1,6 @@
-//! Those who call a keeper: processes of the recording, and other commands of its user. Whoever is
-//! neither is refused before anything is read, and what a user's processes may take has limits.
+//! The callers of the ledger keeper: processes of the recording, and other commands of its user.
+//! Any other caller is refused before anything is read, and there are limits to what a user's
+//! processes may take.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::Permissions;
@@ -23,60 +24,61 @@ use crate::place::FileOwner;
 use crate::rights::ProcessRights;
 use crate::sockets;
 
-/// The maximum number of processes that wait to be let in. The kernel may have a lower limit.
+/// Maximum number of processes that wait to be accepted. The kernel may have a lower limit.
 const MAX_BACKLOG: i32 = 4096;
-/// So long a process may take to hand its file over once it has called. Only one that is stopped
-/// takes long, or one of a machine with very much to do. Nobody waits for it meanwhile.
+/// Longest time that a process may take to hand over its file once it has called. Only a process
+/// that is stopped, or one on a very busy machine, takes long. The keeper does other work
+/// meanwhile.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(60);
-/// The maximum number of steps from a process to one that is known.
+/// Maximum number of steps from a process up to a known ancestor.
 const MAX_ANCESTORS: usize = 64;
-/// The maximum number of processes whose sessions are known.
+/// Maximum number of remembered processes that may lead a session.
 const MAX_KNOWN_PROCESSES: usize = 1 << 16;
-/// The maximum number of callers, and of those of another user.
+/// Maximum number of callers.
 const MAX_CALLERS: usize = 4096;
+/// Maximum number of callers of another user.
 const MAX_CALLERS_OF_OTHERS: usize = 256;
-/// The maximum time that reading the files of a user's processes takes beyond what is usual.
+/// Longest total time that reading the files of a user's processes may take beyond the usual time.
 const MAX_EXTRA_READ_TIME: Duration = Duration::from_secs(20);
 
-/// Somebody who has called, and has not said anything yet.
+/// A caller that was accepted, and has not sent anything yet.
 pub(super) struct KeeperCaller {
     pub(super) socket: OwnedFd,
-    /// Whether they ask for something, instead of handing a file over.
+    /// Whether the caller asks a question, instead of handing over a file.
     pub(super) asks: bool,
     pub(super) owner: FileOwner,
     pub(super) pid: Pid,
     pub(super) until: Instant,
 }
 
-/// Who may call, and what they have taken.
+/// The callers that wait, and what callers have taken so far.
 #[derive(Default)]
 pub(super) struct CallerRegistry {
     pub(super) waiting: Vec<KeeperCaller>,
-    /// Processes of the recording that have called, each of which may lead a session, and those
-    /// that lead theirs.
+    /// Processes of the recording that have called, each of which may lead a session, and the
+    /// leaders of their sessions.
     known: HashSet<u32>,
-    /// How long reading took beyond what is usual, by the rights of whose books they were.
+    /// How long reading took beyond the usual time, by the rights of the processes that were read.
     spent: HashMap<ProcessRights, Duration>,
-    /// How many were refused.
+    /// Number of callers that were refused.
     refused: u64,
 }
 
 impl CallerRegistry {
-    /// Whether nobody else can be let in now.
+    /// Whether no other caller can be accepted now.
     pub(super) fn are_full(&self) -> bool {
         self.waiting.len() >= MAX_CALLERS
     }
 
-    /// Lets somebody in who has called: to ask, this user and root; to hand something over,
-    /// processes of the recording. `is_living` says of a number whether a process of the recording
-    /// has it now.
+    /// Accepts a caller: this user and root may ask, and processes of the recording may hand over a
+    /// file. `is_living` returns whether a process of the recording has a process id now.
     pub(super) fn admit(&mut self, socket: OwnedFd, asks: bool, is_living: impl Fn(u32) -> bool) {
         let Some(SocketPeer { pid, owner }) = SocketPeer::from_socket(&socket) else {
             return;
         };
         let may = match (asks, pid) {
             (true, _) => owner.is_us() || owner.user == 0,
-            // Of a process without a number here, nobody could say when it ends.
+            // If a process has no id in this namespace, its end could not be noticed.
             (false, None) => return,
             (false, Some(pid)) => owner.is_us() || self.is_ours(pid, is_living),
         };
@@ -90,8 +92,9 @@ impl CallerRegistry {
         let pid = pid.unwrap_or_else(rustix::process::getpid);
         if !asks && self.known.len() < MAX_KNOWN_PROCESSES {
             self.known.insert(number_of(pid));
-            // Its leader may be a process that has held too little to call, and is gone. A process
-            // of the recording that is in another session than ours has left ours since it began.
+            // The leader may be a process that held too little to call, and is gone. A process of
+            // the recording that is in another session than heapprof's has left heapprof's session
+            // since it began.
             let session = session_of(Some(pid))
                 .ok()
                 .filter(|session| session_of(None).ok() != Some(*session));
@@ -107,8 +110,8 @@ impl CallerRegistry {
         });
     }
 
-    /// Whether a process of another user belongs to the recording: it descends from this process or
-    /// from one that does, or is in a session that one of them has begun.
+    /// Whether a process of another user belongs to the recording: it descends from heapprof or
+    /// from a recorded process, or is in a session that one of them has begun.
     fn is_ours(&self, pid: Pid, is_living: impl Fn(u32) -> bool) -> bool {
         let session = session_of(Some(pid)).ok().and_then(Pid::from_raw);
         if session.is_some_and(|session| self.known.contains(&number_of(session))) {
@@ -128,20 +131,21 @@ impl CallerRegistry {
         false
     }
 
-    /// Whether there is time left for what processes with these rights have held. Nobody takes the
-    /// time of others: those that have kept this user's rights have their own.
+    /// Whether there is time left for reading the ledgers of processes with these rights. No
+    /// process takes the time of others: those that have kept this user's rights have their own
+    /// time.
     pub(super) fn have_time(&self, rights: ProcessRights) -> bool {
         self.spent
             .get(&rights)
             .is_none_or(|spent| *spent <= MAX_EXTRA_READ_TIME)
     }
 
-    /// Notes how long it took.
+    /// Adds the time that a reading took.
     pub(super) fn note_time(&mut self, rights: ProcessRights, time: Duration) {
         *self.spent.entry(rights).or_default() += time;
     }
 
-    /// What is to be said of those who were refused.
+    /// Returns a message about callers that were refused, if there were any.
     pub(super) fn note(&self) -> Option<String> {
         (self.refused > 0).then(|| {
             format!(
@@ -153,13 +157,14 @@ impl CallerRegistry {
     }
 }
 
-/// A process's number.
+/// Returns a process id as a number.
 pub(super) fn number_of(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
 
-/// A socket at which processes call, and its path. Only they know its name: others can't list the
-/// folder, and the kernel's list of sockets has the path by which it was bound.
+/// Opens a socket at which processes call, and returns it with its path. Only recorded processes
+/// know its name: others can't list the folder, and the kernel's list of sockets shows only the
+/// path by which it was bound.
 pub(super) fn open_listening_socket(list: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let folder = list.parent().ok_or(io::ErrorKind::NotFound)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -180,7 +185,8 @@ pub(super) fn open_listening_socket(list: &Path) -> io::Result<(OwnedFd, PathBuf
             Ok(socket)
         })?;
     let (socket, path) = named.keep().map_err(|error| error.error)?;
-    // A process may have become another user. What it hands over is that user's word.
+    // A process may have become another user, so everybody may connect. Only that user vouches for
+    // what the process hands over.
     std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
     listen(&socket, MAX_BACKLOG)?;
     Ok((socket, path))

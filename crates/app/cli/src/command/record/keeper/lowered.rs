@@ -1,23 +1,23 @@
-//! What a process says before it lowers its rights.
+//! The message that a process sends before it lowers its rights.
 
 use crate::place::FileOwner;
 use crate::rights::ProcessRights;
 
-/// What such a text begins with.
+/// The beginning of a message about lower rights.
 const LOWERED_RIGHTS_PREFIX: &str = "heapprof's lower rights 1";
 
-/// To what a process lowers its rights.
+/// The rights that a process lowers its own to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoweredRights {
     pub(super) rights: ProcessRights,
-    /// Whether it can become nobody else afterwards.
+    /// Whether the process can take no other rights afterwards.
     pub(super) is_for_good: bool,
 }
 
 impl LoweredRights {
-    /// What a text says; `None` if it says something else. Behind the first words are the user and
-    /// the group, and whether that is only for now. Without them, only the kernel knows what is
-    /// left to the process.
+    /// Parses a message. Returns `None` if the text is about something else. Behind the first words
+    /// are the user and the group, and whether the rights are lower only for now. Without these
+    /// words, only the kernel knows which rights are left to the process.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
         let rest = text.strip_prefix(LOWERED_RIGHTS_PREFIX)?;

@@ -1,4 +1,4 @@
-//! A process whose books a keeper has.
+//! A process whose ledger the keeper has.
 
 use std::os::fd::OwnedFd;
 
@@ -10,27 +10,29 @@ use super::super::audit::is_readable;
 use super::callers::number_of;
 use crate::place::FileOwner;
 
-/// A process that keeps its books in a file.
+/// A process that keeps its ledger in a file.
 pub(super) struct LedgerProcess {
     pub(super) ledger_file: SharedLedger,
     pub(super) pid: Pid,
     pub(super) owner: FileOwner,
-    /// What it was started with: nothing is left of that when it has ended.
+    /// The command line that the process was started with: once the process has ended, it can't be
+    /// read.
     pub(super) command_line: Vec<u8>,
-    /// Readable once the process has ended; `None` if the kernel gives no such thing.
+    /// A descriptor that becomes readable once the process has ended; `None` if the kernel has no
+    /// such thing.
     pub(super) end_fd: Option<OwnedFd>,
     pub(super) group: Option<CgroupFolder>,
-    /// Whether it has said that it becomes another program, and is the same one some time later.
+    /// Whether the process announced its exec, and was the same program some time later.
     pub(super) stays: bool,
 }
 
 impl LedgerProcess {
-    /// Its number.
+    /// Returns the process id as a number.
     pub(super) fn number(&self) -> u32 {
         number_of(self.pid)
     }
 
-    /// Looks whether it is still the program that has said that it becomes another one.
+    /// Checks whether a process that announced its exec is still the same program.
     pub(super) fn check_stays(&mut self) {
         if self.stays || !matches!(self.ledger_file.state(), Ok(LedgerProcessState::BeforeExec)) {
             return;
@@ -47,7 +49,7 @@ impl LedgerProcess {
         });
     }
 
-    /// Whether it was killed, and has not ended yet.
+    /// Whether the process was killed and has not ended yet.
     pub(super) fn is_dying(&self) -> bool {
         const KILL_SIGNAL_BIT: u64 = 1 << (libc::SIGKILL - 1);
         let pending = status(self.number(), ["SigPnd:", "ShdPnd:"]);
@@ -58,7 +60,7 @@ impl LedgerProcess {
                 .any(|text| number(text) & KILL_SIGNAL_BIT != 0)
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub(super) fn has_ended(&self) -> bool {
         match &self.end_fd {
             Some(ends) => is_readable(ends),

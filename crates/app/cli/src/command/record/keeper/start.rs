@@ -1,4 +1,4 @@
-//! What the keeper of the books does when a recording and its processes begin.
+//! The ledger keeper's work when a recording and its processes begin.
 
 use heapprof_live::{LogSource, SharedLedger};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -20,7 +20,7 @@ pub(super) fn begin(
     )
 }
 
-/// Allows as many open files as this process may have: two for each process that is kept. The
+/// Allows as many open files as this process may have: the keeper has two for each process. The
 /// program has begun by now, with the limit that it had.
 pub(super) fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);

@@ -1,7 +1,8 @@
-//! Profiles of processes that may not write them: `record`'s own files, which only its user may
-//! read. A process that gave up its rights may be anybody's by now. So such a file is in a folder
-//! that its user has no say in, takes the place of nobody's file, and there is a limit to what a
-//! user's processes can fill in this way.
+//! Writes profiles of processes whose users may not write them: they are `record`'s own files,
+//! which only its user may read. A process that gave up its rights may be under another user's
+//! control by now. So such a file is in a folder that the process's user can't change, and it
+//! replaces no other user's file. There is also a limit to what a user's processes can fill in this
+//! way.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,22 +18,22 @@ use super::number_name;
 use crate::output;
 use crate::place::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder};
 
-/// How many files there may be at most, and how many bytes they may have: those of a user, and all
-/// together.
+/// Maximum number of files that are made for one user's processes, and of their bytes.
 const MAX_USAGE_PER_USER: FileUsage = FileUsage {
     files: 1024,
     bytes: 256 << 20,
 };
+/// Maximum number of files that are made for all users' processes together, and of their bytes.
 const MAX_TOTAL_USAGE: FileUsage = FileUsage {
     files: 4096,
     bytes: 1 << 30,
 };
 /// The maximum number of names that are tried.
 const MAX_NAME_ATTEMPTS: u32 = 100;
-/// Only this user may read such a file.
+/// The mode of `record`'s own files, which only this user may read.
 const OWN_FILE_MODE: u32 = 0o600;
 
-/// What files take.
+/// A number of files, and of their bytes.
 #[derive(Clone, Copy, Default)]
 struct FileUsage {
     files: u32,
@@ -40,7 +41,7 @@ struct FileUsage {
 }
 
 impl FileUsage {
-    /// How many bytes another file may have; `None` if there may be none.
+    /// Returns how many bytes another file may have; `None` if no other file may be made.
     fn remaining_bytes(self, max: Self) -> Option<u64> {
         let bytes = max.bytes.saturating_sub(self.bytes);
         (self.files < max.files && bytes > 0).then_some(bytes)
@@ -52,14 +53,15 @@ impl FileUsage {
     }
 }
 
-/// What the files take that were made for processes of others.
+/// The usage of the files that were made for other users' processes.
 #[derive(Default)]
 pub(in crate::command::record) struct OwnFiles {
     all: FileUsage,
     of_user: HashMap<u32, FileUsage>,
 }
 
-/// A process's user may not write its profile, and `record` has no place for a file of its own.
+/// The error if a process's user may not write its profile, and `record` has no place for a file of
+/// its own.
 #[derive(Debug)]
 pub(in crate::command::record) struct NoPlaceError {
     process: u32,
@@ -85,7 +87,7 @@ impl fmt::Display for NoPlaceError {
 
 impl std::error::Error for NoPlaceError {}
 
-/// Whether something failed because somebody may not do it.
+/// Whether an operation failed because of missing rights.
 pub(super) fn is_for_rights(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let cause = cause.downcast_ref::<io::Error>();
@@ -94,11 +96,12 @@ pub(super) fn is_for_rights(error: &anyhow::Error) -> bool {
 }
 
 impl OwnFiles {
-    /// Writes the profile of a process of this user to the first of the places that can be trusted.
-    /// A place says whether a file of `record`'s own may be replaced there. Returns where it is.
+    /// Writes the profile of a process of this user to the first place that can be trusted. Each
+    /// place comes with whether a file of `record`'s own may be replaced there. Returns the
+    /// profile's path.
     ///
     /// # Errors
-    /// None of them can be, or a limit is reached.
+    /// No place can be trusted, or a limit is reached.
     pub(super) fn put(
         &mut self,
         profile: &Profile,
@@ -129,7 +132,7 @@ impl OwnFiles {
                     self.all.add(bytes);
                     return Ok(path);
                 }
-                // What is said of the place that the profile would have had.
+                // The reported reason is about the place that the profile would have had.
                 Err(error) if why.is_empty() => why = format!("{error:#}"),
                 Err(_) => {}
             }
@@ -139,7 +142,7 @@ impl OwnFiles {
 }
 
 /// Writes a profile of at most `most` bytes to a place in which the user has no say, under another
-/// name if somebody else has it. Returns where it is, and how many bytes it has.
+/// name if another file has the name. Returns its path, and its number of bytes.
 fn write(
     profile: &Profile,
     path: &Path,
@@ -192,7 +195,7 @@ fn write(
     Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(named)
 }
 
-/// A writer that takes so many bytes.
+/// A writer that takes a limited number of bytes.
 struct LimitedWriter<W> {
     writer: W,
     left: u64,
@@ -247,7 +250,8 @@ mod tests {
         let path = at("new/p.pb.gz");
         assert_eq!(put(&path, false).unwrap(), path);
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
-        // A file that is there stays, unless it is our own and the profile would have replaced it.
+        // A file that is there stays, unless it is `record`'s own and the profile would have
+        // replaced it.
         assert_eq!(put(&path, false).unwrap(), at("new/p.1.pb.gz"));
         assert_eq!(put(&path, true).unwrap(), path);
         symlink("p.pb.gz", at("new/link.pb.gz")).unwrap();
@@ -268,7 +272,7 @@ mod tests {
         folder(&at("sticky"), 0o1777, own);
         assert!(put(&at("sticky/p.pb.gz"), false).is_ok());
         if own != 0 {
-            // Only root can make folders of other users; without_place.rs says so.
+            // Only root can make folders of other users; without_place.rs tests that.
             return;
         }
         folder(&at("its"), 0o755, NOBODY_UID);
@@ -281,7 +285,7 @@ mod tests {
             assert!(put(&at(name).join("p.pb.gz"), true).is_err(), "{name}");
         }
         assert!(put(&at("other/own/p.pb.gz"), false).is_ok());
-        // Somebody else's file is not replaced.
+        // Another user's file is not replaced.
         std::fs::write(at("sticky/its.pb.gz"), "x").unwrap();
         chown(at("sticky/its.pb.gz"), Some(NOBODY_UID), None).unwrap();
         let beside = put(&at("sticky/its.pb.gz"), true).unwrap();

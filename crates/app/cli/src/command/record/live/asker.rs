@@ -1,8 +1,8 @@
-//! Asks the processes of a recording for their profiles, reads what they answer, and gives the
-//! addresses names.
+//! Asks the processes of a recording for their profiles, reads their answers, and names the
+//! addresses.
 //!
-//! An answer is the word of a process that may be another user's, or hostile. So it is read as
-//! `lines.rs` reads its messages: through descriptors, in limited time, of limited size.
+//! An answer comes from a process that may be another user's, or hostile. So it is read as
+//! `lines.rs` reads its messages: through descriptors, in limited time, and with limited size.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions};
@@ -26,34 +26,35 @@ use crate::outside::executable_of;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use crate::terminal::feed::ProcessChoice;
 
-/// How long the thread sleeps between two looks.
+/// How long the thread sleeps between two scans.
 const SCAN_INTERVAL: Duration = Duration::from_millis(30);
-/// Until a process has answered, it is asked so often: the first questions may come before the
+/// How often a process is asked until it has answered: the first questions may come before the
 /// library listens.
 const STARTUP_ASK_INTERVAL: Duration = Duration::from_millis(200);
-/// Each so manyth question is for all processes, so that new ones are heard of.
+/// Number of questions of which one is for all processes, so that new processes are found.
 const ASK_ALL_PERIOD: u32 = 5;
-/// The most users whose processes are heard.
+/// Maximum number of users whose answers are read.
 const MAX_USERS: usize = 16;
-/// The most bytes that a profile may become in memory.
+/// Largest size that a profile may have in memory, in bytes.
 const MAX_PROFILE_MEMORY: u64 = 256 << 20;
-/// The most bytes of a file that may wait to be read, and the most messages of one look.
+/// Maximum number of bytes of a file that may wait to be read.
 const MAX_UNREAD_BYTES: u64 = 64 << 20;
+/// Maximum number of messages of a file that one scan reads.
 const MAX_MESSAGES_PER_SCAN: usize = 64;
-/// How long the files that a profile of another user names may be read.
+/// Longest time for reading the files that a profile of another user names.
 const FILE_READ_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Whoever asks.
+/// The thread that asks processes for profiles.
 pub(super) struct ProfileAsker {
     has_ended: Arc<AtomicBool>,
     work: Option<AskerTask>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread needs.
+/// The state of the thread that asks.
 struct AskerTask {
     folder: PathBuf,
-    /// The file with the word that processes look at.
+    /// The file with the question, which is a word that processes check.
     asked: File,
     count: u32,
     pause: Duration,
@@ -99,7 +100,7 @@ impl ProfileAsker {
             .create_new(true)
             .mode(0o644)
             .open(folder.join(ASKED_FILE_NAME))?;
-        // Every process may read the word, whatever the umask is, and nobody else may write it.
+        // Every process may read the word, whatever the umask is, and no other user may write it.
         asked.set_permissions(Permissions::from_mode(0o644))?;
         asked.write_all_at(&[0; 8], 0)?;
         let own = MessageTail::create_own(&folder, LIVE_SUFFIX)?;
@@ -120,7 +121,7 @@ impl ProfileAsker {
         })
     }
 
-    /// Begins to ask.
+    /// Starts to ask.
     pub(super) fn begin(&mut self, printed: Option<Arc<ProgramOutput>>) -> Result<()> {
         let Some(mut work) = self.work.take() else {
             return Ok(());
@@ -135,7 +136,7 @@ impl ProfileAsker {
         Ok(())
     }
 
-    /// Ends, once what the program printed is passed on.
+    /// Ends the thread, once the program's output is passed on.
     pub(super) fn end(mut self) {
         self.has_ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -186,7 +187,7 @@ impl AskerTask {
         }
     }
 
-    /// Writes the next word: how often somebody has asked, and whom.
+    /// Writes the next question: the number of questions so far, and the process that is asked.
     fn ask(&mut self, which: ProcessChoice) {
         self.count = self.count.wrapping_add(1);
         let whom = match which {
@@ -204,7 +205,7 @@ impl AskerTask {
         }
     }
 
-    /// Reads what was answered.
+    /// Reads the answers.
     fn hear(&mut self, which: ProcessChoice) {
         let known = |name: &OsString| self.users.iter().any(|user| user.name == *name);
         let room = MAX_USERS.saturating_sub(self.users.len());
@@ -247,7 +248,7 @@ impl AskerTask {
 }
 
 impl AnsweringUser {
-    /// The profile of a message, with names.
+    /// Returns the profile of a message, with names.
     fn read(
         &mut self,
         message: &TailMessage,
@@ -260,7 +261,8 @@ impl AnsweringUser {
         let mut profile = decode_with(&message.profile[..], options).ok()?;
         if symbolizes {
             self.namer.set_opened(vec![executable_of(message.process)]);
-            // The files that are named are read with the rights of whoever names them.
+            // The files that a message names are read with the rights of the process that names
+            // them.
             let rights = ProcessRights::User(self.tail.owner).with(rights.least(message.process));
             let _ = self
                 .namer

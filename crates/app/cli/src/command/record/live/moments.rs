@@ -1,6 +1,7 @@
-//! What processes have told so far: the newest snapshot of each, some before it, and the curve.
+//! The snapshots that processes have sent so far: the newest one of each process, some earlier
+//! ones, and the curve.
 //!
-//! A process may tell what it wants, so all of this has limits.
+//! A process may send anything, so all of this has limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,27 +16,28 @@ use crate::terminal::feed::{
     CurvePoint, FeedNews, ProcessChoice, SnapshotPeak, ViewProcess, ViewSnapshot,
 };
 
-/// The most processes that are known. One that was not heard of for long makes room for another.
+/// Maximum number of processes that are kept. A process that was silent for long makes room for
+/// another.
 const MAX_PROCESSES: usize = 64;
-/// The most snapshots of the program, of another process, and of one with large profiles.
+/// Maximum number of snapshots of the program, of another process, and of one with large profiles.
 const MAX_SNAPSHOTS: [usize; 3] = [40, 10, 8];
-/// A profile is large if it has so many samples.
+/// A profile with more samples than this is large.
 const LARGE_PROFILE_SAMPLES: usize = 20_000;
-/// The most points of a curve.
+/// Maximum number of points of a curve.
 const MAX_POINTS: usize = 2000;
-/// So many of the last ones are not thinned.
+/// Number of elements at the end of a series that are not thinned out.
 const UNTHINNED_SNAPSHOTS: usize = 8;
 
-/// What is known of a process.
+/// The snapshots and the curve of a process.
 struct ProcessSeries {
     owner: FileOwner,
-    /// When its recording began, in nanoseconds since 1970.
+    /// When the process's recording began, in nanoseconds since 1970.
     began: i64,
     series: Vec<Arc<ViewSnapshot>>,
     history: Vec<CurvePoint>,
 }
 
-/// What is known of all processes.
+/// The snapshots and curves of all processes.
 #[derive(Default)]
 pub(in crate::command) struct ProcessMoments {
     pub(in crate::command) program: Option<u32>,
@@ -45,7 +47,8 @@ pub(in crate::command) struct ProcessMoments {
 }
 
 impl ProcessMoments {
-    /// Adds what a process of `owner` told. A process of another user can't speak for one of ours.
+    /// Adds a profile that a process of `owner` sent. A process of another user can't send profiles
+    /// for a process of this user.
     pub(in crate::command) fn add(
         &mut self,
         owner: FileOwner,
@@ -87,9 +90,9 @@ impl ProcessMoments {
         Ok(())
     }
 
-    /// Adds all processes up.
+    /// Adds up the newest snapshots of all processes.
     pub(super) fn add_up(&mut self) -> Result<()> {
-        // What a process held that is gone is free.
+        // The memory of a process that is gone is free.
         let running = self
             .processes
             .iter()
@@ -122,8 +125,8 @@ impl ProcessMoments {
         Some(self.sum.as_ref()?.series.last()?.id)
     }
 
-    /// What is known of what is shown. As long as the program has told nothing, another process is
-    /// shown instead of it.
+    /// Returns what is known of the process that is shown. As long as the program has sent nothing,
+    /// another process is shown instead of it.
     pub(in crate::command) fn news(&self, which: ProcessChoice) -> FeedNews {
         let told = match which {
             ProcessChoice::All => self.sum.as_ref().map(|told| (None, told)),
@@ -164,7 +167,7 @@ impl ProcessMoments {
         };
         news.snapshot = told.series.last().cloned();
         news.series.clone_from(&told.series);
-        // The newest one has the clock, too: its recording is that of all.
+        // The newest snapshot also has the clock, because its recording is that of all snapshots.
         let newest = news.snapshot.as_deref();
         news.peak = newest.and_then(|newest| SnapshotPeak::from_moments(&told.series, newest));
         news.history.clone_from(&told.history);
@@ -176,7 +179,7 @@ impl ProcessMoments {
         news
     }
 
-    /// The process that is shown in the program's place.
+    /// Returns the program, or the process that is shown in its place.
     pub(super) fn shown_process(&self) -> Option<u32> {
         let program = self
             .program
@@ -221,7 +224,7 @@ impl ProcessSeries {
     }
 }
 
-/// Leaves out every second one if there are more than `most`, except the first and the last ones.
+/// Removes every second element if there are more than `most`, except the first and the last ones.
 fn thin<T>(all: &mut Vec<T>, most: usize) {
     if all.len() <= most {
         return;

@@ -1,7 +1,8 @@
-//! What the program prints while the view has the terminal. It goes into a file without a name, and
-//! from there to the terminal once the view is gone.
+//! Keeps what the program prints while the view has the terminal. The text goes into a file without
+//! a name, and from there to the terminal once the view is closed.
 //!
-//! It is a file and no pipe, because the program must neither wait for us nor end if we are killed.
+//! It is a file and not a pipe, because the program must neither wait for heapprof nor end if
+//! heapprof is killed.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,17 +14,17 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_setfl};
 
 use crate::terminal::screen::is_tty;
 
-/// So many of the last bytes are kept, if the file gets twice as long.
+/// Number of last bytes that are kept when the file has grown to twice as many.
 const MIN_KEPT_BYTES: u64 = 8 << 20;
-/// So many bytes are looked at for the last lines.
+/// Number of bytes that are read to find the last lines.
 const LAST_LINES_READ_LIMIT: u64 = 4096;
-/// So many lines the view has room for.
+/// Maximum number of lines that the view has room for.
 const MAX_LINES: usize = 8;
 
-/// The file, and how far it was printed.
+/// The file of the program's output, and how far it was printed.
 pub(super) struct ProgramOutput {
     file: File,
-    /// Which of stdout and stderr go there.
+    /// Whether stdout and stderr go into the file.
     streams: [bool; 2],
     from: Mutex<u64>,
 }
@@ -59,7 +60,7 @@ impl ProgramOutput {
         self.file.metadata().map_or(0, |found| found.len())
     }
 
-    /// The last lines.
+    /// Returns the last lines.
     pub(super) fn last_lines(&self) -> Vec<String> {
         let len = self.len();
         let mut text = vec![0; len.min(LAST_LINES_READ_LIMIT) as usize];
@@ -72,7 +73,7 @@ impl ProgramOutput {
         lines.map(|line| (*line).to_string()).collect()
     }
 
-    /// Gives what is older back to the file system if there is too much.
+    /// Gives older output back to the file system if there is too much of it.
     pub(super) fn limit(&self) {
         let Ok(mut from) = self.from.lock() else {
             return;
@@ -89,7 +90,7 @@ impl ProgramOutput {
         let _ = fallocate(&self.file, flags, 0, until);
     }
 
-    /// Prints what is new on the terminal.
+    /// Prints new output on the terminal.
     pub(super) fn pass_on(&self) {
         let Ok(mut from) = self.from.lock() else {
             return;
