@@ -1,4 +1,4 @@
-//! Any bytes, through everything that reads them: `cargo +nightly fuzz run profile`.
+//! Fuzz target that feeds any bytes to all readers: `cargo +nightly fuzz run profile`.
 #![no_main]
 
 #[path = "../../tests/tools/exercise.rs"]

@@ -1,5 +1,5 @@
-//! heapprof-alloc in programs that count themselves: over two allocators, by all roads to a
-//! profile, however they are built.
+//! Tests of heapprof-alloc in programs that count their own allocations: over two allocators, on
+//! every way to a profile, and with several kinds of builds.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use heapprof_tests::needs;
 use heapprof_tests::waits::{HANG_TIMEOUT, ended, wait_for};
 
 /// Builds an example of heapprof-alloc with `flags` of its own. Returns the path of the binary,
-/// which is called `name`, or `None` if it can't be built here.
+/// which is named `name`, or `None` if it can't be built here.
 fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<PathBuf> {
     // Each build of an example replaces the one before it.
     static ONE: Mutex<()> = Mutex::new(());
@@ -45,7 +45,7 @@ fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<Pa
     let folder = target.join("programs");
     std::fs::create_dir_all(&folder).unwrap();
     let own = folder.join(name);
-    // The new binary is moved into place whole, because another run of the tests may be running the
+    // The new binary is renamed into place as a whole, because another test run may be using the
     // old one.
     let new = folder.join(format!("{name}.{}", std::process::id()));
     std::fs::copy(built.join("examples").join(example), &new).unwrap();
@@ -53,7 +53,7 @@ fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<Pa
     Some(own)
 }
 
-/// The collector's own allocations do not fail when the program's memory runs out, and they never
+/// The collector's own allocations do not fail when the program runs out of memory, and they never
 /// end the program.
 #[test]
 fn dumps_of_a_program_without_memory() {
@@ -73,7 +73,7 @@ fn dumps_of_a_program_without_memory() {
             assert!(run.status.success() && said.is_empty(), "{road}: {said}");
             for entry in std::fs::read_dir(folder.path()).unwrap() {
                 let path = entry.unwrap().path();
-                // The program's end may cut an interval's dump short, which leaves its draft.
+                // The end of the program may interrupt an interval's dump, which leaves its draft.
                 if path.extension().is_some_and(|ending| ending == "tmp") {
                     continue;
                 }
@@ -87,7 +87,8 @@ fn dumps_of_a_program_without_memory() {
     }
 }
 
-/// A program may have a clock of its own, which may wait for a lock that it holds.
+/// heapprof does not call a program's own clock, which may wait for a lock that the program has
+/// taken.
 #[test]
 fn a_clock_of_the_programs_own_is_not_asked() {
     let program = build("alloc_clock", "alloc_clock", &[], &[]).expect("it is built");
@@ -211,7 +212,7 @@ fn numbers_hold_with_and_without_frame_pointers() {
     }
 }
 
-/// No library can be preloaded into a static executable; the numbers are right there too.
+/// The numbers are right in a static executable, too, into which no library can be preloaded.
 #[test]
 fn numbers_hold_in_a_static_executable() {
     for (name, model) in [("static-pie", "pie"), ("static", "static")] {
@@ -277,7 +278,8 @@ fn the_example_serves_profiles_as_go_does() {
     let mut served = Served(Command::new(&program).arg(&address).spawn().unwrap());
     let end = b"\r\n\r\n";
     let head_of = |answer: &[u8]| answer.windows(4).position(|w| w == end).unwrap();
-    // The cache grows until one of its answers is sampled. What else is may come before.
+    // The cache grows until one of its allocations is sampled. Earlier answers may have samples of
+    // other code.
     let folder = tempfile::tempdir().unwrap();
     let found = wait_for("an answer with samples of the cache", || {
         assert!(served.0.try_wait().unwrap().is_none(), "it ended");
@@ -329,7 +331,7 @@ fn the_example_serves_profiles_as_go_does() {
     );
 }
 
-/// `alive!` says that code ran, and where.
+/// `alive!` reports that code ran, and where.
 #[test]
 fn code_that_ran_is_heard_of() {
     let program = build("alloc_alive", "alloc_alive", &[], &[]).expect("alloc_alive builds");

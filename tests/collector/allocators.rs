@@ -1,4 +1,4 @@
-//! Recording over other allocators, preloaded behind the hooks: their malloc, and their own
+//! Recording over other allocators, preloaded after the hooks: their malloc, and their own
 //! operators new and delete.
 
 use crate::programs::compile_program;
@@ -45,8 +45,8 @@ fn operators_of_another_allocator_are_counted() {
                 value("alloc_space"),
                 value("inuse_space"),
             );
-            // bad_alloc's own memory is allocated below the function that throws it, even if it is
-            // caught in that function.
+            // The memory of bad_alloc itself is allocated below the throwing function, even if the
+            // exception is caught in that function.
             let thrown = i64::from(["operators_array", "operators_nothrow"].contains(&function));
             let objects = objects..=objects + thrown;
             assert!(objects.contains(&found.0), "{name}: {function}: {found:?}");
@@ -59,8 +59,8 @@ fn operators_of_another_allocator_are_counted() {
     }
 }
 
-/// An allocator may bring only the operators that throw. The others are then the C++ library's, and
-/// they call those of the allocator.
+/// An allocator may define only the operators that throw. Then the C++ library defines the others,
+/// and these call the operators of the allocator.
 #[test]
 fn an_allocator_with_half_of_the_operators_does_not_go_in_circles() {
     if !have(&["g++"]) {
@@ -107,8 +107,8 @@ void operator delete[](void *p) noexcept { free(p); }
     assert!(main("alloc_space") >= 9000, "{}", main("alloc_space"));
 }
 
-/// glibc's own malloc debugging is a preloaded library. It finds an overflow with our library in
-/// front of it as well as without.
+/// glibc's own malloc debugging is a preloaded library. It finds an overflow with our library
+/// before it as well as without.
 #[test]
 fn malloc_debugging_stays_on() {
     if !have(&["gcc"]) {

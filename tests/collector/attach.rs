@@ -1,5 +1,5 @@
-//! `heapprof attach` and `heapprof detach`: programs that were not started for it, each hazard of
-//! docs/dev/attach.md, and in `attach/refused.rs` who is refused.
+//! `heapprof attach` and `heapprof detach`: programs that were started without heapprof, and each
+//! hazard of docs/dev/attach.md. `attach/refused.rs` tests which programs are refused.
 
 mod python;
 mod refused;
@@ -14,7 +14,7 @@ use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, command, is_root, root, run};
 use heapprof_tests::needs;
 
-/// A program that waits for lines.
+/// A program that waits for lines on its input.
 pub(crate) struct Waiting {
     pub(crate) folder: tempfile::TempDir,
     child: Child,
@@ -60,7 +60,7 @@ impl Waiting {
         said
     }
 
-    /// Has it work, which must go well.
+    /// Lets the program work once, and checks that it succeeds.
     pub(crate) fn work(&mut self) {
         self.ask();
         assert_eq!(self.answer(), "done\n");
@@ -70,7 +70,7 @@ impl Waiting {
         run(self.folder.path(), words)
     }
 
-    /// Attaches, has it work `times`, and leaves. Returns what attach said.
+    /// Attaches, lets the program work `times`, and detaches. Returns the output of attach.
     fn attached(&mut self, times: usize) -> Run {
         let attach = Attach::begin(self.folder.path(), &self.pid(), &["--exact"]);
         for _ in 0..times {
@@ -79,7 +79,7 @@ impl Waiting {
         attach.leave()
     }
 
-    /// The total of a sample type in the profile.
+    /// Returns the total of a sample type in the profile.
     pub(crate) fn total(&self, sample_type: &str) -> i64 {
         total(self.folder.path(), "p.pb.gz", sample_type)
     }
@@ -102,7 +102,7 @@ fn total(folder: &Path, profile: &str, sample_type: &str) -> i64 {
     json(folder, &words)["total"].as_i64().unwrap()
 }
 
-/// `heapprof attach` while it runs.
+/// A running `heapprof attach`.
 pub(crate) struct Attach {
     child: Child,
     errors: BufReader<std::process::ChildStderr>,
@@ -110,7 +110,7 @@ pub(crate) struct Attach {
 }
 
 impl Attach {
-    /// Begins, and waits until it records.
+    /// Attaches, and waits until the recording runs.
     pub(crate) fn begin(folder: &Path, pid: &str, options: &[&str]) -> Self {
         let mut attach = Self::spawn(folder, pid, options, "p.pb.gz");
         assert!(attach.waits_until_it_records(), "{}", attach.said);
@@ -131,7 +131,7 @@ impl Attach {
         }
     }
 
-    /// Returns false if it ends before it records.
+    /// Waits until attach records. Returns false if it ends before.
     fn waits_until_it_records(&mut self) -> bool {
         while !self.said.contains("recording") {
             if self.errors.read_line(&mut self.said).unwrap() == 0 {
@@ -141,14 +141,14 @@ impl Attach {
         true
     }
 
-    /// Asks it to leave, as Ctrl-C does.
+    /// Makes attach detach, as Ctrl-C does.
     pub(crate) fn leave(self) -> Run {
         let pid = self.child.id().to_string();
         Command::new("kill").args(["-INT", &pid]).status().unwrap();
         self.finish()
     }
 
-    /// Waits until it has left.
+    /// Waits until attach has ended.
     fn finish(mut self) -> Run {
         use std::io::Read;
         self.errors.read_to_string(&mut self.said).unwrap();
@@ -163,7 +163,7 @@ impl Attach {
 
 const HOSTILE: &str = include_str!("../attach/hostile.c");
 
-/// The hostile program, built with these options, and its libraries.
+/// Builds the hostile program with these options, and its libraries.
 pub(crate) fn hostile(options: &str) -> Built {
     let line = format!("gcc -O1 -g -fno-builtin -pthread -Wl,-rpath,$ORIGIN {options}");
     let built = build(HOSTILE, &line);
@@ -187,7 +187,7 @@ fn what_happens_while_somebody_is_attached_is_counted_and_nothing_else() {
         for _ in 0..3 {
             let said = program.attached(5);
             assert_eq!(said.code, 0, "{}", said.err);
-            // The blocks from before are freed unseen.
+            // Frees of blocks from before the recording do not count.
             assert_eq!(
                 program.total("alloc_objects"),
                 50,
@@ -195,7 +195,7 @@ fn what_happens_while_somebody_is_attached_is_counted_and_nothing_else() {
                 said.err
             );
             assert_eq!(program.total("inuse_space"), 10_000, "{options}");
-            // Nobody counts now.
+            // Now no recording counts.
             program.work();
         }
         let info = program.run(&["info", "p.pb.gz"]).out;
@@ -242,7 +242,7 @@ fn libraries_that_come_later_are_found_as_the_program_finds_them_and_counted() {
     for _ in 0..3 {
         let said = program.attached(3);
         assert_eq!(said.code, 0, "{}", said.err);
-        // Each time ten blocks are kept, and the plugin's loading allocates, too.
+        // Each time, the plugin keeps ten blocks, and loading it allocates, too.
         let made = |name: &str| {
             let words = ["peek", "-t", "alloc_objects", name, "p.pb.gz"];
             program.run(&words).out
@@ -259,7 +259,7 @@ fn libraries_that_come_later_are_found_as_the_program_finds_them_and_counted() {
             first.unwrap_or("0").parse::<i64>().unwrap()
         };
         assert_eq!((of("plugin_make"), of("work")), (600, 330), "{top}");
-        // All that the plugin made was freed, by it or by the program.
+        // Everything that the plugin allocated was freed, by the plugin or by the program.
         let inuse = program.run(&["top", "-t", "inuse_objects", "p.pb.gz"]).out;
         assert!(!inuse.contains("plugin_make"), "{inuse}");
     }
@@ -379,7 +379,7 @@ fn what_is_left_attached_is_seen_taken_over_and_left() {
     attach.child.wait().unwrap();
     let said = program.run(&["detach", &pid]);
     assert_eq!(said.code, 0, "{}", said.err);
-    // Somebody else leaves while attach waits.
+    // Another process detaches while attach waits.
     let attach = Attach::begin(program.folder.path(), &pid, &["--exact"]);
     program.work();
     let read = ["dump", &pid, "-o", "read.pb.gz"];
@@ -393,7 +393,7 @@ fn what_is_left_attached_is_seen_taken_over_and_left() {
         said.err
     );
     assert_eq!(program.total("alloc_objects"), 10);
-    // What was recorded is there still, and whoever reads it is told what it is.
+    // The recording is still there, and commands that read it report that it has ended.
     for words in [&read[..], &["top", &format!("pid:{pid}")]] {
         let after = program.run(words);
         assert_eq!(after.code, 0, "{}", after.err);
@@ -417,7 +417,7 @@ fn filters_are_read_by_root_and_kept_to() {
     let said = program.attached(2);
     assert_eq!(program.total("alloc_objects"), 20, "{}", said.err);
     assert_eq!(program.end().code(), Some(7));
-    // A filter that comes later is seen before it is there.
+    // A filter that the program installs later is detected before it takes effect.
     let mut program = Waiting::new(&built.path("program"), "filter");
     let said = program.attached(1);
     assert_eq!(said.code, 0, "{}", said.err);
@@ -440,7 +440,7 @@ fn a_container_is_attached_to_from_outside() {
         "--clear-groups",
     ]);
     command.arg(built.path("program")).arg("");
-    // Others must be able to run it.
+    // Other users must be able to run the program.
     let folder = built.folder.path();
     Command::new("chmod")
         .args(["-R", "a+rX"])
@@ -461,7 +461,7 @@ fn a_container_is_attached_to_from_outside() {
     assert!(program.child.wait().is_ok());
 }
 
-/// The process that `unshare` has made.
+/// Returns the process that `unshare` created.
 fn child_of(parent: u32) -> String {
     let path = PathBuf::from(format!("/proc/{parent}/task/{parent}/children"));
     let children = std::fs::read_to_string(path).unwrap();
@@ -501,7 +501,7 @@ fn the_pages_show_what_is_said() {
     sessions.kill().unwrap();
     sessions.wait().unwrap();
     let top = run(folder.path(), &["top", "now.pb.gz"]).out;
-    // The pages have libc's local names, too.
+    // The documented output contains local names of libc, too.
     if !top.contains("__libc_start_call_main") {
         needs::miss("debug information of libc", "libc6-dbg");
         return;
@@ -510,7 +510,7 @@ fn the_pages_show_what_is_said() {
     let traces = run(folder.path(), &words)
         .out
         .replace("now.pb.gz", "x.pb.gz");
-    // Numbers differ from run to run, and so do the columns that they take.
+    // Numbers differ from run to run, and so do the widths of their columns.
     let numbers = regex::Regex::new(r"[0-9.]+(KiB|MiB|B)?").unwrap();
     let spaces = regex::Regex::new(r"[ ]+").unwrap();
     let plain = |text: &str| {
@@ -533,7 +533,8 @@ fn the_pages_show_what_is_said() {
     }
 }
 
-/// Two at once on a program that nobody has attached to before.
+/// If two processes attach at once to a program that was never attached to, one of them is refused
+/// because of the other.
 #[test]
 fn of_two_who_attach_at_once_one_is_told_of_the_other() {
     if !have(&["gcc"]) {

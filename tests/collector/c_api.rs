@@ -11,14 +11,14 @@ use heapprof_profile::{Profile, decode};
 use heapprof_tests::built::{build, example, have};
 use heapprof_tests::harness::{ok, preloaded, root};
 
-/// The value of `sample_type`, over all samples.
+/// Returns the sum of `sample_type` over all samples.
 fn total(profile: &Profile, sample_type: &str) -> i64 {
     let column = profile.find_sample_type(sample_type).unwrap();
     let samples = &profile.samples;
     (0..samples.len()).map(|i| samples.values(i)[column]).sum()
 }
 
-/// The profile that a file holds. It must have this comment.
+/// Reads the profile in a file, which must have this comment.
 fn read(path: &Path, comment: &str) -> Profile {
     let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let profile = decode(file).unwrap();
@@ -27,7 +27,7 @@ fn read(path: &Path, comment: &str) -> Profile {
     profile
 }
 
-/// Runs a program of the examples in its folder and returns what it printed.
+/// Runs an example program in its folder and returns its output.
 fn run(folder: &Path, name: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(folder.join(name));
     for variable in ["HEAPPROF_OUTPUT", "HEAPPROFILE", "LD_PRELOAD"] {
@@ -44,8 +44,8 @@ fn run(folder: &Path, name: &str, variables: &[(&str, &str)]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Puts the library and its header beside each other, as -I and -L need them. Returns the options
-/// to link with the library.
+/// Copies the library and its header to one folder, as -I and -L need them. Returns the options to
+/// link with the library.
 fn linked(folder: &Path) -> String {
     for option in [&["preload-path"][..], &["preload-path", "--header"]] {
         let path = ok(option);
@@ -82,7 +82,7 @@ fn a_program_looks_the_functions_up() {
     let out = run(folder.path(), "ask", &[("LD_PRELOAD", library.trim())]);
     assert_eq!(out, "half.pb.gz: written\n");
     let half = read(&folder.path().join("half.pb.gz"), "dump: request");
-    // The block of 1,000 came before the start, that of 2,000 after it.
+    // The block of 1,000 was allocated before the start, and that of 2,000 after it.
     for (sample_type, expected) in [
         ("alloc_objects", 1),
         ("alloc_space", 2000),
@@ -93,7 +93,7 @@ fn a_program_looks_the_functions_up() {
     }
     let end = read(&folder.path().join("ask.pb.gz"), "dump: exit");
     assert_eq!(end.period, 1);
-    // stdout's buffer is counted too.
+    // The buffer of stdout is counted, too.
     assert!(total(&end, "alloc_space") > 2000);
     assert!(total(&end, "peak_space") >= 2000);
 }
@@ -134,8 +134,8 @@ int main(void) {
         }
         (found, String::from_utf8(output.stderr).unwrap())
     };
-    // The program allocates 10 MB. There must be as many dumps as tcmalloc 2.10 writes, the last
-    // one at exit.
+    // The program allocates 10 MB. The number of dumps must equal that of tcmalloc 2.10. The last
+    // dump is made at exit.
     for (interval, expected) in [("2000000", 6), ("1000000", 11), ("300000", 34)] {
         for what in ["ALLOCATION", "DEALLOCATION"] {
             let variable = format!("HEAP_PROFILE_{what}_INTERVAL");
@@ -164,7 +164,7 @@ fn a_program_links_the_library() {
     }
     let out = run(folder.path(), "report", &[]);
     let mut lines = out.lines();
-    // gperftools' readers expect what is in use, then what was allocated, in objects and bytes.
+    // gperftools' readers expect objects and bytes in use, then objects and bytes allocated.
     assert_eq!(
         lines.next().unwrap(),
         "heap profile:      3:     3000 [     4:     4000] @ heapprofile"
@@ -190,8 +190,8 @@ fn a_program_links_the_library() {
     assert_eq!(total(&pprof, "temporary_objects"), 1);
 }
 
-/// A program, or a plugin of it, may look the functions up and close the library again. A period
-/// that is too long is not accepted silently.
+/// A program or a plugin may look up the functions and close the library again. A period that is
+/// too long is refused with an error.
 #[test]
 fn the_library_may_be_opened_and_closed() {
     if !have(&["gcc"]) {
@@ -219,7 +219,7 @@ int main(int argc, char **argv) {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0 22 0 0\n");
 }
 
-/// Recordings of other periods begin while threads allocate: an event counts in one of them, or in
+/// Recordings of other periods begin while threads allocate: an event counts in one recording or in
 /// none.
 #[test]
 fn recordings_begin_under_load() {
@@ -285,8 +285,8 @@ int main(int argc, char **argv) {
     assert_eq!(dumps, 300);
 }
 
-/// A dump that a program makes from another folder is written there. A file of the same name in the
-/// first folder is left as it is.
+/// A dump that a program makes from another folder is written to that folder. A file of the same
+/// name in the first folder stays as it is.
 #[test]
 fn a_dump_from_another_folder() {
     if !have(&["gcc"]) {
@@ -320,8 +320,8 @@ int main(void) {
     assert!(names.any(|name| name == "keep_some"), "{}", found.err);
 }
 
-/// The clock of a recording ends with the recording. A profile that is asked for by name is in
-/// pprof's format, whatever format the recording has.
+/// The interval timer of a recording ends with the recording. A profile that is requested by name
+/// is in pprof's format, regardless of the recording's format.
 #[test]
 fn a_recording_without_an_interval_has_none() {
     if !have(&["gcc"]) {
@@ -364,7 +364,7 @@ int main(void) {
     assert_eq!(names, ["named.pb.gz", "second.0001.pb.gz"]);
 }
 
-/// If a program starts recording again, gperftools goes on counting its dumps.
+/// If a program starts recording again, the numbers of gperftools dumps continue.
 #[test]
 fn a_second_start_keeps_the_first_ones_dumps() {
     if !have(&["gcc"]) {
@@ -395,7 +395,7 @@ int main(void) {
     }
 }
 
-/// If another library stands between ours and libc, its functions are called: libjsig keeps a JVM's
+/// Functions of a library between ours and libc are called: libjsig preserves a JVM's signal
 /// handlers through sigaction.
 #[test]
 fn libraries_between_are_called() {
@@ -460,8 +460,8 @@ int main(void) {
     }
 }
 
-/// heapprof_start takes its path as a path, whatever setup the environment has. No start deletes
-/// what this run has written.
+/// heapprof_start takes its argument as a path and not as a prefix, regardless of a gperftools
+/// setup in the environment. No start deletes files that this run has written.
 #[test]
 fn a_path_of_its_own_beside_gperftools_prefix() {
     if !have(&["gcc"]) {
@@ -503,7 +503,7 @@ int main(void) {
 }
 
 /// A program that is linked with one copy of the library and recorded with another uses only one of
-/// them, and that one obeys the program.
+/// them, and this copy obeys the program.
 #[test]
 fn a_linked_program_is_recorded_once() {
     if !have(&["gcc"]) {

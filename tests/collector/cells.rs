@@ -1,4 +1,4 @@
-//! Notebooks' cells: bodies of modules that differ in their files only, which are no files.
+//! Notebook cells: module bodies that differ only in their file names, which name no real files.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use heapprof_tests::harness::{Run, command, root};
 use crate::python::{has_gil, pythons};
 use crate::scripts::{read, samples};
 
-/// What bytearrays of bodies in files took, from a size on: the body's name, its file and the
-/// bytes, in the order of the bytes.
+/// Returns the bytearrays, of a size or more, that bodies in files allocated: the body's name, its
+/// file and the bytes, sorted by the bytes.
 fn bodies(python: &Path, least: i64) -> Vec<(String, String, i64)> {
     let folder = tempfile::tempdir().unwrap();
     let mut record = command(folder.path());
@@ -39,7 +39,7 @@ fn bodies(python: &Path, least: i64) -> Vec<(String, String, i64)> {
         .collect()
 }
 
-/// Code lies where other code lay, with the same name and the same line.
+/// New code may lie at the address of older code with the same name and line.
 #[test]
 fn bodies_in_different_files_are_told_apart() {
     if !have(&["python3"]) {
@@ -49,7 +49,7 @@ fn bodies_in_different_files_are_told_apart() {
         let what = python.display();
         let all = bodies(&python, 20_000);
         let small = all.iter().filter(|(.., bytes)| *bytes < 1_000_000);
-        // Some of them make the list longer, too.
+        // Some bodies also grow the list.
         let mut files: Vec<&str> = small.map(|(_, file, _)| &file[..]).collect();
         files.sort_unstable();
         let mut expected: Vec<String> = (0..200)
@@ -63,8 +63,8 @@ fn bodies_in_different_files_are_told_apart() {
     }
 }
 
-/// A cell is called by the first line of its text. One whose text is nowhere keeps its name, as do
-/// all where others may change what would be read.
+/// A cell is named by the first line of its text. A cell whose text can't be found keeps its name,
+/// and so do all cells if other users may change the text.
 #[test]
 fn cells_are_called_by_their_first_line() {
     if !have(&["python3"]) {

@@ -1,5 +1,5 @@
-//! Where the profiles of a program's children are, which of them are kept, and what `record` says
-//! of them and of memory outside the heap.
+//! The profiles of a program's children: where they are, which of them are kept, and what `record`
+//! reports about them and about memory outside the heap.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{Run, heapprof, run};
 use heapprof_tests::needs;
 
-/// A program that holds 300 KB. With an argument it also maps and touches that many MiB.
+/// A program that keeps 300 KB in use. With an argument it also maps and touches that many MiB.
 const HOLDER: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The names in a folder, with `N` for process ids.
+/// Returns the names in a folder, with `N` for process ids.
 fn names(folder: &Path) -> Vec<String> {
     let id = regex::Regex::new(r"\d{2,}").unwrap();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -47,8 +47,8 @@ fn record(folder: &Path, options: &[&str], script: &str) -> Run {
     found
 }
 
-/// The children's profiles are in a folder of their own, named by program and process. Profiles of
-/// children that held next to nothing are counted and left out.
+/// The children's profiles are in a separate folder, named by program and process. Profiles of
+/// children with almost no live heap are counted and left out.
 #[test]
 fn children_have_a_folder() {
     if !have(&["gcc"]) {
@@ -91,15 +91,15 @@ fn children_have_a_folder() {
         "{kept:?}"
     );
     assert!(!found.err.contains("left out"), "{}", found.err);
-    // A folder that would be empty is not there.
+    // The folder is not created if it would be empty.
     record(here, &["-o", "b.pb.gz"], "env true; exit 3");
     assert_eq!(names(here), ["a.children", "a.pb.gz", "b.pb.gz"]);
     record(here, &["-o", "c.pb.gz", "--follow-children", "no"], script);
     assert_eq!(names(here), ["a.children", "a.pb.gz", "b.pb.gz", "c.pb.gz"]);
 }
 
-/// A program with 2 MB that calls a small one again and again, by fork and exec, then forks a child
-/// that holds memory of its own, and one that only frees and allocates a little.
+/// A program with 2 MB that calls a small program again and again, by fork and exec, then forks a
+/// child with memory of its own, and a child that only frees and allocates a little.
 const CALLER: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -135,9 +135,9 @@ int main(void) {
 }
 "#;
 
-/// A child's profile is left out if it never held 64 KiB of its own, whatever it inherited and
-/// however it ends. One that frees what it inherited and holds as much of its own is kept. Nobody
-/// knows of the one that was killed.
+/// A child's profile is left out if the child never had 64 KiB of its own in use, regardless of
+/// what it inherited and how it ends. A child that frees inherited memory and allocates as much of
+/// its own is kept. The child that was killed leaves no trace.
 #[test]
 fn what_a_child_inherits_is_not_its_own() {
     if !have(&["gcc"]) {
@@ -164,8 +164,8 @@ fn what_a_child_inherits_is_not_its_own() {
     assert!(!said.contains("left out"), "{said}");
 }
 
-/// A profile that is written on the way stays with its process: one that is small at the end, too,
-/// is left out with all of its profiles.
+/// A profile written on the way belongs to its process: if the process is small at its end, too,
+/// all of its profiles are left out.
 #[test]
 fn profiles_on_the_way_of_small_children() {
     if !have(&["gcc"]) {
@@ -186,7 +186,7 @@ fn profiles_on_the_way_of_small_children() {
 }
 
 /// The folder is named after the program's profile, whose name is known only at the end. A pattern
-/// that the user gives names children too.
+/// given by the user names children, too.
 #[test]
 fn default_names_and_patterns() {
     if !have(&["gcc"]) {
@@ -197,7 +197,7 @@ fn default_names_and_patterns() {
     let found = record(here, &[], "./program; exit 3");
     let expected = ["heapprof.sh.N.children", "heapprof.sh.N.pb.gz"];
     assert_eq!(names(here), expected, "{}", found.err);
-    // The newest recording here is the program's own.
+    // The newest recording in this folder is the program's own.
     let top = run(here, &["top", "-n", "1"]);
     assert!(top.out.contains("heapprof.sh."), "{} {}", top.out, top.err);
     let words = [
@@ -239,7 +239,7 @@ fn default_names_and_patterns() {
     assert_eq!(kept, ["p.program.N.pb.gz", "p.sh.N.pb.gz"], "{}", found.err);
 }
 
-/// `record` says how much of the process the heap is, and which option shows the rest.
+/// `record` prints the heap's share of the process, and which option shows the rest.
 #[test]
 fn what_is_no_heap_is_said() {
     if !have(&["gcc"]) {
@@ -273,11 +273,11 @@ fn what_is_no_heap_is_said() {
         info.contains("Beside the heap") && info.contains(advice),
         "{info}"
     );
-    // If mappings are counted, there is nothing to say.
+    // If mappings are counted, no advice is printed.
     let said = recorded(&["--mmap"], &["60"]);
     assert!(!said.contains(advice), "{said}");
     assert!(!recorded(&[], &["1"]).contains(advice));
-    // Memory that was reserved and not touched makes the total larger than the RSS.
+    // Reserved memory that was not touched makes the total larger than the RSS.
     let said = recorded(&["--mmap"], &["60", "20"]);
     let info = run(here, &["info", "p.pb.gz"]).out;
     assert!(
@@ -287,7 +287,7 @@ fn what_is_no_heap_is_said() {
     assert!(said.contains("MiB, more than was touched)"), "{said}");
 }
 
-/// The child with the largest heap is not always the one with the most resident memory.
+/// The child with the largest heap is not always the one with the largest resident set.
 #[test]
 fn the_largest_is_said_by_heap_and_by_residence() {
     if !have(&["gcc"]) {
@@ -313,7 +313,7 @@ fn the_largest_is_said_by_heap_and_by_residence() {
     );
 }
 
-/// A few samples say little too, as no samples do.
+/// With few samples, `record` warns as it does without samples.
 #[test]
 fn few_samples_are_said() {
     if !have(&["gcc"]) {
@@ -328,7 +328,7 @@ fn few_samples_are_said() {
         assert_eq!(found.code, 0, "{}", found.err);
         found.err
     };
-    // A block of 2 MB is missed once in 45 times.
+    // A block of 2 MB is missed with a probability of 1 in 45.
     let said = recorded("12");
     let expected = regex::Regex::new(
         r"the values are rough, because only 1[0-3] allocations were sampled; --exact records every allocation, and --period 16KiB records about 1000 of them\n",
@@ -338,13 +338,14 @@ fn few_samples_are_said() {
     assert!(!recorded("60").contains("rough"));
 }
 
-/// If the total is not well known, `record` says so, and says what would make it better.
+/// If the total is uncertain, `record` says so, and what would make it better.
 #[test]
 fn how_sure_the_total_is_is_said() {
     if !have(&["gcc"]) {
         return;
     }
-    // About 60 blocks are sampled. There are fewer than 30 or more than 95 once in 10,000 times.
+    // About 60 blocks are sampled. The probability of fewer than 30 or more than 95 is one in
+    // 10,000.
     let source = "#include <stdlib.h>\nvoid *volatile p;\n\
         int main(void) { for (int i = 0; i < 7700; i++) p = malloc(4096); }\n";
     let built = build(source, "gcc -g -O1");
@@ -371,7 +372,7 @@ fn how_sure_the_total_is_is_said() {
     );
 }
 
-/// If the program left no profile, a child's profile is not presented as the program's.
+/// If the program left no profile, the profile of a child is not presented as the program's.
 #[test]
 fn a_child_s_profile_is_called_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -380,7 +381,7 @@ fn a_child_s_profile_is_called_so() {
             "exec \"$@\" record --no-symbolize {options} -o out.pb.gz -- sh -c \"$SCRIPT\""
         );
         let mut shell = Command::new("sh");
-        // With this limit, a program that is killed leaves nothing.
+        // Under this limit, a killed program leaves nothing.
         shell.args(["-c", &format!("ulimit -f 100000; {record}"), "sh"]);
         shell.arg(heapprof()).env("SCRIPT", script);
         Run::from(shell.current_dir(folder.path()).output().unwrap())
@@ -397,7 +398,7 @@ fn a_child_s_profile_is_called_so() {
     );
     let why = "in private memory (files may have no more than 51200000 bytes), so a kill would";
     assert!(killed.err.contains(why), "{}", killed.err);
-    // A sample by chance would count as much.
+    // A chance sample would count as much, so the recording is exact.
     let small = shell("--exact", "uname >/dev/null; kill -9 $$").err;
     let expected = "no profile: the program was ended by signal 9 before it could write one";
     assert!(small.contains(expected), "{small}");
@@ -408,14 +409,14 @@ fn a_child_s_profile_is_called_so() {
     assert!(!ended.err.contains("child's"), "{}", ended.err);
 }
 
-/// An orphan that has become a child of `record` is not taken for the program.
+/// An orphan that becomes a child of `record` is not taken for the program.
 #[test]
 fn orphans_have_profiles_of_their_own() {
     let own_numbers = ["-rpf", "--mount-proc"];
     if !needs::namespaces(&own_numbers) {
         return;
     }
-    // The orphan becomes another program when it is one, and the program ends after it.
+    // The orphan executes another program once it is an orphan, and the program ends after that.
     let script = "(sh -c 'until grep -q \"^PPid:.1$\" /proc/$$/status; do sleep .1; done; \
                   echo $$ >orphan; exec uname >other' &); \
                   until [ -s orphan ] && \
@@ -441,7 +442,8 @@ fn orphans_have_profiles_of_their_own() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     let info = run(folder.path(), &["info", "p.pb.gz"]).out;
     assert!(!info.contains("uname"), "{info}");
-    // Which number it has depends on the threads of `record`, which are counted as processes are.
+    // The orphan's number depends on the threads of `record`, which share the numbers with
+    // processes.
     let of_uname = |path: &std::path::PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         name.starts_with("uname.")
@@ -454,8 +456,8 @@ fn orphans_have_profiles_of_their_own() {
     assert_eq!(orphan.code, 0, "{} {}", orphan.err, said);
 }
 
-/// A program that holds 100 bytes, installs a filter under which it would be killed for writing a
-/// file, and holds a megabyte then. With an argument the filter kills for ptrace only.
+/// A program that allocates 100 bytes, installs a filter that kills it if it writes a file, and
+/// then allocates a megabyte. With an argument, the filter kills only for ptrace.
 const SHUT_IN: &str = r#"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -489,7 +491,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// What a program held under a filter that kills is in no profile, and `record` says so.
+/// Memory allocated under a filter that kills is in no profile, and `record` says so.
 #[test]
 fn a_profile_that_ends_at_a_filter_is_said_to() {
     if !have(&["gcc"]) {
@@ -515,7 +517,7 @@ fn a_profile_that_ends_at_a_filter_is_said_to() {
         "{said}"
     );
     assert!(!said.contains("without a last profile"), "{said}");
-    // A child's is kept, however little it held by then.
+    // The profile of such a child is kept, even if the child had little in use before the filter.
     let said = recorded(&["sh", "-c", "./program; exit 0"]);
     assert!(said.contains("program."), "{said}");
     let expected = "ends where the program installed a filter of system calls";

@@ -1,4 +1,5 @@
-//! What profiles tell of a program's command line: nothing but the script, unless somebody asks.
+//! The parts of a command line that profiles contain: only the script, unless the user asks for
+//! more.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,12 +11,12 @@ use std::process::Stdio;
 use flate2::read::MultiGzDecoder;
 use heapprof_tests::harness::{Run, command, run};
 
-/// A script that ends, is killed, or waits for a line, with words that it does not look at.
+/// A script that ends, is killed, or waits for a line. It ignores its other words.
 const SCRIPT: &str =
     "x=$(echo y)\ncase $1 in\nkill) kill -9 $$;;\nwait) echo on; read line;;\nesac\n";
 const PASSWORD: &[u8] = b"--password=hunter2\nand\xffmore";
 
-/// The words behind `sh`.
+/// Returns the words after `sh`.
 fn words(how: &str) -> [&OsStr; 4] {
     let password = OsStr::from_bytes(PASSWORD);
     [
@@ -41,7 +42,7 @@ fn recorded(folder: &Path, options: &[&str], how: &str) {
     assert_eq!(done.code, code, "{}", done.err);
 }
 
-/// Whether a profile has this text anywhere.
+/// Whether a profile contains this text anywhere.
 fn has(folder: &Path, text: &[u8]) -> bool {
     let mut bytes = Vec::new();
     let file = File::open(folder.join("p.pb.gz")).unwrap();
@@ -49,7 +50,7 @@ fn has(folder: &Path, text: &[u8]) -> bool {
     bytes.windows(text.len()).any(|window| window == text)
 }
 
-/// The comments of a kind, from JSON. The text form has them too.
+/// Returns the comments of a kind, from JSON. The text form has them, too.
 fn comments(folder: &Path, kind: &str) -> Vec<String> {
     let info = run(folder, &["info", "-f", "json", "p.pb.gz"]);
     let info: serde_json::Value = serde_json::from_str(&info.out).unwrap();
@@ -63,7 +64,8 @@ fn comments(folder: &Path, kind: &str) -> Vec<String> {
     all
 }
 
-/// Also of a program that was killed, of which nothing is left that the kernel could tell.
+/// A profile has the command line only if the user asks for it. This holds for a killed program,
+/// too, about which the kernel reports nothing any more.
 #[test]
 fn a_command_line_is_told_only_if_somebody_asks() {
     let folder = folder();
@@ -97,7 +99,8 @@ fn a_long_command_line_is_cut() {
     assert!(line.len() < 16_500, "{}", line.len());
 }
 
-/// Also if the program ends before it is left.
+/// `attach` stores the command line only if the user asks for it, even if the program ends before
+/// attach detaches.
 #[test]
 fn attach_tells_it_only_if_somebody_asks() {
     let folder = folder();

@@ -1,4 +1,5 @@
-//! `compare-allocators` beside what programs say of themselves, and `bench` on peaks of known size.
+//! Compares `compare-allocators` with the programs' own figures, and `bench` with peaks of known
+//! size.
 
 use heapprof_tests::built::{build, have, library};
 use heapprof_tests::harness::{command, run};
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use crate::process::json;
 
-/// A program that says, in a file, what the kernel counts of it.
+/// A program that writes the kernel's figures about it to a file.
 const COUNTED: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ fn figures_are_those_of_the_kernel() {
     let built = build(COUNTED, "gcc -O1");
     let here = built.folder.path();
     let program = built.program.to_str().unwrap();
-    // Large beside what heapprof itself has, and with most of it given back before the end.
+    // The block is large compared with heapprof's own memory, and mostly freed before the end.
     let mut compare = command(here);
     compare.args(["compare-allocators", "--allocators"]);
     compare.args(["glibc,glibc:mmap_threshold=4294967296+trim_threshold=4294967296,nowhere/x.so"]);
@@ -52,7 +53,7 @@ fn figures_are_those_of_the_kernel() {
     assert!(err.contains("nowhere/x.so: is not installed"), "{err}");
     let report = json(&String::from_utf8_lossy(&found.stdout));
     assert_eq!(report["missing"][0]["name"], "nowhere/x.so");
-    // One run with each to warm up, five with each, and one that is recorded.
+    // The runs are one warm-up and five measured runs with each allocator, and one recorded run.
     let said = std::fs::read_to_string(here.join("said")).unwrap();
     assert_eq!(said.lines().count(), 2 + 10 + 1, "{said}");
     let numbers =
@@ -73,7 +74,7 @@ fn figures_are_those_of_the_kernel() {
         assert!((faults - own[1]).abs() < 200, "{faults} {own:?}");
         assert!(median(candidate, "hwm") <= peak);
     }
-    // What is kept by the allocator is still there at the end.
+    // Memory that the allocator keeps is still there at the end.
     let [gone, there] = [plain, kept].map(|one| median(one, "end_rss"));
     assert!(gone < 10 << 20 && there > 55 << 20, "{gone} {there}");
     let heap = report["heap_in_use"]["peak"].as_i64().unwrap();
@@ -156,7 +157,7 @@ fn a_program_that_fails_is_not_compared() {
     );
 }
 
-/// A peak of so many bytes, which lasts less than a millisecond.
+/// Has a peak of the given number of bytes, for less than a millisecond.
 const PEAK: &str = r#"
 #include <stdlib.h>
 int main(int argc, char **argv) {
@@ -169,10 +170,11 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The error that is allowed: one page.
+/// The allowed error in bytes: one page.
 const PAGE: i64 = 4096;
-/// Perl takes memory for values in arenas of a page. Whether the code needs one more for heads and
-/// one for bodies also depends on how many variables the environment has.
+/// Allowed error for Perl in bytes. Perl takes memory for values in arenas of a page, and the
+/// number of environment variables influences whether the code needs one more arena for heads and
+/// one more for bodies.
 const ARENAS: i64 = 2 * 4096;
 
 #[test]
@@ -194,7 +196,7 @@ fn peaks_of_known_size_are_found() {
     for (row, bytes) in report["rows"].as_array().unwrap().iter().zip(sizes) {
         assert_eq!(row["peaks"][0], bytes, "{row}");
     }
-    // Above a candidate that does less, and several runs.
+    // Peaks above those of a candidate that does less, over several runs.
     let words = ["bench", "-f", "json", "--runs", "2", "--empty"];
     let found = run(
         built.folder.path(),
@@ -237,12 +239,13 @@ fn peaks_of_perl_code_are_found() {
         );
     }
     let places = report;
-    // A first array may need a new arena for its body, so the empty candidate has one, too.
+    // A program's first array may need a new arena for its body, so the empty candidate has an
+    // array, too.
     let empty = ["--empty", "my @a; $#a = 9", "my @a; $#a = 99_999"];
     let report = json(&run(folder.path(), &[&bench[..], &empty].concat()).out);
     let above = report["rows"][0]["above_empty"][0].as_i64().unwrap();
     assert!((above - 800_000).abs() <= PAGE, "{above}");
-    // The line of the code is the candidate's own.
+    // The reported line is in the candidate's own code.
     let most = places["rows"][2]["most"]["place"].as_str().unwrap();
     assert!(most.contains("-e:1"), "{most}");
     let failed = run(folder.path(), &["bench", "--perl", "die 'x'"]);

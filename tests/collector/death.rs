@@ -1,5 +1,5 @@
-//! Programs that are killed: by a signal, by the OOM killer of a cgroup, by themselves; at a
-//! barrier and in motion; with threads and children; right after they have loaded something. Each
+//! Programs that are killed: by a signal, by the OOM killer of a cgroup, by themselves; waiting at
+//! a barrier or in motion; with threads and children; right after they loaded a library. Each
 //! leaves its profile.
 
 use std::collections::BTreeMap;
@@ -15,10 +15,11 @@ use heapprof_tests::harness::{command, root, run};
 use heapprof_tests::needs;
 use heapprof_tests::waits::{in_state, try_for};
 
-/// Main and its threads allocate and free, then children are forked, which do the same. What each
-/// process has counted itself is in a file that outlives it: a row for each process, and in it four
-/// numbers for each thread: objects and bytes that were allocated, and freed. At the barrier each
-/// dumps, too, says so, and waits. In motion, all go on until they are killed.
+/// Main and its threads allocate and free, then they fork children, which do the same. Each process
+/// counts in a file that outlives it. The file has a row for each process, and in it four numbers
+/// for each thread: objects and bytes that were allocated, and objects and bytes that were freed.
+/// At the barrier, each process makes a dump, reports that it is there, and waits. In motion, all
+/// go on until they are killed.
 const MORTAL: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -107,7 +108,7 @@ const MORTAL: &str = r#"
     }
 "#;
 
-/// How a program dies.
+/// The way in which a program dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
     Kill,
@@ -115,7 +116,7 @@ enum Death {
     Oom,
 }
 
-/// A round: what runs, and how it ends.
+/// A test round: the program's configuration, and how it ends.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     is_exact: bool,
@@ -123,7 +124,7 @@ struct Round {
     children: usize,
     in_motion: bool,
     death: Death,
-    /// How long it runs until then.
+    /// Milliseconds that the program runs before it is killed.
     millis: u64,
 }
 
@@ -140,7 +141,7 @@ fn kill(pid: u32) {
     let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
 }
 
-/// A memory cgroup of 96 MiB, if this user may make one.
+/// A memory cgroup of 96 MiB, if this user may create one.
 struct Group(PathBuf);
 
 impl Group {
@@ -160,13 +161,13 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Its processes may be on their way to their ends.
+        // The processes of the group may still be ending.
         let _ = try_for(|| std::fs::remove_dir(&self.0).ok());
     }
 }
 
 /// Starts `record` with a program, in a cgroup if there is one. Returns the processes that have
-/// come to their barrier, or are in motion, the program's own first.
+/// reached their barrier or are in motion, the program first.
 fn start(built: &Built, folder: &Path, round: Round, group: Option<&Group>) -> (Child, Vec<u32>) {
     let program = built.path("program");
     let mut record = command(folder);
@@ -182,7 +183,7 @@ fn start(built: &Built, folder: &Path, round: Round, group: Option<&Group>) -> (
         Death::Oom => "o",
     };
     if let Some(group) = group {
-        // It is in the group before it is the program.
+        // The process joins the group before it becomes the program.
         let script = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.0.display());
         record.args(["sh", "-c", &script, "sh"]);
     }
@@ -217,7 +218,7 @@ fn start(built: &Built, folder: &Path, round: Round, group: Option<&Group>) -> (
     (child, pids)
 }
 
-/// The sums of all samples, by type.
+/// Returns the sums of all samples, by type.
 fn totals(profile: &Profile) -> BTreeMap<String, i64> {
     let types = profile.sample_type.iter().enumerate();
     types
@@ -233,7 +234,8 @@ fn read(path: &Path) -> Profile {
     decode(file).unwrap()
 }
 
-/// What the program has counted of a row: objects and bytes allocated and in use.
+/// Returns what the program counted in a row: objects and bytes allocated, objects and bytes in
+/// use.
 fn counted(folder: &Path, row: usize) -> [i64; 4] {
     const THREADS: usize = 17;
     let bytes = std::fs::read(folder.join("counts")).unwrap();
@@ -243,14 +245,15 @@ fn counted(folder: &Path, row: usize) -> [i64; 4] {
     [sum(0), sum(1), sum(0) - sum(2), sum(1) - sum(3)]
 }
 
-/// Runs a round, and checks what it left.
+/// Runs a round, and checks its profiles.
 fn check(built: &Built, round: Round, group: Option<&Group>) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (mut record, pids) = start(built, folder, round, group);
     if round.death == Death::Kill {
         std::thread::sleep(Duration::from_millis(round.millis));
-        // The children first: after the program's end nobody waits for them for long.
+        // The children are killed first: after the program's end, `record` does not wait for them
+        // for long.
         pids[1..].iter().for_each(|&pid| kill(pid));
         pids[1..].iter().for_each(|&pid| in_state(pid, "ZX"));
         kill(pids[0]);
@@ -269,7 +272,7 @@ fn check(built: &Built, round: Round, group: Option<&Group>) {
         round.death == Death::Oom,
         "{log}"
     );
-    // Children that nobody has killed go on.
+    // Children that were not killed go on.
     let dead = if round.death == Death::Kill {
         pids.len()
     } else {
@@ -320,7 +323,7 @@ fn check(built: &Built, round: Round, group: Option<&Group>) {
             "inuse_space",
         ];
         let found = types.map(flat);
-        // Which row a child has is not known here; it is the nearest one.
+        // The child's row is unknown here. It is taken to be the row with the nearest numbers.
         let distance = |row: &usize| {
             let of_row = counted(folder, *row);
             (0..4).map(|k| found[k].abs_diff(of_row[k])).max().unwrap()
@@ -330,7 +333,7 @@ fn check(built: &Built, round: Round, group: Option<&Group>) {
         let of_row = counted(folder, best);
         for k in 0..4 {
             // In motion, each thread may be in the middle of an event, and so may each thread of
-            // the parent have been at the fork.
+            // the parent during the fork.
             let events = if round.in_motion {
                 2 * round.threads as u64
             } else {
@@ -348,14 +351,14 @@ fn check(built: &Built, round: Round, group: Option<&Group>) {
     }
 }
 
-/// How many rounds of each kind, unless a soak asks for more.
+/// Returns the number of rounds of each kind: `otherwise`, unless a soak test sets another one.
 fn rounds(otherwise: u64) -> u64 {
     let asked = std::env::var("HEAPPROF_ROUNDS");
     asked.map_or(otherwise, |text| text.parse().unwrap())
 }
 
 fn round_of(number: u64, death: Death) -> Round {
-    // Each choice has its own period, so that all of them meet.
+    // Each choice has its own period, so that all combinations occur.
     Round {
         is_exact: !number.is_multiple_of(3),
         threads: [1, 2, 4, 16][number as usize % 4],
@@ -369,7 +372,7 @@ fn round_of(number: u64, death: Death) -> Round {
     }
 }
 
-/// A program that is killed leaves what it held at that moment, and so do its children.
+/// A killed program leaves a profile of its live heap at that moment, and so do its children.
 #[test]
 fn a_killed_program_leaves_its_profile() {
     let Some(built) = program() else { return };
@@ -378,7 +381,7 @@ fn a_killed_program_leaves_its_profile() {
     }
 }
 
-/// So does one that crashes, after which libc writes nothing.
+/// A crashed program leaves its profile, although libc writes nothing after a crash.
 #[test]
 fn a_crashed_program_leaves_its_profile() {
     let Some(built) = program() else { return };
@@ -387,7 +390,7 @@ fn a_crashed_program_leaves_its_profile() {
     }
 }
 
-/// And one that the kernel's OOM killer ends, of which `record` tells the reason.
+/// A program that the kernel's OOM killer ends leaves its profile, and `record` names the reason.
 #[test]
 fn the_oom_killer_s_victim_leaves_its_profile() {
     let Some(built) = program() else { return };
@@ -400,8 +403,9 @@ fn the_oom_killer_s_victim_leaves_its_profile() {
     }
 }
 
-/// Loads plug-ins that each allocate once, less than anybody reports, and dies at once. Before, it
-/// makes so many mappings that the kernel can't join: its list of them takes long to read.
+/// Loads plug-ins that each allocate once, less than any report needs, and dies immediately. Before
+/// that, it makes many mappings that the kernel can't join, so that reading the list of its
+/// mappings takes long.
 const LOADS: &str = r#"
     #include <dlfcn.h>
     #include <signal.h>
@@ -424,8 +428,9 @@ const LOADS: &str = r#"
     }
 "#;
 
-/// Nobody can ask afterwards what lay where. So what a program has loaded last has its names, too,
-/// without anybody who looks in time.
+/// After the death, the program's mappings can't be read any more. Still, functions of the
+/// libraries that it loaded last have names, even though `record` did not check the mappings in
+/// time.
 #[test]
 fn what_a_program_had_loaded_when_it_died_has_names() {
     const PLUGINS: i64 = 12;

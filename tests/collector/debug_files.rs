@@ -1,5 +1,5 @@
-//! Debug files: found wherever tools put them, split, packed and shared; those of another build
-//! refused.
+//! Debug files: they are found at all usual places, split, packed and shared. Those of another
+//! build are refused.
 
 use heapprof_profile::{Profile, decode};
 use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeWarning};
@@ -13,7 +13,8 @@ fn debug_files_are_found_where_tools_put_them() {
     if !have(&["gcc", "readelf", "nm", "objcopy", "strip"]) {
         return;
     }
-    // Each case says how the program is built, what is done to it, and where a debug folder is.
+    // Each case has the options of the build, the commands run on the program, and the debug
+    // folder.
     let split = "objcopy --only-keep-debug program PLACE";
     let cases: &[(&str, &str, &[&str])] = &[
         ("beside", "", &[split, "strip program", "LINK"]),
@@ -94,7 +95,7 @@ fn split_debug_information_is_followed() {
     let (found, summary) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     assert_eq!(summary.files[0].warnings, []);
     assert_eq!(strip(&built, told(&found)), strip(&whole, told(&full)));
-    // If the file is moved away, the message names it. A --debug-dir finds it again.
+    // If the file is moved away, the message names it. With --debug-dir it is found again.
     let options = built.options("symbols");
     let entries = std::fs::read_dir(built.folder.path()).unwrap().flatten();
     let is_split = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "dwo");
@@ -139,7 +140,7 @@ fn shared_debug_information_is_followed() {
     if !have(&["gcc", "g++", "readelf", "nm", "dwz"]) {
         return;
     }
-    // dwz puts what several programs have in common into a file of its own, as distributions do.
+    // dwz moves the parts that several programs share into a separate file, as distributions do.
     let built = build(CXX, "g++ -g -O2");
     let addresses = built.addresses("main|shop");
     let (full, _) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
@@ -181,12 +182,12 @@ fn files_of_another_build_are_refused_by_name() {
     assert_eq!(summary.resolved(), 0);
     assert!(found.location.iter().all(|l| l.line.is_empty()));
 
-    // If one side has no build id, the file is used.
+    // If either side has no build id, the file is used.
     built.run("objcopy --remove-section .note.gnu.build-id program");
     let (_, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
     assert!(summary.resolved() > 0, "{summary:?}");
 
-    // It is not used if it is known to have been replaced.
+    // The file is not used if it is known to be replaced.
     let mut deleted = profile.clone();
     deleted.mapping[0].filename = deleted.strings.intern(&format!("{program} (deleted)"));
     let (_, summary) = symbolized(deleted, &SymbolizeOptions::default());
@@ -194,7 +195,7 @@ fn files_of_another_build_are_refused_by_name() {
         panic!("{summary:?}");
     };
 
-    // If there are no build ids, a debug file is checked by its checksum.
+    // Without build ids, a debug file is checked by its checksum.
     let built = build(C, "gcc -g -O2 -Wl,--build-id=none");
     built.run("objcopy --only-keep-debug program program.debug");
     built.run("strip program");
@@ -211,13 +212,13 @@ fn files_of_another_build_are_refused_by_name() {
     };
 }
 
-/// The profile that `record` left.
+/// Reads the profile that `record` wrote.
 fn recorded(built: &Built) -> Profile {
     decode(std::fs::File::open(built.path("p.pb.gz")).unwrap()).unwrap()
 }
 
-/// The layout of segments depends on the linker: code may begin at the mapping's first byte, in a
-/// page that the file shares, or with headers.
+/// The layout of segments depends on the linker: code may begin at the first byte of the mapping,
+/// in a page shared with other parts of the file, or together with the headers.
 #[test]
 fn a_debug_file_alone_names_any_layout() {
     if !have(&["gcc", "objcopy"]) {
@@ -230,7 +231,7 @@ fn a_debug_file_alone_names_any_layout() {
         ("-fuse-ld=lld", "ld.lld"),
         ("-fuse-ld=mold", "mold"),
     ];
-    // The program has more than a page of code, so a wrong page has names too.
+    // The program has more than a page of code, so addresses in a wrong page would get names, too.
     let filling = "z += n; z ^= 3; z *= n;".repeat(200);
     let text = format!(
         "#include <stdlib.h>\nvolatile int z; void *volatile sink;\n\
@@ -259,7 +260,7 @@ fn a_debug_file_alone_names_any_layout() {
     }
 }
 
-/// Without a build id only the kernel tells that a file is not the one that ran.
+/// Without a build id, only the kernel reports that a file is not the one that ran.
 #[test]
 fn a_program_that_was_replaced_while_it_ran_is_not_used() {
     if !have(&["gcc"]) {

@@ -1,5 +1,5 @@
-//! Children whose books are not kept in a file at once: whatever they do then, they leave what they
-//! would have left.
+//! Children whose ledger is not saved in a file immediately: whatever such a child does, its
+//! profile is the same as with a saved ledger.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use heapprof_tests::built::{build, have};
 use heapprof_tests::fixtures::row_of;
 use heapprof_tests::harness::{Run, is_root, run};
 
-/// Holds a little, does what the letters of its argument say, holds much, gives some back, and
-/// kills itself.
+/// Allocates a little, does what the letters of its argument say, allocates much, frees some of it,
+/// and kills itself.
 const CHILD: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -72,8 +72,8 @@ const CHILD: &str = r#"
     }
 "#;
 
-/// Records a shell that calls the program, behind some words of a launcher's. It goes on until
-/// nobody is left who writes to its output.
+/// Records a shell that runs the program through a launcher. The shell goes on until no process
+/// writes to its output any more.
 fn recorded(folder: &Path, options: &[&str], launcher: &str, program: &Path, does: &str) -> Run {
     let script = format!("{launcher} \"$0\" \"$1\" | while read line; do :; done; exit 3");
     let program = program.to_str().unwrap();
@@ -84,7 +84,7 @@ fn recorded(folder: &Path, options: &[&str], launcher: &str, program: &Path, doe
     found
 }
 
-/// The `top` of each child's profile, whose addresses get names here.
+/// Returns the `top` of each child's profile. Its addresses get names here.
 fn tops(folder: &Path) -> Vec<String> {
     let children = std::fs::read_dir(folder.join("a.children"));
     let children = children.into_iter().flatten().flatten();
@@ -103,7 +103,7 @@ fn top(folder: &Path, profile: &str) -> String {
 
 const EXACT: [&str; 2] = ["--exact", "--no-symbolize"];
 
-/// What is known of a child that is killed after it has held much: early and late bytes in use.
+/// A child that is killed after it has allocated much leaves its early and late bytes in use.
 #[test]
 fn a_killed_child_leaves_what_it_held_before_and_after() {
     if !have(&["gcc"]) {
@@ -125,9 +125,9 @@ fn a_killed_child_leaves_what_it_held_before_and_after() {
         ("r", Some(5_000), 100_000),
         ("fr", Some(5_000), 100_000),
         ("fR", Some(5_000), 100_000),
-        // Eight thousand frees before it allocates anything.
+        // Eight thousand frees come before the first allocation.
         ("hfn", Some(5_000), 100_000),
-        // A recording of its own begins in the child.
+        // The child begins its own recording.
         ("hfs", None, 100_000),
     ] {
         if does.contains(['r', 'R']) && !is_root() {
@@ -154,7 +154,7 @@ fn a_killed_child_leaves_what_it_held_before_and_after() {
     }
 }
 
-/// What a child has mapped is what it has held, too.
+/// A killed child's profile contains its mappings.
 #[test]
 fn a_killed_child_leaves_what_it_had_mapped() {
     if !have(&["gcc"]) {
@@ -172,9 +172,9 @@ fn a_killed_child_leaves_what_it_had_mapped() {
     assert!(main[0] >= 1 << 20, "{top}");
 }
 
-/// A program that is gone from its folder, and of which nobody was told, is known by its child.
-/// Whose child it was is not always known when its parent has waited for it, and then it is not
-/// looked at with root's rights; but often enough it is.
+/// A program that is no longer in its folder, and was not reported, is known through its child.
+/// Once the parent has waited for the child, it is not always known whose child it was, and then
+/// root's rights are not used to read it. But the parent is known often enough.
 #[test]
 fn a_forked_child_of_a_program_that_was_removed_has_names() {
     if !have(&["gcc"]) {
@@ -199,16 +199,16 @@ fn a_forked_child_of_a_program_that_was_removed_has_names() {
     panic!("{last:?}");
 }
 
-/// What holds little leaves nothing, however it ends, and `--keep-small` keeps what it held. Nobody
-/// knows of a forked child that was killed before it has held anything.
+/// A child with a small heap leaves nothing, however it ends, and `--keep-small` keeps its profile.
+/// A forked child that was killed before its first allocation leaves no trace.
 #[test]
 fn a_small_child_leaves_nothing() {
     if !have(&["gcc"]) {
         return;
     }
     let built = build(CHILD, "gcc -O1 -g -fno-builtin -pthread");
-    // What reads its output is one of them, and what the program was before it became that is one
-    // with it.
+    // The reader of its output is one of the counted children. A process before and after an exec
+    // counts as one.
     for (does, count, all) in [("e", 2, 2), ("k", 2, 2), ("fe", 3, 3), ("fk", 2, 3)] {
         let said = format!("{count} children that held less than 64KiB");
         for options in [&["--exact"][..], &["--period=1KiB"]] {
@@ -231,8 +231,8 @@ fn a_small_child_leaves_nothing() {
     }
 }
 
-/// A process of another user says at once that it is there: those that it descends from, by which
-/// it is known to belong to the recording, may be gone later.
+/// A process of another user reports itself immediately, because its ancestors, which prove that it
+/// belongs to the recording, may be gone later.
 #[test]
 fn a_child_of_another_user_is_known_at_once() {
     if !is_root() || !have(&["gcc", "setpriv"]) {
@@ -256,7 +256,7 @@ fn a_child_of_another_user_is_known_at_once() {
     assert!(found.err.contains(said), "{}", found.err);
 }
 
-/// Counts the threads that are begun through a library's own pthread_create.
+/// A library that counts the threads that are started through its pthread_create.
 const WRAPPER: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -283,7 +283,7 @@ const WRAPPED: &str = r#"
     }
 "#;
 
-/// The program's threads go through whatever stands between it and libc, and ours don't.
+/// The program's threads are started through a library between it and libc, and ours are not.
 #[test]
 fn our_own_threads_are_libc_s() {
     if !have(&["gcc"]) {

@@ -1,5 +1,5 @@
-//! Every profile that is written while the program runs is whole, while threads allocate and free
-//! and processes fork.
+//! Every profile that is written while the program runs is complete, even though threads allocate
+//! and free and processes fork.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,13 +12,12 @@ use heapprof_tests::harness::{command, preloaded, run};
 use heapprof_tests::needs;
 use heapprof_tests::waits::HANG_TIMEOUT;
 
-/// One profile: which process wrote it, its number, why it was written, and the sums of all
-/// samples.
+/// One profile: which process wrote it, its number, the reason, and the sums of all samples.
 struct Dump {
     process: String,
     number: u64,
     reason: String,
-    /// When its values were taken, and when the recording began.
+    /// The time at which the values were taken. `start` is the time at which the recording began.
     taken: i64,
     start: i64,
     total: BTreeMap<&'static str, i64>,
@@ -33,7 +32,7 @@ const TYPES: [&str; 6] = [
     "peak_space",
 ];
 
-/// Reads a profile and checks what must hold for each one by itself.
+/// Reads a profile and checks the laws that hold for a single profile.
 fn look(path: &Path) -> Dump {
     let name = path.file_name().unwrap().to_str().unwrap();
     let profile = read(path);
@@ -71,12 +70,13 @@ fn look(path: &Path) -> Dump {
     }
 }
 
-/// Runs the program with dumps while it runs. Returns how many there were for each reason.
+/// Runs the program with dumps while it runs. Returns the number of dumps for each reason.
 fn dumped(threads: usize, forks: usize, options: &[&str]) -> BTreeMap<String, usize> {
     dumped_until(threads, forks, "", options)
 }
 
-/// The same, and the program waits for a file of this name, whose `%d` is its number.
+/// Does the same as [`dumped`], with a program that waits for a file of this name. `%d` in it
+/// stands for the process's number.
 fn dumped_until(
     threads: usize,
     forks: usize,
@@ -118,7 +118,7 @@ fn dumped_until(
         let [(before, _), (after, path)] = pair else {
             unreachable!("windows of two");
         };
-        // The sums of what was allocated never shrink, nor does the peak.
+        // The allocated sums never shrink, nor does the peak.
         if before.process == after.process {
             let times = [before.start, before.taken, after.taken];
             assert!(times.is_sorted(), "{}: {times:?}", path.display());
@@ -140,7 +140,7 @@ fn dumped_until(
     let exact = options.contains(&"--exact");
     for (dump, path) in last.values() {
         assert_eq!(dump.reason, "exit", "{}", path.display());
-        // No thread allocates any more, so the peak is at least what is left.
+        // No thread allocates any more, so the peak is at least the heap that is left.
         let is_quiet = dump.total["peak_space"] >= dump.total["inuse_space"];
         assert!(is_quiet || !exact, "{}: {:?}", path.display(), dump.total);
     }
@@ -154,7 +154,7 @@ fn dumped_until(
     reasons
 }
 
-/// Checks that the last profile of each process has the numbers that the process knows.
+/// Checks that the last profile of each process has the numbers that the process counted.
 fn final_numbers<'a>(folder: &Path, profiles: impl Iterator<Item = &'a Path>) {
     for path in profiles {
         let pid = path.file_name().unwrap().to_str().unwrap();
@@ -188,7 +188,7 @@ fn at_least(reasons: &BTreeMap<String, usize>, reason: &str, count: usize) {
     );
 }
 
-/// In gperftools' text a note beside a cut stack says so, in a form that readers of the format
+/// In gperftools' text form, a note marks each cut stack, in a form that readers of the format
 /// skip.
 #[test]
 fn cut_stacks_are_said_in_text() {
@@ -256,8 +256,8 @@ fn on_an_interval() {
     }
 }
 
-/// At each crossing one thread dumps. If there are several threads, the others may run to the end
-/// while one dumps.
+/// At each crossing of the threshold one thread dumps. If there are several threads, the others may
+/// run to the end while one dumps.
 #[test]
 fn on_growth() {
     for mode in [&["--exact"][..], &["--period", "4KiB"]] {
@@ -278,8 +278,7 @@ fn on_new_peaks() {
     }
 }
 
-/// The program forks in between, each child has profiles of its own, and the program asks for
-/// dumps.
+/// The program forks meanwhile, each child has its own profiles, and the program requests dumps.
 #[test]
 fn with_forks_and_dumps_that_were_asked_for() {
     for mode in [&["--exact"][..], &["--period", "4KiB"]] {
@@ -297,8 +296,8 @@ fn of_many_threads() {
     }
 }
 
-/// The interval may begin a dump after the dump of an exec. It must not conclude that the exec
-/// failed and remove the exec's profile, and it must not be cut off.
+/// The interval timer may begin a dump after the dump before an exec. It must not conclude that the
+/// exec failed and remove the exec's profile, and its own dump must not be cut off.
 #[test]
 fn the_profile_before_an_exec_stays() {
     let Some(binaries) = build("process_exec.c") else {
@@ -329,7 +328,8 @@ fn the_profile_before_an_exec_stays() {
     }
 }
 
-/// When all other threads have ended, the process ends, even if the clock's thread rarely looks.
+/// When all other threads have ended, the process ends, even if the timer thread rarely checks for
+/// it.
 #[test]
 fn the_clock_keeps_no_program_alive() {
     let Some(binaries) = build("lifecycle_ends.c") else {
@@ -349,8 +349,8 @@ fn the_clock_keeps_no_program_alive() {
     }
 }
 
-/// A process that has a thread of ours could not enter a namespace of its own, and libc ended a
-/// process that gave up its rights.
+/// A process with a thread of ours could not enter a new user namespace, and libc ended a process
+/// that gave up its rights.
 #[test]
 fn the_clock_gives_way() {
     if !needs::namespaces(&["-U"]) {
@@ -375,7 +375,7 @@ fn the_clock_gives_way() {
     );
 }
 
-/// A program may close every file that it does not know, and open its own files under the same
+/// A program may close every descriptor that it does not know, and open its own files with the same
 /// numbers.
 #[test]
 fn dumps_on_an_interval_have_files_of_their_own() {
@@ -430,7 +430,7 @@ int main(void) {
     assert!(!err.contains("could not be written"), "{err}");
 }
 
-/// A program that has reached its limit of open files still leaves a whole profile.
+/// A program that has reached its limit of open files still leaves a complete profile.
 #[test]
 fn at_the_limit_of_open_files() {
     if !have(&["gcc"]) {
@@ -466,7 +466,7 @@ int main(int argc, char **argv) {
     }
 }
 
-/// A program that prints what it holds at most. 1,000 blocks need few tables, 200,000 need many.
+/// A program that prints its largest memory. 1,000 blocks need few tables, 200,000 need many.
 const HOLDS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -482,8 +482,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program of 1 MiB has up to 4 MiB of tables beside it, mostly because of large pages. They used
-/// to be counted as the program's.
+/// A program of 1 MiB has up to 4 MiB of collector tables beside it, mostly because of large pages.
+/// These must not be counted as the program's memory.
 #[test]
 fn of_the_rss_what_is_the_collector_s_is_said_to_be() {
     if !have(&["gcc"]) {
@@ -509,9 +509,9 @@ fn of_the_rss_what_is_the_collector_s_is_said_to_be() {
                 text.unwrap().parse().unwrap()
             };
             let others = (bytes("rss: ") - bytes("own tables: ")) >> 10;
-            // The collector's code is a mapped file, shared by all that is recorded. The kernel
-            // brings in 1.4 MiB of it or more, by what is near to what is touched, at most all 1.9
-            // MiB, and some of libc beside it.
+            // The collector's code is a mapped file that all recorded programs share. The kernel
+            // loads 1.4 to 1.9 MiB of it, because it reads more than the touched pages, and some of
+            // libc, too.
             let allowed = bare + 2304;
             assert!(
                 others <= allowed,

@@ -1,5 +1,5 @@
-//! docs/environment.md has the library's own table of variables, and the table has what the library
-//! reads.
+//! docs/environment.md contains the library's table of variables, and this table contains all
+//! variables that the library reads.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -38,8 +38,7 @@ fn table(variables: impl Iterator<Item = &'static EnvironmentVariable>) -> Strin
     )
 }
 
-/// The page is compared with itself after its tables, which begin at `| Variable |`, were made
-/// anew.
+/// The page must equal itself with its tables, which begin at `| Variable |`, generated anew.
 #[test]
 fn the_page_shows_the_table() {
     let page = root().join("docs/environment.md");
@@ -63,7 +62,7 @@ fn the_page_shows_the_table() {
     expect_file(&page, &made);
 }
 
-/// The name of a collector's variable stands in the table, and nowhere else in the code.
+/// The name of a collector's variable occurs in the table, and nowhere else in the code.
 #[test]
 fn names_stand_in_the_table_only() {
     let name = regex::Regex::new(r#""(HEAP[A-Z_]+)""#).unwrap();
@@ -74,7 +73,7 @@ fn names_stand_in_the_table_only() {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();
-        // Tests of the forms write what a user would.
+        // Unit tests may write a variable's name as a user would.
         let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
         let found = name.captures_iter(text).find(|c| is_in_table(&c[1]));
         assert!(found.is_none(), "{}: {found:?}", place.display());
@@ -101,7 +100,7 @@ fn names_stand_in_the_table_only() {
     assert_eq!(names.len(), ALL.len(), "a variable stands twice");
 }
 
-/// In an existing gperftools setup every allocation is recorded, profiles are in gperftools' text
+/// In an existing gperftools setup, every allocation is recorded, profiles are in gperftools' text
 /// form, and nothing is printed.
 #[test]
 fn a_gperftools_setup_runs_unchanged() {
@@ -121,7 +120,7 @@ fn a_gperftools_setup_runs_unchanged() {
         "heap profile:   2000:   224000 [  2001:   232000] @ heapprofile"
     );
     assert!(text.contains("\nMAPPED_LIBRARIES:\n"), "{text}");
-    // heapprof reads what it writes.
+    // heapprof reads the file that its collector wrote.
     let symbolized = ["symbolize", "shop.hprof.0001.heap", "-o", "shop.pb.gz"];
     let named = run(folder.path(), &symbolized);
     assert_eq!(named.code, 0, "{}", named.err);
@@ -133,7 +132,8 @@ fn a_gperftools_setup_runs_unchanged() {
     );
 }
 
-/// Files of an earlier run are removed, and the process id is in the name where it is asked for.
+/// Files of an earlier run are removed, and the process id is in a file's name only if the setup
+/// asks for it.
 #[test]
 fn gperftools_names_are_as_asked() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ fn gperftools_names_are_as_asked() {
     assert_eq!((named, files().len()), (2, 4));
 }
 
-/// The program maps its memory, and the setup asks to record mappings.
+/// The program maps its memory, and the gperftools setup asks to record mappings.
 #[test]
 fn gperftools_mmap_is_ours() {
     if !have(&["gcc"]) {
@@ -192,8 +192,8 @@ int main(void) {
     }
 }
 
-/// The list says by errno why a profile is missing, because the text for it, in a locale, may need
-/// the program's malloc.
+/// In the list, an errno gives the reason for a missing profile, because a text in the user's
+/// locale might need the program's malloc.
 #[test]
 fn what_was_not_written_is_listed_by_errno() {
     let folder = tempfile::tempdir().unwrap();
@@ -215,7 +215,7 @@ fn what_was_not_written_is_listed_by_errno() {
     assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o600);
     let listed = std::fs::read_to_string(own).unwrap();
     assert_eq!(listed, format!("!2 {} {}\0", child.id(), output.display()));
-    // `record` turns the number into text.
+    // `record` translates the errno to text.
     let away = ["sh", "-c", "rm -r away; exit 6"];
     std::fs::create_dir(folder.path().join("away")).unwrap();
     let record = ["record", "-o", "away/x.pb.gz", "--follow-children", "no"];
@@ -230,8 +230,8 @@ fn what_was_not_written_is_listed_by_errno() {
     );
 }
 
-/// This works as in gperftools: the first process marks its environment, and only the other
-/// processes put their ids into the names of their files.
+/// Executed children have file names of their own, as in gperftools: the first process marks its
+/// environment, and only the other processes put their ids into the names of their files.
 #[test]
 fn executed_children_of_a_gperftools_setup_have_names_of_their_own() {
     if !have(&["gcc"]) {
@@ -268,7 +268,7 @@ int main(void) {
         assert_eq!(of_children.count() > 0, children, "{names:?}");
         // Dumps while the program runs are reported like the last one.
         let told = String::from_utf8_lossy(&output.stderr);
-        // An image and what it becomes by exec have the same name.
+        // Dumps of a process before and after an exec have the same file name.
         let told: BTreeSet<&str> = told.lines().collect();
         assert_eq!(told.len(), names.len(), "{told:?}");
     }
@@ -304,7 +304,7 @@ fn gperftools_setup_leaves_ending_signals_alone() {
     assert_eq!(mask & (1 << (2 - 1) | 1 << (15 - 1)), 0, "{mask:x}");
 }
 
-/// Without `record` only the library knows which process is the first.
+/// Without `record`, only the library itself can know which process is the first.
 #[test]
 fn follow_no_records_the_first_process_only() {
     let folder = tempfile::tempdir().unwrap();
@@ -322,7 +322,7 @@ fn follow_no_records_the_first_process_only() {
     assert_eq!(written, ["sh.pb.gz"]);
 }
 
-/// Without an output of its own, heapprof_start takes the environment's.
+/// If heapprof_start is called without an output, it uses the output of the environment.
 #[test]
 fn start_without_an_output_takes_the_variables() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,13 @@
-//! Filters of system calls that kill: whatever a program forbids, it ends as it does by itself,
-//! because the library asks first whether it may call the kernel.
+//! System call filters that kill: whatever a program forbids, it ends as it does without heapprof,
+//! because the library checks first whether it may make a system call.
 
 use std::process::{Command, Stdio};
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, ends};
 
-/// Forks a child for each call and each number. The child forbids itself the number and makes the
-/// call. Says how each ended.
+/// Forks a child for each call and each system call number. The child forbids itself the number and
+/// makes the call. The parent prints how each child ended.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -123,7 +123,8 @@ fn what_is_forbidden_kills_nobody_that_it_would_not_kill() {
     }
 }
 
-/// An exec looks at what it is to run, but opens no pipe: that may let somebody in who waits.
+/// An exec reads the file that it is to run, but opens no pipe, because that could release a
+/// process that waits for a reader.
 #[test]
 fn an_exec_opens_no_pipe() {
     if !have(&["gcc", "mkfifo"]) {

@@ -1,4 +1,4 @@
-//! `record --follow-lines`: what is said while a program runs, of which lines.
+//! `record --follow-lines`: which lines are reported, while a program runs.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, run};
 use heapprof_tests::waits::{ended, wait_until};
 
-/// A line of each JSON object that was said: process, function, line, bytes.
+/// Returns the contents of each JSON object that was written: process, function, line, bytes.
 fn said(text: &str) -> Vec<(i64, String, i64, i64)> {
     let line = |line: &str| {
         let value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
@@ -22,7 +22,7 @@ fn said(text: &str) -> Vec<(i64, String, i64, i64)> {
     text.lines().map(line).collect()
 }
 
-/// What the profile has in use at each line.
+/// Returns the bytes in use at each line of the profile.
 fn in_use(folder: &Path, profile: &str) -> HashMap<(String, i64), i64> {
     let top = run(
         folder,
@@ -39,8 +39,8 @@ fn in_use(folder: &Path, profile: &str) -> HashMap<(String, i64), i64> {
     top["rows"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// Each line is said whenever it has grown by 64 KiB, so what was said of it is what it holds,
-/// except for less than 64 KiB and what one look could not see.
+/// Checks that the reports of each line add up to its bytes in use: a line is reported whenever it
+/// has grown by 64 KiB, so less than 64 KiB may be missing, and what one sample missed.
 fn follows(folder: &Path, words: &[&str], functions: &[&str]) {
     let options = ["record", "--exact", "-o", "p.pb.gz", "--follow-lines=64KiB"];
     let json = ["--follow-format=json", "--follow-output=lines", "--"];
@@ -49,7 +49,7 @@ fn follows(folder: &Path, words: &[&str], functions: &[&str]) {
     let all = said(&std::fs::read_to_string(folder.join("lines")).unwrap());
     assert!(all.iter().all(|line| line.3 >= 64 << 10), "{all:?}");
     let held = in_use(folder, "p.pb.gz");
-    // What is freed again is not said, except for what one look may have seen of it.
+    // Memory that is freed again is not reported, except for what one sample may have seen of it.
     let sum = |names: &[&str]| -> i64 {
         let of = all.iter().filter(|line| names.contains(&line.1.as_str()));
         of.map(|line| line.3).sum()
@@ -83,7 +83,7 @@ fn perl_lines_are_said_as_they_grow() {
     follows(folder.path(), &["perl", "grow.pl"], &["main::keep"]);
 }
 
-/// `operator new` has one place in memory for all lines that use it.
+/// Lines that call `operator new` are distinguished, although all of them use the same code in it.
 #[test]
 fn lines_that_call_operator_new_are_told_apart() {
     if !have(&["g++"]) {
@@ -108,7 +108,7 @@ fn lines_that_call_operator_new_are_told_apart() {
     follows(folder.path(), &[&program], &["one()", "two()"]);
 }
 
-/// Records a script and returns what was said of `main::keep`: bytes by process, the most first.
+/// Records a script and returns the bytes reported for `main::keep` by process, the largest first.
 fn said_of_keep(script: &str, options: &[&str]) -> Vec<i64> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("keep.pl"), script).unwrap();
@@ -144,7 +144,7 @@ fn said_of_keep(script: &str, options: &[&str]) -> Vec<i64> {
     sums
 }
 
-/// The megabyte that the parent made before it forked does not count for its child.
+/// The megabyte that the parent allocated before it forked does not count for its child.
 #[test]
 fn a_child_s_growth_is_its_own() {
     if !have(&["perl"]) {
@@ -158,7 +158,7 @@ fn a_child_s_growth_is_its_own() {
                   print \"done\\n\";\n\
                   exit 3;\n";
     let sums = said_of_keep(script, &[]);
-    // What a line has grown by since it was told last, less than a step of it, is told nobody.
+    // Growth of less than a step since the last report of a line is not reported.
     const STEP: i64 = 100 << 10;
     let within = |sum: i64, most: i64| (most - STEP..most * 4 / 3).contains(&sum);
     assert_eq!(sums.len(), 2, "{sums:?}");
@@ -168,7 +168,7 @@ fn a_child_s_growth_is_its_own() {
     );
 }
 
-/// A program that becomes another one, or itself again, begins at nothing.
+/// A program that executes another program, or itself again, begins at zero.
 #[test]
 fn growth_begins_anew_after_an_exec() {
     if !have(&["perl"]) {
@@ -194,14 +194,14 @@ fn growth_begins_anew_after_an_exec() {
     assert!(sums[0] > 1_500_000, "{sums:?}");
 }
 
-/// People read lines between what the program says itself.
+/// The text form for people stands between the program's own output.
 #[test]
 fn people_read_lines() {
     if !have(&["perl"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // What has grown is told at the next allocation after a pause.
+    // Growth is reported at the next allocation after a pause.
     let script = "my @kept; sub keep { push @kept, 'x' x 1000 for 1 .. 500 }\nkeep();\n";
     std::fs::write(folder.path().join("keep.pl"), script).unwrap();
     let args = [
@@ -239,7 +239,7 @@ fn what_cannot_be_followed_is_said_before_the_program_runs() {
     }
 }
 
-/// A program that grows, frees all of it and ends, sooner than anybody looks again.
+/// A program that grows, frees everything and ends before the next sample is taken.
 const SHORT: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -256,7 +256,7 @@ int main(void) {
 }
 "#;
 
-/// The end of a process is a look, too.
+/// The end of a process takes a sample, too.
 #[test]
 fn what_a_short_program_had_at_its_peak_is_said() {
     if !have(&["gcc"]) {
@@ -286,12 +286,12 @@ fn what_a_short_program_had_at_its_peak_is_said() {
         });
         megabytes.sum()
     };
-    // It is said once, whenever somebody looked.
+    // Growth is reported once, regardless of when samples were taken.
     assert!((1.9..2.1).contains(&grown(", first")), "{}", found.err);
     assert!((1.8..2.9).contains(&grown(", grow")), "{}", found.err);
 }
 
-/// What processes write is data. A file that holds no lines is passed over.
+/// The files that processes write are untrusted data. A file that contains no lines is skipped.
 #[test]
 fn other_things_in_the_lists_folder_do_no_harm() {
     if !have(&["perl"]) {
@@ -325,14 +325,14 @@ fn other_things_in_the_lists_folder_do_no_harm() {
     assert!(done.err.contains("next: heapprof top"), "{}", done.err);
 }
 
-/// However much a process writes where its lines are told, the recording ends.
+/// The recording ends, however much a process writes to the file of its lines.
 #[test]
 fn floods_do_not_hold_the_recording() {
     if !have(&["perl"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // What has grown is told at the next allocation after a pause.
+    // Growth is reported at the next allocation after a pause.
     let script = "my @kept; sub keep { push @kept, 'x' x 1000 for 1 .. 500 }\nkeep();\n\
                   sub is_told { open my $in, '<', 'lines' or return; local $/;\n\
                     (<$in> // '') =~ /main::keep/ }\n\
@@ -371,7 +371,7 @@ fn floods_do_not_hold_the_recording() {
     assert!(done.err.contains("next: heapprof top"), "{}", done.err);
 }
 
-/// A reader that takes nothing does not hold the recording.
+/// A reader that reads nothing does not block the recording.
 #[test]
 fn a_reader_that_stops_is_left_behind() {
     if !have(&["perl", "mkfifo"]) {
@@ -383,7 +383,7 @@ fn a_reader_that_stops_is_left_behind() {
         .arg(at("lines"))
         .status();
     assert!(made.unwrap().success());
-    // More lines than a pipe holds.
+    // The output has more lines than a pipe can store.
     let mut script = String::from("my @kept;\n");
     for i in 0..2000 {
         script += &format!("sub keep{i} {{ push @kept, 'x' x 3000 }}\n");
@@ -411,7 +411,7 @@ fn a_reader_that_stops_is_left_behind() {
     assert!(done.err.contains(wanted), "{}", done.err);
 }
 
-/// A program grows, and waits then for what may never come: it is told of meanwhile.
+/// Growth is reported even if the program then waits for an event that may never come.
 #[test]
 fn growth_is_told_while_the_program_waits() {
     if !have(&["perl"]) {
@@ -437,7 +437,7 @@ fn growth_is_told_while_the_program_waits() {
     let mut record = record.spawn().unwrap();
     wait_until("the growth that was told", || {
         let lines = std::fs::read_to_string(folder.path().join("lines")).unwrap_or_default();
-        // The last line may be half written.
+        // The last line may be incomplete.
         let whole = lines.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let of_keep = said(whole)
             .into_iter()

@@ -1,5 +1,5 @@
-//! Books that somebody forged: whatever a core file or a file of kept books says, reading it ends
-//! with a profile or an error, in bounded time.
+//! Forged ledgers: whatever a core file or a saved ledger contains, reading it ends with a profile
+//! or an error, in bounded time.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use heapprof_tests::harness::preloaded;
 use heapprof_tests::needs;
 use heapprof_tests::waits::processor_time;
 
-/// Has stacks, threads and temporary allocations, and waits.
+/// Makes stacks, threads and temporary allocations, and waits.
 const PROGRAM: &str = r#"
     #include <pthread.h>
     #include <stdlib.h>
@@ -31,7 +31,7 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-/// Numbers that are wrong in every place.
+/// Numbers that are wrong at any place of a ledger.
 const ODD: [u64; 12] = [
     0,
     1,
@@ -58,7 +58,7 @@ impl Random {
     }
 }
 
-/// The program, which has come to the point where it waits, with these variables besides.
+/// Starts the program with additional variables, and waits until it has reached its waiting point.
 fn waiting(folder: &Path, more: &[(&str, &str)]) -> Child {
     let built = build(PROGRAM, "gcc -O1 -g -pthread -fno-builtin");
     let mut program = preloaded(built.path("program"));
@@ -90,7 +90,7 @@ fn core_of_a_recording(folder: &Path) -> Option<std::path::PathBuf> {
     Some(path)
 }
 
-/// Where the books are in the file, and the memory of tables: everything that is written.
+/// Returns the positions of the ledger in the file.
 fn places(bytes: &[u8]) -> Vec<usize> {
     let all = bytes.windows(LEDGER_MAGIC.len()).enumerate();
     all.filter(|(_, window)| **window == LEDGER_MAGIC)
@@ -104,9 +104,9 @@ fn read(path: &Path) -> Result<usize, LiveError> {
         .map(|profile| profile.samples.len())
 }
 
-/// Changes words of a file, reads it, and puts them back, again and again. `heads` says where the
-/// words are that lead to everything else. Both errors and profiles come of it, in bounded time,
-/// and what is put back is what it was.
+/// Changes words of a file, reads it, and restores the words, again and again. `heads` are the
+/// places of the words that lead to everything else. Both errors and profiles must occur, in
+/// bounded time, and the restored file must give the original profile.
 fn read_mutants(
     file: &File,
     bytes: &[u8],
@@ -116,7 +116,7 @@ fn read_mutants(
     let samples = read().unwrap();
     assert!(samples >= 30, "{samples}");
     let mut random = Random(88_172_645_463_325_252);
-    // What the tables hold: words of the file that look like what is counted or pointed at.
+    // The words of the file that are not zero: counts and addresses of the tables are among them.
     let words: Vec<usize> = (0..bytes.len() - 8)
         .step_by(8)
         .filter(|&at| bytes[at..at + 8] != [0; 8])
@@ -130,7 +130,7 @@ fn read_mutants(
                 head.start + 8 * random.below(head.len() as u64 / 8) as usize
             };
             let at = match round % 4 {
-                // Any word of the file, the head of the core included.
+                // Any word of the file, including the head of the core file.
                 0 => words[random.below(words.len() as u64) as usize],
                 1 => 8 * random.below(300) as usize,
                 _ => of_head(&mut random),
@@ -138,7 +138,7 @@ fn read_mutants(
             let old: [u8; 8] = bytes[at..at + 8].try_into().unwrap();
             let new = match random.below(3) {
                 0 => ODD[random.below(ODD.len() as u64) as usize].to_ne_bytes(),
-                // Another word of the books: a table is taken for another one.
+                // Another word of the ledger, so that one table is taken for another.
                 1 => {
                     let from = of_head(&mut random);
                     bytes[from..from + 8].try_into().unwrap()
@@ -188,8 +188,8 @@ fn forged_books_are_a_profile_or_an_error() {
     read_mutants(&file, &bytes, &heads, || read(&path));
 }
 
-/// The file in which a program keeps its books, once the program is gone. Only root can open it
-/// without `record`.
+/// Returns the file in which a program saves its ledger, after the program was killed. Only root
+/// can open it without `record`.
 fn kept_by_a_program(folder: &Path) -> Option<File> {
     if !have(&["gcc"]) {
         return None;
@@ -215,10 +215,10 @@ fn forged_kept_books_are_a_profile_or_an_error() {
     let Some(file) = kept_by_a_program(folder.path()) else {
         return;
     };
-    // What is behind it was never touched.
+    // The rest of the file was never touched.
     let mut bytes = vec![0; 4 << 20];
     file.read_exact_at(&mut bytes, 0).unwrap();
-    // Nobody can write to the file itself.
+    // No process can write to the file itself.
     assert!(file.write_all_at(b"x", 0).is_err() && file.set_len(0).is_err());
     assert!(
         SharedLedger::new(file.try_clone().unwrap())
@@ -233,7 +233,7 @@ fn forged_kept_books_are_a_profile_or_an_error() {
         let left = kept.read("forged", 7, "")?;
         Ok(left.profile.samples.len())
     };
-    // What is behind the books in the header is the history, which leads nowhere.
+    // The history follows the ledger in the header. No word of it leads anywhere.
     let books = std::mem::offset_of!(Header, ledger);
     let values = std::mem::offset_of!(Header, values);
     let heads = [
@@ -261,7 +261,7 @@ fn a_core_file_that_is_cut_is_an_error() {
     for share in 0..40 {
         let cut = folder.path().join("cut");
         std::fs::write(&cut, &bytes[..bytes.len() * share / 40]).unwrap();
-        // A part that is left may hold all that is needed.
+        // The remaining part of the file may contain everything that is needed.
         if let Err(error) = read(&cut) {
             assert!(!error.to_string().is_empty());
         } else {

@@ -1,5 +1,5 @@
-//! `fork-audit`: its figures are the kernel's, a written page is laid to whoever allocated it, what
-//! children load is what they say, and no child is lost.
+//! `fork-audit`: its figures equal the kernel's, a written page is charged to the function that
+//! allocated it, loaded files are those that the children report, and no child is missed.
 
 mod loads;
 
@@ -14,17 +14,17 @@ use heapprof_tests::harness::{Run, command, run};
 use heapprof_tests::waits::in_state;
 use serde_json::Value;
 
-/// Runs a program under an audit, and returns what it and the audit said.
+/// Runs a program under an audit, and returns the outputs of both.
 fn audited(folder: &Path, words: &[&str]) -> (Run, Value) {
     audited_with(command(folder), &[], words)
 }
 
-/// The same, with another command's environment and more options.
+/// Runs a program under an audit with more options. `command` has the environment.
 fn audited_with(mut command: Command, more: &[&str], words: &[&str]) -> (Run, Value) {
     let options = ["fork-audit", "-o", "audit", "-f", "json"];
     let all = command.args(options).args(more).arg("--").args(words);
     let done = Run::from(all.output().unwrap());
-    // What the program says comes first.
+    // The program's output comes before the report.
     let begin = begin(&done);
     let report = serde_json::from_str(&done.out[begin..]).unwrap();
     let said = Run {
@@ -34,7 +34,7 @@ fn audited_with(mut command: Command, more: &[&str], words: &[&str]) -> (Run, Va
     (said, report)
 }
 
-/// Where the report begins in what was printed: it is the last line.
+/// Returns the position of the report in the output: it is the last line.
 fn begin(done: &Run) -> usize {
     let text = done.out.trim_end();
     let begin = text.rfind('\n').map_or(0, |at| at + 1);
@@ -52,14 +52,14 @@ fn number(row: &Value, name: &str) -> i64 {
         .unwrap_or_else(|| panic!("{name} of {row}"))
 }
 
-/// The bytes of a kind that a function has in `unshared`.
+/// Returns the bytes of a kind that `unshared` has for a function.
 fn unshared(report: &Value, function: &str, kind: &str) -> i64 {
     let rows = rows(report, "unshared").iter();
     let mine = rows.filter(|row| row["function"] == function && row["kind"] == kind);
     mine.map(|row| number(row, "bytes")).sum()
 }
 
-/// What holds of each report: parts add up to what was looked at.
+/// Checks laws that hold for each report: the parts add up to the total.
 fn check(report: &Value) {
     let kinds = rows(report, "kinds").iter().map(|row| number(row, "bytes"));
     let children = rows(report, "children").iter();
@@ -83,7 +83,7 @@ fn check(report: &Value) {
     }
 }
 
-/// 64 pages of the parent's, of which a child writes to ten.
+/// A program with 64 pages, of which a child writes to ten.
 const TEN: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -139,7 +139,7 @@ fn ten_pages_are_ten_pages() {
     assert_eq!(child["ending"], "ended");
     assert_eq!(number(child, "generation"), 1);
     assert!(number(child, "new_space") >= 300_000, "{child}");
-    // Rules are judged on the same figures.
+    // Rules of --fail-if use the same figures.
     for (rule, code) in [
         ("unshared > 40KiB", 1),
         ("unshared > 100MiB", 0),
@@ -149,7 +149,7 @@ fn ten_pages_are_ten_pages() {
         let found = run(folder, &["fork-audit", "audit", "--fail-if", rule]);
         assert_eq!(found.code, code, "{rule}: {}{}", found.out, found.err);
     }
-    // The text and the tables say the same.
+    // The text form and the tables have the same figures.
     let text = run(folder, &["fork-audit", "audit", "-n", "0"]).out;
     assert!(text.contains("40KiB"), "{text}");
     let sql = run(folder, &["fork-audit", "audit", "--show-sql"]).out;
@@ -158,7 +158,8 @@ fn ten_pages_are_ten_pages() {
     assert_eq!(top["children"], report["children"]);
 }
 
-/// A program that is told what to do: `f` forks, and a number has the child write to as many pages.
+/// A program that obeys its input: `f` forks, and a number makes the child write to that many
+/// pages.
 const TOLD: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,8 +216,9 @@ impl Told {
     }
 }
 
-/// What the kernel says of a process: private and dirty bytes, and the pages of memory that is no
-/// file's, as a set of addresses for each answer of the bit that says who has them.
+/// Reads the kernel's figures of a process: private dirty bytes, and the addresses of pages that
+/// belong to no file, first those that other processes share, then those that the process has
+/// alone.
 fn brute_force(pid: u32) -> (i64, [Vec<u64>; 2]) {
     use std::os::unix::fs::FileExt;
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
@@ -254,7 +256,8 @@ fn brute_force(pid: u32) -> (i64, [Vec<u64>; 2]) {
     (dirty, pages)
 }
 
-/// In the same stop, the sums are those of smaps_rollup, and the pages those of pagemap.
+/// During the same stop, the sums equal those of smaps_rollup, and the pages equal those of
+/// pagemap.
 #[test]
 fn the_figures_are_the_kernels() {
     if !have(&["gcc"]) {
@@ -283,7 +286,7 @@ fn the_figures_are_the_kernels() {
         stop("CONT");
         let figures = seen.figures;
         assert_eq!(figures.private_dirty, dirty);
-        // Those of heapprof's own are apart.
+        // Pages of heapprof itself are counted separately.
         let was_there = |pages: &[u64]| pages.iter().filter(|at| before.contains(at)).count();
         let all = 4096 * (shared.len() + alone.len()) as i64;
         let counted = figures.new + figures.shared + figures.unshared;
@@ -298,7 +301,7 @@ fn the_figures_are_the_kernels() {
         let ours = figures.own_private + figures.unshared + figures.new;
         assert!(ours >= 4096 * alone.len() as i64, "{figures:?}");
         assert!(figures.unshared >= 4096 * count);
-        // The pages of the program itself, to the page.
+        // The figure for the pages of the program itself is exact to the page.
         let more = figures.unshared - last;
         let expected = 4096
             * (count - [0, 0, 10, 64][[0, 10, 64, 500].iter().position(|&c| c == count).unwrap()]);
@@ -312,7 +315,7 @@ fn the_figures_are_the_kernels() {
     assert!(told.child.wait().unwrap().success());
 }
 
-/// A worker that a signal ends, and that then writes to all that it has, as interpreters do when
+/// A worker that is ended by a signal, and then writes to all its memory, as interpreters do when
 /// they clean up.
 const STOPPED: &str = r#"
 $| = 1;
@@ -328,7 +331,7 @@ $SIG{TERM} = sub { kill TERM => $child };
 print "ended by $?\n";
 "#;
 
-/// What an interpreter writes because it is told to end is not the worker's doing.
+/// Pages that an interpreter writes because it was signalled to end are not charged to the worker.
 #[test]
 fn a_signal_waits_for_a_look() {
     if !have(&["perl"]) {
@@ -352,15 +355,16 @@ fn a_signal_waits_for_a_look() {
     let [child] = &rows(&report, "children")[..] else {
         panic!("{report}");
     };
-    // The texts have 5 MB, and it lived on for longer than the pause between two looks.
+    // The texts have 5 MB, and the worker lived on for longer than the interval between two
+    // samples.
     assert!(number(child, "age_micros") > 1_500_000, "{child}");
     assert!(number(child, "unshared_space") < 2_000_000, "{child}");
     check(&report);
 }
 
-/// A program that forks in many ways: 500 children, of which some fork, exec, are killed or leave;
-/// and one that outlives all, which has said that it is there. It prints how many processes it
-/// made.
+/// A program that forks in many ways: 500 children, some of which fork, exec, are killed or leave,
+/// and one child that outlives all others after it has reported that it runs. The program prints
+/// the number of processes that it made.
 const MANY: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -462,7 +466,7 @@ fn no_child_is_lost() {
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 
-/// What is no audit is said to be none, and what can't be read is an error.
+/// A folder without an audit is reported as such, and a file that can't be read is an error.
 #[test]
 fn an_empty_report_says_why() {
     let folder = tempfile::tempdir().unwrap();
@@ -479,7 +483,7 @@ fn an_empty_report_says_why() {
     assert!(found.err.contains("there is no profile"), "{}", found.err);
     let done = run(here, &["fork-audit", "-o", "a", "--", "sleep", "0"]);
     assert_eq!(done.code, 0, "{}", done.err);
-    // The program's own output is apart, and what to do next is said.
+    // The program's own output is separate, and the next step is suggested.
     assert_eq!(done.out, "");
     for words in [
         "0 forked children",
@@ -488,7 +492,7 @@ fn an_empty_report_says_why() {
     ] {
         assert!(done.err.contains(words), "{}", done.err);
     }
-    // The report would add one audit to the other.
+    // Otherwise the report would add one audit to the other.
     let again = run(here, &["fork-audit", "-o", "a", "--", "sleep", "0"]);
     assert_eq!((again.code, &*again.out), (2, ""), "{}", again.err);
     assert!(

@@ -1,5 +1,5 @@
-//! What libheapprof.so promises of its code: how short the path of an allocation is that is not
-//! sampled, and what the library calls, exports and needs.
+//! Promises of libheapprof.so about its code: how short the path of an allocation is that is not
+//! sampled, and which functions the library calls, exports and needs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::process::Command;
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{expect_file, ok, root};
 
-/// The library as users get it: the copy inside the binary.
+/// Returns the library that users get: the copy inside the binary.
 fn library() -> PathBuf {
     PathBuf::from(ok(&["preload-path"]).trim())
 }
 
-/// What a tool of binutils prints for the library, or `None` if the tool is missing.
+/// Returns the output of a binutils tool for the library, or `None` if the tool is missing.
 fn said(tool: &str, options: &[&str]) -> Option<String> {
     if !cfg!(target_arch = "x86_64") || !have(&[tool]) {
         return None;
@@ -25,7 +25,7 @@ fn said(tool: &str, options: &[&str]) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// The instructions of a function up to and including its first unconditional jump.
+/// Returns the instructions of a function up to and including its first unconditional jump.
 fn straight_way(function: &str) -> Option<Vec<String>> {
     let disassemble = format!("--disassemble={function}");
     let text = said("objdump", &["-d", "--no-show-raw-insn", &disassemble])?;
@@ -50,7 +50,7 @@ fn is_short(function: &str, most: usize) {
     let text = way.join("\n");
     assert!(way.len() <= most, "{} instructions\n{text}", way.len());
     assert!(!text.contains("call"), "calls\n{text}");
-    // No memory of the stack is touched, so the real function returns directly to the program.
+    // No stack memory is touched, so the real function returns directly to the program.
     assert!(!text.contains("push") && !text.contains("rsp"), "{text}");
     let last = way.last().unwrap();
     assert!(last.starts_with("jmp    *"), "not to the real one: {last}");
@@ -66,7 +66,7 @@ fn free_of_what_was_not_sampled_takes_seven_instructions() {
     is_short("free", 7);
 }
 
-/// The names of the dynamic symbols, without their versions.
+/// Returns the names of the dynamic symbols, without their versions.
 fn symbols(which: &str) -> Option<BTreeSet<String>> {
     let text = said("nm", &["-D", which])?;
     let names = text.lines().filter_map(|l| l.split_whitespace().last());
@@ -94,9 +94,8 @@ fn nothing_is_called_that_allocates_or_locks_behind_our_back() {
     assert!(!called.iter().any(|name| name.starts_with("_Unwind")));
 }
 
-/// What the library takes from others is listed with when it may be called. Each function is bound
-/// to libc's own (`imports.rs`), and a program that exports all of them shows it
-/// (`linkage_imports.c`).
+/// The list of imported functions says when each may be called. Each function is bound to libc's
+/// own (`imports.rs`), and a program that exports all of them proves it (`linkage_imports.c`).
 #[test]
 fn what_is_imported_is_on_the_list_and_in_the_program_that_exports_it() {
     let Some(imported) = symbols("--undefined-only") else {
@@ -173,7 +172,7 @@ fn the_library_needs_libc_alone_and_no_text_relocations() {
     assert!(!text.contains("TEXTREL"), "{text}");
 }
 
-/// The oldest glibc that the library loads on is the one that the architecture page says, or older.
+/// The oldest glibc on which the library loads is the documented one, or older.
 #[test]
 fn the_oldest_glibc_is_the_documented_one() {
     let Some(text) = said("objdump", &["-p"]) else {
@@ -211,7 +210,7 @@ fn the_header_compiles() {
     }
 }
 
-/// Exit handlers and threads refer to the library, so it must not be unmapped.
+/// Exit handlers and threads refer to the library, so dlclose must not unmap it.
 #[test]
 fn who_opens_the_library_and_closes_it_does_not_unmap_it() {
     let Some(text) = said("readelf", &["-d"]) else {

@@ -1,6 +1,6 @@
-//! `heapwalk` beside LeakSanitizer and valgrind: the same blocks in the same states.
+//! Compares `heapwalk` with LeakSanitizer and valgrind: the same blocks in the same states.
 
-/// A function in C and C++ that wipes what was on the stack, and in registers.
+/// A function in C and C++ that wipes old values from the stack and from registers.
 macro_rules! wipe {
     () => {
         r#"
@@ -33,12 +33,12 @@ use heapprof_tests::waits::in_state;
 use self::programs::{BEGIN, CXX, PROGRAMS};
 use crate::process::{json, number};
 
-/// A program at its checkpoint, which ends with the test.
+/// A program that waits at its checkpoint. It is killed at the end of the test.
 struct Waiting {
     child: Child,
-    /// What it prints.
+    /// The output of the program.
     out: BufReader<std::process::ChildStdout>,
-    /// The process that waits: the program, or its child.
+    /// The waiting process: the program, or its child.
     pid: u32,
 }
 
@@ -47,7 +47,7 @@ impl Waiting {
         Self::of(Command::new(program))
     }
 
-    /// Sends it a signal, and returns the line that it prints then.
+    /// Sends the process a signal, and returns the line that it prints then.
     fn asked(&mut self, signal: &str) -> String {
         let sent = Command::new("kill")
             .args([&format!("-{signal}"), &self.pid.to_string()])
@@ -58,12 +58,12 @@ impl Waiting {
         line
     }
 
-    /// Its process, as an argument.
+    /// Returns the process as an argument of heapprof.
     fn target(&self) -> String {
         format!("pid:{}", self.pid)
     }
 
-    /// A core file of it, as gdb writes one.
+    /// Writes a core file of the process with gdb, and returns its path.
     fn core(&self, built: &Built) -> std::path::PathBuf {
         let core = built.path("core");
         let made = Command::new("gcore")
@@ -76,7 +76,7 @@ impl Waiting {
         core.with_extension(self.pid.to_string())
     }
 
-    /// Runs a command, whose child it may be that waits.
+    /// Runs a command, and waits until it or its child has reached the checkpoint.
     fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -91,7 +91,7 @@ impl Waiting {
             .next()
             .and_then(|pid| pid.parse().ok())
             .unwrap_or(id);
-        // It is on its way into the wait.
+        // The process may not be waiting yet.
         in_state(pid, "S");
         Self { child, out, pid }
     }
@@ -107,7 +107,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Blocks by state: leaked, indirectly, maybe.
+/// Returns the numbers of blocks by state: leaked, indirectly leaked, maybe leaked.
 fn walked(target: &str) -> [i64; 3] {
     let found = json(&ok(&["heapwalk", target, "-f", "json"]));
     assert_eq!(found["unwalked"], 0, "{found}");
@@ -123,17 +123,17 @@ fn walked(target: &str) -> [i64; 3] {
     ]
 }
 
-/// What valgrind says: blocks that are definitely, indirectly and possibly lost.
+/// Returns valgrind's numbers of blocks that are definitely, indirectly and possibly lost.
 ///
-/// It puts blocks at low addresses (from some 78 million on), where a number that is no address,
-/// such as the inode of a library in the loader's list, may lead to a block. Such a number can only
-/// make fewer blocks lost. So it is asked twice, with the blocks at two places.
+/// valgrind puts blocks at low addresses (from some 78 million on), where a number that is no
+/// address, such as the inode of a library in the loader's list, may lead to a block. Such a number
+/// can only make fewer blocks lost. So valgrind runs twice, with the blocks at two places.
 fn of_valgrind(program: &std::path::Path) -> [i64; 3] {
     let asked = ["16", "200000000"].map(|before| of_valgrind_behind(program, before));
     asked[0].max(asked[1])
 }
 
-/// What valgrind says of a program that has allocated some bytes first.
+/// Returns valgrind's numbers for a program that has allocated some bytes first.
 fn of_valgrind_behind(program: &std::path::Path, before: &str) -> [i64; 3] {
     let done = Command::new("valgrind")
         .args(["--leak-check=full", "--trace-children=no"])
@@ -142,7 +142,7 @@ fn of_valgrind_behind(program: &std::path::Path, before: &str) -> [i64; 3] {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    // A child that was forked ends first. What it says is what is asked.
+    // A forked child ends first, and its report is the relevant one.
     let blocks = |what: &str| {
         let line = said.lines().find(|line| line.contains(what));
         let text = line
@@ -158,7 +158,7 @@ fn of_valgrind_behind(program: &std::path::Path, before: &str) -> [i64; 3] {
     ["definitely lost:", "indirectly lost:", "possibly lost:"].map(blocks)
 }
 
-/// How many blocks LeakSanitizer says have leaked.
+/// Returns the number of leaked blocks that LeakSanitizer reports.
 fn of_sanitizer(built: &Built) -> i64 {
     let done = Command::new(&built.program).output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -174,7 +174,7 @@ fn of_sanitizer(built: &Built) -> i64 {
     words[at + 1].parse().unwrap()
 }
 
-/// Builds a program, plain and with LeakSanitizer.
+/// Builds a program without and with LeakSanitizer.
 fn both(name: &str, source: &str) -> [Built; 2] {
     match source {
         "" => [
@@ -201,18 +201,18 @@ fn the_same_blocks_as_leak_sanitizer_and_valgrind() {
         let waiting = Waiting::start(&plain.program);
         let found = walked(&format!("pid:{}", waiting.pid));
         drop(waiting);
-        // pthread_create's own block, which it may still free, is possibly lost for valgrind.
+        // pthread_create's own block, which it may still free, counts as possibly lost in valgrind.
         let mut expected = of_valgrind(&plain.program);
         if source.contains("pthread_create") {
             expected[2] = found[2];
         }
         assert_eq!(found, expected, "{name}: valgrind");
-        // LeakSanitizer does not look at memory that the program has mapped itself.
+        // LeakSanitizer does not read memory that the program has mapped itself.
         if source.contains("MAP_SHARED") {
             continue;
         }
         let [direct, indirect, _] = found;
-        // LeakSanitizer takes each thread's blocks for reached by its stack as a whole.
+        // LeakSanitizer takes the whole stack of a thread as reaching the thread's blocks.
         assert_eq!(
             direct + indirect,
             of_sanitizer(&sanitized),
@@ -221,7 +221,7 @@ fn the_same_blocks_as_leak_sanitizer_and_valgrind() {
     }
 }
 
-/// A core file of a process shows what the process itself does.
+/// A core file of a process gives the same result as the process.
 #[test]
 fn a_core_file_shows_the_same() {
     if !have(&["gcc", "gcore"]) {
@@ -232,7 +232,7 @@ fn a_core_file_shows_the_same() {
     let waiting = Waiting::start(&plain.program);
     let core = format!("core:{}", waiting.core(&plain).display());
     assert_eq!(walked(&core), walked(&waiting.target()));
-    // Who points there, and its bytes.
+    // References to the block, and its bytes.
     let found = json(&ok(&["heapwalk", &core, "-f", "json"]));
     let groups = found["groups"].as_array().unwrap();
     let lost = groups.iter().find(|one| one["what"] == "text").unwrap();
@@ -244,7 +244,7 @@ fn a_core_file_shows_the_same() {
     );
     let who = ok(&["heapwalk", &core, "--who", &at]);
     assert!(who.contains("nothing leads there from a root"), "{who}");
-    // A core file that was cut says what is missing.
+    // For a truncated core file, the missing part is reported.
     let file = core.strip_prefix("core:").unwrap();
     let whole = std::fs::read(file).unwrap();
     std::fs::write(file, &whole[..whole.len() / 2]).unwrap();
@@ -256,7 +256,7 @@ fn a_core_file_shows_the_same() {
     );
 }
 
-/// What a block retains is what cannot be reached without it.
+/// The retained size of a block is the size of all blocks that can't be reached without it.
 #[test]
 fn the_first_of_a_list_retains_all_of_it() {
     if !have(&["gcc"]) {
@@ -274,8 +274,8 @@ fn the_first_of_a_list_retains_all_of_it() {
     let target = format!("pid:{}", waiting.pid);
     let found = json(&ok(&["heapwalk", &target, "--retained", "-f", "json"]));
     let rows = found["rows"].as_array().unwrap();
-    // The list has 100 blocks of 1,000 bytes. What is reached otherwise, too, does not count,
-    // except for the variable that holds both.
+    // The list has 100 blocks of 1,000 bytes. Blocks with another path to them do not count, except
+    // for the variable that leads to both.
     let retained = [0, 1, 2].map(|row| number(&rows[row]["retained"]));
     assert_eq!(retained, [105_000, 100_000, 99_000], "{found}");
     let text = |row: usize, column: &str| rows[row][column].as_str().unwrap().to_string();
@@ -291,7 +291,7 @@ fn the_first_of_a_list_retains_all_of_it() {
 #[test]
 fn what_is_no_heap_is_said() {
     let here = std::path::Path::new("/");
-    // A pipe would be waited for.
+    // Without this check, reading a pipe would wait.
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();

@@ -1,5 +1,5 @@
-//! The history of a recording: the curve equals the one that the program itself saw, in every mode
-//! the last moment is that of the samples, and the sizes add up.
+//! The history of a recording: the curve equals the curve that the program itself measured, in
+//! every mode its last moment has the sums of the samples, and the sizes add up.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn record(folder: &Path, options: &[&str], words: &[&std::ffi::OsStr]) -> Profil
     stacks::record(command(folder), folder, options, words)
 }
 
-/// The curve that a program saw: microseconds since 1970, and bytes.
+/// Reads the curve that a program measured: microseconds since 1970, and bytes.
 fn own_curve(path: &Path) -> Vec<(i64, i64)> {
     let text = std::fs::read_to_string(path).unwrap();
     let line = |line: &str| {
@@ -26,7 +26,7 @@ fn own_curve(path: &Path) -> Vec<(i64, i64)> {
     text.lines().map(line).collect()
 }
 
-/// What the program allocates besides its blocks: the buffer of a file.
+/// Bytes that the program allocates besides its blocks: the buffer of a file.
 const BESIDES: i64 = 8192;
 
 fn compare(kind: &str) {
@@ -42,13 +42,13 @@ fn compare(kind: &str) {
     let start = (profile.time_nanos - profile.duration_nanos) / 1000;
     assert!(history.moments.len() > 100, "{}", history.moments.len());
     for moment in &history.moments {
-        // The values that the program saw around this moment: it notes one before and one after
-        // each call.
+        // The values that the program measured around this moment: it writes one note before and
+        // one after each call.
         let after = own.partition_point(|(time, _)| *time <= start + moment.micros);
         let near = after.saturating_sub(2)..(after + 2).min(own.len());
         let mut near = own[near].iter().map(|(_, bytes)| *bytes);
         let is_near = |bytes: i64| (0..=BESIDES).contains(&(moment.bytes - bytes));
-        // Before the first and after the last note, the program has its file only.
+        // Before the first and after the last note, the program has only the buffer of its file.
         assert!(
             near.any(is_near) || moment.bytes <= BESIDES,
             "{kind}: {moment:?} of {own:?}"
@@ -60,12 +60,12 @@ fn compare(kind: &str) {
         (0..=BESIDES).contains(&(peak.bytes - most)),
         "{peak:?} {most}"
     );
-    // The first note of the peak comes after it, and the note before it comes before it.
+    // The peak comes before the first note with its value, and after the note before that.
     let first = own.iter().position(|(_, bytes)| *bytes == most).unwrap();
     let at = start + peak.micros;
     let next = own.get(first + 2).map_or(i64::MAX, |(time, _)| *time);
     assert!(own[first - 1].0 <= at && at <= next, "{kind}: {peak:?}");
-    // What was resident was read from outside, and by the library at the end.
+    // The resident set was read from outside, and by the library at the end.
     assert!(history.resident.len() > 2, "{:?}", history.resident);
     let most_resident = history.resident.iter().map(|one| one.bytes).max();
     assert!(most_resident.unwrap() > 1 << 20);
@@ -86,7 +86,7 @@ fn a_spike_is_the_programs_own() {
     compare("spike");
 }
 
-/// Whether the last moment and the sizes are those of the samples.
+/// Checks that the last moment and the sizes have the sums of the samples.
 fn agrees(profile: &Profile) {
     let history = HeapHistory::from_profile(profile).expect("a history");
     let sums = Sums::of(profile);
@@ -97,7 +97,7 @@ fn agrees(profile: &Profile) {
     let sizes = SizeHistogram::from_profile(profile).expect("sizes");
     let add =
         |of: fn(&heapprof_profile::SizeClass) -> i64| -> i64 { sizes.classes.iter().map(of).sum() };
-    // Each class of a sampled profile is rounded by itself, as each stack is.
+    // In a sampled profile, each class and each stack is rounded separately.
     let rounding = match sums.total("peak_space") {
         _ if profile.period == 1 => 0,
         _ => SIZE_CLASS_COUNT as i64 + profile.samples.len() as i64,
@@ -108,7 +108,7 @@ fn agrees(profile: &Profile) {
     assert!(in_use.abs() <= rounding, "{in_use} of {rounding}");
 }
 
-/// One half of the threads frees what the other half allocates.
+/// One half of the threads frees the blocks that the other half allocates.
 #[test]
 fn the_last_moment_and_the_sizes_are_those_of_the_samples() {
     let Some(binaries) = build("accounting_cross.c") else {
@@ -125,7 +125,7 @@ fn the_last_moment_and_the_sizes_are_those_of_the_samples() {
     }
 }
 
-/// A mapping has no size of its own, but is counted.
+/// A mapping has no size class, but is counted in the history.
 #[test]
 fn mappings_are_counted_apart() {
     if !have(&["gcc"]) {
@@ -151,7 +151,8 @@ int main(void) {
     assert_eq!(sizes.classes[6].allocated, 1);
 }
 
-/// A forked child begins with what it inherited, and sees nothing of its parent's moments.
+/// A forked child's history begins with the inherited heap, and contains none of its parent's
+/// moments.
 #[test]
 fn a_child_has_a_history_of_its_own() {
     if !have(&["gcc"]) {
@@ -187,7 +188,8 @@ int main(void) {
     assert!(history.moments.is_sorted_by_key(|moment| moment.bytes));
 }
 
-/// A profile that is not symbolized is left as the library wrote it. It has the library's own RSS.
+/// Without symbolization, the profile stays as the library wrote it, with the RSS that the library
+/// measured.
 #[test]
 fn without_symbols_the_profile_stays_as_it_was() {
     let Some(binaries) = build("oracle_history.c") else {

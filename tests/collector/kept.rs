@@ -1,5 +1,5 @@
-//! Books that are kept in a file: where none is to be had, and copies of a process that nobody was
-//! told of.
+//! Saved ledgers: programs that can't have a file for one, and copies of a process that were not
+//! reported to the library.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,8 +9,8 @@ use heapprof_tests::fixtures::row_of;
 use heapprof_tests::harness::{Run, heapprof, root, run};
 use heapprof_tests::needs;
 
-/// Runs `record` with a program behind some words of a launcher's. Returns its output, its message
-/// and its exit code.
+/// Runs `record` with a program through a launcher. Returns its output, its messages and its exit
+/// code.
 fn recorded(folder: &Path, launcher: &[&str], options: &[&str], words: &[&str]) -> Run {
     let heapprof = heapprof().to_str().unwrap();
     let all = [
@@ -32,8 +32,8 @@ fn recorded(folder: &Path, launcher: &[&str], options: &[&str], words: &[&str]) 
     Run::from(command.output().unwrap())
 }
 
-/// Prints what it holds, in itself and in a child that nobody was told of, and then kills itself if
-/// it is asked to.
+/// Prints its live heap, in itself and in a child made by a bare clone, and then kills itself if
+/// its arguments say so.
 const BY_ITSELF: &str = r#"
     #define _GNU_SOURCE
     #include <sched.h>
@@ -67,7 +67,8 @@ const BY_ITSELF: &str = r#"
     }
 "#;
 
-/// Puts a filter into the place of a program, which denies one system call or kills whoever asks.
+/// Installs a filter and executes a program. The filter denies one system call, or kills the
+/// process that makes it.
 const FILTER: &str = r#"
     #include <errno.h>
     #include <linux/filter.h>
@@ -93,8 +94,8 @@ const FILTER: &str = r#"
     }
 "#;
 
-/// Where no file is to be had, the program runs as it does by itself, and the last line says why a
-/// kill would leave nothing.
+/// If no file can be had for the ledger, the program runs as it does without heapprof, and the last
+/// line says why a kill would leave no profile.
 #[test]
 fn limits_are_said_and_change_nothing() {
     if !have(&["gcc"]) {
@@ -151,7 +152,7 @@ fn limits_are_said_and_change_nothing() {
     }
 }
 
-/// A child of a bare clone, past libc's handlers, does not count in its parent's books.
+/// A child of a bare clone, which bypasses libc's handlers, does not count in its parent's ledger.
 #[test]
 fn a_bare_clone_does_not_count_for_its_parent() {
     if !have(&["gcc"]) {
@@ -178,7 +179,7 @@ fn a_bare_clone_does_not_count_for_its_parent() {
     }
 }
 
-/// A folder whose user may not see others' processes, as `hidepid` makes /proc, changes nothing.
+/// A /proc in which users can't see the processes of others (`hidepid`) changes nothing.
 #[test]
 fn a_hidden_proc_is_no_obstacle() {
     let own_proc = ["-mpf", "--mount-proc"];
@@ -218,7 +219,8 @@ fn a_hidden_proc_is_no_obstacle() {
     assert!(run.err.contains("was killed by SIGKILL"), "{}", run.err);
 }
 
-/// Ends in a way that its first argument says, after an exec that fails if there is a second one.
+/// Ends in the way that its first argument names, after an exec that fails if there is a second
+/// argument.
 const ENDS: &str = r#"
     #include <signal.h>
     #include <stdlib.h>
@@ -239,8 +241,8 @@ const ENDS: &str = r#"
     }
 "#;
 
-/// A program has one last profile, whether it writes that itself or is killed after it was about to
-/// become another program.
+/// A program has one last profile, whether it writes the profile itself or is killed, even after a
+/// failed exec.
 #[test]
 fn there_is_one_last_profile() {
     if !have(&["gcc"]) {
@@ -252,7 +254,7 @@ fn there_is_one_last_profile() {
     for (words, bytes, is_kept, files) in [
         (&[program, "a"][..], 100_000, false, 1),
         (&[program, "k"], 100_000, true, 1),
-        // What was written before the exec stays beside it.
+        // The profile that was written before the exec stays beside the last one.
         (&[program, "k", "exec"], 101_000, true, 2),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -292,7 +294,8 @@ const LOADS: &str = r#"
     }
 "#;
 
-/// Looks at code have their share of a child's own time, however late its parent looked last.
+/// A child has its own share of time for scans of loaded code, regardless of how recently its
+/// parent scanned.
 #[test]
 fn a_killed_child_has_names_of_what_it_loaded() {
     if !have(&["gcc"]) {
@@ -320,7 +323,8 @@ fn a_killed_child_has_names_of_what_it_loaded() {
     assert_eq!(row_of(&top, "late"), Some([4_000_000; 2]), "{top}");
 }
 
-/// A Python has stacks of which one is the oldest part of another.
+/// A killed Python process leaves its profile, although some of its stacks are the oldest part of
+/// others.
 #[test]
 fn a_killed_python_leaves_its_profile() {
     if !have(&["python3"]) {

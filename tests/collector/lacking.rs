@@ -1,5 +1,5 @@
-//! What a recording could not see is said: stacks that end before their outermost frame, allocators
-//! that are not called by malloc's names, frees that came by other ways.
+//! Reports about what a recording could not see: stacks that end before their outermost frame,
+//! allocators that are called by other names than malloc's, frees that bypassed the hooks.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use heapprof_tests::built::{Built, build, have, library};
 use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, run};
 
-/// Four functions, of which the innermost allocates 100 blocks.
+/// Four nested functions, of which the innermost allocates 100 blocks.
 const NESTED: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,7 @@ fn stacks_without_unwind_tables_are_counted_by_file() {
         text.contains("Early ends       1 stack (100 allocations"),
         "{text}"
     );
-    // A killed program's books say it, too.
+    // The ledger of a killed program has this number, too.
     let killed = build(
         &NESTED
             .replace("return 0; }\n", "raise(9); return 0; }\n")
@@ -108,7 +108,7 @@ fn stacks_without_unwind_tables_are_counted_by_file() {
     );
 }
 
-/// The linker made no table of the unwind tables, but they are there.
+/// The unwind tables are read even if the linker made no search table for them.
 #[test]
 fn unwind_tables_without_a_header_are_read() {
     if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
@@ -127,8 +127,8 @@ fn unwind_tables_without_a_header_are_read() {
         }
         assert!(info(built.folder.path())["early_ends"].is_null());
     }
-    // A library that comes later is found when code is looked at; what was allocated through it
-    // before that is counted.
+    // A library that is loaded later is found when code is scanned again. Stacks through it that
+    // were taken before that are counted.
     let built = build(
         "#include <dlfcn.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
          int main(void) { void *l = dlopen(\"./later.so\", RTLD_NOW); \
@@ -154,7 +154,8 @@ fn unwind_tables_without_a_header_are_read() {
     assert!(found.iter().any(|name| name == "main"), "{found:?}");
 }
 
-/// Stacks that end where they should are not counted: threads, constructors, contexts, signals.
+/// Stacks that end where they should are not counted: those of threads, constructors, contexts and
+/// signals.
 #[test]
 fn whole_stacks_are_not_counted() {
     if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
@@ -198,7 +199,7 @@ int main(void) {
     }
 }
 
-/// An allocator that is linked in under its own names is named, with its file.
+/// A linked allocator with its own function names is named, with its file.
 #[test]
 fn an_allocator_inside_the_program_is_named() {
     if !have(&["gcc"]) {
@@ -237,7 +238,7 @@ fn an_allocator_inside_the_program_is_named() {
     }
 }
 
-/// The other functions of a shared allocator are called past malloc.
+/// Other functions of a shared allocator are reported, because they bypass malloc.
 #[test]
 fn functions_of_a_shared_allocator_are_named() {
     let Some(jemalloc) = library("libjemalloc.so.2").filter(|_| have(&["gcc"])) else {
@@ -263,7 +264,7 @@ fn functions_of_a_shared_allocator_are_named() {
         let wanted = format!("/program calls {function} of jemalloc past malloc, and {missing}");
         assert!(said.contains(&wanted), "{said}");
     }
-    // Whoever calls malloc is seen whole.
+    // A program that calls only malloc is recorded completely.
     let built = build(NESTED, "gcc -c -O1 -w");
     built.run("mv program program.o");
     built.run(&format!(
@@ -299,14 +300,14 @@ fn a_second_c_library_is_named() {
     );
 }
 
-/// Blocks that were freed by ways that nobody sees are not in use any more once their addresses
-/// come again, and are counted.
+/// Blocks whose free was not seen are no longer counted as in use once their addresses are
+/// allocated again, and their number is reported.
 #[test]
 fn frees_by_other_ways_are_counted_when_addresses_come_again() {
     if !have(&["gcc"]) {
         return;
     }
-    // The pointer is libc's own, whatever was preloaded.
+    // The pointer is libc's own function, regardless of preloaded libraries.
     let source = "#include <dlfcn.h>\n#include <stdlib.h>\nvoid *volatile p[50];\n\
                   int main(void) { void *libc = dlopen(\"libc.so.6\", RTLD_NOW); \
                   void (*give)(void *) = (void (*)(void *))dlsym(libc, \"free\"); \

@@ -1,5 +1,5 @@
-//! `record --live` in a terminal of tmux: what is on the screen, and what is left behind when the
-//! view, the program or `record` ends.
+//! `record --live` in a tmux terminal: the screen, and what remains when the view, the program or
+//! `record` ends.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -13,7 +13,8 @@ use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, heapprof};
 use heapprof_tests::waits::{try_for, wait_until};
 
-/// Holds ten blocks of a mebibyte, says so, and waits for a file `go`, as do so many children.
+/// Allocates ten blocks of a mebibyte, prints that, and waits for a file `go`. The argument is a
+/// number of children that wait for the file, too.
 const KEEPER: &str = r#"
     #include <stdio.h>
     #include <stdlib.h>
@@ -80,12 +81,12 @@ impl Terminal {
         String::from_utf8(screen).unwrap()
     }
 
-    /// Lets the program and its children go on to their ends.
+    /// Lets the program and its children run to their ends.
     fn go(&self) {
         std::fs::write(self.folder.path().join("go"), "").unwrap();
     }
 
-    /// The screen once it has all these texts.
+    /// Waits until the screen has all these texts, and returns it.
     fn until(&self, texts: &[&str]) -> String {
         let mut screen = String::new();
         let found = try_for(|| {
@@ -96,14 +97,14 @@ impl Terminal {
         screen
     }
 
-    /// Whose numbers the screen shows.
+    /// Returns the name of the process, or processes, whose numbers the screen shows.
     fn shown(&self) -> Option<String> {
         let names = Regex::new(r"pid \d+|all \d+ processes").unwrap();
         let screen = self.screen();
         names.find(&screen).map(|found| found.as_str().to_string())
     }
 
-    /// Waits until a file is there with something in it.
+    /// Waits until a file exists and is not empty.
     fn until_file(&self, name: &str) {
         let path = self.folder.path().join(name);
         wait_until(name, || {
@@ -115,7 +116,7 @@ impl Terminal {
         self.tmux(&["send-keys", "-t", "live", key]);
     }
 
-    /// The first process of the terminal with this name.
+    /// Returns the first process of the terminal with this name.
     fn process(&self, name: &str) -> String {
         let root = self
             .tmux(&["display-message", "-p", "-t", "live", "#{pane_pid}"])
@@ -146,7 +147,7 @@ impl Terminal {
         );
     }
 
-    /// Waits for the end, and checks that the terminal is as it was, and that nothing is left
+    /// Waits for the end, and checks that the terminal is as before, and that no files are left
     /// behind.
     fn ends(self, code: i32) -> String {
         let screen = self.until(&[&format!("EXIT {code}")]);
@@ -189,7 +190,7 @@ fn keeper() -> heapprof_tests::built::Built {
     build(KEEPER, "gcc -O1 -g")
 }
 
-/// The last screen stays until `q`, and then what the program printed is there.
+/// The last screen stays until `q`, and then the program's output appears.
 #[test]
 fn a_program_that_ends_leaves_its_last_screen() {
     if !can_run() {
@@ -225,7 +226,7 @@ fn a_program_that_is_killed_leaves_the_terminal_clean() {
     assert!(end.contains("the program was killed by SIGKILL"), "{end}");
 }
 
-/// SIGTERM for `record` is for the program. It ends the view as well, without a key.
+/// SIGTERM to `record` is passed to the program. It also ends the view, without a key.
 #[test]
 fn signals_that_end_record_end_the_view() {
     if !can_run() {
@@ -240,7 +241,7 @@ fn signals_that_end_record_end_the_view() {
     }
 }
 
-/// If `record` itself is killed, nothing can give the terminal back, but the program goes on.
+/// If `record` itself is killed, the terminal is not restored, but the program goes on.
 #[test]
 fn the_program_survives_a_kill_of_record() {
     if !can_run() {
@@ -252,17 +253,18 @@ fn the_program_survives_a_kill_of_record() {
     terminal.until(&["In use 10"]);
     let program = terminal.process(name);
     terminal.kill("-KILL", "heapprof");
-    // What the shell prints is somewhere on the screen of the view.
+    // The shell's output is somewhere on the screen of the view.
     terminal.until_file("after");
     let is_there = || Path::new(&format!("/proc/{program}")).exists();
     assert!(is_there(), "the program ended with record");
-    // It prints and writes its profile, and ends by itself.
+    // The program prints, writes its profile, and ends by itself.
     terminal.go();
     wait_until("the program's end", || !is_there());
     assert!(terminal.folder.path().join("p.pb.gz").exists());
 }
 
-/// `q` asks, and a second one leaves the program alone. Frozen, saved and resized on the way.
+/// The first `q` asks for confirmation, and a second one ends the view while the program goes on.
+/// Before that, the view is frozen, saved and resized.
 #[test]
 fn the_view_can_be_left_while_the_program_runs() {
     if !can_run() {
@@ -304,7 +306,7 @@ fn the_view_can_be_left_while_the_program_runs() {
     assert!(end.contains("done"), "{end}");
 }
 
-/// An interrupt goes to the program, once.
+/// Ctrl-C interrupts the program, once.
 #[test]
 fn a_key_interrupts_the_program() {
     if !can_run() {
@@ -316,11 +318,11 @@ fn a_key_interrupts_the_program() {
     terminal.press("C-c");
     terminal.until(&["ended by signal 2"]);
     terminal.press("q");
-    // `record` ends by the signal, too, so that a shell's loop would end.
+    // `record` ends by the signal, too, so that a loop in a shell ends.
     terminal.ends(130);
 }
 
-/// Each process of a fork server answers, and all of them have a sum.
+/// Each process of a fork server has its own numbers, and there is a sum of all.
 #[test]
 fn children_answer_each_for_itself() {
     if !can_run() {
@@ -331,7 +333,7 @@ fn children_answer_each_for_itself() {
     terminal.until(&["(of 4 processes)"]);
     let first = terminal.process(built.program.file_name().unwrap().to_str().unwrap());
     terminal.until(&[&format!("pid {first}")]);
-    // One after the other, and then all of them.
+    // The key `p` shows one process after the other, and then the sum of all.
     for _ in 0..4 {
         let before = terminal.shown();
         terminal.press("p");
@@ -347,7 +349,7 @@ fn children_answer_each_for_itself() {
     terminal.ends(130);
 }
 
-/// Without a terminal there are plain blocks, and the program prints as it always does.
+/// Without a terminal, the view prints plain blocks, and the program prints as usual.
 #[test]
 fn a_log_gets_plain_blocks() {
     if !have(&["gcc"]) {
@@ -389,8 +391,8 @@ fn a_log_gets_plain_blocks() {
     assert_eq!(names.len(), 1, "{names:?}");
 }
 
-/// The terminal goes away. Whoever reads from it gets the end of a file for ever, but `record`
-/// neither spins nor stays after the program.
+/// If the terminal is closed, reads from it return end of file forever, but `record` neither spins
+/// nor outlives the program.
 #[test]
 fn a_terminal_that_goes_away_leaves_nothing_behind() {
     if !can_run() {
@@ -409,7 +411,7 @@ fn a_terminal_that_goes_away_leaves_nothing_behind() {
     let (before, began) = (ticks(&record), Instant::now());
     std::thread::sleep(Duration::from_secs(1));
     if let (Some(before), Some(now)) = (before, ticks(&record)) {
-        // A processor has a hundred ticks in a second.
+        // A processor has a hundred ticks per second.
         let most = began.elapsed().as_millis() as u64 / 10 / 2;
         assert!(now - before < most, "{} ticks of {most}", now - before);
     }

@@ -1,5 +1,5 @@
-//! `record --log` and `attach --log`: the log has each event once and in an order that can be, what
-//! is missing is counted, and `leaks --log` finds what exact mode finds.
+//! `record --log` and `attach --log`: the log has each event once and in a possible order, missing
+//! events are counted, and `leaks --log` finds what exact mode finds.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::attach::{Attach, Waiting, hostile};
 use crate::programs;
 
-/// What a log says.
+/// The contents of a log.
 #[derive(Debug, Default)]
 struct Log {
     programs: Vec<String>,
@@ -24,12 +24,12 @@ struct Log {
     threads: HashMap<u32, u64>,
     /// The size and the stack of each block that was not freed.
     left: HashMap<u64, (u64, u64)>,
-    /// How it ended, what was written, and what was dropped.
+    /// How the program ended, the number of written events, and the number of dropped events.
     end: (String, u64, u64),
 }
 
-/// Reads a log. If nothing is missing in it, whatever is freed must be there as it was allocated,
-/// and nothing may be allocated twice.
+/// Reads a log. If no event is missing, checks that every freed block was allocated before, and
+/// that no block is allocated twice.
 fn read(path: &Path) -> Log {
     let text = std::fs::read_to_string(path).unwrap();
     let mut lines = text.lines();
@@ -92,7 +92,7 @@ fn record(folder: &Path, options: &[&str], words: &[&OsStr]) -> Run {
     Run::from(record.output().unwrap())
 }
 
-/// The rows of `leaks`, without ages.
+/// Returns the rows of `leaks`, without ages.
 fn leaks(folder: &Path, words: &[&str]) -> Vec<Value> {
     let words = [&["leaks", "-n", "0", "-f", "json"], words].concat();
     let mut rows = json(folder, &words)["rows"].as_array().unwrap().clone();
@@ -151,7 +151,7 @@ fn leaks_are_those_of_exact_mode() {
         log.end,
         ("exited".to_string(), log.allocated + log.freed, 0)
     );
-    // A realloc that fails has its block come back.
+    // After a failed realloc, the log has the block as allocated again.
     assert_eq!(log.allocated, total(path, "alloc_objects") + 1);
     assert_eq!(log.left.len() as u64, total(path, "inuse_objects"));
     let expected = leaks(path, &["x.pb.gz"]);
@@ -183,7 +183,7 @@ fn threads_that_pass_blocks_around_are_in_an_order_that_can_be() {
         "{:?}",
         log.threads
     );
-    // Whatever was too fast is counted.
+    // Events that came too fast are counted.
     let [dropped, allocated] = [log.end.2, total(path, "alloc_objects")];
     let freed = allocated - total(path, "inuse_objects");
     assert_eq!(log.end.1 + dropped, allocated + freed);
@@ -204,7 +204,7 @@ fn a_limit_is_kept_and_what_is_beyond_is_counted() {
     let run = record(path, &["--log-limit", "100KiB"], &words);
     let log = read(&path.join("x.log"));
     let all = 2 * total(path, "alloc_objects") - total(path, "inuse_objects");
-    // The block of the realloc that fails goes and comes.
+    // The failed realloc adds a free and an allocation of the same block.
     assert_eq!(log.end.1 + log.end.2, all + 2);
     let len = std::fs::metadata(path.join("x.log")).unwrap().len();
     assert!((90 << 10..101 << 10).contains(&len), "{len}");
@@ -339,7 +339,7 @@ fn what_can_not_be_is_said() {
     let empty = "heapprof log 1\nend 0.000000 cut written 0 dropped 0\n";
     std::fs::write(folder.path().join("empty.log"), empty).unwrap();
     says(&["leaks", "--log", "empty.log"], "has no program's events");
-    // What is cut off is read as far as it goes.
+    // A truncated log is read as far as it goes.
     let cut = "heapprof log 1\nprogram 7 x\nstack 1\tmain\n+ 0.000001 7 0x10 5 1\n+ 0.000001 7 0x1";
     std::fs::write(folder.path().join("cut.log"), cut).unwrap();
     let said = said(folder.path(), &["leaks", "--log", "cut.log"]);

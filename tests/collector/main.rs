@@ -1,112 +1,113 @@
-//! The collector: programs that are built, recorded and symbolized. These tests need compilers;
-//! what else one needs (perl, gdb, root) it says when it is skipped.
+//! Tests of the collector with programs that are built, recorded and symbolized. They need
+//! compilers. A test that needs something else (perl, gdb, root) names it when it is skipped.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests write into folders of their own"
 )]
 #![allow(clippy::print_stderr)]
 
-// What profiles tell of a program's command line.
+// Which parts of a program's command line profiles contain.
 mod command_line;
 // Names for addresses, compared with binutils on programs of every kind; damaged files.
 mod symbolize;
-// What `symbolize` may overwrite.
+// Files that `symbolize` may overwrite.
 mod symbolize_target;
-// Names of functions that have no linker name.
+// Names of functions without a linker name.
 mod scopes;
 // Debug files: where they are found, and which are refused.
 mod debug_files;
-// The environment variables of libheapprof.so, and the page of them.
+// The environment variables of libheapprof.so, and their page in the documentation.
 mod environment;
 // The library and its header, unpacked.
 mod preload_path;
 // The functions of include/heapprof.h, called by programs.
 mod c_api;
-// What forked children share, load and copy.
+// Memory that forked children share, load and copy.
 mod fork_audit;
-// Datagrams that say which code ran.
+// Datagrams that report which code ran.
 mod wiretap;
 // The heap, walked from outside.
 mod heapwalk;
-// Processes as the kernel sees them, at a moment and over time.
+// The kernel's figures of processes, at one moment and over time.
 mod process;
 mod watch;
 // Programs with several allocators, and peaks of known size.
 mod compare;
-// Programs that were not started for it.
+// Attaching to programs that were started without heapprof.
 mod attach;
 // The log of events.
 mod log;
-// What a recording lacks, and says so.
+// Reports about what a recording could not see.
 mod lacking;
-// Filters of system calls that kill.
+// System call filters that kill.
 mod filters;
-// What libheapprof.so promises about its code: instructions, calls, exports, needs.
+// Forged ledgers, and libheapprof.so's promises about its code: instructions, calls, exports,
+// needs.
 mod forged;
 mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
 mod programs;
-// Where the profiles of children are, and what record says of all of them.
+// Where the profiles of children are, and what `record` reports about all of them.
 mod children;
 // The view of a running program, in a terminal.
 mod live;
-// What others may do with our files, and we with theirs.
-// Strangers that keep record busy, and what a killed one leaves.
+// What other users may do with our files, and we with theirs. Other processes that keep `record`
+// busy, and what a killed `record` leaves.
 mod strangers;
 mod trust;
-// Programs whose file is another one when they get names.
+// Programs whose file was replaced before their addresses get names.
 mod replaced;
-// What record passes on to a program, how it names profiles, and what it says of the end.
+// What `record` passes on to a program, how it names profiles, and what it reports at the end.
 mod record;
-// What record says of lines that grow.
+// Reports of `record` about lines that grow.
 mod follow_lines;
 // Frames of Perl.
 mod scripts;
 // Frames of Python.
 mod python;
-// Notebooks' cells.
+// Notebook cells.
 mod cells;
 mod python_hazards;
-// Perls that a profiler of stacks might trip over.
+// Perl programs that could break a stack profiler.
 mod perl_hazards;
 // The module for Perl programs.
 mod perl_module;
-// What Perl takes values from.
+// The arenas from which Perl takes values.
 mod perl_arenas;
-// Where all of a Perl program's memory is.
+// An account of all memory of a Perl program.
 mod perl_account;
-// What holds the memory of a Perl program, from outside.
+// References to the memory of a Perl program, found from outside.
 mod perl_heap;
-// Values of Perl, and who made them.
+// Perl values, and the code that made them.
 mod perl_values;
 // Frames of interpreters that register themselves.
 mod providers;
-// What reports call functions: wrappers are left out, names are short, code without symbols has
+// Function names in reports: wrappers are left out, names are short, and code without symbols has
 // names.
 mod names;
 mod outside;
-// What is left of programs that are killed.
+// Profiles of killed programs.
 mod death;
-// Where books can't be kept, and whose they are.
+// Saved ledgers: where they are impossible, and to which process they belong.
 mod kept;
-// Children whose books are not kept in a file yet.
+// Children whose ledger is not saved in a file yet.
 mod delay;
 // Kernels that lack newer system calls.
 mod old_kernel;
-// Names of libraries that were closed when no descriptor was free.
+// Names of libraries that were closed while no descriptor was free.
 mod unloaded;
-// Programs of other C libraries, and static ones, that a recorded one starts.
+// Programs with other C libraries, and static ones, that are started by a recorded program.
 mod other_libc;
 mod own_code;
 // Each thread's share, with `record --threads`.
 mod threads;
-// Recording over allocators other than libc's.
+// Recordings with allocators other than libc's.
 mod allocators;
-// heapprof-alloc in Rust programs that count themselves.
+// heapprof-alloc in Rust programs that count their own allocations.
 mod alloc;
 // Stacks compared with those of libgcc's unwinder and of gdb.
 mod stacks;
-// Sampled values over many rounds, compared with theory.
+// Programs that give up rights, and sampled values over many rounds, compared with theory.
 mod rights;
 mod sampling;
 // Processes that may not write their own profiles.
@@ -117,7 +118,7 @@ mod peak;
 mod history;
 // Profiles that are written while the program runs.
 mod dumps;
-// What a program maps itself.
+// A program's own mappings.
 mod mmap;
-// What a recorded program must not notice.
+// Effects that a recorded program must not notice.
 mod unnoticed;

@@ -1,5 +1,5 @@
-//! What a program maps itself, under `record --mmap`: mappings that are cut, moved, refused,
-//! overlaid, and made by several threads at once.
+//! A program's own mappings under `record --mmap`: mappings that are cut, moved, refused, overlaid,
+//! and made by several threads at once.
 
 use crate::stacks::read;
 use heapprof_tests::built::{build, have};

@@ -1,4 +1,4 @@
-//! What reports call functions: wrappers are left out, names fit a line, code without symbols has
+//! Function names in reports: wrappers are left out, names fit a line, and code without symbols has
 //! names.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(crate) fn recorded(folder: &Path, args: &[&str]) {
     assert_eq!(done.code, 0, "{}", done.err);
 }
 
-/// The functions of `top`, in its order.
+/// Returns the functions of `top`, in its order.
 pub(crate) fn functions(folder: &Path, args: &[&str]) -> Vec<String> {
     let top = run(folder, &[&["top", "-f", "csv"], args].concat());
     assert_eq!(top.code, 0, "{}", top.err);
@@ -21,7 +21,7 @@ pub(crate) fn functions(folder: &Path, args: &[&str]) -> Vec<String> {
     reader
 }
 
-/// The third column. It has no quotes except around the whole.
+/// Returns the third column of CSV rows. Names have no quotes except around the whole name.
 pub(crate) fn csv_rows(ran: &Run) -> Vec<String> {
     let names = ran.out.lines().map(|line| {
         let from = line.match_indices(',').nth(1).map_or(0, |(at, _)| at + 1);
@@ -34,7 +34,7 @@ pub(crate) fn csv_rows(ran: &Run) -> Vec<String> {
     names.collect()
 }
 
-/// A program with wrappers of several projects, a wrapper of its own, and functions that are not
+/// A program with wrappers of several projects, its own wrapper, and functions that are not
 /// wrappers.
 pub(crate) const WRAPPED: &str = r#"
 #include <stdlib.h>
@@ -78,7 +78,7 @@ fn wrappers_are_not_blamed() {
             "(other)"
         ]
     );
-    // Each row is still there, and has all that its wrappers had.
+    // Each row is still there, and includes the values of its wrappers.
     let whole = functions(folder, &["-n", "6", "--all-frames", "p.pb.gz"]);
     assert_eq!(
         whole[..4],
@@ -151,8 +151,8 @@ fn wrappers_that_are_none_are_said() {
     }
 }
 
-/// A wrapper is cut together with everything that it called. So no wrapper that heapprof knows may
-/// call back into the program.
+/// A program in which wrappers call back. A wrapper is cut together with everything that it called,
+/// so no wrapper that heapprof knows may call back into the program.
 const CALLED_BACK: &str = r#"
 #include <cstdlib>
 #include <map>
@@ -211,7 +211,7 @@ fn a_constructor_s_memory_is_its_own() {
             "{options}: {}",
             top.out
         );
-        // Also, no name is mangled, and no allocator is in the list.
+        // No name is mangled, and no allocator is in the list.
         for name in functions(folder, &["-n", "0", "p.pb.gz"]) {
             assert!(!name.starts_with("_Z"), "{options}: {name}");
             assert!(
@@ -268,7 +268,7 @@ fn names_fit_a_line() {
         for row in rows.clone().filter(|_| args.is_empty()) {
             assert!(row.chars().count() <= 120, "{row}");
         }
-        // The name comes after the columns of numbers.
+        // The name follows the columns of numbers.
         rows.map(|row| row.split_whitespace().skip(5).collect::<Vec<_>>().join(" "))
             .collect()
     };
@@ -299,7 +299,7 @@ fn names_fit_a_line() {
         let pattern: &[&str] = if report == "peek" { &["."] } else { &[] };
         let args = [&[report][..], pattern, &["p.pb.gz"]].concat();
         let text = run(folder, &args).out;
-        // Overloads are told apart here too.
+        // Overloads are distinguished here, too.
         for name in ["parse(long)", "parse(int)", "main::{lambda#1}"] {
             assert!(text.contains(name), "{report}: {text}");
         }
@@ -315,7 +315,7 @@ fn names_fit_a_line() {
         literal.contains("as a name, and no expression, it is \"parse\\\\(int\\\\)\""),
         "{literal}"
     );
-    // A name that is copied from these screens is not a whole name, and the message says so.
+    // A name copied from these reports may be shortened, and the message says so.
     for args in [
         &["peek", "parse$", "p.pb.gz"][..],
         &["list", "parse$", "p.pb.gz"],
@@ -342,8 +342,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The functions of a stripped program are named by their places. These are the same in each run,
-/// and they do not keep a debug file from giving real names.
+/// Functions of a stripped program are named by their places. These names are the same in each run,
+/// and are replaced by real names once a debug file is there.
 #[test]
 fn code_without_names_is_called_the_same_in_each_run() {
     if !have(&["gcc", "objcopy", "strip"]) {
@@ -390,8 +390,8 @@ fn code_without_names_is_called_the_same_in_each_run() {
         "{changed}"
     );
     assert!(rows[0].contains(&a[1]), "{changed}");
-    // If one side is another build, or has no names, `diff` says that this is why rows are new and
-    // gone.
+    // If one side is a different build, or has no names, `diff` explains by this why rows are new
+    // and gone.
     let longer = NAMELESS.replace(
         "one(100000);",
         "one(100000); for (volatile int i = 0; i < argc * 3; i++) argc ^= i;",
@@ -408,7 +408,7 @@ fn code_without_names_is_called_the_same_in_each_run() {
         said.contains("may be new or gone only because the two sides have different builds of it"),
         "{said}"
     );
-    // pprof takes no frame for symbolized that is not, and `info` counts those frames.
+    // pprof does not treat a frame without symbols as symbolized, and `info` counts such frames.
     let info = run(folder, &["info", "a.pb.gz"]).out;
     assert!(info.contains("without symbols"), "{info}");
     let named = run(folder, &["symbolize", "--debug-dir", "debug", "a.pb.gz"]);
@@ -424,7 +424,7 @@ fn code_without_names_is_called_the_same_in_each_run() {
     );
 }
 
-/// A wrapper without a name is proposed too. A function that makes objects of one type is not.
+/// A wrapper without a name is proposed, too. A function that makes objects of one type is not.
 #[test]
 fn a_wrapper_of_a_stripped_program_is_proposed() {
     if !have(&["gcc", "strip"]) {
@@ -461,7 +461,7 @@ fn a_wrapper_of_a_stripped_program_is_proposed() {
     assert!(pattern.starts_with("^program\\+0x"), "{pattern}");
     let top = run(folder, &["top", "--wrappers", pattern, "p.pb.gz"]).out;
     assert!(!top.contains("counts its memory as theirs"), "{top}");
-    // The function that makes items comes first now, and then the caller that asked for the most.
+    // Now the function that makes items comes first, and then the caller that requested the most.
     let csv = [
         "top",
         "-f",
@@ -478,8 +478,8 @@ fn a_wrapper_of_a_stripped_program_is_proposed() {
     assert!(rows[1].starts_with("2100,5100,"), "{csv}");
 }
 
-/// A private wrapper is proposed, with the flag that counts its blocks for its callers. A function
-/// that makes objects of one type is not.
+/// A private wrapper is proposed, with the flag that makes its blocks count for its callers. A
+/// function that makes objects of one type is not.
 #[test]
 fn a_wrapper_that_nobody_knows_is_proposed() {
     if !have(&["gcc"]) {
@@ -497,7 +497,7 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
         "x_realloc2",
         "buf_memdup",
     ];
-    // These make objects of one type, have few callers, or have another kind of name.
+    // These functions make objects of one type, have few callers, or have another kind of name.
     let none = [
         "alloc_node",
         "node_alloc",
@@ -557,7 +557,7 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
     }
 }
 
-/// No row of any report is wider than a screen, except the lines that say how the profile was made.
+/// No row of any report is wider than a screen, except the lines about how the profile was made.
 #[test]
 fn no_row_is_wider_than_120_columns() {
     for file in valid() {

@@ -1,5 +1,5 @@
-//! Kernels without the system calls that came after Linux 3.10: a filter answers that there is no
-//! such call (ENOSYS), for `record` and for the program.
+//! Kernels without the system calls that came after Linux 3.10: a filter returns ENOSYS for these,
+//! to `record` and to the program.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,8 @@ use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, heapprof, run};
 
-/// Answers ENOSYS to every system call whose number is above its first argument, or is its second.
+/// Returns ENOSYS for every system call whose number is greater than the first argument, or equals
+/// the second.
 const FILTER: &str = r#"
     #include <errno.h>
     #include <linux/filter.h>
@@ -34,7 +35,7 @@ const FILTER: &str = r#"
     }
 "#;
 
-/// Holds 1,000 blocks of 1,000 bytes, has a child and a thread, and may kill itself.
+/// Keeps 1,000 blocks of 1,000 bytes, has a child and a thread, and may kill itself.
 const PROGRAM: &str = r#"
     #include <pthread.h>
     #include <signal.h>
@@ -72,12 +73,12 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-/// The last system call of Linux 3.10 (finit_module).
+/// Number of the last system call of Linux 3.10 (finit_module).
 const LAST: &str = "313";
-/// A number that no call has.
+/// Number that no system call has.
 const NONE: &str = "99999";
 
-/// The filter, with the program in the same folder.
+/// Builds the filter, with the program in the same folder.
 fn built() -> Built {
     let built = build(FILTER, "gcc -O1 -g");
     std::fs::write(built.path("held.c"), PROGRAM).unwrap();
@@ -133,8 +134,8 @@ fn profiles_are_written_without_newer_system_calls() {
     }
 }
 
-/// Without files in memory nothing is left of a program that is killed, and record says why and
-/// what helps.
+/// Without files in memory, a killed program leaves nothing, and `record` explains why and what
+/// helps.
 #[test]
 fn a_killed_program_without_memory_files_is_said() {
     if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
@@ -164,8 +165,8 @@ fn a_killed_program_without_memory_files_is_said() {
     }
 }
 
-/// Each call by itself, in a run that is killed: nothing but memfd_create is needed for the profile
-/// of what a killed program held.
+/// Each system call is missing alone, in a run that is killed: only memfd_create is needed for the
+/// profile of a killed program.
 #[test]
 fn each_newer_system_call_can_be_missing_alone() {
     if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {

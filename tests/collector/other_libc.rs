@@ -1,5 +1,5 @@
-//! Programs that the library can't record, and that a recorded program starts: of another C
-//! library, static ones, of another architecture. They run as they do by themselves.
+//! Programs that the library can't record, started by a recorded program: programs of another C
+//! library, static ones, programs of another architecture. They run as they do without heapprof.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, heapprof};
 use heapprof_tests::needs;
 
-/// Uses every function of the allocator's, has threads and a child, and starts another program.
+/// Uses every function of the allocator, has threads and a child, and starts another program.
 const PROGRAM: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -67,7 +67,7 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-/// A shell that runs a script, by itself or recorded.
+/// Returns a shell that runs a script, bare or recorded.
 fn shell(folder: &Path, script: &str, options: Option<&[&str]>) -> Command {
     let mut command = match options {
         None => Command::new("sh"),
@@ -82,7 +82,7 @@ fn shell(folder: &Path, script: &str, options: Option<&[&str]>) -> Command {
     command
 }
 
-/// Runs a shell that starts the program three times, by itself or recorded.
+/// Runs a shell that starts the program three times, bare or recorded.
 fn run_by_shell(folder: &Path, program: &Path, options: Option<&[&str]>) -> Run {
     let script = "\"$0\"; echo $?; \"$0\" more; echo $?; \"$0\"; exit $?";
     Run::from(
@@ -93,7 +93,7 @@ fn run_by_shell(folder: &Path, program: &Path, options: Option<&[&str]>) -> Run 
     )
 }
 
-/// What a run has said, without the lines of heapprof.
+/// Returns the errors that a run printed, without the lines of heapprof.
 fn own_errors(run: &Run) -> String {
     let lines = run
         .err
@@ -102,7 +102,7 @@ fn own_errors(run: &Run) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Runs it bare and recorded, and compares. Returns what record said.
+/// Runs a program bare and recorded, and compares. Returns the messages of `record`.
 fn is_as_bare(built: &Built, name: &str, code: i32) -> String {
     let program = built.path(name);
     let folder = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ fn a_static_program_runs_as_by_itself() {
     let built = build(PROGRAM, "gcc -O1 -g -pthread");
     built.run("gcc -O1 -static -pthread source.c -o fixed");
     let said = is_as_bare(&built, "fixed", 7);
-    // One has become a shell, which was recorded.
+    // One of the three processes became a shell, which was recorded.
     let path = built.path("fixed").display().to_string();
     let told = format!("2 processes were not recorded: {path} (it is statically linked)");
     assert!(said.contains(&told), "{said}");
@@ -161,14 +161,14 @@ fn a_static_program_runs_as_by_itself() {
     }
 }
 
-/// A program for another architecture: the kernel refuses it, unless it is told of an emulator.
+/// The kernel refuses a program for another architecture, unless an emulator is registered.
 #[test]
 fn a_program_of_another_architecture_is_refused_as_by_itself() {
     if !cfg!(target_arch = "x86_64") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // The header of an executable for aarch64 without code, and one that is half of that.
+    // The header of an aarch64 executable without code, and a truncated header.
     let mut header = [0u8; 64];
     header[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     header[16..20].copy_from_slice(&[2, 0, 183, 0]);
@@ -191,8 +191,8 @@ fn a_program_of_another_architecture_is_refused_as_by_itself() {
     }
 }
 
-/// Children of perl, which looks programs up by name, and of a program that shares its memory with
-/// a child until that executes something.
+/// Static programs are named that are started by perl, which searches programs by name, and by a
+/// program that shares its memory with a child until the child's exec.
 #[test]
 fn static_children_are_named_however_they_are_executed() {
     if !cfg!(target_arch = "x86_64") || !have(&["gcc", "perl"]) {

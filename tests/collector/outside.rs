@@ -10,8 +10,8 @@ use heapprof_tests::harness::{Run, command, is_root, preloaded, program_of, run}
 use heapprof_tests::waits::{ended, wait_for};
 use serde_json::Value;
 
-/// Threads allocate, come to a barrier, and the program dumps there. It then waits for a line at
-/// each of which it allocates some more.
+/// Threads allocate and end. Then the program obeys lines on its input: `d` makes a dump, and `a`
+/// allocates some more.
 const BARRIER: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -61,7 +61,7 @@ const BARRIER: &str = r#"
     }
 "#;
 
-/// A program that waits at its barrier.
+/// A program that waits for lines.
 struct Waiting {
     folder: tempfile::TempDir,
     child: Child,
@@ -115,7 +115,7 @@ impl Waiting {
         format!("pid:{}", self.pid)
     }
 
-    /// The dump that the program makes now, with its names.
+    /// Makes the program write a dump, and returns it with names.
     fn dumped(&mut self) -> PathBuf {
         self.say("dump\n");
         let folder = self.folder.path();
@@ -152,7 +152,7 @@ fn program() -> Option<Built> {
     })
 }
 
-/// What a command says of a profile, without what a name and a moment change.
+/// Returns the output of a command for a profile, without parts that depend on a name or a moment.
 fn said(waiting: &Waiting, words: &[&str], profile: &str) -> Value {
     let words: Vec<&str> = words
         .iter()
@@ -166,7 +166,7 @@ fn said(waiting: &Waiting, words: &[&str], profile: &str) -> Value {
     value
 }
 
-/// Takes out of an answer what two readings of one moment may differ in.
+/// Removes from an answer the parts in which two readings of one moment may differ.
 fn forget(value: &mut Value) {
     const CHANGES: [&str; 11] = [
         "dump",
@@ -177,7 +177,7 @@ fn forget(value: &mut Value) {
         "duration_nanos",
         "rss",
         "peak_rss",
-        // The peak may be now.
+        // The peak may be at this very moment.
         "peak_since_nanos",
         "comments",
         "micros",
@@ -192,7 +192,8 @@ fn forget(value: &mut Value) {
     }
 }
 
-/// Ten commands say of a process what they say of the dump that it made at the same barrier.
+/// Ten commands give the same answers about a process and about the dump that it made at the same
+/// moment.
 #[test]
 fn a_process_that_waits_is_read_as_it_dumps() {
     let Some(built) = program() else { return };
@@ -244,7 +245,7 @@ fn a_process_that_waits_is_read_as_it_dumps() {
         let diff = waiting.run(&["diff", "-f", "json", &dump, &name]);
         let diff: Value = serde_json::from_str(&diff.out).unwrap();
         assert_eq!(diff["total"]["delta"], 0, "{diff}");
-        // It goes on, and so do its numbers.
+        // The process goes on, and its numbers grow.
         let before = said(&waiting, &["top", "-f", "json", "PROFILE"], &name);
         waiting.say("allocate\n");
         let after = said(&waiting, &["top", "-f", "json", "PROFILE"], &name);
@@ -255,7 +256,8 @@ fn a_process_that_waits_is_read_as_it_dumps() {
     }
 }
 
-/// A process of an interpreter is listed with its script, and nothing else of its command line.
+/// A process of an interpreter is listed with its script, but with no other part of its command
+/// line.
 #[test]
 fn a_script_is_listed_beside_its_interpreter() {
     let folder = tempfile::tempdir().unwrap();
@@ -275,7 +277,7 @@ fn a_script_is_listed_beside_its_interpreter() {
     assert!(!row.to_string().contains("password"), "{row}");
 }
 
-/// The list has the process, a dump of it is a profile, and a name finds it.
+/// `ps` lists the process, `dump` writes a profile of it, and its name finds it.
 #[test]
 fn recorded_processes_are_listed_and_dumped() {
     let Some(built) = program() else { return };
@@ -305,7 +307,7 @@ fn recorded_processes_are_listed_and_dumped() {
         said(&waiting, &top, &file),
         said(&waiting, &top, &waiting.name())
     );
-    // Another one gets another name.
+    // Another dump gets another name.
     assert_eq!(waiting.run(&["dump", &waiting.name()]).code, 0);
     assert!(
         waiting
@@ -315,7 +317,7 @@ fn recorded_processes_are_listed_and_dumped() {
             .exists()
     );
 
-    // Blocks of lines, where there is no terminal.
+    // Without a terminal, `live` prints blocks of lines.
     let mut live = command(waiting.folder.path());
     live.args(["live", &waiting.pid.to_string()])
         .stdin(Stdio::null());
@@ -326,7 +328,7 @@ fn recorded_processes_are_listed_and_dumped() {
     live.wait().unwrap();
 }
 
-/// What cannot be read is said in one line, and changes nothing.
+/// A target that can't be read is reported in one line, and nothing changes.
 #[test]
 fn what_is_not_recorded_is_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -349,13 +351,13 @@ fn what_is_not_recorded_is_said() {
     }
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
-    // A file of such a name is a file.
+    // An existing file with such a name is read as a file.
     let sample = heapprof_tests::harness::sample_profiles().join("valid/go.leaky.after.pb.gz");
     std::fs::copy(sample, folder.path().join("pid:1")).unwrap();
     assert_eq!(run(folder.path(), &["top", "pid:1"]).code, 0);
 }
 
-/// A core file has what the process had.
+/// A core file gives the same answers as its process.
 #[test]
 fn a_core_file_is_read_as_its_process() {
     let Some(built) = program() else { return };
@@ -378,7 +380,7 @@ fn a_core_file_is_read_as_its_process() {
     );
 }
 
-/// Readers come while the program does everything at once, and nothing that they see is impossible.
+/// Reading a program that does everything at once never gives an impossible result.
 #[test]
 fn a_program_in_motion_is_read() {
     if !have(&["gcc"]) {
@@ -444,7 +446,7 @@ fn a_program_in_motion_is_read() {
         .unwrap_or(60);
     let is_full = || folder.path().join("full").exists();
     let (mut read, mut full) = (0, 0);
-    // It may take the program a while until its threads hold what they will.
+    // It may take a while until the program's threads have all their blocks.
     while read < rounds || full < rounds / 2 {
         let was_full = is_full();
         let run = run(
@@ -453,7 +455,7 @@ fn a_program_in_motion_is_read() {
         );
         assert_eq!(run.code, 0, "{}", run.err);
         let value: Value = serde_json::from_str(&run.out).unwrap();
-        // Each of the three threads holds 200 blocks, and libc some for all of them.
+        // Each of the three threads keeps 200 blocks, and libc keeps some for all of them.
         let total = value["total"].as_i64().unwrap();
         let least = if was_full { 500 } else { 0 };
         assert!((least..1000).contains(&total), "{value}");
@@ -467,7 +469,7 @@ fn a_program_in_motion_is_read() {
     assert!(run.err.contains("there is no such process"), "{}", run.err);
 }
 
-/// Says that nobody of its user may read it, and waits.
+/// A program that forbids its user to read it, and waits.
 const CLOSED: &str = r#"
     #include <stdlib.h>
     #include <string.h>
@@ -483,8 +485,8 @@ const CLOSED: &str = r#"
     }
 "#;
 
-/// Where the kernel keeps a user from reading a process of their own, its `record` answers: that
-/// user, and nobody else.
+/// If the kernel keeps a user from reading one of their own processes, its `record` answers, but
+/// only to that user.
 #[test]
 fn record_answers_for_a_process_that_may_not_be_read() {
     use std::os::unix::fs::PermissionsExt;
@@ -548,7 +550,7 @@ fn record_answers_for_a_process_that_may_not_be_read() {
         "{}",
         other.err
     );
-    // Root needs nobody's answer.
+    // Root reads the process without an answer of `record`.
     let of_root = ask("0", &["top", "-f", "json", &name]).out;
     assert_eq!(row_of(&of_root, "leaf"), leaf, "{of_root}");
     end.now();
@@ -561,7 +563,7 @@ fn record_answers_for_a_process_that_may_not_be_read() {
     );
 }
 
-/// A program that ends with the test, and its `record`.
+/// A `record` and its program, which is ended at the end of the test.
 struct Ends(Child, String);
 
 impl Ends {

@@ -1,5 +1,5 @@
-//! `--own-code` and `--wrappers`, which say whose code counts, with every report, filter and loaded
-//! profile.
+//! `--own-code` and `--wrappers`, which decide whose code counts, with every report, filter and
+//! loaded profile.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use crate::names::{WRAPPED, csv_rows, functions, recorded};
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::run;
 
-/// A program in which the allocations of libraries count for their caller, and those of a callback
-/// for the callback itself.
+/// A program in which allocations of libraries count for their caller, and those of a callback for
+/// the callback itself.
 const LIBRARIES: &str = r#"
 #include <algorithm>
 #include <cstdlib>
@@ -67,7 +67,7 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
         assert!(own(&["leaks", "--own-code", "p.pb.gz"]));
         assert!(own(&["diff", "--own-code", "p.pb.gz", "p.pb.gz"]));
         assert!(!own(&["leaks", "p.pb.gz"]) && !own(&["diff", "p.pb.gz", "p.pb.gz"]));
-        // A note says that `--own-code` exists, and what it would show.
+        // A note mentions `--own-code`, and what it would show.
         let plain = run(folder, &["top", "-n", "5", "-t", "alloc_space", "p.pb.gz"]).out;
         if options == "-O0" {
             assert!(
@@ -78,7 +78,7 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
                 "{plain}"
             );
         }
-        // Rows still add up.
+        // Rows still add up to the total.
         let sum = |args: &[&str]| -> i64 {
             let rows = run(
                 folder,
@@ -94,8 +94,8 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
     }
 }
 
-/// SQL shows what `--own-code` is based on, with the same values for files and for a database,
-/// whose views cut no frames.
+/// SQL shows the modules on which `--own-code` is based, with the same values for files and for a
+/// database, whose views cut no frames.
 #[test]
 fn a_function_s_module_is_a_column() {
     if !have(&["g++"]) {
@@ -129,7 +129,7 @@ fn a_function_s_module_is_a_column() {
     );
 }
 
-/// All reports have the options that say whose code counts, also for loaded profiles.
+/// All reports have the options that decide whose code counts, for loaded profiles, too.
 #[test]
 fn whose_code_counts_is_asked_of_every_report() {
     if !have(&["gcc"]) {
@@ -171,7 +171,7 @@ fn whose_code_counts_is_asked_of_every_report() {
         let whole = run(folder, &[report, &["--own-code"]].concat());
         assert_eq!(whole.code, 0, "{report:?}: {}", whole.err);
     }
-    // A rule is about the rows that are shown.
+    // A rule of --fail-if is about the rows that are shown.
     let rule = |args: &[&str]| {
         let args = [
             &["top", "--fail-if", "flat(^by_ours$) > 3000", "p.pb.gz"],
@@ -181,7 +181,7 @@ fn whose_code_counts_is_asked_of_every_report() {
         run(folder, &args).code
     };
     assert_eq!((rule(&[]), rule(&own)), (0, 1));
-    // A setting in the environment gets into the file. If it is not a valid expression, it switches
+    // A setting in the environment is stored in the file. An invalid regular expression switches
     // nothing off.
     for (names, row) in [("our_.*", "by_ours"), ("(", "our_alloc")] {
         let mut program = std::process::Command::new("./program");
@@ -208,7 +208,7 @@ fn preload_path(folder: &Path) -> String {
     run(folder, &["preload-path"]).out.trim().to_string()
 }
 
-/// Frames that labels add are not code: they do not stop the search for own code, and nothing is
+/// Frames that labels add are not code: they do not end the search for own code, and no value is
 /// counted for them.
 #[test]
 fn labels_and_filters_leave_own_code_as_it_is() {

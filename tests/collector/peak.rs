@@ -1,8 +1,8 @@
-//! All eight values of 50 sites equal a brute-force replay of the program's events, the peak among
-//! them.
+//! All eight values of 50 sites, the peak among them, equal a brute-force replay of the program's
+//! events.
 //!
-//! programs/oracle_peak.c makes its events from a seed and logs nothing. The same generator here
-//! makes them again.
+//! programs/oracle_peak.c generates its events from a seed and logs nothing. The same generator
+//! here repeats them.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use heapprof_tests::harness::command;
 const SITES: usize = 50;
 const SLOTS: u64 = 300;
 const STEPS: u64 = 4000;
-/// An allocation is temporary if its free is among the next so many events of its thread.
+/// Number of following events of its thread within which the free of a temporary allocation comes.
 const TEMPORARY: u64 = 8;
 
 const TYPES: [&str; 8] = [
@@ -30,13 +30,13 @@ const TYPES: [&str; 8] = [
     "temporary_space",
 ];
 
-/// An allocation or a free, in their order. A reallocation is both.
+/// An allocation or a free. A reallocation is both.
 enum Event {
     Allocated {
         site: usize,
         size: i64,
     },
-    /// The block that the event of this number allocated.
+    /// A free of the block that the event with this number allocated.
     Freed(usize),
 }
 
@@ -60,7 +60,7 @@ impl Random {
     }
 }
 
-/// The events that the program makes from a seed.
+/// Returns the events that the program generates from a seed.
 fn events(seed: u64) -> Vec<Event> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(1 + seed));
     let mut slots = vec![None; SLOTS as usize];
@@ -79,7 +79,8 @@ fn events(seed: u64) -> Vec<Event> {
         }
         let site = random.below(SITES as u64) as usize;
         let size = random.size();
-        // malloc, calloc, realloc, memalign, posix_memalign, aligned_alloc, reallocarray
+        // The numbers mean malloc, calloc, realloc, memalign, posix_memalign, aligned_alloc and
+        // reallocarray.
         let how = match old {
             Some(_) if what % 2 == 1 => 2,
             Some(_) => 6,
@@ -99,13 +100,13 @@ fn events(seed: u64) -> Vec<Event> {
     events
 }
 
-/// The values of each site, computed the long way: the heap of every moment is added up anew.
+/// Computes the values of each site by brute force: the heap is summed up after every event.
 fn replay(events: &[Event]) -> [[i64; 8]; SITES] {
     let mut values = [[0; 8]; SITES];
     let mut live = std::collections::BTreeMap::new();
     let mut highest = 0;
-    // Until the first free after the peak, only empty blocks can be allocated on top of it. They
-    // belong to the peak.
+    // Until the first free after the peak, only empty blocks can be allocated at the height of the
+    // peak. They belong to the peak.
     let mut at_peak = false;
     for (number, event) in events.iter().enumerate() {
         match *event {
@@ -185,8 +186,8 @@ fn all_values_equal_a_replay() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Threads hold a block each and rise and fall together, on many stacks. What is in use at the end
-/// is at most the peak, and the peak is at least what the program itself saw.
+/// Each thread keeps a block, and all rise and fall together, on many stacks, during dumps. The
+/// heap at the end is at most the peak, and the peak is at least what the program itself measured.
 #[test]
 fn threads_that_go_on_during_a_dump() {
     if !have(&["gcc"]) {

@@ -1,4 +1,4 @@
-//! Where all of a Perl program's memory is: each part against another source.
+//! The account of a Perl program's memory: each part is compared with another source.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use heapprof_tests::harness::{command, run};
 use crate::perl_module::installed;
 use crate::scripts::{comments, read};
 
-/// The parts of a program's data, as the profile's comments say them.
+/// The parts of a program's data, from the profile's comments.
 #[derive(Debug)]
 struct Account {
     all: i64,
@@ -50,7 +50,7 @@ impl Account {
     }
 }
 
-/// The account of a script, and its profile.
+/// Records a script, and returns its account and its profile.
 fn account(folder: &Path, script: &str, options: &[&str]) -> (Account, Profile) {
     let record = ["record", "--exact", "-o", "a.pb.gz"];
     let words = [&record[..], options, &["--", "perl", "-e", script]].concat();
@@ -64,7 +64,7 @@ fn account(folder: &Path, script: &str, options: &[&str]) -> (Account, Profile) 
     (Account::of(&profile), profile)
 }
 
-/// Less than 2 % is nobody's, and all of it is what the kernel counts.
+/// Less than 2 % of the memory is unaccounted for, and the total equals the kernel's figure.
 #[test]
 fn little_is_left() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ fn little_is_left() {
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     let counted = said.trim().parse::<i64>().expect(&said) * 1024;
     let account = Account::of(&read(&folder.path().join("d.pb.gz")));
-    // The file is opened after the dump, and the dump itself needed some memory.
+    // The status file is opened after the dump, and the dump itself needed some memory.
     let differs = (account.all + account.own - counted).abs();
     assert!(differs < 512 << 10, "{account:?}, {counted}");
     let rest = account.part("rest");
@@ -105,7 +105,8 @@ fn little_is_left() {
     }
 }
 
-/// Strings, arrays and hashes of known sizes are found. B says how large their buffers are.
+/// Strings, arrays and hashes of known sizes are found. The module B gives the sizes of their
+/// buffers.
 #[test]
 fn buffers_are_those_of_the_values() {
     if !have(&["perl"]) {
@@ -134,7 +135,7 @@ fn buffers_are_those_of_the_values() {
         let (few, many) = (with(100), with(1100));
         let (grown, wanted) = (many.0 - few.0, many.1 - few.1);
         assert!(wanted > 20_000, "{part}: {wanted}");
-        // The list that the loop at the end goes over is there, too.
+        // The list of the loop at the end is there, too.
         assert!(
             (grown - wanted).abs() < wanted / 50,
             "{part}: {grown}, {wanted}"
@@ -142,7 +143,7 @@ fn buffers_are_those_of_the_values() {
     }
 }
 
-/// Op trees are what the function allocates that Perl takes ops from, as native stacks show it.
+/// Op trees have the memory of the function from which Perl takes ops, as native stacks show it.
 #[test]
 fn op_trees_are_what_slabs_have() {
     if !have(&["perl"]) {
@@ -184,7 +185,7 @@ fn op_trees_are_what_slabs_have() {
     let native = native.filter(|row| row["function"] == "Perl_Slab_Alloc");
     let native: i64 = native.map(|row| row["cum"].as_i64().unwrap()).sum();
     assert!(native > 500_000, "{json}");
-    // Ops that belong to no sub's text are allocated one by one, and count as other blocks.
+    // Ops outside subs are allocated one by one, and count as other blocks.
     let ops = account.part("op trees");
     assert!(
         ops <= native && ops > native - native / 50,
@@ -192,7 +193,7 @@ fn op_trees_are_what_slabs_have() {
     );
 }
 
-/// The parts are shown, and no part is said in a sampled recording.
+/// `info` shows the parts, and shows none for a sampled recording.
 #[test]
 fn info_shows_the_parts() {
     if !have(&["perl"]) {

@@ -1,4 +1,4 @@
-//! Perl's arenas: they are no line's, and what they hold is what Perl counts.
+//! Perl's arenas: they are charged to no line, and their contents equal Perl's own counts.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use heapprof_tests::harness::run;
 
 use crate::scripts::{program, read};
 
-/// What is in use in the frames of a profile that begin with one of these names, innermost.
+/// Returns the bytes in use of the samples whose innermost function satisfies `is`.
 fn in_use(profile: &Profile, is: impl Fn(&str) -> bool) -> i64 {
     let column = profile.find_sample_type("inuse_space").unwrap();
     let of = (0..profile.samples.len()).filter(|&i| {
@@ -22,7 +22,8 @@ fn in_use(profile: &Profile, is: impl Fn(&str) -> bool) -> i64 {
     of.map(|i| profile.samples.values(i)[column]).sum()
 }
 
-/// How many values lie in arenas, and how many Perl counts, as the profile's comment says.
+/// Returns the number of values in arenas, and the number that Perl counts, from the profile's
+/// comment.
 fn values(profile: &Profile) -> (i64, i64) {
     let comments = profile.comment.iter().map(|&text| profile.text(text));
     let said: Vec<&str> = comments
@@ -41,7 +42,8 @@ fn values(profile: &Profile) -> (i64, i64) {
     }
 }
 
-/// Checks that the used heads are the values that Perl counts, and that the parts of arenas add up.
+/// Checks that the used heads equal the values that Perl counts, and that the parts of arenas add
+/// up.
 pub(crate) fn check_census(profile: &Profile, what: &str) {
     let (in_arenas, counted) = values(profile);
     assert_eq!(in_arenas, counted, "{what}");
@@ -102,7 +104,8 @@ fn used_heads_are_the_values_that_perl_counts() {
     }
 }
 
-/// Whoever empties a list of free values allocates the next arena, and is not to blame.
+/// The line that needs a value when the free list is empty allocates the next arena, but is not
+/// charged for it.
 #[test]
 fn arenas_are_no_lines() {
     if !have(&["perl"]) {
@@ -120,7 +123,7 @@ fn arenas_are_no_lines() {
         let done = run(folder.path(), &args);
         assert_eq!(done.code, 0, "{}", done.err);
         let profile = read(&folder.path().join("p.pb.gz"));
-        // Its array lies in memory of malloc's.
+        // The array of that line is in memory from malloc.
         let nothing = in_use(&profile, |name| name == "main::nothing");
         assert!(nothing < 4080, "{options:?}: {nothing}");
         let heads = in_use(&profile, |name| name == "SV heads (used)");
@@ -131,8 +134,8 @@ fn arenas_are_no_lines() {
     check_stacks(folder.path());
 }
 
-/// With both kinds of frames, the parts stand below the arenas' frame without those of whoever
-/// allocated them.
+/// With both kinds of frames, the parts are below the frame of the arenas, without the frames of
+/// the code that allocated the arenas.
 fn check_stacks(folder: &Path) {
     let script = program("arenas.pl");
     let args = [

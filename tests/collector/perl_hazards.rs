@@ -1,4 +1,4 @@
-//! Perls that a profiler of stacks might trip over: under heapprof they do what they do bare.
+//! Perl programs that could break a stack profiler: under heapprof they behave as without it.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use heapprof_tests::needs::perl_options;
 
 use crate::scripts::{Sample, has_threads, program, read, samples};
 
-/// A program that did not notice that it was recorded.
+/// A program that checks whether it is recorded notices nothing.
 #[test]
 fn hostile_perls_behave_as_bare() {
     if !have(&["perl"]) {
@@ -26,8 +26,8 @@ fn hostile_perls_behave_as_bare() {
     behaves_as_bare_with(folder.path(), &["perl", &script], &ways, &smaller);
 }
 
-/// Recorded in each of these ways, a program behaves as bare, and heapprof goes on reading its
-/// stacks. Returns the samples of the first recording.
+/// Checks that a program behaves as without heapprof in each kind of recording, and that heapprof
+/// goes on reading its stacks. Returns the samples of the first recording.
 fn behaves_as_bare(folder: &Path, words: &[&str]) -> Vec<Sample> {
     let ways = [
         &["--exact"][..],
@@ -71,7 +71,7 @@ fn behaves_as_bare_with(
     first.unwrap()
 }
 
-/// Bytes that stacks allocated with this function innermost.
+/// Returns the bytes allocated by stacks with this innermost function.
 fn allocated_in(samples: &[Sample], function: &str) -> i64 {
     let of = samples
         .iter()
@@ -79,8 +79,8 @@ fn allocated_in(samples: &[Sample], function: &str) -> i64 {
     of.map(|s| s.allocated[1]).sum()
 }
 
-/// Joining a thread destroys its interpreter in this one. Shared data belongs to an interpreter
-/// that runs nothing.
+/// Joining a thread destroys its interpreter in the joining thread. Shared data belongs to an
+/// interpreter that runs no code.
 #[test]
 fn threads_that_are_joined_leave_stacks_right() {
     if !has_threads() {
@@ -96,12 +96,12 @@ fn threads_that_are_joined_leave_stacks_right() {
             assert_eq!(names, subs, "{:?}", sample.labels);
         }
     }
-    // Shared texts count for the line that set them.
+    // Shared texts are charged to the line that set them.
     let texts = allocated_in(&samples, "main::inner");
     assert!(texts > 40 * (10_000 + 5_000), "{texts}");
 }
 
-/// A stack may refer to code that is gone, and Perl may be between two frames.
+/// A stack may refer to freed code, and Perl may be between two frames.
 #[test]
 fn code_that_is_freed_is_not_read() {
     if !has_threads() {
@@ -122,7 +122,8 @@ fn code_that_is_freed_is_not_read() {
     }
 }
 
-/// What a program that holds a perl is compiled and linked with; `None` if it can't be.
+/// Returns the options to compile and link a program with an embedded perl; `None` if that is
+/// impossible.
 pub(crate) fn embed_options() -> Option<String> {
     perl_options(true)
 }
@@ -143,7 +144,7 @@ pub(crate) fn compile(folder: &Path, before: &str, source: &str, after: &str) {
     assert!(built.success(), "{line}");
 }
 
-/// Interpreters that come and go in one program, linked and loaded.
+/// Interpreters are created and destroyed in one program, linked and loaded.
 #[test]
 fn embedded_perls_may_go() {
     let folder = tempfile::tempdir().unwrap();
@@ -173,7 +174,7 @@ fn embedded_perls_may_go() {
             rounds * 90_002,
             "{words:?}"
         );
-        // The program's own allocations are its own.
+        // The program's own allocations are not charged to Perl.
         let own = samples
             .iter()
             .filter(|s| s.frames.first().is_some_and(|f| f.0 == "in_c"));
@@ -182,7 +183,7 @@ fn embedded_perls_may_go() {
             own.iter().map(|o| o[1]).sum::<i64>() >= 77_777 * 4 * rounds / 3,
             "{own:?}"
         );
-        // Each interpreter knows which line it compiles, not the first one alone.
+        // Every interpreter's compile frames have lines, not only those of the first one.
         let mut frames = samples.iter().flat_map(|s| &s.frames);
         let lineless = frames.find(|f| f.0 == "(compile)" && f.1.is_empty());
         assert_eq!(lineless, None, "{words:?}");
@@ -194,8 +195,8 @@ fn embedded_perls_may_go() {
     }
 }
 
-/// An interpreter's stack is read by the thread that runs it, and by no other one that has it as
-/// its own.
+/// An interpreter's stack is read by the thread that runs it, and by no other thread that has the
+/// interpreter as its own.
 #[test]
 fn interpreters_are_read_by_who_runs_them() {
     if !has_threads() {
@@ -220,14 +221,14 @@ fn interpreters_are_read_by_who_runs_them() {
         let of = samples.iter().filter(|sample| has(sample, names));
         of.map(|sample| sample.allocated[0]).sum()
     };
-    // Both that were handed on are read where they run.
+    // Both interpreters that were handed to another thread are read in the thread that runs them.
     let fresh = of(&["main::fresh", "main::work"]);
     assert!((2 * 200..2 * 220).contains(&fresh), "{fresh}");
     assert!(of(&["in_c"]) > 0);
     assert_eq!(of(&["in_c", "main::work"]), 0);
 }
 
-/// An interpreter that waits is not the code that runs.
+/// The frames of a waiting interpreter are not those of the running code.
 #[test]
 fn what_the_host_does_is_its_own() {
     let Some(options) = embed_options() else {
@@ -245,14 +246,14 @@ fn what_the_host_does_is_its_own() {
             let names: Vec<&str> = sample.frames.iter().map(|f| f.0.as_str()).collect();
             names.len() >= 2 && names[..2] == [sub, "main::keep"]
         });
-        // Each array, and the one that they are kept in.
+        // These are the arrays, and the array that refers to them.
         assert!((200..240).contains(&made), "{sub}: {made}");
     }
     let own = objects(&|sample| sample.frames[0].0 == "in_c");
     assert_eq!(own, 300);
 }
 
-/// What the program did to memory that is free is its own affair.
+/// Free lists that the program damaged do not crash heapprof.
 #[test]
 fn damaged_free_lists_are_survived() {
     if !have(&["perl"]) {

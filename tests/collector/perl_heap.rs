@@ -1,4 +1,5 @@
-//! `perl-heap` beside a sweep from within the program, and what it says of planted things.
+//! Compares `perl-heap` with a sweep from within the program, and checks its findings on planted
+//! objects.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -12,7 +13,7 @@ use crate::perl_hazards::{compile, embed_options};
 use crate::process::{json, number};
 use crate::scripts::{has_threads, program};
 
-/// A script that waits, and ends with the test.
+/// A script that waits. It is killed at the end of the test.
 struct Waiting {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -20,7 +21,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Starts a script. `None` if there is no perl with headers, or no compiler.
+    /// Starts a script. Returns `None` without a perl with headers, or without a compiler.
     fn start(script: &str) -> Option<Self> {
         let options = embed_options()?;
         let folder = tempfile::tempdir().unwrap();
@@ -41,7 +42,7 @@ impl Waiting {
         Some(Self { child, out, folder })
     }
 
-    /// The next line of a sweep: of an interpreter that waits.
+    /// Returns the next sweep, which is a line of JSON about a waiting interpreter.
     fn sweep(&mut self) -> Value {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
@@ -69,10 +70,10 @@ impl Drop for Waiting {
     }
 }
 
-/// So many bytes Perl loses itself, of a program with some modules.
+/// Largest number of bytes that Perl itself loses in a program with some modules.
 const LOST_BY_PERL: i64 = 1000;
 
-/// The counts of an interpreter, in the order of Perl's types.
+/// Returns the counts of an interpreter, in the order of Perl's types.
 fn types(interpreter: &Value) -> Vec<i64> {
     const NAMES: [&str; 17] = [
         "NULL", "IV", "NV", "PV", "INVLIST", "PVIV", "PVNV", "PVMG", "REGEXP", "PVGV", "PVLV",
@@ -91,7 +92,7 @@ fn swept(sweep: &Value) -> Vec<i64> {
         .collect()
 }
 
-/// Rings of three kinds, values that are held, and what must not be taken for leaked.
+/// Rings of three kinds, values that are reachable, and values that must not be taken for leaked.
 const PLANTED: &str = r#"
 use strict; use warnings;
 use Scalar::Util 'weaken';
@@ -124,7 +125,7 @@ fn values_and_bytes_are_those_from_within() {
     assert_eq!(types(interpreter), swept(&sweep));
     assert_eq!(interpreter["sv_count"], sweep["count"]);
     assert_eq!(found["bytes"], found["malloc"]);
-    // malloc counts what threads keep for later as given out.
+    // malloc counts its thread caches as allocated.
     let given = number(&found["bytes"]) + number(&found["malloc_cached"]);
     let said = number(&sweep["malloc"]);
     let apart = (given - said).abs() * 100;
@@ -155,7 +156,7 @@ fn planted_cycles_are_found_and_no_other() {
     assert_eq!(rows, [(100, "[0]"), (100, "my $code"), (100, "{self}")]);
 }
 
-/// What a sub's variables keep stands under the depth of its recursion.
+/// Values kept by the variables of a sub are listed by its recursion depth.
 #[test]
 fn pads_keep_what_a_sub_had() {
     let Some(mut waiting) = Waiting::start(PLANTED) else {
@@ -184,7 +185,7 @@ fn pads_keep_what_a_sub_had() {
     assert!(paths.contains(&"main::;&keep;<pad depth 1>;my $big"));
 }
 
-/// Each thread has an interpreter.
+/// Each thread has its own interpreter.
 #[test]
 fn threads_have_interpreters() {
     const THREADS: &str = r#"
@@ -209,7 +210,7 @@ sysread $from_threads, my $byte, 1 for 1 .. 3;
     assert_eq!(from_outside, within);
 }
 
-/// Texts do not leave the process, and keys do not with --anonymize.
+/// Texts do not leave the process, and with --anonymize keys do not either.
 #[test]
 fn secrets_are_not_told() {
     const SECRETS: &str = r#"
@@ -267,7 +268,7 @@ our $utf = "secret-10-\x{263a}"; open our $handle, '<', \ "secret-11-in-memory";
     );
 }
 
-/// A core file says what the process said.
+/// A core file gives the same answers as the process.
 #[test]
 fn a_core_file_has_the_same_values() {
     if !have(&["gcore"]) {
@@ -301,7 +302,7 @@ fn a_core_file_has_the_same_values() {
     }
 }
 
-/// What was found by attacks: nothing of these is leaked, and each has its own name.
+/// Cases found by attacks: none of these values is leaked, and each has its own name.
 #[test]
 fn what_is_held_in_unusual_ways_has_not_leaked() {
     const HELD: &str = r#"
@@ -331,7 +332,7 @@ my @r = map { my $x; $x = \$x; \$x } 1 .. 100; undef @r;
         row.map_or(0, |row| number(&row["retained"]))
     };
     assert!(held("main::;A1::;%DATA") > 50_000 && held("main::;B1::;%DATA") > 50_000);
-    // A text that two share goes with neither.
+    // A text that two variables share is retained by neither.
     assert!(held("main::;$one") < 1000 && held("main::;$two") < 1000);
     assert_eq!(waiting.ask(&["--cycles"])["cycles"], 100);
     let leaked = waiting.ask(&["--leaked"]);
@@ -351,9 +352,9 @@ my @r = map { my $x; $x = \$x; \$x } 1 .. 100; undef @r;
     assert!(none.err.contains("%many has no {}"), "{}", none.err);
 }
 
-/// Structures of C's in the texts of scalars, as modules keep them, made by Perl alone. What is
-/// behind the end of a text, and what was there before it was emptied, is old. No number may be
-/// left that is an address, as in what an operator computed.
+/// C structures in the texts of scalars, as modules keep them, made by Perl alone. Bytes after the
+/// end of a text, and bytes from before it was emptied, are old. No address may be left as a
+/// number, as in an operator's result.
 const STRUCTURES: &str = r#"
 use strict; $| = 1;
 our ($held, $pointed, $cut, $emptied);
@@ -401,7 +402,7 @@ fn a_structure_in_a_text_holds_values_and_its_rest_does_not() {
     assert_eq!(arrays.map(|row| number(&row["count"])), Some(2), "{leaked}");
 }
 
-/// What modules keep in C: each with a program in which all is alive.
+/// Structures that modules keep in C: each with a program in which everything is alive.
 const OF_MODULES: [(&str, &str); 5] = [
     (
         "DBD::SQLite",
@@ -448,7 +449,8 @@ fn what_modules_hold_in_c_has_not_leaked() {
     }
 }
 
-/// What threads share is in an interpreter of its own, and the variables lead there.
+/// Variables shared by threads are in a separate interpreter, and the threads' variables lead
+/// there.
 #[test]
 fn shared_variables_have_not_leaked() {
     const SHARED: &str = r#"

@@ -1,4 +1,4 @@
-//! Devel::HeapProf: the Perl module, built as `heapprof perl-install` does, and on its own.
+//! Devel::HeapProf: the Perl module, built by `heapprof perl-install`, and built alone.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,8 +10,8 @@ use heapprof_tests::needs;
 use crate::perl_hazards::{compile, embed_options, has_headers};
 use crate::scripts::{Sample, comments, forged_perl, program, read, samples};
 
-/// A folder for heapprof's files, with the module for the perl in PATH; `None` if it can't be
-/// built.
+/// Installs the module for the perl in PATH, and returns the cache folder for heapprof's files;
+/// `None` if it can't be built.
 pub(crate) fn installed(folder: &Path) -> Option<PathBuf> {
     if !have(&["gcc", "make", "perl"]) || !has_headers() {
         return None;
@@ -36,7 +36,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Records a script with the module. Returns what it printed, what was said, and the samples of a
+/// Records a script with the module. Returns its output, heapprof's messages, and the samples of a
 /// profile.
 fn recorded(folder: &Path, cache: &Path, words: &[&str]) -> (String, String, Vec<Sample>) {
     let options = ["record", "--exact", "-o", "p.pb.gz", "--"];
@@ -73,7 +73,8 @@ fn the_module_passes_its_own_tests() {
         assert!(done.status.success(), "{words:?}: {said}");
         assert!(!said.contains("warning"), "{words:?}: {said}");
     }
-    // What the module says is the table's column of the perl, as far as the table has one.
+    // The module's structure offsets equal the table's column for this perl, as far as the table
+    // has one.
     let script =
         "my %f = Devel::HeapProf::_fields(); printf qq{%s\\t%s\\n}, $_, $f{$_} for keys %f";
     let said = Command::new("perl")
@@ -122,7 +123,7 @@ fn the_module_passes_its_own_tests() {
     assert_eq!(told, rows);
 }
 
-/// The module is looked for beside the library, and in no other cache.
+/// The module is searched beside the library, and in no other cache.
 #[test]
 fn another_cache_has_no_module() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,7 +179,7 @@ fn a_program_starts_and_dumps_its_own_recordings() {
     assert_eq!(allocated("two.pb.gz", "main::early"), 0);
 }
 
-/// A perl whose structures are not known is read by what the module knows of them.
+/// A perl with unknown structures is read with the offsets that the module knows.
 #[test]
 fn a_perl_of_an_unknown_version_is_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,8 +202,8 @@ fn a_perl_of_an_unknown_version_is_read() {
     assert!(of.map(|s| s.allocated[1]).sum::<i64>() > 2_000_000, "{err}");
 }
 
-/// Whoever holds an interpreter, a debugger, and a program that loads the module again notice
-/// nothing of it, traced or not.
+/// A program with an embedded interpreter, a debugger, and a program that loads the module again
+/// behave as without it, traced or not.
 #[test]
 fn hosts_and_debuggers_run_as_without_the_module() {
     let folder = tempfile::tempdir().unwrap();
@@ -232,7 +233,7 @@ fn hosts_and_debuggers_run_as_without_the_module() {
             .unwrap();
         for values in [&[][..], &["--perl-values"]] {
             if script.starts_with("./loads") && !values.is_empty() {
-                // No perl is there at the end, which is said, with exit code 2.
+                // No perl is left at the end. This is reported, with exit code 2.
                 continue;
             }
             let args = ["record", "--exact", "-o", "h.pb.gz"];
@@ -245,7 +246,8 @@ fn hosts_and_debuggers_run_as_without_the_module() {
     }
 }
 
-/// Names with wide characters are UTF-8, as for `open`, and what a mark needs is not growth.
+/// Names with wide characters are UTF-8, as for `open`, and the memory of a mark is not reported as
+/// growth.
 #[test]
 fn calls_take_any_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -362,8 +364,8 @@ fn what_is_no_perl_is_refused() {
     }
 }
 
-/// With the module, subs that are written in C have frames, with the line of the call. A sub that
-/// dies or that calls Perl leaves no wrong one behind.
+/// With the module, subs written in C have frames, with the line of the call. A sub that dies or
+/// calls Perl leaves no wrong frame behind.
 #[test]
 fn subs_in_c_have_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -408,8 +410,8 @@ fn subs_in_c_have_names() {
     assert_eq!(callers, ["Storable::dclone", "main::clones", "(main)"]);
 }
 
-/// A perl that can't read the loader runs as it would without it, and so does one that the module
-/// was not built for.
+/// A perl that can't read the loader runs as it would without it, and so does a perl for which the
+/// module was not built.
 #[test]
 fn perls_that_cannot_load_the_module_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -440,7 +442,7 @@ fn perls_that_cannot_load_the_module_run() {
     assert_eq!(runs(), "none");
     std::fs::remove_file(&identity).unwrap();
     assert_eq!(runs(), "none");
-    // The loader goes away after `record` looked for it.
+    // The loader disappears after `record` checked for it.
     let loader = perls.join("loader");
     let script = format!(
         "system 'rm', '-r', '{}'; print `perl -e 'print q(child)'`",
@@ -450,8 +452,8 @@ fn perls_that_cannot_load_the_module_run() {
     assert_eq!(out, "child", "{err}");
 }
 
-/// The module is built by the recording that needs it if an option or a person at the terminal
-/// says so, and never otherwise.
+/// A recording that needs the module builds it only if an option allows it, or a person at the
+/// terminal.
 #[test]
 fn the_module_is_built_if_the_user_allows_it() {
     if !have(&["gcc", "make", "perl"]) || !has_headers() {
@@ -479,7 +481,7 @@ fn the_module_is_built_if_the_user_allows_it() {
             .unwrap();
         !found.stdout.is_empty()
     };
-    // Nobody is at a terminal.
+    // There is no person at a terminal.
     let (code, said) = record(&cache("no"), &[]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.ends_with("or add --perl-install\n"), "{said}");
@@ -494,7 +496,7 @@ fn the_module_is_built_if_the_user_allows_it() {
     let (code, said) = record(&cache("option"), &["--perl-install"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("was built"), "{said}");
-    // An audit has what the module adds.
+    // An audit gets the results of the module.
     let audit = [
         "fork-audit",
         "--perl-install",

@@ -1,4 +1,4 @@
-//! Perl's values: who made those that are alive, compared with Test::LeakTrace and with scripts
+//! Perl values: the code that made the live ones, compared with Test::LeakTrace and with scripts
 //! that know it themselves.
 
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use heapprof_tests::needs::perl_module;
 use crate::perl_module::{heapprof, installed, text};
 use crate::scripts::{comments, has_threads, program, read};
 
-/// What a recording with values printed and said, and its profile.
+/// The output of a recording with values, its messages, and its profile.
 struct Traced {
     out: String,
     err: String,
     profile: Profile,
 }
 
-/// Records a script with its values. It must end with `code`.
+/// Records a script with its values, and checks that it ends with `code`.
 fn traced(folder: &Path, cache: &Path, options: &[&str], script: &[&str], code: i32) -> Traced {
     let record = ["record", "--perl-values", "-o", "v.pb.gz"];
     let words = [&record[..], options, &["--", "perl"], script].concat();
@@ -34,8 +34,8 @@ fn traced(folder: &Path, cache: &Path, options: &[&str], script: &[&str], code: 
 }
 
 impl Traced {
-    /// The sums of a sample type by the innermost frame: `function file:line`, or the function
-    /// alone if it has no file.
+    /// Returns the sums of a sample type by the innermost frame: `function file:line`, or only the
+    /// function if it has no file.
     fn by_leaf(&self, sample_type: &str) -> BTreeMap<String, i64> {
         let profile = &self.profile;
         let column = profile.find_sample_type(sample_type).unwrap();
@@ -61,7 +61,8 @@ impl Traced {
         sums
     }
 
-    /// The sums of a sample type by a label's text; without the label, by nothing.
+    /// Returns the sums of a sample type by the text of a label. Samples without the label have an
+    /// empty text.
     fn by_label(&self, sample_type: &str, key: &str) -> BTreeMap<String, i64> {
         let profile = &self.profile;
         let column = profile.find_sample_type(sample_type).unwrap();
@@ -76,7 +77,7 @@ impl Traced {
     }
 }
 
-/// What a bare perl prints, and how it ends.
+/// Returns the output and the exit code of a bare perl.
 fn bare(folder: &Path, script: &[&str]) -> (String, Option<i32>) {
     let done = Command::new("perl")
         .args(script)
@@ -86,8 +87,8 @@ fn bare(folder: &Path, script: &[&str]) -> (String, Option<i32>) {
     (text(&done.stdout), done.status.code())
 }
 
-/// The example that Devel::MemoryTrace::Light's own documentation gives: malloc blames `nothing`,
-/// which only empties the list of free heads.
+/// Values are charged to the code that made them. The example is from Devel::MemoryTrace::Light's
+/// own documentation: malloc blames `nothing`, which only empties the list of free heads.
 #[test]
 fn values_are_theirs_who_made_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,13 +110,13 @@ fn values_are_theirs_who_made_them() {
         assert_eq!(bytes, 24 * 20_000, "an integer has a head, and no body");
         let made = of.by_leaf("sv_alloc_objects");
         assert_eq!(made["main::use_mem who.pl:4"], 20_000, "{made:?}");
-        // The elements, and once the variable.
+        // These are the elements, and the variable itself.
         assert_eq!(made["main::nothing who.pl:3"], 20_001, "{made:?}");
         assert!(!of.err.contains("perl-values"), "{}", of.err);
     }
 }
 
-/// Nine kinds of leaks, ten of each: as many values by line as Test::LeakTrace says.
+/// Nine kinds of leaks, ten of each: the number of values by line equals that of Test::LeakTrace.
 #[test]
 fn planted_leaks_are_those_of_test_leaktrace() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,7 +135,7 @@ fn planted_leaks_are_those_of_test_leaktrace() {
         .map(|(place, count)| (place, count.parse().unwrap()))
         .collect();
     assert!(lines.len() > 20, "{wanted}");
-    // A few values each, ten times.
+    // Each kind leaks a few values, ten times.
     assert!(lines.iter().all(|(_, count)| count % 10 == 0), "{wanted}");
     let of = traced(folder.path(), &cache, &["--exact"], &[&script, "leaks"], 0);
     assert_eq!(of.out, wanted, "{}", of.err);
@@ -174,7 +175,7 @@ fn labels_tell_type_class_and_mark() {
     assert!((22..300).contains(&later), "{later}");
 }
 
-/// What the rows say adds up to what Perl counts, also in the middle of a program.
+/// The rows add up to Perl's own count, even in the middle of a program.
 #[test]
 fn values_are_as_many_as_perl_counts() {
     let folder = tempfile::tempdir().unwrap();
@@ -193,12 +194,12 @@ fn values_are_as_many_as_perl_counts() {
     let counted = said.iter().find_map(|c| c.split_once(", PL_sv_count "));
     let counted: i64 = counted.unwrap().1.parse().unwrap();
     assert_eq!(alive, counted, "{said:?}");
-    // Nearly all values that the script made have its lines.
+    // Nearly all values that the script made are charged to its lines.
     let unseen = of.by_leaf("sv_inuse_objects")["(before the recording)"];
     assert!(unseen < 1500, "{unseen} of {alive}");
 }
 
-/// A program that is traced prints and ends as it does without.
+/// A traced program prints and ends as it does without tracing.
 #[test]
 fn programs_run_as_without_tracing() {
     let folder = tempfile::tempdir().unwrap();
@@ -249,7 +250,7 @@ fn programs_run_as_without_tracing() {
     }
 }
 
-/// The coroutines of Coro run in Perl's own loop. Their values still have their lines.
+/// Coro's coroutines run in Perl's own run loop. Their values still have their lines.
 #[test]
 fn coroutines_have_their_values() {
     let folder = tempfile::tempdir().unwrap();
@@ -271,15 +272,16 @@ fn coroutines_have_their_values() {
     std::fs::write(folder.path().join("coro.pl"), script).unwrap();
     let of = traced(folder.path(), &cache, &["--exact"], &["coro.pl"], 0);
     let arrays = of.by_leaf("sv_inuse_objects");
-    // Perl's own loop is looked at less often, so the next line has some.
+    // Perl's own run loop is sampled less often, so the next line gets some of the values.
     for (line, least) in [(4, 300), (6, 180)] {
         let found = arrays[&format!("main::job coro.pl:{line}")];
         assert!((least..least + 200).contains(&found), "{line}: {arrays:?}");
     }
 }
 
-/// A hash that the program's text keeps has its own line, although Perl frees it before END blocks
-/// run, and the compiler makes it in the place of an older value. So has one that exit leaves.
+/// A hash that is a variable of the program's main code has its own line, although Perl frees it
+/// before END blocks run, and the compiler makes it in the place of an older value. The same holds
+/// for a hash that is alive at exit.
 #[test]
 fn variables_of_the_program_are_its_lines() {
     let folder = tempfile::tempdir().unwrap();
@@ -294,7 +296,8 @@ fn variables_of_the_program_are_its_lines() {
     for words in [&["cache.pl"][..], &["cache.pl", "exits"]] {
         let of = traced(folder.path(), &cache, &[], words, 0);
         let bytes = of.by_leaf("sv_inuse_space");
-        // 5,000 entries and 8,192 buckets at the line of the variable, and what is in it.
+        // The line of the variable has 5,000 entries and 8,192 buckets; the contents are at the
+        // next line.
         let variable = bytes["(main) cache.pl:1"];
         assert!(
             (180_000..220_000).contains(&variable),
@@ -305,7 +308,7 @@ fn variables_of_the_program_are_its_lines() {
     }
 }
 
-/// A block that leaves nothing is never said to leave something.
+/// A block without leaks is never reported to leak.
 #[test]
 fn no_leak_is_made_up() {
     let folder = tempfile::tempdir().unwrap();
@@ -336,7 +339,7 @@ fn no_leak_is_made_up() {
     assert_eq!(of.out, "0 wrong, 2 rows planted\n");
 }
 
-/// Without what it takes, nothing is recorded, and the message says what to do.
+/// Without the requirements, nothing is recorded, and the message says what to do.
 #[test]
 fn what_is_missing_is_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -360,7 +363,7 @@ fn what_is_missing_is_said() {
     };
     let native = ["--frames", "native", "--", "perl", "-e1"];
     refused(&cache, &native, "--frames native leaves out");
-    // A perl that the module was not built for: its identity is another one.
+    // The module was not built for this perl: its identity differs.
     let root = cache.join("heapprof");
     let carried = std::fs::read_dir(&root).unwrap().next().unwrap();
     let perls = carried.unwrap().path().join("perl");
@@ -375,12 +378,12 @@ fn what_is_missing_is_said() {
     let out = refused(&cache, &print, "no Devel::HeapProf was built for this perl");
     assert_eq!(out, "");
     std::fs::write(&identity, right).unwrap();
-    // Under -T no module is loaded, and what is no perl has no values.
+    // Under -T no module is loaded, and a program that is not perl has no values.
     let none = "--perl-values: no values were traced: ";
     refused(&cache, &["--", "perl", "-T", "-e", "1"], none);
     refused(&cache, &["--", "true"], none);
     if perl_module("Test::LeakTrace") {
-        // It replaces the run loop, too.
+        // Test::LeakTrace replaces the run loop, too.
         let loop_of_its_own = ["--", "perl", "-MTest::LeakTrace", "-e", "print 'ran'"];
         let out = refused(
             &cache,
@@ -391,8 +394,8 @@ fn what_is_missing_is_said() {
     }
 }
 
-/// A Catalyst application with a planted cycle: its sub and line are among the first three rows
-/// after 300 requests.
+/// In a Catalyst application with a planted cycle, the cycle's sub and line are among the first
+/// three rows after 300 requests.
 #[test]
 fn a_cycle_in_a_catalyst_application_is_found() {
     let folder = tempfile::tempdir().unwrap();

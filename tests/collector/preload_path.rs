@@ -19,7 +19,8 @@ fn paths(cache: &tempfile::TempDir) -> [PathBuf; 2] {
     })
 }
 
-/// The files there are loaded into programs, so only what this binary carries may be named.
+/// Unpacked files that differ in any byte are unpacked again: programs load them, so only the files
+/// inside this binary may be used.
 #[test]
 fn what_is_not_to_the_byte_what_was_unpacked_is_unpacked_again() {
     let cache = tempfile::tempdir().unwrap();

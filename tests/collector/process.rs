@@ -1,4 +1,4 @@
-//! `proc` beside the kernel's own sums.
+//! Compares `proc` with the kernel's own sums.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt;
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program that runs beside a test, and is killed at its end.
+/// A program that runs during a test, and is killed at its end.
 struct Running {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -67,7 +67,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts the program, and waits until it has stopped.
+    /// Starts the program, and waits until it has stopped itself.
     fn stopped() -> Option<Self> {
         if !have(&["gcc"]) {
             return None;
@@ -117,7 +117,7 @@ pub(crate) fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// Bytes of a line of `smaps_rollup`.
+/// Returns the sum of some lines of `smaps_rollup` in bytes.
 fn of_kernel(pid: u32, names: &[&str]) -> i64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
     let of = |name: &str| {
@@ -138,8 +138,8 @@ fn the_parts_of_a_process_are_the_kernel_s_sums() {
     let pid = program.pid().to_string();
     let found = json(&ok(&["proc", &pid, "-f", "json"]));
     assert_eq!(found["as_smaps_rollup"], true);
-    // Other processes begin and end meanwhile, and have the same libraries. So which pages are
-    // shared changes, and not how many there are.
+    // Other processes with the same libraries begin and end meanwhile. So the shared pages change,
+    // but not the number of pages.
     for (fields, names, error) in [
         (&["rss"][..], &["Rss"][..], 0),
         (&["pss"], &["Pss"], 512 << 10),
@@ -276,7 +276,7 @@ fn the_difference_of_two_moments_adds_up() {
     }
 }
 
-/// Whoever may not read a process's mappings is told so, and gets what can be had.
+/// A user who may not read a process's mappings gets a message and the available figures.
 #[test]
 fn another_user_gets_what_can_be_had() {
     let Some(program) = Running::stopped() else {
@@ -309,7 +309,7 @@ fn another_user_gets_what_can_be_had() {
     );
 }
 
-/// A copy of the binary that other users can run.
+/// Copies the binary to a place where other users can run it.
 fn reachable() -> PathBuf {
     let copy = std::env::temp_dir().join(format!("heapprof-{}", std::process::id()));
     std::fs::copy(heapprof(), &copy).unwrap();
@@ -358,7 +358,7 @@ fn a_process_that_is_not_there_is_an_error() {
     }
 }
 
-/// Processes that have no memory to show are there all the same, and a thread is none.
+/// Processes without memory to show are reported as existing, and a thread is not a process.
 #[test]
 fn zombies_and_threads_are_told() {
     let mut shell = Command::new("sh")

@@ -1,9 +1,9 @@
-//! Small hostile programs, run bare and under `heapprof record`: the same output, the same end, the
-//! right numbers.
+//! Small hostile programs, run bare and under `heapprof record`: the same output, the same exit
+//! code, and correct numbers.
 //!
-//! Each program in `programs/` says in its first lines how it is built; programs/README.md has the
-//! list. A program writes what it knows of its own allocations to the file that
-//! HEAPPROF_TEST_EXPECT names, and the exact profile must agree.
+//! The first lines of each program in `programs/` say how it is built; programs/README.md has the
+//! list. A program writes its own counts of allocations to the file named by HEAPPROF_TEST_EXPECT,
+//! and the exact profile must agree.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,13 +20,13 @@ use heapprof_tests::needs;
 use heapprof_tests::waits::HANG_TIMEOUT;
 use heapprof_tests::watched::run;
 
-/// Whether a profile must be there at the end.
+/// Whether there must be a profile at the end.
 #[derive(Clone, Copy, PartialEq)]
 enum Left {
-    /// There must be a profile, with all numbers that the program knows.
+    /// There must be a profile with all numbers that the program knows.
     Profile,
-    /// There may be none, because the program took away what a profile needs. If there is one, it
-    /// must be readable and have the right numbers.
+    /// There may be no profile, because the program removed what a profile needs. If there is one,
+    /// it must be readable and have correct numbers.
     Perhaps,
 }
 
@@ -205,7 +205,8 @@ const DEADLOCK: &[Case] = &[
     case("deadlock_stopped.c", &["50"], 0),
 ];
 
-/// A thousand rounds that each need one process or more. They take too long for everyday runs.
+/// Cases with a thousand rounds that need a process or more each. They take too long for everyday
+/// runs.
 const STRESS: &[Case] = &[
     case("deadlock_loader.c", &["1000"], 0),
     case("deadlock_atfork.c", &["1000"], 0),
@@ -219,14 +220,14 @@ const STRESS: &[Case] = &[
     case("lifecycle_dumps.c", &["5000"], 0),
 ];
 
-/// No library can be preloaded into these; `record` says so.
+/// Programs into which no library can be preloaded; `record` reports that.
 const CLOSED: &[Case] = &[case("linkage_static.c", &[], 35)];
 
 const TABLES: &[&[Case]] = &[
     ACCOUNTING, LINKAGE, LIFECYCLE, PROCESS, STACKS, DEADLOCK, STRESS, CLOSED,
 ];
 
-/// A run that takes longer than this is considered hanging.
+/// Longest time of a run that is not considered hanging.
 const PATIENCE: Duration = HANG_TIMEOUT;
 const STRESS_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -260,7 +261,7 @@ fn deadlock() {
     run_all(DEADLOCK, PATIENCE);
 }
 
-/// `cargo test -p heapprof-tests stress -- --ignored`
+/// Run with `cargo test -p heapprof-tests stress -- --ignored`.
 #[test]
 #[ignore = "takes minutes"]
 fn stress() {
@@ -284,7 +285,7 @@ fn what_cannot_be_preloaded_is_said() {
     }
 }
 
-/// If a script starts the program, only the empty profile of the program can tell.
+/// If a script starts the program, only the program's empty profile shows its own allocator.
 #[test]
 fn an_allocator_behind_a_wrapper_is_said() {
     let Some(binaries) = build("linkage_own_allocator.c") else {
@@ -314,7 +315,7 @@ fn every_program_is_run_and_described() {
         }
         assert!(readme.contains(&format!("`{name}`")), "README: {name}");
         let is_run = || TABLES.iter().any(|t| t.iter().any(|c| c.program == name));
-        // Libraries are part of other programs. stacks.rs, sampling.rs, peak.rs and dumps.rs run
+        // Libraries are parts of other programs. stacks.rs, sampling.rs, peak.rs and dumps.rs run
         // the oracles.
         let is_part = name.starts_with("lib_") || name.starts_with("oracle_");
         assert!(is_part || is_run(), "{name} is never run");
@@ -325,7 +326,7 @@ pub(crate) fn folder() -> PathBuf {
     root().join("tests/programs")
 }
 
-/// Runs every case in every mode, and reports all failures at once.
+/// Runs every case in every mode, and reports all failures together.
 fn run_all(cases: &[Case], patience: Duration) {
     let mut failures = Vec::new();
     for case in cases {
@@ -347,7 +348,7 @@ fn run_all(cases: &[Case], patience: Duration) {
     );
 }
 
-/// What the first lines of a program's file say.
+/// The build instructions in the first lines of a program's file.
 #[derive(Default)]
 struct Header {
     build: Vec<String>,
@@ -386,8 +387,7 @@ fn header(file: &Path) -> Header {
     header
 }
 
-/// The program's binaries, one for each variant, built once. Returns `None` if there is no
-/// compiler.
+/// Builds the program's binaries once, one for each variant. Returns `None` without a compiler.
 pub(crate) fn build(program: &'static str) -> Option<Vec<PathBuf>> {
     type Built = Arc<OnceLock<Option<Vec<PathBuf>>>>;
     static ALL: Mutex<BTreeMap<&str, Built>> = Mutex::new(BTreeMap::new());
@@ -398,7 +398,7 @@ pub(crate) fn build(program: &'static str) -> Option<Vec<PathBuf>> {
     built.get_or_init(|| compile_program(program, &[])).clone()
 }
 
-/// As [`build`], with the caller's variants in addition to the program's own.
+/// Builds like [`build`], with the caller's variants in addition to the program's own.
 pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBuf>> {
     let source = folder().join(program);
     let header = header(&source);
@@ -423,7 +423,7 @@ pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBu
         let mut words = header.build.clone();
         words.extend(variant.iter().skip(1).cloned());
         if words[0] != "rustc" {
-            // The program finds libraries beside itself, by its own RUNPATH.
+            // The program finds libraries in its own folder, by its own RUNPATH.
             words.push("-Wl,-rpath,$ORIGIN".to_string());
             words.push(format!("-L{}", out.display()));
         }
@@ -438,7 +438,7 @@ pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBu
     binaries.collect()
 }
 
-/// Whether the linker that a variant asks for is installed. Many systems have only one.
+/// Whether the linker that a variant needs is installed. Many systems have only one.
 fn has_linker(variant: &[String]) -> bool {
     let asked = |word: &String| {
         word.strip_prefix("-fuse-ld=")
@@ -454,7 +454,7 @@ fn has_linker(variant: &[String]) -> bool {
     found
 }
 
-/// Compiles a file unless that is done already. Returns `None` if the compiler is missing.
+/// Compiles a file unless it is compiled already. Returns `None` without the compiler.
 pub(crate) fn compile(words: &[String], source: &Path, link: &[String], out: &Path) -> Option<()> {
     let written = |path: &Path| path.metadata().and_then(|m| m.modified()).ok();
     let newest: Option<SystemTime> = std::fs::read_dir(folder())
@@ -468,7 +468,7 @@ pub(crate) fn compile(words: &[String], source: &Path, link: &[String], out: &Pa
         return None;
     }
     // Another run or thread of the tests may be compiling the same file. So each one writes its own
-    // file and moves it into place whole.
+    // file and renames it into place as a whole.
     let mut own = OsString::from(out);
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -502,7 +502,7 @@ fn record(
     run(record, folder, patience)
 }
 
-/// Runs a program bare, then sampled, then exactly.
+/// Runs a program bare, then sampled, then in exact mode.
 fn compare(binary: &Path, case: &Case, patience: Duration) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary);
@@ -526,7 +526,7 @@ fn compare(binary: &Path, case: &Case, patience: Duration) -> Result<(), String>
 }
 
 fn same(bare: &Run, recorded: &Run) -> Result<(), String> {
-    // These are the program's own lines; ours begin with `heapprof: `.
+    // Only the program's own lines are compared. Ours begin with `heapprof: `.
     let own = |line: &&str| !line.starts_with("heapprof: ");
     let err = |run: &Run| {
         run.err

@@ -1,5 +1,5 @@
-//! Providers of stacks that programs register themselves: the toy interpreter of the docs, and some
-//! that lie.
+//! Stack providers that programs register themselves: the toy interpreter of the documentation, and
+//! some that lie.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use heapprof_tests::harness::{root, run};
 
 use crate::scripts::{Frame, comments, read, samples};
 
-/// The stacks of the toy interpreter, as it says them and as the profile has them.
+/// The profile has the stacks that the toy interpreter prints.
 #[test]
 fn a_provider_s_frames_are_its_own() {
     if !have(&["gcc"]) {
@@ -46,7 +46,7 @@ fn a_provider_s_frames_are_its_own() {
             let toys: Vec<String> = toys.map(|f| format!("{}:{}", f.0, f.2)).collect();
             if !toys.is_empty() {
                 assert_eq!(sample.labels["op"], "allocate");
-                // Each run loop's frame became the frames that it ran.
+                // Each run loop's frame was replaced by the frames that it ran.
                 assert!(
                     sample.frames.iter().all(|f| f.0 != "run"),
                     "{:?}",
@@ -59,7 +59,7 @@ fn a_provider_s_frames_are_its_own() {
     }
 }
 
-/// Providers that give what they must not give.
+/// Providers that return invalid data.
 const LIARS: &str = r#"
 #include "heapprof.h"
 #include <dlfcn.h>
@@ -150,7 +150,7 @@ fn a_provider_that_lies_is_contained() {
     }
 }
 
-/// A provider whose every allocation of 4,000 bytes is a pool.
+/// A provider that treats every allocation of 4,000 bytes as a pool.
 const POOLS: &str = r#"
 #include "heapprof.h"
 #include <dlfcn.h>
@@ -196,7 +196,8 @@ int main(void) {
 }
 "#;
 
-/// What is in use in pools is divided by the parts that the provider reports, and adds up to it.
+/// The live bytes of pools are divided into the parts that the provider reports, and the parts add
+/// up.
 #[test]
 fn pools_are_divided_into_parts() {
     if !have(&["gcc"]) {

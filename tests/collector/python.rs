@@ -1,4 +1,4 @@
-//! Python's functions and lines: compared with what `sys._getframe` says.
+//! Python functions and lines, compared with the results of `sys._getframe`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ fn script(name: &str) -> String {
     root().join("tests/python").join(name).display().to_string()
 }
 
-/// The pythons to try: the first one on the path, and those in HEAPPROF_PYTHONS, with colons
-/// between them. A name on the path may be a script that looks for one, so each is asked what it
-/// is.
+/// Returns the pythons to test: the first one in PATH, and those in HEAPPROF_PYTHONS, separated by
+/// colons. A name in PATH may be a script that starts another python, so each is asked for its
+/// executable.
 pub(crate) fn pythons() -> Vec<PathBuf> {
     let more = std::env::var("HEAPPROF_PYTHONS").unwrap_or_default();
     let named = std::iter::once("python3").chain(more.split(':').filter(|name| !name.is_empty()));
@@ -29,8 +29,8 @@ pub(crate) fn pythons() -> Vec<PathBuf> {
     named.map(ask).collect()
 }
 
-/// Whether a Python has a GIL. One without has all objects in a mimalloc of its own, of which it
-/// knows no other setup that heapprof records.
+/// Whether a Python has a GIL. A Python without one allocates all objects from its own mimalloc,
+/// and has no other setup that heapprof records.
 pub(crate) fn has_gil(python: &Path) -> bool {
     let question = "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)";
     let asked = Command::new(python)
@@ -40,8 +40,8 @@ pub(crate) fn has_gil(python: &Path) -> bool {
     String::from_utf8(asked.stdout).unwrap().trim() == "0"
 }
 
-/// Records a script of tests/python, which writes what it expects into `expected`, with a log in
-/// `p.log`. Returns the folder of both, and what was said.
+/// Records a script of tests/python, which writes the expected stacks to `expected`, with a log in
+/// `p.log`. Returns the folder of both, and the messages.
 fn recorded(
     python: &Path,
     name: &str,
@@ -79,8 +79,8 @@ fn logged(
     (folder, done)
 }
 
-/// A log of a script that has all events: there are fewer than fit into a recording's ring, if
-/// Python does not load what is installed in its `site`.
+/// Returns a log of a script that has all events: they fit into a recording's ring if Python does
+/// not load the packages of `site`.
 fn whole_log(
     python: &Path,
     name: &str,
@@ -96,8 +96,8 @@ fn whole_log(
     (folder, log)
 }
 
-/// Records a script, and returns how many allocations were compared with what it expects. On a busy
-/// machine, the log drops some, because nobody reads it in time.
+/// Records a script, and returns the number of allocations that were compared with the expected
+/// ones. On a busy machine, the log drops some, because it is not read in time.
 fn compared(python: &Path, name: &str, arguments: &[&str]) -> usize {
     let (folder, done) = recorded(python, name, arguments, &[], &[]);
     assert!(!done.err.contains("native frames only"), "{}", done.err);
@@ -106,7 +106,7 @@ fn compared(python: &Path, name: &str, arguments: &[&str]) -> usize {
         let (size, frames) = line.split_once('\t').unwrap();
         (size.to_string(), frames.to_string())
     };
-    // A forked child counts on from where its parent was, so a size may be there twice.
+    // A forked child continues its parent's count, so a size may occur twice.
     let mut wanted: HashMap<String, Vec<String>> = HashMap::new();
     for (size, frames) in expected.lines().map(split) {
         wanted.entry(size).or_default().push(frames);
@@ -131,8 +131,8 @@ fn compared(python: &Path, name: &str, arguments: &[&str]) -> usize {
     compared
 }
 
-/// How many of so many allocations have to be compared. Without the GIL there are small objects in
-/// the log, too, so it drops more.
+/// Returns how many of `count` allocations have to be compared. Without the GIL, the log has small
+/// objects, too, and so drops more.
 fn least(python: &Path, count: usize) -> usize {
     if has_gil(python) { count } else { count / 10 }
 }
@@ -171,7 +171,7 @@ fn code_at_the_place_of_other_code_is_told_apart() {
     }
 }
 
-/// Python's frames lie among the native ones where native code entered them, also if the same
+/// Python's frames are between the native frames where native code entered them, even if the same
 /// functions are entered in another order.
 #[test]
 fn native_frames_lie_between_python_s() {
@@ -183,7 +183,7 @@ fn native_frames_lie_between_python_s() {
         let (folder, _) = recorded(&python, "merged.py", &[], &options, &[]);
         let samples = samples(&read(&folder.path().join("p.pb.gz")));
         for (size, is_outer) in [(2_000_001, true), (2_000_002, false)] {
-            // A bytearray has a byte more.
+            // A bytearray has one byte more.
             let is_of_size = |bytes: i64| bytes % (size + 1) == 0 && bytes > 0;
             let of_size = samples.iter().filter(|s| is_of_size(s.allocated[1]));
             let mut count = 0;
@@ -215,10 +215,10 @@ fn check_merged(sample: &Sample, is_outer: bool) {
     );
 }
 
-/// What a log has of Python's allocators, in every way of setting them up: each block once, with
-/// the bytes that were asked for. Debug hooks add 24 bytes once or twice, 16 of them before the
-/// block, and malloc's hook sees them as a part of it. A request for nothing is one of a byte
-/// there.
+/// The log has each block of Python's allocators once, with the requested bytes, in every setup of
+/// the allocators. Debug hooks add 24 bytes once or twice, 16 of them before the block, and the
+/// hook of malloc sees these as a part of the block. There, a request for zero bytes is a request
+/// for one byte.
 #[test]
 fn small_objects_are_recorded_once() {
     if !have(&["python3"]) {
@@ -294,20 +294,21 @@ fn small_objects_are_recorded_once() {
     }
 }
 
-/// An event: whether a block came or went, where it is, and how many bytes it has.
+/// An event: whether a block was allocated or freed, its address, and its size in bytes.
 type Wanted<'a> = (&'a str, u64, u64);
 
-/// Events that are given to whoever expects one of some. What one takes, another may need, because
-/// hooks of later blocks may begin where earlier blocks began.
+/// Assigns events to expectations. Each expectation accepts any of three events. One expectation
+/// may take an event that another needs, because hooks of later blocks may begin where earlier
+/// blocks began.
 struct Events<'a> {
     left: HashMap<Wanted<'a>, usize>,
-    /// What those expect who were given an event.
+    /// The expectations to which each event was assigned.
     of: HashMap<Wanted<'a>, Vec<[Wanted<'a>; 3]>>,
 }
 
 impl<'a> Events<'a> {
-    /// Gives one of the events, for which others may have to take another. Returns false if all are
-    /// needed. What was `tried` is passed over.
+    /// Assigns one of the wanted events. For that, other expectations may have to change to another
+    /// event. Returns false if no event is left. Events in `tried` are skipped.
     fn give(&mut self, wanted: [Wanted<'a>; 3], tried: &mut Vec<Wanted<'a>>) -> bool {
         for event in wanted {
             if tried.contains(&event) {
@@ -343,8 +344,8 @@ fn an_event_is_given_to_whoever_has_no_other() {
     assert!(!events.give([a, b, c], &mut Vec::new()));
 }
 
-/// What there is to say of a block that is not in a log: its end, what it has near that address,
-/// and what the recording lacks.
+/// Returns a message about a block that is missing in a log: the log's end, its events near that
+/// address, and what the recording lacks.
 fn not_in(log: &str, address: u64, folder: &Path) -> String {
     let is_near = |line: &&str| {
         let at = line
@@ -361,8 +362,9 @@ fn not_in(log: &str, address: u64, folder: &Path) -> String {
     format!(" ({address:#x}) is not in the log: {near:?} {last:?}\n{info}")
 }
 
-/// Debug hooks stand on our wrappers, and tracemalloc on these, from the middle on. Without `site`,
-/// the first look at the allocators is one at which Python has set one of them aside.
+/// From the middle on, debug hooks are above our wrappers, and tracemalloc is above the debug
+/// hooks. Without `site`, the first check of the allocators comes while Python has replaced one of
+/// them temporarily.
 #[test]
 fn small_objects_are_recorded_below_two_hooks() {
     if !have(&["python3"]) {
@@ -407,8 +409,8 @@ fn small_objects_are_recorded_below_two_hooks() {
     }
 }
 
-/// All objects of a Python without the GIL are in an allocator of its own, of every size. They are
-/// there unless somebody says that they are not wanted, and then that is said.
+/// A Python without the GIL has all objects, of every size, in its own allocator. They are recorded
+/// unless an option excludes them, and then this is reported.
 #[test]
 fn objects_of_a_python_without_the_gil_are_recorded() {
     if !have(&["python3"]) {
@@ -426,7 +428,7 @@ fn objects_of_a_python_without_the_gil_are_recorded() {
         eprintln!("no python without the GIL: oracle/build-free-threaded.sh builds some");
         return;
     }
-    // Threads allocate what is large and what is small, and free what others allocated.
+    // Threads allocate large and small objects, and free objects of other threads.
     let program = "import queue, threading\n\
                    kept, given = [], queue.SimpleQueue()\n\
                    def large(): kept.append(bytearray(5_000_000))\n\
@@ -466,7 +468,8 @@ fn objects_of_a_python_without_the_gil_are_recorded() {
                     [sum[0] + s.allocated[0], sum[1] + s.allocated[1]]
                 })
             };
-            // A bytearray has a byte more. An object of 100 bytes has 49 of a header and its end.
+            // A bytearray has one byte more. An object of 100 bytes has 49 bytes for its header and
+            // end.
             assert!(
                 of("large")[1] >= 4 * 5_000_001,
                 "{python:?}: {:?}",
@@ -496,7 +499,7 @@ fn objects_of_a_python_without_the_gil_are_recorded() {
     }
 }
 
-/// CPython has mimalloc inside since 3.13, and no other program's allocator is like that.
+/// CPython contains mimalloc since 3.13. In other programs, such an allocator is an obstacle.
 #[test]
 fn the_allocator_inside_a_python_is_no_obstacle() {
     if !have(&["gcc"]) {

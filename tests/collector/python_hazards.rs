@@ -1,5 +1,5 @@
-//! Python programs that do what may go wrong under a profiler: they must say the same and end the
-//! same, however they are recorded.
+//! Python programs that could fail under a profiler: they must print the same and end the same,
+//! however they are recorded.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,8 @@ use heapprof_tests::harness::{command, root};
 
 use crate::python::pythons;
 
-/// The programs of tests/python/hazards, and the exit code of each. Its README says what they do.
+/// The programs of tests/python/hazards, and the exit code of each. The folder's README describes
+/// them.
 const PROGRAMS: [(&str, i32); 16] = [
     ("recursion.py", 3),
     ("signals.py", 4),
@@ -35,7 +36,7 @@ const RECORDINGS: [&[&str]; 3] = [
     &["--exact", "--python-objects=yes", "--frames=both"],
 ];
 
-/// What a command says on stdout, and its exit code.
+/// Returns the stdout of a command, and its exit code.
 fn end_of(command: &mut Command) -> (String, i32) {
     let done = command
         .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -46,7 +47,7 @@ fn end_of(command: &mut Command) -> (String, i32) {
     (out, done.status.code().unwrap_or(-1))
 }
 
-/// A command that records another one.
+/// Returns a command that records another one.
 fn recording(folder: &Path, options: &[&str], program: &Path) -> Command {
     let mut recorded = command(folder);
     recorded
@@ -67,7 +68,8 @@ fn compare(python: &Path, program: &str, code: i32, setup: &[(&str, &str)]) {
     assert_eq!(expected.1, code, "{python:?} {program}: {}", expected.0);
     for options in RECORDINGS {
         let is_all = options.len() > 2;
-        // Each allocation walks 4,096 frames. A debug build takes minutes for a hundred thousand.
+        // In this case each allocation walks 4,096 frames. A debug build would take minutes for a
+        // hundred thousand.
         let shallow = program == "recursion.py" && is_all;
         let expected = if shallow {
             arguments.push("10000");
@@ -115,7 +117,8 @@ fn hazards_end_the_same_in_each_setup() {
     }
 }
 
-/// C programs that hold a Python: one that is linked with it, and one that opens and closes it.
+/// C programs with an embedded Python: one that is linked with it, and one that loads and unloads
+/// it.
 #[test]
 fn embedded_pythons_end_as_without_a_recording() {
     if !have(&["python3", "python3-config", "gcc"]) {

@@ -1,4 +1,4 @@
-//! How `record` starts a program, what it passes on to it, and what it says of its end.
+//! How `record` starts a program, what it passes on, and what it reports about the program's end.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
@@ -48,8 +48,8 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", path.display())
 }
 
-/// Waits for the counting program, and then calls `act` with the process id of `record`, which is
-/// its parent. Returns how many signals came.
+/// Waits for the counting program, and then calls `act` with the process id of `record`, its
+/// parent. Returns how many signals came.
 fn counted(mut command: Command, act: impl FnOnce(&mut dyn Write, &str)) -> String {
     let mut child = command
         .stdin(Stdio::piped())
@@ -66,7 +66,7 @@ fn counted(mut command: Command, act: impl FnOnce(&mut dyn Write, &str)) -> Stri
         {
             act(&mut input, parent);
         }
-        // The terminal may have shown ^C in front of it.
+        // The terminal may have shown ^C before this text.
         if let Some((_, found)) = line.trim().split_once("count ") {
             count = found.to_string();
         }
@@ -81,8 +81,8 @@ fn kill(signal: &str, process: &str) {
     assert!(status.unwrap().success());
 }
 
-/// The terminal sends Ctrl-C to both processes, wherever stdin comes from. A signal that is sent
-/// only to `record` reaches the program too.
+/// The terminal sends Ctrl-C to both processes, regardless of stdin. A signal sent only to `record`
+/// reaches the program, too.
 #[test]
 fn signals_reach_the_program_once() {
     if !have(&["gcc", "script"]) {
@@ -91,7 +91,7 @@ fn signals_reach_the_program_once() {
     let built = build(COUNT, "gcc -O1");
     let on_terminal = |redirected: &str| {
         let line = format!(
-            // These tests may have been started in the background, where signals are ignored.
+            // The tests may have been started in the background, where signals are ignored.
             "exec env --default-signal=INT,QUIT,HUP {} record --no-symbolize -o out.pb.gz -- \
              ./program {redirected}",
             quoted(heapprof())
@@ -101,7 +101,7 @@ fn signals_reach_the_program_once() {
         command.current_dir(built.folder.path());
         command
     };
-    // Two signals that come at once count as one. More rounds tell them apart.
+    // Two signals that arrive at once count as one. More rounds make such a case unlikely.
     for redirected in ["</dev/null", "</dev/null", "</dev/null", ""] {
         let count = counted(on_terminal(redirected), |terminal, _| {
             terminal.write_all(b"\x03").unwrap();
@@ -123,7 +123,8 @@ fn signals_reach_the_program_once() {
     }
 }
 
-/// Signals that were ignored or blocked when `record` began are so in the program too.
+/// Signals that were ignored or blocked when `record` began are ignored or blocked in the program,
+/// too.
 #[test]
 fn ignored_and_blocked_signals_stay_so() {
     if !have(&["python3"]) {
@@ -159,7 +160,7 @@ fn ignored_and_blocked_signals_stay_so() {
     }
 }
 
-/// The names of the profiles in a folder and below, sorted.
+/// Returns the names of the profiles in a folder and its subfolders, sorted.
 fn profiles(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -207,7 +208,7 @@ fn folders_may_have_percent_signs() {
 }
 
 /// A program is named as it was started. A script is named after its interpreter, and a program
-/// that starts itself anew is named after its file.
+/// that executes itself again is named after its file.
 #[test]
 fn programs_are_called_as_they_were_started() {
     let folder = tempfile::tempdir().unwrap();
@@ -243,8 +244,8 @@ fn programs_are_called_as_they_were_started() {
     }
 }
 
-/// Only a percent sign that stands for something makes a name a pattern. In other names the process
-/// id and the number are inserted.
+/// Only a percent sign with a meaning makes a name a pattern. In other names, the process id and
+/// the number are inserted.
 #[test]
 fn percent_signs_alone_make_no_pattern() {
     let folder = tempfile::tempdir().unwrap();
@@ -271,13 +272,13 @@ fn percent_signs_alone_make_no_pattern() {
     let names = profiles(&here);
     assert!(names.contains(&"a%.pb.gz".to_string()), "{names:?}");
     assert!(names.contains(&"a%.0001.pb.gz".to_string()), "{names:?}");
-    // A child's profile has its process id in the name, before a number.
+    // The name of a child's profile has the process id, before a number.
     let child = regex::Regex::new(r"^a%\.children/\w+\.\d{2,}\.\d+\.pb\.gz$").unwrap();
     let children = names.iter().filter(|name| child.is_match(name));
     assert!(children.count() >= 1, "{names:?}");
 }
 
-/// `-#12` names a part of what comes on stdin. After `record` it belongs to the program, wherever
+/// `-#12` names a part of the input on stdin. After `record` it belongs to the program, wherever
 /// other options stand.
 #[test]
 fn the_program_gets_its_arguments_as_they_are() {
@@ -295,7 +296,7 @@ fn script(folder: &Path, name: &str, text: &[u8]) {
     std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Scripts run as a shell runs them. If a shell can't run one, the exit code is that of a shell.
+/// Scripts run as in a shell. If a shell can't run a script, the exit code is the shell's.
 #[test]
 fn scripts_run_as_from_a_shell() {
     let folder = tempfile::tempdir().unwrap();
@@ -335,7 +336,7 @@ fn scripts_run_as_from_a_shell() {
     }
 }
 
-/// The signal of `--on-signal` dumps, sent to the program or to `record`.
+/// The signal of `--on-signal` makes a dump, whether it is sent to the program or to `record`.
 #[test]
 fn a_signal_writes_a_profile() {
     let folder = tempfile::tempdir().unwrap();
@@ -372,14 +373,14 @@ fn a_signal_writes_a_profile() {
     }
 }
 
-/// The loader preloads nothing into a program that has more rights than its user, and `record` says
-/// so.
+/// The loader preloads nothing into a program that has more rights than its user, and `record`
+/// reports this.
 #[test]
 fn programs_with_rights_of_their_own_are_said() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("true");
     std::fs::copy("/bin/true", &file).unwrap();
-    // Only root can give a file away.
+    // Only root can change the owner of a file.
     if chown(&file, Some(12345), Some(12345)).is_err() {
         needs::cannot("root, who gives files away");
         return;
@@ -400,7 +401,7 @@ fn programs_with_rights_of_their_own_are_said() {
         return;
     }
     let found = run(folder.path(), &["record", "-o", "a.pb.gz", "--", "./true"]);
-    // Capabilities give root nothing more.
+    // Capabilities give root no further rights.
     assert!(!found.err.contains("capabilities"), "{}", found.err);
     let heapprof = folder.path().join("heapprof");
     std::fs::copy(heapprof_tests::harness::heapprof(), &heapprof).unwrap();
@@ -418,7 +419,8 @@ fn programs_with_rights_of_their_own_are_said() {
     assert!(err.contains("has capabilities, so"), "{err}");
 }
 
-/// Reports begin at the program's own functions, not at `operator new`. The stacks have all frames.
+/// Reports begin at the program's own functions, not at `operator new`. The stacks still have all
+/// frames.
 #[test]
 fn allocators_are_cut_from_reports() {
     if !have(&["g++", "rustc"]) {
@@ -468,8 +470,8 @@ fn allocators_are_cut_from_reports() {
     }
 }
 
-/// Of a deep stack only the ends are kept. They are taken from the last stack if that is
-/// remembered, and otherwise by unwinding. Either way the stack is the same.
+/// Of a deep stack, only both ends are kept. They are copied from the remembered last stack, or
+/// found by unwinding. Either way the stack is the same.
 #[test]
 fn deep_stacks_are_one_stack_however_they_are_found() {
     if !have(&["gcc"]) {
@@ -491,7 +493,7 @@ fn deep_stacks_are_one_stack_however_they_are_found() {
         .map(|i| profile.samples.values(i)[objects])
         .collect();
     counts.sort_unstable();
-    // There are three times 12,001 levels. Levels up to about 510 deep are stacks of their own.
+    // There are three times 12,001 levels. Levels up to about 510 deep have their own stacks.
     let deepest = counts.pop().unwrap();
     assert!(
         deepest > 3 * 11_480 && counts.iter().all(|&n| n == 3),
@@ -499,8 +501,8 @@ fn deep_stacks_are_one_stack_however_they_are_found() {
     );
 }
 
-/// The functions of a stripped program have addresses instead of names. If these are most of the
-/// profile, `record` says so.
+/// Functions of a stripped program have addresses instead of names. If these are most of the
+/// profile, `record` reports it.
 #[test]
 fn a_stripped_program_is_said() {
     if !have(&["gcc"]) {
@@ -530,13 +532,14 @@ int main(void) { return outer(100) == 103 && outer(7) == 10 ? 0 : 1; }
     }
 }
 
-/// An alarm that was set before `record` was executed is the program's. A pipe is not a program.
-/// `record` does not preload itself before a sanitizer's runtime, which has to come first.
+/// An alarm that was set before `record` was executed belongs to the program. A pipe is not a
+/// program. `record` does not preload its library before a sanitizer's runtime, which has to come
+/// first.
 #[test]
 fn what_comes_to_record_in_place_of_the_program() {
     let folder = tempfile::tempdir().unwrap();
     if have(&["perl", "mkfifo"]) {
-        // If it comes before the program runs, it ends `record`, and a later one is tried.
+        // An alarm before the program runs ends `record`. Then a later alarm is tried.
         let alarmed = |seconds: u32| {
             let mut command = Command::new("perl");
             command

@@ -1,4 +1,4 @@
-//! Programs whose file is gone, or another one, when their profiles get names: deleted and replaced
+//! Programs whose file is gone or replaced when their profiles get names: deleted and replaced
 //! while they run, in memory only, with odd names, in another mount namespace.
 
 use std::ffi::OsString;
@@ -12,8 +12,8 @@ use heapprof_tests::fixtures::row_of;
 use heapprof_tests::harness::{Run, command, is_root, program_of, run};
 use heapprof_tests::needs;
 
-/// A program that holds 100,000 bytes, and then deletes its own file, or puts another build in its
-/// place. With `w` it waits then.
+/// A program that keeps 100,000 bytes, and then deletes its own file, or replaces it by another
+/// build. With `w` it then waits.
 const HOLDER: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,8 @@ fn holder() -> Built {
     built
 }
 
-/// What a profile has in use by function: of the one that holds, and of those of the newer build.
+/// Whether a profile has bytes in use of the function that allocates, and of functions of the newer
+/// build.
 fn held(here: &Path, profile: &str) -> (bool, bool) {
     let words = [
         "top",
@@ -89,7 +90,7 @@ fn a_program_that_is_deleted_or_replaced_while_it_runs_has_its_names() {
     }
 }
 
-/// What is asked while the program goes on.
+/// A replaced program has names while it runs, too.
 #[test]
 fn a_replaced_program_is_named_while_it_runs() {
     if !have(&["gcc"]) {
@@ -121,7 +122,7 @@ fn a_replaced_program_is_named_while_it_runs() {
     assert_eq!(held(here, "r.pb.gz"), (true, false));
 }
 
-/// A program that runs another one from memory.
+/// A program that runs another program from memory.
 const IN_MEMORY: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -152,7 +153,7 @@ fn a_program_in_memory_has_its_names() {
     is_named(here, &run(here, &words));
 }
 
-/// The kernel writes some names otherwise than they are, and some are no text.
+/// The kernel writes some file names in another form, and some names are not UTF-8.
 #[test]
 fn programs_with_odd_names_have_their_names() {
     if !have(&["gcc"]) {
@@ -179,7 +180,7 @@ fn programs_with_odd_names_have_their_names() {
             let said = Run::from(record.arg("--").arg(&path).output().unwrap());
             assert_eq!(said.code, 0, "{name:?}: {}", said.err);
             if symbolizes_later {
-                // The process is gone, and the name leads to its file all the same.
+                // The process has ended, but the name still leads to its file.
                 let said = run(here, &["symbolize", "-o", "b.pb.gz", "a.pb.gz"]);
                 assert_eq!(said.code, 0, "{name:?}: {}", said.err);
                 std::fs::rename(here.join("b.pb.gz"), here.join("a.pb.gz")).unwrap();
@@ -194,7 +195,7 @@ fn programs_with_odd_names_have_their_names() {
     }
 }
 
-/// A program that only its own mounts show.
+/// A program in a file system that only its own mount namespace shows.
 #[test]
 fn a_program_of_another_mount_namespace_has_its_names() {
     if !have(&["gcc", "mount"]) || !is_root() || !needs::namespaces(&["-m"]) {
@@ -210,7 +211,7 @@ fn a_program_of_another_mount_namespace_has_its_names() {
     is_named(here, &run(here, &words));
 }
 
-/// A library whose functions hold memory, and a program that loads it and replaces it at once.
+/// A library whose functions keep memory. The program loads it and replaces its file immediately.
 const LIBRARY: &str = r#"
 #include <stdlib.h>
 #ifdef NEWER
@@ -231,7 +232,8 @@ int main(void) {
 }
 "#;
 
-/// What could not be opened in time is said to be replaced. Nothing is named by another build.
+/// A library that could not be opened in time is reported as replaced. No function is named by
+/// another build.
 #[test]
 fn a_library_that_was_replaced_is_said_to_be() {
     if !have(&["gcc"]) {
@@ -245,7 +247,7 @@ fn a_library_that_was_replaced_is_said_to_be() {
     let said = run(here, &["record", "--exact", "-o", "a.pb.gz", "./program"]);
     assert_eq!(said.code, 0, "{}", said.err);
     let top = run(here, &["top", "-n", "0", "--format", "json", "a.pb.gz"]).out;
-    // Root looks every few seconds for what was replaced, which may have been in time.
+    // Under root, `record` checks every few seconds for replaced files, and may have been in time.
     let is_named = row_of(&top, "holds").is_some_and(|row| row[0] == 300_000);
     let expected = "library.so, which was replaced after the program had loaded it; with a copy of \
                     the old file in DIR, heapprof symbolize --debug-dir DIR a.pb.gz names them";

@@ -1,9 +1,8 @@
-//! Programs that give up rights and end before anybody has looked. What they name is not opened
-//! with rights that they had before, and their profiles are not written with them, however they are
-//! read.
+//! Programs that give up rights and end before `record` has read anything. In no mode does `record`
+//! use their former rights to open the files that they name, or to write their profiles.
 //!
 //! `HEAPPROF_ROUNDS=2000 cargo test -p heapprof-tests -- --ignored rights::` runs every combination
-//! again and again.
+//! repeatedly.
 
 use std::fs::{FileTimes, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -15,33 +14,34 @@ use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, is_root};
 use heapprof_tests::needs;
 
-/// A user that is not root.
+/// User id of a user that is not root.
 const NOBODY: u32 = 65534;
-/// Ways to give up rights. By some, the process becomes [`NOBODY`]; by the others it stays root.
+/// Ways to give up rights after which the process is [`NOBODY`]. After those of [`STAYS`], it is
+/// still root.
 const BECOMES: [&str; 5] = ["uid", "resuid", "euid", "syscall", "bare"];
 const STAYS: [&str; 3] = ["userns", "caps", "barecaps"];
-/// What `record` reads, and the options for that.
+/// The modes of reading of `record`, with their options.
 const MODES: [(&str, &[&str]); 4] = [
     ("profile", &["--period", "256"]),
     ("log", &["--exact", "--log", "log"]),
     ("live", &["--period", "256", "--live"]),
     ("lines", &["--exact", "--follow-lines=64KiB"]),
 ];
-/// So long a condition is waited for that must come.
+/// Longest time to wait for a condition that must come.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// One run.
+/// One run of a program under `record`.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     how: &'static str,
-    /// Whether the program's child does it, which the program reaps.
+    /// Whether a child of the program gives up the rights, and the program reaps it.
     in_child: bool,
     /// Whether `record` reads nothing before the process has ended.
     is_late: bool,
     mode: (&'static str, &'static [&'static str]),
 }
 
-/// Where the programs run.
+/// The folder in which the programs run.
 struct Place {
     folder: tempfile::TempDir,
     program: PathBuf,
@@ -83,7 +83,8 @@ impl Place {
         })
     }
 
-    /// Makes a read of the file seen. Returns when it was read, as far as the file says.
+    /// Resets the access time of the file, so that a later read changes it. Returns the new access
+    /// time.
     fn forget_reads(&self) -> SystemTime {
         let before = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         let file = std::fs::File::open(&self.file).unwrap();
@@ -92,18 +93,18 @@ impl Place {
         before
     }
 
-    /// Whether the file was read since.
+    /// Whether the file was read since its access time was `before`.
     fn was_read(&self, before: SystemTime) -> bool {
         self.file.metadata().unwrap().accessed().unwrap() != before
     }
 
-    /// Runs a round where every user may write a profile. Returns whether the file was read by
-    /// `record`, and the owners and modes of the profiles that are there.
+    /// Runs a round in a folder where every user may write. Returns whether `record` read the file,
+    /// the owners and modes of the profiles, and the messages.
     fn run(&self, round: Round) -> (bool, Vec<(u32, u32)>, String) {
         self.run_in(round, 0o1777)
     }
 
-    /// Does the same in a folder of root's with this mode.
+    /// Runs a round like [`run`](Self::run), in a folder of root with this mode.
     fn run_in(&self, round: Round, mode: u32) -> (bool, Vec<(u32, u32)>, String) {
         let out = self.folder.path().join("out");
         let _ = std::fs::remove_dir_all(&out);
@@ -148,7 +149,7 @@ impl Place {
         (was_read, profiles.collect(), said)
     }
 
-    /// Looks at a round in which rights are given up.
+    /// Runs a round in which rights are given up, and checks the result.
     fn check(&self, round: Round) {
         let (was_read, profiles, said) = self.run(round);
         assert!(!was_read, "{round:?}: {said}");
@@ -159,7 +160,7 @@ impl Place {
         let of_nobody = profiles.iter().filter(|(user, _)| *user == NOBODY).count();
         match STAYS.contains(&round.how) {
             true => assert_eq!(of_nobody, 0, "{round:?}: {profiles:?} {said}"),
-            // The kernel, or the library's word, says who it was.
+            // In these cases, the kernel or the library reports the user of the process.
             false if !round.in_child || round.how == "uid" => {
                 assert_eq!(of_nobody, 1, "{round:?}: {profiles:?} {said}");
             }
@@ -191,7 +192,7 @@ fn has_ended_under(record: u32) -> bool {
     state(record) == Some('T') && children.any(|child| state(child) == Some('Z'))
 }
 
-/// All combinations.
+/// Returns all possible combinations.
 fn rounds() -> Vec<Round> {
     let mut rounds = Vec::new();
     let is_possible = |how: &&str| *how != "userns" || needs::namespaces(&["-U"]);
@@ -212,7 +213,7 @@ fn rounds() -> Vec<Round> {
     rounds
 }
 
-/// What a process names that keeps its rights is read: a read would be seen.
+/// For a process that keeps its rights, `record` reads the file. So a read is detected.
 #[test]
 fn a_process_that_keeps_its_rights_has_its_names() {
     let Some(place) = Place::new() else { return };
@@ -232,13 +233,13 @@ fn a_process_that_keeps_its_rights_has_its_names() {
 #[test]
 fn nothing_is_opened_for_a_process_that_gave_up_its_rights() {
     let Some(place) = Place::new() else { return };
-    // Each way meets each mode once in four.
+    // Each way is combined with each mode in one of four cases.
     let all = rounds().into_iter().enumerate();
     let some = all.filter(|(number, _)| number % 4 == number / 8 % 4);
     some.for_each(|(_, round)| place.check(round));
 }
 
-/// Where only root may write, the profile is `record`'s own file, and its names are still those
+/// In a folder where only root may write, the profile belongs to `record`, and has only the names
 /// that the process could have read.
 #[test]
 fn a_profile_that_record_writes_itself_has_no_more_names() {

@@ -1,4 +1,4 @@
-//! Sampled profiles are right on average, and spread as theory says: 200 rounds of a known
+//! Sampled profiles are right on average, and vary as theory predicts: 200 rounds of a known
 //! workload, stack by stack.
 //!
 //! An allocation of s bytes is sampled with p = 1 - e^(-(s+1)/T), independently of all others, and
@@ -17,11 +17,12 @@ use crate::programs::build;
 use crate::stacks::{preloaded, read};
 
 const ROUNDS: usize = 200;
-/// How many standard errors a mean or a variance may be off. The chance is below 1e-10 for each,
-/// and below 1e-7 if samples are so few that they are not normal. There are about 160 of them.
+/// Number of standard errors by which a mean or a variance may be off. The chance of more is below
+/// 1e-10 for each check, and below 1e-7 if the samples are too few to be normally distributed.
+/// There are about 160 checks.
 const ERRORS: f64 = 6.5;
 
-/// Sites whose mean can be and must be within 1 %, with kinds of value as positions in `KINDS`.
+/// Sites whose mean must be within 1 %, with kinds of values as indices into `KINDS`.
 type Precise = [(&'static str, &'static [usize])];
 
 const KINDS: [&str; 4] = [
@@ -31,13 +32,13 @@ const KINDS: [&str; 4] = [
     "inuse_space",
 ];
 
-/// What a function allocates in a round: size, how many, how many of them are in use at the end.
+/// A function's allocations in a round: the size, the number, and the number in use at the end.
 struct Site {
     name: &'static str,
     blocks: Vec<(f64, f64, f64)>,
 }
 
-/// The sites as in programs/oracle_sampling.c.
+/// Returns the sites of programs/oracle_sampling.c.
 fn sites(period: f64) -> Vec<Site> {
     let scale = if period < 8192.0 { 6.0 } else { 1.0 };
     let sizes = [24.0, 200.0, 1000.0, 3000.0, 10000.0, 40000.0, 160_000.0];
@@ -73,7 +74,7 @@ fn sites(period: f64) -> Vec<Site> {
 struct Theory {
     mean: f64,
     variance: f64,
-    /// The fourth cumulant. A few samples of large weight spread more than normal ones.
+    /// The fourth cumulant. A few samples of large weight vary more than normally distributed ones.
     fourth: f64,
 }
 
@@ -98,9 +99,9 @@ impl Site {
 }
 
 impl Theory {
-    /// The range of the variance of `ROUNDS` rounds, divided by the true one. These are Wilson and
-    /// Hilferty's quantiles of a chi² with the degrees of freedom that give the variance's own
-    /// variance.
+    /// Returns the range of the variance of `ROUNDS` rounds, divided by the true variance. The
+    /// bounds are Wilson and Hilferty's quantiles of a chi² whose degrees of freedom give the
+    /// variance of the variance.
     fn band(&self) -> [f64; 2] {
         let n = ROUNDS as f64;
         let variance = 2.0 / (n - 1.0) + self.fourth / self.variance.powi(2) / n;
@@ -165,7 +166,8 @@ fn judge(binary: &Path, profiles: &[PathBuf], period: f64, precise: &Precise) {
 
 pub(crate) type Functions = Vec<(String, std::ops::Range<u64>)>;
 
-/// Where the program's functions lie in its file. The linker puts them at the same place in memory.
+/// Returns the places of the program's functions in its file. The linker maps them at the same
+/// places in memory.
 pub(crate) fn functions(binary: &Path) -> Functions {
     let output = Command::new("nm").arg("-S").arg(binary).output();
     let output = output.expect("nm comes with the compiler");
@@ -181,7 +183,7 @@ pub(crate) fn functions(binary: &Path) -> Functions {
     text.lines().filter_map(function).collect()
 }
 
-/// A profile's sums by the function that allocated.
+/// Returns a profile's sums by the function that allocated.
 pub(crate) fn sums(
     path: &Path,
     binary: &Path,
@@ -193,7 +195,7 @@ pub(crate) fn sums(
     })
 }
 
-/// Adds up what `values` returns for each sample, by the function that allocated.
+/// Sums up the results of `values` for each sample, by the function that allocated.
 fn by_function<V: Copy + Default + AddAssign>(
     profile: &Profile,
     binary: &Path,
@@ -224,7 +226,7 @@ fn by_function<V: Copy + Default + AddAssign>(
     sums
 }
 
-/// Compares with theory what the profiles of all rounds say of their own spread: it is right on
+/// Compares the profiles' own estimates of their variance with theory: the estimates are right on
 /// average, and so is the number of samples.
 fn judge_spread(binary: &Path, profiles: &[PathBuf], period: f64) {
     let functions = functions(binary);
@@ -248,7 +250,7 @@ fn judge_spread(binary: &Path, profiles: &[PathBuf], period: f64) {
     let rounds = ROUNDS as f64;
     for site in sites(period) {
         for (kind, name) in KINDS.iter().enumerate() {
-            // The expected samples and variance of a round, and the variances of these two.
+            // The expected samples and variance of a round, and the variances of these two values.
             let (mut mean, mut varies) = ([0.0; 2], [0.0; 2]);
             for &(size, made, held) in &site.blocks {
                 let p = -(-(size + 1.0) / period).exp_m1();
@@ -292,7 +294,7 @@ fn rounds_in_one_process(period: u64, precise: &Precise) {
     judge_spread(&binaries[0], &profiles, period as f64);
 }
 
-/// Small blocks need many samples before their mean is known.
+/// Small blocks need many samples until their mean is certain.
 #[test]
 fn small_blocks_at_2_kib() {
     let precise: &Precise = &[
@@ -316,7 +318,7 @@ fn all_sites_at_64_kib() {
     rounds_in_one_process(64 << 10, PRECISE_AT_64_KIB);
 }
 
-/// Each round is a process of its own, which tests the first countdown of a thread and the dump at
+/// Each round is a separate process, which tests the first countdown of a thread and the dump at
 /// the end.
 #[test]
 fn processes_at_64_kib() {
@@ -344,7 +346,7 @@ fn processes_at_64_kib() {
     );
 }
 
-/// The default period takes few samples, so their band is wide.
+/// The default period takes few samples, so the allowed range is wide.
 #[test]
 fn the_default_period() {
     rounds_in_one_process(512 << 10, &[("site_hard", &[1, 3])]);

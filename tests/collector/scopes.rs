@@ -1,11 +1,11 @@
-//! Functions without a linker name are told apart by the scopes around them.
+//! Functions without a linker name are distinguished by the scopes around them.
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness;
 
-/// Lambdas and functions of one unit were all called `operator()` and `h`, so unrelated functions
-/// were added up. They are tried inlined and not, in one file, split, shared by dwz and optimized
-/// at link time.
+/// Lambdas and functions private to a unit have only `operator()` or `h` as their name, so without
+/// scopes unrelated functions would be added up. They are tested inlined and not, in one file,
+/// split, shared by dwz and optimized at link time.
 #[test]
 fn functions_without_linker_names_are_named_with_what_stands_around_them() {
     if !have(&["g++", "readelf", "nm", "dwz"]) {
@@ -70,7 +70,7 @@ int main() { char *p = a::f(1); KEEP(p); p = b::h(2); KEEP(p); p = b::hidden(3);
     }
 }
 
-/// gcc separates a function's body from its declaration, and only the declaration has the
+/// gcc separates the body of a function from its declaration, and only the declaration is in the
 /// namespace.
 #[test]
 fn lambdas_of_functions_that_are_defined_apart() {

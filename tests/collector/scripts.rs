@@ -1,4 +1,4 @@
-//! Perl's subs and lines: compared with what `caller` says.
+//! Perl subs and lines, compared with the results of `caller`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::perl_arenas::check_census;
 /// A frame: its function, its file and its line.
 pub(crate) type Frame = (String, String, i64);
 
-/// A sample: its frames, innermost first, its labels, and what was allocated, in objects and bytes.
+/// A sample: its frames, innermost first, its labels, and the allocated objects and bytes.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) frames: Vec<Frame>,
@@ -63,7 +63,7 @@ pub(crate) fn program(name: &str) -> String {
     root().join("tests/perl").join(name).display().to_string()
 }
 
-/// Whether there is a perl that has threads.
+/// Whether a perl with threads is installed.
 pub(crate) fn has_threads() -> bool {
     let mut check = Command::new("perl");
     have(&["perl"])
@@ -73,7 +73,7 @@ pub(crate) fn has_threads() -> bool {
             .is_ok_and(|s| s.success())
 }
 
-/// The files that constructs.pl requires and runs.
+/// Writes the files that constructs.pl requires and runs.
 pub(crate) fn files(folder: &Path) {
     let body = "main::further($main::for_file);\n1;\n";
     for i in 0..3 {
@@ -84,7 +84,7 @@ pub(crate) fn files(folder: &Path) {
     std::fs::write(folder.join("done.pl"), format!("\n{body}")).unwrap();
 }
 
-/// Frames of ours that `caller` has no word for.
+/// Frames of ours for which `caller` has no name.
 const BESIDES: &[&str] = &[
     "(tie)",
     "(sort)",
@@ -99,15 +99,15 @@ const BESIDES: &[&str] = &[
     "(compile)",
 ];
 
-/// Compares the allocations that constructs.pl wrote into `said` with a profile. Returns how many
-/// there were.
+/// Compares the allocations that constructs.pl wrote to `said` with a profile. Returns their
+/// number.
 pub(crate) fn compare(said: &Path, profile: &Path) -> usize {
     let source = std::fs::read_to_string(program("constructs.pl")).unwrap();
     let line = source
         .lines()
         .position(|line| line.contains("# the allocation"));
     let line = line.unwrap() as i64 + 1;
-    // By stack: how many allocations there were, and how many bytes they asked for.
+    // For each stack, the number of allocations and the requested bytes.
     let mut wanted = BTreeMap::<Vec<Frame>, [i64; 2]>::new();
     let text = std::fs::read_to_string(said).unwrap();
     for mark in text.lines() {
@@ -124,7 +124,7 @@ pub(crate) fn compare(said: &Path, profile: &Path) -> usize {
                 "file" => format!("file {}", frame[1]),
                 _ => frame[1].to_string(),
             };
-            // The innermost one is the sub that allocates.
+            // The innermost frame is the sub that allocates.
             if i > 0 {
                 stack.push((name, file, at));
             }
@@ -156,8 +156,8 @@ pub(crate) fn compare(said: &Path, profile: &Path) -> usize {
     let marks: i64 = wanted.values().map(|sums| sums[0]).sum();
     for (stack, [count, bytes]) in &wanted {
         let got = found.remove(stack).unwrap_or_default();
-        // Perl first allocates a small block, then grows it to what is needed and a zero. The small
-        // one has 16 bytes up to 5.40, and more since.
+        // Perl first allocates a small block, then grows it to the needed size and a zero byte. The
+        // small block has 16 bytes up to 5.40, and more since.
         let more = [18, 24].map(|each| [2 * count, bytes + each * count]);
         assert!(more.contains(&got), "{got:?}, {more:?}: {stack:#?}");
     }
@@ -165,7 +165,7 @@ pub(crate) fn compare(said: &Path, profile: &Path) -> usize {
     marks as usize
 }
 
-/// Records constructs.pl with these options. Returns the folder.
+/// Records constructs.pl with these options, and returns the folder.
 fn constructs(options: &[&str], rounds: &str, environment: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     files(folder.path());
@@ -207,8 +207,8 @@ fn stacks_are_what_caller_says() {
     }
 }
 
-/// The perls of other Debian releases, in roots that `oracle/fetch-perls.sh` makes: what `caller`
-/// says, and what their own `Perl_caller_cx` says of every second stack.
+/// The perls of other Debian releases, in roots made by `oracle/fetch-perls.sh`: stacks equal those
+/// of `caller`, and every second stack equals that of the release's own `Perl_caller_cx`.
 #[test]
 #[ignore = "needs root, and HEAPPROF_PERLS with what oracle/fetch-perls.sh makes"]
 fn perls_of_other_releases() {
@@ -229,8 +229,8 @@ fn perls_of_other_releases() {
     );
 }
 
-/// Runs constructs.pl with the perl of a root, and a script that keeps values. Returns how many
-/// allocations were compared.
+/// Runs constructs.pl with the perl of a root, and a script that keeps values. Returns the number
+/// of compared allocations.
 fn of_release(release: &Path) -> usize {
     let what = release.display();
     let work = release.join("tmp/heapprof");
@@ -246,8 +246,8 @@ fn of_release(release: &Path) -> usize {
     compared
 }
 
-/// Runs a script with the perl of a root. Returns the profiles, the parent's first, and what was
-/// said.
+/// Runs a script with the perl of a root. Returns the profiles, the parent's first, and the
+/// messages.
 fn run_in(release: &Path, script: &str, arguments: &[&str]) -> (Vec<PathBuf>, String) {
     let work = release.join("tmp/heapprof");
     let _ = std::fs::remove_dir_all(&work);
@@ -296,7 +296,7 @@ fn run_in(release: &Path, script: &str, arguments: &[&str]) -> (Vec<PathBuf>, St
     let mut profiles: Vec<_> = profiles
         .filter(|path| path.to_string_lossy().ends_with(".pb.gz"))
         .collect();
-    // The parent is the first one.
+    // The parent's profile is the first one.
     profiles.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     (profiles, told)
 }
@@ -323,7 +323,7 @@ fn threads_have_their_own_stacks() {
         {
             let names: Vec<&str> = sample.frames.iter().map(|f| f.0.as_str()).collect();
             let thread = sample.labels.get("thread").cloned().unwrap_or_default();
-            // A thread's stack begins in XS code, not in the file.
+            // A thread's stack begins in XS code, not in the main program.
             assert_eq!(names[1], "main::worker", "{names:?}");
             let sums = found.entry(thread).or_default();
             *sums = [0, 1].map(|i| sums[i] + sample.allocated[i]);
@@ -373,7 +373,7 @@ fn evals_are_one_place_unless_asked() {
     assert_eq!(lines(&["--perl-evals=numbered"]).len(), 50);
 }
 
-/// Perl's debugger calls every sub through one of its own, which `caller` hides.
+/// Perl's debugger calls every sub through a sub of its own, which `caller` hides.
 #[test]
 fn the_debugger_s_sub_is_hidden() {
     if !have(&["perl"]) {
@@ -414,8 +414,8 @@ fn the_debugger_s_sub_is_hidden() {
     }
 }
 
-/// A perl that says that it is of another version has native frames, or right ones.
-/// A copy of perl that says that it is of another version; `None` if that can't be made.
+/// Makes a copy of perl that claims to be another version; `None` if it can't be made. A recording
+/// of the copy must have native frames, or correct ones.
 pub(crate) fn forged_perl(folder: &Path, version: u8) -> Option<PathBuf> {
     let perl = Command::new("perl")
         .args(["-e", "print $^X"])
@@ -431,7 +431,7 @@ pub(crate) fn forged_perl(folder: &Path, version: u8) -> Option<PathBuf> {
     };
     let at = usize::from_str_radix(place.split(' ').next().unwrap(), 16).unwrap();
     let mut forged = std::fs::read(&perl).unwrap();
-    // In an executable that was not packed, read-only data lies at its address.
+    // In an uncompressed executable, read-only data has the same offset as its address.
     if forged[at] == version {
         return None;
     }
@@ -480,7 +480,7 @@ fn a_perl_of_another_version_is_not_believed() {
     }
 }
 
-/// Perl works out constant lists while it compiles, in an eval that no program wrote.
+/// Perl computes constant lists during compilation, in an eval that is not in the program.
 #[test]
 fn constants_are_compiled() {
     if !have(&["perl"]) {

@@ -1,8 +1,8 @@
-//! Stacks must be those that an independent unwinder finds, for every allocation of many programs.
+//! Stacks must equal those of an independent unwinder, for every allocation of many programs.
 //!
-//! Behind the hooks is an allocator (programs/lib_unwinder.c) that asks libgcc's unwinder at each
-//! of its calls. With exact recording the profile must have the same stacks, each with the same
-//! objects and bytes. A few programs are compared with gdb too.
+//! Behind the hooks is an allocator (programs/lib_unwinder.c) that calls libgcc's unwinder in each
+//! of its functions. The profile of an exact recording must have the same stacks, each with the
+//! same objects and bytes. A few programs are also compared with gdb.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -17,15 +17,15 @@ use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, heapprof, run};
 use heapprof_tests::needs;
 
-/// The number of frames that the engine keeps at each end of a deep stack. `CUT` stands for those
-/// between.
+/// The number of frames that the engine keeps at each end of a deep stack. `CUT` stands for the
+/// frames between.
 const KEPT: usize = 256;
 const CUT: u64 = 0;
 
-/// Objects and bytes by stack, leaf first: addresses of the calls.
+/// Objects and bytes by stack. A stack is the addresses of its calls, leaf first.
 type Stacks = BTreeMap<Vec<u64>, [u64; 2]>;
 
-/// The path of libheapprof.so.
+/// Returns the path of libheapprof.so.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -35,7 +35,7 @@ pub(crate) fn library() -> &'static Path {
     })
 }
 
-/// A program with only the library, which writes `name.PID.pb.gz` into `folder`.
+/// Returns a program with only the library preloaded, which writes `name.PID.pb.gz` to `folder`.
 pub(crate) fn preloaded(folder: &Path, binary: &Path, more: &[&Path]) -> Command {
     let mut preload = library().as_os_str().to_owned();
     for library in more {
@@ -57,7 +57,8 @@ pub(crate) fn read(path: &Path) -> Profile {
     decode(file).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Records a program with what `command` says besides. Returns its profile, which is in the folder.
+/// Records a program with the options and environment of `command`. Returns its profile, which is
+/// in the folder.
 pub(crate) fn record(
     mut command: Command,
     folder: &Path,
@@ -89,7 +90,7 @@ fn unwinder() -> Option<&'static Path> {
     BUILT.get_or_init(build).as_deref()
 }
 
-/// What the unwinder wrote, without the frames of `hooks`.
+/// Reads the stacks that the unwinder wrote, without the frames of `hooks`.
 fn unwound(file: &Path, hooks: &[std::ops::Range<u64>]) -> Result<Stacks, String> {
     let failed = |e: std::io::Error| format!("the unwinder wrote nothing: {e}");
     let mut file = std::fs::File::open(file).map_err(failed)?;
@@ -101,7 +102,7 @@ fn unwound(file: &Path, hooks: &[std::ops::Range<u64>]) -> Result<Stacks, String
     if lost != 0 {
         return Err(format!("the unwinder had no room for {lost} records"));
     }
-    // This reads only what was written. After that the file is a large hole.
+    // Only the written part is read. After it, the file is a large hole.
     let mut bytes = vec![0; 8 * (end - 2)];
     file.read_exact(&mut bytes).map_err(failed)?;
     let word = |at: usize| number(&bytes, at);
@@ -113,7 +114,7 @@ fn unwound(file: &Path, hooks: &[std::ops::Range<u64>]) -> Result<Stacks, String
         let is_hook = |pc: &u64| hooks.iter().any(|range| range.contains(pc));
         let own = frames.iter().take_while(|pc| is_hook(pc)).count();
         if frames[own..].iter().any(is_hook) {
-            // The library itself made this allocation, and it does not record its own.
+            // The library itself made this allocation. It does not record its own allocations.
             continue;
         }
         let mut stack = frames[own..].to_vec();
@@ -144,7 +145,7 @@ fn recorded(profile: &Profile) -> Stacks {
     stacks
 }
 
-/// A stack in a form for people: places in files, leaf first.
+/// Returns a stack in readable form: places in files, leaf first.
 fn text(profile: &Profile, stack: &[u64]) -> String {
     let place = |pc: &u64| {
         let holds = |m: &&heapprof_profile::Mapping| (m.memory_start..m.memory_limit).contains(pc);
@@ -156,7 +157,7 @@ fn text(profile: &Profile, stack: &[u64]) -> String {
             },
         )
     };
-    // Of a recursion only the first frame is shown.
+    // Of a recursion, only the first frame is shown.
     let mut places: Vec<String> = stack.iter().map(place).collect();
     places.dedup();
     places.join(" ")
@@ -172,7 +173,7 @@ fn hooks(profile: &Profile, names: &[&str]) -> Vec<std::ops::Range<u64>> {
     profile.mapping.iter().filter(ours).map(range).collect()
 }
 
-/// How many stacks differ, and the first of them.
+/// Returns an error with the number of differing stacks, and the first of them.
 fn differences(profile: &Profile, expected: &Stacks, found: &Stacks) -> Result<(), String> {
     let all: std::collections::BTreeSet<_> = expected.keys().chain(found.keys()).collect();
     let differ = |stack: &&&Vec<u64>| expected.get(**stack) != found.get(**stack);
@@ -192,7 +193,7 @@ fn differences(profile: &Profile, expected: &Stacks, found: &Stacks) -> Result<(
     Err(message)
 }
 
-/// Runs a program with the unwinder behind the hooks. Returns how many allocations were compared.
+/// Runs a program with the unwinder behind the hooks. Returns the number of compared allocations.
 fn compare(binary: &Path, args: &[&str]) -> Result<u64, String> {
     let Some(unwinder) = unwinder() else {
         return Ok(0);
@@ -220,7 +221,7 @@ fn compare(binary: &Path, args: &[&str]) -> Result<u64, String> {
     Ok(expected.values().map(|sum| sum[0]).sum())
 }
 
-/// Compares every variant of these programs, and also `more` variants of each.
+/// Compares every variant of these programs, and in addition the variants `more` of each.
 fn corpus(programs: &[&'static str], more: &[&str], at_least: u64) {
     let mut failures = Vec::new();
     for program in programs {
@@ -291,7 +292,7 @@ fn libraries() {
     );
 }
 
-/// Linkers may map code at another place than its place in the file. lld always does.
+/// Linkers may map code at an address that differs from its offset in the file. lld always does.
 #[test]
 fn a_library_that_comes_back_has_the_same_stacks() {
     if !have(&["gcc"]) {
@@ -349,7 +350,7 @@ fn threads() {
     corpus(&["accounting_threads.c", "accounting_cross.c"], &[], 100);
 }
 
-/// Compares programs of which we know only that they have real stacks.
+/// Compares real programs, about which nothing is known in advance.
 #[test]
 fn real_programs() {
     let cases: [(&str, &[&str]); 3] = [
@@ -390,8 +391,8 @@ fn which(program: &str) -> Option<PathBuf> {
     paths.find(|path| path.is_file())
 }
 
-/// Each stack shares some frames of every kind with the one before. Frames that are reused must be
-/// those that are there.
+/// Each stack shares some frames of every kind with the one before. Reused frames must equal the
+/// real frames.
 #[test]
 fn random_trees_of_calls() {
     let more = [
@@ -419,20 +420,20 @@ fn random_trees_of_calls() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// A frame in gdb's words.
+/// A frame as gdb shows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seen {
     At(u64),
-    /// A frame at the very start of a line, of which gdb does not say the address.
+    /// A frame at the very start of a line, whose address gdb does not print.
     Somewhere,
     Signal,
 }
 
-/// gdb's stacks at calls of `function`, which allocates once in each call, from its caller on.
-/// These are not the stacks of all calls, because gdb is slow.
+/// Returns gdb's stacks at calls of `function`, which allocates once in each call, from its caller
+/// on. They are not the stacks of all calls, because gdb is slow.
 fn seen_by_gdb(folder: &Path, binary: &Path, function: &str) -> Vec<Vec<Seen>> {
     let script = format!(
-        // From a library's debug information gdb invents frames for jumps that left no frame.
+        // With a library's debug information, gdb invents frames for jumps that left no frame.
         "set debug-file-directory /nowhere\nset startup-with-shell off\nset width 0\nset \
          pagination off\nset backtrace past-main on\nset backtrace past-entry on\nset $calls = \
          0\nhandle SIGUSR1 SIGVTALRM nostop noprint pass\nset environment LD_PRELOAD {}\nset \
@@ -477,7 +478,7 @@ fn seen_by_gdb(folder: &Path, binary: &Path, function: &str) -> Vec<Vec<Seen>> {
     stacks
 }
 
-/// Whether a stack of the profile is what gdb saw: the call of each return address, and the own
+/// Whether a stack of the profile equals gdb's: the call of each return address, and the exact
 /// place of an interrupted frame.
 fn agrees(found: &[u64], seen: &[Seen]) -> bool {
     let holds = |(i, frame): (usize, &Seen)| match *frame {
@@ -503,7 +504,7 @@ fn gdb_sees_the_same() {
     ];
     let mut failures = Vec::new();
     for (program, function) in cases {
-        // Without -g gdb shows no frames for inlined functions.
+        // Without -g, gdb shows no frames for inlined functions.
         let plain = ["gdb-O0 -g0 -O0", "gdb-O2 -g0 -O2 -fomit-frame-pointer"];
         let Some(binaries) = compile_program(program, &plain) else {
             continue;

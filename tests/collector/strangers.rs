@@ -1,4 +1,5 @@
-//! Processes of another user that keep root's `record` busy, and what a killed `record` leaves.
+//! Processes of another user that keep root's `record` busy, and files that a killed `record`
+//! leaves.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -15,16 +16,16 @@ use heapprof_tests::harness::{command, heapprof, is_root, run};
 use heapprof_tests::needs;
 use heapprof_tests::waits;
 
-/// A user that is not root.
+/// User id of a user that is not root.
 const NOBODY: u32 = 65534;
-/// How many strangers call at once.
+/// Number of strangers that call at once.
 const STRANGERS: usize = 14;
-/// The maximum memory of a `record` that is called by them, in KiB.
+/// Maximum memory in KiB of a `record` that strangers call.
 const MAX_MEMORY: u64 = 300 << 10;
-/// So long a condition is waited for that must come.
+/// Longest time to wait for a condition that must come.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Has as many stacks as it is told, and waits until its standard input ends.
+/// Makes a requested number of stacks, and waits until its standard input ends.
 const PROGRAM: &str = r#"
     #include <stdlib.h>
     #include <unistd.h>
@@ -46,7 +47,7 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-/// A daemon's worker: another user's process, whose parent ends at once.
+/// A daemon's worker: a process of another user, whose parent ends immediately.
 const WORKER: &str = r#"
     #include <grp.h>
     #include <stdio.h>
@@ -83,14 +84,14 @@ fn byte_of(child: &mut Child) {
         .unwrap();
 }
 
-/// A `record`'s only child.
+/// Returns the only child of a `record`.
 fn program_of(record: &Child) -> u32 {
     let id = record.id();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
     children.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// A variable in the environment of a process.
+/// Returns a variable in the environment of a process.
 fn variable(pid: u32, name: &str) -> PathBuf {
     let all = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
     let start = format!("{name}=");
@@ -111,7 +112,7 @@ fn open_folder() -> tempfile::TempDir {
     open
 }
 
-/// The file in which a process keeps its books.
+/// Opens the file in which a process keeps its ledger.
 fn books_of(pid: u32) -> Option<OwnedFd> {
     let maps = std::fs::read_dir(format!("/proc/{pid}/map_files")).ok()?;
     let paths = maps.filter_map(|entry| Some(entry.ok()?.path()));
@@ -122,7 +123,7 @@ fn books_of(pid: u32) -> Option<OwnedFd> {
     Some(std::fs::File::open(books.next()?).ok()?.into())
 }
 
-/// Waits until a `record` has the file in which a process keeps its books.
+/// Waits until a `record` has opened the file in which a process keeps its ledger.
 fn wait_until_taken(record: u32, pid: u32) {
     let books = std::fs::File::from(books_of(pid).unwrap());
     let books = books.metadata().unwrap();
@@ -144,8 +145,8 @@ fn start(folder: &Path, words: &[&str]) -> Child {
     record.spawn().unwrap()
 }
 
-/// Strangers who know the socket call with books of 65,536 stacks. Root's program is killed, and
-/// what it held is known.
+/// Strangers who know the socket call with ledgers of 65,536 stacks. Still, when root's program is
+/// killed, its profile is written.
 #[test]
 fn strangers_do_not_cost_a_killed_program_its_profile() {
     if !is_root() || !have(&["gcc"]) {
@@ -163,7 +164,7 @@ fn strangers_do_not_cost_a_killed_program_its_profile() {
         std::fs::create_dir(at(folder)).unwrap();
         std::fs::set_permissions(at(folder), Permissions::from_mode(0o1777)).unwrap();
     }
-    // Books that take long to read.
+    // This ledger takes long to read.
     let mut heavy = start(&at("forged"), &["-o", "h.pb.gz", "--", program, "16"]);
     byte_of(&mut heavy);
     let Some(books) = books_of(program_of(&heavy)) else {
@@ -176,7 +177,7 @@ fn strangers_do_not_cost_a_killed_program_its_profile() {
         byte_of(&mut record);
         let main = program_of(&record);
         let socket = variable(main, "HEAPPROF_KEEP");
-        // Nobody finds the socket who was not told.
+        // Other processes can't find the socket's name in this list.
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
         assert!(!sockets.contains(socket.to_str().unwrap()), "{sockets}");
         let stranger = |_| {
@@ -222,7 +223,7 @@ fn strangers_do_not_cost_a_killed_program_its_profile() {
     heavy.wait().unwrap();
 }
 
-/// A process that gave up its rights, and whose parent is gone, belongs to the recording.
+/// A process that gave up its rights, and whose parent has ended, belongs to the recording.
 #[test]
 fn a_worker_of_another_user_is_no_stranger() {
     if !is_root() || !have(&["gcc"]) {
@@ -240,7 +241,7 @@ fn a_worker_of_another_user_is_no_stranger() {
     let stdout = record.stdout.as_mut().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
     let worker = line.trim().parse().unwrap();
-    // Of a process that is gone, record could not find out that it was its program's.
+    // Once the process has ended, `record` could not find out that it belonged to its program.
     wait_until_taken(record.id(), worker);
     kill(worker);
     drop(record.stdin.take());
@@ -251,8 +252,7 @@ fn a_worker_of_another_user_is_no_stranger() {
     assert!(!said.contains("refused"), "{said}");
 }
 
-/// Where group and session were begun outside of the pid namespace, the kernel gives both the
-/// number 0.
+/// If group and session were created outside the pid namespace, the kernel gives both the number 0.
 #[test]
 fn a_recording_begins_where_its_session_has_no_number() {
     let own_numbers = ["-pf", "--mount-proc"];
@@ -277,7 +277,7 @@ fn a_recording_begins_where_its_session_has_no_number() {
     assert!(profile.is_ok(), "{said}");
 }
 
-/// The next `record` of a user removes what one left that was killed, and nothing of one that runs.
+/// The next `record` of a user removes the files of a killed `record`, and none of a running one.
 #[test]
 fn what_a_killed_record_leaves_is_removed_by_the_next_one() {
     let place = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Names for addresses: equal to binutils' for programs in C, C++ and Rust, from debug information
-//! and symbol tables; damaged files survived; the command.
+//! Names for addresses: equal to those of binutils for programs in C, C++ and Rust, from debug
+//! information and symbol tables. Also damaged files, and the command.
 
 use std::collections::BTreeMap;
 
@@ -46,13 +46,13 @@ fn frames_equal_binutils() {
             let expected = without_fault(expected, &found);
             assert_eq!(found, expected, "{command}: {address:#x}");
         }
-        // Optimized programs must have inlined frames, otherwise this test shows little.
+        // Optimized programs must have inlined frames, otherwise this test proves little.
         let inlined = found.iter().filter(|f| f.lines().count() > 1).count();
         assert!(inlined > 3 || command.contains("0"), "{command}: {inlined}");
     }
 }
 
-/// If a mapped file is shortened, heapprof would be killed. So a file that others may write to is
+/// If a mapped file is shortened, heapprof is killed. So a file that other users may write to is
 /// read instead of mapped.
 #[test]
 fn files_that_others_may_write_to_have_names_too() {
@@ -69,7 +69,8 @@ fn files_that_others_may_write_to_have_names_too() {
     assert_eq!(told(&others), told(&ours));
 }
 
-/// If a name is not a linker name, binutils has only its last part.
+/// Returns frames with only the last part of each name that is not a linker name, because binutils
+/// gives only that part.
 fn last_parts(frames: &str) -> String {
     let lines = frames.lines().map(|line| {
         let (name, place) = line.rsplit_once(' ').unwrap();
@@ -82,8 +83,8 @@ fn last_parts(frames: &str) -> String {
     lines.collect()
 }
 
-/// If an inlined function has no linker name, binutils gives it the name of the function that it
-/// was inlined into.
+/// Corrects a fault of binutils in the expected frames: an inlined function without a linker name
+/// gets the name of the function that it was inlined into.
 fn without_fault(expected: &str, found: &str) -> String {
     let name = |line: &str| line.split(' ').next().unwrap_or_default().to_string();
     let mut lines: Vec<String> = expected.lines().map(str::to_string).collect();
@@ -98,8 +99,8 @@ fn without_fault(expected: &str, found: &str) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A name without blanks, parameters and the text in `<>`. cpp_demangle and binutils write empty
-/// parameter packs and numbers in them differently.
+/// Returns a name without blanks, parameters and the text in `<>`, because cpp_demangle and
+/// binutils write empty parameter packs and numbers in them differently.
 fn skeleton(name: &str) -> String {
     let mut depth = 0;
     let mut kept = String::new();
@@ -136,7 +137,7 @@ fn names_are_demangled_as_binutils_does() {
         addresses.truncate(2000);
         let (profile, _) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
         let names = profile.function.iter().map(|f| profile.text(f.system_name));
-        // c++filt has nothing to do with inlined functions that have no linker name.
+        // c++filt does not handle inlined functions without a linker name.
         let is_linkers = |name: &&str| name.starts_with('_') || !name.contains("::");
         let names = names.filter(is_linkers);
         let names: Vec<&str> = names.filter(|name| !name.contains("lambda")).collect();
@@ -158,7 +159,7 @@ fn names_are_demangled_as_binutils_does() {
     }
 }
 
-/// Only the names of all addresses.
+/// Returns only the outermost name at each address.
 fn names_only(full: &[String]) -> Vec<String> {
     let last = |frames: &String| {
         let outermost = frames.lines().last().unwrap_or_default();
@@ -187,7 +188,7 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
     assert!(mapping.has_functions && !mapping.has_filenames);
     assert!(!mapping.has_line_numbers && !mapping.has_inline_frames);
 
-    // Distributions make it like this: the symbols of functions, packed by xz, in a section.
+    // Distributions make the section like this: the symbols of functions, compressed by xz.
     built.run("cp program mini");
     built.run("objcopy -S --remove-section .comment --keep-symbol=fill mini");
     built.run("xz -q mini");
@@ -204,8 +205,8 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
     assert_eq!(source(&summary), Some(SymbolSource::MiniDebugInfo));
     assert_eq!(told(&found), names);
 
-    // This is assembly. A name without a size reaches to the next one or the end. Names within a
-    // name do not hide it.
+    // This is assembly. A symbol without a size extends to the next symbol or the end. Symbols
+    // within a symbol do not hide it.
     let bare = r#"
 __asm__(".globl bare\nbare: nop\nnop\nnext: nop\nnop\n"
         ".type outer,@function\nouter: nop\ninner: nop\n.size inner,1\nnop\n.size outer,3\n");
@@ -261,8 +262,8 @@ name a folder with --debug-dir"
     );
 }
 
-/// What was learned for one profile answers for the next one without the file, wherever the file
-/// was mapped.
+/// Answers from one profile are reused for the next one without the file, wherever the file was
+/// mapped.
 #[test]
 fn a_second_profile_asks_no_file_again() {
     if !have(&["gcc", "readelf", "nm"]) {
@@ -323,7 +324,7 @@ fn adjusted_forced_and_below_a_sysroot() {
     let (forced, _) = symbolized(named, &force);
     assert_eq!(forced, full);
 
-    // The file is below a sysroot, and only there.
+    // The file exists only below a sysroot.
     let root = tempfile::tempdir().unwrap();
     let below = root.path().join(built.program.strip_prefix("/").unwrap());
     let options = SymbolizeOptions {
@@ -367,7 +368,7 @@ fn compressed_sections_get_no_memory_on_their_word() {
     );
     assert_eq!(source(&summary), Some(SymbolSource::SymbolTable));
 
-    // A section of about 45 kB holds 300 MB.
+    // A section of about 45 kB inflates to 300 MB.
     built.run("truncate -s 300000000 zeros");
     built.run("xz -0 zeros");
     built.run("strip program");
@@ -409,7 +410,7 @@ fn damaged_files_are_warnings() {
     );
     assert_eq!(told(&found), names);
 
-    // The file is cut anywhere, and damaged anywhere. That gives a warning or wrong names, never a
+    // The file is truncated and damaged at any place. That gives a warning or wrong names, never a
     // panic.
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     let mut check = |bytes: &[u8]| {
@@ -431,7 +432,7 @@ fn damaged_files_are_warnings() {
     for _ in 0..1000 {
         let mut bytes = whole.clone();
         for _ in 0..20 {
-            // Knuth's generator: the same damage in every run.
+            // Knuth's generator gives the same damage in every run.
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let at = (seed >> 33) as usize % bytes.len();
             bytes[at] = (seed >> 24) as u8;
@@ -441,8 +442,8 @@ fn damaged_files_are_warnings() {
     assert!(kinds["damaged"] > 60 && kinds["no ELF"] > 0, "{kinds:?}");
 }
 
-/// `programs/basket` as a collector would have recorded it: three calls, and one in a library that
-/// no longer exists.
+/// Returns a profile of `programs/basket` as a collector would record it: three calls, and one in a
+/// library that no longer exists.
 fn basket() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
     let mut mapped = |start: u64, filename: &str, build_id: &str| {
@@ -466,7 +467,7 @@ fn basket() -> Profile {
         "0f650d2017687327776b92b8aba30d538450ea7d",
     );
     let (far, library) = mapped(0x7f03_9d60_0000, "/opt/shop/lib/libc.so.6", "");
-    // These are return addresses less one, as objdump shows the calls.
+    // These are return addresses minus one, as objdump shows the calls.
     let [malloc, strdup, fill] =
         [0x790, 0x79b, 0x650].map(|returns| b.location(program, at + returns - 1, false, &[]));
     let start = b.location(library, far + 0x249, false, &[]);
@@ -551,7 +552,7 @@ fn the_command_replaces_the_file_and_says_what_it_could_not() {
             .all(|e| !e.file_name().to_string_lossy().ends_with(".tmp"))
     );
 
-    // If nothing is found, nothing is written.
+    // If no name is found, nothing is written.
     std::fs::write(&file, &bytes).unwrap();
     built.run("gcc -g -O1 -o program source.c");
     let run = harness::run(folder, &["symbolize", "p.pb.gz"]);

@@ -1,9 +1,9 @@
-//! What `heapprof symbolize` may replace when it is not told where to write.
+//! Files that `heapprof symbolize` may replace if no output is given.
 
 use heapprof_tests::harness;
 
-/// A file is not replaced if that would lose something: another tool's dump, or all other parts of
-/// a file. A pipe can't be replaced.
+/// A file is not replaced if something would be lost: another tool's dump, or the other parts of a
+/// file. A pipe can't be replaced.
 #[test]
 fn only_pprof_profiles_are_replaced() {
     let folder = tempfile::tempdir().unwrap();

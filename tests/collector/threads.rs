@@ -1,5 +1,5 @@
-//! `record --threads`: each thread's share is what the program itself says of it, and the shares
-//! add up to what a recording without the option says.
+//! `record --threads`: each thread's share equals the program's own counts, and the shares add up
+//! to the values of a recording without the option.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,14 +10,14 @@ use heapprof_tests::harness::{command, run};
 use crate::programs::build;
 use crate::stacks::{self, read};
 
-/// What a thread allocated in a function, and what of that is in use: objects and bytes.
+/// A thread's allocations in a function, and those still in use: objects and bytes.
 type Share = [i64; 4];
 
-/// A thread: its name, and the kernel's number of it if the profile has one.
+/// A thread: its name, and its kernel id if the profile has one.
 type Who = (String, Option<i64>);
 
-/// The values that a profile has of a function, by thread. What no thread is named for has an
-/// empty name.
+/// Returns the values of a function in a profile, by thread. Samples without a thread have an empty
+/// name.
 fn shares(profile: &Profile, function: &str) -> BTreeMap<Who, Share> {
     let mut shares = BTreeMap::<Who, Share>::new();
     for sample in 0..profile.samples.len() {
@@ -48,21 +48,21 @@ fn shares(profile: &Profile, function: &str) -> BTreeMap<Who, Share> {
     shares
 }
 
-/// What the program says of its threads' shares.
+/// Reads the program's own counts of its threads' shares.
 fn own_shares(path: &Path) -> BTreeMap<Who, Share> {
     let mut shares = BTreeMap::<Who, Share>::new();
     for line in std::fs::read_to_string(path).unwrap().lines() {
         let mut fields = line.split('\t');
         let name = fields.next().unwrap().to_string();
         let mut numbers = fields.map(|field| field.parse::<i64>().unwrap());
-        // Threads with the same name and the same number are one row.
+        // Threads with the same name and the same number share one row.
         let share = shares.entry((name, numbers.next())).or_default();
         share.iter_mut().zip(numbers).for_each(|(sum, n)| *sum += n);
     }
     shares
 }
 
-/// Records the program. Returns its profile, and where the files are.
+/// Records the program, and returns its profile.
 fn record(folder: &Path, options: &[&str], words: &[&std::ffi::OsStr]) -> Profile {
     let mut command = command(folder);
     command.env("SHARES", folder.join("shares"));
@@ -112,7 +112,8 @@ fn each_thread_has_what_it_allocated() {
     }
 }
 
-/// A forked child's thread is another one. What it inherited is still its threads'.
+/// The thread of a forked child is a new one. Inherited blocks still belong to the parent's
+/// threads.
 #[test]
 fn a_forked_child_has_a_thread_of_its_own() {
     let Some(binaries) = build("accounting_shares.c") else {
@@ -132,10 +133,10 @@ fn a_forked_child_has_a_thread_of_its_own() {
     let mut expected = BTreeMap::<Who, Share>::new();
     for (mut who, [.., objects, bytes]) in own {
         if who.0 == "late" {
-            // So it was called when it had its last new stack.
+            // The thread had this name when it got its last new stack.
             who.0 = "early".to_string();
         }
-        // A child counts what it inherited as allocated by itself.
+        // A child counts inherited blocks as allocated by itself.
         expected.insert(who, [objects, bytes, objects, bytes]);
     }
     expected.insert(("child".into(), Some(pid)), [1, 4000, 1, 4000]);
@@ -160,7 +161,7 @@ fn shares_add_up_to_what_is_recorded_without_them() {
     assert!(shares(&with, "").len() >= 3);
 }
 
-/// Mappings are their threads', too, and so are the peak's blocks.
+/// Mappings and the blocks of the peak are charged to their threads, too.
 #[test]
 fn mappings_are_their_threads() {
     let Some(binaries) = build("accounting_shares.c") else {
@@ -188,7 +189,7 @@ fn mappings_are_their_threads() {
     }
 }
 
-/// The threads beyond those that have a number of their own are one.
+/// Threads beyond the limit of numbered threads share one row.
 #[test]
 fn countless_threads_are_bounded() {
     if !heapprof_tests::built::have(&["gcc"]) {
@@ -217,7 +218,7 @@ int main(void) {
     let profile = record(folder, &["--exact", "--threads"], &[program.as_os_str()]);
     let found = shares(&profile, "one");
     assert_eq!(sum(&found), [5000, 500_000, 5000, 500_000]);
-    // The main thread is one of those with a number.
+    // The main thread is one of the numbered threads.
     let others = found[&("(other threads)".to_string(), None)];
     assert_eq!(others, [905, 90_500, 905, 90_500]);
     let info = run(folder, &["info", "out.pb.gz"]).out;

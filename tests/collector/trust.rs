@@ -1,10 +1,10 @@
 //! What other users may do with heapprof's files, and what heapprof does with theirs: the list of a
-//! recording, links and pipes that others planted, folders that others can change, rights of new
+//! recording, planted links and pipes, folders that other users can change, permissions of new
 //! files.
 //!
-//! Tests that need another user need root, and say so if they are skipped. The race of a worker
-//! with root's `record` is run a few times; `HEAPPROF_ROUNDS=1000 cargo test -p heapprof-tests --
-//! trust::a_worker` runs it a thousand times.
+//! Tests that need another user need root, and print that if they are skipped. The race of a worker
+//! with root's `record` is run a few times;
+//! `HEAPPROF_ROUNDS=1000 cargo test -p heapprof-tests -- trust::a_worker` runs it a thousand times.
 
 use std::fs::Permissions;
 use std::io::Read;
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::harness::{Run, command, heapprof, is_root, run, sample_profiles};
 
-/// A user that is not root, and not the one that runs the tests.
+/// User id of a user that is not root, and does not run the tests.
 const NOBODY: u32 = 65534;
 
 fn mode(path: &Path) -> u32 {
@@ -34,7 +34,7 @@ fn folder(path: &Path, mode: u32, user: u32) -> PathBuf {
     path.to_path_buf()
 }
 
-/// A folder that other users can enter.
+/// Makes a folder that other users can enter.
 fn open_folder() -> tempfile::TempDir {
     let open = tempfile::tempdir().unwrap();
     std::fs::set_permissions(open.path(), Permissions::from_mode(0o755)).unwrap();
@@ -45,7 +45,7 @@ fn sample() -> PathBuf {
     sample_profiles().join("valid/go.leaky.after.pb.gz")
 }
 
-/// A worker tries to make root's `record` write to a file of root's, each time in another way.
+/// A worker tries in several ways to make root's `record` write to a file of root.
 #[test]
 fn a_worker_that_gave_up_its_rights_harms_nothing_of_root_s() {
     if !is_root() || !have(&["gcc"]) {
@@ -63,7 +63,7 @@ fn a_worker_that_gave_up_its_rights_harms_nothing_of_root_s() {
     let made = run(place.path(), &[&record[..], &[program]].concat());
     assert_eq!(made.code, 9, "{}", made.err);
     let raw = std::fs::read(place.path().join("x.pb.gz")).unwrap();
-    // One victim is a profile that symbolizing would change, the other could be any file.
+    // One victim file is a profile that symbolizing would change, the other could be any file.
     for (content, what) in [(&b"root's own\n"[..], "text"), (&raw[..], "profile")] {
         std::fs::write(&victim, content).unwrap();
         be(&victim, 0o600, 0);
@@ -96,7 +96,7 @@ fn a_worker_that_gave_up_its_rights_harms_nothing_of_root_s() {
             let names: Vec<_> = std::fs::read_dir(&shadow).unwrap().collect();
             assert_eq!(names.len(), 1, "{how}, round {round}");
             if how == "none" {
-                // If nothing was tampered with, the profile has names now, and still belongs to the
+                // If nothing was tampered with, the profile now has names, and still belongs to the
                 // worker.
                 let named = inner.join("p.pb.gz");
                 assert_ne!(std::fs::read(&named).unwrap(), raw, "{said}");
@@ -108,8 +108,8 @@ fn a_worker_that_gave_up_its_rights_harms_nothing_of_root_s() {
     }
 }
 
-/// A worker's own profile gets names with the rights of the worker's user, and the file stays that
-/// user's.
+/// A worker's own profile gets names with the rights of the worker's user, and still belongs to
+/// that user.
 #[test]
 fn a_worker_s_profile_is_named_with_its_own_rights() {
     if !is_root() || !have(&["gcc"]) {
@@ -172,14 +172,14 @@ fn the_library_is_unpacked_where_nobody_else_can_change_it() {
     let cache = folder(&open.join("cache"), 0o755, own);
     let path = unpacked(&cache);
     assert!(path.is_file() && !path.starts_with(&open), "{path:?}");
-    // In a sticky folder nobody can replace our files.
+    // In a sticky folder, other users can't replace our files.
     be(&open, 0o1777, own);
     let path = unpacked(&cache);
     assert!(path.starts_with(&cache), "{path:?}");
     if !is_root() {
         return;
     }
-    // sudo may keep a folder of another user, who could put another folder in its place.
+    // sudo may keep the variable with another user's folder. That user could replace the folder.
     let other = folder(&place.path().join("other"), 0o755, NOBODY);
     folder(&other.join("heapprof"), 0o755, 0);
     let path = unpacked(&other);
@@ -192,8 +192,8 @@ fn the_library_is_unpacked_where_nobody_else_can_change_it() {
     assert!(path.is_file() && !path.starts_with(&link), "{path:?}");
 }
 
-/// Reports treat links as a shell's `>` does. A link that another user planted in a folder that
-/// everybody may write to is refused; the user's own link is followed.
+/// Reports treat links as a shell's `>` does. A link that another user planted in a folder where
+/// every user may write is refused; the user's own link is followed.
 #[test]
 fn reports_follow_no_links_of_others() {
     let place = open_folder();
@@ -214,7 +214,7 @@ fn reports_follow_no_links_of_others() {
     assert!(link.is_symlink() && second.is_symlink());
     let text = std::fs::read_to_string(&victim).unwrap();
     assert!(text.contains("inuse_space"), "{text}");
-    // A link to a file that does not exist yet creates that file.
+    // A link to a missing file creates that file.
     let new = sticky.join("new");
     symlink("../made", &new).unwrap();
     assert_eq!(report(&new).code, 0);
@@ -241,7 +241,7 @@ fn reports_follow_no_links_of_others() {
         assert!(found.err.contains(&expected), "{name}: {}", found.err);
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "victim");
     }
-    // In the user's own folder, whoever made the link was allowed to write there.
+    // In the user's own folder, the creator of the link was allowed to write there.
     be(&sticky, 0o755, 0);
     assert_eq!(report(&link).code, 0);
     assert!(
@@ -254,8 +254,8 @@ fn reports_follow_no_links_of_others() {
     assert_eq!(found.code, 2, "{}", found.err);
 }
 
-/// Reports are written into what can't be replaced: the user's own pipe, standard output, a shell's
-/// `>(cmd)`.
+/// Reports are written to targets that can't be replaced: the user's own pipe, standard output, a
+/// shell's `>(cmd)`.
 #[test]
 fn reports_go_into_pipes_and_streams() {
     if !have(&["bash", "mkfifo", "cat"]) {
@@ -284,8 +284,8 @@ fn reports_go_into_pipes_and_streams() {
     }
 }
 
-/// A recording shows what a program did. So only its user may read it, whatever the program's umask
-/// is.
+/// A recording shows what a program did. So only its user may read it, regardless of the program's
+/// umask.
 #[test]
 fn profiles_and_databases_are_their_user_s() {
     let place = tempfile::tempdir().unwrap();
@@ -343,14 +343,15 @@ fn profiles_and_databases_are_their_user_s() {
         }
         std::fs::remove_dir_all(place.path().join("a.children")).unwrap();
     }
-    // A report has the mode of any new file. An existing one keeps the mode that its user gave it.
+    // A report has the permissions of any new file. An existing file keeps the permissions that its
+    // user gave it.
     shell("027", "", &["top", "-o", "r.txt", path]);
     assert_eq!(mode(&place.path().join("r.txt")), 0o640);
     be_of_mode(&place.path().join("r.txt"), 0o604);
     shell("027", "", &["top", "-o", "r.txt", path]);
     assert_eq!(mode(&place.path().join("r.txt")), 0o604);
-    // A profile that is overwritten gets the mode of a new one. A profile that gets names keeps its
-    // mode.
+    // A profile that is overwritten gets the permissions of a new one. A profile that gets names
+    // keeps its permissions.
     be_of_mode(&place.path().join("m.pb.gz"), 0o644);
     shell("0", "", &["merge", "-o", "m.pb.gz", path]);
     assert_eq!(mode(&place.path().join("m.pb.gz")), 0o600);
@@ -380,7 +381,7 @@ fn be_of_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A copy of heapprof that another user can run, in a folder of that user's.
+/// Copies heapprof to a folder in which another user can run it.
 fn for_nobody() -> Option<(tempfile::TempDir, PathBuf)> {
     if !is_root() {
         return None;
@@ -392,8 +393,8 @@ fn for_nobody() -> Option<(tempfile::TempDir, PathBuf)> {
     Some((place, copy))
 }
 
-/// With a umask of 777 even the owner can't open a new file again, unless the owner is root.
-/// Recording must work for other users too, and the program keeps its umask.
+/// With a umask of 777, even the owner can't reopen a new file, unless the owner is root. Recording
+/// must work for other users, too, and the program keeps its umask.
 #[test]
 fn a_umask_of_777_is_the_program_s() {
     let Some((place, copy)) = for_nobody() else {
@@ -429,8 +430,8 @@ fn a_umask_of_777_is_the_program_s() {
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{said}");
 }
 
-/// heapprof does not write into a pipe that another user planted where profiles go, and does not
-/// wait for it.
+/// heapprof neither writes to a pipe that another user planted at a profile's path, nor waits for
+/// it.
 #[test]
 fn profiles_go_into_no_pipe_of_others() {
     if !is_root() || !have(&["mkfifo"]) {
@@ -472,7 +473,7 @@ fn profiles_go_into_no_pipe_of_others() {
     assert_eq!(read.len(), 0);
 }
 
-/// If another user's process writes something else into the list, root does nothing about it.
+/// If another user's process writes other entries to the list, root does nothing about them.
 #[test]
 fn the_list_is_believed_as_far_as_its_writer_could_do_it() {
     if !is_root() || !have(&["gcc"]) {
@@ -493,7 +494,7 @@ fn the_list_is_believed_as_far_as_its_writer_could_do_it() {
     ];
     assert_eq!(run(place.path(), &record).code, 0);
     let root_s = place.path().join("root.pb.gz");
-    // Root's profile could get names, but not because the user nobody says so.
+    // Root's profile could get names, but not because another user's list names it.
     be(&root_s, 0o644, 0);
     let before = std::fs::read(&root_s).unwrap();
     let output = command(place.path())

@@ -1,5 +1,5 @@
-//! Libraries that are closed while the process has no number for a file left, so that nobody can
-//! ask the kernel what is mapped: another library at the same place has its own names.
+//! Libraries that are closed while the process has no free file descriptor, so that its mappings
+//! can't be read: another library at the same address has its own names.
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::fixtures::json;
@@ -83,7 +83,7 @@ fn another_library_at_the_place_of_one_that_nobody_saw_go_has_its_own_names() {
             json(folder.path(), &words)["net"].as_i64().unwrap()
         };
         assert_eq!(of("^plugin_two$"), 40, "{}", said.err);
-        // Nobody may have looked at the first one.
+        // The mappings may not have been read while the first library was loaded.
         assert!([0, 30].contains(&of("^plugin_one$")), "{}", said.err);
     }
 }

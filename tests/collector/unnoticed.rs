@@ -1,5 +1,5 @@
-//! What a recorded program must not notice, each case found by an attack: small programs, bare and
-//! recorded in both modes.
+//! Effects that a recorded program must not notice. Each case was found by an attack: small
+//! programs run bare, and recorded in both modes.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::process::Command;
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, ends, run};
 
-/// Both modes, as options.
+/// The options for both modes.
 const MODES: [&[&str]; 2] = [&["--exact"], &["--period", "512KiB"]];
 
-/// A recording of a program. The last options say where its output goes.
+/// Returns a command that records a program. The last `options` set the output.
 fn recorded(folder: &Path, program: &Path, mode: &[&str], options: &[&str]) -> Command {
     let mut command = command(folder);
     command.args(["record", "--no-symbolize"]).args(mode);
@@ -19,7 +19,8 @@ fn recorded(folder: &Path, program: &Path, mode: &[&str], options: &[&str]) -> C
     command
 }
 
-/// Runs a program bare, and recorded several times with more options, and compares.
+/// Runs a program bare, and records it several times with more options. Checks that all runs are
+/// equal.
 fn unnoticed(folder: &Path, program: &Path, options: &[&str], rounds: usize) {
     let bare = ends(&mut Command::new(program));
     let options = [&["-o", "out/"], options].concat();
@@ -38,8 +39,8 @@ fn check(source: &str, compiler: &str, options: &[&str], rounds: usize) {
     }
 }
 
-/// The library's handlers run before ours. Ours then waited for a thread that waited for the
-/// library's lock.
+/// The fork handlers of a library's constructor run before ours. Ours must not wait for a thread
+/// that waits for the library's lock.
 #[test]
 fn fork_handlers_of_a_library_s_constructor() {
     if !have(&["gcc"]) {
@@ -95,8 +96,8 @@ int main(void) {
     );
 }
 
-/// The signal handler's thread may be inside malloc and hold its lock. The thread that forks holds
-/// our lock and waits for malloc's.
+/// The thread that runs a signal handler may be inside malloc and have its lock, while a forking
+/// thread has our lock and waits for malloc's.
 #[test]
 fn signals_that_dump_or_end_beside_forks() {
     let source = r#"
@@ -134,7 +135,7 @@ int main(int argc, char **argv) {
     }
     let built = build(source, "gcc -O1 -pthread");
     let folder = built.folder.path();
-    // SIGURG does nothing in a program that nobody records.
+    // Without a recording, SIGURG does nothing in the program.
     let options = [
         "--follow-children",
         "no",
@@ -159,7 +160,7 @@ int main(int argc, char **argv) {
 }
 
 /// Sampling uses floating point. The program may trap inexact results, round in another way, or
-/// look at the flags.
+/// read the flags.
 #[test]
 fn floating_point_is_the_program_s() {
     let source = r#"
@@ -180,8 +181,8 @@ int main(void) {
     check(source, "gcc -O1 -Wl,--no-as-needed -lm", &[], 1);
 }
 
-/// What `siginterrupt` set holds for `signal` too. A thread of ours changes no exit code and no
-/// namespace.
+/// A setting of `siginterrupt` applies to `signal`, too. A thread of ours changes no exit code and
+/// no namespace.
 #[test]
 fn signals_codes_and_namespaces() {
     let source = r#"
@@ -218,8 +219,9 @@ int main(void) {
     check(source, "gcc -O1", &["--interval", "10s"], 2);
 }
 
-/// One thread began a recording with an interval just when another one ended the clock's thread for
-/// a new identity: that one then waited for the new clock's end, which nobody had asked for.
+/// One thread begins a recording with an interval at the moment when another thread ends the timer
+/// thread for a new identity. The other thread must not wait for the end of the new timer thread,
+/// which was not asked to end.
 #[test]
 fn new_identities_beside_new_recordings() {
     let source = r#"
@@ -248,7 +250,7 @@ int main(void) {
     check(source, "gcc -O1 -pthread", &["--interval", "1h"], 1);
 }
 
-/// If only our handler catches a signal, every function of libc reports the default.
+/// If only our handler catches a signal, every libc function reports the default handler.
 #[test]
 fn handlers_that_are_ours_are_not_shown() {
     let source = r#"
@@ -291,7 +293,7 @@ int main(void) {
     check(source, "gcc -O1", &[], 2);
 }
 
-/// A process that holds a pipe and does not read from it must not stop the program.
+/// A process that has a pipe open and does not read from it must not stop the program.
 #[test]
 fn a_dump_into_a_full_pipe() {
     if !have(&["gcc", "mkfifo"]) {
@@ -322,8 +324,8 @@ int main(void) {
     assert!(found.err.contains(said), "{}", found.err);
 }
 
-/// A process that reads a little now and then can't hold the program longer: all waits of a dump
-/// are added up.
+/// A process that reads a little from time to time can't block the program longer: all waits of a
+/// dump count together.
 #[test]
 fn a_dump_into_a_pipe_that_is_read_slowly() {
     if !have(&["gcc", "mkfifo"]) {
@@ -381,7 +383,7 @@ int main(void) {
     );
 }
 
-/// A dump is written into a device or a pipe. The file that a dump's name leads to is not replaced.
+/// A dump is written to a device or a pipe. The file to which a dump's name leads is not replaced.
 #[test]
 fn a_dump_into_a_pipe() {
     if !have(&["gcc", "mkfifo"]) {

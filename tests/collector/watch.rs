@@ -1,4 +1,4 @@
-//! `watch` beside what programs say of themselves: marks, children, limits.
+//! Compares `watch` with what programs print about themselves: marks, children, limits.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use crate::process::{json, number};
 
-/// A program that grows, forks, executes itself under another name, and marks what it does. After
-/// each step it waits until its parent, the watch, has looked at it some times: it has read files.
+/// A program that grows, forks, executes itself under another name, and marks its steps. After each
+/// step it waits until its parent, the watch, has sampled it several times, which the parent's
+/// count of read calls shows.
 const STEPS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -75,7 +76,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Runs the program under a watch. Returns the report, what the program printed, and what was said.
+/// Runs the program under a watch. Returns the report and the program's output.
 fn watched(folder: &Path, options: &[&str], with_library: bool) -> Option<(Value, String)> {
     if !have(&["gcc"]) {
         return None;
@@ -84,7 +85,7 @@ fn watched(folder: &Path, options: &[&str], with_library: bool) -> Option<(Value
     std::fs::copy(&built.program, folder.join("late")).unwrap();
     let said = folder.join("said");
     let library = ok(&["preload-path"]);
-    // The program alone has the library, and its own output.
+    // Only the program has the library, and its output goes to a file.
     let preload = match with_library {
         true => format!("LD_PRELOAD={}", library.trim()),
         false => "A=b".to_string(),
@@ -110,7 +111,7 @@ fn watched(folder: &Path, options: &[&str], with_library: bool) -> Option<(Value
     Some((report, std::fs::read_to_string(said).unwrap()))
 }
 
-/// The marks of a report, as what the program has printed of itself: a name and its pages.
+/// Returns the marks of a report in the form that the program prints: a name and its pages.
 fn marks(report: &Value) -> Vec<String> {
     let page = 4096;
     let events = report["events"].as_array().unwrap().iter();
@@ -131,7 +132,7 @@ fn marks(report: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The lines of a program that printed its `statm`, without the fields that are always 0.
+/// Returns the lines of a program that printed its `statm`, without the fields that are always 0.
 fn printed(said: &str) -> Vec<String> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -146,7 +147,7 @@ fn marks_have_what_the_program_had_and_children_are_followed() {
     let Some((report, said)) = watched(folder.path(), &[], true) else {
         return;
     };
-    // The first call brings pages of the library in.
+    // The first call loads pages of the library.
     assert_eq!(marks(&report)[1..], printed(&said)[1..]);
     assert_eq!(printed(&said).len(), 5);
     let events = report["events"].as_array().unwrap();
@@ -155,7 +156,8 @@ fn marks_have_what_the_program_had_and_children_are_followed() {
         .filter_map(|event| event["kind"].as_str())
         .filter(|kind| !["mark", "began"].contains(kind))
         .collect();
-    // sh and env become the program at once; only what a look has seen between is an event.
+    // sh and env become the program immediately. Only changes that a sample saw in between are
+    // events.
     let kinds: Vec<&str> = kinds
         .into_iter()
         .skip_while(|kind| *kind == "exec")
@@ -173,12 +175,12 @@ fn marks_have_what_the_program_had_and_children_are_followed() {
     );
     let child = processes.iter().find(|one| one["name"] == "late").unwrap();
     assert_eq!(child["parent"], main["pid"]);
-    // Each look is a row for each process, and the sum of a look is that of its rows.
+    // Each sample has a row for each process, and the sum of a sample is that of its rows.
     let rows: i64 = processes.iter().map(|one| number(&one["looks"])).sum();
     let sums = report["sums"].as_array().unwrap();
     let counted: i64 = sums.iter().map(|sum| number(&sum["processes"])).sum();
     assert_eq!(rows, counted);
-    // The database has the same, for SQL.
+    // The database has the same rows, for SQL.
     let asked = run(
         folder.path(),
         &["sql", "-f", "csv", "SELECT count(*) FROM watch_moment"],
@@ -219,11 +221,11 @@ fn a_command_runs_once_when_the_limit_is_passed() {
         then["text"].as_str().unwrap().ends_with("exit status: 0"),
         "{then}"
     );
-    // Without the library, the program has no marks, and that is all.
+    // Without the library, the program has no marks, but nothing else differs.
     assert!(marks(&report).is_empty());
 }
 
-/// A shell script and a Perl program mark what they do; neither has heapprof's library.
+/// A shell script and a Perl program mark their steps; neither has heapprof's library.
 #[test]
 fn scripts_set_marks() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,7 +247,7 @@ fn scripts_set_marks() {
     assert_eq!(marks.len(), 3, "{report}");
     assert!(marks[2].starts_with("child "), "{marks:?}");
     let processes = report["processes"].as_array().unwrap().iter();
-    // A fork of a shell is one, too, until it runs its command.
+    // A shell's fork is a process named `sh`, too, until it executes its command.
     let shells = processes.filter(|one| one["name"] == "sh");
     assert!(shells.count() >= 2, "{report}");
     assert!(
@@ -272,7 +274,7 @@ fn scripts_set_marks() {
     let report = json(&String::from_utf8_lossy(&found.stdout));
     let found = self::marks(&report);
     assert_eq!(found.len(), 3, "{said}");
-    // Opening a file may take a page between.
+    // Opening a file between the two readings may take a page.
     for (found, printed) in found.iter().zip(printed(&said)).skip(1) {
         let pages = |text: &str| -> Vec<i64> {
             text.split(' ')
@@ -286,7 +288,7 @@ fn scripts_set_marks() {
     }
 }
 
-/// A program that holds memory until it is told to end.
+/// A program that keeps memory until it is ended.
 const HOLDER: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -300,7 +302,7 @@ int main(void) {
 }
 "#;
 
-/// A mark of a shell script is of all that the script runs, and not of its shell alone.
+/// A mark of a shell script counts everything that the script runs, not only its shell.
 #[test]
 fn a_mark_of_a_script_is_of_all_that_it_runs() {
     if !have(&["gcc", "bash"]) {
@@ -342,7 +344,7 @@ fn a_mark_of_a_script_is_of_all_that_it_runs() {
     assert!(over.0 == "over" && over.1 < 20 && over.2, "{marks:?}");
 }
 
-/// The folders that a perl needs to find the module.
+/// Returns the folders that a perl needs to find the module.
 fn module_in(cache: &Path) -> Vec<String> {
     let found = Command::new("find")
         .arg(cache)

@@ -1,5 +1,4 @@
-//! The wiretap of programs in C: nothing is unaccounted for, and a program that was killed is
-//! known.
+//! The wiretap of C programs: every datagram is accounted for, and a killed program is detected.
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, preloaded};
@@ -50,7 +49,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Runs the program with these words while somebody listens. Returns the report as JSON.
+/// Runs the program with these words and a listener. Returns the report as JSON.
 fn heard(words: &[&str]) -> Value {
     let built = build(PROGRAM, "gcc -O1 -Wl,--no-as-needed -ldl");
     let listener = Listener::start(built.folder.path(), &[]);
@@ -62,8 +61,8 @@ fn heard(words: &[&str]) -> Value {
     listener.report()
 }
 
-/// A listener that does not listen costs a program nothing, and what the kernel drops meanwhile is
-/// known to be lost.
+/// A stopped listener does not slow down a program, and datagrams that the kernel drops meanwhile
+/// are counted as lost.
 #[test]
 fn a_listener_that_is_stopped_stops_nobody() {
     if !have(&["gcc"]) {
@@ -72,7 +71,7 @@ fn a_listener_that_is_stopped_stops_nobody() {
     let built = build(PROGRAM, "gcc -O1 -Wl,--no-as-needed -ldl");
     let listener = Listener::start(built.folder.path(), &[]);
     listener.signal("STOP");
-    // It would wait for ever, if it waited.
+    // If the program waited, it would wait forever.
     let mut program = preloaded(&built.program)
         .args(["4", "50000", "at once"])
         .env("HEAPPROF_WIRETAP", &listener.address)
@@ -80,7 +79,7 @@ fn a_listener_that_is_stopped_stops_nobody() {
         .unwrap();
     assert_eq!(ended(&mut program).code(), Some(0));
     listener.signal("CONT");
-    // A later one, after which the others' ends may be there or not.
+    // One more program, after which the ends of the others may have arrived or not.
     let status = preloaded(&built.program)
         .args(["1", "1"])
         .env("HEAPPROF_WIRETAP", &listener.address)
@@ -98,7 +97,7 @@ fn a_listener_that_is_stopped_stops_nobody() {
     assert!(known >= 50_000 * (ended - 1), "{report}");
 }
 
-/// A Perl program says it with the line of the call.
+/// A Perl program reports the line of the call.
 #[test]
 fn perl_says_where() {
     let folder = tempfile::tempdir().unwrap();
@@ -124,9 +123,9 @@ fn perl_says_where() {
     assert_eq!(report["senders"]["ended"], 1);
 }
 
-/// What was received and what was lost is what was sent, by each process that could say its end.
-/// The word of an end may be lost, too; then that is said. (The kernel drops what comes while its
-/// buffer is full, so the processes end a while after the flood.)
+/// For each process whose end was reported, received and lost datagrams add up to the sent ones.
+/// The report of an end may be lost, too, which is then shown. (The kernel drops datagrams while
+/// its buffer is full, so the processes end a while after the flood.)
 #[test]
 fn a_hundred_thousand_datagrams_of_fifty_processes() {
     if !have(&["gcc"]) {

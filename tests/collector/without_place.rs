@@ -1,6 +1,6 @@
-//! Processes that became another user, who may not write where their profiles belong: `record`
-//! writes these itself, where that user has no say, or says that they are lost, and what keeps
-//! them.
+//! Processes that changed to a user who may not write where their profiles belong. `record` writes
+//! the profiles itself, where that user can't interfere, or reports that they are lost, and how to
+//! keep them.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::harness::{Run, command, is_root, run};
 
-/// A user that is not root, and another one.
+/// User id of a user that is not root.
 const NOBODY: u32 = 65534;
 const OTHER: u32 = 65533;
 
-/// Becomes other users, itself or in children, one after the other. Arguments: pairs of a user and
-/// what the child does, which is `exit`, `kill`, or one of these with `small` before it. If `self`
-/// stands before what is done, no child does it.
+/// Changes to other users, itself or in children, one after the other. Arguments: pairs of a user
+/// and an action of the child, which is `exit` or `kill`, or one of these with `small` before it.
+/// With `self` before the action, the program itself does it.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <grp.h>
@@ -68,7 +68,7 @@ impl Place {
         be(&self.at(name), mode, user);
     }
 
-    /// Records the program, which must succeed. Returns what `record` said.
+    /// Records the program, which must succeed. Returns the messages of `record`.
     fn record(&self, out: &str, words: &[&str]) -> String {
         let mut record = command(self.folder.path());
         record.args(["record", "--exact", "-o", out, "--"]);
@@ -78,7 +78,7 @@ impl Place {
         run.err
     }
 
-    /// The owners of the profiles in a folder, and their paths, in the order of their names.
+    /// Returns the owners of the profiles in a folder, and their paths, sorted by name.
     fn profiles(&self, name: &str) -> Vec<(u32, PathBuf)> {
         let Ok(found) = std::fs::read_dir(self.at(name)) else {
             return Vec::new();
@@ -96,7 +96,7 @@ impl Place {
         all
     }
 
-    /// Looks whether a profile has the names of the program.
+    /// Checks that a profile has the names of the program.
     fn must_have_names(&self, path: &Path) {
         let top = run(
             self.folder.path(),
@@ -111,7 +111,7 @@ fn be(path: &Path, mode: u32, user: u32) {
     chown(path, Some(user), Some(user)).unwrap();
 }
 
-/// How often a text is in another one.
+/// Returns how often a text occurs in another one.
 fn count(text: &str, part: &str) -> usize {
     text.matches(part).count()
 }
@@ -129,7 +129,7 @@ fn a_worker_that_may_not_write_has_its_profile() {
             assert_eq!(*owner, 0, "{said}");
             place.must_have_names(path);
         }
-        // One line each, which says why.
+        // One line for each profile gives the reason.
         for user in [NOBODY, OTHER] {
             let line = format!("ran as user {user}, who may not write there");
             assert_eq!(count(&said, &line), 1, "{said}");
@@ -144,7 +144,7 @@ fn a_worker_that_may_not_write_has_its_profile() {
 #[test]
 fn a_program_that_may_not_write_itself_has_its_profile() {
     let Some(place) = Place::new() else { return };
-    // Root's own earlier profile is what this one takes the place of.
+    // The new profile replaces root's own earlier profile.
     std::fs::write(place.at("p.pb.gz"), "earlier").unwrap();
     let said = place.record("p.pb.gz", &["65534", "self exit"]);
     let path = place.at("p.pb.gz");
@@ -161,8 +161,8 @@ fn a_program_that_may_not_write_itself_has_its_profile() {
     assert_eq!(said.lines().count(), 2, "{said}");
 }
 
-/// The first worker makes the folder of the children. The profile of another user's is beside the
-/// program's.
+/// The first worker creates the folder of the children. The profile of a worker of another user is
+/// beside the program's.
 #[test]
 fn the_folder_of_the_children_may_be_another_worker_s() {
     let Some(place) = Place::new() else { return };
@@ -182,7 +182,8 @@ fn the_folder_of_the_children_may_be_another_worker_s() {
 #[test]
 fn nothing_is_written_where_the_worker_has_a_say() {
     let Some(place) = Place::new() else { return };
-    // Its own folder, with one of root's in it, and one that everybody can change.
+    // The folders are the worker's own one, with a folder of root in it, and one that every user
+    // can change.
     for (name, mode, user) in [("its", 0o755, NOBODY), ("open", 0o777, 0)] {
         place.folder(name, mode, user);
         place.folder(&format!("{name}/p.children"), 0o755, 0);
@@ -199,7 +200,7 @@ fn nothing_is_written_where_the_worker_has_a_say() {
             place.folder(&format!("{name}/p.children"), 0o755, 0);
         }
     }
-    // What is advised helps.
+    // The advice of the message helps.
     place.folder("all", 0o1777, 0);
     let said = place.record("all/%e.%p.pb.gz", &["65534", "kill", "65533", "exit"]);
     let mut owners: Vec<u32> = place.profiles("all").iter().map(|one| one.0).collect();

@@ -1,11 +1,11 @@
-//! Frames without symbols in two runs: the same place, wherever the program lay.
+//! Frames without symbols in two runs: they are the same place, wherever the program was loaded.
 
 use heapprof_profile::{LabelSetIndex, Mapping, MappingIndex, Profile, ProfileBuilder};
 
 use heapprof_tests::fixtures::{json, write};
 use heapprof_tests::harness::run;
 
-/// 12 KiB of a file, mapped at `start`.
+/// Adds a mapping of 12 KiB of a file at `start`.
 fn mapping(
     builder: &mut ProfileBuilder,
     start: u64,
@@ -28,8 +28,7 @@ fn mapping(
     })
 }
 
-/// A run of a stripped program: `shop`, loaded at `start`, which holds `bytes` and calls a library
-/// that has a name.
+/// Returns the profile of a stripped program: `shop`, loaded at `start`, with `bytes` in use.
 fn stripped(start: u64, bytes: i64) -> Profile {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     let mapping = mapping(&mut builder, start, "/usr/bin/shop", "c0ffee");
@@ -41,7 +40,7 @@ fn stripped(start: u64, bytes: i64) -> Profile {
     profile
 }
 
-/// The address 0 stands for no address and lies in no file.
+/// The address 0 stands for no address and is in no file.
 #[test]
 fn a_diff_moves_no_address_that_is_none() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,8 +70,8 @@ fn a_diff_moves_no_address_that_is_none() {
     );
 }
 
-/// A program without symbols lies at another address in each run. Two of its runs used to have
-/// nothing in common.
+/// A diff finds the same place in two runs of a program without symbols, which is loaded at another
+/// address in each run.
 #[test]
 fn a_diff_knows_the_same_place_of_two_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -96,8 +95,8 @@ fn a_diff_knows_the_same_place_of_two_runs() {
     assert_eq!(folded.out, "0x55c47870e165 [shop] 100 300\n");
 }
 
-/// A file that is mapped twice and memory without a file stay where they are, so a profile does not
-/// differ from itself.
+/// Addresses in a file that is mapped twice, and in memory without a file, are not moved, so a
+/// profile does not differ from itself.
 #[test]
 fn nothing_differs_from_itself() {
     let folder = tempfile::tempdir().unwrap();

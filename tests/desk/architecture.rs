@@ -12,56 +12,56 @@ use regex::Regex;
 
 use self::arrows::{ARROWS, LAYERS, package_name};
 
-/// Libraries that only one crate may know.
+/// Libraries, with the crates that may use them.
 const OWNED: &[(&str, &str)] = &[
     ("rusqlite", "heapprof-analysis"),
     ("clap", "heapprof-cli"),
     ("anyhow", "heapprof-cli heapprof-dropin"),
     ("ureq", "heapprof-cli"),
-    // The first one uses it for children and for files of others, the second one for files of
-    // others, the third one for the clock of a recording, the fourth one for a lock, the last
-    // one for sizes of pages and ticks.
+    // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of
+    // other users, heapprof-live for the clock of a recording, heapprof-attach for a lock, and
+    // heapprof-process for the sizes of pages and ticks.
     (
         "rustix",
         "heapprof-cli heapprof-symbolize heapprof-live heapprof-attach heapprof-process",
     ),
     ("signal-hook", "heapprof-cli"),
-    // These crates live in the profiled program, or start it.
+    // These crates run in the profiled program, read its process, or start it.
     (
         "libc",
         "heapprof-engine heapprof-providers heapprof-preload heapprof-alloc heapprof-attach heapprof-cli \
          heapprof-heap heapprof-process heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
-    // The last but one answers with the lists of the server's interface, the last one reads what
-    // ClickHouse answers.
+    // heapprof-cli writes the lists of the server's API with it, and heapprof-analysis reads
+    // ClickHouse's answers.
     (
         "serde_json",
         "heapprof-formats heapprof-report heapprof-web heapprof-cli heapprof-analysis",
     ),
     ("datafusion", "heapprof-analysis"),
     ("parquet", "heapprof-analysis"),
-    // Tests compare with it what we write ourselves.
+    // Tests compare our own encoder with it.
     ("prost", ""),
     ("lz4_flex", "heapprof-formats"),
     ("flate2", "heapprof-profile heapprof-web"),
     ("ruzstd", "heapprof-formats"),
-    // All but the first one read core files and build ids with it.
+    // All but heapprof-symbolize read core files and build ids with it.
     (
         "object",
         "heapprof-symbolize heapprof-live heapprof-process heapprof-heap",
     ),
     ("addr2line", "heapprof-symbolize"),
-    // The last two read .eh_frame with it.
+    // heapprof-collect and heapprof-attach read .eh_frame with it.
     (
         "gimli",
         "heapprof-symbolize heapprof-engine heapprof-attach",
     ),
 ];
 
-/// The only files that may hold unsafe code. In engine and preload they are most of the files:
-/// those that deal with raw memory, registers, the kernel or C. The files for names, options,
-/// naming rules and text stay safe.
+/// The only files that may contain unsafe code. In inside/ these are most files: those that handle
+/// raw memory, registers, the kernel or C. The files for names, options, naming rules and text are
+/// safe code.
 const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/desk/analysis/src/", &["relation/vtab"]),
     ("crates/desk/symbolize/src/", &["storage"]),
@@ -208,7 +208,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Normal dependencies of each of our crates.
+/// Returns the normal dependencies of each of our crates.
 fn dependencies() -> BTreeMap<String, Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args([
@@ -313,9 +313,9 @@ fn every_file_says_why_it_exists() {
     }
 }
 
-/// The engine in the profiled process is one value. Beside it there is only a thread's own slot, on
-/// processors where it is not made in assembly, a table that the linker fills once, and where the
-/// engine's tables are.
+/// The engine in the profiled process is one value. Other statics are only: a thread's own slot, on
+/// processors where it is not made in assembly; a table that the linker fills once; and the place
+/// of the engine's tables.
 #[test]
 fn the_engine_is_a_value() {
     let is_static = Regex::new(r"^\s*(pub(\([a-z]+\))? )?(safe )?static (mut )?(\w+)").unwrap();
@@ -334,13 +334,13 @@ fn the_engine_is_a_value() {
         }
     }
     found.sort_unstable();
-    // A model has a slot of its own kind.
+    // The build for models defines another slot with the same name.
     found.dedup();
     let expected = [
         "engine.rs ENGINE",
-        // Where the engine's tables are, for readers outside.
+        // Place of the engine's tables, for readers outside the process.
         "outside.rs LEDGER_HEADER",
-        // Where the kernel's clock is, the same for all engines of a process.
+        // Place of the kernel's clock, which is the same for all engines of a process.
         "platform/sys/clock.rs CLOCK_FUNCTION",
         "platform/tls.rs SLOT",
         "platform/weak.rs WEAK_SYMBOLS",
@@ -370,8 +370,9 @@ fn files_are_short() {
     assert!(*longest <= 600, "{name} has {longest} lines");
 }
 
-/// Whether a line of code may be over 100 columns. It may if it holds text that would be worse to
-/// read in pieces, such as a row of a table, a regular expression or what a test compares.
+/// Whether a line of code may be longer than 100 columns. It may if it contains text that would be
+/// worse to read in pieces, such as a row of a table, a regular expression or a text that a test
+/// compares.
 fn is_text(line: &str) -> bool {
     let line = line.trim_start();
     match line.strip_prefix("//") {
@@ -388,8 +389,8 @@ fn lines_fit_100_columns() {
     let mut found = Vec::new();
     for file in sources().iter().filter(|f| !f.ends_with("src/proto.rs")) {
         let text = std::fs::read_to_string(file).unwrap();
-        // The programs that tests compile, and the output that tests expect, are text between
-        // quotation marks.
+        // Programs that tests compile, and output that tests expect, are text between quotation
+        // marks.
         let is_test = file.starts_with(root().join("tests"));
         let lines = text.lines().filter(too_long);
         let wrong = lines
@@ -447,9 +448,9 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
                 is(&[
                     "tests/",
                     "crates/app/cli/src/messages.rs",
-                    // This is a test that prints its figures for whoever wants them.
+                    // This test prints its figures for a person who runs it.
                     "crates/desk/analysis/src/gate/simulation.rs",
-                    // These print to cargo.
+                    // These build scripts print to cargo.
                     "crates/app/cli/build.rs",
                     "crates/inside/preload/build.rs",
                     "crates/desk/web/build.rs"
@@ -485,7 +486,7 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
     }
 }
 
-/// A file that lost its last unsafe block leaves the list.
+/// A file without any unsafe block must be removed from the list.
 #[test]
 fn the_list_of_unsafe_files_is_current() {
     for (folder, files) in UNSAFE {
@@ -497,8 +498,8 @@ fn the_list_of_unsafe_files_is_current() {
     }
 }
 
-/// Code that runs inside the program prints one kind of line: it says what was asked for and can't
-/// be done, or what it was asked to say.
+/// Code that runs inside the program prints only through one function: requested work that can't be
+/// done, and requested messages.
 #[test]
 fn the_library_writes_to_stderr_in_one_place() {
     let writing = [
@@ -559,7 +560,7 @@ fn the_architecture_page_names_every_crate() {
                 "{package} uses {used}: why?"
             );
         }
-        // The code names each library that Cargo.toml names.
+        // The code of a crate uses each library that its Cargo.toml names.
         let found = ARROWS
             .iter()
             .find(|(folder, _)| package_name(folder) == package);

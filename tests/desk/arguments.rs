@@ -1,10 +1,10 @@
-//! Faults of options, arguments and standard streams, each found by a user and fixed.
+//! Faults of options, arguments and standard streams. Each was found by a user and is fixed.
 
 use heapprof_tests::fixtures::{in_use, json};
 use heapprof_tests::harness::{heapprof, run};
 
-/// Rules about the share that a filter keeps used to be refused. Rules with relative percentages
-/// were accepted but did nothing.
+/// Rules about the share that a filter keeps work in a normalized diff, also with relative
+/// percentages.
 #[test]
 fn a_normalized_diff_with_a_filter_has_totals_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -38,8 +38,8 @@ fn a_normalized_diff_with_a_filter_has_totals_of_its_own() {
     assert_eq!(relative.code, 2, "{}", relative.err);
 }
 
-/// Of several columns with the same name only the last one kept its values. The error about an
-/// empty argument did not say which argument it meant.
+/// Several columns with the same name all keep their values. The error about an empty argument
+/// names the argument.
 #[test]
 fn columns_and_arguments_have_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -62,8 +62,9 @@ fn columns_and_arguments_have_names() {
     assert!(empty.err.contains("an empty PROFILE"), "{}", empty.err);
 }
 
-/// std opens a closed standard output as /dev/null. So reports and merged profiles were lost
-/// without a message, and a recorded program had a standard output that it was not given.
+/// A closed standard output is an error. std opens it as /dev/null, so reports and merged profiles
+/// would be lost without a message, and a recorded program would get a standard output that it was
+/// not given.
 #[test]
 fn a_closed_standard_output_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +84,7 @@ fn a_closed_standard_output_is_an_error() {
     assert_eq!(echo.status.code(), Some(1), "{echo:?}");
 }
 
-/// Users typed these by analogy with other tools; the errors tell them what they meant.
+/// Users type these by analogy with other tools. The errors suggest the right form.
 #[test]
 fn near_misses_are_told_what_was_meant() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,8 +153,8 @@ fn near_misses_are_told_what_was_meant() {
     }
 }
 
-/// gperftools' dumps have types without a prefix, and their objects were shown as bytes. Their
-/// values may also be estimates.
+/// Dumps of gperftools have types without a prefix. Their objects are not shown as bytes, and their
+/// values may be estimates.
 #[test]
 fn text_dumps_say_what_their_values_are() {
     let folder = tempfile::tempdir().unwrap();

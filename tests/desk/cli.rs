@@ -1,5 +1,5 @@
-//! The command line's laws: exit codes, one-line errors, whole files or none, data on stdout and
-//! talk on stderr.
+//! Laws of the command line: exit codes, one-line errors, complete files or none, data on stdout
+//! and messages on stderr.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -362,7 +362,7 @@ fn merge_and_convert_keep_everything() {
         let read = |p: &str| heapprof_profile::decode(std::fs::File::open(p).unwrap()).unwrap();
         let (mut written, own) = (read(out), read(path));
         if !own.samples.has_spread() {
-            // The spread of Go's values is computed when the file is read, and it is written too.
+            // The spread of Go's values is computed when the file is read, and is written, too.
             written.samples.forget_spread();
         }
         assert_eq!(written, own, "{path}");
@@ -387,7 +387,7 @@ fn merge_and_convert_keep_everything() {
     }
 }
 
-/// With eight sample types a row used to have 390 columns.
+/// A table with eight sample types has at most the requested width.
 #[test]
 fn wide_tables_are_as_wide_as_they_may_be() {
     let file = "valid/go.leaky.after.pb.gz";

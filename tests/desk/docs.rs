@@ -1,4 +1,4 @@
-//! The docs can't rot: each example is run, and its output must be what the page shows.
+//! The docs can't become wrong: each example is run, and must print what the page shows.
 //!
 //! A block begins with ```` ```console ````, and its first line begins with `$ heapprof`. Words
 //! after `console` are options. `exit=N` is the exit code. `stderr` means that the text is what was
@@ -40,8 +40,8 @@ fn says(options: &str, word: &str) -> bool {
     options.split(' ').any(|o| o == word)
 }
 
-/// Runs one example line in `folder` and returns its output, cut as `| head -N` says, with the
-/// lines that `| grep -E REGEX` keeps.
+/// Runs one example line in `folder` and returns its output, with the limits of `| head -N` and
+/// `| grep -E REGEX` applied.
 fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
     let (line, head) = match line.split_once(" | head -") {
         Some((line, n)) => (line, n.trim().parse().unwrap()),
@@ -52,7 +52,7 @@ fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
         None => (line, ""),
     };
     let grep = regex::Regex::new(grep).unwrap();
-    // This must be a redirection and not a rule in quotes.
+    // A `>` before a quote is a part of a rule, not a redirection.
     let line = match line.rfind(" > ") {
         Some(at) if !line[at..].contains(['\'', '"']) => &line[..at],
         _ => line,
@@ -91,8 +91,7 @@ fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
     text
 }
 
-/// The text without the share of RSS, which depends on how much memory code and libraries take on
-/// this machine.
+/// Returns the text without the share of RSS, which depends on this machine's code and libraries.
 fn of_any_machine(text: &str) -> String {
     let share = regex::Regex::new(r" \([0-9.<]+% of peak RSS [0-9.]+[KM]iB\)").unwrap();
     share.replace_all(text, "").into_owned()
@@ -164,7 +163,7 @@ fn examples_print_what_the_pages_say() {
             } else {
                 expected.clone()
             };
-            // The lines of a page do not end in blanks.
+            // Lines of a page have no blanks at their end.
             let mut found: String = found
                 .lines()
                 .map(|l| format!("{}\n", l.trim_end()))

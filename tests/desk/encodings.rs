@@ -1,4 +1,5 @@
-//! Forms of the same profile: packing, order, gzip members, ids, unknown fields, odd texts.
+//! Different encodings of the same profile: packing, order, gzip members, ids, unknown fields, odd
+//! texts.
 
 use heapprof_profile::{Profile, ReadOptions, Warning, decode, decode_with};
 
@@ -10,7 +11,7 @@ fn read(bytes: &[u8]) -> Profile {
     decode(bytes).unwrap()
 }
 
-/// The function names of the first sample, and its values.
+/// Returns the function names of the first sample, and its values.
 fn shape(profile: &Profile) -> (Vec<&str>, &[i64]) {
     let names = profile.samples.stack(0).iter().flat_map(|l| {
         let lines = profile.lines(&profile.location[l.index()]);
@@ -37,7 +38,7 @@ fn packed_unpacked_and_mixed() {
     }
 }
 
-/// Stacks in forms that no writer needs, with ids that few writers use. They are the same profile,
+/// Stacks in forms that no writer needs, with ids that few writers use, give the same profile,
 /// whether their bytes are kept as written or not.
 #[test]
 fn stacks_in_odd_forms() {
@@ -76,7 +77,7 @@ fn stacks_in_odd_forms() {
         ([1, 1 << 40], true),
         ([1, 2], false),
     ] {
-        // Two ids are not valid: one that is too large by one, and 0.
+        // Two ids are invalid: the next one after the largest, and 0.
         let asked = match fits {
             true => vec![ids],
             false => vec![[1, 3], [0, 2]],
@@ -158,7 +159,7 @@ fn negative_and_long_numbers() {
         ..Parts::default()
     };
     assert_eq!(shape(&read(&parts.bytes())).1, [-3, i64::MIN]);
-    // Bits beyond the 64th are discarded, as protobuf says.
+    // Bits beyond the 64th are discarded, as protobuf requires.
     let mut long = varint(u64::MAX);
     long[9] = 0x7f;
     let body = [
@@ -221,8 +222,8 @@ fn unknown_fields_are_skipped() {
     assert_eq!(read(&parts.bytes()), read(&p.bytes()));
 }
 
-/// Commands that stand in for pprof drop the fields that pprof does not know, whether they are
-/// valid or not. Other commands that write a profile keep them.
+/// Commands that replace pprof drop the fields that pprof does not know, whether they are valid or
+/// not. Other commands that write a profile keep these fields.
 #[test]
 fn what_samples_say_besides_is_dropped_where_pprof_drops_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -299,7 +300,7 @@ fn packed_numbers_that_are_cut_are_named_by_their_place() {
     let whole = Parts::default().bytes();
     let bytes = [&whole[..], &len(13, [1, 2, 0x80])].concat();
     let error = decode(&bytes[..]).unwrap_err().to_string();
-    // The place is after the tag, the length and two numbers.
+    // The position is after the tag, the length and two numbers.
     let place = format!(
         "byte {} of the profile: the data is cut short inside field 13",
         whole.len() + 4

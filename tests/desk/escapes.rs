@@ -1,4 +1,5 @@
-//! Names that control a terminal or turn text around: no report in any format lets one through.
+//! Names with characters that control a terminal or reverse text: no report in any format prints
+//! such characters.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use heapprof_profile::{Mapping, Profile, ProfileBuilder, encode};
 
 use heapprof_tests::harness::{Run, run};
 
-/// C0, DEL, C1, and the bidirectional controls.
+/// C0, DEL and C1 control characters, and the bidirectional controls.
 const ODD: &str = "\u{1b}]0,x\u{7}\u{8}\r\u{7f}\u{80}\u{9b}31m\u{9f}\u{61c}\u{200e}\u{200f}\
                    \u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
 
@@ -17,7 +18,7 @@ fn is_control(c: char) -> bool {
         || ['\u{61c}', '\u{200e}', '\u{200f}'].contains(&c)
 }
 
-/// Every text that a profile can hold has all of them.
+/// Returns a profile in which every text has all these characters.
 fn odd_profile(value: i64) -> Profile {
     let odd = |text: &str| format!("{text}{ODD}{text}");
     let types = [
@@ -107,7 +108,7 @@ fn no_report_in_any_format_lets_a_control_character_through() {
             look(&args, &run);
             if format == "json" {
                 let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
-                // What JSON escapes is not lost.
+                // Characters that JSON escapes are not lost.
                 let text = json.to_string();
                 let lost = report[0] != "tags" && !text.contains('\u{202e}');
                 assert!(!lost, "{args:?}: {text}");
@@ -143,7 +144,7 @@ fn no_report_in_any_format_lets_a_control_character_through() {
         &["pprof", "-peek", ".", after],
         &["jeprof", "--text", after],
         &["jeprof", "--collapsed", after],
-        // Errors name things too.
+        // Errors print names, too.
         &["top", "none\u{1b}[31m\u{202e}"],
         &["top", "--focus", "\u{202e}(", after],
         &["load", "--as", "a/\u{202e}", after],

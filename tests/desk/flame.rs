@@ -1,4 +1,4 @@
-//! Flame graphs: what they hold, how they paint differences, where their root is.
+//! Flame graphs: their contents, their colours for differences, and the position of their root.
 
 use heapprof_tests::harness::{ok, run, sample_profiles};
 
@@ -34,7 +34,7 @@ fn flame_graphs_hold_the_total_and_what_vanished() {
     let diff = ok(&["flame", "--base", &before, &after]);
     assert!(diff.contains("orange grew, blue shrank"));
     assert!(diff.contains("id=\"legend\""));
-    // `aa` is lighter and alphabetically first, so the picture's order is not that of names.
+    // `aa` is lighter and alphabetically first, so the picture is not sorted by name.
     assert!(diff.contains("aa (40B before, 10B after, -30B)"));
     assert!(diff.contains("main (190B before, 310B after, +120B)"));
     assert!(
@@ -43,7 +43,7 @@ fn flame_graphs_hold_the_total_and_what_vanished() {
     );
     assert!(diff.contains("inuse_space: 190B before, 310B after (+120B)"));
     assert!(!diff.contains("rgb(255,"), "no red");
-    // Wherever the root is, and from whichever end the tree is read, each frame has its own values.
+    // Each frame has its own values, wherever the root is, and from whichever end the tree is read.
     for arranged in [
         &["--root", "top"][..],
         &["--root", "below"],
@@ -83,8 +83,8 @@ fn flame_graphs_hold_the_total_and_what_vanished() {
     );
 }
 
-/// What --show-sql prints gives the same numbers when it is asked again. Deep stacks used to open
-/// on an empty screen, and in text they were indented up to its edge.
+/// The statement of --show-sql gives the same numbers. Deep stacks are visible in the picture, and
+/// their indentation in text is limited.
 #[test]
 fn deep_stacks_can_be_seen() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
-//! What reports print on real profiles, in one file for each case, named profile.report.options.
+//! Output of reports on real profiles, in one file for each case, named profile.report.options.
 //!
-//! The numbers in them were compared with the real pprof (see oracle.rs); the files hold the form.
+//! The numbers in the files were compared with the real pprof (see oracle.rs); the files fix the
+//! form.
 
 use heapprof_tests::harness::{expect_file, ok, root};
 

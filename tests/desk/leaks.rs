@@ -1,5 +1,5 @@
-//! What is in use: small cases as folded text, rules as LeakSanitizer reads them, and sums that
-//! must add up.
+//! Tests of `leaks`: small cases as folded text, suppression rules as LeakSanitizer reads them, and
+//! sums that must add up.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use proptest::prelude::*;
 
 use heapprof_tests::harness::{name, run, sample_profiles, valid};
 
-/// A profile from lines `stack objects space`. Comments may come first, after a `#` and separated
-/// by `|`.
+/// Parses a profile from lines `stack objects space`. Comments may come first, after a `#` and
+/// separated by `|`.
 fn profile(text: &str) -> Profile {
     let types = [("inuse_objects", "count"), ("inuse_space", "bytes")];
     let mut builder = ProfileBuilder::new(&types);
@@ -199,7 +199,7 @@ fn filters_go_first_and_rules_see_what_they_hide() {
     );
 }
 
-/// Each line was tried with the LeakSanitizer of gcc 12, on a function or module of that name.
+/// Each line was tested with the LeakSanitizer of gcc 12, on a function or module of that name.
 #[test]
 fn patterns_match_as_leak_sanitizers_do() {
     let table = [
@@ -215,7 +215,7 @@ fn patterns_match_as_leak_sanitizers_do() {
         ("^lsanchk", "/home/lsanchk/a", false),
         ("*lsanchk/a$", "/home/lsanchk/a", true),
         ("lsanchk/*$", "/home/lsanchk/a", true),
-        // These follow from LeakSanitizer's source; they were not tried.
+        // These follow from LeakSanitizer's source, and were not tested.
         ("^", "a", true),
         ("", "", false),
         ("*", "", false),
@@ -331,7 +331,8 @@ fn rules_of_fail_if_judge_what_is_not_suppressed() {
     }
 }
 
-/// On every sample that says what is in use, everything adds up, and files and the database agree.
+/// On every sample with values in use, everything adds up, and a file and the database give the
+/// same result.
 #[test]
 fn everything_adds_up_and_a_stored_profile_answers_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -378,8 +379,7 @@ fn everything_adds_up_and_a_stored_profile_answers_the_same() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Rows, other, suppressed and filtered out add up to the total, whatever the rules and filters
-    /// are.
+    /// Rows, other, suppressed and filtered out add up to the total, for any rules and filters.
     #[test]
     fn totals_add_up(
         stacks in prop::collection::vec(("[abc](;[abc]){0,4}", -9i64..99, -9i64..999), 1..20),

@@ -1,4 +1,4 @@
-//! Profiles that must be refused, each kind with one line that names the defect and exit code 2.
+//! Profiles that must be refused, each kind with one line that names the defect, and exit code 2.
 //!
 //! `HEAPPROF_BLESS=1` writes the files and docs/malformed-profiles.md anew; the texts below must
 //! still hold.
@@ -7,10 +7,10 @@ use heapprof_tests::harness::{bless, expect_file, root, run, sample_profiles};
 use heapprof_tests::wire::{Parts, gzip, len, num, packed, varint};
 
 struct Case {
-    /// File in sample-profiles/malformed or foreign.
+    /// The file, in sample-profiles/malformed or foreign.
     file: &'static str,
     bytes: Vec<u8>,
-    /// What the error must say.
+    /// The text that the error must contain.
     says: &'static str,
     /// More arguments.
     args: &'static [&'static str],
@@ -25,7 +25,7 @@ fn case(file: &'static str, bytes: impl Into<Vec<u8>>, says: &'static str) -> Ca
     }
 }
 
-/// A profile with one part of the usual one changed.
+/// Returns a profile in which one part differs from the usual one.
 fn with(change: impl FnOnce(&mut Parts)) -> Vec<u8> {
     let mut parts = Parts::default();
     change(&mut parts);
@@ -348,7 +348,8 @@ fn foreign() -> Vec<Case> {
     ]
 }
 
-/// The error of a case: one line, exit code 2, nothing on stdout.
+/// Runs a case, and returns its error, which must be one line, with exit code 2 and nothing on
+/// stdout.
 fn refused(folder: &str, case: &Case) -> String {
     let file = format!("{folder}/{}", case.file);
     let args: Vec<&str> = [case.args, &["top", &file][..]].concat();
@@ -396,7 +397,7 @@ fn each_is_refused_with_its_message() {
         }
         for entry in std::fs::read_dir(&path).unwrap() {
             let entry = entry.unwrap();
-            // The folders hold formats that heapprof reads.
+            // The subfolders have formats that heapprof reads.
             if entry.path().is_dir() {
                 continue;
             }

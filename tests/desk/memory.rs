@@ -1,8 +1,8 @@
-//! No report keeps its rows or its text: each is written within a small multiple of the memory of
-//! `top`.
+//! No report collects its rows or its text in memory: writing one takes at most a small multiple of
+//! the memory of `top`.
 //!
-//! Each report is made in a process of its own, and Linux reports the peak of that process. So what
-//! SQLite takes is counted too.
+//! Each report is made in a separate process, whose peak Linux reports. So the memory of SQLite
+//! counts, too.
 
 use std::io::{Write, sink, stdout};
 use std::process::Command;
@@ -14,11 +14,11 @@ use heapprof_analysis::{
 use heapprof_profile::{FrameText, LabelSetIndex, LocationIndex, Profile, ProfileBuilder};
 use heapprof_report::{FoldedWriter, ReportFormat, ReportStyle, flame_folded, result_table};
 
-/// The most that any report may take, as a multiple of what `top` takes. When reports were written
-/// from lists of rows, they took 5 to 15 times as much.
+/// Largest memory of any report, as a multiple of that of `top`. A report that collects its rows
+/// takes 5 to 15 times as much.
 const MOST: u64 = 3;
 
-/// Which report the process is to make.
+/// Variable that names the report that the process makes.
 const REPORT: &str = "HEAPPROF_TEST_REPORT";
 
 const REPORTS: [&str; 12] = [
@@ -36,7 +36,8 @@ const REPORTS: [&str; 12] = [
     "sql text",
 ];
 
-/// 20,000 stacks of depth 24 over 2,000 functions, by a small generator with a fixed seed.
+/// Returns a profile of 20,000 stacks of depth 24 over 2,000 functions, from a small generator with
+/// a fixed seed.
 fn profile() -> Profile {
     let mut state = 7u64;
     let mut random = |n: u64| {
@@ -140,7 +141,7 @@ fn report(name: &str) {
     .expect("a sink takes everything");
 }
 
-/// The part of the other processes: makes the report that the environment names.
+/// Makes the report that the environment names. This runs in the other processes.
 #[test]
 fn report_of_this_process() {
     if let Ok(name) = std::env::var(REPORT) {
@@ -152,7 +153,7 @@ fn report_of_this_process() {
     }
 }
 
-/// The peak of a process that makes the report, in KiB.
+/// Returns the peak memory in KiB of a process that makes the report.
 fn peak(name: &str) -> u64 {
     let this = std::env::current_exe().expect("a test has a file");
     let child = Command::new(this)

@@ -1,8 +1,8 @@
-//! Damage at random, with a fixed seed: whatever bytes come in, out comes a profile or an error.
+//! Random damage with a fixed seed: any input bytes give a profile or an error.
 //!
-//! Each mutant is decoded and encoded again; some are written in every form and asked for every
-//! report. No panic, no hang (the whole run has a time bound), and no more memory than [`BOUND`] on
-//! top of the mutant's own size times [`FACTOR`].
+//! Each mutant is decoded and encoded again, and some are written in every format and shown in
+//! every report. There is no panic, no hang (the whole run has a time limit), and no more memory
+//! than [`BOUND`] plus the mutant's own size times [`FACTOR`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,16 +16,16 @@ use heapprof_tests::harness::{sample_profiles, valid};
 use heapprof_tests::samples::made;
 use heapprof_tests::waits::processor_time;
 
-/// The memory that any reading takes: buffers, the inflater, SQLite.
+/// Memory in bytes that reading any input may take: buffers, the inflater, SQLite.
 const BOUND: usize = 24 << 20;
-/// Memory for each byte of inflated profile.
+/// Memory in bytes for each byte of the inflated profile.
 const FACTOR: usize = 200;
 const ROUNDS: usize = 100_000;
-/// One in this many of the mutants that can be read is also asked questions through SQLite, printed
-/// and written. That costs more than decoding.
+/// One in this number of readable mutants is also queried through SQLite, printed and written,
+/// which costs more than decoding.
 const ASKED: usize = 72;
-/// Only this much of the beginning of a text is mutated. It has all kinds of lines, and a longer
-/// text only takes longer.
+/// Length in bytes of the beginning of a text that is mutated. The beginning has all kinds of
+/// lines, and a longer text only takes longer.
 const LONGEST: usize = 8 << 10;
 
 thread_local! {
@@ -33,7 +33,7 @@ thread_local! {
     static PEAK: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts what each thread has allocated, so that tests running beside this one do not matter.
+/// Counts the allocations of each thread, so that parallel tests do not matter.
 struct Counting;
 
 #[global_allocator]
@@ -48,7 +48,7 @@ fn count(change: isize) {
     });
 }
 
-// SAFETY: every call goes to the system's allocator with unchanged arguments.
+// SAFETY: every call goes to the system allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -120,12 +120,12 @@ fn mutate(bytes: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn damaged_profiles_do_no_harm() {
     let started = processor_time();
-    // To try others by hand: HEAPPROF_SEED=7 HEAPPROF_ROUNDS=1000000 cargo test --release -p
+    // To try other mutants by hand: HEAPPROF_SEED=7 HEAPPROF_ROUNDS=1000000 cargo test --release -p
     // heapprof-tests damaged_profiles
     let set = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let mut random = Random(set("HEAPPROF_SEED").unwrap_or(0x6865_6170_7072_6f66));
     let rounds = set("HEAPPROF_ROUNDS").map_or(ROUNDS, |rounds| rounds as usize);
-    // Plain bytes as seeds: damage to gzip data seldom reaches the decoder.
+    // The seeds are uncompressed, because damage to gzip data seldom reaches the decoder.
     let mut seeds: Vec<Vec<u8>> = made()
         .into_iter()
         .map(|(_, bytes)| inflate(&bytes))
@@ -172,7 +172,7 @@ fn damaged_profiles_do_no_harm() {
             mutant.len()
         );
         worst = worst.max(used as f64 / bound as f64);
-        // The limit is generous, because the run takes under a minute and a hang takes for ever.
+        // The limit is generous: the run takes less than a minute, and a hang takes forever.
         assert!(
             processor_time() - started < Duration::from_secs(900 * (1 + (rounds / ROUNDS) as u64)),
             "round {round} hangs"
@@ -184,8 +184,8 @@ fn damaged_profiles_do_no_harm() {
     );
 }
 
-/// A file of each format that describes stacks by their parents. Its calls are nested `depth` deep,
-/// and each call has a value.
+/// Returns a file of each format that describes stacks by their parents. Its calls are nested
+/// `depth` deep, and each call has a value.
 fn deep_chains(depth: usize) -> Vec<(&'static str, String)> {
     let lines = |line: &dyn Fn(usize) -> String| (1..=depth).map(line).collect::<String>();
     let heaptrack = [
@@ -219,13 +219,13 @@ fn deep_chains(depth: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The text grows with the depth, but the stacks grow with the square of the depth.
+/// The length of the text grows with the depth, but the stacks grow with the square of the depth.
 #[test]
 fn deep_chains_take_bounded_memory() {
     let mut refused = BTreeSet::new();
     for depth in [50, 500, 1000, 1500, 2000, 4000, 16_000] {
         for (format, text) in deep_chains(depth) {
-            // A line of Massif is as long as it is deep.
+            // A line of Massif grows with its depth.
             if format == "massif" && depth > 2000 {
                 continue;
             }
@@ -259,7 +259,7 @@ fn deep_chains_take_bounded_memory() {
     assert_eq!(refused.len(), 3, "{refused:?}");
 }
 
-/// The samples of other formats: whole if they are small, otherwise only their beginning.
+/// Returns the samples of other formats: whole if they are small, otherwise only their beginning.
 fn foreign() -> Vec<Vec<u8>> {
     let folders = std::fs::read_dir(sample_profiles().join("foreign")).unwrap();
     let folders = folders.map(|f| f.unwrap().path()).filter(|f| f.is_dir());
@@ -268,7 +268,7 @@ fn foreign() -> Vec<Vec<u8>> {
     files.sort();
     let seed = |file| {
         let mut plain = inflate(&std::fs::read(file).unwrap());
-        // JSON can't be read without its end, and protobuf is not made of lines.
+        // JSON can't be read without its end, and protobuf does not consist of lines.
         let in_lines = !plain.starts_with(b"{") && !plain.contains(&0);
         if in_lines && plain.len() > 20_000 {
             let end = plain[..LONGEST].iter().rposition(|&b| b == b'\n').unwrap();

@@ -1,4 +1,4 @@
-//! `perl-heap` of a core file and of a file of Devel::MAT: its reports, its profile, its errors.
+//! `perl-heap` on a core file and on a file of Devel::MAT: its reports, its profile, its errors.
 
 use heapprof_tests::harness::{ok, run, sample_profiles};
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn rows_add_up_to_what_malloc_has_given_out() {
     }
 }
 
-/// A file of Devel::MAT answers the same questions, except for contents.
+/// A file of Devel::MAT answers the same questions as a process, except for contents.
 #[test]
 fn a_file_of_devel_mat_is_asked_the_same() {
     let found = json(&[PMAT]);
@@ -97,7 +97,7 @@ fn each_report_has_each_format() {
     );
 }
 
-/// Of two moments, the path that grew is the first row.
+/// In a diff of two moments, the path that grew is the first row.
 #[test]
 fn what_grows_is_first_in_a_diff() {
     let first = |options: &[&str]| {

@@ -1,4 +1,4 @@
-//! Files of Devel::MAT: the same values as it counts itself, and no damage that is not said.
+//! Files of Devel::MAT: heapprof counts the same values as Devel::MAT, and reports any damage.
 
 use std::io::Read;
 
@@ -14,7 +14,8 @@ fn file() -> Vec<u8> {
     bytes
 }
 
-/// What `pmat-counts` says of the file, its kinds joined as ours are.
+/// The expected numbers are those of `pmat-counts` for the file, with kinds joined as heapprof
+/// does.
 #[test]
 fn values_are_those_that_devel_mat_counts() {
     let profile = read(&file()[..], &FormatReadOptions::default())
@@ -52,11 +53,11 @@ fn values_are_those_that_devel_mat_counts() {
     );
 }
 
-/// Each cut is said, in one line.
+/// Every truncation is reported in one line.
 #[test]
 fn a_cut_file_says_where_it_ends() {
     let whole = file();
-    // The list of temporary values at its end is new in the format, so a file may do without it.
+    // The list of temporary values at the end is new in the format, so it may be missing.
     let last = whole.len() - 16;
     for at in (4..last).step_by(whole.len() / 300) {
         let error = read(&whole[..at], &FormatReadOptions::default())
@@ -70,7 +71,7 @@ fn a_cut_file_says_where_it_ends() {
     }
 }
 
-/// A byte or a word that is something else makes another profile or an error, and no more.
+/// A changed byte or word gives another profile or an error, but no panic.
 #[test]
 fn damage_is_no_panic() {
     let whole = file();
@@ -86,7 +87,7 @@ fn damage_is_no_panic() {
         let mut mutant = whole.clone();
         for _ in 0..=draw(3) {
             let at = match round % 3 {
-                // The head says how long everything is.
+                // The head has the lengths of all parts.
                 0 => draw(200),
                 _ => draw(whole.len() - 8),
             };

@@ -1,11 +1,12 @@
 //! `heapprof pprof` prints what the real pprof prints: golden cases of each report, and the command
-//! line around them.
+//! line.
 //!
-//! The real pprof wrote the expected files. `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo
-//! test -p heapprof-tests pprof` writes them, and the fixtures, anew. Each is what this prints, in
-//! sample-profiles/pprof: `TZ=UTC pprof -symbolize=none -trim=true -compact_labels -nodecount=20
-//! -nodefraction=0.05 -edgefraction=0.01 -divide_by=1 -unit=minimum FLAGS FIXTURE.pb.gz`. More
-//! profiles and flags are compared in `oracle.rs`.
+//! The real pprof wrote the expected files.
+//! `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests pprof` writes them,
+//! and the fixtures, anew. Each file is the output of this command in sample-profiles/pprof:
+//! `TZ=UTC pprof -symbolize=none -trim=true -compact_labels -nodecount=20 -nodefraction=0.05
+//! -edgefraction=0.01 -divide_by=1 -unit=minimum FLAGS FIXTURE.pb.gz`. More profiles and flags are
+//! compared in `oracle.rs`.
 
 mod fixtures;
 
@@ -30,7 +31,7 @@ const COMMON: [&str; 8] = [
     "-unit=minimum",
 ];
 
-/// A fixture and flags: the 48 cases of pprof's own suite that can be given on a command line.
+/// The 48 cases of pprof's own suite that can be given on a command line, as a fixture and flags.
 const CASES: [(&str, &str); 48] = [
     ("cpu", "-text -functions -flat"),
     ("cpu", "-text -functions -noinlines -flat"),
@@ -95,7 +96,7 @@ fn folder() -> PathBuf {
     sample_profiles().join("pprof")
 }
 
-/// `heapprof pprof`, in the fixtures' folder.
+/// Returns a command of `heapprof pprof`, in the fixtures' folder.
 fn ours() -> Command {
     let mut command = command(&folder());
     command.arg("pprof").env("TZ", "UTC");
@@ -108,8 +109,8 @@ fn real() -> Option<Command> {
     Some(command)
 }
 
-/// What a pprof prints for a case. If it writes a profile, the profile is shown with the same
-/// pprof's `-raw`.
+/// Returns the output of a pprof for a case. If it writes a profile, that is shown with `-raw` of
+/// the same pprof.
 fn printed(pprof: &dyn Fn() -> Command, fixture: &str, flags: &str) -> String {
     let print = |command: &mut Command| {
         let output = command.output().unwrap();
@@ -198,7 +199,7 @@ fn says_something(flags: &str, text: &str) -> bool {
     }
 }
 
-/// Two empty reports are the same, whatever is wrong, so no golden may be empty.
+/// No golden may be empty, because two empty reports are equal, whatever is wrong.
 #[test]
 fn no_golden_is_an_empty_report() {
     for (fixture, flags) in CASES {
@@ -311,7 +312,7 @@ fn what_cannot_be_done_is_one_line() {
         assert!(last.starts_with("heapprof: "), "{args:?}: {}", run.err);
         assert!(last.contains(says), "{args:?}: {}", run.err);
     }
-    // A file that can't be read is named, and the rest is reported.
+    // A file that can't be read is named, and the others are reported.
     let run = pprof(&["-top", "-symbolize=none", "nowhere.pb.gz", AFTER]);
     assert_eq!(run.code, 0);
     assert!(
@@ -331,7 +332,7 @@ fn what_cannot_be_done_is_one_line() {
         "{}",
         run.err
     );
-    // Without sources it prints help, as pprof does.
+    // Without sources, the help is printed, as in pprof.
     let run = pprof(&["-top"]);
     assert_eq!(run.code, 2);
     assert!(run.err.contains("Usage: heapprof pprof"), "{}", run.err);
@@ -389,7 +390,7 @@ fn filters_that_match_nothing_are_said() {
     );
 }
 
-/// A link named `pprof` or `jeprof` is enough.
+/// A link named `pprof` or `jeprof` to heapprof runs that command.
 #[cfg(unix)]
 #[test]
 fn a_program_called_pprof_is_pprof() {
@@ -426,7 +427,7 @@ fn reports_go_to_files() {
     assert!(run.err.contains("Generating report in "), "{}", run.err);
     let printed = pprof(&["-top", "-symbolize=none", AFTER]).out;
     assert_eq!(std::fs::read_to_string(&file).unwrap(), printed);
-    // The file that was written is a profile like any other.
+    // The written file is a profile like any other.
     let flag = format!("-output={}", folder.path().join("p.pb.gz").display());
     assert_eq!(pprof(&["-proto", "-symbolize=none", &flag, AFTER]).code, 0);
     let copy = folder.path().join("p.pb.gz");
@@ -434,7 +435,7 @@ fn reports_go_to_files() {
     assert_eq!(again.out, printed);
 }
 
-/// If the first word is a program's file, it is not a source.
+/// If the first word is the file of a program, it is not a source.
 #[test]
 fn the_binary_comes_before_the_sources() {
     let run = pprof(&["-raw", "-symbolize=none", "programs/basket", BEFORE]);
@@ -449,7 +450,7 @@ fn the_binary_comes_before_the_sources() {
     assert!(run.out.ends_with("0x0  abc \n"), "{}", run.out);
 }
 
-/// Addresses get the names that `heapprof symbolize` finds, cut as pprof cuts them.
+/// Addresses get the names that `heapprof symbolize` finds, shortened as in pprof.
 #[test]
 fn addresses_are_symbolized() {
     let raw = |flag: &str| pprof(&["-raw", flag, "programs/basket", "programs/basket.pb.gz"]).out;
@@ -473,7 +474,7 @@ fn addresses_are_symbolized() {
     );
 }
 
-/// Answers one request with `body`, and returns what was asked for.
+/// Serves `body` for one request. Returns the address, and a handle that gives the request.
 fn serve(body: Vec<u8>) -> (String, std::thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,18 +1,18 @@
-//! Damaged files of other tools are refused with one line that says where, what was expected and
-//! what was found.
+//! Damaged files of other tools are refused with one line that gives the place, the expected and
+//! the found text.
 //!
-//! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests refused` writes the messages of the table below
-//! anew.
+//! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests refused` rewrites the messages of the table
+//! below.
 
 use heapprof_formats::{FormatReadOptions, ProfileFormat, formats, read};
 
 use heapprof_tests::harness::{bless, expect_file, root, run};
 use heapprof_tests::wire;
 
-/// What is replaced, and by what.
+/// Replacements: the text to replace, and the new text.
 type Changes = &'static [(&'static str, &'static str)];
 
-/// A whole file of each format, and what to change in it: the text on the left becomes the one on
+/// A complete file of each format, and the changes to try: the text on the left becomes the text on
 /// the right.
 const CASES: &[(&str, &str, Changes)] = &[
     (
@@ -309,8 +309,8 @@ const CASES: &[(&str, &str, Changes)] = &[
     ),
 ];
 
-/// How files of other kinds begin, in the order of docs/formats/refused.md. The first words of each
-/// message are here.
+/// Beginnings of files of other kinds, in the order of docs/formats/refused.md, with the first
+/// words of each message.
 const OTHERS: &[(&str, &[u8], &str)] = &[
     ("perf.data", b"PERFILE2\x68\0\0\0", "is data of perf record"),
     (
@@ -457,7 +457,7 @@ const OTHERS: &[(&str, &[u8], &str)] = &[
     ),
 ];
 
-/// The header of a tar archive, which has the name of the format 257 bytes after its beginning.
+/// Returns the header of a tar archive. The name of the format is 257 bytes after its beginning.
 fn tar() -> Vec<u8> {
     let mut header = vec![0; 512];
     header[..10].copy_from_slice(b"heap.pb.gz");
@@ -471,7 +471,7 @@ fn other_files_are_named() {
         assert!(unknown(&archive).starts_with("is a tar archive"));
     }
     for (name, head, expected) in OTHERS {
-        // More data changes nothing, nor does gzip around the file.
+        // Neither more data nor compressing the file with gzip changes the message.
         let tail: Vec<u8> = (0..200_000u32).map(|i| (i * 7) as u8).collect();
         let long = [head, &tail[..]].concat();
         for file in [head.to_vec(), long, wire::gzip(head)] {
@@ -483,7 +483,7 @@ fn other_files_are_named() {
     }
 }
 
-/// What the error says that the file is.
+/// Returns the kind of file that the error names.
 fn unknown(file: &[u8]) -> String {
     let error = read(file, &FormatReadOptions::default())
         .unwrap_err()

@@ -1,4 +1,4 @@
-//! Bugs that were found, each with the smallest input that showed it.
+//! Regression tests for bugs, each with the smallest input that showed the bug.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use heapprof_tests::fixtures::{in_use, json, profile, write};
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{command, run};
 
-/// A stored profile in kilobytes against a file in bytes kept its total in the old unit.
+/// A diff of a stored profile in kilobytes and a file in bytes has both sides in one unit.
 #[test]
 fn both_sides_of_a_diff_are_in_one_unit_stored_or_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -41,7 +41,8 @@ fn both_sides_of_a_diff_are_in_one_unit_stored_or_not() {
     );
 }
 
-/// Lists of units that look alike hid that each type had another unit.
+/// Units are compared by type: lists of units that look equal may hide that each type has another
+/// unit.
 #[test]
 fn units_are_compared_by_type_not_by_position() {
     let folder = tempfile::tempdir().unwrap();
@@ -67,7 +68,7 @@ fn units_are_compared_by_type_not_by_position() {
     }
 }
 
-/// When the reader closed the pipe, a broken rule ended with exit code 0.
+/// A broken rule ends with its exit code, even if the reader closes the pipe.
 #[test]
 fn a_closed_pipe_does_not_open_the_gate() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,7 +96,7 @@ fn a_closed_pipe_does_not_open_the_gate() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
-/// A restored profile held every function of the database.
+/// A restored profile has only its own functions, not every function of the database.
 #[test]
 fn a_stored_profile_holds_nothing_of_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +117,8 @@ fn a_stored_profile_holds_nothing_of_others() {
     assert!(restored.strings.iter().all(|text| text != "secret"));
 }
 
-/// Normalizing by what a filter kept hid what the filter was meant to show.
+/// Normalizing uses whole totals. With filtered totals, it would hide what the filter is meant to
+/// show.
 #[test]
 fn normalizing_is_by_whole_totals() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +176,8 @@ fn normalizing_is_by_whole_totals() {
     assert_eq!(Some(after), diff["total"]["after"].as_i64());
 }
 
-/// A narrow filter left only `(other)`, because the cut was relative to the whole profile.
+/// Trees are cut relative to what a filter keeps. Relative to the whole profile, a narrow filter
+/// would leave only `(other)`.
 #[test]
 fn trees_are_cut_by_what_is_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -192,8 +195,8 @@ fn trees_are_cut_by_what_is_kept() {
     assert!(tree.out.contains("  main → small\n"), "{}", tree.out);
 }
 
-/// The time and memory for deep stacks grew with the square of the depth, and so did those for many
-/// labels.
+/// Deep stacks and many labels take linear time and memory. Quadratic algorithms took minutes or
+/// gigabytes.
 #[test]
 fn deep_stacks_and_many_labels_cost_linear_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -215,7 +218,8 @@ fn deep_stacks_and_many_labels_cost_linear_time() {
         labels.add_folded_with_labels("main", &[1], &mut label);
     }
     write(folder, "labels.pb.gz", &labels.finish());
-    // Each of these took minutes or gigabytes. Now each takes seconds, even unoptimized.
+    // With quadratic algorithms, each of these took minutes or gigabytes. Each takes seconds, even
+    // unoptimized.
     for args in [
         &["tree", "deep.pb.gz"][..],
         &["peek", ".", "-n", "3", "deep.pb.gz"],
@@ -243,7 +247,8 @@ fn deep_stacks_and_many_labels_cost_linear_time() {
     }
 }
 
-/// A sample type's name with a control character made the table's width underflow.
+/// The name of a sample type may have control characters. The width of the table must not
+/// underflow.
 #[test]
 fn odd_names_of_sample_types() {
     let folder = tempfile::tempdir().unwrap();
@@ -289,8 +294,8 @@ fn odd_names_of_sample_types() {
     );
 }
 
-/// These went wrong: text that stands for a number, a statement that creates files, and an empty
-/// file as a database.
+/// SQL reads without writing: text that stands for a number, a statement that creates files, and an
+/// empty file as a database.
 #[test]
 fn sql_is_read_only_and_compares_as_sqlite_does() {
     let folder = tempfile::tempdir().unwrap();
@@ -362,8 +367,7 @@ fn output_files_stay_what_they_were() {
     );
 }
 
-/// The rules of `diff --fail-if` did not know the name inuse_space as `diff -t` and
-/// `leaks --fail-if` do.
+/// The rules of `diff --fail-if` accept the name inuse_space as `diff -t` and `leaks --fail-if` do.
 #[test]
 fn rules_know_sample_types_by_the_names_that_options_know() {
     let folder = tempfile::tempdir().unwrap();
@@ -387,7 +391,7 @@ fn rules_know_sample_types_by_the_names_that_options_know() {
     }
 }
 
-/// If two sample types have one name, `ls` chose another one than `top`.
+/// If two sample types have one name, `ls` chooses the same one as `top`.
 #[test]
 fn a_stored_profile_shows_what_its_file_shows() {
     let folder = tempfile::tempdir().unwrap();
@@ -410,7 +414,8 @@ fn a_stored_profile_shows_what_its_file_shows() {
     }
 }
 
-/// If somebody changed the numbers of stacks and locations by hand, heapprof panicked.
+/// If a user changes the numbers of stacks and locations by hand, heapprof reports damage and does
+/// not panic.
 #[test]
 fn a_database_changed_by_hand_is_damaged() {
     if !have(&["sqlite3"]) {
@@ -450,7 +455,7 @@ fn a_database_changed_by_hand_is_damaged() {
     }
 }
 
-/// Errors about several profiles named none of them, and errors about wide tables named SQLite's
+/// Errors about several profiles name them, and errors about wide tables do not name SQLite's
 /// limit.
 #[test]
 fn errors_say_which_profiles_they_speak_of() {
@@ -508,7 +513,7 @@ fn errors_say_which_profiles_they_speak_of() {
     }
 }
 
-/// Sample types of one name were one member of the JSON object.
+/// Sample types with the same name are separate members of the JSON object.
 #[test]
 fn wide_json_keeps_types_of_one_name_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -525,7 +530,7 @@ fn wide_json_keeps_types_of_one_name_apart() {
     assert_eq!(flats.iter().sum::<i64>(), 6, "{values:?}");
 }
 
-/// `rm` turned an empty file into a database, and removed names one by one.
+/// `rm` does not turn an empty file into a database, and removes all given names or none.
 #[test]
 fn rm_removes_all_or_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! The page that `report` writes: what is in it, what is not, and that its numbers are those of
-//! `top`.
+//! The page that `report` writes: its contents, what it must not contain, and that its numbers are
+//! those of `top`.
 //!
-//! `page/tests` of heapprof-web look at such pages in a browser.
+//! The tests in `page/tests` of heapprof-web open such pages in a browser.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -18,7 +18,7 @@ const GO: &str = "valid/go.indexer.indexed.pb.gz";
 const BEFORE: &str = "valid/go.leaky.before.pb.gz";
 const AFTER: &str = "valid/go.leaky.after.pb.gz";
 
-/// The data of a page: its head, and its columns of numbers by their names.
+/// The data of a page: its head, and its columns of numbers by name.
 struct Data {
     head: Value,
     columns: BTreeMap<String, Vec<i64>>,
@@ -53,7 +53,7 @@ impl Data {
         types.iter().position(|t| t[0] == name).unwrap()
     }
 
-    /// What each function holds itself in a snapshot, by name and file.
+    /// Returns the own value of each function in a snapshot, by name and file.
     fn flat(&self, snapshot: usize, sample_type: &str) -> BTreeMap<String, i64> {
         let at = self.type_at(sample_type);
         let (frames, functions) = (&self.columns["node.frame"], &self.columns["frame.func"]);
@@ -72,7 +72,7 @@ impl Data {
     }
 }
 
-/// The numbers of a column: LEB128, zigzag or not, values or differences.
+/// Decodes the numbers of a column: LEB128, zigzag or not, values or differences.
 fn numbers(bytes: &[u8], count: usize, kind: &str) -> Vec<i64> {
     let (mut all, mut at, mut last) = (Vec::new(), 0, 0i64);
     for _ in 0..count {
@@ -97,12 +97,12 @@ fn numbers(bytes: &[u8], count: usize, kind: &str) -> Vec<i64> {
     all
 }
 
-/// A function as one text, which is its name if it has no file.
+/// Returns a function as one text, which is only its name if it has no file.
 fn name_and_file(name: &str, file: &str) -> String {
     format!("{name} {file}").trim_end().to_string()
 }
 
-/// What `top` says that functions hold themselves, by name and file.
+/// Returns the own values of functions from `top`, by name and file.
 fn top(args: &[&str]) -> BTreeMap<String, i64> {
     let args = [&["top", "-n", "0", "--format", "json"], args].concat();
     let json: Value = serde_json::from_str(&ok(&args)).unwrap();
@@ -143,7 +143,7 @@ fn a_page_has_the_numbers_of_top() {
     assert_eq!(data.flat(0, "inuse_space"), wanted);
 }
 
-/// Several profiles are moments, in order of time, and functions have verdicts.
+/// Several profiles are snapshots in order of time, and functions have verdicts.
 #[test]
 fn several_profiles_are_a_series() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ fn several_profiles_are_a_series() {
         builder.add_folded("main;leaks", &[1000 * (i + 1)]);
         builder.add_folded("main;stays", &[5000]);
         builder.profile.time_nanos = (1 + i) * 60_000_000_000;
-        // Names are not in the order of time.
+        // The order of the names differs from that of the times.
         let path = folder.path().join(format!("{}.pb.gz", 9 - i));
         let file = std::fs::File::create(path).unwrap();
         heapprof_profile::encode(&builder.finish(), file).unwrap();
@@ -193,7 +193,7 @@ fn a_page_loads_nothing_and_is_the_same_each_time() {
     let small = ok(&["report", "--max-nodes", "500", GO]);
     let data = Data::of(&small);
     let nodes = data.head["nodes"].as_u64().unwrap();
-    // What is folded is counted, in nodes that come on top.
+    // Folded nodes are counted, and their sum is in additional nodes.
     let left_out = &data.head["left_out"];
     let shown = nodes - left_out["nodes"].as_u64().unwrap();
     assert!((100..=500).contains(&shown), "{nodes}");
@@ -245,7 +245,7 @@ fn source_lines_are_in_it_if_asked() {
     assert!(page(&["--source", "--source-path", "../docs/examples"]).contains(text));
 }
 
-/// Each statement of a page is one that `sql` runs.
+/// `sql` can run each statement of a page.
 #[test]
 fn statements_run() {
     let data = Data::of(&ok(&["report", "--base", BEFORE, AFTER]));
@@ -288,7 +288,7 @@ fn what_cannot_be_done_is_said() {
         assert!(done.err.contains(wanted), "{words:?}: {}", done.err);
         assert_eq!(done.out, "", "{words:?}");
     }
-    // A file appears whole or not at all, and the last line says what is in it.
+    // A file appears as a whole or not at all, and the last line describes its contents.
     let out = folder.path().join("r.html");
     let done = run(
         &sample_profiles(),
@@ -304,7 +304,7 @@ fn what_cannot_be_done_is_said() {
     assert!(Path::new(&out).exists());
 }
 
-/// A profile of samples and an exact one, in either order: each side says how it was recorded.
+/// With a sampled and an exact profile, in either order, each side says how it was recorded.
 #[test]
 fn a_sampled_and_an_exact_side_are_not_both_exact() {
     const SAMPLED: &str = "valid/made.sampled.pb.gz";
@@ -340,7 +340,7 @@ fn a_sampled_and_an_exact_side_are_not_both_exact() {
     assert!(same.contains(&said), "{same}");
 }
 
-/// The words of the page, which are those of a script.
+/// The page's texts about each side are made by a script of the page.
 #[test]
 fn a_page_says_how_each_side_was_recorded() {
     if !have(&["node"]) {
@@ -395,8 +395,7 @@ fn a_page_says_how_each_side_was_recorded() {
     assert_eq!(said.lines().collect::<Vec<_>>(), wanted);
 }
 
-/// RSS at the end and peak RSS are the same numbers in each command, without the tables of the
-/// collector.
+/// RSS at the end and peak RSS are the same in each command, without the collector's tables.
 #[test]
 fn commands_agree_on_rss() {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes"), ("peak_space", "bytes")]);
@@ -441,8 +440,8 @@ fn commands_agree_on_rss() {
     assert_eq!(timeline["rows"][0]["rss"], 16 << 20);
 }
 
-/// What a series, its last profile and the page call the peak is the largest heap that any profile
-/// names, also where none was taken.
+/// The peak of a series, of its last profile and of the page is the largest heap that any profile
+/// records, even if no profile was taken at that moment.
 #[test]
 fn commands_agree_on_the_peak() {
     const SECOND: i64 = 1_000_000_000;
@@ -485,7 +484,7 @@ fn commands_agree_on_the_peak() {
         let words = ["timeline", "--format", format].into_iter().chain(names);
         ok(&words.collect::<Vec<_>>())
     };
-    // The series begins with its first profile, a second after the recording began.
+    // The series begins with its first profile, one second after the beginning of the recording.
     let known = series("known", Some(2));
     let found: Value = serde_json::from_str(&timeline(&known, "json")).unwrap();
     let expected = json!({"bytes": 50 * MIB, "since_nanos": SECOND / 2});
@@ -527,7 +526,7 @@ fn commands_agree_on_the_peak() {
     let stats = ok(&["stats", &known[2]]);
     let peak = stats.lines().find(|line| line.starts_with("peak_space"));
     assert!(peak.unwrap().ends_with(" 50MiB, at 1.50s"), "{stats}");
-    // Nobody noted when it was.
+    // The moment of the peak was not recorded.
     let unknown = series("unknown", None);
     let found: Value = serde_json::from_str(&timeline(&unknown, "json")).unwrap();
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Functions of one name in several files: each has its own row, which shows the file, in every
-//! report.
+//! Functions with one name in several files: each has its own row in every report, and the row
+//! shows the file.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use heapprof_tests::fixtures::{self, profile, rows_of, write};
 use heapprof_tests::harness::run;
 use serde_json::{Value, json};
 
-/// Modules of a Python program, as they are imported by each other. Two functions besides have
-/// one name; `once` has its name alone.
+/// Stacks of Python modules that import each other. Two other functions share one name, and the
+/// name `once` is unique.
 const STACKS: [(&str, &[i64]); 4] = [
     (
         "<module>@/srv/app/main.py:1;<module>@/srv/app/models.py:3;load@/srv/app/io.py:8",
@@ -34,7 +34,7 @@ fn in_use(folder: &Path, name: &str, stacks: &[(&str, &[i64])]) {
     write(folder, name, &profile(&types, stacks));
 }
 
-/// A report as JSON.
+/// Returns a report as JSON.
 fn json(folder: &Path, args: &[&str]) -> Value {
     fixtures::json(folder, &[args, &["-f", "json"]].concat())
 }
@@ -45,21 +45,21 @@ fn out(folder: &Path, args: &[&str]) -> String {
     run.out
 }
 
-/// A folder with the profile `p`.
+/// Makes a folder with the profile `p`.
 fn with_profile() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     in_use(folder.path(), "p", &STACKS);
     folder
 }
 
-/// The values of rows under these keys.
+/// Returns the values of rows under these keys.
 fn cells(rows: &Value, keys: &[&str]) -> Value {
     let rows = rows.as_array().unwrap().iter();
     let cells = |row: &Value| keys.iter().map(|&key| row[key].clone()).collect::<Value>();
     rows.map(cells).collect()
 }
 
-/// The rows of the statement that a report of stored profiles prints for other engines.
+/// Returns the rows of the statement for other engines that a report of stored profiles prints.
 fn stored(folder: &Path, args: &[&str]) -> Vec<Value> {
     let printed = out(folder, &[args, &["--show-sql"]].concat());
     let mut statements = printed.lines().filter(|line| line.contains("heap_sample"));
@@ -68,8 +68,8 @@ fn stored(folder: &Path, args: &[&str]) -> Vec<Value> {
     rows.as_array().unwrap().clone()
 }
 
-/// Flat values add up to the total, and cum counts a sample once for each function, also where two
-/// functions of one name call each other.
+/// Flat values add up to the total, and cum counts a sample once for each function, even if two
+/// functions with one name call each other.
 #[test]
 fn top_has_a_row_for_each_file() {
     let folder = with_profile();
@@ -105,7 +105,7 @@ fn top_has_a_row_for_each_file() {
         csv.lines().nth(1),
         Some("100,100,load,,,,,,,/srv/app/io.py")
     );
-    // A name is asked for, and both functions are found.
+    // A filter by name finds both functions.
     let text = out(
         folder.path(),
         &["top", "--focus", "^load$", "-f", "csv", "p"],
@@ -134,7 +134,7 @@ fn peek_shows_each_function_with_its_own_neighbours() {
     }
 }
 
-/// Rows for programs have the file in a column of its own.
+/// CSV rows have a separate column for the file.
 #[test]
 fn csv_has_files_beside_names() {
     let folder = with_profile();
@@ -160,7 +160,7 @@ fn csv_has_files_beside_names() {
     );
 }
 
-/// Stacks whose functions have one name show which is which.
+/// Functions with one name are distinguished in stacks.
 #[test]
 fn trees_and_flame_graphs_keep_files_apart() {
     let folder = with_profile();
@@ -189,7 +189,7 @@ fn trees_and_flame_graphs_keep_files_apart() {
     assert!(folded.contains("<module> main.py;<module> shop/models.py 7\n"));
 }
 
-/// Functions are matched by name and file. A name that has one file on each side is one function,
+/// Functions are matched by name and file. A name with one file on each side is one function,
 /// because a program may have been built in another folder.
 #[test]
 fn diff_matches_by_name_and_file() {
@@ -233,10 +233,10 @@ fn diff_matches_by_name_and_file() {
         assert!(text.contains(name), "{name}: {text}");
     }
     assert!(text.lines().any(|line| line.ends_with(" only")), "{text}");
-    // The same functions are one frame of a picture of both.
+    // In a picture of both sides, matched functions share one frame.
     let svg = out(folder, &["flame", "--base", "before", "after"]);
     assert!(svg.contains("main (35B before, 42B after"), "{svg}");
-    // So says the statement for other engines.
+    // The statement for other engines gives the same result.
     for name in ["before", "after"] {
         let label = format!("side={name}");
         out(folder, &["load", "--label", &label, "--as", name, name]);
@@ -259,7 +259,7 @@ fn diff_matches_by_name_and_file() {
             ["init", "/one/b.c", 20, 21, 20, 21],
         ])
     );
-    // Where files are asked for, they stay apart.
+    // With a granularity that has files, they stay separate.
     let files = json(folder, &["diff", "-g", "filefunctions", "before", "after"]);
     assert_eq!(files["rows"].as_array().unwrap().len(), 5, "{files}");
 }
@@ -288,7 +288,7 @@ fn stats_and_leaks_keep_files_apart() {
     for line in ["load shop/io.py\n", " <module> main.py\n"] {
         assert!(leaks.contains(line), "{leaks}");
     }
-    // A rule judges each function.
+    // A rule is checked for each function.
     for granularity in ["functions", "filefunctions", "lines"] {
         for (rule, broken) in [
             ("flat(^load$) > 99", "load"),
@@ -309,8 +309,8 @@ fn stats_and_leaks_keep_files_apart() {
     }
 }
 
-/// Moments are matched as two profiles are: a program that is in another folder from the third
-/// moment on has one row where its name has one file at each moment.
+/// Moments are matched like two profiles: a program that moves to another folder at the third
+/// moment has one row, if its name has one file at each moment.
 #[test]
 fn growth_matches_moments_by_name_and_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -364,7 +364,8 @@ fn growth_matches_moments_by_name_and_file() {
     assert_eq!(leak.unwrap()["values"], json!([100, 200, 300, 400, 500]));
     let cum = json(folder, &["growth", "-s", "cum", "--focus", "main", "pid=7"]);
     assert_eq!(rows_of(&cum, "main").len(), 1, "{cum}");
-    // The statement for other engines has one file for `leak`, too.
+    // In the statement for other engines, `leak` has one row for each moment, with that moment's
+    // file.
     let mut rows = stored(folder, &["growth", "pid=7"]);
     rows.retain(|row| row["name"] == "leak" || row["moment"] == "3");
     assert_eq!(
@@ -381,8 +382,8 @@ fn growth_matches_moments_by_name_and_file() {
     );
 }
 
-/// The tables of a profile have a function for each file, and so have the views of a database and
-/// the statements for other engines.
+/// The tables of a profile have a function for each file, and so do the views of a database and the
+/// statements for other engines.
 #[test]
 fn sql_has_files_and_says_what_reports_say() {
     let folder = with_profile();

@@ -1,5 +1,5 @@
-//! The made sample profiles are what their producer makes, and every sample has a row in the
-//! README.
+//! The generated sample profiles equal the output of their generator, and every sample has a row in
+//! the README.
 
 use heapprof_tests::exercise::plain;
 use heapprof_tests::fleet;

@@ -1,5 +1,5 @@
-//! No password and no token of an address leaves heapprof: every command is given such an address,
-//! and everything that it prints or writes is searched.
+//! No password or token of a URL leaves heapprof: every command is given such a URL, and everything
+//! that it prints or writes is searched.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -9,13 +9,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use heapprof_tests::harness::{run, sample_profiles};
 
-/// The password as it is typed, and as a server gets it.
+/// The password as the user types it, and as a server receives it.
 const PASSWORD: [&str; 2] = ["PASSW0RD%40s", "PASSW0RD@s"];
 const TOKEN: &str = "T0KENabc";
-/// What must not be found, whatever stands beside it.
+/// Texts that must not be found anywhere.
 const SECRETS: [&str; 3] = ["PASSW0RD", TOKEN, "bWU6UEFTU1cwUk"];
 
-/// Serves a profile to everybody who knows the password and the token, until the test ends.
+/// Serves a profile to clients that know the password and the token, until the test ends.
 fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -48,7 +48,7 @@ fn serve() -> SocketAddr {
     address
 }
 
-/// Fails if a secret stands in it, packed or not.
+/// Fails if a secret occurs in the bytes, compressed or not.
 fn assert_clean(bytes: &[u8], of: &str) {
     let mut inflated = Vec::new();
     let _ = flate2::read::MultiGzDecoder::new(bytes).read_to_end(&mut inflated);
@@ -109,7 +109,7 @@ fn no_secret_of_an_address_leaves() {
         };
         words.map(of).collect()
     };
-    // The exit code, and what was typed.
+    // The exit code, and the command line.
     let table = [
         (0, "top URL"),
         (0, "top --show-sql URL"),
@@ -182,7 +182,7 @@ fn no_secret_of_an_address_leaves() {
         );
     }
     assert_clean_folder(folder.path());
-    // What is no secret is shown.
+    // The parts of the URL that are not secret are shown.
     let svg = std::fs::read_to_string(folder.path().join("flame.svg")).unwrap();
     assert!(
         svg.contains(&format!("{address}/heap?token=…")),

@@ -1,4 +1,4 @@
-//! Many moments of many processes: labels, selectors, growth, and what is kept of them.
+//! Many moments of many processes: labels, selectors, growth, and pruning.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ const FOUR: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 const MINUTE: i64 = 60_000_000_000;
-/// When the processes begin.
+/// The time at which the processes begin, in nanoseconds since 1970.
 const BEGIN: i64 = 1_795_132_800_000_000_000;
 
-/// A moment of a process, as our collector writes it.
+/// Returns the profile of a process at one moment, as our collector writes it.
 fn moment(host: &str, pid: u32, since: i64, begin: i64, stacks: &[(&str, [i64; 4])]) -> Profile {
     let mut builder = ProfileBuilder::new(&FOUR);
     for (stack, values) in stacks {
@@ -50,7 +50,7 @@ fn json(run: &Run) -> Value {
     serde_json::from_str(&run.out).unwrap()
 }
 
-/// The flat values of a report's rows, by function.
+/// Returns the flat values of a report's rows, by function.
 fn flat(report: &Value) -> Vec<(String, i64)> {
     let rows = report["rows"].as_array().unwrap().iter();
     let mut rows: Vec<(String, i64)> = rows
@@ -64,7 +64,8 @@ fn flat(report: &Value) -> Vec<(String, i64)> {
     rows
 }
 
-/// Two hosts with three moments each: `web1` leaks, `web2` is restarted after the first.
+/// Writes three moments each of two hosts: `web1` leaks, and `web2` is restarted after the first
+/// moment.
 fn two_hosts(folder: &Path) {
     for (at, leak) in [(0, 100), (1, 300), (2, 500)] {
         let stacks = [
@@ -105,7 +106,7 @@ fn a_selector_is_the_sum_of_what_it_chooses() {
         let args = [&["top", "-n", "0", "-f", "json"], args].concat();
         flat(&json(&run(folder, &args)))
     };
-    // In use: what both hosts had at the end.
+    // Memory in use is that of both hosts at the end.
     assert_eq!(top(&["service=shop"]), top(&["a2.pb.gz", "b2.pb.gz"]));
     assert_eq!(top(&["host~^web"]), top(&["a2", "b2"]));
     assert_eq!(top(&["host=web1,last=1"]), top(&["a2.pb.gz"]));
@@ -116,12 +117,12 @@ fn a_selector_is_the_sum_of_what_it_chooses() {
     );
     let mean = top(&["service=shop", "--over-time", "mean"]);
     assert_eq!(mean, [("keep".to_string(), 90), ("leak".to_string(), 3000)]);
-    // Filters and other rows are as for a file.
+    // Filters and other rows work as for a file.
     assert_eq!(
         top(&["service=shop", "--focus", "leak", "-g", "lines"]),
         top(&["a2", "b2", "--focus", "leak", "-g", "lines"])
     );
-    // Allocated: web1's last minus its first, and all of web2's second process.
+    // Allocated memory is web1's last minus its first value, and all of web2's second process.
     let allocated = top(&["service=shop", "-t", "alloc_space"]);
     assert_eq!(
         allocated,
@@ -237,7 +238,7 @@ fn series_are_listed_with_their_labels() {
         assert_eq!(found.code, 2, "{args:?}");
         assert!(found.err.contains(expected), "{args:?}: {}", found.err);
     }
-    // A file and a stored name come before a selector.
+    // A file and a stored name take precedence over a selector.
     let odd = folder.join("service=shop");
     std::fs::copy(folder.join("bare.pb.gz"), &odd).unwrap();
     let of_file = run(folder, &["top", "-n", "1", "service=shop"]);
@@ -265,7 +266,7 @@ fn what_grows_is_ranked_and_adds_up() {
         report["rows"][0]["values"],
         serde_json::json!([1000, 3000, 5000])
     );
-    // 2,000 bytes in ten minutes.
+    // The growth is 2,000 bytes in ten minutes.
     let slope = report["rows"][0]["slope"].as_f64().unwrap();
     assert!((slope - 12_000.0).abs() < 1.0, "{slope}");
     for args in [
@@ -294,7 +295,7 @@ fn what_grows_is_ranked_and_adds_up() {
     assert_eq!(focused["totals"], serde_json::json!([90, 90, 90]));
 }
 
-/// Numbers that look random, from -1 to 1.
+/// Returns a generator of pseudo-random numbers from -1 to 1.
 fn noise(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {
@@ -305,8 +306,8 @@ fn noise(seed: u64) -> impl FnMut() -> f64 {
     }
 }
 
-/// A leak of 1 % of the heap a moment ranks first, and a cache is bounded, among what only seems to
-/// grow: 60 moments, 5 % noise, 20 seeds.
+/// Among functions that only seem to grow, a leak of 1 % of the heap per moment comes first, and a
+/// cache is recognized as bounded: 60 moments, 5 % noise, 20 seeds.
 #[test]
 fn planted_leaks_come_first_and_caches_are_bounded() {
     let folder = tempfile::tempdir().unwrap();
@@ -358,7 +359,7 @@ fn planted_leaks_come_first_and_caches_are_bounded() {
     }
 }
 
-/// Old moments are thinned out, and put together by service.
+/// Old moments are thinned out, and merged by service.
 #[test]
 fn what_is_pruned_is_what_no_rule_keeps() {
     let folder = tempfile::tempdir().unwrap();
@@ -374,7 +375,7 @@ fn what_is_pruned_is_what_no_rule_keeps() {
         names
     };
     let prune = |args: &[&str]| run(folder, &[&["prune", "service=shop"], args].concat());
-    // The moments are from the first half hour of a day; only their age differs from run to run.
+    // The moments are in the first half hour of a day; only their age differs from run to run.
     let dry = prune(&["--keep", "1h=36500d", "--dry-run"]);
     assert!(
         dry.err.contains("would remove 3 of 6 profiles"),
@@ -391,7 +392,7 @@ fn what_is_pruned_is_what_no_rule_keeps() {
         thinned.err
     );
     assert_eq!(names(), ["a2", "b0", "b2"], "the last one of each process");
-    // b0 is of a process that was replaced.
+    // b0 belongs to a process that was replaced.
     let before = run(folder, &["top", "-n", "0", "-f", "csv", "service=shop"]).out;
     let both = run(folder, &["top", "-n", "0", "-f", "csv", "a2", "b2"]).out;
     assert_eq!(before, both);
@@ -418,7 +419,7 @@ fn what_is_pruned_is_what_no_rule_keeps() {
         "{}",
         again.err
     );
-    // What comes late into a step that was put together stays as it is.
+    // A profile that is loaded later into a step that was already merged stays as it is.
     assert_eq!(run(folder, &["load", "a1.pb.gz"]).code, 0);
     let late = prune(&["--keep", "1h=36500d", "--roll-up"]);
     assert!(
@@ -434,7 +435,7 @@ fn what_is_pruned_is_what_no_rule_keeps() {
     assert!(names().is_empty());
 }
 
-/// Each file that is loaded may need all of the database, which is no harm.
+/// Each file that is loaded may read the whole database, and this must not take long.
 #[test]
 fn many_small_files_come_into_a_database_with_many_stacks() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Where profiles come from: files and their parts, standard input, the newest recording, a server.
+//! Sources of profiles: files and their parts, standard input, the newest recording, a server.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -51,7 +51,8 @@ fn parts_of_standard_input() {
     assert_eq!(wrong.code, 2);
 }
 
-/// gperftools writes `alloc_*` separately once something was freed, jemalloc with `prof_accum`.
+/// gperftools writes `alloc_*` separately once a block was freed, jemalloc with `prof_accum`. Early
+/// and late dumps can still be compared.
 #[test]
 fn early_dumps_and_late_ones_are_compared() {
     let folder = tempfile::tempdir().unwrap();
@@ -164,8 +165,8 @@ fn the_newest_recording_is_meant_when_none_is_named() {
         "heapprof: reading heapprof.new.2.pb.gz, the newest recording here\n"
     );
     assert_eq!(newest.out, ok(&["top", "-f", "json", AFTER]));
-    // A recording is known by our collector's comment, whatever its file is called. A link is not
-    // followed, because it may lead out of the folder.
+    // A recording is recognized by our collector's comment, whatever the name of its file. A link
+    // is not followed, because it may lead out of the folder.
     moment(folder.path(), "before.pb.gz", 7, 1);
     copy(BEFORE, "newer.pb.gz", 0);
     std::fs::write(folder.path().join("junk.pb.gz"), b"\x1f\x8bno gzip").unwrap();
@@ -183,7 +184,7 @@ fn the_newest_recording_is_meant_when_none_is_named() {
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A recording of process `pid`, dumped after so many seconds with as many bytes in use.
+/// Writes a recording of process `pid`, dumped after `seconds` with that number of bytes in use.
 fn moment(folder: &Path, name: impl AsRef<Path>, pid: u32, seconds: i64) {
     let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
     b.add_folded("main;grow", &[1, seconds]);
@@ -206,7 +207,7 @@ fn moment(folder: &Path, name: impl AsRef<Path>, pid: u32, seconds: i64) {
     .unwrap();
 }
 
-/// What two moments of a process have in common is the same memory, so they are not added up.
+/// Two moments of a process share the same memory, so they are not added up.
 #[test]
 fn moments_of_one_process_are_a_series_and_no_sum() {
     let folder = tempfile::tempdir().unwrap();
@@ -304,14 +305,14 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
         "{}",
         asked.err
     );
-    // This is the query of docs/database.md for the growth of one process.
+    // This query is from docs/database.md, for the growth of one process.
     let growth = "SELECT sum(CASE WHEN m.snapshot = 1 THEN s.value ELSE 0 END) AS first, sum(CASE \
                   WHEN m.snapshot = m.snapshots THEN s.value ELSE 0 END) AS last FROM snapshot m \
                   JOIN sample s ON s.profile = m.id JOIN sample_type t ON t.id = s.type WHERE \
                   t.type = 'inuse_space' AND m.pid = '7' AND m.profile <> 'sum' GROUP BY s.stack";
     let grown = run(folder, &["sql", "-f", "csv", growth]);
     assert_eq!(grown.out, "first,last\n10,20\n", "{}", grown.err);
-    // The views of a database exist without one too.
+    // The views of a database exist without a database, too.
     for view in ["profile_report", "function_report"] {
         let sql = format!(
             "SELECT * FROM {view} WHERE profile LIKE 'a%' AND sample_type = 'inuse_space' ORDER \
@@ -332,8 +333,8 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
     );
 }
 
-/// A file name is bytes. Every command opens such a file, and prints its name as well as text can
-/// show it.
+/// A file name is bytes, and may be invalid UTF-8. Every command opens such a file, and prints its
+/// name as well as text can show it.
 #[test]
 fn a_name_that_is_no_text_is_a_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -385,7 +386,7 @@ fn a_name_that_is_no_text_is_a_name() {
     assert_eq!(run(folder, &["top"]).out, top);
 }
 
-/// Serves a profile over HTTP, from a server that answers one request.
+/// Serves a profile over HTTP, for one request.
 fn serve(answer: Vec<u8>) -> (String, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/debug/pprof/heap", listener.local_addr().unwrap());
@@ -426,7 +427,8 @@ fn profiles_come_over_http() {
     assert_eq!(refused.err.lines().count(), 1, "{}", refused.err);
 }
 
-/// Profiles of twelve workers of one program say which is which.
+/// The list of stored profiles shows the program and script of each, so that workers of one program
+/// can be distinguished.
 #[test]
 fn stored_profiles_name_their_program_and_script() {
     let folder = tempfile::tempdir().unwrap();

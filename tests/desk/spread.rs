@@ -1,5 +1,5 @@
-//! How sure estimates are, in every form of every report that says it, and gates that noise does
-//! not break.
+//! The uncertainty of estimates, in every form of every report that shows it, and gates that noise
+//! does not break.
 
 use heapprof_profile::{Profile, ProfileBuilder, encode};
 use serde_json::Value;
@@ -17,7 +17,8 @@ fn numbers(estimate: &Value) -> [i64; 3] {
     ["low", "high", "samples"].map(|key| estimate[key].as_i64().unwrap_or(-1))
 }
 
-/// 22,023,997 bytes in use of 38 samples with a variance of 10.197329e12: ± 1.96 times its root.
+/// The range of the total: 22,023,997 bytes in use from 38 samples with a variance of 10.197329e12,
+/// ± 1.96 times its root.
 const TOTAL: [i64; 3] = [15_765_137, 28_282_857, 38];
 
 fn is_near(found: [i64; 3], expected: [i64; 3]) -> bool {
@@ -37,8 +38,7 @@ fn json_has_the_range_of_each_value() {
         "{top}"
     );
     assert_eq!(of("main")["estimate"], Value::Null);
-    // This is one sample of a small block. Its range goes from a sixth to nearly six times the
-    // value.
+    // This is one sample of a small block. Its range is from a sixth to nearly six times the value.
     let log = numbers(&of("log")["estimate"]);
     assert!(is_near(log, [91_157, 2_950_775, 1]), "{log:?}");
     // These are three samples that are nearly certain.
@@ -116,7 +116,7 @@ fn tables_have_the_range_in_columns() {
         assert!(top.contains("-82/+472%") && top.contains("±"), "{top}");
         let leaks = ok(&["leaks", "-n", "9", "-f", format, SAMPLED]);
         assert!(leaks.contains("21MiB ± 5.97MiB in 19589"), "{leaks}");
-        // Objects and space of the first stack.
+        // The ranges are of the objects and the space of the first stack.
         assert!(
             leaks.contains("-39/+94%") && leaks.contains("±34%"),
             "{leaks}"
@@ -180,7 +180,7 @@ fn a_database_keeps_it() {
     assert!(row.ends_with("1,1\n"), "{row}");
 }
 
-/// A heap of functions, each with this many samples of small blocks.
+/// Returns a heap of functions, each with this number of samples of small blocks.
 fn heap(functions: &[(&str, u64)]) -> Profile {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     for (i, &(name, samples)) in functions.iter().enumerate() {

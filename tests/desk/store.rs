@@ -1,5 +1,5 @@
-//! The database: a loaded profile reads as its file does, shares its parts, survives interruption,
-//! and can be removed.
+//! The database: a loaded profile gives the same results as its file, shares its parts, survives
+//! interruption, and can be removed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -15,7 +15,7 @@ fn with_db<'a>(db: &'a str, args: &[&'a str]) -> Vec<&'a str> {
     [&["--db", db], args].concat()
 }
 
-/// A report on a loaded profile equals the report on its file, for every report and every sample.
+/// A report of a loaded profile equals the report of its file, for every report and every sample.
 #[test]
 fn loaded_profiles_read_as_files_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,8 +89,8 @@ fn loaded_profiles_read_as_files_do() {
     }
 }
 
-/// The views compute flat and cum as `top` does. They cut nothing, so profiles that want frames to
-/// be dropped are asked without that.
+/// The views compute flat and cum as `top` does. They cut no frames, so `top` keeps all frames
+/// here, too.
 #[test]
 fn views_add_up_as_top_does() {
     let mut rows = 0;
@@ -194,7 +194,8 @@ fn stacks_are_shared() {
     assert_eq!(first, second);
 }
 
-/// After `rm` the database holds what it would hold without that profile, and its file is as small.
+/// After `rm`, the database has the contents that it would have without that profile, and its file
+/// is as small.
 #[test]
 fn removing_gives_the_space_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -263,7 +264,7 @@ fn names_are_taken_once() {
         "{}",
         again.err
     );
-    // Another profile does not get the name, and the one behind it is loaded.
+    // Another profile does not get the name, and the next profile in the list is loaded.
     let taken = "already has a profile named \"made.labels\"";
     let other = load(&["--as", "made.labels", "valid/made.plain.pb"]);
     assert!(
@@ -318,7 +319,7 @@ fn integrity(db: &Path) -> String {
     ])
 }
 
-/// If a load is killed at any moment, the database is as it was before.
+/// If a load is killed at any moment, the database is as before.
 #[test]
 fn a_killed_load_leaves_the_database_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
@@ -334,7 +335,7 @@ fn a_killed_load_leaves_the_database_as_it_was() {
     ]);
     let top = || ok(&["--db", path, "top", "first", "-f", "json", "-n", "0"]);
     let before = top();
-    // The profile is larger than SQLite's cache, so that SQLite writes into the database before the
+    // The profile is larger than SQLite's cache, so that SQLite writes to the database before the
     // end.
     let large = folder.path().join("large.pb.gz");
     let mut builder = heapprof_profile::ProfileBuilder::new(&[("inuse_space", "bytes")]);
@@ -367,7 +368,7 @@ fn a_killed_load_leaves_the_database_as_it_was() {
         assert!(integrity(&db).ends_with("ok\n"), "{millis}");
         assert_eq!(top(), before, "{millis}");
         let listed = ok(&["--db", path, "ls", "-f", "csv"]).contains(&name);
-        // It may be killed between the last write and its end.
+        // The load may be killed between the last write and its end.
         assert!(listed || !finished, "{millis}: all of it or nothing");
         if listed {
             let sum = |args: &[&str]| ok(&[args, &["-f", "json", "-n", "3"]].concat());
@@ -457,7 +458,7 @@ fn databases_of_others_and_of_the_future_are_refused() {
         }
     };
     refused(&junk, "is not a heapprof database");
-    // This is a database of the future: the same file with a higher version in its header.
+    // This is a database of a future version: the same file with a higher version in its header.
     let future = folder.path().join("future.db");
     assert_eq!(run_on(&future, &["load", "valid/made.plain.pb"]).code, 0);
     let mut bytes = std::fs::read(&future).unwrap();
@@ -467,7 +468,7 @@ fn databases_of_others_and_of_the_future_are_refused() {
         &future,
         &format!("was written by a newer heapprof (schema 99, this one knows {SCHEMA_VERSION})"),
     );
-    // This is another application's database: the same file with another application id.
+    // This is a database of another application: the same file with another application id.
     bytes[60..64].copy_from_slice(&(SCHEMA_VERSION as u32).to_be_bytes());
     bytes[68..72].copy_from_slice(&7u32.to_be_bytes());
     let other = folder.path().join("other.db");

@@ -1,5 +1,5 @@
-//! The terminal view in a terminal of the test's own: windows of absurd sizes, and how the terminal
-//! is left.
+//! The terminal view in a pseudo-terminal: windows of absurd sizes, and the state in which it
+//! leaves the terminal.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -14,16 +14,17 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// The columns and rows that are drawn on at most, however large the window is.
+/// Largest columns and rows on which the view draws, however large the window is.
 const MAX_DRAWN: [u16; 2] = [1_000, 500];
 
-/// Only a hang takes so long.
+/// Time limit that only a hang reaches.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A terminal, and a program that runs in it.
 struct Pty {
     terminal: OwnedFd,
-    /// The program's side. It stays open, so that the settings can be read after the program.
+    /// The program's side. It stays open, so that the settings can be read after the program has
+    /// ended.
     program_side: OwnedFd,
     child: Child,
     shown: Vec<u8>,
@@ -67,7 +68,7 @@ impl Pty {
         }
     }
 
-    /// Reads what is drawn until a text is there, behind what was seen before.
+    /// Reads the drawn output until a text appears in it after the earlier output.
     fn wait_for(&mut self, text: &str) {
         let from = self.shown.len();
         let began = Instant::now();
@@ -87,7 +88,7 @@ impl Pty {
         }
     }
 
-    /// Reads what comes within a moment.
+    /// Reads the output that comes within 0.1 seconds.
     fn read(&mut self) {
         let moment = Timespec {
             tv_sec: 0,
@@ -101,8 +102,8 @@ impl Pty {
         }
     }
 
-    /// The last column at which something begins, and the last row, of what was drawn since the
-    /// screen was cleared last.
+    /// Returns the last column at which a text begins, and the last row, of the output since the
+    /// screen was last cleared.
     fn drawn(&self) -> [u16; 2] {
         let cleared = self.shown.windows(4).rposition(|text| text == b"\x1b[2J");
         let since = &self.shown[cleared.unwrap_or(0)..];
@@ -119,7 +120,7 @@ impl Pty {
         last
     }
 
-    /// Gives the window another size, and waits until the view is drawn in it.
+    /// Changes the size of the window, and waits until the view is drawn in it.
     fn resize(&mut self, columns: u16, rows: u16) {
         tcsetwinsize(&self.terminal, size(columns, rows)).unwrap();
         let [most_columns, most_rows] = MAX_DRAWN;
@@ -144,7 +145,7 @@ impl Pty {
         rustix::io::write(&self.terminal, key.as_bytes()).unwrap();
     }
 
-    /// Leaves the view. The terminal must be as it was.
+    /// Leaves the view, and checks that the terminal is as before.
     fn leave(mut self) {
         self.press("q");
         let began = Instant::now();
@@ -176,13 +177,13 @@ fn windows_of_absurd_sizes() {
     ] {
         let args = ["tui", "valid/go.leaky.after.pb.gz"];
         let mut pty = Pty::start(&sample_profiles(), &args, columns, rows);
-        // The view is up once it has the other screen.
+        // The view is ready once it uses the alternate screen.
         pty.wait_for("\x1b[?1049h");
         pty.leave();
     }
 }
 
-/// The sizes that a window gets one after the other.
+/// The sizes of the window, one after the other.
 const RESIZED: [(u16, u16); 4] = [(80, 24), (5_000, 5_000), (65_535, 65_535), (80, 24)];
 
 #[test]
@@ -198,7 +199,7 @@ fn a_view_of_a_file_follows_its_window() {
     pty.leave();
 }
 
-/// The program goes on meanwhile, and its profile is written as ever.
+/// The program goes on meanwhile, and its profile is written as usual.
 #[test]
 fn a_view_of_a_program_follows_its_window() {
     if !have(&["setsid", "sh"]) {
@@ -214,7 +215,7 @@ fn a_view_of_a_program_follows_its_window() {
         pty.resize(columns, rows);
     }
     std::fs::write(folder.path().join("go"), "").unwrap();
-    // Blanks that were there are not drawn again.
+    // Blanks that were already drawn are not drawn again.
     pty.wait_for("ended");
     pty.leave();
     assert!(folder.path().join("p.pb.gz").is_file());

@@ -1,5 +1,5 @@
-//! What heapprof says about command lines that it can't read, and what it reads although it looks
-//! odd.
+//! Messages about command lines that heapprof can't parse, and odd command lines that it does
+//! accept.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ fn an_empty_variable_names_no_database() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Users who gave options of other tools were told to pass them as values.
+/// Users who give options of other tools are told heapprof's names for them.
 #[test]
 fn habits_are_told_what_they_are_called_here() {
     for (args, expected) in [
@@ -41,8 +41,8 @@ fn habits_are_told_what_they_are_called_here() {
             &["record", "--pid", "1"],
             "unexpected argument '--pid' found; here that is heapprof attach, with the process",
         ),
-        // The advice must not name a word after the wrong option, or an option that the command
-        // does not have.
+        // The advice must name neither a word after the wrong option, nor an option that the
+        // command does not have.
         (
             &["record", "--perio", "5", "--", "find", ".", "-name", "x"],
             "unexpected argument '--perio' found; tip: a similar argument exists: '--period'; \
@@ -84,7 +84,7 @@ fn habits_are_told_what_they_are_called_here() {
     }
 }
 
-/// If the command line was wrong, a word that was not UTF-8 caused a panic.
+/// A word that is not UTF-8 in a wrong command line must not cause a panic.
 #[test]
 fn usage_errors_survive_what_is_no_text() {
     let mut top = command(&sample_profiles());
@@ -94,7 +94,7 @@ fn usage_errors_survive_what_is_no_text() {
     assert_eq!((found.code, found.err.as_str()), (2, expected));
 }
 
-/// A command's own options used to be hidden among two dozen options that all commands have.
+/// The short help of a command has its own options, without the two dozen options of all commands.
 #[test]
 fn help_begins_with_what_is_a_commands_own() {
     for name in COMMANDS.iter().filter(|name| !name.ends_with("prof")) {

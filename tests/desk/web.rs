@@ -1,4 +1,5 @@
-//! `heapprof web`: who may ask, and that what it answers is what the commands print.
+//! `heapprof web`: which requests are allowed, and that its answers equal the output of the
+//! commands.
 
 mod answers;
 mod hostile;
@@ -14,12 +15,12 @@ use serde_json::Value;
 /// A server that runs until it is dropped.
 struct Server {
     child: Child,
-    /// `127.0.0.1:PORT`.
+    /// The address `127.0.0.1:PORT`.
     host: String,
     token: String,
 }
 
-/// An answer of it.
+/// An answer of the server.
 struct Reply {
     status: u16,
     head: String,
@@ -57,16 +58,16 @@ impl Server {
         }
     }
 
-    /// Sends bytes, and reads the answer to its end.
+    /// Sends bytes, and reads the whole answer.
     fn raw(&self, bytes: &[u8]) -> Reply {
         let mut stream = TcpStream::connect(&self.host).unwrap();
         stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
-        // The server may refuse what it has not read to the end.
+        // The server may refuse a request that it has not read to the end.
         let _ = stream.write_all(bytes);
         Reply::read(stream)
     }
 
-    /// Asks with the token.
+    /// Sends a GET request with the token.
     fn get(&self, path: &str, query: &str) -> Reply {
         let (host, token) = (&self.host, &self.token);
         let head = format!("GET {path}?token={token}&{query} HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -89,7 +90,7 @@ impl Server {
         self.raw(&[head.as_bytes(), body].concat())
     }
 
-    /// The most memory that it has had, in bytes.
+    /// Returns the server's peak memory in bytes.
     fn most_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status
@@ -100,7 +101,7 @@ impl Server {
         kib << 10
     }
 
-    /// Ends it as Ctrl-C does. Returns its exit code.
+    /// Ends the server as Ctrl-C does. Returns its exit code.
     fn interrupt(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
         assert!(

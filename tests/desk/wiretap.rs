@@ -1,4 +1,4 @@
-//! The wiretap as processes: who listens, who sends, and what is reported.
+//! The wiretap with real processes: listeners, senders, and reports.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -78,7 +78,7 @@ fn malformed_datagrams_change_a_counter_only() {
 #[test]
 fn nobody_has_to_listen() {
     let folder = tempfile::tempdir().unwrap();
-    // It would wait for ever, if it waited.
+    // If the command waited, it would wait forever.
     for address in ["127.0.0.1:9", ""] {
         let sent = alive(folder.path(), address, &["a.code"]);
         assert_eq!((sent.code, sent.err.as_str()), (0, ""));

@@ -1,4 +1,4 @@
-//! Takes snapshots of a recorded process one after the other, checks each, and says how long they
+//! Takes snapshots of a recorded process one after the other, checks each, and prints how long they
 //! took: `cargo run --release -p heapprof-tests --example snapshots -- PID [COUNT [PAUSE_MS]]`.
 
 use std::error::Error;

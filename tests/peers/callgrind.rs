@@ -1,4 +1,4 @@
-//! `convert --to callgrind`, read by callgrind_annotate: the same totals and the same flat and cum
+//! `convert --to callgrind`, read by callgrind_annotate: the same totals, and the same flat and cum
 //! of every function.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ fn is_positive(profile: &Profile) -> bool {
     (0..samples.len()).all(|i| samples.values(i).iter().all(|&v| v >= 0))
 }
 
-/// A path as the writer gives it: without `.`, and without a folder that `..` leaves again.
+/// Returns a path as the writer gives it: without `.`, and without a folder that `..` leaves again.
 fn cleaned(file: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for part in file.split('/') {
@@ -28,8 +28,8 @@ fn cleaned(file: &str) -> String {
     kept.join("/")
 }
 
-/// What callgrind_annotate prints for a file: `file:function` with flat or cum. Returns `None` if
-/// it is not installed.
+/// Returns callgrind_annotate's output for a file: `file:function` with flat or cum. `None` if it
+/// is not installed.
 fn annotated(file: &std::path::Path, event: &str, cum: bool) -> Option<BTreeMap<String, i64>> {
     if !have(&["callgrind_annotate"]) {
         return None;
@@ -66,7 +66,7 @@ fn callgrind_annotate_reads_flat_and_cum() {
     let folder = tempfile::tempdir().unwrap();
     for file in valid() {
         let profile = decode(std::fs::File::open(&file).unwrap()).unwrap();
-        // Left out are profiles with names that its text can't show, and those it has no rows for.
+        // Profiles are left out if they have names that the text form can't show, or have no rows.
         let odd = ["odd-names", "unsymbolized", "empty-stacks"];
         if !is_positive(&profile) || odd.iter().any(|odd| name(&file).contains(odd)) {
             continue;
@@ -214,7 +214,7 @@ fn records() {
     .assert_eq(&text);
 }
 
-/// A difference has decreases, and the format has no negative numbers.
+/// A difference has decreases, but the format has no negative numbers.
 #[test]
 fn negative_values_are_refused() {
     let run = run(

@@ -1,5 +1,5 @@
-//! Checks the Firefox Profiler's JSON against the types of version 60 of its format: tables,
-//! references between them, sums per stack.
+//! Checks the Firefox Profiler's JSON against the types of format version 60: tables, references
+//! between them, sums per stack.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::writers::{factor, profiles, sums, type_names};
 use heapprof_tests::harness::name;
 
-/// Checks a table of the format: its columns are as long as it says, and each number is below the
-/// length of the table that it refers to.
+/// Checks a table of the format: its columns have the declared length, and each number is below the
+/// length of the table to which it refers.
 fn table<'j>(
     json: &'j Value,
     columns: &[(&str, Option<u64>)],

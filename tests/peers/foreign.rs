@@ -1,8 +1,8 @@
-//! Checks that the sums of a tracer's file, per function, are those that the tracer's own tool
+//! Checks that the sums per function of a tracer's file equal those that the tracer's own tool
 //! prints.
 //!
 //! The tools' output is kept in `tests/golden/foreign`. If a tool is installed, it is run and must
-//! print the same. `HEAPPROF_BLESS=1` writes the output anew.
+//! print the same. `HEAPPROF_BLESS=1` rewrites the output.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::formats::{reading, samples};
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{expect_file, name, root, run, sample_profiles};
 
-/// What a tool printed for a sample when the golden was written.
+/// Returns the output of a tool for a sample, from the golden.
 fn printed(tool: &str, args: &[&str], file: &Path) -> String {
     let golden = root().join(format!("tests/golden/foreign/{}.{tool}.txt", name(file)));
     let folder = file.parent().unwrap();
@@ -33,7 +33,7 @@ fn printed(tool: &str, args: &[&str], file: &Path) -> String {
         }
         Ok(output) => panic!("{tool}: {}", String::from_utf8_lossy(&output.stderr)),
         Err(_) => {
-            // Its golden is compared with.
+            // Without the tool, only its golden is compared.
             have(&[tool]);
         }
     }
@@ -48,7 +48,7 @@ fn part(path: &Path, part: PartSelector) -> Profile {
         .profile
 }
 
-/// Flat values by function, as in `top`. An unknown function is called by its address.
+/// Returns flat values by function, as in `top`. An unknown function is named by its address.
 fn flats(profile: &Profile, sample_type: &str) -> (BTreeMap<String, i64>, i64) {
     let query = Query {
         sample_type: Some(sample_type.to_string()),
@@ -69,7 +69,7 @@ fn flats(profile: &Profile, sample_type: &str) -> (BTreeMap<String, i64>, i64) {
     (flats, top.header.net)
 }
 
-/// A number with commas, `381,343B` too.
+/// Parses a number with commas, also in the form `381,343B`.
 fn number(text: &str) -> i64 {
     text.trim_end_matches('B')
         .replace(',', "")
@@ -110,7 +110,7 @@ fn massif_as_ms_print_adds_it_up() {
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             if let Some(node) = line.strip_prefix("->") {
-                // `42.81% (5,462B) 0x1091BC: label (pantry.c:15)`
+                // The line has the form `42.81% (5,462B) 0x1091BC: label (pantry.c:15)`.
                 let (_, node) = node.split_once('(').unwrap();
                 let (bytes, frame) = node.split_once(") ").unwrap();
                 let Some((address, place)) = frame.split_once(": ") else {
@@ -130,7 +130,7 @@ fn massif_as_ms_print_adds_it_up() {
                     .iter()
                     .all(|w| w.chars().all(|c| c.is_ascii_digit() || c == ','))
             {
-                // n, time, total, useful, extra, stacks
+                // The columns are n, time, total, useful, extra and stacks.
                 check(&snapshot, &mut expected, &mut has_tree);
                 let profile = part(file, PartSelector::Number(number(words[0]) as u64));
                 let total = flats(&profile, "total_space");
@@ -143,7 +143,7 @@ fn massif_as_ms_print_adds_it_up() {
             }
         }
         check(&snapshot, &mut expected, &mut has_tree);
-        // The peak is read unless another snapshot is asked for.
+        // The peak is read unless another snapshot is requested.
         let peak = text.lines().find(|line| line.contains("(peak)")).unwrap();
         let number = peak
             .split(" (peak)")
@@ -158,8 +158,8 @@ fn massif_as_ms_print_adds_it_up() {
     assert!(trees > 10, "{trees}");
 }
 
-/// Parses a size as heaptrack prints it, such as `32.11K`. Also returns by how much it may be
-/// rounded.
+/// Parses a size as heaptrack prints it, such as `32.11K`. Also returns the possible rounding
+/// error.
 fn size(text: &str) -> (f64, f64) {
     let (digits, unit) = text.split_at(text.len() - 1);
     let unit = match unit {
@@ -184,7 +184,8 @@ fn heaptrack_as_heaptrack_print_adds_it_up() {
         let allocators = r"(memalign|(m|c|re)alloc)|operator new(\[\])?";
         profile.drop_frames = profile.strings.intern(allocators);
         let types = ["alloc_objects", "peak_space", "inuse_space"];
-        // heaptrack_print adds up the unnamed places of a file, and shows the address of one.
+        // heaptrack_print adds up the unnamed places of a file, and shows the address of one of
+        // them.
         let named = |function: &str| match function.starts_with("0x") {
             true => "unnamed".to_string(),
             false => function.to_string(),
@@ -197,8 +198,8 @@ fn heaptrack_as_heaptrack_print_adds_it_up() {
             }
             (flats, total)
         });
-        // These are exact counts of calls, and rounded sizes at the peak and at the end. Each has
-        // its sum, and how far off that may be.
+        // These are exact counts of calls, and rounded sizes at the peak and at the end. Each sum
+        // has its possible rounding error.
         let mut expected: [BTreeMap<String, (f64, f64)>; 3] = Default::default();
         let mut add = |which: usize, function: &str, (size, rounding): (f64, f64)| {
             let sum = expected[which].entry(named(function)).or_insert((0.0, 0.0));
@@ -268,10 +269,10 @@ fn heaptrack_as_heaptrack_print_adds_it_up() {
     assert!(functions > 30, "{functions}");
 }
 
-/// The totals of sample types.
+/// Sample types with their totals.
 type Totals = &'static [(&'static str, i64)];
 
-/// The totals must be those of Valgrind's summary of a run and of a leak report, in bytes and
+/// The totals must equal those of Valgrind's summary of a run and of a leak report, in bytes and
 /// blocks.
 #[test]
 fn totals_as_the_tools_said_them() {
@@ -353,7 +354,7 @@ fn each_sample_is_recognized() {
             "{}: a format without a sample",
             format.name()
         );
-        // Old forms of jemalloc and Go are gperftools' and pprof's; `formats.rs` has these.
+        // Old forms of jemalloc and Go are read as gperftools and pprof; `formats.rs` tests them.
         let mixed = matches!(format, ProfileFormat::Jemalloc | ProfileFormat::GoText);
         let is_it = |file: &std::path::PathBuf| reading(file).format == format;
         let (known, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_it);
@@ -383,7 +384,8 @@ fn parts_are_named_on_the_command_line() {
     assert_eq!(total(&format!("{file}#peak")), 351_181);
     assert_eq!(total(&format!("{file}#6")), 61_861);
     assert_eq!(total(&format!("{file}#last")), 55_197);
-    // Each part can be stored. A file whose own name looks like a part is found before the part.
+    // Each part can be stored. A file whose own name looks like a part takes precedence over the
+    // part.
     let part = format!("{file}#6");
     for args in [
         &["load", part.as_str(), "--as", "early"][..],

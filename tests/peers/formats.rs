@@ -1,8 +1,8 @@
 //! Files of other tools are read as the tool itself, or pprof, reads the same file.
 //!
-//! The goldens in `tests/golden/formats` are what the real pprof makes of the samples.
-//! `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests formats` writes
-//! them anew.
+//! The goldens in `tests/golden/formats` are the samples as converted by the real pprof.
+//! `HEAPPROF_BLESS=1 HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests formats` rewrites
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use heapprof_profile::{Profile, decode};
 use heapprof_tests::harness::{Run, bless, command, name, root, run, sample_profiles};
 use heapprof_tests::wire::gzip;
 
-/// The samples of a format.
+/// Returns the samples of a format.
 pub(crate) fn samples(format: &str) -> Vec<PathBuf> {
     let folder = sample_profiles().join("foreign").join(format);
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -34,7 +34,7 @@ fn pprof() -> Option<PathBuf> {
     std::env::var_os("HEAPPROF_PPROF").map(PathBuf::from)
 }
 
-/// The profile that pprof writes when it reads a file.
+/// Returns the profile that pprof writes when it reads a file.
 fn pprof_proto(pprof: &Path, file: &Path) -> Result<Vec<u8>, String> {
     let out = tempfile::NamedTempFile::new().unwrap();
     let output = Command::new(pprof)
@@ -49,7 +49,7 @@ fn pprof_proto(pprof: &Path, file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Panics if the profiles differ, and says in what.
+/// Panics if the profiles differ, and prints the differences.
 fn assert_same(ours: &Profile, theirs: &Profile, what: &str) {
     if ours == theirs {
         return;
@@ -85,7 +85,7 @@ fn assert_same(ours: &Profile, theirs: &Profile, what: &str) {
     panic!("{what}: {} parts, {} expected", ours.len(), theirs.len());
 }
 
-/// The profile that pprof made of a sample, from the golden that it wrote.
+/// Returns the profile that pprof made from a sample, from the golden.
 fn golden(file: &Path) -> Profile {
     let golden = root().join(format!("tests/golden/formats/{}.pb.gz", name(file)));
     if bless()
@@ -113,7 +113,7 @@ fn text_is_read_as_pprof_reads_it() {
     }
 }
 
-/// jemalloc 3 and 4 wrote tcmalloc's first line.
+/// jemalloc 3 and 4 write tcmalloc's first line.
 #[test]
 fn the_old_header_of_jemalloc_is_tcmallocs() {
     let file = sample_profiles().join("foreign/jemalloc/made.old-header.heap");
@@ -122,7 +122,7 @@ fn the_old_header_of_jemalloc_is_tcmallocs() {
     assert_same(&reading.profile, &golden(&file), &name(&file));
 }
 
-/// pprof reads no names from this text. The values and the addresses that Go named are the same.
+/// pprof reads no names from this text. The values, and the addresses that Go named, are the same.
 #[test]
 fn go_text_has_the_values_that_pprof_reads() {
     let file = sample_profiles().join("foreign/go-text/ledger.heap.txt");
@@ -141,7 +141,8 @@ fn go_text_has_the_values_that_pprof_reads() {
     }
 }
 
-/// Go wrote both files in one moment. Names, files, lines and numbers are those of its protobuf.
+/// Go wrote both files at the same moment. Names, files, lines and numbers equal those of the
+/// protobuf.
 #[test]
 fn go_text_is_what_its_protobuf_says() {
     let folder = sample_profiles().join("foreign/go-text");
@@ -177,7 +178,7 @@ fn go_text_is_what_its_protobuf_says() {
     }
 }
 
-/// HEAPPROF_ORACLE_TEXTS names more files, which are kept elsewhere, as paths separated by colons.
+/// HEAPPROF_ORACLE_TEXTS names more files outside the repository, as paths separated by colons.
 #[test]
 #[ignore = "needs the real pprof"]
 fn more_gperftools_text_is_read_as_pprof_reads_it() {
@@ -189,7 +190,7 @@ fn more_gperftools_text_is_read_as_pprof_reads_it() {
     }
 }
 
-/// A random text with everything that the format leaves open.
+/// Returns a random text with everything that the format leaves open.
 fn random_text(next: &mut impl FnMut(u64) -> u64) -> String {
     let blanks = |n: u64| " ".repeat(n as usize);
     let mut text = String::new();
@@ -267,7 +268,7 @@ fn random_text(next: &mut impl FnMut(u64) -> u64) -> String {
     text
 }
 
-/// `HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests formats -- --ignored`
+/// Run with `HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests formats -- --ignored`.
 #[test]
 #[ignore = "needs the real pprof"]
 fn random_texts_are_read_as_pprof_reads_them() {
@@ -292,7 +293,7 @@ fn random_texts_are_read_as_pprof_reads_them() {
         match (ours, theirs) {
             (Ok(ours), Ok(theirs)) => {
                 let mut theirs = decode(&theirs[..]).unwrap();
-                // pprof's command line, not its reader, gives a mapping to profiles that have none.
+                // pprof's command line, not its reader, adds a mapping to profiles that have none.
                 if ours.profile.mapping.is_empty() {
                     theirs.mapping.clear();
                     theirs.location.iter_mut().for_each(|l| l.mapping = None);
@@ -311,7 +312,7 @@ fn random_texts_are_read_as_pprof_reads_them() {
     assert!(read_by_both > 500, "{read_by_both}");
 }
 
-/// A zstd frame of stored blocks: RFC 8878, with a window of 1 MiB and no checksum.
+/// Returns a zstd frame of stored blocks: RFC 8878, with a window of 1 MiB and no checksum.
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     let mut frame = b"\x28\xb5\x2f\xfd\x00\x50".to_vec();
     let blocks: Vec<&[u8]> = bytes.chunks(100_000).collect();
@@ -330,7 +331,7 @@ fn packed_files_and_streams_are_read_too() {
     let folder = folder.path();
     let sample = sample_profiles().join("foreign/gperftools/shelf.heap");
     let plain = std::fs::read(sample).unwrap();
-    // The file has several members or frames, and one of the frames is to be skipped.
+    // The file has several members or frames, one of which is to be skipped.
     let (half, rest) = plain.split_at(5000);
     let skippable = b"\x50\x2a\x4d\x18\x03\0\0\0abc".to_vec();
     for (file, bytes) in [
@@ -443,7 +444,7 @@ fn what_is_read_can_be_stored_compared_and_written() {
     let rows = |name: &str| done(&["top", "-f", "csv", "-n", "0", "-g", "addresses", name]);
     assert_eq!(rows("dump"), rows(jemalloc));
     assert_eq!(rows("ledger.pb.gz"), rows(go));
-    // A profile keeps the comment that says where it comes from.
+    // A profile keeps the comment that names its origin.
     for (name, format, rule) in [
         (
             "dump",
@@ -463,7 +464,7 @@ fn what_is_read_can_be_stored_compared_and_written() {
     assert!(diff.contains("Nothing changed."), "{diff}");
 }
 
-/// A log compresses so well that the part that is looked at is the whole file.
+/// A compressed log is so small that the part that is inspected is the whole file.
 #[test]
 fn a_report_behind_a_packed_log_is_found() {
     let mut log = "request 1 served in 3 ms\n".repeat(8000);

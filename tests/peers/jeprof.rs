@@ -1,8 +1,8 @@
 //! `heapprof jeprof` prints what the real jeprof prints, on the same dumps.
 //!
 //! If jeprof and google-pprof are installed (Debian's `libjemalloc-dev` and `google-perftools`),
-//! they are run beside it. docs/commands/jeprof.md lists what is different on purpose: fractions of
-//! bytes, symbol versions, discriminators. `live.rs` has dumps that are made in the test.
+//! their output is compared. docs/commands/jeprof.md lists the intended differences: fractions of
+//! bytes, symbol versions, discriminators. `live.rs` uses dumps that are made in the test.
 
 mod live;
 
@@ -20,10 +20,11 @@ const AFTER: &str = "valid/go.leaky.after.pb.gz";
 const BEFORE: &str = "valid/go.leaky.before.pb.gz";
 const ACCUM: &str = "foreign/jemalloc/shelf.accum.heap";
 
-/// A program without symbols for the dumps.
+/// A program without symbols, which the tools need besides the dumps.
 const PROGRAM: &str = "/bin/true";
 
-/// What jeprof or google-pprof prints, without what `heapprof jeprof` leaves out on purpose.
+/// Returns the output of jeprof or google-pprof, without parts that `heapprof jeprof` leaves out on
+/// purpose.
 fn theirs(tool: &str, folder: &Path, args: &[&str]) -> String {
     let output = Command::new(tool)
         .args(args)
@@ -43,7 +44,7 @@ fn ours(folder: &Path, args: &[&str]) -> String {
     run.out
 }
 
-/// The numbers of a report by the text before and after them: `Total: … MB`, functions.
+/// Returns the numbers of a report by the text before and after them: `Total: … MB`, functions.
 fn numbers(text: &str) -> BTreeMap<String, Vec<f64>> {
     let total = Regex::new(r"^(Total.*): (\S+) (\w+)$").unwrap();
     let row = Regex::new(r"^\s*(-?[\d.]+)\s+\S+\s+\S+\s+(-?[\d.]+)\s+\S+ (.*)$").unwrap();
@@ -64,8 +65,8 @@ fn numbers(text: &str) -> BTreeMap<String, Vec<f64>> {
     numbers
 }
 
-/// Checks that the rows and numbers are the same, except for fractions that are cut from whole
-/// numbers: less than one for each stack.
+/// Checks that rows and numbers are equal, except for fractions that are cut off: less than one for
+/// each stack.
 fn assert_close(theirs: &str, ours: &str, stacks: usize, what: &str) {
     let (theirs, mut ours) = (numbers(theirs), numbers(ours));
     assert!(!theirs.is_empty(), "{what}: nothing to compare");
@@ -74,15 +75,15 @@ fn assert_close(theirs: &str, ours: &str, stacks: usize, what: &str) {
             let mut pairs = theirs.iter().zip(ours);
             pairs.all(|(a, b)| (a - b).abs() <= stacks as f64)
         };
-        // A sum that is only fractions is 0 here and has no row.
+        // A sum that consists only of fractions is 0 here, and has no row.
         let ours = ours.remove(&row).unwrap_or_else(|| vec![0.0; theirs.len()]);
         assert!(close(&ours), "{what}: {row}: {theirs:?}, ours {ours:?}");
     }
     assert_eq!(ours, BTreeMap::new(), "{what}: rows that they do not have");
 }
 
-/// The lines of collapsed stacks. Equal ones are added up, and functions lose the marks of their
-/// addresses.
+/// Returns the lines of collapsed stacks. Equal stacks are added up, and functions lose the marks
+/// of their addresses.
 fn stacks(text: &str) -> BTreeMap<String, i64> {
     let mark = Regex::new(r"<[0-9a-f]{16}>").unwrap();
     let mut stacks = BTreeMap::new();
@@ -94,8 +95,8 @@ fn stacks(text: &str) -> BTreeMap<String, i64> {
     stacks
 }
 
-/// Compares a report with theirs: one of whole numbers as closely as `stacks_of_dump` allows, any
-/// other one to the byte.
+/// Compares a report of ours with the tool's: whole numbers as closely as `stacks_of_dump` allows,
+/// all other output to the byte.
 fn compare(tool: &str, folder: &Path, args: &[&str], stacks_of_dump: usize) {
     let (theirs, ours) = (theirs(tool, folder, args), ours(folder, args));
     let what = format!("{tool} {args:?}");
@@ -119,8 +120,8 @@ fn compare(tool: &str, folder: &Path, args: &[&str], stacks_of_dump: usize) {
     }
 }
 
-/// Writes the sample with libraries that do not exist, so that no symbol of this machine is in it.
-/// Returns the number of its stacks.
+/// Writes the sample with the names of libraries that do not exist, so that it has no symbol of
+/// this machine. Returns the number of its stacks.
 fn without_libraries(sample: &str, folder: &Path) -> usize {
     let path = sample_profiles().join("foreign").join(sample);
     let text = std::fs::read_to_string(path).unwrap();
@@ -151,7 +152,8 @@ fn dumps_without_their_programs() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Sampled dumps have fractions; others are the same to the byte. Two of them get every report.
+    // Sampled dumps have fractions; others are equal to the byte. Two of them are shown in every
+    // report.
     for (sample, is_sampled, every) in [
         ("jemalloc/shelf.heap", true, 3),
         ("jemalloc/shelf.accum.heap", true, 1),
@@ -176,7 +178,7 @@ fn dumps_without_their_programs() {
         (&["--thread=*", "--show_bytes", "shelf.accum.heap"], 40),
         (&["--thread=1", "--collapsed", "shelf.accum.heap"], 40),
     ] {
-        // jemalloc counts what was freed only with prof_accum; gperftools always does.
+        // jemalloc counts freed blocks only with prof_accum; gperftools always does.
         let args = match args.last() {
             Some(&"shelf.heap") => {
                 without_libraries("gperftools/shelf.heap", folder.path());
@@ -212,7 +214,7 @@ fn symbolized_profiles() {
         let args = [args, &["shelf.jeprof.raw"]].concat();
         compare("jeprof", &folder, &args, 40);
     }
-    // jeprof looks up these addresses one too low, and finds no name.
+    // jeprof subtracts one from these addresses, and finds no name.
     for args in [
         &["--show_bytes"][..],
         &["--show_bytes", "--cum", "--focus=shop::"],
@@ -220,8 +222,8 @@ fn symbolized_profiles() {
         let args = [args, &["shelf.google-pprof.raw"]].concat();
         let theirs = theirs("google-pprof", &folder, &args);
         let ours = ours(&folder, &args);
-        // It takes the bytes for samples of time, and tells functions with the same short name
-        // apart by address.
+        // google-pprof takes the bytes for samples of time, and distinguishes functions with the
+        // same short name by address.
         let theirs = theirs.replace(" samples\n", " B\n");
         let is_one = |line: &&str| !line.contains('@');
         let of_one: Vec<&str> = theirs.lines().filter(is_one).collect();
@@ -232,7 +234,7 @@ fn symbolized_profiles() {
     }
 }
 
-/// Writes a dump as jemalloc does: its stacks with the lines below them.
+/// Writes a dump as jemalloc does: stacks, each with its lines below it.
 fn dump(folder: &Path, name: &str, stacks: &[(&str, &str)]) {
     let mut text =
         "heap_v2/1\n  t*: 9: 9000 [0: 0]\n  t1: 1: 1 [0: 0] worker one\n  t12: 1: 1 [0: 0]\n"
@@ -275,8 +277,8 @@ fn threads_are_called_by_their_numbers() {
             compare("jeprof", folder.path(), &args(&[thread]), 0);
         }
     }
-    // Pictures find the thread by its number too. They do not take another one whose number begins
-    // in the same way.
+    // Pictures find the thread by its number, too. A thread whose number only begins in the same
+    // way is not used.
     let drawn = ours(folder.path(), &args(&["--dot", "--thread=1"]));
     assert!(
         drawn.contains("Showing nodes accounting for 2000B, 57.14% of 3500B total"),
@@ -317,7 +319,7 @@ fn what_shrank_is_subtracted_before_it_is_dropped() {
     }
 }
 
-/// A report is begun only when nothing in it can fail any more.
+/// Output begins only when no later part of the report can fail.
 #[test]
 fn what_cannot_be_added_up_prints_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -332,7 +334,7 @@ fn what_cannot_be_added_up_prints_nothing() {
     assert!(run.err.contains("does not fit in 64 bits"), "{}", run.err);
 }
 
-/// Many threads give many reports, but only one of them is in memory at a time.
+/// Many threads give many reports, but only one report is in memory at a time.
 #[cfg(target_os = "linux")]
 #[test]
 fn threads_do_not_multiply_memory() {
@@ -363,7 +365,7 @@ fn threads_do_not_multiply_memory() {
     assert_eq!(text.matches("Total (t").count(), THREADS);
 }
 
-/// jeprof's rows on a profile that needs no binary: numbers, units, filters.
+/// jeprof's rows for a profile that needs no binary: numbers, units, filters.
 #[test]
 fn rows_of_profiles_of_pprof() {
     let text = |args: &[&str]| {
@@ -416,7 +418,7 @@ fn rows_of_profiles_of_pprof() {
             "the profile has no such thread",
         ),
         (&["jeprof"], "Did not specify profile file"),
-        // `--thread=*` makes a report for each thread, and a picture can't be that.
+        // `--thread=*` makes a report for each thread, which a picture can't do.
         (
             &["jeprof", "--thread=*", "--dot", ACCUM],
             "name one with --thread=N",
@@ -433,7 +435,7 @@ fn rows_of_profiles_of_pprof() {
     }
 }
 
-/// Graphs are those of pprof, with jeprof's options translated into pprof's.
+/// Graphs equal those of pprof, with jeprof's options translated to pprof's.
 #[test]
 fn pictures_are_those_of_pprof() {
     for (theirs, ours) in [
@@ -447,7 +449,7 @@ fn pictures_are_those_of_pprof() {
             &["--list=step1", "--show_bytes"],
             &["-list=step1", "-unit=bytes"],
         ),
-        // Objects are not shown as bytes, whatever else is asked for.
+        // Objects are not shown as bytes, whatever the other options.
         (
             &["--dot", "--inuse_objects", "--show_bytes"],
             &["-dot", "-inuse_objects"],

@@ -1,24 +1,24 @@
-//! Peers: what other tools write and print, beside what heapprof makes of it. Tests of a tool that
-//! is not installed are skipped, and say so.
+//! Peers: files and output of other tools, compared with heapprof's. Tests of a tool that is not
+//! installed are skipped with a message.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests write into folders of their own"
 )]
 #![allow(clippy::print_stderr)]
 
-// Files of other tools, beside what those tools and pprof make of them.
+// Files of other tools, compared with the results of these tools and of pprof.
 mod formats;
 // jeprof and google-pprof on the same dumps.
 mod perl_pprof;
-// Files of tracers, beside what their own printers say of them.
+// Files of tracers, compared with the output of their own printers.
 mod foreign;
-// Forms for other tools, and what those tools make of them.
+// Formats for other tools, read by these tools.
 mod writers;
-// The Firefox Profiler's form, table by table.
+// The Firefox Profiler's format, table by table.
 mod firefox;
-// convert --to callgrind beside callgrind_annotate.
+// `convert --to callgrind`, read by callgrind_annotate.
 mod callgrind;
-// jeprof's command line and rows, beside the real one.
+// jeprof's command line and rows, compared with the real jeprof.
 mod jeprof;
-// The real pprof, if it was built (ignored unless asked for).
+// The real pprof, if it is available (ignored unless requested).
 mod oracle;

@@ -64,11 +64,11 @@ fn pprof() -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Profiles in which pprof shows each function in a row of its own, as we do.
+/// Returns the profiles in which pprof shows each function in a separate row, as heapprof does.
 fn comparable() -> Vec<PathBuf> {
     let ours = valid().into_iter().filter(|f| {
-        // Left out are profiles with frames without symbols and with empty stacks, which pprof
-        // folds together or drops, and with names that its text can't show.
+        // Profiles are left out if they have frames without symbols or empty stacks, which pprof
+        // merges or drops, or names that its text can't show.
         !["unsymbolized", "empty-stacks", "odd-names", "leaks"]
             .iter()
             .any(|n| name(f).contains(n))
@@ -126,8 +126,7 @@ fn filters_give_pprofs_numbers() {
     }
 }
 
-/// A few of each kind of flags; `oracle/compare.py` has more, and makes profiles of odd
-/// shapes.
+/// A few flags of each kind; `oracle/compare.py` has more, and makes profiles of odd shapes.
 const FLAGS: [&str; 24] = [
     "-top",
     "-top -cum -nodecount=10",
@@ -167,8 +166,8 @@ fn the_drop_in_prints_what_pprof_prints() {
     };
     let mut files = valid();
     files.extend(folder("pprof"));
-    // Profiles that pprof reads in spite of their field numbers are refused here. They are not
-    // packed, so this leaves them out.
+    // heapprof refuses some profiles that pprof reads in spite of their field numbers. They are not
+    // compressed, so this pattern leaves them out.
     files.extend(folder("malformed").filter(|f| name(f).ends_with(".pb.gz")));
     files.extend(folder("foreign/gperftools").filter(|f| name(f).ends_with(".heap")));
     let more = std::env::var("HEAPPROF_ORACLE_PROFILES").unwrap_or_default();
@@ -184,7 +183,7 @@ fn the_drop_in_prints_what_pprof_prints() {
             .stdin(std::process::Stdio::null())
             .output()
             .unwrap();
-        // pprof prints the escape characters of names as they are. We print U+FFFD for each.
+        // pprof prints the escape characters of names as they are. heapprof prints U+FFFD for each.
         let pieces: Vec<&[u8]> = output.stdout.split(|&byte| byte == 0x1b).collect();
         (output.status.code(), pieces.join("\u{fffd}".as_bytes()))
     };

@@ -1,9 +1,9 @@
-//! jeprof and google-pprof, the perl pprof, have the same numbers per function or address as we, on
-//! the same file.
+//! jeprof and google-pprof (the Perl pprof) have the same numbers per function or address as
+//! heapprof, for the same file.
 //!
-//! What they print is kept in `tests/golden/formats`. If the tools are installed, it is compared
-//! with what they print now; `HEAPPROF_BLESS=1` writes it anew. Debian's packages of them are
-//! `google-perftools` and `libjemalloc-dev`.
+//! Their output is kept in `tests/golden/formats`. If the tools are installed, it is compared with
+//! their present output; `HEAPPROF_BLESS=1` rewrites it. Debian's packages are `google-perftools`
+//! and `libjemalloc-dev`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use heapprof_tests::harness::{bless, expect_file, name, root, run, sample_profil
 /// Flat and cum, by function or address. A function that is inlined in some places has two rows.
 type Rows = BTreeMap<String, Vec<(i64, i64)>>;
 
-/// The rows of a report, without the percentages.
+/// Returns the rows of a report, without the percentages.
 fn rows(text: &str) -> Rows {
     let row = regex::Regex::new(r"^\s*(\d+)\s+\S+%\s+\S+%\s+(\d+)\s+\S+%\s+(.*?)( \(inline\))?$")
         .unwrap();
@@ -30,8 +30,8 @@ fn rows(text: &str) -> Rows {
     rows
 }
 
-/// What the tool printed for a sample, from the golden. If the tool is installed, this also checks
-/// that it still prints that.
+/// Returns the rows that the tool printed for a sample, from the golden. If the tool is installed,
+/// also checks that it still prints them.
 fn printed(tool: &str, sample: &Path, file: &Path, args: &[&str]) -> Rows {
     let options: Vec<&str> = args.iter().filter_map(|a| a.strip_prefix("--")).collect();
     let golden = format!(
@@ -51,14 +51,15 @@ fn printed(tool: &str, sample: &Path, file: &Path, args: &[&str]) -> Rows {
         if bless() {
             expect_file(&golden, &text);
         }
-        // Rows with the same number come in any order.
+        // Rows with the same number may be in any order.
         let kept = std::fs::read_to_string(&golden).unwrap();
         assert_eq!(rows(&text), rows(&kept), "{}", golden.display());
     }
     rows(&std::fs::read_to_string(&golden).unwrap())
 }
 
-/// The dump with libraries that do not exist, so that rows are addresses on every machine.
+/// Returns the dump with names of libraries that do not exist, so that rows are addresses on every
+/// machine.
 fn without_libraries(sample: &Path, folder: &Path) -> PathBuf {
     let text = std::fs::read_to_string(sample).unwrap();
     let file = folder.join(name(sample));
@@ -66,7 +67,7 @@ fn without_libraries(sample: &Path, folder: &Path) -> PathBuf {
     file
 }
 
-/// Our rows as JSON.
+/// Returns heapprof's rows as JSON.
 fn our_rows(sample: &Path, args: &[&str]) -> Vec<serde_json::Value> {
     let file = sample.to_str().unwrap();
     let args = [&["top", "-f", "json", "-n", "0"], args, &[file]].concat();
@@ -85,7 +86,8 @@ fn hexadecimal(address: &str) -> u64 {
     u64::from_str_radix(digits, 16).unwrap_or_else(|_| panic!("{address}"))
 }
 
-/// Values differ by what was cut to whole numbers: less than one for each stack, on either side.
+/// Checks that values differ by less than one for each stack, which is the fraction that either
+/// side cuts off.
 fn assert_close(ours: i64, theirs: i64, stacks: usize, what: &str) {
     let close = ours.abs_diff(theirs) <= stacks as u64;
     assert!(close, "{what}: {theirs}, ours {ours}");
@@ -138,7 +140,7 @@ fn totals_by_address() {
         }
         let text = std::fs::read_to_string(&sample).unwrap();
         let stacks = text.matches('@').count();
-        // The tools leave the innermost address where the call returns to. We put all addresses
+        // The tools keep the innermost address at the return address. heapprof moves all addresses
         // into their calls.
         let mut moved: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
         for (address, rows) in &theirs {
@@ -163,7 +165,8 @@ fn totals_by_address() {
     }
 }
 
-/// A function's name as the tools print it: without parameters, template arguments and return type.
+/// Returns a function's name as the tools print it: without parameters, template arguments and
+/// return type.
 fn short(name: &str) -> String {
     let mut name = name.to_string();
     for pattern in [r"\([^()]*\)(\s*const)?", r"<[^<>]*>"] {
@@ -178,7 +181,7 @@ fn short(name: &str) -> String {
 
 #[test]
 fn totals_by_function_of_symbolized_profiles() {
-    /// The samples have fewer stacks than this.
+    /// Upper limit of the number of stacks in a sample.
     const STACKS: usize = 40;
     for (tool, sample) in [
         ("google-pprof", "symbolized/shelf.google-pprof.raw"),
@@ -187,7 +190,7 @@ fn totals_by_function_of_symbolized_profiles() {
         let sample = sample_profiles().join("foreign").join(sample);
         let theirs = printed(tool, &sample, &sample, &[]);
         // Some functions have the same short name. Their flat values add up; cum is compared only
-        // if there is one function of the name.
+        // if one function has the name.
         let mut ours = Rows::new();
         for row in our_rows(&sample, &[]) {
             let function = short(row["function"].as_str().unwrap());

@@ -1,4 +1,5 @@
-//! Forms for other tools can be read again with the same sums per stack, and those tools read them.
+//! Files in formats of other tools can be read again with the same sums per stack, and the tools
+//! read them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::formats::{reading, samples};
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{name, run, sample_profiles, valid};
 
-/// The samples, ours and those of other tools, without the largest.
+/// Returns the samples, ours and those of other tools, without the largest ones.
 pub(crate) fn profiles() -> Vec<(PathBuf, Profile)> {
     let formats = [
         "massif",
@@ -39,7 +40,7 @@ pub(crate) fn profiles() -> Vec<(PathBuf, Profile)> {
         .collect()
 }
 
-/// The names of a location's functions, outermost first, or its address if it has none.
+/// Returns the names of a location's functions, outermost first, or its address if it has none.
 fn names(profile: &Profile, location: LocationIndex) -> Vec<String> {
     let location = &profile.location[location.index()];
     let lines = profile.lines(location).iter().rev();
@@ -69,7 +70,7 @@ fn names(profile: &Profile, location: LocationIndex) -> Vec<String> {
     }
 }
 
-/// The sums of a sample type by stack, root first, without those that are 0.
+/// Returns the sums of a sample type by stack, root first, without sums of 0.
 pub(crate) fn sums(profile: &Profile, sample_type: usize) -> BTreeMap<Vec<String>, i64> {
     let mut sums = BTreeMap::new();
     for i in 0..profile.samples.len() {
@@ -83,7 +84,7 @@ pub(crate) fn sums(profile: &Profile, sample_type: usize) -> BTreeMap<Vec<String
     sums
 }
 
-/// What a value in a unit is worth in bytes or nanoseconds, which the forms are written in.
+/// Returns the factor from a unit to bytes or nanoseconds, which the formats use.
 pub(crate) fn factor(unit: &str) -> i64 {
     Unit::parse(unit).map_or(1, |unit| unit.factor)
 }
@@ -144,7 +145,7 @@ fn speedscope_comes_back() {
     }
 }
 
-/// Whether gperftools text can hold a profile.
+/// Whether gperftools text can represent a profile.
 fn has_space(profile: &Profile) -> bool {
     type_names(profile)
         .iter()
@@ -172,8 +173,8 @@ fn gperftools_text_comes_back() {
                 .iter()
                 .position(|(kind, _)| names.contains(&kind.as_str()))
         };
-        // Samples whose values are 0 are left out. The others come in their order, and each
-        // location has an address of its own.
+        // Samples whose values are 0 are left out. The others keep their order, and each location
+        // has a different address.
         let mut kinds = Vec::new();
         for names in [
             ["inuse_space", "space"],
@@ -252,7 +253,7 @@ fn symbolized_text_comes_back_with_names() {
                 .iter()
                 .map(|line| profile.function[line.function.index()].name);
             let texts: Vec<&str> = functions.map(|name| profile.text(name)).collect();
-            // The names fit in one line, and do not contain what separates names in it.
+            // The names fit in one line, and do not contain the format's separators.
             !texts.is_empty()
                 && texts.iter().all(|t| {
                     !t.is_empty()
@@ -314,7 +315,7 @@ fn numbers_keep_their_digits() {
     }
 }
 
-/// The addresses of each stack and its values.
+/// Returns the addresses and the values of each stack.
 fn stacks(profile: &Profile) -> Vec<(Vec<u64>, Vec<i64>)> {
     let address = |l: &LocationIndex| profile.location[l.index()].address;
     let stack = |i| profile.samples.stack(i).iter().map(address).collect();
@@ -324,8 +325,8 @@ fn stacks(profile: &Profile) -> Vec<(Vec<u64>, Vec<i64>)> {
         .collect()
 }
 
-/// An address in no mapping goes to a mapping over all addresses, which must not displace the other
-/// mappings.
+/// An address outside all mappings gets a mapping over all addresses, which must not displace the
+/// other mappings.
 #[test]
 fn gperftools_text_keeps_its_addresses() {
     let stray = "heap profile: 3: 9 [3: 9] @ heapprofile\n2: 8 [2: 8] @ 0x401000 0x402000\n1: 1 \
@@ -353,7 +354,7 @@ fn gperftools_text_keeps_its_addresses() {
         for ((found, found_values), (stack, values)) in found.iter().zip(&kept) {
             assert_eq!((found_values, found.len()), (values, stack.len()));
             for (found, &address) in found.iter().zip(stack) {
-                // Return addresses of 0 and 1 are not places.
+                // Return addresses of 0 and 1 are no places in code.
                 let is_kept = *found == address || address.wrapping_add(1) < 2;
                 assert!(is_kept, "{}", String::from_utf8_lossy(&bytes));
             }
@@ -435,7 +436,7 @@ fn what_does_not_fit_is_said_of_its_file() {
     }
 }
 
-/// Flat bytes by function, as google-pprof and jeprof print them.
+/// Returns flat bytes by function, as google-pprof or jeprof prints them.
 fn perl_pprof(tool: &str, file: &Path) -> Option<BTreeMap<String, i64>> {
     let output = Command::new(tool)
         .args(["--text", "--show_bytes"])
@@ -489,7 +490,7 @@ fn old_tools_read_it() {
     }
 }
 
-/// `HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests writers -- --ignored`
+/// Run with `HEAPPROF_PPROF=/path/to/pprof cargo test -p heapprof-tests writers -- --ignored`.
 #[test]
 #[ignore = "needs the real pprof"]
 fn pprof_reads_it() {

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn rust_block(size: usize) -> *mut u8 {
-    // SAFETY: the size is not zero, and the alignment a power of two.
+    // SAFETY: the size is not zero, and the alignment is a power of two.
     black_box(unsafe { alloc(Layout::from_size_align(size, 8).unwrap()) })
 }
 
@@ -46,7 +46,7 @@ fn main() {
         }));
         assert!(caught.is_err());
         let block = rust_block(32);
-        // SAFETY: it was allocated with this layout.
+        // SAFETY: the block was allocated with this layout.
         unsafe { dealloc(block, Layout::from_size_align(32, 8).unwrap()) };
         rust_vector(10);
     }

@@ -1,4 +1,4 @@
-//! Programs in C, C++ and Rust, compiled as a test asks, and profiles of their addresses.
+//! Compiles C, C++ and Rust programs for tests, and makes profiles of their addresses.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeSummary, symbo
 use crate::harness::root;
 pub use crate::needs::{have, is_here, library};
 
-/// A program in C: lists, with functions inlined into each other.
+/// A C program: lists, with functions inlined into each other.
 pub const C: &str = r#"
 #include <stdlib.h>
 struct node { struct node *next; long value; };
@@ -37,7 +37,7 @@ __attribute__((noinline)) static struct node *fill(int count) {
 int main(int argc, char **argv) { return (int)sum(fill(argc * 100)) & 1; }
 "#;
 
-/// A program in C++: templates, a lambda, the standard library.
+/// A C++ program: templates, a lambda, the standard library.
 pub const CXX: &str = r#"
 #include <map>
 #include <string>
@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program in Rust: generics, closures, inlined functions.
+/// A Rust program: generics, closures, inlined functions.
 pub const RUST: &str = r#"
 mod shop {
     pub struct Shelf<T> { pub goods: Vec<T> }
@@ -89,7 +89,7 @@ fn run(folder: &Path, line: &str) -> String {
     let output = Command::new(words[0])
         .args(&words[1..])
         .current_dir(folder)
-        // The older scheme of names is still in use, but rustc hides it.
+        // The legacy mangling scheme is still in use, but rustc hides the option.
         .env("RUSTC_BOOTSTRAP", "1")
         .output()
         .unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -98,7 +98,7 @@ fn run(folder: &Path, line: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Compiles a program of docs/examples into `folder`. Returns false if there is no compiler.
+/// Compiles a program of docs/examples into `folder`. Returns false without a compiler.
 pub fn example(folder: &Path, name: &str, options: &str) -> bool {
     if !have(&["gcc"]) {
         return false;
@@ -112,13 +112,13 @@ pub fn example(folder: &Path, name: &str, options: &str) -> bool {
     true
 }
 
-/// A folder with a program in it.
+/// A folder with a compiled program in it.
 pub struct Built {
     pub folder: tempfile::TempDir,
     pub program: PathBuf,
 }
 
-/// Compiles one of the sources as `command` says; `$IN` and `program` are its files.
+/// Compiles a source with `command`; `$IN` and `program` are its files.
 pub fn build(source: &str, command: &str) -> Built {
     let folder = tempfile::tempdir().unwrap();
     let end = match command.split_whitespace().next() {
@@ -151,7 +151,7 @@ impl Built {
         }
     }
 
-    /// The code segment: file offset, virtual address, size.
+    /// Returns the code segment: file offset, virtual address, size.
     pub fn code(&self) -> (u64, u64, u64) {
         let text = self.run("readelf -lW program");
         let code = text
@@ -170,7 +170,7 @@ impl Built {
             .unwrap_or_default()
     }
 
-    /// Addresses within the functions of these names, a few bytes apart.
+    /// Returns addresses within the functions of these names, a few bytes apart.
     pub fn addresses(&self, names: &str) -> Vec<u64> {
         let wanted = regex::Regex::new(names).unwrap();
         let mut addresses = Vec::new();
@@ -192,13 +192,13 @@ impl Built {
         addresses
     }
 
-    /// A profile as a collector writes it, with the code mapped somewhere and one sample for each
-    /// address.
+    /// Returns a profile as a collector writes it, with the code mapped somewhere, and one sample
+    /// for each address.
     pub fn profile(&self, addresses: &[u64]) -> Profile {
         self.profile_at(0x7f12_3456_7000, addresses)
     }
 
-    /// As [`Built::profile`], with the code mapped at `start`.
+    /// Returns a profile like [`Built::profile`], with the code mapped at `start`.
     pub fn profile_at(&self, start: u64, addresses: &[u64]) -> Profile {
         let (offset, virtual_start, size) = self.code();
         let mut b = ProfileBuilder::new(&[("inuse_space", "bytes")]);
@@ -225,7 +225,7 @@ impl Built {
         b.finish()
     }
 
-    /// What binutils' addr2line prints for each address, with linker names.
+    /// Returns the output of binutils' addr2line for each address, with linker names.
     pub fn addr2line(&self, addresses: &[u64]) -> Vec<String> {
         let mut line = "addr2line -a -i -f -e program".to_string();
         for address in addresses {
@@ -251,7 +251,8 @@ impl Built {
     }
 }
 
-/// The frames of each location with their linker names, as [`Built::addr2line`] writes them.
+/// Returns the frames of each location with their linker names, in the form of
+/// [`Built::addr2line`].
 pub fn told(profile: &Profile) -> Vec<String> {
     let locations = profile.location.iter().map(|location| {
         let lines = profile.lines(location).iter().map(|line| {
@@ -274,7 +275,7 @@ pub fn symbolized(mut profile: Profile, options: &SymbolizeOptions) -> (Profile,
     (profile, summary)
 }
 
-/// The source that the names came from, in a profile with one file.
+/// Returns the source of the names in a profile with one file.
 pub fn source(summary: &SymbolizeSummary) -> Option<SymbolSource> {
     assert_eq!(summary.files.len(), 1);
     summary.files[0].source

@@ -1,5 +1,5 @@
-//! Reads an input, writes it again and asks every question of it; the mutation test and the fuzz
-//! target share this.
+//! Reads an input, writes it again and makes every report of it. The mutation test and the fuzz
+//! target share this code.
 
 use std::io::Write;
 
@@ -17,7 +17,7 @@ use heapprof_formats::{
 };
 use heapprof_profile::{EncodeOptions, Gzip, Profile, ReadOptions, decode_with, encode_with};
 
-/// The most an input may inflate to.
+/// Largest inflated size of an input in bytes.
 pub const LIMIT: usize = 1 << 20;
 
 /// Returns the bytes of a profile without gzip.
@@ -29,7 +29,7 @@ pub fn plain(profile: &Profile) -> Vec<u8> {
 }
 
 /// Reads `bytes` in any format and encodes the result. With `asked` it also makes every report and
-/// writes every form. Returns whether the bytes could be read.
+/// writes every format. Returns whether the bytes could be read.
 pub fn exercise(bytes: &[u8], asked: bool) -> bool {
     let options = FormatReadOptions::default().max_inflated(LIMIT as u64);
     let kept = read(bytes, &options.clone().stacks_as_written(true));
@@ -97,7 +97,7 @@ pub fn exercise(bytes: &[u8], asked: bool) -> bool {
     true
 }
 
-/// Writes every form that `convert` writes. Forms that have a reader are read again.
+/// Writes every format of `convert`. Formats that have a reader are read again.
 fn write_all(profile: &Profile) {
     let reads = |bytes: &[u8], format: ProfileFormat| {
         let again = read(bytes, &FormatReadOptions::default()).unwrap_or_else(|error| {
@@ -124,11 +124,11 @@ fn write_all(profile: &Profile) {
     fits(write_firefox(profile, "input", std::io::sink()));
     heapprof_report::profile_json(profile, std::io::sink()).expect("JSON holds everything");
     heapprof_report::profile_csv(profile, std::io::sink()).expect("CSV holds everything");
-    // Sums beyond 64 bits and negative values have no place in it.
+    // The format can't represent sums beyond 64 bits or negative values.
     let _ = heapprof_dropin::callgrind(profile, std::io::sink());
 }
 
-/// Whether the form can hold the profile. No other error is allowed.
+/// Whether the format can represent the profile. No other error is allowed.
 fn fits<T>(result: Result<T, WriteError>) -> bool {
     match result {
         Ok(_) => true,
@@ -143,7 +143,7 @@ fn fits<T>(result: Result<T, WriteError>) -> bool {
     }
 }
 
-/// Prints what `heapprof pprof` and `heapprof jeprof` print, with every filter, at every
+/// Prints the reports of `heapprof pprof` and `heapprof jeprof`, with every filter, at every
 /// granularity and in every format.
 fn print_all(mut profile: Profile) {
     // An invalid regular expression drops nothing.
@@ -198,7 +198,7 @@ fn print_all(mut profile: Profile) {
     }
 }
 
-/// Applies all filters at once; `a` is in most names.
+/// Applies all filters at once. Most names contain `a`.
 fn filter(profile: &mut Profile) {
     let regex = |text: &str| go_regex(text).expect("a regular expression");
     let (common, rare) = (regex("a"), regex("zz"));

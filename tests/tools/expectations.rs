@@ -1,8 +1,7 @@
-//! Checks whether the profiles agree with what programs know of their own allocations, line by
-//! line.
+//! Checks that profiles agree with the programs' own counts of allocations, line by line.
 //!
 //! A program writes to the file `expect` beside the profile, its children to `expect.PID`;
-//! programs/README.md has the words.
+//! programs/README.md explains the words.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use heapprof_profile::{Profile, decode};
 
-/// The sums of a profile: of every function that has a name, and of all samples.
+/// The sums of a profile: of every function with a name, and of all samples.
 pub struct Sums {
     types: Vec<String>,
     functions: BTreeMap<String, Vec<i64>>,
@@ -66,7 +65,7 @@ fn load(path: &Path) -> Result<Sums, String> {
     Ok(Sums::of(&profile))
 }
 
-/// Checks the profiles of a run against what its programs wrote about themselves. With `needed`
+/// Checks the profiles of a run against the expectations that its programs wrote. With `needed`,
 /// each process must have a profile.
 pub fn check(folder: &Path, needed: bool, mode: &str) -> Result<(), String> {
     let mut children: Vec<(String, String)> = Vec::new();
@@ -82,7 +81,7 @@ pub fn check(folder: &Path, needed: bool, mode: &str) -> Result<(), String> {
             return Err(format!("{name} is left behind"));
         }
     }
-    // Under `record` the children's profiles are in a folder of their own.
+    // Under `record`, the children's profiles are in a separate folder.
     let of_children = std::fs::read_dir(folder.join("out.children"));
     for entry in of_children.into_iter().flatten() {
         let path = entry.unwrap().path();
@@ -114,7 +113,7 @@ pub fn check(folder: &Path, needed: bool, mode: &str) -> Result<(), String> {
         if its.is_empty() && needed {
             return Err(format!("no profile of child {pid}"));
         }
-        // A process that ran several images has a profile for each of them.
+        // A process that executed several programs has a profile for each of them.
         for line in lines.lines() {
             let tried: Vec<String> = its
                 .iter()
@@ -128,7 +127,7 @@ pub fn check(folder: &Path, needed: bool, mode: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a profile agrees with a line of expectations.
+/// Checks that a profile agrees with a line of expectations.
 fn holds(sums: &Sums, line: &str, mode: &str) -> Result<(), String> {
     let words: Vec<&str> = line.split(' ').collect();
     let number = |at: usize| {

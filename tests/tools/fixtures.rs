@@ -6,7 +6,7 @@ use heapprof_profile::{Profile, ProfileBuilder, encode};
 
 use crate::harness::run;
 
-/// A profile of these sample types; each stack is folded, root first.
+/// Makes a profile with these sample types. Each stack is folded, root first.
 pub fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
     let mut builder = ProfileBuilder::new(types);
     for (stack, values) in stacks {
@@ -15,31 +15,31 @@ pub fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
     builder.finish()
 }
 
-/// Writes a profile into a folder.
+/// Writes a profile to a folder.
 pub fn write(folder: &Path, name: &str, profile: &Profile) {
     encode(profile, std::fs::File::create(folder.join(name)).unwrap()).unwrap();
 }
 
-/// Writes a profile of what is in use.
+/// Writes a profile of bytes in use.
 pub fn in_use(folder: &Path, name: &str, stacks: &[(&str, &[i64])]) {
     let types = [("inuse_space", "bytes")];
     write(folder, name, &profile(&types, stacks));
 }
 
-/// What a command prints as JSON.
+/// Returns the output of a command as JSON.
 pub fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
     let run = run(folder, args);
     assert_eq!(run.code, 0, "{args:?}: {}", run.err);
     serde_json::from_str(&run.out).unwrap()
 }
 
-/// The rows of all functions of a name, in a report as JSON.
+/// Returns the rows of all functions with a name, from a report in JSON.
 pub fn rows_of<'r>(report: &'r serde_json::Value, function: &str) -> Vec<&'r serde_json::Value> {
     let rows = report["rows"].as_array().into_iter().flatten();
     rows.filter(|row| row["function"] == function).collect()
 }
 
-/// The flat and the cum of the one row of a function, in what `top --format json` has printed;
+/// Returns the flat and the cum of a function's only row in the output of `top --format json`;
 /// `None` if there is no such row, or more than one.
 pub fn row_of(top: &str, function: &str) -> Option<[i64; 2]> {
     let top: serde_json::Value = serde_json::from_str(top).ok()?;
@@ -49,7 +49,7 @@ pub fn row_of(top: &str, function: &str) -> Option<[i64; 2]> {
     Some([row["flat"].as_i64()?, row["cum"].as_i64()?])
 }
 
-/// A profile of bytes in use from lines `stack value`.
+/// Makes a profile of bytes in use from lines `stack value`.
 pub fn bytes_in_use(stacks: &str) -> Profile {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     for line in stacks.lines().map(str::trim).filter(|l| !l.is_empty()) {

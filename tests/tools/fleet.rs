@@ -1,4 +1,4 @@
-//! A small fleet for the docs: two hosts of a shop, which write a profile each hour.
+//! A small fleet for the docs: two hosts of a shop that write a profile each hour.
 
 use heapprof_profile::{Profile, ProfileBuilder};
 
@@ -10,20 +10,20 @@ const TYPES: [(&str, &str); 4] = [
 ];
 const KIB: i64 = 1024;
 const HOUR: i64 = 3_600_000_000_000;
-/// 2026-11-20 08:00 UTC.
+/// The beginning, 2026-11-20 08:00 UTC, in nanoseconds since 1970.
 const BEGIN: i64 = 1_795_161_600_000_000_000;
 
-/// How many profiles each host writes.
+/// Number of profiles that each host writes.
 pub const MOMENTS: i64 = 8;
-/// The hosts.
+/// Names of the hosts.
 pub const HOSTS: [&str; 2] = ["web1", "web2"];
 
-/// What a host holds at a moment: sessions that are never given back, a cache that fills, buffers
-/// of requests, and what it was started with.
+/// Returns the heap of a host at a moment: sessions that are never freed, a cache that fills,
+/// request buffers, and memory from the start.
 pub fn moment(host: usize, at: i64) -> Profile {
     let mut builder = ProfileBuilder::new(&TYPES);
     let other = host as i64;
-    // A few numbers that look random.
+    // Returns a small number that looks random.
     let noise = |n: i64| (at * 37 + other * 11 + n * 53) % 17;
     let sessions = 40 + at * 96 + noise(1);
     let cached = [300, 520, 680, 740, 768, 768, 768, 768][at as usize];
@@ -68,14 +68,14 @@ pub fn moment(host: usize, at: i64) -> Profile {
         let comment = builder.text(&comment);
         builder.profile.comment.push(comment);
     }
-    // Hosts write at slightly different times.
+    // The hosts write at slightly different times.
     builder.profile.duration_nanos = HOUR * (at + 1) + other * 7_000_000_000;
     builder.profile.time_nanos = BEGIN + builder.profile.duration_nanos;
     builder.profile.default_sample_type = builder.text("inuse_space");
     builder.finish()
 }
 
-/// All files: names and profiles.
+/// Returns all files: names and profiles.
 pub fn files() -> Vec<(String, Profile)> {
     let each = (0..HOSTS.len()).flat_map(|host| (0..MOMENTS).map(move |at| (host, at)));
     each.map(|(host, at)| (format!("{}-{at:02}.pb.gz", HOSTS[host]), moment(host, at)))

@@ -1,4 +1,4 @@
-//! Runs the `heapprof` binary in folders of its own, and compares with expected files.
+//! Runs the `heapprof` binary in separate folders, and compares output with expected files.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::waits;
 
-/// Every command, each with its help, its man page and its page in the docs.
+/// Every command. Each has its help, its man page and its page in the docs.
 pub const COMMANDS: [&str; 47] = [
     "record",
     "preload-path",
@@ -59,19 +59,19 @@ pub const COMMANDS: [&str; 47] = [
     "man",
 ];
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("tests/ is in the root")
 }
 
-/// The folder of the sample profiles.
+/// Returns the folder of the sample profiles.
 pub fn sample_profiles() -> PathBuf {
     root().join("sample-profiles")
 }
 
-/// All valid sample profiles, in order of their names.
+/// Returns all valid sample profiles, sorted by name.
 pub fn valid() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(sample_profiles().join("valid"))
         .expect("sample-profiles/valid")
@@ -82,18 +82,18 @@ pub fn valid() -> Vec<PathBuf> {
     files
 }
 
-/// The file's name without its folder.
+/// Returns the file's name without its folder.
 pub fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// Whether expected files are to be written.
+/// Whether the tests rewrite the expected files.
 pub fn bless() -> bool {
     std::env::var_os("HEAPPROF_BLESS").is_some()
 }
 
-/// The path of the binary. It is built once here, because `cargo test` builds no binaries of other
-/// packages.
+/// Returns the path of the binary. It is built once here, because `cargo test` builds no binaries
+/// of other packages.
 pub fn heapprof() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -114,7 +114,7 @@ pub fn heapprof() -> &'static Path {
     })
 }
 
-/// A command of heapprof in `folder`, without any settings of this machine.
+/// Returns a command of heapprof in `folder`, without any settings of this machine.
 pub fn command(folder: &Path) -> Command {
     let mut command = Command::new(heapprof());
     command.current_dir(folder);
@@ -125,7 +125,7 @@ pub fn command(folder: &Path) -> Command {
     command
 }
 
-/// What a run of heapprof left.
+/// The result of a run of heapprof.
 pub struct Run {
     pub code: i32,
     pub out: String,
@@ -151,21 +151,21 @@ pub fn run(folder: &Path, args: &[&str]) -> Run {
         .into()
 }
 
-/// Runs heapprof in the folder of the samples. The run must succeed.
+/// Runs heapprof in the folder of the samples, and checks that it succeeds. Returns its stdout.
 pub fn ok(args: &[&str]) -> String {
     let run = run(&sample_profiles(), args);
     assert_eq!(run.code, 0, "{args:?}: {}", run.err);
     run.out
 }
 
-/// A program with the library preloaded.
+/// Returns a command of a program with the library preloaded.
 pub fn preloaded(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("LD_PRELOAD", ok(&["preload-path"]).trim());
     command
 }
 
-/// Compares with an expected file, or writes that file when blessing.
+/// Compares a text with an expected file, or writes that file when blessing.
 pub fn expect_file(path: &Path, found: &str) {
     if bless() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -189,14 +189,14 @@ pub fn expect_file(path: &Path, found: &str) {
     }
 }
 
-/// The Rust files of the repository.
+/// Returns the Rust files of the repository.
 pub fn sources() -> Vec<PathBuf> {
     let folders = ["crates", "tests", "fuzz"].map(|folder| root().join(folder));
     files(&folders.each_ref().map(PathBuf::as_path), "rs")
 }
 
-/// The files below some folders whose names end in `.END`, except in hidden folders and in what
-/// cargo builds.
+/// Returns the files below some folders whose names end in `.END`, except in hidden folders and in
+/// cargo's build folders.
 pub fn files(folders: &[&Path], end: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders: Vec<PathBuf> = folders.iter().map(|folder| folder.to_path_buf()).collect();
@@ -217,7 +217,8 @@ pub fn files(folders: &[&Path], end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The output and the exit code of a program, which may not hang. Its output may be any length.
+/// Returns the output and the exit code of a program, which must not hang. Its output may have any
+/// length.
 pub fn ends(command: &mut Command) -> (String, Option<i32>) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
@@ -230,7 +231,7 @@ pub fn ends(command: &mut Command) -> (String, Option<i32>) {
     (reader.join().unwrap(), code)
 }
 
-/// Whether we can act as other users, which needs root. If not, a message says so.
+/// Whether the tests can act as other users, which needs root. If not, prints a message.
 pub fn is_root() -> bool {
     let own = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
     if own != 0 {
@@ -239,7 +240,7 @@ pub fn is_root() -> bool {
     own == 0
 }
 
-/// The program that a `record` runs: its first child.
+/// Returns the program that a `record` runs: its first child.
 pub fn program_of(record: u32) -> u32 {
     let children = format!("/proc/{record}/task/{record}/children");
     let children = std::fs::read_to_string(children).unwrap();

@@ -1,4 +1,4 @@
-//! The tools of the tests: running heapprof, building programs, making profiles.
+//! Tools for the tests: running heapprof, building programs, making profiles.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests write into folders of their own"

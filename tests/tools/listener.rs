@@ -1,4 +1,4 @@
-//! A `heapprof listen` that runs beside a test, on a free port of the loopback.
+//! A `heapprof listen` that runs during a test, on a free port of the loopback interface.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ pub struct Listener {
     folder: PathBuf,
     child: Child,
     err: BufReader<ChildStderr>,
-    /// What HEAPPROF_WIRETAP is set to.
+    /// The value for HEAPPROF_WIRETAP.
     pub address: String,
 }
 
 impl Listener {
-    /// Starts it with the database of a folder.
+    /// Starts a listener with the database of a folder.
     #[must_use]
     pub fn start(folder: &Path, more: &[&str]) -> Self {
         let mut child = command(folder)
@@ -39,14 +39,14 @@ impl Listener {
         }
     }
 
-    /// Sends it a signal.
+    /// Sends the listener a signal.
     pub fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &id]).status();
         assert!(sent.unwrap().success());
     }
 
-    /// Ends it by a signal, and returns its summary.
+    /// Ends the listener by a signal, and returns its summary.
     #[must_use]
     pub fn end(mut self, signal: &str) -> String {
         self.signal(signal);
@@ -56,7 +56,7 @@ impl Listener {
         text
     }
 
-    /// Ends it, and returns what it has heard, as JSON.
+    /// Ends the listener, and returns its report as JSON.
     #[must_use]
     pub fn report(self) -> Value {
         let folder = self.folder.clone();

@@ -1,5 +1,6 @@
-//! What tests need of a machine: found out by trying it, once a run. A test that can't have it is
-//! skipped, and the last lines of the run say how many were, and which command changes that.
+//! Requirements of tests that a machine may lack. They are tried out once in a run. A test without
+//! its requirement is skipped, and the last lines of the run give the number of skipped tests, and
+//! a command that installs what is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Debian's package of a tool or library whose name is another one.
+/// Debian packages of tools and libraries whose package has another name.
 const PACKAGES: &[(&str, &str)] = &[
     ("addr2line", "binutils"),
     ("c++filt", "binutils"),
@@ -45,23 +46,23 @@ const PACKAGES: &[(&str, &str)] = &[
     ("xz", "xz-utils"),
 ];
 
-/// What a compiler must be able to compile and link.
+/// Programs that a working compiler must compile and link.
 const C: &str = "#include <stdlib.h>\nint main(void) { free(malloc(1)); return 0; }\n";
 const CXX: &str = "#include <vector>\nint main() { std::vector<int> v(3); return v[0]; }\n";
 
-/// What was left out, why, and by which tests.
+/// Missing requirements, with the tests that were skipped.
 type Skips = BTreeMap<Reason, BTreeSet<String>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Reason {
     what: String,
-    /// Debian's packages that have it, with blanks between; empty if none has.
+    /// The Debian packages that provide the requirement, separated by blanks; empty if none does.
     packages: String,
 }
 
 static SKIPS: Mutex<Skips> = Mutex::new(Skips::new());
 
-/// Whether these tools work here. If not, the test that asks is skipped, or fails if everything is
+/// Whether these tools work here. If not, the calling test is skipped, or fails if everything is
 /// required.
 pub fn have(tools: &[&str]) -> bool {
     let missing: Vec<&str> = tools
@@ -75,7 +76,7 @@ pub fn have(tools: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// Whether a tool works here. Nothing is said if not, for a part that no test is without.
+/// Whether a tool works here. Prints nothing if not, for a part that no test depends on.
 pub fn is_here(tool: &str) -> bool {
     static TRIED: LazyLock<Mutex<BTreeMap<String, bool>>> = LazyLock::new(Mutex::default);
     let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,10 +96,10 @@ fn works(tool: &str) -> bool {
     match tool {
         "gcc" | "cc" | "clang" | "musl-gcc" => compiles(tool, C, &[]),
         "g++" | "c++" | "clang++" => compiles(tool, CXX, &[]),
-        // Debian always has a perl and often a python without most of their modules.
+        // Debian always has a perl and often a python, but without most of their modules.
         "perl" => succeeds(&["-MData::Dumper", "-MStorable", "-MText::Balanced", "-e1"]),
         "python3" => succeeds(&["-c", "import asyncio, ctypes, json, sqlite3, threading"]),
-        // It knows no --version.
+        // tmux does not know --version.
         "tmux" => succeeds(&["-V"]),
         _ => Command::new(tool)
             .arg("--version")
@@ -108,7 +109,7 @@ fn works(tool: &str) -> bool {
     }
 }
 
-/// Whether a compiler makes a program of a source with these options.
+/// Whether a compiler can compile a source with these options.
 pub fn compiles(compiler: &str, source: &str, options: &[&str]) -> bool {
     let Ok(folder) = tempfile::tempdir() else {
         return false;
@@ -123,8 +124,8 @@ pub fn compiles(compiler: &str, source: &str, options: &[&str]) -> bool {
     tried.is_ok_and(|tried| tried.status.success())
 }
 
-/// Whether the tests are told to do without something: names in HEAPPROF_WITHOUT, with commas
-/// between. Nothing of it is required.
+/// Whether HEAPPROF_WITHOUT excludes something: names separated by commas. Excluded requirements
+/// are never required.
 fn is_left_out(what: &str) -> bool {
     let without = std::env::var("HEAPPROF_WITHOUT").unwrap_or_default();
     without.split(',').any(|name| name == what)
@@ -135,14 +136,14 @@ fn package_of(tool: &str) -> &str {
     found.map_or(tool, |(_, package)| package)
 }
 
-/// Notes that this test lacks something that packages have. It fails if everything is required.
+/// Notes that this test lacks a requirement that packages provide. Fails if everything is required.
 pub fn miss(what: &str, packages: &str) {
     let required = std::env::var_os("HEAPPROF_REQUIRE").is_some() && !is_left_out(what);
     assert!(!required, "{what} is required here ({packages})");
     note(what, packages);
 }
 
-/// Notes that this test leaves something out that no package brings: it needs root, or something of
+/// Notes that this test leaves out a part that no package enables: it needs root, or a feature of
 /// the kernel.
 pub fn cannot(what: &str) {
     note(what, "");
@@ -160,8 +161,8 @@ fn note(what: &str, packages: &str) {
     skips.entry(reason).or_default().insert(test.to_string());
 }
 
-/// Whether namespaces can be made with these options of `unshare`. A test without them is skipped.
-/// They need rights, and in a chroot there are none of mounts and of users.
+/// Whether namespaces can be created with these options of `unshare`. Creating them needs rights,
+/// and a chroot has neither mount nor user namespaces. A test without them is skipped.
 pub fn namespaces(options: &[&str]) -> bool {
     if !have(&["unshare"]) {
         return false;
@@ -174,8 +175,8 @@ pub fn namespaces(options: &[&str]) -> bool {
     works
 }
 
-/// The path of a shared library of this machine. Without it the test is skipped, or fails if
-/// everything is required.
+/// Returns the path of a shared library on this machine. Without it, the test is skipped, or fails
+/// if everything is required.
 pub fn library(name: &str) -> Option<String> {
     let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"];
     let mut paths = folders.iter().map(|folder| format!("{folder}/{name}"));
@@ -201,8 +202,8 @@ pub fn perl_module(module: &str) -> bool {
     has
 }
 
-/// The options with which a module for the perl in PATH, or with `links` a program that holds it,
-/// is compiled. `None` if that was tried, and does not work.
+/// Returns the options to compile a module for the perl in PATH, or, with `links`, a program with
+/// an embedded perl. `None` if a trial with them fails.
 pub fn perl_options(links: bool) -> Option<String> {
     static OPTIONS: LazyLock<[Option<String>; 2]> = LazyLock::new(|| {
         let of_compiler = asked_of_perl("ccopts");
@@ -242,22 +243,22 @@ fn asked_of_perl(what: &str) -> Option<String> {
     asked.status.success().then(|| text.replace('\n', " "))
 }
 
-/// A file beside the test programs in which the test programs of one `cargo test` say one after
-/// the other what was skipped; `None` if it is not cargo that runs them.
+/// Returns the file beside the test programs to which all test programs of one `cargo test` append
+/// what was skipped; `None` if the tests are not run by cargo.
 fn shared_file() -> Option<PathBuf> {
     let cargo = std::os::unix::process::parent_id();
     let of_cargo = |name: &str| std::fs::read_to_string(format!("/proc/{cargo}/{name}"));
     if of_cargo("comm").ok()?.trim() != "cargo" {
         return None;
     }
-    // The number may be given out again, but not at the same moment.
+    // The process id may be reused, but not with the same start time.
     let stat = of_cargo("stat").ok()?;
     let begun = stat.rsplit_once(") ")?.1.split(' ').nth(19)?.to_string();
     let program = std::env::current_exe().ok()?;
     Some(program.with_file_name(format!("skipped-{cargo}-{begun}")))
 }
 
-/// Says at the end of the process what was skipped, so far, by all test programs of this run.
+/// Prints at the end of the process what all test programs of this run have skipped so far.
 pub(crate) fn summarize() {
     let mut skips = SKIPS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let file = shared_file();
@@ -288,7 +289,7 @@ pub(crate) fn summarize() {
     let _ = std::io::stderr().write_all(summary(&skips).as_bytes());
 }
 
-/// The last lines of a run.
+/// Returns the last lines of a run.
 fn summary(skips: &Skips) -> String {
     let tests: BTreeSet<&String> = skips.values().flatten().collect();
     let mut text = format!(

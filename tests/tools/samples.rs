@@ -1,4 +1,4 @@
-//! The sample profiles that are made and not recorded: small shapes that readers get wrong.
+//! Generated sample profiles: small shapes that readers handle wrongly.
 //!
 //! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests samples` writes them to sample-profiles/valid.
 
@@ -14,7 +14,7 @@ const FOUR: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 
-/// Direct and mutual recursion: a function must count once for each sample.
+/// Returns direct and mutual recursion: a function must count once for each sample.
 pub fn recursion() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.add_folded(
@@ -29,7 +29,7 @@ pub fn recursion() -> Profile {
     b.finish()
 }
 
-/// Inlined frames, with columns, and the same function inlined and not.
+/// Returns inlined frames, with columns, and one function both inlined and not.
 pub fn inlines() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.add_folded(
@@ -41,7 +41,7 @@ pub fn inlines() -> Profile {
     b.finish()
 }
 
-/// Labels: texts, numbers in several units, several values of a key, and none.
+/// Returns labels: texts, numbers in several units, several values of a key, and none.
 pub fn labels() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
     let bytes = |b: &mut ProfileBuilder, n, unit| b.number_label("bytes", n, unit);
@@ -65,7 +65,7 @@ pub fn labels() -> Profile {
     b.finish()
 }
 
-/// Addresses without symbols, in a mapping and in none, beside frames that have them.
+/// Returns addresses without symbols, in a mapping and in none, beside frames with symbols.
 pub fn unsymbolized() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.add_folded(
@@ -77,7 +77,7 @@ pub fn unsymbolized() -> Profile {
     b.finish()
 }
 
-/// The difference of two profiles: negative values, and a stack that holds both signs.
+/// Returns the difference of two profiles: negative values, and a stack with values of both signs.
 pub fn negative() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
     b.add_folded("main;grew", &[5, 500]);
@@ -89,7 +89,7 @@ pub fn negative() -> Profile {
     b.finish()
 }
 
-/// Samples without any frame, and samples whose values are 0.
+/// Returns samples without any frame, and samples whose values are 0.
 pub fn empty_stacks() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.add_folded("", &[1, 64, 1, 64]);
@@ -98,7 +98,8 @@ pub fn empty_stacks() -> Profile {
     b.finish()
 }
 
-/// drop_frames and keep_frames, with allocator frames at the leaf, in the middle and at the root.
+/// Returns drop_frames and keep_frames, with allocator frames at the leaf, in the middle and at the
+/// root.
 pub fn drop_frames() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.add_folded("main;load;malloc;arena_grow", &[1, 100, 1, 100]);
@@ -113,8 +114,8 @@ pub fn drop_frames() -> Profile {
     b.finish()
 }
 
-/// What our own collector writes at exit: six types, comments and RSS. It has sites that were
-/// freed, blocks of size 0, inlined frames and a library without symbols.
+/// Returns a profile as our collector writes it at exit: six types, comments and RSS, with freed
+/// sites, blocks of size 0, inlined frames and a library without symbols.
 pub fn leaks() -> Profile {
     let [alloc_objects, alloc_space, inuse_objects, inuse_space] = FOUR;
     let peak = [("peak_objects", "count"), ("peak_space", "bytes")];
@@ -166,8 +167,8 @@ pub fn leaks() -> Profile {
     b.finish()
 }
 
-/// What our own collector writes when it samples: how many blocks it took for each value, and
-/// variances.
+/// Returns a profile as our collector writes it in sampled mode: with the number of sampled blocks
+/// for each value, and variances.
 pub fn sampled() -> Profile {
     let [alloc_objects, alloc_space, inuse_objects, inuse_space] = FOUR;
     let mut b = ProfileBuilder::new(&[
@@ -178,7 +179,7 @@ pub fn sampled() -> Profile {
         ("peak_objects", "count"),
         ("peak_space", "bytes"),
     ]);
-    // A few large blocks; many small ones, all freed; two sizes; one small block.
+    // The rows are a few large blocks; many small blocks, all freed; two sizes; one small block.
     type Row = (&'static str, [i64; 6], [u64; 2], [f64; 4]);
     let rows: [Row; 4] = [
         (
@@ -231,7 +232,8 @@ pub fn sampled() -> Profile {
     b.finish()
 }
 
-/// A header with everything in it, a default type that is not the last, and types in odd units.
+/// Returns a header with everything in it, a default type that is not the last, and types in odd
+/// units.
 pub fn header() -> Profile {
     let mut b = ProfileBuilder::new(&[
         ("inuse_space", "kilobytes"),
@@ -253,7 +255,7 @@ pub fn header() -> Profile {
     b.finish()
 }
 
-/// Names that terminals, Markdown, CSV, SVG and folded stacks must not choke on.
+/// Returns names that terminals, Markdown, CSV, SVG and folded stacks must handle.
 pub fn odd_names() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     let names = [
@@ -283,7 +285,7 @@ pub fn odd_names() -> Profile {
     b.finish()
 }
 
-/// Every made sample: its file's name and bytes.
+/// Returns every generated sample: its file name and bytes.
 pub fn made() -> Vec<(&'static str, Vec<u8>)> {
     let parts = Parts::default();
     let gz = |profile: Profile| gzip(&plain(&profile));

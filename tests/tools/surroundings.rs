@@ -1,21 +1,21 @@
-//! The surroundings of all tests: a home, caches and temporary folders of their own, and none of
-//! the settings of whoever runs them.
+//! The environment of all tests: separate home, cache and temporary folders, and none of the user's
+//! settings.
 //!
-//! What somebody has in their home must not change a result: settings, modules that Perl and Python
-//! find there, a Devel::HeapProf that `heapprof perl-install` has put into a cache. So the
-//! environment of the process is changed before `main`, while it has one thread, and every command
-//! that a test starts inherits it.
+//! Files in the user's home must not change a result: settings, modules of Perl and Python, a
+//! Devel::HeapProf that `heapprof perl-install` has put into a cache. So the environment of the
+//! process is changed before `main`, while the process has one thread, and every command that a
+//! test starts inherits it.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Where the folders of these tests are. A test program that is started by another one has its
-/// folders.
+/// Variable with the folder of these tests. A test program that is started by another test program
+/// uses the same folder.
 const VARIABLE: &str = "HEAPPROF_TESTS_FOLDER";
 
-/// What the tests themselves are told.
+/// Variables of the tests themselves, which are kept.
 const KEPT: [&str; 11] = [
     "HEAPPROF_BLESS",
     "HEAPPROF_LIBCS",
@@ -30,7 +30,7 @@ const KEPT: [&str; 11] = [
     "HEAPPROF_WITHOUT",
 ];
 
-/// Variables that change what heapprof, compilers, interpreters and shells do begin so.
+/// Prefixes of variables that change the behaviour of heapprof, compilers, interpreters and shells.
 const SETTINGS: [&str; 14] = [
     "CLICOLOR",
     "DEBUGINFOD",
@@ -48,7 +48,7 @@ const SETTINGS: [&str; 14] = [
     "PYTHON",
 ];
 
-/// Tools that are in the home, unless a variable says where.
+/// Tools whose folder is in the home, unless a variable names it.
 const IN_HOME: [(&str, &str); 6] = [
     ("ASDF_DATA_DIR", ".asdf"),
     ("CARGO_HOME", ".cargo"),
@@ -58,7 +58,7 @@ const IN_HOME: [(&str, &str); 6] = [
     ("RUSTUP_HOME", ".rustup"),
 ];
 
-/// The folder that this process has made, and removes at its end.
+/// The folder that this process created, and removes at its end.
 static MADE: OnceLock<PathBuf> = OnceLock::new();
 
 #[used]
@@ -77,14 +77,14 @@ extern "C" fn begin() {
             std::process::exit(1);
         }
     };
-    // SAFETY: there is one thread as long as `main` has not begun.
+    // SAFETY: only one thread exists until `main` begins.
     unsafe { enter(&folder) };
     let _ = MADE.set(folder);
-    // SAFETY: the function may be called at any time.
+    // SAFETY: atexit may be called at any time.
     unsafe { libc::atexit(end) };
 }
 
-/// Makes the folders. Programs of tests become other users, so these may enter them.
+/// Creates the folders. Test programs run as other users, too, so every user may enter the folders.
 fn make() -> std::io::Result<PathBuf> {
     let made = tempfile::Builder::new()
         .prefix("heapprof-tests.")
@@ -114,10 +114,10 @@ fn make() -> std::io::Result<PathBuf> {
 /// Changes the environment.
 ///
 /// # Safety
-/// There is one thread.
+/// Only one thread exists.
 unsafe fn enter(folder: &Path) {
     let set = |name: &str, value: &Path| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that only one thread exists.
         unsafe { std::env::set_var(name, value) };
     };
     if let Some(home) = std::env::var_os("HOME").map(PathBuf::from) {
@@ -133,7 +133,7 @@ unsafe fn enter(folder: &Path) {
             !KEPT.contains(&name) && SETTINGS.iter().any(|begin| name.starts_with(begin))
         });
         if is_setting {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller guarantees that only one thread exists.
             unsafe { std::env::remove_var(name) };
         }
     }
@@ -149,7 +149,7 @@ unsafe fn enter(folder: &Path) {
     ] {
         set(name, &folder.join(below));
     }
-    // Not every machine has a program for what each shell can do.
+    // Some machines lack a program `kill`, which is built into every shell.
     let path = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&path).any(|folder| folder.join("kill").is_file()) {
         let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -160,11 +160,11 @@ unsafe fn enter(folder: &Path) {
     }
     set("LANG", Path::new("C.UTF-8"));
     set("TZ", Path::new("UTC0"));
-    // Python would write beside the scripts.
+    // Otherwise Python would write beside the scripts.
     set("PYTHONDONTWRITEBYTECODE", Path::new("1"));
 }
 
-/// Says what was skipped, and removes the folders.
+/// Prints what was skipped, and removes the folders.
 extern "C" fn end() {
     crate::needs::summarize();
     if let Some(folder) = MADE.get() {
@@ -172,8 +172,7 @@ extern "C" fn end() {
     }
 }
 
-/// The folder of all that these tests have to themselves. A test that needs it fails if the
-/// environment was not changed.
+/// Returns the folder that belongs to these tests alone. Fails if the environment was not changed.
 pub fn folder() -> PathBuf {
     let folder = std::env::var_os(VARIABLE).expect("the environment is that of the tests");
     PathBuf::from(folder)

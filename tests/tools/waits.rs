@@ -1,16 +1,16 @@
-//! Waits for what must come. No test fails because the machine is busy, so no wait here is short:
-//! only what hangs reaches the limit.
+//! Waits for events that must come. No test may fail because the machine is busy, so no wait here
+//! is short: only a hang reaches the limit.
 
 use std::fmt::Display;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// A wait that takes this long is a hang.
+/// Time after which a wait counts as a hang.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(300);
-/// The pause between two questions.
+/// Pause between two checks.
 const POLL_PAUSE: Duration = Duration::from_millis(5);
 
-/// Asks until there is an answer. Returns nothing if none came before the limit.
+/// Calls `ask` until it returns a value. Returns `None` if there is none before the limit.
 pub fn try_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let began = Instant::now();
     loop {
@@ -22,17 +22,17 @@ pub fn try_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Asks until there is an answer; `what` is missing if none comes.
+/// Calls `ask` until it returns a value. Panics with a message about `what` if there is none.
 pub fn wait_for<T>(what: impl Display, ask: impl FnMut() -> Option<T>) -> T {
     try_for(ask).unwrap_or_else(|| panic!("hangs: {what} did not come in {HANG_TIMEOUT:?}"))
 }
 
-/// Waits until something holds; `what` is missing if it never does.
+/// Waits until `holds` is true. Panics with a message about `what` if it never is.
 pub fn wait_until(what: impl Display, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// Waits for the end of a child. One that hangs is killed.
+/// Waits for the end of a child. A child that hangs is killed.
 pub fn ended(child: &mut Child) -> ExitStatus {
     let status = try_for(|| child.try_wait().unwrap());
     status.unwrap_or_else(|| {
@@ -42,19 +42,19 @@ pub fn ended(child: &mut Child) -> ExitStatus {
     })
 }
 
-/// How long the processors have worked for this thread so far. Other programs don't change that.
+/// Returns the processor time of this thread so far. Other programs don't change it.
 pub fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-    // What follows the name begins with the state; the 12th and the 13th are utime and stime.
+    // The fields after the name begin with the state; the 12th and 13th are utime and stime.
     let (_, rest) = stat.rsplit_once(") ").unwrap();
     let times = rest.split(' ').skip(11).take(2);
     let ticks: u64 = times.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
-    // Linux tells everybody of ticks of ten milliseconds.
+    // To user programs, Linux always reports ticks of ten milliseconds.
     Duration::from_millis(10 * ticks)
 }
 
-/// Waits until a process is in one of these states: the letters of `/proc/PID/stat`. X also means
-/// that it is gone.
+/// Waits until a process is in one of these states, given as letters of `/proc/PID/stat`. X also
+/// means that the process no longer exists.
 pub fn in_state(pid: u32, states: &str) {
     let state = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

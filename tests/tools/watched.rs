@@ -1,5 +1,5 @@
-//! Runs of programs that may hang, each with a time limit and with what its threads were doing when
-//! the limit was reached.
+//! Runs programs that may hang, with a time limit. At the limit, the error shows what the threads
+//! of the program are doing.
 
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::harness::Run;
 
-/// The command with the signals that it would have from a terminal. A program that a shell starts
-/// in the background ignores SIGINT and SIGQUIT, one that nohup starts ignores SIGHUP, and the
+/// Returns the command with the signals that it would have in a terminal. A shell starts background
+/// programs with SIGINT and SIGQUIT ignored, nohup starts programs with SIGHUP ignored, and the
 /// recorded program would inherit that.
 pub fn with_default_signals(command: &Command) -> Command {
     let mut whole = Command::new("env");
@@ -28,8 +28,8 @@ pub fn with_default_signals(command: &Command) -> Command {
     whole
 }
 
-/// What each thread of a process group does. This tells a thread that waits for a lock (S, futex)
-/// from one that gets no processor (R).
+/// Returns the state of each thread of a process group. It distinguishes a thread that waits for a
+/// lock (S, futex) from one that gets no processor (R).
 fn states(group: u32) -> String {
     let mut told = String::new();
     let folders = |path: &Path| {
@@ -39,7 +39,7 @@ fn states(group: u32) -> String {
     for process in folders(Path::new("/proc")) {
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
         let stat = read(process.join("stat"));
-        // pid (name) state ppid pgrp
+        // The fields are: pid (name) state ppid pgrp.
         let of_group = stat.rsplit(") ").next().and_then(|s| s.split(' ').nth(2));
         if of_group != Some(&group.to_string()) {
             continue;
@@ -59,10 +59,10 @@ fn states(group: u32) -> String {
     told
 }
 
-/// Runs a command in a process group of its own, and kills the whole group if it takes too long.
+/// Runs a command in its own process group, and kills the whole group if it takes too long.
 pub fn run(command: Command, folder: &Path, patience: Duration) -> Result<Run, String> {
     let mut command = with_default_signals(&command);
-    // These are files and not pipes, so a process that is left behind does not hold the test up.
+    // These are files and not pipes, so a process that is left behind does not block the test.
     let path = |name: &str| folder.join(name);
     let file = |name: &str| File::create(path(name)).unwrap();
     let mut child = command

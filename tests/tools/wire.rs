@@ -1,8 +1,8 @@
-//! Protobuf written by hand: files as no encoder of ours would write them.
+//! Protobuf written by hand, to make files that none of our encoders writes.
 
 use std::io::Write;
 
-/// A number as a varint.
+/// Returns a number as a varint.
 pub fn varint(mut n: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while n >= 0x80 {
@@ -13,12 +13,12 @@ pub fn varint(mut n: u64) -> Vec<u8> {
     bytes
 }
 
-/// A field that is a number.
+/// Returns a field with a number.
 pub fn num(field: u64, n: i64) -> Vec<u8> {
     [varint(field << 3), varint(n as u64)].concat()
 }
 
-/// A field that is bytes.
+/// Returns a field with bytes.
 pub fn len(field: u64, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     [
@@ -29,7 +29,7 @@ pub fn len(field: u64, body: impl AsRef<[u8]>) -> Vec<u8> {
     .concat()
 }
 
-/// A field that is packed numbers.
+/// Returns a field with packed numbers.
 pub fn packed(field: u64, numbers: &[i64]) -> Vec<u8> {
     let body: Vec<u8> = numbers.iter().flat_map(|&n| varint(n as u64)).collect();
     len(field, body)
@@ -73,7 +73,7 @@ impl Default for Parts {
 }
 
 impl Parts {
-    /// The file in the usual order.
+    /// Returns the file with its parts in the usual order.
     pub fn bytes(&self) -> Vec<u8> {
         [
             &self.types[..],
@@ -87,7 +87,7 @@ impl Parts {
     }
 }
 
-/// Bytes as one gzip member.
+/// Returns bytes as one gzip member.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(bytes).unwrap();

@@ -1,5 +1,5 @@
-//! Builds libheapprof.so, which this binary carries: a nested cargo with a target folder of its
-//! own.
+//! Builds libheapprof.so, which this binary carries: runs a nested cargo with a target folder of
+//! its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 const HEADER_PATH: &str = "../../../include/heapprof.h";
 const PERL_MODULE_PATH: &str = "../../../perl/Devel-HeapProf";
 
-// It is a part of the build, which writes where cargo says.
+// This build script writes where cargo says.
 #[allow(clippy::disallowed_methods)]
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -18,8 +18,8 @@ fn main() {
         .ancestors()
         .nth(3)
         .expect("crates/app/cli is three below the root");
-    // From here, not from the root: a target folder that another checkout used must not watch that
-    // one's files.
+    // The paths start at this crate, not at the root: a target folder that another checkout used
+    // must not watch the files of that checkout.
     for part in [
         "../../contract",
         "../../interpreters",
@@ -60,8 +60,8 @@ fn main() {
         .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&target);
-    // What the outer cargo says of this build script, of clippy or of coverage is not meant for the
-    // library.
+    // The variables that the outer cargo sets for this build script, for clippy or for coverage are
+    // not meant for the library.
     for (name, _) in std::env::vars() {
         let outer = [
             "CARGO_CFG_",
@@ -86,8 +86,9 @@ fn main() {
     name_folder(&library);
 }
 
-/// Names the folder that library and header are unpacked into after their content: here, and not at
-/// each start of `record`.
+/// Sets `HEAPPROF_CARRIED` to a hash of the library, the header and the Perl module. The folder
+/// that they are unpacked into is named after it. It is computed here rather than at each start of
+/// `record`.
 fn name_folder(library: &Path) {
     let carried = [
         "HeapProf.xs",
@@ -105,7 +106,7 @@ fn name_folder(library: &Path) {
         .chain(carried)
         .map(|path| std::fs::read(path).expect("it is there"))
         .collect();
-    // FNV-1a: tells versions apart; the content itself is compared.
+    // FNV-1a only distinguishes versions; the content itself is compared.
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     let hash = content.iter().flatten().fold(0xcbf2_9ce4_8422_2325, step);
     println!("cargo::rustc-env=HEAPPROF_CARRIED={hash:016x}");

@@ -1,4 +1,4 @@
-//! A program that says which of its code runs.
+//! A program that reports with `alive!` which of its code runs.
 
 use heapprof_alloc::HeapProf;
 

@@ -1,5 +1,5 @@
-//! A program with a `clock_gettime` of its own, which takes a lock and allocates. Says how often
-//! it was called while the program allocated. Argument: where the profile goes.
+//! A program with its own `clock_gettime`, which takes a lock and allocates. Prints the number of
+//! calls of it while the program allocated. Argument: path of the profile.
 
 use std::ffi::c_int;
 use std::hint::black_box;
@@ -13,13 +13,13 @@ static ALLOCATOR: HeapProf = HeapProf::system();
 
 static CALLS: Mutex<u32> = Mutex::new(0);
 
-/// What stands before libc's function of this name.
+/// Replaces libc's function of this name.
 ///
 /// # Safety
-/// `time` is valid to write.
+/// `time` is valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(_: libc::clockid_t, time: *mut libc::timespec) -> c_int {
-    // Whoever comes here in an event or a dump of this thread waits for ever.
+    // A thread that calls this during one of its own events or dumps waits forever.
     let mut calls = CALLS.lock().unwrap();
     *calls += 1;
     drop(black_box(vec![0u8; 100]));

@@ -1,8 +1,8 @@
-//! Counts what its functions allocate, records itself with heapprof-alloc, and leaves a profile by
-//! the road that its first argument names.
+//! Counts what its functions allocate, records itself with heapprof-alloc, and writes a profile in
+//! the way that its first argument names.
 //!
-//! `alloc_counted ROAD OUTPUT`; built as an example of heapprof-alloc, with `--cfg bump` over an
-//! allocator of its own.
+//! Usage: `alloc_counted ROAD OUTPUT`. It is built as an example of heapprof-alloc, with
+//! `--cfg bump` over its own allocator.
 #![allow(clippy::vec_box)] // Each block is counted for itself.
 #![allow(missing_docs, unexpected_cfgs)]
 #![cfg_attr(not(bump), allow(dead_code))]
@@ -26,19 +26,19 @@ static ALLOCATOR: HeapProf = HeapProf::system();
 #[global_allocator]
 static ALLOCATOR: HeapProf<Bump> = HeapProf::new(Bump(AtomicUsize::new(0)));
 
-/// An allocator that never gives anything back and has no realloc or alloc_zeroed of its own.
+/// An allocator that never releases memory and has no realloc or alloc_zeroed of its own.
 struct Bump(AtomicUsize);
 
 const ROOM: usize = 1 << 30;
 
-// SAFETY: the blocks are pieces of a mapping, and each piece is handed out once.
+// SAFETY: the blocks are pieces of a mapping, and each piece is returned only once.
 unsafe impl GlobalAlloc for Bump {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.0.load(Relaxed) == 0 {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            // SAFETY: this makes a new mapping. The first allocation is made before there are
-            // threads.
+            // SAFETY: this makes a new mapping. The first allocation happens before other threads
+            // exist.
             let start = unsafe { libc::mmap(std::ptr::null_mut(), ROOM, protection, flags, -1, 0) };
             self.0.store(start as usize, Relaxed);
         }
@@ -52,7 +52,7 @@ unsafe impl GlobalAlloc for Bump {
 
 struct Tally {
     name: &'static str,
-    /// Objects and bytes allocated, then freed.
+    /// Objects and bytes allocated, then objects and bytes freed.
     counts: [AtomicI64; 4],
 }
 
@@ -99,7 +99,7 @@ fn boxes(n: usize) -> usize {
     n
 }
 
-/// Grows a vector; each growth counts as a free and a new allocation.
+/// Grows a vector. Each growth counts as a free and a new allocation.
 #[inline(never)]
 fn vectors(n: usize) -> Vec<u64> {
     let mut all: Vec<u64> = Vec::with_capacity(4);
@@ -158,7 +158,7 @@ fn many(n: usize) {
 }
 
 fn work() {
-    // The first event of this thread in this recording is one that grows a block.
+    // The first event of this thread in this recording grows a block.
     std::mem::forget(vectors(50));
     boxes(3000);
     std::mem::forget(zeroed(100_000));
@@ -226,7 +226,8 @@ fn main() {
     let (road, output) = (words[1].as_str(), words[2].as_str());
     assert!(heapprof_alloc::profile().is_empty() && heapprof_alloc::dump().is_err());
     let early = unrecorded(100);
-    // What this recording finds is forgotten. What it leaves on the countdowns does not matter.
+    // The result of this recording is discarded. Its effect on the countdowns of samples does not
+    // matter.
     heapprof_alloc::start(options(RecordingMode::Sampled, ""));
     let forgotten = unrecorded(20_000);
     heapprof_alloc::stop();
@@ -267,7 +268,7 @@ fn main() {
             // SAFETY: the threads are joined.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                // What the child inherits counts as its own.
+                // Inherited blocks count as the child's own.
                 for tally in ALL {
                     for (allocated, freed) in [(0, 2), (1, 3)] {
                         tally.counts[allocated]

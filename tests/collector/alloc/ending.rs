@@ -1,4 +1,4 @@
-//! A program whose main returns while another thread forks again and again; it has to end.
+//! A program whose main returns while another thread forks again and again. It must end.
 
 #![allow(
     clippy::disallowed_methods,
@@ -17,7 +17,7 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 const ROUNDS: u32 = 40;
 const CODE: i32 = 3;
 
-/// Waits for a child and returns how it ended.
+/// Waits for a child and returns its wait status.
 fn wait(child: i32) -> i32 {
     let mut status = 0;
     // SAFETY: `child` is a child of this process, and `status` is valid to write.
@@ -27,7 +27,7 @@ fn wait(child: i32) -> i32 {
 
 fn fork_on() {
     loop {
-        // SAFETY: the child calls nothing but the kernel.
+        // SAFETY: the child calls only the kernel.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: this only ends the child.

@@ -1,5 +1,5 @@
-//! A program whose memory runs out, and that goes on: no dump may end it. Arguments: what dumps,
-//! and where the last one goes.
+//! A program that runs out of memory and continues: no dump may end it. Arguments: the way in which
+//! dumps are made, and the path of the last one.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use heapprof_alloc::{HeapProf, RecordingMode, RecordingOptions};
 
-/// An allocator that gives out this many bytes and no more.
+/// An allocator that never has more than `LIMIT` bytes in use. The field counts the bytes in use.
 struct Limited(AtomicUsize);
 
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-// SAFETY: every block is the system allocator's, or the call returns null.
+// SAFETY: every block comes from the system allocator, or the call returns null.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let used = self.0.fetch_add(layout.size(), Relaxed) + layout.size();

@@ -1,4 +1,4 @@
-//! Python's small objects in recordings that begin and end while it runs.
+//! Python's small objects in recordings that begin and end while Python runs.
 
 use std::process::Command;
 
@@ -8,9 +8,10 @@ use heapprof_tests::harness::{preloaded, root};
 use super::{Attach, Waiting, total};
 use crate::python::{has_gil, pythons};
 
-/// What 40,000 objects of some 130 bytes have at least, however few of them a sample has.
+/// Least number of bytes that 40,000 objects of some 130 bytes have, even if few of them are
+/// sampled.
 const MANY: i64 = 3_000_000;
-/// What the list that holds them has at most.
+/// Largest number of bytes of the list that refers to the objects.
 const FEW: i64 = 1_000_000;
 
 #[test]
@@ -18,12 +19,12 @@ fn small_objects_come_and_go_with_whoever_is_attached() {
     if !have(&["python3"]) {
         return;
     }
-    // One without the GIL hardly ever calls malloc before it is wrapped.
+    // A Python without the GIL rarely calls malloc before it is wrapped.
     for python in pythons().into_iter().filter(|python| has_gil(python)) {
         let mut command = Command::new(&python);
         command.arg(root().join("tests/python/waits.py"));
         let mut program = Waiting::of(command);
-        // The second one finds the wrappers in place, because the program sleeps meanwhile.
+        // The second recording finds the wrappers in place, because the program sleeps meanwhile.
         for exact in [false, false, true, false] {
             let options: &[&str] = if exact {
                 &["--exact"]
@@ -38,7 +39,7 @@ fn small_objects_come_and_go_with_whoever_is_attached() {
             let is_so = if exact { total < FEW } else { total > MANY };
             assert!(is_so, "{python:?}: exact {exact}: {total}");
         }
-        // It has its own allocators again.
+        // The program has its own allocators again.
         assert_eq!(program.end().code(), Some(0), "{python:?}");
     }
 }
@@ -59,7 +60,7 @@ fn small_objects_are_in_each_sample_that_a_program_begins() {
         assert!(status.success(), "{python:?}");
         let of = |name: &str| total(folder.path(), name, "inuse_space");
         let found = ["0.pb.gz", "1.pb.gz", "2.pb.gz"].map(of);
-        // Without the GIL all objects come from where small ones do.
+        // Without the GIL, all objects come from the allocator of small objects.
         let of_exact = if has_gil(&python) {
             found[1] < FEW
         } else {

@@ -1,4 +1,4 @@
-//! Who can't be attached to: one line says so, and nothing was done.
+//! Programs that can't be attached to: one line says why, and the program is unchanged.
 
 use std::process::Command;
 
@@ -56,7 +56,7 @@ fn those_that_can_not_be_attached_to_are_refused_untouched() {
     assert!(said.err.contains("static TLS"), "{}", said.err);
     full.work();
     assert_eq!(full.end().code(), Some(7));
-    // It is stopped, and goes on afterwards.
+    // The program is stopped, and continues afterwards.
     let stopped = Waiting::new(&path, "");
     let signal = |name: &str| Command::new("kill").args([name, &stopped.pid()]).status();
     signal("-STOP").unwrap();
@@ -83,7 +83,7 @@ fn those_that_can_not_be_attached_to_are_refused_untouched() {
     assert!(said.err.contains(&format!("pid:{program}")), "{}", said.err);
 }
 
-/// A program whose loader is still at work is not taken for one that has none.
+/// A program whose loader is still working is not taken for a program without a loader.
 #[test]
 fn a_program_that_is_just_starting_is_told_from_a_static_one() {
     if !have(&["gcc", "mkfifo"]) {
@@ -91,7 +91,7 @@ fn a_program_that_is_just_starting_is_told_from_a_static_one() {
     }
     let built = build(WAITS, "gcc -O1");
     let here = built.folder.path();
-    // The loader waits for somebody to write into a library that is a pipe.
+    // The loader waits until a process writes to a library that is a pipe.
     built.run("mkfifo library.so");
     let pipe = here.join("library.so");
     let mut program = Command::new(&built.program);
@@ -119,7 +119,7 @@ fn a_program_that_is_just_starting_is_told_from_a_static_one() {
     assert_eq!(program.wait().unwrap().code(), Some(7));
 }
 
-/// A program that needs nothing but C.
+/// A program that needs only the C library.
 const WAITS: &str = r#"
     #include <stdio.h>
     int main(void) {

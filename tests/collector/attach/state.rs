@@ -1,5 +1,5 @@
-//! What somebody who attached and left has not changed: each part of a program's state that
-//! `tests/attach/state.c` makes and looks at.
+//! Attaching and detaching leave a program's state unchanged: each part that `tests/attach/state.c`
+//! sets up and checks.
 
 use std::process::Command;
 
@@ -9,24 +9,25 @@ use super::Waiting;
 
 const STATE: &str = include_str!("../../attach/state.c");
 
-/// The parts of the state, by the program's first argument.
+/// The parts of the state, named by the program's first argument.
 const PARTS: [&str; 10] = [
-    // General registers, flags, x87, SSE, AVX, in the middle of a system call.
+    // General registers, flags, x87, SSE and AVX, in the middle of a system call.
     "registers",
     "errno",
-    // What the kernel keeps of each signal, stacks for signals, masks, rseq, files, names.
+    // The kernel's state of each signal, signal stacks, masks, rseq, files, names.
     "kernel",
-    // A SIGTRAP that is handled, ignored, or blocked, raised afterwards and by an instruction.
+    // A SIGTRAP that is handled, ignored or blocked, and is raised afterwards by a call and by an
+    // instruction.
     "trap-handled",
     "trap-ignored",
     "trap-blocked",
-    // Signals that wait: standard ones, and queued ones with their values and senders.
+    // Pending signals: standard ones, and queued ones with their values and senders.
     "pending",
-    // A handler that runs on a stack for signals.
+    // A handler that runs on a signal stack.
     "stack",
-    // A call that blocks other signals as long as it waits.
+    // A call that blocks other signals while it waits.
     "mask",
-    // Signals that come all the time, none of which is lost or comes out of turn.
+    // Signals that arrive all the time. None is lost or out of order.
     "arriving",
 ];
 
@@ -68,7 +69,7 @@ fn a_stopped_program_stays_stopped_and_goes_on_as_before() {
         stat.rsplit(") ").next().unwrap().starts_with('T')
     };
     let pid = program.pid();
-    // Before anybody has attached, and while somebody is attached.
+    // Before the first attach, and during an attach.
     for is_attached in [false, true] {
         let attach = is_attached.then(|| super::Attach::begin(program.folder.path(), &pid, &[]));
         signal("-STOP", &pid);

@@ -1,11 +1,11 @@
-//! Dumps that meet: one waits for the other.
+//! Simultaneous dumps: one waits for the other.
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::run;
 
 use super::read;
 
-/// If the program asks for a dump while another thread writes one, the second dump is made after
+/// If the program requests a dump while another thread writes one, the second dump is made after
 /// the first.
 #[test]
 fn dumps_that_meet_are_all_made() {
@@ -74,7 +74,8 @@ int main(void) {
     let found = run(folder.path(), &words);
     assert_eq!(found.out, "2 0 0\n", "{}", found.err);
     read(&folder.path().join("second.pb.gz"), "dump: request");
-    // A dump's number is that of the process: the pipe's and the second one have names instead.
+    // Dump numbers count in the whole process. The dump to the pipe and the second one have names
+    // instead.
     read(&folder.path().join("out.0001.pb.gz"), "dump: signal");
     read(&folder.path().join("out.pb.gz"), "dump: exit");
 }

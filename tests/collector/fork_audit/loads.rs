@@ -1,5 +1,5 @@
-//! What forked children of a Perl program load: compared with a hook in @INC, with %INC, and with
-//! strace.
+//! Files that forked children of a Perl program load, compared with a hook in @INC, with %INC, and
+//! with strace.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,8 +11,9 @@ use serde_json::Value;
 use super::{audited_with, check, number, rows};
 use crate::perl_module::installed;
 
-/// A daemon of three workers. A hook in @INC, as Perl people write it, says what is looked for in a
-/// worker, and each worker says at its end what it has in %INC and had not when it was forked.
+/// A daemon with three workers. A hook in @INC, as Perl programmers write it, prints the files that
+/// a worker searches, and each worker prints at its end the entries of %INC that are new since the
+/// fork.
 const DAEMON: &str = r#"
 use strict; use warnings;
 my $parent = $$;
@@ -42,7 +43,7 @@ fn audited(folder: &Path, cache: &Path, words: &[&str]) -> (Run, Value) {
     audited_with(command, &["-n", "0"], words)
 }
 
-/// What lines say that begin with a word.
+/// Returns the rest of the lines that begin with a word.
 fn said<'o>(out: &'o str, word: &str) -> BTreeSet<&'o str> {
     let lines = out.lines().filter_map(|line| line.strip_prefix(word));
     lines.map(str::trim).collect()
@@ -74,7 +75,7 @@ fn loads_are_what_the_children_say() {
         let wanted = all().filter(|row| outcome.is_none_or(|outcome| row["outcome"] == outcome));
         wanted.map(|row| row["name"].as_str().unwrap()).collect()
     };
-    // The hook does not see what is named by its path.
+    // The hook is not called for files that are named by a path.
     let attempts: BTreeSet<&str> = names(None)
         .into_iter()
         .filter(|n| !n.starts_with("./"))
@@ -101,7 +102,7 @@ fn loads_are_what_the_children_say() {
     let xs: Vec<&str> = xs.map(|row| row["name"].as_str().unwrap()).collect();
     assert!(xs.iter().any(|name| name.ends_with("/POSIX.so")), "{xs:?}");
 
-    // Values that were used as numbers are the line's that made them.
+    // Values that were used as numbers are charged to the line that made them.
     let line = 6;
     let third = rows(&report, "children")
         .iter()
@@ -114,13 +115,13 @@ fn loads_are_what_the_children_say() {
         let mine = mine.filter(|row| row["file"] == "daemon.pl" && row["line"] == line);
         mine.map(|row| number(row, "each")).max().unwrap_or(0)
     };
-    // A head has 24 bytes, and the body that a string had 16.
+    // A head has 24 bytes, and the former body of a string had 16.
     assert!(of_line("SV heads") > 50_000 * 24 * 95 / 100, "{report}");
     assert!(of_line("SV bodies") > 50_000 * 16 * 95 / 100, "{report}");
     assert!(of_line("SV heads") + of_line("SV bodies") + of_line("data") > most * 6 / 10);
 }
 
-/// Without the module, the stacks still say what loading has taken.
+/// Without the module, the stacks still give the memory that loading has taken.
 #[test]
 fn stacks_alone_say_what_loads_take() {
     if !have(&["perl"]) {
@@ -145,7 +146,7 @@ fn stacks_alone_say_what_loads_take() {
     assert!(rows(&report, "missing").is_empty());
 }
 
-/// The calls of a search are those that strace sees.
+/// The number of system calls of a search is the one that strace counts.
 #[test]
 fn searches_cost_what_strace_sees() {
     let folder = tempfile::tempdir().unwrap();

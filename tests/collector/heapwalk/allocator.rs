@@ -1,4 +1,4 @@
-//! `heapwalk --allocator` beside malloc itself: `malloc_info` and `malloc_trim`.
+//! Compares `heapwalk --allocator` with malloc itself: `malloc_info` and `malloc_trim`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::{BEGIN, Waiting};
 use crate::process::{json, number};
 
-/// A heap with all kinds of lists, in two arenas. The file has what malloc says of it.
+/// A heap with all kinds of free lists, in two arenas. The program writes the output of malloc_info
+/// to a file.
 const BODY: &str = r#"
 #include <malloc.h>
 #include <signal.h>
@@ -67,14 +68,15 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// What stands in quotes behind a name in a line of XML.
+/// Returns the quoted number after a name in a line of XML.
 fn attribute(line: &str, name: &str) -> Option<i64> {
     let rest = line.split(&format!(" {name}=\"")).nth(1)?;
     rest.split('"').next()?.parse().ok()
 }
 
-/// What malloc says of an arena: its lists of free chunks by the largest one, with how many and how
-/// many bytes, and the sums of fast lists, of all others, and of what the system gave.
+/// Parses malloc's report about an arena: its lists of free chunks, by the largest chunk, with
+/// their number and bytes, and the sums of fast lists, of all other lists, and of memory from the
+/// system.
 fn said(heap: &str) -> (BTreeMap<i64, [i64; 2]>, [i64; 4], i64) {
     let mut lists = BTreeMap::new();
     let mut rest = [0; 4];
@@ -82,7 +84,7 @@ fn said(heap: &str) -> (BTreeMap<i64, [i64; 2]>, [i64; 4], i64) {
     for line in heap.lines() {
         let of = |name: &str| attribute(line, name);
         if let (Some(to), Some(total), Some(count)) = (of("to"), of("total"), of("count")) {
-            // The heads of chunks in bins are told with their flags.
+            // The report counts the flags in the head of each chunk in a bin.
             let flags = if to % 16 == 0 { 0 } else { to % 16 };
             lists.insert(to - flags, [count, total - count * flags]);
         }
@@ -132,7 +134,7 @@ fn it_says_what_malloc_info_and_malloc_trim_say() {
             [fast, fast_bytes],
             "{heap}{arena}"
         );
-        // What malloc calls the rest are its bins and the top; heads have their flags there.
+        // The "rest" in malloc's report is the bins and the top, with the flags in their heads.
         assert_eq!(of("free_blocks") + 1, rest, "{heap}{arena}");
         let flags = (rest_bytes - of("free") - of("top")) as f64 / of("free_blocks").max(1) as f64;
         assert!(flags == 1.0 || flags == 5.0, "{flags}: {heap}{arena}");
@@ -166,11 +168,11 @@ fn it_says_what_malloc_info_and_malloc_trim_say() {
     );
     assert_eq!(number(&settings["mmap_threshold"]), 128 << 10);
     assert_eq!(settings["is_dynamic"], Value::Bool(true));
-    // What it would give back is what it gives back.
+    // The reported trimmable size is the size that malloc_trim releases.
     let would = number(&found["trimmed"]);
     let line = waiting.asked("USR1");
     let gave: i64 = line.trim().parse().unwrap();
-    // Reading it takes some pages itself.
+    // The measurement itself takes some pages.
     assert!(
         (would - gave).abs() <= 8 * 4096 && gave > 100_000,
         "{would} {gave}: {found}"

@@ -1,4 +1,4 @@
-//! `heapwalk` of what is recorded: what leaked has the stack that allocated it.
+//! `heapwalk` of a recorded program: leaked blocks have the stack that allocated them.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::{BEGIN, Waiting};
 use crate::process::{json, number};
 
-/// Two functions lose blocks, one keeps some, and one frees what it had.
+/// A program in which two functions lose blocks, one keeps some, and one frees its block.
 const BODY: &str = "static __attribute__((noinline)) void keep(void) { kept[0] = malloc(70); } \
     static __attribute__((noinline)) void free_it(void) { free(malloc(50)); } \
     static __attribute__((noinline)) void lose_more(int i) { sink = malloc(300); sink = 0; } \
     int main(void) { for (int i = 0; i < 9; i++) lose(1000); keep(); \
     for (int i = 0; i < 20; i++) lose_more(i); free_it(); checkpoint(); }";
 
-/// Objects and bytes of each function, of these types of a profile.
+/// Returns the functions of a profile with their value of one sample type.
 fn rows(here: &Path, profile: &str, kind: &str) -> Vec<(String, i64)> {
     let top = run(here, &["top", profile, "-t", kind, "-f", "json"]);
     assert_eq!(top.code, 0, "{}", top.err);
@@ -50,7 +50,7 @@ fn what_leaked_has_its_allocation_stack() {
         let walked = run(here, &["heapwalk", target, "-o", "w.pb.gz"]);
         assert_eq!(walked.code, 0, "{target}: {}", walked.err);
         let of = |kind: &str| rows(here, "w.pb.gz", kind);
-        // Every block that leaked has its stack, and its size as malloc rounds it.
+        // Every leaked block has its stack, and its size as malloc rounds it.
         let expected = [("lose".to_string(), 9), ("lose_more".to_string(), 20)];
         assert_eq!(of("leaked_objects"), expected, "{target}");
         let expected = [
@@ -62,7 +62,8 @@ fn what_leaked_has_its_allocation_stack() {
             of("reached_objects").contains(&("keep".to_string(), 1)),
             "{target}"
         );
-        // The recording itself says the same of these functions: it knows what is in use.
+        // The recording itself has the same numbers for these functions, because it knows which
+        // blocks are in use.
         let leaks = run(here, &["leaks", target, "-f", "json"]);
         let leaks: Value = json(&leaks.out);
         let of_function = |name: &str| {
@@ -76,7 +77,7 @@ fn what_leaked_has_its_allocation_stack() {
             "{target}: {leaks}"
         );
     }
-    // Where the program is elsewhere now, its functions have their names if it is said where.
+    // If the program has moved, its functions have names only if `--exe` gives its new place.
     let moved = built.path("moved");
     std::fs::rename(&built.program, &moved).unwrap();
     let moved = moved.display().to_string();
@@ -84,7 +85,7 @@ fn what_leaked_has_its_allocation_stack() {
     assert_eq!(walked.code, 0, "{}", walked.err);
     let expected = [("lose".to_string(), 9), ("lose_more".to_string(), 20)];
     assert_eq!(rows(here, "m.pb.gz", "leaked_objects"), expected);
-    // LeakSanitizer's suppressions work on it.
+    // LeakSanitizer's suppressions work on the profile.
     std::fs::write(here.join("rules"), "leak:lose_more\n").unwrap();
     let leaks = run(here, &["leaks", "--suppressions", "rules", "w.pb.gz"]);
     assert_eq!(leaks.code, 0, "{}", leaks.err);

@@ -1,4 +1,5 @@
-//! `heapwalk` with the libcs of other Debian releases: the same blocks in the same states.
+//! `heapwalk` with the libcs of other Debian releases: the same blocks in the same states as in
+//! valgrind.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,7 @@ use heapprof_tests::built::{Built, build, have};
 
 use super::{BEGIN, PROGRAMS, Waiting, of_valgrind, walked};
 
-/// Builds a program for another release's libc, which its own loader brings.
+/// Builds a program for another release's libc, to run with that release's loader.
 fn of_release(source: &str, root: &Path) -> Built {
     let of = |folder: &str| root.join(folder).display().to_string();
     let folders = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"].map(of);
@@ -43,7 +44,8 @@ fn libcs_of_other_releases() {
         for root in &roots {
             let built = of_release(&whole, root);
             let found = walked(&Waiting::start(&built.program).target());
-            // pthread_create's own block, which it may still free, is possibly lost for valgrind.
+            // pthread_create's own block, which it may still free, counts as possibly lost in
+            // valgrind.
             if source.contains("pthread_create") {
                 expected[2] = found[2];
             }

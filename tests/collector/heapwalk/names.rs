@@ -1,4 +1,4 @@
-//! The names of what is in a heap: classes of C++ objects, functions and variables.
+//! The names of objects in a heap: classes of C++ objects, functions and variables.
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{ok, run};
@@ -85,7 +85,8 @@ fn classes_and_functions_have_their_names() {
             (&"geo::Circle<int>".into(), 30)
         );
     }
-    // Where the program is elsewhere now, it has to be said where, and it must be the same one.
+    // If the program has moved, `--exe` must give its new place, and the file must be the same
+    // program.
     let moved = built.path("moved");
     std::fs::rename(&built.program, &moved).unwrap();
     let moved = moved.display().to_string();
@@ -108,7 +109,7 @@ fn classes_and_functions_have_their_names() {
     );
 }
 
-/// A program without symbols still has the names of its classes.
+/// A stripped program still has the names of its classes.
 #[test]
 fn a_stripped_program_has_its_classes() {
     if !have(&["g++", "strip"]) {

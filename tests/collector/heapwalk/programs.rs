@@ -1,6 +1,6 @@
-//! Little programs that lose memory, each in its own way.
+//! Small programs that lose memory, each in its own way.
 
-/// Where the programs' blocks begin under valgrind: behind as many bytes as `CHECK` says.
+/// Moves the blocks of a program under valgrind: `CHECK` is the number of bytes to allocate first.
 macro_rules! moved {
     () => {
         r#"
@@ -12,9 +12,8 @@ __attribute__((constructor)) static void moved(void) {
     };
 }
 
-/// What all programs begin with. `checkpoint` is where they are looked at: LeakSanitizer and
-/// valgrind check there and end, and otherwise the program waits. What was on the stack before, and
-/// in registers, is wiped.
+/// Beginning of all programs. At `checkpoint`, LeakSanitizer and valgrind check for leaks and end;
+/// otherwise the program waits there. Older values on the stack and in registers are wiped.
 pub(super) const BEGIN: &str = concat!(
     r#"
 #define _GNU_SOURCE
@@ -51,7 +50,7 @@ static __attribute__((noinline)) void lose(size_t size) {
 "#
 );
 
-/// The programs: a name, and what is done before the checkpoint.
+/// The programs: a name, and the code up to the checkpoint.
 pub(super) const PROGRAMS: &[(&str, &str)] = &[
     (
         "nothing is lost",
@@ -196,7 +195,7 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
         "int main(void) { void **own = mmap(0, 8192, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0); \
          own[7] = malloc(4321); own = 0; lose(12); checkpoint(); }",
     ),
-    // The next two have the cases of Devel::Plumber's own tests.
+    // The next two programs have the cases of Devel::Plumber's own tests.
     (
         "variables with and without a first value lead there, and nothing does",
         "struct foo { struct foo *left, *right; int x; char y[124]; }; static int count; \
@@ -230,7 +229,7 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
     ),
     (
         "objects with two bases",
-        "", // It is C++: see below.
+        "", // The source is C++: see below.
     ),
 ];
 

@@ -1,8 +1,8 @@
-//! Modules of one crate do not use each other in a circle, at any depth.
+//! Modules of one crate must not use each other in a circle, at any depth.
 //!
-//! A module and all that is in it is one node. The nodes that have the same parent make a graph,
-//! and that graph has no circle: so a newcomer can read the modules of any folder from the bottom
-//! up. What a module and its own children share is their matter.
+//! A module with everything in it is one node. The nodes with the same parent form a graph, and
+//! that graph has no circle. So a newcomer can read the modules of any folder from the bottom up.
+//! Uses between a module and its own children are not restricted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use regex::Regex;
 use super::ARROWS;
 use heapprof_tests::harness::{root, sources};
 
-/// The path of a file's module: `["report", "dot"]` of `src/report/dot.rs`.
+/// Returns the path of a file's module: `["report", "dot"]` for `src/report/dot.rs`.
 fn module(folder: &Path, file: &Path) -> Vec<String> {
     let path = file.strip_prefix(folder).unwrap().with_extension("");
     path.iter()
@@ -20,7 +20,7 @@ fn module(folder: &Path, file: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The items of a list without its braces; lists inside it stay whole.
+/// Returns the items of a list without its braces. Lists inside it stay whole.
 fn items(list: &str) -> Vec<&str> {
     let (mut depth, mut start, mut items) = (0, 0, Vec::new());
     for (at, c) in list.char_indices() {
@@ -62,7 +62,7 @@ fn paths(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The paths of the crate that a module's text speaks of, from the crate's root on.
+/// Returns the paths within the crate that a module's text uses, from the crate's root.
 fn used(module: &[String], text: &str) -> Vec<Vec<String>> {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let code: Vec<&str> = text
@@ -87,7 +87,7 @@ fn used(module: &[String], text: &str) -> Vec<Vec<String>> {
     found.into_iter().map(whole).collect()
 }
 
-/// A way from `start` back to it, if there is one.
+/// Returns a path from `start` back to itself, if there is one.
 fn circle(uses: &BTreeMap<String, BTreeSet<String>>, start: &str) -> Option<String> {
     let mut next = vec![(start.to_string(), start.to_string())];
     let mut seen = BTreeSet::new();
@@ -110,7 +110,7 @@ fn modules_have_no_circles() {
     let mut found = BTreeSet::new();
     for (package, _) in ARROWS {
         let folder = root().join("crates").join(package).join("src");
-        // The graph of each parent's children.
+        // For each parent, the graph of its children.
         let mut graphs: BTreeMap<Vec<String>, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
         let files: Vec<_> = sources()
             .into_iter()
@@ -118,7 +118,7 @@ fn modules_have_no_circles() {
             .map(|file| (module(&folder, &file), file))
             .filter(|(module, _)| !matches!(module[0].as_str(), "lib" | "main"))
             .collect();
-        // A crate may be one file.
+        // A crate may consist of one file, but its folder must exist.
         assert!(folder.is_dir(), "{package}");
         let is_module = |path: &[String]| files.iter().any(|(module, _)| module == path);
         for (module, file) in &files {

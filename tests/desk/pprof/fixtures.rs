@@ -1,4 +1,4 @@
-//! Small profiles of the shapes that pprof's own reports are tested with: recursion and inlined
+//! Small profiles like those with which pprof's own reports are tested: recursion and inlined
 //! frames, labels with and without units, dropped frames, delays, frames without symbols, long
 //! names.
 //!
@@ -9,13 +9,13 @@ use heapprof_profile::{
     ProfileBuilder,
 };
 
-/// Builds a fixture.
+/// A fixture that is being built.
 struct Maker {
     b: ProfileBuilder,
     mapping: MappingIndex,
-    /// The prefix of linker names. With `step` they are the same as the names.
+    /// The prefix of linker names. With `step`, linker names equal names.
     linker: &'static str,
-    /// Whether functions have first lines. Without them, nothing tells functions of one file apart
+    /// Whether functions have first lines. Without first lines, functions of one file are the same
     /// when their names are dropped.
     first_lines: bool,
 }
@@ -58,7 +58,7 @@ impl Maker {
         })
     }
 
-    /// A place at an address: functions and lines, the innermost inlined one first.
+    /// Adds a location at an address: functions and lines, the innermost inlined one first.
     fn place(&mut self, address: u64, lines: &[(u32, i64)]) -> LocationIndex {
         let lines: Vec<Line> = lines
             .iter()
@@ -71,8 +71,8 @@ impl Maker {
         self.b.location(Some(self.mapping), address, false, &lines)
     }
 
-    /// Five places: `step1000`; `step2001` in `step2000`; three of `step3000`, with two, one and
-    /// another one inlined.
+    /// Adds five locations: `step1000`; `step2001` in `step2000`; three of `step3000`, with two,
+    /// one and another one inlined.
     fn places(&mut self) -> [LocationIndex; 5] {
         [
             self.place(0x1000, &[(1000, 1)]),
@@ -105,7 +105,7 @@ impl Maker {
     }
 }
 
-/// CPU time, with text labels; linker names differ from names when `mangled`.
+/// Returns CPU time with text labels. Linker names differ from names if `linker` is `mangled`.
 fn cpu_named(linker: &'static str) -> Profile {
     let mut m = Maker::new(
         &[("samples", "count"), ("cpu", "milliseconds")],
@@ -131,12 +131,12 @@ fn cpu_named(linker: &'static str) -> Profile {
     m.finish()
 }
 
-/// CPU time, as in a profile that pprof has demangled.
+/// Returns CPU time as in a profile that pprof has demangled.
 fn cpu() -> Profile {
     cpu_named("step")
 }
 
-/// CPU time with linker names that are not demangled.
+/// Returns CPU time with linker names that are not demangled.
 fn cpu_mangled() -> Profile {
     let mut profile = cpu_named("mangled");
     for f in 0..profile.function.len() {
@@ -145,7 +145,7 @@ fn cpu_mangled() -> Profile {
     profile
 }
 
-/// Few samples, recursion, a place without symbols.
+/// Returns few samples with recursion and a location without symbols.
 fn cpu_small() -> Profile {
     let mut m = Maker::new(
         &[("samples", "count"), ("cpu", "milliseconds")],
@@ -159,7 +159,7 @@ fn cpu_small() -> Profile {
     m.finish()
 }
 
-/// Frames without symbols, in a mapping and in none.
+/// Returns frames without symbols, in a mapping and in none.
 fn unknown() -> Profile {
     let mut m = Maker::new(&[("samples", "count"), ("cpu", "milliseconds")], "");
     let [l1, l2, ..] = m.places();
@@ -173,7 +173,7 @@ fn unknown() -> Profile {
 
 const INUSE: [(&str, &str); 2] = [("inuse_objects", "count"), ("inuse_space", "bytes")];
 
-/// A heap whose allocator frames are dropped, with a comment.
+/// Returns a heap whose allocator frames are dropped, with a comment.
 fn heap_of(types: &[(&str, &str)]) -> Profile {
     let mut m = Maker::new(types, "/usr/bin/shop");
     let [l1, l2, l3, l4, l5] = m.places();
@@ -200,7 +200,7 @@ fn heap_alloc() -> Profile {
     heap_of(&[("alloc_objects", "count"), ("alloc_space", "bytes")])
 }
 
-/// A heap whose labels are of few sizes, so that they are tags of a graph's nodes.
+/// Returns a heap with labels of few sizes, so that they are tags of a graph's nodes.
 fn heap_sizetags() -> Profile {
     let mut m = Maker::new(&INUSE, "/usr/bin/shop");
     let [l1, l2, l3, l4, l5] = m.places();
@@ -215,7 +215,7 @@ fn heap_sizetags() -> Profile {
     m.finish()
 }
 
-/// A heap with labels of several kinds on one sample.
+/// Returns a heap with labels of several kinds on one sample.
 fn heap_tags() -> Profile {
     let mut m = Maker::new(&INUSE, "/usr/bin/shop");
     let [l1, l2, l3, l4, l5] = m.places();
@@ -232,7 +232,7 @@ fn heap_tags() -> Profile {
     m.finish()
 }
 
-/// A heap with a second size, the one that was asked for.
+/// Returns a heap with a second size: the requested one.
 fn heap_request() -> Profile {
     let mut m = Maker::new(&INUSE, "/usr/bin/shop");
     let [l1, l2, l3, l4, l5] = m.places();
@@ -248,7 +248,7 @@ fn heap_request() -> Profile {
     m.finish()
 }
 
-/// Delays and how often they were met.
+/// Returns delays, and how often they occurred.
 fn contention() -> Profile {
     let mut m = Maker::new(
         &[("contentions", "count"), ("delay", "nanoseconds")],
@@ -260,13 +260,13 @@ fn contention() -> Profile {
     m.sample(&[l4, l2, l3], &[4, 40_960_000], Vec::new());
     m.sample(&[l5, l1], &[2, 1_536_000], Vec::new());
     m.sample(&[l3, l1], &[9, 500], Vec::new());
-    // Only these two have no `step3002`, so they stay when it is ignored.
+    // Only these two stacks lack `step3002`, so they stay when it is ignored.
     m.sample(&[l4, l2, l1], &[3, 7_680_000], Vec::new());
     m.sample(&[l1, l4], &[1, 2_560_000], Vec::new());
     m.finish()
 }
 
-/// Names that graphs shorten.
+/// Returns names that graphs shorten.
 fn long_names() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     let root = "path/to/module/v2/pkg/deep.(*Tree).insertWithRebalancing";
@@ -280,7 +280,7 @@ fn long_names() -> Profile {
     b.finish()
 }
 
-/// All of them, each with its name.
+/// Returns all fixtures with their names.
 pub(super) fn all() -> Vec<(&'static str, Profile)> {
     vec![
         ("contention", contention()),

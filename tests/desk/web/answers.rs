@@ -1,4 +1,4 @@
-//! What the server answers.
+//! Answers of the server.
 
 use std::process::Command;
 
@@ -17,13 +17,13 @@ fn sample(name: &str) -> String {
     sample_profiles().join(name).display().to_string()
 }
 
-/// What the command prints.
+/// Returns the output of a command as JSON.
 fn printed(words: &[&str]) -> Value {
     let output = ok(words);
     serde_json::from_str(&output).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
-/// Each command answers what it prints, with its options as parameters.
+/// Each command's answer equals its output, with its options as parameters.
 #[test]
 fn answers_are_what_the_commands_print() {
     let go = sample(GO);
@@ -116,7 +116,7 @@ fn a_database_offers_all_of_its_profiles() {
         heapprof_tests::harness::run(dir.path(), &["load", "--as", "tuesday & <b>", &after]).code,
         0
     );
-    // A file that is called like a profile of the database is another thing.
+    // A file with the name of a profile in the database is a different source.
     std::fs::copy(&after, dir.path().join("monday")).unwrap();
     let mut command = Command::new(heapprof());
     command
@@ -142,7 +142,7 @@ fn a_database_offers_all_of_its_profiles() {
     }
     assert_eq!(compared["rows"], wanted["rows"]);
 
-    // What is loaded, removed or replaced later is there the next time.
+    // Profiles that are loaded, removed or replaced later appear in the next answer.
     let run = |words: &[&str]| assert_eq!(heapprof_tests::harness::run(dir.path(), words).code, 0);
     run(&["rm", "monday"]);
     run(&["load", "--as", "monday", &after]);
@@ -226,7 +226,7 @@ fn statements_only_read_and_end() {
     }
 }
 
-/// The report that a page shows, and the same when nothing has changed.
+/// The report has a tag, and with it an unchanged report is not sent again.
 #[test]
 fn reports_have_tags_and_paths() {
     let go = sample(GO);
@@ -253,10 +253,10 @@ fn reports_have_tags_and_paths() {
         let refused = server.get("/api/v1/subtree", &format!("path={path}"));
         assert_eq!(refused.status, status, "{path}");
     }
-    // A page of few nodes leaves out what is opened.
+    // A page with few nodes leaves out the nodes that are opened here.
     let few = Server::start(&["--max-nodes", "5", &go]);
     assert_eq!(few.get("/api/v1/report", "").status, 200);
-    // A list of one path is that path.
+    // A list of one path means that path.
     let below = ["[]", "[[]]"].map(|path| {
         let below = few.get("/api/v1/subtree", &format!("path={path}"));
         assert_eq!(below.status, 200, "{path}: {}", below.error());
@@ -305,7 +305,7 @@ fn profiles_are_taken_only_if_that_was_asked_for() {
     }
     let top = printed(&["top", "--format", "json", &after]);
     assert_eq!(open.json("top", "profile=after")["rows"], top["rows"]);
-    // A name is no file's name, whatever it looks like.
+    // A name is never used as the name of a file, whatever it looks like.
     for name in ["-", "/etc", "."] {
         let taken = open.post(
             "upload",
@@ -326,7 +326,7 @@ fn profiles_are_taken_only_if_that_was_asked_for() {
     assert_eq!(broken.status, 400, "{}", broken.error());
 }
 
-/// A recording that is written over is read again.
+/// A recording that is overwritten is read again.
 #[test]
 fn a_file_that_changes_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -354,7 +354,7 @@ fn a_file_that_changes_is_read_again() {
     );
 }
 
-/// The token is in no argument of a process: the browser gets a file that only the user reads.
+/// The token is in no argument of a process: the browser gets a file that only the user can read.
 #[test]
 fn the_browser_gets_a_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -415,7 +415,7 @@ fn what_cannot_be_served_is_said_in_one_line() {
     );
 }
 
-/// pprof's own flag serves the same page, of profiles that are added up.
+/// pprof's own flag serves the same page, for the sum of profiles.
 #[test]
 fn pprof_serves_the_page() {
     let (before, after) = (sample(BEFORE), sample(AFTER));

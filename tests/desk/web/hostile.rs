@@ -1,4 +1,4 @@
-//! Requests that a page elsewhere, another user or a broken client may send: each gets a refusal of
+//! Requests that a foreign page, another user or a broken client may send: each gets a refusal of
 //! one line, and none costs much.
 
 use std::io::{ErrorKind, Write};
@@ -15,7 +15,7 @@ fn server() -> Server {
     Server::start(&[go.to_str().unwrap()])
 }
 
-/// A request with a head of one's own.
+/// Returns a request with any head.
 fn head(method: &str, target: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     let mut head = format!("{method} {target} HTTP/1.1\r\n");
     for (name, value) in headers {
@@ -24,7 +24,7 @@ fn head(method: &str, target: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     (head + "\r\n").into_bytes()
 }
 
-/// About 200 requests, each with the statuses that it may get.
+/// Returns about 200 requests, each with the allowed statuses of its answer.
 fn requests(server: &Server) -> Vec<(String, Vec<u8>, &'static [u16])> {
     let (host, token) = (server.host.as_str(), server.token.as_str());
     let port = host.split(':').nth(1).unwrap();
@@ -33,7 +33,7 @@ fn requests(server: &Server) -> Vec<(String, Vec<u8>, &'static [u16])> {
     let mut add = |what: String, bytes: Vec<u8>, statuses: &'static [u16]| {
         all.push((what, bytes, statuses));
     };
-    // Names that lead here without being ours.
+    // Host names that lead to this machine but are not the server's.
     let hosts = [
         "evil.example",
         "127.0.0.1",
@@ -69,7 +69,7 @@ fn requests(server: &Server) -> Vec<(String, Vec<u8>, &'static [u16])> {
         &[400, 421],
     );
 
-    // Tokens that are not the token.
+    // Wrong tokens.
     let upper = token.to_uppercase();
     let tokens = [
         String::new(),
@@ -103,7 +103,7 @@ fn requests(server: &Server) -> Vec<(String, Vec<u8>, &'static [u16])> {
         &[403],
     );
 
-    // Methods, paths, parameters.
+    // Methods, paths and parameters.
     for method in [
         "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "PROPFIND", "get", "X",
     ] {
@@ -192,7 +192,7 @@ fn requests(server: &Server) -> Vec<(String, Vec<u8>, &'static [u16])> {
         .collect();
     add("200 headers".into(), head("GET", &report, &headers), &[431]);
 
-    // Pages elsewhere.
+    // Headers of foreign pages.
     for (name, value) in [
         ("Origin", "http://evil.example"),
         ("Origin", "null"),
@@ -205,7 +205,7 @@ fn requests(server: &Server) -> Vec<(String, Vec<u8>, &'static [u16])> {
         add(format!("{name} {value}"), bytes, &[403]);
     }
 
-    // What is sent.
+    // Bodies.
     let sql = format!("/api/v1/sql?token={token}");
     for (media, length, body, statuses) in [
         ("text/plain", "2", "{}", &[415][..]),
@@ -247,7 +247,7 @@ fn requests(server: &Server) -> Vec<(String, Vec<u8>, &'static [u16])> {
     let bytes = [head("POST", &sql, &chunked), b"xyz\r\n".to_vec()].concat();
     add("parts that are no parts".into(), bytes, &[400]);
 
-    // What is no request.
+    // Bytes that are no request.
     let lines: [&[u8]; 9] = [
         b"\0\0\0\0\r\n\r\n",
         b"GET\r\n\r\n",
@@ -284,7 +284,7 @@ fn two_hundred_hostile_requests_get_a_line_each() {
             reply.head
         );
         let body = String::from_utf8(reply.body).unwrap();
-        // What is no HTTP gets a status without a body.
+        // Bytes that are not HTTP get a status without a body.
         assert!(body.lines().count() <= 1, "{what}: {body}");
         assert!(body.len() < 1000, "{what}: {body}");
         assert!(!body.contains(&server.token), "{what}: {body}");
@@ -299,7 +299,8 @@ fn two_hundred_hostile_requests_get_a_line_each() {
     assert!(grown < 32 << 20, "{grown} bytes more");
 }
 
-/// Clients that send half a request are sent away, and keep nobody out, however many there are.
+/// Clients that send half a request are disconnected, and keep no other client out, however many
+/// they are.
 #[test]
 fn slow_clients_are_sent_away() {
     let server = server();
@@ -325,11 +326,11 @@ fn slow_clients_are_sent_away() {
         }
         !is_early
     };
-    // On a busy machine the answer may come later than it was given, but not again and again.
+    // On a busy machine, an answer may be seen later than it was sent, but not every time.
     assert!((0..10).any(|_| !keeps_out()), "others are kept out");
 }
 
-/// Ten clients and two pages at once get what one gets alone.
+/// Ten clients and two pages at once get the same answers as a single client.
 #[test]
 fn ten_clients_get_the_same() {
     let server = Arc::new(server());
@@ -355,7 +356,7 @@ fn ten_clients_get_the_same() {
         .for_each(|client| client.join().unwrap());
 }
 
-/// What every answer says to the browser.
+/// Every answer has headers that restrict it to this page.
 #[test]
 fn answers_are_for_this_page_only() {
     let server = server();

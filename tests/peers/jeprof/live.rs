@@ -56,8 +56,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Makes the dumps `NAME.1` and `NAME.2` of the program under jemalloc. Returns whether they could
-/// be made.
+/// Makes the dumps `NAME.1` and `NAME.2` of the program under jemalloc. Returns whether this is
+/// possible.
 fn dumped(built: &Built, name: &str, options: &str) -> bool {
     let Some(jemalloc) = library("libjemalloc.so.2") else {
         return false;
@@ -80,8 +80,8 @@ fn dumped(built: &Built, name: &str, options: &str) -> bool {
     true
 }
 
-/// Leaves only the program and jemalloc in a dump. Which other libraries of this machine have names
-/// depends on its debug packages, and jeprof takes long to look for them.
+/// Leaves only the program and jemalloc in a dump. Which other libraries have names depends on this
+/// machine's debug packages, and jeprof takes long to search them.
 fn without_system(dump: &Path) {
     let text = std::fs::read_to_string(dump).unwrap();
     let is_kept = |line: &str| line.contains("libjemalloc") || line.ends_with("/program");
@@ -126,7 +126,7 @@ fn a_live_dump() {
         assert!(theirs.lines().count() > 2, "{args:?}: {theirs}");
         assert_eq!(ours(folder, &args), theirs, "{args:?}");
     }
-    // This has stacks that shrank, and rows below 0.
+    // This difference has stacks that shrank, and rows below 0.
     let args = ["--base=exact.2", "--show_bytes", "./program", "exact.1"];
     let them = theirs("jeprof", folder, &args);
     assert!(them.starts_with("Total: -"), "{them}");
@@ -139,8 +139,8 @@ fn a_live_dump() {
     assert_eq!(stacks(&ours(folder, &args)), them);
 }
 
-/// A program in C++: it has names that are cut, templates that it exports beside its own `main`,
-/// and `operator new`.
+/// A C++ program: it has names that are cut, templates that it exports besides its own `main`, and
+/// `operator new`.
 const LIVE_CXX: &str = r#"
 #include <map>
 #include <string>
@@ -203,12 +203,12 @@ fn a_live_dump_of_cxx() {
         assert!(theirs.contains(" main"), "{args:?}: {theirs}");
         assert_eq!(ours(folder, &args), theirs, "{args:?}");
     }
-    // Everything that allocates below `operator new(unsigned long)` is cut with it.
+    // All functions that allocate below `operator new(unsigned long)` are cut with it.
     let collapsed = ours(folder, &["--collapsed", "./program", dump]);
     assert!(!collapsed.contains("operator new"), "{collapsed}");
 }
 
-/// With sampling there are fractions.
+/// Sampled values have fractions.
 #[test]
 fn a_live_sampled_dump() {
     if !have(&["jeprof", "gcc", "nm", "addr2line"]) {
@@ -232,7 +232,7 @@ fn a_live_sampled_dump() {
         let args = [args, &["./program", "sampled.2"]].concat();
         let theirs = theirs("jeprof", folder, &args);
         let ours = ours(folder, &args);
-        // Both sides of a difference have their fractions cut.
+        // Both sides of a difference have their fractions cut off.
         assert_close(&theirs, &ours, 2 * stacks, &format!("{args:?}"));
     }
 }
