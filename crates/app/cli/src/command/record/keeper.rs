@@ -3,6 +3,7 @@
 //! process that goes on, it gives the file to other commands of the same user, when they ask.
 
 mod callers;
+mod handle;
 mod lowered;
 mod process;
 mod saved;
@@ -11,22 +12,21 @@ mod start;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
 use heapprof_live::{LedgerProcessState, SharedLedger};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use self::callers::{CallerRegistry, KeeperCaller, number_of, open_listening_socket};
+use self::callers::{CallerRegistry, KeeperCaller, number_of};
+pub(super) use self::handle::KeeperHandle;
 use self::lowered::LoweredRights;
 use self::process::LedgerProcess;
 pub(super) use self::saved::KeeperOutcome;
-use self::start::{allow_files, begin};
+use self::start::begin;
 use super::audit::{ChildMessage, ForkAuditor};
 use super::kept::{
     EndResult, EndedProcess, NoPlaceError, OwnFiles, ProcessDeath, ProcessEnd, ProfileWriteOptions,
@@ -37,7 +37,7 @@ use crate::log::EventLogWriter;
 use crate::outside::command_line;
 use crate::records::{self, RecordQuestion};
 use crate::rights::{ProcessRights, RightsLedger};
-use crate::sockets::{ListeningSocket, SocketKind};
+use crate::sockets::ListeningSocket;
 
 /// Maximum number of processes that are kept at a time.
 const MAX_PROCESSES: usize = 4096;
@@ -62,20 +62,8 @@ const MAX_REPLACED_PROGRAMS: u32 = 200;
 const MAX_NOTES: usize = 20;
 /// Longest time that a signal is delayed, until the children that it may end were inspected.
 const SIGNAL_DELAY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest time that the program is left unreaped, until the messages of all callers were read.
-const REAPING_DELAY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long no caller is accepted after there was no room.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-
-/// The handle by which `record` starts, notifies and ends the ledger keeper.
-pub(super) struct KeeperHandle {
-    path: PathBuf,
-    wake: OwnedFd,
-    messages: Sender<KeeperMessage>,
-    /// Whether children are audited.
-    audits: bool,
-    work: KeeperState,
-}
 
 /// A message to the ledger keeper.
 enum KeeperMessage {
@@ -86,124 +74,6 @@ enum KeeperMessage {
     /// A signal came at this moment, which may end the program. It is passed on after the keeper's
     /// answer.
     Signal(Instant, Sender<()>),
-}
-
-/// The state of the ledger keeper's work.
-enum KeeperState {
-    /// The work has not started. The kernel keeps callers waiting.
-    NotStarted(Box<KeeperTask>),
-    Running(JoinHandle<KeeperOutcome>),
-    /// There is no keeper: no thread could be made, and the task was lost with it.
-    Unavailable,
-}
-
-impl KeeperHandle {
-    /// Makes a keeper that listens at a socket beside the list of a recording.
-    ///
-    /// # Errors
-    /// The kernel may refuse a socket, and a path may be too long.
-    pub(super) fn new(
-        list: &Path,
-        wanted: ProfileWriteOptions,
-        log: Option<EventLogWriter>,
-        audit: Option<ForkAuditor>,
-        rights: RightsLedger,
-    ) -> io::Result<Self> {
-        let (socket, path) = open_listening_socket(list)?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let woken = wake.try_clone()?;
-        let (words, told) = channel();
-        let audits = audit.is_some();
-        let keeping = KeeperTask {
-            socket,
-            // Without this socket, no command can ask. The kernel lets most users read their
-            // processes.
-            questions: ListeningSocket::start(SocketKind::RECORD).ok(),
-            woken,
-            messages: told,
-            wanted,
-            main: 0,
-            log,
-            audit,
-            counts: OomCounts::new(),
-            replaced: [0; 2],
-            has_begun: false,
-            is_short: false,
-            rights,
-            callers: CallerRegistry::default(),
-            processes: Vec::new(),
-            own_files: OwnFiles::default(),
-            saved: KeeperOutcome::default(),
-        };
-        Ok(Self {
-            path,
-            wake,
-            messages: words,
-            audits,
-            work: KeeperState::NotStarted(Box::new(keeping)),
-        })
-    }
-
-    /// Starts to keep the ledgers of the program `main` and of its descendants. A thread changes
-    /// the signal settings that a program inherits, so there is none before the program runs.
-    pub(super) fn start(&mut self, main: u32) {
-        self.work = match std::mem::replace(&mut self.work, KeeperState::Unavailable) {
-            KeeperState::NotStarted(mut keeping) => {
-                keeping.main = main;
-                if let Some(audit) = &mut keeping.audit {
-                    audit.begin(main);
-                }
-                allow_files();
-                match std::thread::Builder::new().spawn(|| keeping.run()) {
-                    Ok(thread) => KeeperState::Running(thread),
-                    Err(_) => KeeperState::Unavailable,
-                }
-            }
-            work => work,
-        };
-    }
-
-    /// Makes the keeper inspect audited children before a signal may end them, because an
-    /// interpreter writes everywhere when it cleans up.
-    pub(super) fn before_signal(&self) {
-        if !self.audits {
-            return;
-        }
-        let (done, is_done) = channel();
-        self.send_message(KeeperMessage::Signal(Instant::now(), done));
-        let _ = is_done.recv_timeout(SIGNAL_DELAY_TIMEOUT);
-    }
-
-    /// Makes the keeper read the messages of all processes that called before the program ended, as
-    /// long as the kernel knows who the program was.
-    pub(super) fn before_reaping(&self) {
-        let (done, is_done) = channel();
-        if let KeeperState::Running(_) = self.work {
-            self.send_message(KeeperMessage::Reaping(done));
-            let _ = is_done.recv_timeout(REAPING_DELAY_TIMEOUT);
-        }
-    }
-
-    fn send_message(&self, word: KeeperMessage) {
-        let _ = self.messages.send(word);
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-    }
-
-    /// Returns the path of the socket at which processes hand over their files.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Ends the keeper, and returns its results. If the program `was_killed`, the other processes
-    /// have a moment to end as well.
-    pub(super) fn end(self, was_killed: bool) -> KeeperOutcome {
-        self.send_message(KeeperMessage::End(was_killed));
-        match self.work {
-            KeeperState::NotStarted(keeping) => keeping.run(),
-            KeeperState::Running(thread) => thread.join().unwrap_or_default(),
-            KeeperState::Unavailable => KeeperOutcome::default(),
-        }
-    }
 }
 
 struct KeeperTask {
@@ -477,7 +347,7 @@ impl KeeperTask {
         let others = self.processes.iter().filter(|of| !of.owner.is_us()).count();
         let is_too_many = !caller.owner.is_us() && others >= MAX_PROCESSES_OF_OTHERS;
         if self.processes.len() >= MAX_PROCESSES || is_too_many {
-            let note = "there were too many processes to keep the books of all of them";
+            let note = "there were too many processes to keep the ledgers of all of them";
             return self.note(note.to_string());
         }
         self.saved.executables.hold(caller.owner, executable);
