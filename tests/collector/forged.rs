@@ -176,7 +176,7 @@ fn rounds() -> u64 {
 }
 
 #[test]
-fn forged_books_are_a_profile_or_an_error() {
+fn a_forged_ledger_is_a_profile_or_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let Some(path) = core_of_a_recording(folder.path()) else {
         return;
@@ -210,7 +210,7 @@ fn kept_by_a_program(folder: &Path) -> Option<File> {
 }
 
 #[test]
-fn forged_kept_books_are_a_profile_or_an_error() {
+fn a_forged_saved_ledger_is_a_profile_or_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let Some(file) = kept_by_a_program(folder.path()) else {
         return;
@@ -234,11 +234,11 @@ fn forged_kept_books_are_a_profile_or_an_error() {
         Ok(left.profile.samples.len())
     };
     // The history follows the ledger in the header. No word of it leads anywhere.
-    let books = std::mem::offset_of!(Header, ledger);
+    let ledger = std::mem::offset_of!(Header, ledger);
     let values = std::mem::offset_of!(Header, values);
     let heads = [
         16..48,
-        books..books + size_of::<LedgerHeader>(),
+        ledger..ledger + size_of::<LedgerHeader>(),
         values..values + 300 * 8,
     ];
     read_mutants(&file, &bytes, &heads, read);

@@ -113,24 +113,24 @@ fn open_folder() -> tempfile::TempDir {
 }
 
 /// Opens the file in which a process keeps its ledger.
-fn books_of(pid: u32) -> Option<OwnedFd> {
+fn ledger_of(pid: u32) -> Option<OwnedFd> {
     let maps = std::fs::read_dir(format!("/proc/{pid}/map_files")).ok()?;
     let paths = maps.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut books = paths.filter(|path| {
+    let mut ledger = paths.filter(|path| {
         std::fs::read_link(path)
             .is_ok_and(|name| name.as_os_str().as_bytes().starts_with(b"/memfd:heapprof"))
     });
-    Some(std::fs::File::open(books.next()?).ok()?.into())
+    Some(std::fs::File::open(ledger.next()?).ok()?.into())
 }
 
 /// Waits until a `record` has opened the file in which a process keeps its ledger.
 fn wait_until_taken(record: u32, pid: u32) {
-    let books = std::fs::File::from(books_of(pid).unwrap());
-    let books = books.metadata().unwrap();
-    waits::wait_until("record takes the process's books", || {
+    let ledger = std::fs::File::from(ledger_of(pid).unwrap());
+    let ledger = ledger.metadata().unwrap();
+    waits::wait_until("record takes the process's ledger", || {
         let files = std::fs::read_dir(format!("/proc/{record}/fd")).unwrap();
         let mut files = files.filter_map(|entry| std::fs::metadata(entry.ok()?.path()).ok());
-        files.any(|file| (file.dev(), file.ino()) == (books.dev(), books.ino()))
+        files.any(|file| (file.dev(), file.ino()) == (ledger.dev(), ledger.ino()))
     });
 }
 
@@ -167,7 +167,7 @@ fn strangers_do_not_cost_a_killed_program_its_profile() {
     // This ledger takes long to read.
     let mut heavy = start(&at("forged"), &["-o", "h.pb.gz", "--", program, "16"]);
     byte_of(&mut heavy);
-    let Some(books) = books_of(program_of(&heavy)) else {
+    let Some(ledger) = ledger_of(program_of(&heavy)) else {
         needs::cannot("/proc/PID/map_files");
         kill(heavy.id());
         return;
@@ -184,7 +184,7 @@ fn strangers_do_not_cost_a_killed_program_its_profile() {
             let mut stranger = Command::new(at("flood"));
             stranger.arg(&socket).uid(NOBODY).gid(NOBODY);
             stranger
-                .stdin(books.try_clone().unwrap())
+                .stdin(ledger.try_clone().unwrap())
                 .stdout(Stdio::piped());
             stranger.spawn().unwrap()
         };

@@ -145,13 +145,13 @@ impl OutsideProcess {
     /// Finds the process that a number or a name means, with or without `pid:`.
     pub(crate) fn find(which: &str) -> Result<Self> {
         let which = which.strip_prefix(PID_PREFIX).unwrap_or(which);
-        let books = match which.parse::<u32>() {
+        let ledger = match which.parse::<u32>() {
             Ok(pid) => LedgerSource::open(pid).map_err(|error| with_advice(&error, which))?,
             Err(_) => find_by_program(which)?,
         };
         let rights = RightsLedger::default();
-        rights.open(books.pid(), FileOwner::us());
-        Ok(Self::new(books, rights))
+        rights.open(ledger.pid(), FileOwner::us());
+        Ok(Self::new(ledger, rights))
     }
 
     /// Finds a process as [`find`](Self::find) does, for a user who is shown its recording. Prints
@@ -172,10 +172,10 @@ impl OutsideProcess {
         Self::new(LedgerSource::File(kept, pid), rights)
     }
 
-    fn new(books: LedgerSource, rights: RightsLedger) -> Self {
-        let mut namer = namer_of(books.pid());
-        let path = executable_of(books.pid());
-        let executable = match rights.least(books.pid()) {
+    fn new(ledger: LedgerSource, rights: RightsLedger) -> Self {
+        let mut namer = namer_of(ledger.pid());
+        let path = executable_of(ledger.pid());
+        let executable = match rights.least(ledger.pid()) {
             least @ ProcessRights::User(_) => least.acting(|| File::open(path).ok()).ok(),
             ProcessRights::Public => None,
         };
@@ -185,7 +185,7 @@ impl OutsideProcess {
             namer.set_opened(vec![format!("/proc/self/fd/{number}").into()]);
         }
         Self {
-            ledger: books,
+            ledger,
             rights,
             namer,
             _executable: executable,
@@ -369,8 +369,8 @@ fn find_by_program(program: &str) -> Result<LedgerSource> {
         bail!("pid: names no process; say its number or its name, as in pid:1234");
     }
     let all = find_recorded().context("/proc")?;
-    let is_named = |books: &LedgerSource| {
-        let summary = books.summary();
+    let is_named = |ledger: &LedgerSource| {
+        let summary = ledger.summary();
         summary.is_ok_and(|found| found.program == program)
     };
     let mut all: Vec<LedgerSource> = all.into_iter().filter(is_named).collect();
@@ -413,6 +413,6 @@ pub(crate) fn list() -> io::Result<Vec<LiveProcessSummary>> {
     let all = find_recorded()?;
     Ok(all
         .iter()
-        .filter_map(|books| books.summary().ok())
+        .filter_map(|ledger| ledger.summary().ok())
         .collect())
 }

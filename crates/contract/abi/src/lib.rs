@@ -1,7 +1,7 @@
 //! What the collector inside a program and the tools outside agree on.
 //!
-//! * The [ledger](LedgerHeader): how the engine's tables lie in memory and in the file that outlives
-//!   a process. A program that is read from outside is read by it.
+//! * The [ledger](LedgerHeader): how the engine's tables lie in memory, and in the file that
+//!   outlives a process. Readers outside the program find the tables by it.
 //! * The [`log`] of events, which the ledger leads to.
 //! * The [`letter`] by which `heapprof attach` asks a program that has loaded the library.
 //! * The [`environment`] variables.

@@ -96,7 +96,7 @@ impl Engine {
             code: _,
             scripts,
             threads,
-            ledger: books,
+            ledger,
             dumping: _,
             log: _,
         } = self;
@@ -105,14 +105,14 @@ impl Engine {
             true => (RecordingMode::Exact, 1),
             false => (mode, period),
         };
-        let _starting = books.starting.lock(process);
+        let _starting = ledger.starting.lock(process);
         // The epoch changes before this waits for the ledger. A thread that has the ledger open and
         // finds the epoch unchanged is in time for the old recording.
         process.recorded.next();
-        if !books.restart(process, threads, mode) {
+        if !ledger.restart(process, threads, mode) {
             return false;
         }
-        scripts.watched.note_again(books.filter);
+        scripts.watched.note_again(ledger.filter);
         scripts.pools.clear();
         process.dropped.clear();
         process.recorded.begin(mode, period);
@@ -132,20 +132,20 @@ impl Engine {
             code: _,
             scripts: _,
             threads,
-            ledger: books,
+            ledger,
             dumping,
             log: _,
         } = self;
         if !whole {
             threads.forget_others();
         }
-        books.live.disown();
-        books.access.prepare();
+        ledger.live.disown();
+        ledger.access.prepare();
         process.remember_id();
         if whole {
             process.dropped.clear();
             // SAFETY: the blocks were disowned just now, and the caller's promise.
-            unsafe { books.rebase(process, threads) };
+            unsafe { ledger.rebase(process, threads) };
             dumping.begin_time();
         }
     }
@@ -159,12 +159,12 @@ impl Engine {
             code,
             scripts,
             threads,
-            ledger: books,
+            ledger,
             dumping,
             log: _,
         } = self;
         let [a, b, c, d, e, s, t] = dumping.locks();
-        let [f, g, h, i, j] = books.locks();
+        let [f, g, h, i, j] = ledger.locks();
         let [k, l, m, n] = code.locks();
         let ([o], [p]) = (threads.locks(), memory.locks());
         let [q, r] = scripts.names.locks();
@@ -184,14 +184,14 @@ impl Engine {
             code,
             scripts,
             threads,
-            ledger: books,
+            ledger,
             dumping: _,
             log: _,
         } = self;
         let states = threads.all().map(|state| state.resident());
         states.sum::<usize>()
             + threads.names.resident(&process.pages)
-            + books.resident(process)
+            + ledger.resident(process)
             + code.rules.resident(process)
             + scripts.names.resident(process)
             + memory.resident(process)

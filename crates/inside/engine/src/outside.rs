@@ -1,6 +1,6 @@
 //! The engine's [`LedgerHeader`], which leads readers outside of the process to everything.
 //!
-//! `heapprof-books` says how the tables lie in memory. Assertions here compare that with the
+//! `heapprof-ledger` says how the tables lie in memory. Assertions here compare that with the
 //! tables.
 
 use std::mem::offset_of;
@@ -59,37 +59,39 @@ const fn address_of<T>(of: &'static T) -> TableAddress {
 /// Builds the header for readers of a saved ledger. It leads to the tables where they are, and to a
 /// copy in the file of everything else.
 pub(crate) fn build_shared_header(engine: &'static Engine, file: &TableFile) -> LedgerHeader {
-    let mut books = engine.build_header();
-    books.threads = address_of(&engine.threads.all_in_file);
-    books.thread.next = offset_of!(ThreadState, next_in_file) as u32;
+    let mut ledger = engine.build_header();
+    ledger.threads = address_of(&engine.threads.all_in_file);
+    ledger.thread.next = offset_of!(ThreadState, next_in_file) as u32;
     const CHUNK_LIST_LEN: usize = 8 * chunks::MAX_CHUNKS;
     let all: [(&TableAddress, usize); COPY_COUNT] = [
-        (&books.process, 4),
-        (&books.mode, 1),
-        (&books.period, 8),
-        (&books.epoch, 8),
-        (&books.started, 8),
-        (&books.since, 8),
-        (&books.heap, heap::PHASE + 8),
-        (&books.dropped, 8 * DROPPED_COUNT),
-        (&books.threads, 8),
-        (&books.stacks, 4),
-        (&books.stack, CHUNK_LIST_LEN),
-        (&books.frames, 4),
-        (&books.frame, CHUNK_LIST_LEN),
-        (&books.names, 4),
-        (&books.name, CHUNK_LIST_LEN),
+        (&ledger.process, 4),
+        (&ledger.mode, 1),
+        (&ledger.period, 8),
+        (&ledger.epoch, 8),
+        (&ledger.started, 8),
+        (&ledger.since, 8),
+        (&ledger.heap, heap::PHASE + 8),
+        (&ledger.dropped, 8 * DROPPED_COUNT),
+        (&ledger.threads, 8),
+        (&ledger.stacks, 4),
+        (&ledger.stack, CHUNK_LIST_LEN),
+        (&ledger.frames, 4),
+        (&ledger.frame, CHUNK_LIST_LEN),
+        (&ledger.names, 4),
+        (&ledger.name, CHUNK_LIST_LEN),
         (
-            &books.moments,
+            &ledger.moments,
             moments::FIRST_MOMENT + moments::MAX_MOMENTS * moments::LEN,
         ),
-        (&books.peak_at, 8),
-        (&books.mappings, 4),
-        (&books.mapping, CHUNK_LIST_LEN),
+        (&ledger.peak_at, 8),
+        (&ledger.mappings, 4),
+        (&ledger.mapping, CHUNK_LIST_LEN),
     ];
     let is_at = |i: usize, place: &TableAddress| std::ptr::eq(all[i].0, place);
-    debug_assert!(is_at(HEAP_COPY, &books.heap) && is_at(table_file::DROPPED_COPY, &books.dropped));
-    debug_assert!(is_at(MOMENTS_COPY, &books.moments) && is_at(PEAK_AT_COPY, &books.peak_at));
+    debug_assert!(
+        is_at(HEAP_COPY, &ledger.heap) && is_at(table_file::DROPPED_COPY, &ledger.dropped)
+    );
+    debug_assert!(is_at(MOMENTS_COPY, &ledger.moments) && is_at(PEAK_AT_COPY, &ledger.peak_at));
     let places = file.set_copies(all.map(|(place, len)| {
         let at = place.load(Ordering::Relaxed);
         (at.expose_provenance(), len)
@@ -99,12 +101,12 @@ pub(crate) fn build_shared_header(engine: &'static Engine, file: &TableFile) -> 
         place.store(copy, Ordering::Relaxed);
     }
     // A reader must not take this header for that of the process itself.
-    books.magic = [0; 16];
-    for missing in [&mut books.parts, &mut books.shadows, &mut books.shadow] {
+    ledger.magic = [0; 16];
+    for missing in [&mut ledger.parts, &mut ledger.shadows, &mut ledger.shadow] {
         *missing = TableAddress::new(std::ptr::null_mut());
     }
-    books.log = TableAddress::new(engine.log.ring_place().cast());
-    books
+    ledger.log = TableAddress::new(engine.log.ring_place().cast());
+    ledger
 }
 
 impl Engine {
@@ -115,7 +117,7 @@ impl Engine {
             code,
             scripts,
             threads,
-            ledger: books,
+            ledger,
             dumping,
             ..
         } = self;
@@ -131,11 +133,11 @@ impl Engine {
             epoch: address_of(&recorded.epoch),
             started: address_of(&dumping.started),
             since: address_of(&dumping.since),
-            heap: address_of(&books.access.heap),
+            heap: address_of(&ledger.access.heap),
             dropped: address_of(&process.dropped),
             threads: address_of(&threads.all),
-            stacks: address_of(&books.stacks.len),
-            stack: address_of(&books.stacks.entry),
+            stacks: address_of(&ledger.stacks.len),
+            stack: address_of(&ledger.stacks.entry),
             frames: address_of(&scripts.names.len),
             frame: address_of(&scripts.names.entry),
             names: address_of(&threads.names.asked),
@@ -144,7 +146,7 @@ impl Engine {
             peak_at: address_of(&history.peak_at),
             mappings: address_of(&code.mappings.published),
             mapping: address_of(&code.mappings.mapping),
-            parts: address_of(&books.live.part),
+            parts: address_of(&ledger.live.part),
             part: [
                 size_of::<LivePart>() as u32,
                 offset_of!(LivePart, table) as u32,
@@ -158,8 +160,8 @@ impl Engine {
                 unused: 0,
             },
             log: TableAddress::new(std::ptr::null_mut()),
-            shadows: address_of(&books.live.shadows.count),
-            shadow: address_of(&books.live.shadows.chunk),
+            shadows: address_of(&ledger.live.shadows.count),
+            shadow: address_of(&ledger.live.shadows.chunk),
         }
     }
 }

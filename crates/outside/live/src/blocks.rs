@@ -78,7 +78,7 @@ impl LiveProcess {
     /// # Errors
     /// The process may end meanwhile.
     pub fn period(&self) -> Result<u64, LiveError> {
-        self.with_ledger(|reader, books| reader.u64(books.period))
+        self.with_ledger(|reader, ledger| reader.u64(ledger.period))
     }
 
     /// The number of stacks so far.
@@ -86,7 +86,7 @@ impl LiveProcess {
     /// # Errors
     /// The process may end meanwhile.
     pub fn stacks(&self) -> Result<u32, LiveError> {
-        self.with_ledger(|reader, books| reader.u32(books.stacks))
+        self.with_ledger(|reader, ledger| reader.u32(ledger.stacks))
     }
 
     /// Makes a profile of these types with these rows. Each row has a value for each type, and a
@@ -101,7 +101,9 @@ impl LiveProcess {
         rows: &[LiveProfileRow<'_>],
     ) -> Result<Profile, LiveError> {
         let code = self.code();
-        self.with_ledger(|reader, books| profile_from_rows(reader, books, &code, types, key, rows))
+        self.with_ledger(|reader, ledger| {
+            profile_from_rows(reader, ledger, &code, types, key, rows)
+        })
     }
 
     /// The loaded objects, the executable first. The list is empty for a statically linked program.
@@ -120,16 +122,16 @@ impl LiveProcess {
 /// Reads all blocks in a ledger.
 pub(crate) fn blocks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
 ) -> Result<BlocksInUse, LiveError> {
-    let len = reader.u32(books.stacks)?;
+    let len = reader.u32(ledger.stacks)?;
     if len > MAX_STACKS {
         return Err(LiveError::LedgerTooLarge);
     }
-    let names = LiveThreadNames::read(reader, books, &|_| None)?;
-    let stacks = LiveStackReader::new(reader, books, len as usize)?;
+    let names = LiveThreadNames::read(reader, ledger, &|_| None)?;
+    let stacks = LiveStackReader::new(reader, ledger, len as usize)?;
     let mut found = BlocksInUse {
-        period: reader.u64(books.period)?,
+        period: reader.u64(ledger.period)?,
         ..BlocksInUse::default()
     };
     let mut words = Vec::new();
@@ -142,10 +144,10 @@ pub(crate) fn blocks<M: Memory>(
         let generation = thread.map_or(0, |&word| names.describe_thread(word as u32).2);
         found.generations.push(generation);
     }
-    let [stride, place] = books.part.map(u64::from);
+    let [stride, place] = ledger.part.map(u64::from);
     let mut left = MAX_ENTRIES;
     for part in 0..PART_COUNT as u64 {
-        let at = books.parts.wrapping_add(part * stride + place);
+        let at = ledger.parts.wrapping_add(part * stride + place);
         let entries = reader.u64(at.wrapping_add(table::ENTRY as u64))?;
         let mask = reader.u64(at.wrapping_add(table::MASK as u64))?;
         if entries == 0 {
@@ -166,7 +168,7 @@ pub(crate) fn blocks<M: Memory>(
             done += count;
         }
     }
-    if add_shadow_blocks(reader, books, len, &mut found.all)? {
+    if add_shadow_blocks(reader, ledger, len, &mut found.all)? {
         // A region may have got its shadow after its blocks were read from the table.
         found.all.sort_by_key(|block| block.address);
         found.all.dedup_by_key(|block| block.address);
@@ -178,12 +180,12 @@ pub(crate) fn blocks<M: Memory>(
 /// there are any shadows.
 fn add_shadow_blocks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     stacks: u32,
     found: &mut Vec<BlockInUse>,
 ) -> Result<bool, LiveError> {
     const WORDS: u64 = shadow::WORDS as u64;
-    let count = match books.shadows {
+    let count = match ledger.shadows {
         0 => 0,
         at => reader.u64(at)?,
     };
@@ -192,7 +194,7 @@ fn add_shadow_blocks<M: Memory>(
     }
     let chunks: [u8; 8 * shadow::MAX_SHADOW_CHUNKS] = match count {
         0 => return Ok(false),
-        _ => reader.array(books.shadow)?,
+        _ => reader.array(ledger.shadow)?,
     };
     let mut bytes = vec![0; 8 * shadow::WORDS];
     for number in 0..count {

@@ -62,7 +62,7 @@ impl CoreLedger {
             .iter()
             .any(|segment| ends(segment) > core.length);
         let found = ledger::find(CoreLedgerMemory(&file, &core), pieces);
-        let books = found.map_err(|error| match error {
+        let ledger = found.map_err(|error| match error {
             LiveError::NotRecorded if is_cut => LiveError::NotCore("its end is missing"),
             error => error,
         })?;
@@ -70,7 +70,7 @@ impl CoreLedger {
             file,
             core,
             files,
-            ledger: books,
+            ledger,
         })
     }
 
@@ -81,7 +81,7 @@ impl CoreLedger {
     pub fn snapshot(&self) -> Result<Profile, LiveError> {
         let memory = CoreLedgerMemory(&self.file, &self.core);
         let reader = BoundedMemoryReader::new(memory);
-        let books = LiveLedger::read(&reader, self.ledger)?;
+        let ledger = LiveLedger::read(&reader, self.ledger)?;
         let program = self
             .files
             .first()
@@ -91,7 +91,7 @@ impl CoreLedger {
         let around = RecordingContext {
             reason: "core file",
             program: String::from_utf8_lossy(program.unwrap_or(b"unknown")).into_owned(),
-            pid: i64::from(reader.u32(books.process)? as i32),
+            pid: i64::from(reader.u32(ledger.process)? as i32),
             wrappers: "",
             resident: [0; 2],
             code: code(&self.files, memory),
@@ -99,7 +99,7 @@ impl CoreLedger {
             max_frames: MAX_FRAMES,
             thread_name: &|_| None,
         };
-        profile(&reader, &books, &around)
+        profile(&reader, &ledger, &around)
     }
 
     /// The ledger, with the blocks and stacks of the moment at which the program died.

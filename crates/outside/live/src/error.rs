@@ -17,20 +17,20 @@ pub enum LiveError {
     #[error("it is recorded by another version of heapprof (layout {0}, this one reads {1})")]
     OtherVersion(u32, u32),
     /// A part of the file in which the process keeps its ledger is swapped out.
-    #[error("a part of its books is swapped out")]
+    #[error("a part of its ledger is swapped out")]
     LedgerSwapped,
     /// The process was forked, and has a copy of its parent's ledger, which it does not keep up to
     /// date.
-    #[error("it has the books of process {0}, which it was cloned from, and keeps none itself")]
+    #[error("it has the ledger of process {0}, which it was cloned from, and keeps none itself")]
     ParentLedger(i32),
     /// The process ended, or became another program.
     #[error("it has ended, or became another program, while it was read")]
     ProcessEnded,
     /// The ledger contradicts itself.
-    #[error("its books are damaged: {0}")]
+    #[error("its ledger is damaged: {0}")]
     LedgerDamaged(&'static str),
     /// The ledger is larger than any program's.
-    #[error("its books are larger than a program's can be, or lead in circles")]
+    #[error("its ledger is larger than a program's can be, or leads in circles")]
     LedgerTooLarge,
     /// The process's recording restarted meanwhile, again and again.
     #[error("its recording began anew while it was read; ask again")]
@@ -39,7 +39,7 @@ pub enum LiveError {
     #[error("it is not a core file that can be read: {0}")]
     NotCore(&'static str),
     /// The file is no saved ledger.
-    #[error("it does not keep the books of a recording: {0}")]
+    #[error("it does not keep the ledger of a recording: {0}")]
     NotSharedLedger(&'static str),
     /// A file could not be read.
     #[error(transparent)]

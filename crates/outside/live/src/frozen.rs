@@ -47,8 +47,8 @@ impl<M: Memory> LedgerSnapshot<M> {
     /// The ledger may be damaged.
     pub fn blocks(&self) -> Result<BlocksInUse, LiveError> {
         let reader = BoundedMemoryReader::new(self.memory);
-        let books = LiveLedger::read(&reader, self.ledger)?;
-        blocks(&reader, &books)
+        let ledger = LiveLedger::read(&reader, self.ledger)?;
+        blocks(&reader, &ledger)
     }
 
     /// Makes a profile of these types with these rows. Each row has a value for each type, and a
@@ -63,7 +63,7 @@ impl<M: Memory> LedgerSnapshot<M> {
         rows: &[LiveProfileRow<'_>],
     ) -> Result<Profile, LiveError> {
         let reader = BoundedMemoryReader::new(self.memory);
-        let books = LiveLedger::read(&reader, self.ledger)?;
-        profile_from_rows(&reader, &books, &self.code, types, key, rows)
+        let ledger = LiveLedger::read(&reader, self.ledger)?;
+        profile_from_rows(&reader, &ledger, &self.code, types, key, rows)
     }
 }

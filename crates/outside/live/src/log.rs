@@ -38,11 +38,11 @@ impl LogSource {
     pub fn stacks(&self, first: u32) -> Result<(Profile, u32), LiveError> {
         match self {
             Self::SharedLedger(kept) => {
-                kept.with_ledger(|_, reader, books| stacks(reader, books, &[], first))
+                kept.with_ledger(|_, reader, ledger| stacks(reader, ledger, &[], first))
             }
             Self::Process(process) => {
                 let code = process.code();
-                process.with_ledger(|reader, books| stacks(reader, books, &code, first))
+                process.with_ledger(|reader, ledger| stacks(reader, ledger, &code, first))
             }
         }
     }
@@ -54,7 +54,9 @@ impl LogSource {
     /// The ledger may be damaged, or the process be gone.
     pub fn threads(&self) -> Result<Vec<Option<u32>>, LiveError> {
         match self {
-            Self::SharedLedger(kept) => kept.with_ledger(|_, reader, books| threads(reader, books)),
+            Self::SharedLedger(kept) => {
+                kept.with_ledger(|_, reader, ledger| threads(reader, ledger))
+            }
             Self::Process(process) => process.with_ledger(threads),
         }
     }

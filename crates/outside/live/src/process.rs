@@ -161,14 +161,14 @@ impl LiveProcess {
         let of_files = || maps.iter().filter(is_data);
         let first = of_files().filter(is_ours);
         let pieces = first.chain(of_files().filter(|map| !is_ours(map)));
-        let books = ledger::find(
+        let ledger = ledger::find(
             ResidentMemory(&memory),
             pieces.map(|map| map.start..map.end),
         )?;
         let process = Self {
             pid,
             memory,
-            ledger: books,
+            ledger,
         };
         process.check_owner()?;
         Ok(process)
@@ -220,12 +220,12 @@ impl LiveProcess {
         }
         for _ in 0..MAX_READ_ATTEMPTS {
             let reader = BoundedMemoryReader::new(ResidentMemory(&self.memory));
-            let books = LiveLedger::read(&reader, self.ledger)?;
+            let ledger = LiveLedger::read(&reader, self.ledger)?;
             let which = || -> Result<_, LiveError> {
-                Ok((reader.u64(books.epoch)?, reader.u64(books.period)?))
+                Ok((reader.u64(ledger.epoch)?, reader.u64(ledger.period)?))
             };
             let before = which()?;
-            let made = profile(&reader, &books, &around);
+            let made = profile(&reader, &ledger, &around);
             // A profile that mixes two recordings is worthless.
             if which()? == before {
                 return made;
@@ -239,7 +239,7 @@ impl LiveProcess {
     /// # Errors
     /// The process may end meanwhile, and its ledger may be damaged.
     pub fn summary(&self) -> Result<LiveProcessSummary, LiveError> {
-        self.with_ledger(|reader, books| summary(reader, books, self.pid, self.program()))
+        self.with_ledger(|reader, ledger| summary(reader, ledger, self.pid, self.program()))
     }
 
     /// Runs `work` with the ledger.
@@ -248,20 +248,20 @@ impl LiveProcess {
         F: FnOnce(&BoundedMemoryReader<ResidentMemory<'s>>, &LiveLedger) -> Result<R, LiveError>,
     {
         let reader = BoundedMemoryReader::new(ResidentMemory(&self.memory));
-        let books = LiveLedger::read(&reader, self.ledger)?;
-        work(&reader, &books)
+        let ledger = LiveLedger::read(&reader, self.ledger)?;
+        work(&reader, &ledger)
     }
 
     /// Opens the log of the recording, from its first event on; `None` if there is no log.
     pub(crate) fn log(&self) -> Result<Option<LiveLogReader>, LiveError> {
-        let at = self.with_ledger(|_, books| Ok(books.log))?;
+        let at = self.with_ledger(|_, ledger| Ok(ledger.log))?;
         let log = (at != 0).then(|| LiveLogReader::new(self.memory.memory.try_clone()?, at));
         log.transpose()
     }
 
     /// Refuses the ledger of another process from which this one was forked.
     fn check_owner(&self) -> Result<(), LiveError> {
-        let owner = self.with_ledger(|reader, books| reader.u32(books.process))? as i32;
+        let owner = self.with_ledger(|reader, ledger| reader.u32(ledger.process))? as i32;
         let [ids] = status(self.pid, ["NSpid:"]);
         let own = ids.split_whitespace().next_back();
         let own = own.and_then(|innermost| innermost.parse::<i32>().ok());
@@ -348,22 +348,22 @@ impl LiveProcess {
 /// Sums a recorded process up for a list.
 pub(crate) fn summary<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     pid: u32,
     program: String,
 ) -> Result<LiveProcessSummary, LiveError> {
-    let period = reader.u64(books.period)?;
+    let period = reader.u64(ledger.period)?;
     let scaled = |n: i64| match period {
         1 => n,
         _ => recorded::rounded(n, heapprof_abi::BYTE_BITS),
     };
-    let heap = |offset: usize| reader.i64(books.heap.wrapping_add(offset as u64));
+    let heap = |offset: usize| reader.i64(ledger.heap.wrapping_add(offset as u64));
     Ok(LiveProcessSummary {
         pid,
         program,
         period,
-        is_running: reader.array::<1>(books.mode)? != [0],
-        started: reader.i64(books.started)?,
+        is_running: reader.array::<1>(ledger.mode)? != [0],
+        started: reader.i64(ledger.started)?,
         in_use: scaled(heap(heapprof_abi::heap::IN_USE)?).max(0),
         peak: scaled(heap(heapprof_abi::heap::PEAK)?).max(0),
     })

@@ -43,22 +43,22 @@ pub(crate) struct RecordingContext<'a> {
 /// Reads the ledger, and makes a profile of it.
 pub(crate) fn profile<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     around: &RecordingContext<'_>,
 ) -> Result<Profile, LiveError> {
-    let period = reader.u64(books.period)?;
+    let period = reader.u64(ledger.period)?;
     let is_exact = period == 1;
     let AllThreadSums {
         sums,
         mut sizes,
         is_at_peak,
-    } = read_sums(reader, books, is_exact)?;
+    } = read_sums(reader, ledger, is_exact)?;
     let width = if is_exact { 8 } else { 6 };
-    let code = known_code(reader, books, &around.code)?;
-    let names = LiveThreadNames::read(reader, books, around.thread_name)?;
+    let code = known_code(reader, ledger, &around.code)?;
+    let names = LiveThreadNames::read(reader, ledger, around.thread_name)?;
     let mut writer = LiveProfileWriter::new(
         reader,
-        books,
+        ledger,
         &recorded::SAMPLE_TYPES[..width],
         sums.len(),
         code,
@@ -70,9 +70,9 @@ pub(crate) fn profile<M: Memory>(
     let early_ends = std::mem::take(&mut writer.early_ends);
     let mut builder = writer.builder;
 
-    let started = reader.i64(books.started)?;
-    let duration = (around.duration)(started, reader.i64(books.since)?).max(1);
-    let mut comments = describe(reader, books, around, period)?;
+    let started = reader.i64(ledger.started)?;
+    let duration = (around.duration)(started, reader.i64(ledger.since)?).max(1);
+    let mut comments = describe(reader, ledger, around, period)?;
     comments.extend(early_ends.comments());
     if lacks_labels {
         comments.push("labels: those of an interpreter cannot be read from outside".to_string());
@@ -81,7 +81,7 @@ pub(crate) fn profile<M: Memory>(
         comments.push(recorded::EMPTY_COMMENT.to_string());
     }
     let (micros, resident) = (duration / 1000, around.resident[0]);
-    comments.push(history(reader, books, &sums, is_at_peak, micros, resident)?.comment());
+    comments.push(history(reader, ledger, &sums, is_at_peak, micros, resident)?.comment());
     if !is_exact {
         for class in &mut sizes.classes {
             class.allocated = recorded::rounded(class.allocated, OBJECT_BITS);
@@ -114,12 +114,12 @@ pub(crate) fn profile<M: Memory>(
 /// number that comes next.
 pub(crate) fn stacks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     code: &[MappedCode],
     first: u32,
 ) -> Result<(Profile, u32), LiveError> {
     const VALUE_COUNT: usize = 2;
-    let next = reader.u32(books.stacks)?;
+    let next = reader.u32(ledger.stacks)?;
     if next > MAX_STACKS {
         return Err(LiveError::LedgerTooLarge);
     }
@@ -127,10 +127,10 @@ pub(crate) fn stacks<M: Memory>(
         allocated: [1, number as i64],
         ..LiveStackSums::default()
     });
-    let code = known_code(reader, books, code)?;
-    let names = LiveThreadNames::read(reader, books, &|_| None)?;
+    let code = known_code(reader, ledger, code)?;
+    let names = LiveThreadNames::read(reader, ledger, &|_| None)?;
     let types = &recorded::SAMPLE_TYPES[..VALUE_COUNT];
-    let mut writer = LiveProfileWriter::new(reader, books, types, next as usize, code, names)?;
+    let mut writer = LiveProfileWriter::new(reader, ledger, types, next as usize, code, names)?;
     writer.add_samples((first as usize..).zip(sums), VALUE_COUNT)?;
     Ok((writer.builder.finish(), next))
 }
@@ -139,19 +139,19 @@ pub(crate) fn stacks<M: Memory>(
 /// besides the code in the ledger.
 pub(crate) fn profile_from_rows<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     code: &[MappedCode],
     types: &[(&str, &str)],
     key: &str,
     rows: &[LiveProfileRow<'_>],
 ) -> Result<Profile, LiveError> {
-    let stacks = reader.u32(books.stacks)?;
+    let stacks = reader.u32(ledger.stacks)?;
     if stacks > MAX_STACKS {
         return Err(LiveError::LedgerTooLarge);
     }
-    let code = known_code(reader, books, code)?;
-    let names = LiveThreadNames::read(reader, books, &|_| None)?;
-    let mut writer = LiveProfileWriter::new(reader, books, types, stacks as usize, code, names)?;
+    let code = known_code(reader, ledger, code)?;
+    let names = LiveThreadNames::read(reader, ledger, &|_| None)?;
+    let mut writer = LiveProfileWriter::new(reader, ledger, types, stacks as usize, code, names)?;
     writer.add_rows(key, rows)?;
     Ok(writer.builder.finish())
 }
@@ -159,9 +159,9 @@ pub(crate) fn profile_from_rows<M: Memory>(
 /// Returns the kernel's number of each thread in the ledger, if it has one.
 pub(crate) fn threads<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
 ) -> Result<Vec<Option<u32>>, LiveError> {
-    let names = LiveThreadNames::read(reader, books, &|_| None)?;
+    let names = LiveThreadNames::read(reader, ledger, &|_| None)?;
     let all = names
         .recorded_names
         .iter()
@@ -172,10 +172,10 @@ pub(crate) fn threads<M: Memory>(
 /// Returns the code that the collector knew, and behind it the code that was mapped since.
 fn known_code<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     now: &[MappedCode],
 ) -> Result<Vec<MappedCode>, LiveError> {
-    let len = reader.u32(books.mappings)?;
+    let len = reader.u32(ledger.mappings)?;
     if len > MAX_MAPPINGS {
         return Err(LiveError::LedgerDamaged(
             "it has more mappings than a program can have",
@@ -184,7 +184,7 @@ fn known_code<M: Memory>(
     let mut all = Vec::new();
     const KNOWN_MAPPING_LEN: usize = size_of::<Known>();
     reader.elements(
-        books.mapping,
+        ledger.mapping,
         len as usize,
         |_, bytes: &[u8; KNOWN_MAPPING_LEN]| {
             all.extend(
@@ -249,7 +249,7 @@ fn read_known_mapping<M: Memory>(
 /// Returns the collector's comments, as far as their facts can be read from outside.
 fn describe<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     around: &RecordingContext<'_>,
     period: u64,
 ) -> Result<Vec<String>, LiveError> {
@@ -259,12 +259,12 @@ fn describe<M: Memory>(
     if resident != 0 {
         comments.extend(recorded::resident(resident, peak));
     }
-    let others = reader.u32(books.names)?.saturating_sub(MAX_NAMED_THREADS);
+    let others = reader.u32(ledger.names)?.saturating_sub(MAX_NAMED_THREADS);
     comments.extend(recorded::threads(MAX_NAMED_THREADS, others));
-    if period != 1 && !books.is_copy {
-        comments.push(recorded::sampled_blocks(blocks(reader, books)?));
+    if period != 1 && !ledger.is_copy {
+        comments.push(recorded::sampled_blocks(blocks(reader, ledger)?));
     }
-    let bytes: [u8; 8 * DROPPED_COUNT] = reader.array(books.dropped)?;
+    let bytes: [u8; 8 * DROPPED_COUNT] = reader.array(ledger.dropped)?;
     let counts = std::array::from_fn(|i| u64_at(&bytes, 8 * i));
     comments.extend(recorded::dropped_comments(counts));
     Ok(comments)
@@ -273,12 +273,12 @@ fn describe<M: Memory>(
 /// Returns the number of blocks that are known to be in use.
 fn blocks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
 ) -> Result<u64, LiveError> {
-    let [stride, table] = books.part.map(u64::from);
+    let [stride, table] = ledger.part.map(u64::from);
     let mut all = 0u64;
     for part in 0..heapprof_abi::PART_COUNT as u64 {
-        let at = books.parts.wrapping_add(part * stride + table);
+        let at = ledger.parts.wrapping_add(part * stride + table);
         let count = reader.u64(at.wrapping_add(heapprof_abi::table::BLOCKS as u64))?;
         all = all.saturating_add(count);
     }
@@ -287,7 +287,7 @@ fn blocks<M: Memory>(
 
 fn history<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     sums: &[LiveStackSums],
     is_at_peak: bool,
     micros: i64,
@@ -299,12 +299,12 @@ fn history<M: Memory>(
         })
     };
     let [objects, bytes] = total(|sums| sums.in_use);
-    let count = reader.u64(books.moments.wrapping_add(moments::COUNT as u64))?;
+    let count = reader.u64(ledger.moments.wrapping_add(moments::COUNT as u64))?;
     let count = (count as usize).min(moments::MAX_MOMENTS);
     let mut kept = vec![0; count * moments::LEN];
     if count != 0 {
         reader.read(
-            books.moments.wrapping_add(moments::FIRST_MOMENT as u64),
+            ledger.moments.wrapping_add(moments::FIRST_MOMENT as u64),
             &mut kept,
         )?;
     }
@@ -329,7 +329,7 @@ fn history<M: Memory>(
         objects,
     });
     let peak = total(|sums| sums.peak)[1];
-    let peak_at = reader.i64(books.peak_at)?.clamp(0, micros);
+    let peak_at = reader.i64(ledger.peak_at)?.clamp(0, micros);
     Ok(HeapHistory {
         moments,
         resident: match i64::try_from(resident) {

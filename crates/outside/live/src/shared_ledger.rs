@@ -199,8 +199,8 @@ impl SharedLedger {
 
     /// The epoch of the ledger's recording, and its period.
     fn recording(&self) -> Result<(u64, u64), LiveError> {
-        self.with_ledger(|_, reader, books| {
-            Ok((reader.u64(books.epoch)?, reader.u64(books.period)?))
+        self.with_ledger(|_, reader, ledger| {
+            Ok((reader.u64(ledger.epoch)?, reader.u64(ledger.period)?))
         })
     }
 
@@ -211,7 +211,7 @@ impl SharedLedger {
         pid: u32,
         wrappers: &str,
     ) -> Result<SharedLedgerProfile, LiveError> {
-        self.with_ledger(|head, reader, books| {
+        self.with_ledger(|head, reader, ledger| {
             let around = RecordingContext {
                 reason,
                 program: program(head),
@@ -223,14 +223,14 @@ impl SharedLedger {
                 max_frames,
                 thread_name: &|_| None,
             };
-            let dropped: [u8; 8 * DROPPED_COUNT] = reader.array(books.dropped)?;
+            let dropped: [u8; 8 * DROPPED_COUNT] = reader.array(ledger.dropped)?;
             // The collector, too, counts these as lost: events without memory for the tables, and
             // events during which another one was held up by a signal handler.
             let lost = [1, 2].map(|i| u64_at(&dropped, 8 * i));
             Ok(SharedLedgerProfile {
-                profile: profile(reader, books, &around)?,
-                is_exact: reader.u64(books.period)? == 1,
-                process: reader.u32(books.process)?,
+                profile: profile(reader, ledger, &around)?,
+                is_exact: reader.u64(ledger.period)? == 1,
+                process: reader.u32(ledger.process)?,
                 program: program(head),
                 is_full: u32_at(head, offset_of!(Header, is_full)) != 0,
                 lost: lost[0].saturating_add(lost[1]),
@@ -251,20 +251,20 @@ impl SharedLedger {
     /// # Errors
     /// The file may be no saved ledger, or a damaged one.
     pub fn summary(&self, pid: u32) -> Result<LiveProcessSummary, LiveError> {
-        self.with_ledger(|head, reader, books| summary(reader, books, pid, program(head)))
+        self.with_ledger(|head, reader, ledger| summary(reader, ledger, pid, program(head)))
     }
 
     /// Opens the log of the recording, from its first event on; `None` if there is no log.
     pub(crate) fn log(&self) -> Result<Option<LiveLogReader>, LiveError> {
         let len = size_of::<EventRing>() as u64;
-        let at = self.with_ledger(|head, _, books| {
+        let at = self.with_ledger(|head, _, ledger| {
             let all = extents(head);
             let place = all.iter().find_map(|extent| {
-                let from = books.log.checked_sub(extent.address)?;
+                let from = ledger.log.checked_sub(extent.address)?;
                 let fits = extent.len.checked_sub(len).is_some_and(|last| from <= last);
                 extent.offset.checked_add(from).filter(|_| fits)
             });
-            match (books.log, place) {
+            match (ledger.log, place) {
                 (0, _) => Ok(None),
                 (_, Some(at)) => Ok(Some(at)),
                 (_, None) => Err(LiveError::LedgerDamaged("its log is not in its file")),
@@ -296,8 +296,8 @@ impl SharedLedger {
         let (file, extents) = (&self.0, extents(&head));
         let extents = extents.as_slice();
         let reader = BoundedMemoryReader::partial(SharedLedgerMemory { file, extents });
-        let books = LiveLedger::from_copy(&head[offset_of!(Header, ledger)..]);
-        work(&head, &reader, &books)
+        let ledger = LiveLedger::from_copy(&head[offset_of!(Header, ledger)..]);
+        work(&head, &reader, &ledger)
     }
 }
 

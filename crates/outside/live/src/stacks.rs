@@ -23,10 +23,10 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
     /// Reads the addresses of the first `len` stacks.
     pub(crate) fn new(
         reader: &'r BoundedMemoryReader<M>,
-        books: &LiveLedger,
+        ledger: &LiveLedger,
         len: usize,
     ) -> Result<Self, LiveError> {
-        let place = read_addresses(reader, books.stack, len)?;
+        let place = read_addresses(reader, ledger.stack, len)?;
         Ok(Self { reader, place })
     }
 
@@ -126,15 +126,15 @@ impl<'r, M: Memory> LiveScriptFrameReader<'r, M> {
     /// Reads the addresses of all frames. It must be called after the stacks were read.
     pub(crate) fn new(
         reader: &'r BoundedMemoryReader<M>,
-        books: &LiveLedger,
+        ledger: &LiveLedger,
     ) -> Result<Self, LiveError> {
-        let len = reader.u32(books.frames)?;
+        let len = reader.u32(ledger.frames)?;
         if len > MAX_SCRIPT_FRAMES {
             return Err(LiveError::LedgerDamaged(
                 "it has more names than a program can have",
             ));
         }
-        let place = read_addresses(reader, books.frame, len as usize)?;
+        let place = read_addresses(reader, ledger.frame, len as usize)?;
         Ok(Self { reader, place })
     }
 

@@ -60,31 +60,31 @@ struct UnroundedSums {
 /// Reads the sums of all threads. `is_exact` says in which unit the recording counts.
 pub(crate) fn read_sums<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     is_exact: bool,
 ) -> Result<AllThreadSums, LiveError> {
-    let stacks = reader.u32(books.stacks)?;
+    let stacks = reader.u32(ledger.stacks)?;
     if stacks > MAX_STACKS {
         return Err(LiveError::LedgerDamaged(
             "it has more stacks than a program can have",
         ));
     }
     let len = stacks as usize;
-    let phase_now = || reader.u64(books.heap.wrapping_add(heap::PHASE as u64));
-    let phase = match books.is_copy {
-        true => 2 * newest_fall(reader, books, len)?,
+    let phase_now = || reader.u64(ledger.heap.wrapping_add(heap::PHASE as u64));
+    let phase = match ledger.is_copy {
+        true => 2 * newest_fall(reader, ledger, len)?,
         false => phase_now()?,
     };
     let mut raw: Vec<UnroundedSums> = Vec::new();
     let mut sizes = SizeHistogram::default();
-    each_thread(reader, books, |thread| {
+    each_thread(reader, ledger, |thread| {
         let at = |offset: u32| thread.wrapping_add(u64::from(offset));
-        reader.elements(at(books.thread.counters), len, |stack, bytes| {
+        reader.elements(at(ledger.thread.counters), len, |stack, bytes| {
             add_counters(stack_entry(&mut raw, stack), bytes, phase);
             Ok(())
         })?;
         reader.elements(
-            at(books.thread.temporary),
+            at(ledger.thread.temporary),
             len,
             |stack, bytes: &[u8; 16]| {
                 add(
@@ -95,16 +95,16 @@ pub(crate) fn read_sums<M: Memory>(
             },
         )?;
         if !is_exact {
-            reader.elements(at(books.thread.spread), len, |stack, bytes| {
+            reader.elements(at(ledger.thread.spread), len, |stack, bytes| {
                 add_spread(&mut stack_entry(&mut raw, stack).spread, bytes);
                 Ok(())
             })?;
         }
-        add_sizes(&mut sizes, &reader.array(at(books.thread.sizes))?);
+        add_sizes(&mut sizes, &reader.array(at(ledger.thread.sizes))?);
         Ok(())
     })?;
     // If the heap is rising to a new peak now, that is the peak, whatever the peak was before.
-    let is_at_peak = match books.is_copy {
+    let is_at_peak = match ledger.is_copy {
         true => is_rising(&raw),
         false => phase_now()? & 1 == 1,
     };
@@ -122,10 +122,10 @@ pub(crate) fn read_sums<M: Memory>(
 /// Calls `each` with the address of each thread's state.
 fn each_thread<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     mut each: impl FnMut(u64) -> Result<(), LiveError>,
 ) -> Result<(), LiveError> {
-    let mut thread = reader.u64(books.threads)?;
+    let mut thread = reader.u64(ledger.threads)?;
     let mut threads = 0;
     while thread != 0 {
         threads += 1;
@@ -133,7 +133,7 @@ fn each_thread<M: Memory>(
             return Err(LiveError::LedgerDamaged("its list of threads has no end"));
         }
         each(thread)?;
-        thread = reader.u64(thread.wrapping_add(books.thread.next.into()))?;
+        thread = reader.u64(thread.wrapping_add(ledger.thread.next.into()))?;
     }
     Ok(())
 }
@@ -141,12 +141,12 @@ fn each_thread<M: Memory>(
 /// Returns how often the heap had fallen from a peak when any stack's counters last changed.
 fn newest_fall<M: Memory>(
     reader: &BoundedMemoryReader<M>,
-    books: &LiveLedger,
+    ledger: &LiveLedger,
     stacks: usize,
 ) -> Result<u64, LiveError> {
     let mut newest = 0;
-    each_thread(reader, books, |thread| {
-        let counters = thread.wrapping_add(books.thread.counters.into());
+    each_thread(reader, ledger, |thread| {
+        let counters = thread.wrapping_add(ledger.thread.counters.into());
         reader.elements(counters, stacks, |_, bytes: &[u8; counters::LEN]| {
             newest = newest.max(u64_at(bytes, counters::FALL));
             Ok(())

@@ -99,7 +99,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
     /// Makes a writer of a profile with these types. `stacks` is the number of stacks.
     pub(crate) fn new(
         reader: &'r BoundedMemoryReader<M>,
-        books: &LiveLedger,
+        ledger: &LiveLedger,
         types: &[(&str, &str)],
         stacks: usize,
         code: Vec<MappedCode>,
@@ -108,8 +108,8 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         let mut writer = Self {
             reader,
             builder: ProfileBuilder::new(types),
-            stacks: LiveStackReader::new(reader, books, stacks)?,
-            frames: LiveScriptFrameReader::new(reader, books)?,
+            stacks: LiveStackReader::new(reader, ledger, stacks)?,
+            frames: LiveScriptFrameReader::new(reader, ledger)?,
             code,
             mappings: Vec::new(),
             locations: HashMap::default(),
@@ -360,12 +360,12 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
 impl<'r> LiveThreadNames<'r> {
     pub(crate) fn read<M: Memory>(
         reader: &BoundedMemoryReader<M>,
-        books: &LiveLedger,
+        ledger: &LiveLedger,
         now: &'r dyn Fn(u32) -> Option<String>,
     ) -> Result<Self, LiveError> {
-        let count = reader.u32(books.names)?.min(MAX_NAMED_THREADS) as usize;
+        let count = reader.u32(ledger.names)?.min(MAX_NAMED_THREADS) as usize;
         let mut kept = vec![[0; name::LEN]; count];
-        reader.elements(books.name, count, |i, bytes| {
+        reader.elements(ledger.name, count, |i, bytes| {
             kept[i] = *bytes;
             Ok(())
         })?;

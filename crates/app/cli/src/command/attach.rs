@@ -250,7 +250,7 @@ impl AttachedRecording {
     /// Waits until the recording is over and returns why.
     fn wait(&mut self, time: Option<Duration>, signals: &mut Signals) -> AttachEndReason {
         let mut read = Instant::now();
-        let books = LiveProcess::open(self.pid);
+        let ledger = LiveProcess::open(self.pid);
         loop {
             if signals.pending().next().is_some() {
                 return AttachEndReason::Interrupted;
@@ -261,7 +261,7 @@ impl AttachedRecording {
             if !is_there(self.pid) {
                 return AttachEndReason::ProgramEnded;
             }
-            match books.as_ref().map(LiveProcess::summary) {
+            match ledger.as_ref().map(LiveProcess::summary) {
                 Ok(Ok(found)) if !found.is_running => return AttachEndReason::DetachedElsewhere,
                 // The process has another memory: it became another program, or it ends.
                 Ok(Err(_)) | Err(heapprof_live::LiveError::NotRecorded) => {

@@ -150,7 +150,7 @@ fn add_to_ledger<const EXACT: bool>(
     size: usize,
 ) {
     let address = spot.address();
-    let (process, books) = (&engine.process, &engine.ledger);
+    let (process, ledger) = (&engine.process, &engine.ledger);
     let counters = stack.and_then(|stack| state.counters(stack, &process.pages));
     let (Some(counters), Some(stack)) = (counters, stack) else {
         count(&process.dropped.no_memory);
@@ -161,7 +161,7 @@ fn add_to_ledger<const EXACT: bool>(
         LiveBlock { stack, size },
         block_weight::<EXACT>(engine, size),
     );
-    let Some(mut open) = books.access.open(process, state) else {
+    let Some(mut open) = ledger.access.open(process, state) else {
         return;
     };
     let counted = open.count_allocation(counters, weight);
@@ -175,14 +175,17 @@ fn add_to_ledger<const EXACT: bool>(
             spread.note_allocation(size, period);
         });
     }
-    let inserted = books.live.insert::<EXACT>(spot, block, &mut open);
+    let inserted = ledger.live.insert::<EXACT>(spot, block, &mut open);
     // A block that was known at this address is in the filter already.
     if !EXACT && inserted == Ok(None) {
-        books.filter.add(address);
+        ledger.filter.add(address);
     }
     drop(open);
     if counted == CountOutcome::Alarm {
-        engine.dumping.due.handle_alarm(process, &books.access.heap);
+        engine
+            .dumping
+            .due
+            .handle_alarm(process, &ledger.access.heap);
     }
     if !matches!(inserted, Ok(None)) {
         handle_insert_problem::<EXACT>(engine, state, own, inserted, block);

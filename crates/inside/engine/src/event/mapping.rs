@@ -17,8 +17,8 @@ pub(super) fn map(engine: &'static Engine, address: usize, len: usize, frame: Ca
         return;
     }
     unmap(engine, address, len, || 0);
-    counted::with_ledger(engine, |books| {
-        let Some(stack) = books.count_allocation(epoch, frame, len as u64) else {
+    counted::with_ledger(engine, |ledger| {
+        let Some(stack) = ledger.count_allocation(epoch, frame, len as u64) else {
             return;
         };
         engine.ledger.regions.with(process, |regions| {
@@ -47,13 +47,13 @@ pub(super) fn unmap(
         return kernel();
     }
     let (mut kernel, mut said) = (Some(kernel), 0);
-    counted::with_ledger(engine, |books| {
+    counted::with_ledger(engine, |ledger| {
         engine.ledger.regions.with(process, |regions| {
             said = kernel.take().map_or(0, |kernel| kernel());
             if said >= 0 {
                 let gone = address..address.saturating_add(len);
                 regions.cut(gone, |stack, objects, bytes| {
-                    books.count_free(stack, objects, bytes);
+                    ledger.count_free(stack, objects, bytes);
                 });
             }
         });

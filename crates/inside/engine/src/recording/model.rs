@@ -355,9 +355,9 @@ fn a_new_recording_has_its_own_events_only() {
             assert!(world.engine.restart(RecordingMode::Exact, 1));
         });
         run(world, vec![user(0), user(10), starter]);
-        let books = &world.engine.ledger;
+        let ledger = &world.engine.ledger;
         let in_use = world.counted();
-        assert_eq!(in_use, books.live.len() as i64 * 100);
-        assert_eq!(books.access.heap.in_use(), in_use);
+        assert_eq!(in_use, ledger.live.len() as i64 * 100);
+        assert_eq!(ledger.access.heap.in_use(), in_use);
     });
 }

@@ -163,8 +163,8 @@ fn write_header(engine: &'static Engine) {
         let len = program.len().min(255);
         to.write_bytes(0, 256);
         copy_nonoverlapping(program.as_ptr(), to, len);
-        let books = addr_of_mut!((*header).ledger);
-        books.write(outside::build_shared_header(
+        let ledger = addr_of_mut!((*header).ledger);
+        ledger.write(outside::build_shared_header(
             engine,
             &process.pages.table_file,
         ));

@@ -69,8 +69,8 @@ impl<'a> RecordedLedger<'a> {
                 LiveProcess::open(*pid)?;
                 let own = image.regions().iter().filter(|region| region.is_own);
                 let pieces = own.map(ImageRegion::range);
-                let books = LedgerSnapshot::new(image, pieces, memory, &image.files)?;
-                Ok(Self::Process(books, *pid))
+                let ledger = LedgerSnapshot::new(image, pieces, memory, &image.files)?;
+                Ok(Self::Process(ledger, *pid))
             }
             WalkTargetKind::Core(path, _) => {
                 let (file, _) = open_core(path)?;
@@ -81,7 +81,7 @@ impl<'a> RecordedLedger<'a> {
 
     fn blocks(&self) -> Result<BlocksInUse, heapprof_live::LiveError> {
         match self {
-            Self::Process(books, _) => books.blocks(),
+            Self::Process(ledger, _) => ledger.blocks(),
             Self::Core(core) => core.frozen().blocks(),
         }
     }
@@ -101,7 +101,9 @@ impl<'a> RecordedLedger<'a> {
         });
         let rows: Vec<LiveProfileRow<'_>> = rows.collect();
         let profile = match self {
-            Self::Process(books, _) => books.profile_of(&HEAP_SAMPLE_TYPES, STATE_LABEL_KEY, &rows),
+            Self::Process(ledger, _) => {
+                ledger.profile_of(&HEAP_SAMPLE_TYPES, STATE_LABEL_KEY, &rows)
+            }
             Self::Core(core) => {
                 core.frozen()
                     .profile_of(&HEAP_SAMPLE_TYPES, STATE_LABEL_KEY, &rows)

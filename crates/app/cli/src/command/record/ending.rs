@@ -36,7 +36,7 @@ impl ProcessEndings {
     pub(super) fn describe_private(&self, main: u32) -> String {
         if let Some(why) = self.why_private(main) {
             return format!(
-                "; its books were in private memory ({}), so a kill would have left nothing of \
+                "; its ledger was in private memory ({}), so a kill would have left nothing of \
                  them",
                 why
             );
@@ -44,7 +44,7 @@ impl ProcessEndings {
         match self.private.as_slice() {
             [] => String::new(),
             [first, ..] => format!(
-                "; the books of {} other process{} were in private memory ({}), so a kill would \
+                "; the ledgers of {} other process{} were in private memory ({}), so a kill would \
                  have left nothing of them",
                 self.private.len(),
                 if self.private.len() == 1 { "" } else { "es" },

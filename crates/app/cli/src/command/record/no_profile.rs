@@ -16,7 +16,7 @@ pub(super) fn reason(ended: &ProgramExit, ending: &ProcessEndings, small: usize)
 /// Explains why the program left no profile.
 fn why_nothing(ended: &ProgramExit, ending: &ProcessEndings) -> String {
     if ending.unread.contains(&ended.process) {
-        return "no profile: the program left none, and its books could not be read".to_string();
+        return "no profile: the program left none, and its ledger could not be read".to_string();
     }
     let mut unrecorded = ending.unrecorded.iter();
     if let Some(one) = unrecorded.find(|one| one.process == ended.process) {
@@ -29,7 +29,7 @@ fn why_nothing(ended: &ProgramExit, ending: &ProcessEndings) -> String {
             ending
                 .why_private(ended.process)
                 .map_or(String::new(), |why| format!(
-                    ", and its books were in private memory ({why})"
+                    ", and its ledger was in private memory ({why})"
                 ))
         ),
         None => {

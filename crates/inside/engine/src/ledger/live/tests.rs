@@ -11,23 +11,23 @@ use std::sync::atomic::AtomicBool;
 const STEPS: u64 = if cfg!(miri) { 1_500 } else { 300_000 };
 
 /// A live table, with what it takes to open the ledger.
-struct Books {
+struct Ledger {
     process: EngineProcess,
     threads: ThreadStates,
     shared: LedgerAccess,
     live: LiveTable,
 }
 
-impl Books {
+impl Ledger {
     fn leaked() -> &'static Self {
-        let books = Self {
+        let ledger = Self {
             process: EngineProcess::new(region()),
             threads: ThreadStates::new(),
             shared: LedgerAccess::new(),
             live: LiveTable::new(),
         };
-        books.shared.prepare();
-        Box::leak(Box::new(books))
+        ledger.shared.prepare();
+        Box::leak(Box::new(ledger))
     }
 
     fn state(&'static self) -> &'static ThreadState {
@@ -53,9 +53,9 @@ impl Books {
 }
 
 /// Walks over `addresses` at random, and compares each step with a map.
-fn walk(books: &'static Books, addresses: impl Fn(u64) -> usize, seed: u64, steps: u64) {
+fn walk(ledger: &'static Ledger, addresses: impl Fn(u64) -> usize, seed: u64, steps: u64) {
     let (mut model, mut x) = (HashMap::new(), 88_172_645_463_325_252u64 ^ seed << 7);
-    let state = books.state();
+    let state = ledger.state();
     for step in 0..steps {
         x ^= x << 13;
         x ^= x >> 7;
@@ -67,84 +67,85 @@ fn walk(books: &'static Books, addresses: impl Fn(u64) -> usize, seed: u64, step
         };
         if x >> 40 & 1 == 0 {
             assert_eq!(
-                books.put(state, address, block),
+                ledger.put(state, address, block),
                 Ok(model.insert(address, block))
             );
         } else {
-            assert_eq!(books.take(state, address), model.remove(&address));
+            assert_eq!(ledger.take(state, address), model.remove(&address));
         }
     }
     for (address, block) in model {
-        assert_eq!(books.take(state, address), Some(block));
+        assert_eq!(ledger.take(state, address), Some(block));
     }
     state.release();
 }
 
 #[test]
 fn behaves_as_a_map_does() {
-    let books = Books::leaked();
+    let ledger = Ledger::leaked();
     walk(
-        books,
+        ledger,
         |x| 0x7f00_0000_0000 + (x % 9_000) as usize * 16,
         0,
         STEPS,
     );
-    assert_eq!(books.live.len(), 0);
+    assert_eq!(ledger.live.len(), 0);
     let huge = LiveBlock {
         stack: 1,
         size: 1 << 60,
     };
-    assert_eq!(books.put(books.state(), 4096, huge), Err(TableFull));
+    assert_eq!(ledger.put(ledger.state(), 4096, huge), Err(TableFull));
 }
 
 /// Blocks in shadows and blocks that have no word there: at odd places, and very large ones.
 #[test]
 fn behaves_as_a_map_does_wherever_blocks_begin() {
-    let books = Books::leaked();
+    let ledger = Ledger::leaked();
     let addresses = |x: u64| 0x7f00_0000_0000 + (x % 20_000) as usize * 8;
-    walk(books, addresses, 3, STEPS);
-    assert_eq!(books.live.len(), 0);
-    assert!(cfg!(miri) || books.live.shadows.count.load(Ordering::Relaxed) > 0);
+    walk(ledger, addresses, 3, STEPS);
+    assert_eq!(ledger.live.len(), 0);
+    assert!(cfg!(miri) || ledger.live.shadows.count.load(Ordering::Relaxed) > 0);
     // When all blocks are forgotten at once, none of them is left.
-    let state = books.state();
+    let state = ledger.state();
     let mut model = HashMap::new();
     for i in 0..2_000 {
         let size = if i % 7 == 0 { 1 << 40 } else { 40 };
         let block = LiveBlock { stack: i, size };
         let address = addresses(u64::from(i) * 9);
-        assert_eq!(books.put(state, address, block), Ok(None));
+        assert_eq!(ledger.put(state, address, block), Ok(None));
         model.insert(address, block);
     }
-    assert_eq!(books.live.len(), model.len());
+    assert_eq!(ledger.live.len(), model.len());
     {
-        let changing = books.shared.lock_changes(&books.process);
-        access::share(&books.threads, books.live.owners(), &changing);
+        let changing = ledger.shared.lock_changes(&ledger.process);
+        access::share(&ledger.threads, ledger.live.owners(), &changing);
     }
-    assert!(books.live.clear(&books.process));
-    assert_eq!(books.live.len(), 0);
+    assert!(ledger.live.clear(&ledger.process));
+    assert_eq!(ledger.live.len(), 0);
     for address in model.into_keys() {
-        assert_eq!(books.take(state, address), None);
+        assert_eq!(ledger.take(state, address), None);
     }
-    walk(books, addresses, 4, STEPS);
-    assert_eq!(books.live.len(), 0);
+    walk(ledger, addresses, 4, STEPS);
+    assert_eq!(ledger.live.len(), 0);
 }
 
 /// Sampled blocks lie far apart.
 #[test]
 fn sampled_blocks_have_no_shadows() {
-    let books = Books::leaked();
-    let state = books.state();
+    let ledger = Ledger::leaked();
+    let state = ledger.state();
     for i in 0..500 {
         let block = LiveBlock { stack: 1, size: 16 };
-        let mut open = books.shared.open(&books.process, state).unwrap();
-        let done =
-            books
-                .live
-                .insert::<false>(books.live.find_spot(0x10_0000 + i * 16), block, &mut open);
+        let mut open = ledger.shared.open(&ledger.process, state).unwrap();
+        let done = ledger.live.insert::<false>(
+            ledger.live.find_spot(0x10_0000 + i * 16),
+            block,
+            &mut open,
+        );
         assert_eq!(done, Ok(None));
     }
-    assert_eq!(books.live.shadows.count.load(Ordering::Relaxed), 0);
-    let taken = (0..500).filter(|i| books.take(state, 0x10_0000 + i * 16).is_some());
+    assert_eq!(ledger.live.shadows.count.load(Ordering::Relaxed), 0);
+    let taken = (0..500).filter(|i| ledger.take(state, 0x10_0000 + i * 16).is_some());
     assert_eq!(taken.count(), 500);
 }
 
@@ -152,7 +153,7 @@ fn sampled_blocks_have_no_shadows() {
 /// the while.
 #[test]
 fn parts_change_hands() {
-    let books = Books::leaked();
+    let ledger = Ledger::leaked();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..4usize)
@@ -162,24 +163,24 @@ fn parts_change_hands() {
                     let region = if x >> 50 & 15 == 0 { 0 } else { 1 + i };
                     0x7f00_0000_0000 + (region << 16) + (x % 500) as usize * 128 + i * 32
                 };
-                scope.spawn(move || walk(books, addresses, i as u64, STEPS))
+                scope.spawn(move || walk(ledger, addresses, i as u64, STEPS))
             })
             .collect();
         let done = &done;
         scope.spawn(move || {
             while !done.load(Ordering::Relaxed) {
                 {
-                    let changing = books.shared.lock_changes(&books.process);
-                    access::share(&books.threads, books.live.owners(), &changing);
+                    let changing = ledger.shared.lock_changes(&ledger.process);
+                    access::share(&ledger.threads, ledger.live.owners(), &changing);
                 }
-                books.live.acquire_all(&books.process);
-                books.live.disown();
-                books.live.release_all();
+                ledger.live.acquire_all(&ledger.process);
+                ledger.live.disown();
+                ledger.live.release_all();
                 std::thread::sleep(std::time::Duration::from_micros(50));
             }
         });
         workers.into_iter().for_each(|w| w.join().unwrap());
         done.store(true, Ordering::Relaxed);
     });
-    assert_eq!(books.live.len(), 0);
+    assert_eq!(ledger.live.len(), 0);
 }
