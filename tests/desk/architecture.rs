@@ -177,7 +177,6 @@ const UNSAFE: &[(&str, &[&str])] = &[
     (
         "crates/inside/preload/src/",
         &[
-            "crates/inside/preload/src/",
             "allocator",
             "ledger_hooks",
             "api",

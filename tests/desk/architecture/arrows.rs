@@ -65,6 +65,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     (
         "app/cli",
         &[
+            "abi",
             "analysis",
             "attach",
             "dropin",

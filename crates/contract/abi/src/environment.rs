@@ -147,8 +147,8 @@ variables! {
          file that `record` takes, if every allocation is recorded.";
     KEEP "HEAPPROF_KEEP", Record, "path", "none",
         "A socket at which `record` takes files in memory. A process hands one over and keeps its \
-         ledger in it, so that there is a profile of it when it was killed; a child does so once it \
-         has allocated 32 KiB.";
+         ledger in it, so that there is a profile of it when it was killed; a child does so once \
+         it has allocated 32 KiB.";
     FORK_AUDIT "HEAPPROF_FORK_AUDIT", Record, "path", "none",
         "A socket at which `record` is told of forked children, whose pages it looks at: a child \
          waits for it when it begins, and before its last profile.";

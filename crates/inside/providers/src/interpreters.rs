@@ -11,38 +11,11 @@ use heapprof_memory::{Memory, OwnMemory};
 use crate::kernel_memory::KernelMemory;
 use crate::loaded_objects::{loaded_objects, note};
 use crate::perl::PERL;
+use crate::provider::{InterpreterProvider, ScannedObject};
 use crate::python::PYTHON;
-
-/// An interpreter whose stacks can be read inside the program. A new one is a row here, in
-/// `examine_object` and in [`PROVIDERS`].
-pub(crate) trait InterpreterProvider: Sync {
-    /// Looks for the interpreter in an object that was not scanned before. If it is there, and is
-    /// the first of its kind, its provider is registered.
-    fn examine<M: Memory>(&'static self, memory: M, object: &ScannedObject)
-    where
-        Self: Sized;
-
-    /// Stops reading stacks, because the program may unload the interpreter's library. Returns
-    /// whether they were read.
-    fn pause(&self) -> bool;
-
-    /// Reads stacks again after a [`pause`](Self::pause) that returned `true`, if the library is
-    /// still there.
-    fn resume(&self);
-}
 
 /// All interpreters.
 static PROVIDERS: [&dyn InterpreterProvider; 2] = [&PERL, &PYTHON];
-
-/// An object of the program that is searched for interpreters.
-pub(crate) struct ScannedObject {
-    /// The object.
-    pub(crate) object: LoadedObject,
-    /// The program's executable.
-    pub(crate) executable: Option<LoadedObject>,
-    /// Whether there are no other threads yet.
-    pub(crate) is_early: bool,
-}
 
 /// Looks for each interpreter in an object.
 fn examine_object<M: Memory>(memory: M, object: LoadedObject, is_early: bool) {

@@ -12,9 +12,9 @@ use heapprof_perl::{PerlLayout, PerlRuntime, UnreadablePerl};
 use super::arenas::{ArenaHoldings, LeftArenas, read_holdings};
 use super::turn::TurnLock;
 use super::values::PerlValueTracker;
-use crate::interpreters::{InterpreterProvider, ScannedObject};
 use crate::kernel_memory::KernelMemory;
 use crate::loaded_objects::loaded_objects;
+use crate::provider::{InterpreterProvider, ScannedObject};
 use crate::runtime_state::{ReadState, RuntimeState};
 
 /// The perl of this process.

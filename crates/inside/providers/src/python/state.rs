@@ -8,8 +8,8 @@ use heapprof_memory::{Memory, OwnMemory};
 use heapprof_python::{CurrentThreadState, PythonRuntime, UnreadablePython};
 
 use super::objects::PYTHON_OBJECTS;
-use crate::interpreters::{InterpreterProvider, ScannedObject};
 use crate::kernel_memory::KernelMemory;
+use crate::provider::{InterpreterProvider, ScannedObject};
 use crate::runtime_state::{ReadState, RuntimeState};
 
 /// The Python of this process.
