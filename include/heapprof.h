@@ -19,7 +19,7 @@ extern "C" {
 /* Records from now on, and forgets what was recorded before. `period` 0 records every allocation, else one in so
  * many bytes on average. `output` is a file pattern as in the variable HEAPPROF_OUTPUT (%p process, %e the
  * name that the program was started by, %n number); NULL takes that variable's, or writes no files. A last profile is written when the program ends.
- * Returns 0; EBUSY when it can't begin: no memory, or a thread is held up inside the library (what was recorded before may
+ * Returns 0; EBUSY when it can't begin: no memory, or a thread is interrupted inside the library (what was recorded before may
  * be gone all the same); EINVAL for a period above 1 TiB; EPERM in a sandbox that kills. */
 int heapprof_start(const char *output, unsigned long period);
 

@@ -32,7 +32,7 @@ fn operators_of_another_allocator_are_counted() {
         assert_eq!(output.status.code(), Some(0), "{name}");
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(said, "caught 1, null 1\n", "{name}");
-        let sums = Sums::of(&read(&out));
+        let sums = Sums::from_profile(&read(&out));
         for (function, objects, bytes, left) in [
             ("operators_array", 101, 15_000, 5000),
             ("operators_one", 100, 400, 0),
@@ -101,7 +101,7 @@ void operator delete[](void *p) noexcept { free(p); }
     record.env("LD_PRELOAD", &allocator.program);
     record.args(["record", "--exact", "-o", "p.pb.gz", "./program"]);
     assert!(record.output().unwrap().status.success());
-    let sums = Sums::of(&read(&program.path("p.pb.gz")));
+    let sums = Sums::from_profile(&read(&program.path("p.pb.gz")));
     let main = |kind| sums.value("main", kind).unwrap();
     assert_eq!(main("inuse_space"), 3000);
     assert!(main("alloc_space") >= 9000, "{}", main("alloc_space"));

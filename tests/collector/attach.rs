@@ -23,7 +23,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    fn of(mut command: Command) -> Self {
+    fn start(mut command: Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -43,7 +43,7 @@ impl Waiting {
     pub(crate) fn new(program: &Path, how: &str) -> Self {
         let mut command = Command::new(program);
         command.arg(how);
-        Self::of(command)
+        Self::start(command)
     }
 
     pub(crate) fn pid(&self) -> String {
@@ -222,7 +222,7 @@ fn other_allocators_are_attached_to() {
         let mut preloaded = Command::new(built.path("program"));
         preloaded.arg("").env("LD_PRELOAD", &path);
         for mut program in [
-            Waiting::of(preloaded),
+            Waiting::start(preloaded),
             Waiting::new(&linked.path("program"), ""),
         ] {
             let said = program.attached(5);
@@ -275,7 +275,7 @@ fn a_program_that_checks_itself_finds_nothing() {
     let built = build(source, "gcc -O2 -g -pthread -Wl,--no-as-needed -lm");
     let mut command = Command::new(built.path("program"));
     command.arg("0");
-    let mut program = Waiting::of(command);
+    let mut program = Waiting::start(command);
     for round in 0..12 {
         let mode: &[&str] = match round % 3 {
             0 => &["--period", "4KiB"],
@@ -447,7 +447,7 @@ fn a_container_is_attached_to_from_outside() {
         .arg(folder)
         .status()
         .unwrap();
-    let mut program = Waiting::of(command);
+    let mut program = Waiting::start(command);
     let pid = child_of(program.child.id());
     let attach = Attach::begin(program.folder.path(), &pid, &["--exact"]);
     program.work();
@@ -478,7 +478,7 @@ fn perl_has_its_own_frames() {
         sub hoard { push @all, 'x' x 10000 for 1 .. 10 } \
         while (<STDIN>) { hoard(); print \"done\\n\" }";
     command.args(["-e", script]);
-    let mut program = Waiting::of(command);
+    let mut program = Waiting::start(command);
     program.work();
     let said = program.attached(5);
     assert_eq!(said.code, 0, "{}", said.err);

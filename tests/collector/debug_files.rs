@@ -4,7 +4,7 @@
 use heapprof_profile::{Profile, decode};
 use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeWarning};
 
-use heapprof_tests::built::{Built, C, CXX, build, have, is_here, source, symbolized, told};
+use heapprof_tests::built::{Built, C, CXX, build, have, is_here, reported, source, symbolized};
 use heapprof_tests::harness::run;
 use heapprof_tests::needs;
 
@@ -75,7 +75,7 @@ fn debug_files_are_found_where_tools_put_them() {
             Some(built.path(&place)),
             "{case}"
         );
-        assert_eq!(told(&found), told(&full), "{case}");
+        assert_eq!(reported(&found), reported(&full), "{case}");
     }
 }
 
@@ -94,7 +94,10 @@ fn split_debug_information_is_followed() {
     let (full, _) = symbolized(whole.profile(&addresses), &SymbolizeOptions::default());
     let (found, summary) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     assert_eq!(summary.files[0].warnings, []);
-    assert_eq!(strip(&built, told(&found)), strip(&whole, told(&full)));
+    assert_eq!(
+        strip(&built, reported(&found)),
+        strip(&whole, reported(&full))
+    );
     // If the file is moved away, the message names it. With --debug-dir it is found again.
     let options = built.options("symbols");
     let entries = std::fs::read_dir(built.folder.path()).unwrap().flatten();
@@ -109,7 +112,7 @@ fn split_debug_information_is_followed() {
     assert!(missing.ends_with(".dwo"), "{missing}");
     let (again, summary) = symbolized(built.profile(&addresses), &options);
     assert_eq!(summary.files[0].warnings, []);
-    assert_eq!(told(&again), told(&found));
+    assert_eq!(reported(&again), reported(&found));
 }
 
 #[test]
@@ -131,8 +134,12 @@ fn packed_debug_information_is_followed() {
     }
     let (found, summary) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     assert_eq!(summary.files[0].warnings, []);
-    assert_eq!(told(&found), told(&full));
-    assert!(told(&full).iter().any(|frames| frames.lines().count() > 2));
+    assert_eq!(reported(&found), reported(&full));
+    assert!(
+        reported(&full)
+            .iter()
+            .any(|frames| frames.lines().count() > 2)
+    );
 }
 
 #[test]
@@ -148,7 +155,7 @@ fn shared_debug_information_is_followed() {
     built.run("dwz -m shared.debug program other");
     let (found, summary) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     assert_eq!(summary.files[0].warnings, []);
-    assert_eq!(told(&found), told(&full));
+    assert_eq!(reported(&found), reported(&full));
     let options = built.options("symbols");
     std::fs::rename(built.path("shared.debug"), built.path("moved")).unwrap();
     let (_, summary) = symbolized(built.profile(&addresses), &options);
@@ -159,7 +166,7 @@ fn shared_debug_information_is_followed() {
     std::fs::rename(built.path("moved"), built.path("symbols/shared.debug")).unwrap();
     let (found, summary) = symbolized(built.profile(&addresses), &options);
     assert_eq!(summary.files[0].warnings, []);
-    assert_eq!(told(&found), told(&full));
+    assert_eq!(reported(&found), reported(&full));
 }
 
 #[test]
@@ -252,9 +259,11 @@ fn a_debug_file_alone_names_any_layout() {
         built.run("objcopy --only-keep-debug program symbols/program.debug");
         built.run("rm program");
         let (alone, summary) = symbolized(recorded(&built), &options);
-        assert_eq!(told(&alone), told(&whole), "{flag}: {summary:?}");
+        assert_eq!(reported(&alone), reported(&whole), "{flag}: {summary:?}");
         assert!(
-            told(&whole).iter().any(|names| names.contains("second")),
+            reported(&whole)
+                .iter()
+                .any(|names| names.contains("second")),
             "{flag}"
         );
     }

@@ -33,7 +33,7 @@ const TYPES: [&str; 6] = [
 ];
 
 /// Reads a profile and checks the laws that hold for a single profile.
-fn look(path: &Path) -> Dump {
+fn read_dump(path: &Path) -> Dump {
     let name = path.file_name().unwrap().to_str().unwrap();
     let profile = read(path);
     assert!(
@@ -56,7 +56,7 @@ fn look(path: &Path) -> Dump {
             "{name}: {values:?}"
         );
     }
-    let sums = Sums::of(&profile);
+    let sums = Sums::from_profile(&profile);
     let comments = profile.comment.iter().map(|&text| profile.text(text));
     let mut reasons = comments.filter_map(|text| text.strip_prefix("dump: "));
     let mut parts = name.split('.').skip(1);
@@ -110,7 +110,7 @@ fn dumped_until(
         let name = path.to_string_lossy().into_owned();
         assert!(!name.ends_with(".tmp"), "{name} is left behind");
         if name.ends_with(".pb.gz") {
-            dumps.push((look(&path), path));
+            dumps.push((read_dump(&path), path));
         }
     }
     dumps.sort_by(|(a, _), (b, _)| (&a.process, a.number).cmp(&(&b.process, b.number)));
@@ -320,7 +320,7 @@ fn the_profile_before_an_exec_stays() {
             let name = path.display().to_string();
             assert!(!name.ends_with(".tmp"), "round {round}: {name}");
             if name.ends_with(".pb.gz") {
-                *reasons.entry(look(&path).reason).or_default() += 1;
+                *reasons.entry(read_dump(&path).reason).or_default() += 1;
             }
         }
         assert_eq!(reasons.get("exec"), Some(&6), "round {round}: {reasons:?}");

@@ -267,10 +267,10 @@ int main(void) {
         let of_children = names.iter().filter(|name| name.starts_with("x_"));
         assert_eq!(of_children.count() > 0, children, "{names:?}");
         // Dumps while the program runs are reported like the last one.
-        let told = String::from_utf8_lossy(&output.stderr);
+        let reported = String::from_utf8_lossy(&output.stderr);
         // Dumps of a process before and after an exec have the same file name.
-        let told: BTreeSet<&str> = told.lines().collect();
-        assert_eq!(told.len(), names.len(), "{told:?}");
+        let reported: BTreeSet<&str> = reported.lines().collect();
+        assert_eq!(reported.len(), names.len(), "{reported:?}");
     }
 }
 

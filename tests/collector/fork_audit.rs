@@ -264,8 +264,8 @@ fn the_figures_are_the_kernels() {
         return;
     }
     let built = build(TOLD, "gcc -O1");
-    let mut told = Told::start(&built);
-    let line = told.line();
+    let mut reported = Told::start(&built);
+    let line = reported.line();
     let (pid, parent) = line.split_once(' ').unwrap();
     let (pid, parent): (u32, u32) = (pid.parse().unwrap(), parent.parse().unwrap());
     let stop = |how: &str| {
@@ -279,7 +279,7 @@ fn the_figures_are_the_kernels() {
     stop("CONT");
     let mut last = 0;
     for count in [0, 10, 64, 500] {
-        told.tell(&count.to_string());
+        reported.tell(&count.to_string());
         stop("STOP");
         let seen = audit_child(pid, parent, &forked, 1).unwrap();
         let (dirty, [shared, alone]) = brute_force(pid);
@@ -311,8 +311,8 @@ fn the_figures_are_the_kernels() {
         );
         last = figures.unshared;
     }
-    drop(told.child.stdin.take());
-    assert!(told.child.wait().unwrap().success());
+    drop(reported.child.stdin.take());
+    assert!(reported.child.wait().unwrap().success());
 }
 
 /// A worker that is ended by a signal, and then writes to all its memory, as interpreters do when

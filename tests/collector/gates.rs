@@ -20,8 +20,8 @@ fn said(tool: &str, options: &[&str]) -> Option<String> {
     }
     let output = Command::new(tool).args(options).arg(library()).output();
     let output = output.unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{tool}: {told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{tool}: {reported}");
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
@@ -204,8 +204,8 @@ fn the_header_compiles() {
             let mut command = Command::new(compiler);
             let output = command.args(options).args(["-x", language]).arg(header);
             let output = output.output().unwrap();
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{compiler}: {told}");
+            let reported = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{compiler}: {reported}");
         }
     }
 }

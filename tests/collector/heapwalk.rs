@@ -44,7 +44,7 @@ struct Waiting {
 
 impl Waiting {
     fn start(program: &std::path::Path) -> Self {
-        Self::of(Command::new(program))
+        Self::spawn(Command::new(program))
     }
 
     /// Sends the process a signal, and returns the line that it prints then.
@@ -77,7 +77,7 @@ impl Waiting {
     }
 
     /// Runs a command, and waits until it or its child has reached the checkpoint.
-    fn of(mut command: Command) -> Self {
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());

@@ -89,7 +89,7 @@ fn a_spike_is_the_programs_own() {
 /// Checks that the last moment and the sizes have the sums of the samples.
 fn agrees(profile: &Profile) {
     let history = HeapHistory::from_profile(profile).expect("a history");
-    let sums = Sums::of(profile);
+    let sums = Sums::from_profile(profile);
     let last = history.moments.last().unwrap();
     assert_eq!(last.bytes, sums.total("inuse_space"));
     assert_eq!(last.objects, sums.total("inuse_objects"));

@@ -66,7 +66,7 @@ fn every_page_counts_once() {
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{output:?}");
-    let sums = Sums::of(&read(&folder.path().join("m.pb.gz")));
+    let sums = Sums::from_profile(&read(&folder.path().join("m.pb.gz")));
     // Function, objects and pages ever mapped, objects and pages in use.
     for (function, expected) in [
         ("cut", [1, 8, 2, 6]),

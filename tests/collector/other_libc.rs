@@ -139,8 +139,8 @@ fn a_program_of_musl_runs_as_by_itself_and_is_said() {
     built.run("musl-gcc -O1 source.c -o with_musl -pthread");
     let said = is_as_bare(&built, "with_musl", 7);
     let path = built.path("with_musl").display().to_string();
-    let told = format!("3 processes were not recorded: {path} (its C library is not glibc)");
-    assert!(said.contains(&told), "{said}");
+    let reported = format!("3 processes were not recorded: {path} (its C library is not glibc)");
+    assert!(said.contains(&reported), "{said}");
 }
 
 #[test]
@@ -153,8 +153,8 @@ fn a_static_program_runs_as_by_itself() {
     let said = is_as_bare(&built, "fixed", 7);
     // One of the three processes became a shell, which was recorded.
     let path = built.path("fixed").display().to_string();
-    let told = format!("2 processes were not recorded: {path} (it is statically linked)");
-    assert!(said.contains(&told), "{said}");
+    let reported = format!("2 processes were not recorded: {path} (it is statically linked)");
+    assert!(said.contains(&reported), "{said}");
     if is_here("musl-gcc") {
         built.run("musl-gcc -O1 -static -pthread source.c -o fixed_musl");
         is_as_bare(&built, "fixed_musl", 7);

@@ -165,7 +165,7 @@ fn compare(binary: &Path, seed: u64) -> Result<(), String> {
     }
     // The program has no other blocks, so this is also the height of the peak.
     let peak: i64 = expected.iter().map(|values| values[5]).sum();
-    let total = Sums::of(&read(&profile));
+    let total = Sums::from_profile(&read(&profile));
     match total.total("peak_space") {
         found if found == peak => Ok(()),
         found => Err(format!("the peak is {found}, not {peak}")),
@@ -246,7 +246,7 @@ int main(void) {
             .unwrap();
         let most = String::from_utf8_lossy(&output.stdout);
         let most: i64 = most.trim().parse().unwrap();
-        let total = Sums::of(&read(&built.path("out.pb.gz")));
+        let total = Sums::from_profile(&read(&built.path("out.pb.gz")));
         let (in_use, peak) = (total.total("inuse_space"), total.total("peak_space"));
         assert!(
             in_use <= peak,

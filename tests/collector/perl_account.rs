@@ -19,7 +19,7 @@ struct Account {
 }
 
 impl Account {
-    fn of(profile: &Profile) -> Self {
+    fn from_profile(profile: &Profile) -> Self {
         let mut account = Self {
             all: 0,
             own: 0,
@@ -61,7 +61,7 @@ fn account(folder: &Path, script: &str, options: &[&str]) -> (Account, Profile) 
         .unwrap();
     assert!(done.status.success(), "{script}");
     let profile = read(&folder.join("a.pb.gz"));
-    (Account::of(&profile), profile)
+    (Account::from_profile(&profile), profile)
 }
 
 /// Less than 2 % of the memory is unaccounted for, and the total equals the kernel's figure.
@@ -83,7 +83,7 @@ fn little_is_left() {
         .unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     let counted = said.trim().parse::<i64>().expect(&said) * 1024;
-    let account = Account::of(&read(&folder.path().join("d.pb.gz")));
+    let account = Account::from_profile(&read(&folder.path().join("d.pb.gz")));
     // The status file is opened after the dump, and the dump itself needed some memory.
     let differs = (account.all + account.own - counted).abs();
     assert!(differs < 512 << 10, "{account:?}, {counted}");

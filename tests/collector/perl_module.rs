@@ -113,14 +113,14 @@ fn the_module_passes_its_own_tests() {
             Some((cells[0], number(cells[column])?))
         })
         .collect();
-    let mut told: Vec<(&str, u32)> = said
+    let mut reported: Vec<(&str, u32)> = said
         .lines()
         .map(|line| line.split_once('\t').unwrap())
         .map(|(name, value)| (name, value.parse().unwrap()))
         .collect();
     rows.sort_unstable();
-    told.sort_unstable();
-    assert_eq!(told, rows);
+    reported.sort_unstable();
+    assert_eq!(reported, rows);
 }
 
 /// The module is searched beside the library, and in no other cache.

@@ -228,44 +228,44 @@ const TABLES: &[&[Case]] = &[
 ];
 
 /// Longest time of a run that is not considered hanging.
-const PATIENCE: Duration = HANG_TIMEOUT;
-const STRESS_PATIENCE: Duration = Duration::from_secs(600);
+const RECORD_TIMEOUT: Duration = HANG_TIMEOUT;
+const STRESS_TIMEOUT: Duration = Duration::from_secs(600);
 
 #[test]
 fn accounting() {
-    run_all(ACCOUNTING, PATIENCE);
+    run_all(ACCOUNTING, RECORD_TIMEOUT);
 }
 
 #[test]
 fn linkage() {
-    run_all(LINKAGE, PATIENCE);
+    run_all(LINKAGE, RECORD_TIMEOUT);
 }
 
 #[test]
 fn lifecycle() {
-    run_all(LIFECYCLE, PATIENCE);
+    run_all(LIFECYCLE, RECORD_TIMEOUT);
 }
 
 #[test]
 fn process() {
-    run_all(PROCESS, PATIENCE);
+    run_all(PROCESS, RECORD_TIMEOUT);
 }
 
 #[test]
 fn stacks() {
-    run_all(STACKS, PATIENCE);
+    run_all(STACKS, RECORD_TIMEOUT);
 }
 
 #[test]
 fn deadlock() {
-    run_all(DEADLOCK, PATIENCE);
+    run_all(DEADLOCK, RECORD_TIMEOUT);
 }
 
 /// Run with `cargo test -p heapprof-tests stress -- --ignored`.
 #[test]
 #[ignore = "takes minutes"]
 fn stress() {
-    run_all(STRESS, STRESS_PATIENCE);
+    run_all(STRESS, STRESS_TIMEOUT);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn what_cannot_be_preloaded_is_said() {
             return;
         };
         let folder = tempfile::tempdir().unwrap();
-        let recorded = record(folder.path(), &binaries[0], case, &[], PATIENCE).unwrap();
+        let recorded = record(folder.path(), &binaries[0], case, &[], RECORD_TIMEOUT).unwrap();
         assert!(
             recorded.err.contains("heapprof: ") && recorded.err.contains("static"),
             "{}: {}",

@@ -23,8 +23,8 @@ pub(crate) fn pythons() -> Vec<PathBuf> {
         let asked = Command::new(name)
             .args(["-c", "import sys; print(sys.executable)"])
             .output();
-        let told = asked.unwrap_or_else(|error| panic!("{name}: {error}"));
-        PathBuf::from(String::from_utf8(told.stdout).unwrap().trim())
+        let reported = asked.unwrap_or_else(|error| panic!("{name}: {error}"));
+        PathBuf::from(String::from_utf8(reported.stdout).unwrap().trim())
     };
     named.map(ask).collect()
 }

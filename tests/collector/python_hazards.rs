@@ -132,8 +132,8 @@ fn embedded_pythons_end_as_without_a_recording() {
     };
     let paths = "import sys, sysconfig as s; print(sys.prefix); print(s.get_config_var('LIBDIR') + \
                  '/' + s.get_config_var('INSTSONAME'))";
-    let told = asked(&["python3", "-c", paths]);
-    let (home, library) = told.split_once('\n').unwrap();
+    let reported = asked(&["python3", "-c", paths]);
+    let (home, library) = reported.split_once('\n').unwrap();
     let includes = asked(&["python3-config", "--includes"]);
     let links = asked(&["python3-config", "--embed", "--ldflags"]);
     let folder = tempfile::tempdir().unwrap();

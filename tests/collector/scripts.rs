@@ -234,14 +234,14 @@ fn perls_of_other_releases() {
 fn of_release(release: &Path) -> usize {
     let what = release.display();
     let work = release.join("tmp/heapprof");
-    let (profiles, told) = run_in(release, "constructs.pl", &["3000", "12"]);
-    assert_eq!(profiles.len(), 3, "{what}: {told}");
+    let (profiles, reported) = run_in(release, "constructs.pl", &["3000", "12"]);
+    assert_eq!(profiles.len(), 3, "{what}: {reported}");
     let said = ["said", "said.1", "said.2"];
     let each = said.iter().zip(&profiles);
     let compared = each.map(|(said, profile)| compare(&work.join(said), profile));
     let compared = compared.sum();
-    let (profiles, told) = run_in(release, "arenas.pl", &[]);
-    assert_eq!(profiles.len(), 1, "{what}: {told}");
+    let (profiles, reported) = run_in(release, "arenas.pl", &[]);
+    assert_eq!(profiles.len(), 1, "{what}: {reported}");
     check_census(&read(&profiles[0]), &what.to_string());
     compared
 }
@@ -274,8 +274,8 @@ fn run_in(release: &Path, script: &str, arguments: &[&str]) -> (Vec<PathBuf>, St
         .args(["/lib64/ld-linux-x86-64.so.2", "--preload"]);
     entered.args(["/tmp/heapprof/libheapprof.so", "/usr/bin/perl"]);
     let mut done = run(entered, "/tmp/heapprof");
-    let mut told = String::from_utf8_lossy(&done.stderr).into_owned();
-    if told.contains("version `GLIBC_") {
+    let mut reported = String::from_utf8_lossy(&done.stderr).into_owned();
+    if reported.contains("version `GLIBC_") {
         // The library needs a newer libc than the release has.
         let mut folders = Vec::new();
         for base in ["usr/share/perl", "usr/lib/x86_64-linux-gnu/perl"] {
@@ -287,9 +287,9 @@ fn run_in(release: &Path, script: &str, arguments: &[&str]) -> (Vec<PathBuf>, St
         perl.env("PERL5LIB", std::env::join_paths(folders).unwrap());
         perl.env("LD_PRELOAD", work.join("libheapprof.so"));
         done = run(perl, &work.display().to_string());
-        told = String::from_utf8_lossy(&done.stderr).into_owned();
+        reported = String::from_utf8_lossy(&done.stderr).into_owned();
     }
-    assert!(done.status.success(), "{}: {told}", release.display());
+    assert!(done.status.success(), "{}: {reported}", release.display());
     let profiles = std::fs::read_dir(&work)
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -298,7 +298,7 @@ fn run_in(release: &Path, script: &str, arguments: &[&str]) -> (Vec<PathBuf>, St
         .collect();
     // The parent's profile is the first one.
     profiles.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
-    (profiles, told)
+    (profiles, reported)
 }
 
 #[test]

@@ -211,8 +211,8 @@ fn compare(binary: &Path, args: &[&str]) -> Result<u64, String> {
     let pid = child.id();
     let output = child.wait_with_output().unwrap();
     if !output.status.success() {
-        let told = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{}: {told}", output.status));
+        let reported = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: {reported}", output.status));
     }
     let profile = read(&folder.path().join(format!("out.{pid}.pb.gz")));
     let hooks = hooks(&profile, &["/libheapprof.so", "/libunwinder.so"]);

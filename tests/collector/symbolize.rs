@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use heapprof_profile::{Mapping, Profile, ProfileBuilder, encode};
 use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeWarning, Symbolizer, symbolize};
 
-use heapprof_tests::built::{C, CXX, RUST, build, have, source, symbolized, told};
+use heapprof_tests::built::{C, CXX, RUST, build, have, reported, source, symbolized};
 use heapprof_tests::harness;
 
 #[test]
@@ -40,7 +40,7 @@ fn frames_equal_binutils() {
         assert!(mapping.has_functions && mapping.has_filenames, "{command}");
         assert!(mapping.has_line_numbers && mapping.has_inline_frames);
         let expected = built.addr2line(&addresses);
-        let found = told(&profile);
+        let found = reported(&profile);
         for ((address, expected), found) in addresses.iter().zip(&expected).zip(&found) {
             let found = last_parts(found);
             let expected = without_fault(expected, &found);
@@ -66,7 +66,7 @@ fn files_that_others_may_write_to_have_names_too() {
     std::fs::set_permissions(&built.program, PermissionsExt::from_mode(0o777)).unwrap();
     let (others, summary) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     assert_eq!(source(&summary), Some(SymbolSource::Dwarf));
-    assert_eq!(told(&others), told(&ours));
+    assert_eq!(reported(&others), reported(&ours));
 }
 
 /// Returns frames with only the last part of each name that is not a linker name, because binutils
@@ -178,12 +178,12 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
     let addresses = built.addresses("^(main|sum|fill)$");
     let profile = built.profile(&addresses);
     let (full, _) = symbolized(profile.clone(), &SymbolizeOptions::default());
-    let names = names_only(&told(&full));
+    let names = names_only(&reported(&full));
 
     built.run("strip -g program");
     let (found, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
     assert_eq!(source(&summary), Some(SymbolSource::SymbolTable));
-    assert_eq!(told(&found), names);
+    assert_eq!(reported(&found), names);
     let mapping = &found.mapping[0];
     assert!(mapping.has_functions && !mapping.has_filenames);
     assert!(!mapping.has_line_numbers && !mapping.has_inline_frames);
@@ -196,14 +196,14 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
     let exported = |frames: &String| !frames.starts_with("fill ");
     let (found, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
     assert_eq!(source(&summary), Some(SymbolSource::DynamicSymbols));
-    for (found, name) in told(&found).iter().zip(&names) {
+    for (found, name) in reported(&found).iter().zip(&names) {
         let expected = if exported(name) { name } else { "" };
         assert_eq!(found, expected);
     }
     built.run("objcopy --add-section .gnu_debugdata=mini.xz program");
     let (found, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
     assert_eq!(source(&summary), Some(SymbolSource::MiniDebugInfo));
-    assert_eq!(told(&found), names);
+    assert_eq!(reported(&found), names);
 
     // This is assembly. A symbol without a size extends to the next symbol or the end. Symbols
     // within a symbol do not hide it.
@@ -219,7 +219,10 @@ int main(void) { return 0; }
     let addresses: Vec<u64> = (start..start + 7).collect();
     let (found, _) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     let expected = ["bare", "bare", "next", "next", "outer", "inner", "outer"];
-    assert_eq!(told(&found), expected.map(|name| format!("{name} :0\n")));
+    assert_eq!(
+        reported(&found),
+        expected.map(|name| format!("{name} :0\n"))
+    );
 
     let hidden = build(C, "gcc -O2 -s -fvisibility=hidden");
     let mut profile = hidden.profile(&[hidden.code().1 + 64]);
@@ -281,12 +284,12 @@ fn a_second_profile_asks_no_file_again() {
     let mut second = built.profile(&addresses);
     let summary = symbolizer.symbolize(&mut second);
     assert_eq!(summary.resolved(), fresh.resolved());
-    assert_eq!(told(&second), told(&full));
+    assert_eq!(reported(&second), reported(&full));
     let mut third = built.profile_at(0x5555_0000_0000, rest);
     std::fs::remove_file(&built.program).unwrap();
     let summary = symbolizer.symbolize(&mut third);
     assert_eq!(source(&summary), Some(SymbolSource::Dwarf));
-    assert_eq!(told(&third), told(&full)[some.len()..]);
+    assert_eq!(reported(&third), reported(&full)[some.len()..]);
     assert_eq!(summary.resolved(), rest.len());
     assert!(third.mapping[0].has_inline_frames);
 }
@@ -307,7 +310,7 @@ fn adjusted_forced_and_below_a_sysroot() {
         ..SymbolizeOptions::default()
     };
     let (adjusted, _) = symbolized(built.profile(&returns), &options);
-    assert_eq!(told(&adjusted), told(&full));
+    assert_eq!(reported(&adjusted), reported(&full));
 
     // Existing names stay, unless symbolizing is forced. Then none of the old functions remains.
     let mut named = full.clone();
@@ -340,7 +343,7 @@ fn adjusted_forced_and_below_a_sysroot() {
     std::fs::remove_file(&built.program).unwrap();
     let (found, summary) = symbolized(profile, &options);
     assert_eq!(summary.files[0].binary, Some(below));
-    assert_eq!(told(&found), told(&full));
+    assert_eq!(reported(&found), reported(&full));
 }
 
 /// A damaged header must not make heapprof allocate terabytes.
@@ -389,7 +392,7 @@ fn damaged_files_are_warnings() {
     let profile = built.profile(&addresses);
     let (full, _) = symbolized(profile.clone(), &SymbolizeOptions::default());
     let whole = std::fs::read(&built.program).unwrap();
-    let names = names_only(&told(&full));
+    let names = names_only(&reported(&full));
 
     // The debug information is nonsense, so the symbol table answers.
     std::fs::write(built.path("nonsense"), vec![0xff; 500]).unwrap();
@@ -408,7 +411,7 @@ fn damaged_files_are_warnings() {
             .to_string()
             .contains("program: is damaged: debug information: ")
     );
-    assert_eq!(told(&found), names);
+    assert_eq!(reported(&found), names);
 
     // The file is truncated and damaged at any place. That gives a warning or wrong names, never a
     // panic.

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod circles;
+mod names;
 
 use std::collections::BTreeMap;
 use std::path::Path;

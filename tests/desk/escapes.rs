@@ -68,7 +68,7 @@ fn write(folder: &Path, name: &str, value: i64) {
     encode(&odd_profile(value), file).unwrap();
 }
 
-fn look(what: &[&str], run: &Run) {
+fn check_output(what: &[&str], run: &Run) {
     for (stream, text) in [("stdout", &run.out), ("stderr", &run.err)] {
         let found = text.replace("\r\n", "\n").chars().find(|&c| is_control(c));
         assert_eq!(found, None, "{what:?}: {stream}: {text:?}");
@@ -105,7 +105,7 @@ fn no_report_in_any_format_lets_a_control_character_through() {
             let args = [report, &["-f", format, after][..]].concat();
             let run = run(folder, &args);
             assert_eq!(run.code, 0, "{args:?}: {}", run.err);
-            look(&args, &run);
+            check_output(&args, &run);
             if format == "json" {
                 let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
                 // Characters that JSON escapes are not lost.
@@ -153,7 +153,7 @@ fn no_report_in_any_format_lets_a_control_character_through() {
         &["to\u{202e}p"],
     ];
     for args in others {
-        look(args, &run(folder, args));
+        check_output(args, &run(folder, args));
     }
     for args in [
         &["load", after, before][..],
@@ -167,6 +167,6 @@ fn no_report_in_any_format_lets_a_control_character_through() {
         &["rm", "none\u{202e}"],
         &["rm", "a\u{1b}[31m\u{202e}"],
     ] {
-        look(args, &run(folder, args));
+        check_output(args, &run(folder, args));
     }
 }

@@ -16,7 +16,7 @@ use heapprof_report::{FoldedWriter, ReportFormat, ReportStyle, flame_folded, res
 
 /// Largest memory of any report, as a multiple of that of `top`. A report that collects its rows
 /// takes 5 to 15 times as much.
-const MOST: u64 = 3;
+const MAX_MEMORY_RATIO: u64 = 3;
 
 /// Variable that names the report that the process makes.
 const REPORT: &str = "HEAPPROF_TEST_REPORT";
@@ -169,7 +169,7 @@ fn peak(name: &str) -> u64 {
 
 #[test]
 fn no_report_holds_its_rows() {
-    let most = MOST * peak("top");
+    let most = MAX_MEMORY_RATIO * peak("top");
     for name in REPORTS {
         let peak = peak(name);
         assert!(peak <= most, "{name}: {peak} KiB, {most} at most");

@@ -26,7 +26,7 @@ const ROUNDS: usize = 100_000;
 const ASKED: usize = 72;
 /// Length in bytes of the beginning of a text that is mutated. The beginning has all kinds of
 /// lines, and a longer text only takes longer.
-const LONGEST: usize = 8 << 10;
+const MAX_INPUT_BYTES: usize = 8 << 10;
 
 thread_local! {
     static LIVE: Cell<usize> = const { Cell::new(0) };
@@ -271,7 +271,10 @@ fn foreign() -> Vec<Vec<u8>> {
         // JSON can't be read without its end, and protobuf does not consist of lines.
         let in_lines = !plain.starts_with(b"{") && !plain.contains(&0);
         if in_lines && plain.len() > 20_000 {
-            let end = plain[..LONGEST].iter().rposition(|&b| b == b'\n').unwrap();
+            let end = plain[..MAX_INPUT_BYTES]
+                .iter()
+                .rposition(|&b| b == b'\n')
+                .unwrap();
             plain.truncate(end + 1);
         }
         plain

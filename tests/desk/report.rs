@@ -25,7 +25,7 @@ struct Data {
 }
 
 impl Data {
-    fn of(page: &str) -> Self {
+    fn from_page(page: &str) -> Self {
         let (_, block) = page.split_once("id=\"data\"").expect("a data block");
         let (_, text) = block.split_once('>').unwrap();
         let (text, rest) = text.split_once("</script>").unwrap();
@@ -127,18 +127,18 @@ fn a_page_has_the_numbers_of_top() {
         "python/orders.pb.gz",
         "valid/made.inlines.pb.gz",
     ] {
-        let data = Data::of(&ok(&["report", profile]));
+        let data = Data::from_page(&ok(&["report", profile]));
         for t in data.head["types"].as_array().unwrap() {
             let name = t[0].as_str().unwrap();
             let wanted = top(&["-t", name, profile]);
             assert_eq!(data.flat(0, name), wanted, "{profile} {name}");
         }
     }
-    let data = Data::of(&ok(&["report", "--base", BEFORE, AFTER]));
+    let data = Data::from_page(&ok(&["report", "--base", BEFORE, AFTER]));
     assert_eq!(data.head["base"], 0);
     assert_eq!(data.flat(0, "inuse_space"), top(&[BEFORE]));
     assert_eq!(data.flat(1, "inuse_space"), top(&[AFTER]));
-    let data = Data::of(&ok(&["report", "--focus", "parseOrder", AFTER]));
+    let data = Data::from_page(&ok(&["report", "--focus", "parseOrder", AFTER]));
     let wanted = top(&["--focus", "parseOrder", AFTER]);
     assert_eq!(data.flat(0, "inuse_space"), wanted);
 }
@@ -157,7 +157,7 @@ fn several_profiles_are_a_series() {
         let file = std::fs::File::create(path).unwrap();
         heapprof_profile::encode(&builder.finish(), file).unwrap();
     }
-    let data = Data::of(&ok(&["report", folder.path().to_str().unwrap()]));
+    let data = Data::from_page(&ok(&["report", folder.path().to_str().unwrap()]));
     let snapshots = data.head["snapshots"].as_array().unwrap();
     let since: Vec<f64> = snapshots
         .iter()
@@ -191,7 +191,7 @@ fn a_page_loads_nothing_and_is_the_same_each_time() {
     assert_eq!(page, ok(&["report", GO]));
     assert!(page.len() < 350_000, "{}", page.len());
     let small = ok(&["report", "--max-nodes", "500", GO]);
-    let data = Data::of(&small);
+    let data = Data::from_page(&small);
     let nodes = data.head["nodes"].as_u64().unwrap();
     // Folded nodes are counted, and their sum is in additional nodes.
     let left_out = &data.head["left_out"];
@@ -208,24 +208,24 @@ fn a_page_loads_nothing_and_is_the_same_each_time() {
 
 #[test]
 fn names_and_paths_stay_out_if_asked() {
-    let full = Data::of(&ok(&["report", "--paths", "full", AFTER]))
+    let full = Data::from_page(&ok(&["report", "--paths", "full", AFTER]))
         .head
         .to_string();
     assert!(
         full.contains("main.parseOrder") && full.contains(".go\""),
         "{full}"
     );
-    let none = Data::of(&ok(&["report", "--paths", "none", AFTER]))
+    let none = Data::from_page(&ok(&["report", "--paths", "none", AFTER]))
         .head
         .to_string();
     assert!(none.contains("main.parseOrder") && !none.contains(".go\""));
     assert!(!none.contains("valid/"), "{none}");
-    let hidden = Data::of(&ok(&["report", "--anonymize", AFTER]));
+    let hidden = Data::from_page(&ok(&["report", "--anonymize", AFTER]));
     let text = hidden.head.to_string();
     for name in ["parseOrder", "runtime", "leaky", "valid", ".go"] {
         assert!(!text.contains(name), "{name}: {text}");
     }
-    let plain = Data::of(&ok(&["report", AFTER]));
+    let plain = Data::from_page(&ok(&["report", AFTER]));
     let values = |data: &Data| -> Vec<i64> {
         let mut values: Vec<i64> = data.flat(0, "inuse_space").into_values().collect();
         values.sort_unstable();
@@ -238,7 +238,7 @@ fn names_and_paths_stay_out_if_asked() {
 fn source_lines_are_in_it_if_asked() {
     let page = |options: &[&str]| {
         let words = [&["report"], options, &["perl/orders.many.pb.gz"]].concat();
-        Data::of(&ok(&words)).head.to_string()
+        Data::from_page(&ok(&words)).head.to_string()
     };
     let text = "my $order = { number";
     assert!(!page(&["--source-path", "../docs/examples"]).contains(text));
@@ -248,7 +248,7 @@ fn source_lines_are_in_it_if_asked() {
 /// `sql` can run each statement of a page.
 #[test]
 fn statements_run() {
-    let data = Data::of(&ok(&["report", "--base", BEFORE, AFTER]));
+    let data = Data::from_page(&ok(&["report", "--base", BEFORE, AFTER]));
     let statements = data.head["sql"].as_object().unwrap();
     assert!(statements.len() >= 7, "{statements:?}");
     for (view, text) in statements {
@@ -314,7 +314,7 @@ fn a_sampled_and_an_exact_side_are_not_both_exact() {
         ([AFTER, SAMPLED], [1, 524_288], ["after", "before"]),
     ] {
         let [before, after] = sides;
-        let data = Data::of(&ok(&["report", "--base", before, after]));
+        let data = Data::from_page(&ok(&["report", "--base", before, after]));
         for (snapshot, period) in periods.iter().enumerate() {
             assert_eq!(data.head["snapshots"][snapshot]["period"], *period);
         }
@@ -413,7 +413,7 @@ fn commands_agree_on_rss() {
     let path = folder.path().join("rss.pb.gz");
     encode(&builder.finish(), std::fs::File::create(&path).unwrap()).unwrap();
     let path = path.to_str().unwrap();
-    let page = Data::of(&ok(&["report", path]));
+    let page = Data::from_page(&ok(&["report", path]));
     let snapshot = &page.head["snapshots"][0];
     assert_eq!(snapshot["rss"], 16 << 20);
     assert_eq!(snapshot["peak_rss"], 56 << 20);
@@ -490,7 +490,7 @@ fn commands_agree_on_the_peak() {
     let expected = json!({"bytes": 50 * MIB, "since_nanos": SECOND / 2});
     assert_eq!(found["peak"], expected);
     let rows = found["rows"].as_array().unwrap();
-    let told: Vec<Value> = rows
+    let reported: Vec<Value> = rows
         .iter()
         .map(|row| {
             json!([
@@ -510,7 +510,7 @@ fn commands_agree_on_the_peak() {
         json!([SECOND, 12 * MIB, null, names[1]]),
         json!([2 * SECOND, 5 * MIB, null, names[2]]),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let text = timeline(&known, "text");
     assert!(
         text.starts_with("3 profiles: heap over 2s, from 3MiB to 5MiB, peak 50MiB at 500ms;"),
@@ -519,7 +519,7 @@ fn commands_agree_on_the_peak() {
     let page = |names: &[String]| {
         let names = names.iter().map(String::as_str);
         let words: Vec<&str> = std::iter::once("report").chain(names).collect();
-        Data::of(&ok(&words)).head["peak"].clone()
+        Data::from_page(&ok(&words)).head["peak"].clone()
     };
     assert_eq!(page(&known), json!({"bytes": 50 * MIB, "t": 500.0}));
     assert_eq!(page(&known[2..]), Value::Null);

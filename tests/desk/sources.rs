@@ -459,7 +459,7 @@ fn stored_profiles_name_their_program_and_script() {
     );
     let listed = run(folder, &["ls", "-f", "json"]).out;
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
-    let told = |at: usize| [&listed[at]["program"], &listed[at]["called"]];
-    assert_eq!(told(0), ["python3.11", "worker.py"]);
-    assert!(told(2).iter().all(|value| value.is_null()), "{listed}");
+    let reported = |at: usize| [&listed[at]["program"], &listed[at]["called"]];
+    assert_eq!(reported(0), ["python3.11", "worker.py"]);
+    assert!(reported(2).iter().all(|value| value.is_null()), "{listed}");
 }

@@ -31,10 +31,10 @@ impl Server {
     fn start(words: &[&str]) -> Self {
         let mut command = Command::new(heapprof());
         command.args(["web", "--no-open"]).args(words);
-        Self::of(&mut command)
+        Self::spawn(&mut command)
     }
 
-    fn of(command: &mut Command) -> Self {
+    fn spawn(command: &mut Command) -> Self {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut url = String::new();

@@ -93,8 +93,8 @@ fn run(folder: &Path, line: &str) -> String {
         .env("RUSTC_BOOTSTRAP", "1")
         .output()
         .unwrap_or_else(|error| panic!("{line}: {error}"));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {reported}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -253,7 +253,7 @@ impl Built {
 
 /// Returns the frames of each location with their linker names, in the form of
 /// [`Built::addr2line`].
-pub fn told(profile: &Profile) -> Vec<String> {
+pub fn reported(profile: &Profile) -> Vec<String> {
     let locations = profile.location.iter().map(|location| {
         let lines = profile.lines(location).iter().map(|line| {
             let function = &profile.function[line.function.index()];

@@ -17,7 +17,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    pub fn of(profile: &Profile) -> Self {
+    pub fn from_profile(profile: &Profile) -> Self {
         let types = profile.sample_type.iter();
         let mut sums = Self {
             types: types.map(|t| profile.text(t.r#type).to_string()).collect(),
@@ -62,7 +62,7 @@ impl Sums {
 fn load(path: &Path) -> Result<Sums, String> {
     let file = File::open(path).map_err(|e| e.to_string())?;
     let profile = decode(file).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(Sums::of(&profile))
+    Ok(Sums::from_profile(&profile))
 }
 
 /// Checks the profiles of a run against the expectations that its programs wrote. With `needed`,

@@ -31,7 +31,7 @@ pub fn with_default_signals(command: &Command) -> Command {
 /// Returns the state of each thread of a process group. It distinguishes a thread that waits for a
 /// lock (S, futex) from one that gets no processor (R).
 fn states(group: u32) -> String {
-    let mut told = String::new();
+    let mut reported = String::new();
     let folders = |path: &Path| {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
         entries.map(|e| e.path()).collect::<Vec<_>>()
@@ -47,7 +47,7 @@ fn states(group: u32) -> String {
         for task in folders(&process.join("task")) {
             let stat = read(task.join("stat"));
             let state = stat.rsplit(") ").next().and_then(|s| s.split(' ').next());
-            told += &format!(
+            reported += &format!(
                 "\n{} {} in {}, system call {}",
                 task.display(),
                 state.unwrap_or("?"),
@@ -56,7 +56,7 @@ fn states(group: u32) -> String {
             );
         }
     }
-    told
+    reported
 }
 
 /// Runs a command in its own process group, and kills the whole group if it takes too long.

@@ -57,7 +57,7 @@ struct Tally {
 }
 
 impl Tally {
-    const fn of(name: &'static str) -> Self {
+    const fn new(name: &'static str) -> Self {
         Self {
             name,
             counts: [const { AtomicI64::new(0) }; 4],
@@ -75,13 +75,13 @@ impl Tally {
     }
 }
 
-static BOXES: Tally = Tally::of("alloc_counted::boxes");
-static VECTORS: Tally = Tally::of("alloc_counted::vectors");
-static ZEROED: Tally = Tally::of("alloc_counted::zeroed");
-static ALIGNED: Tally = Tally::of("alloc_counted::aligned");
-static IN_THREAD: Tally = Tally::of("alloc_counted::in_thread");
-static UNRECORDED: Tally = Tally::of("alloc_counted::unrecorded");
-static SAMPLED: Tally = Tally::of("alloc_counted::many");
+static BOXES: Tally = Tally::new("alloc_counted::boxes");
+static VECTORS: Tally = Tally::new("alloc_counted::vectors");
+static ZEROED: Tally = Tally::new("alloc_counted::zeroed");
+static ALIGNED: Tally = Tally::new("alloc_counted::aligned");
+static IN_THREAD: Tally = Tally::new("alloc_counted::in_thread");
+static UNRECORDED: Tally = Tally::new("alloc_counted::unrecorded");
+static SAMPLED: Tally = Tally::new("alloc_counted::many");
 static ALL: [&Tally; 6] = [&BOXES, &VECTORS, &ZEROED, &ALIGNED, &IN_THREAD, &UNRECORDED];
 
 #[inline(never)]

@@ -23,7 +23,7 @@ fn small_objects_come_and_go_with_whoever_is_attached() {
     for python in pythons().into_iter().filter(|python| has_gil(python)) {
         let mut command = Command::new(&python);
         command.arg(root().join("tests/python/waits.py"));
-        let mut program = Waiting::of(command);
+        let mut program = Waiting::start(command);
         // The second recording finds the wrappers in place, because the program sleeps meanwhile.
         for exact in [false, false, true, false] {
             let options: &[&str] = if exact {

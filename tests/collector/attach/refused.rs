@@ -41,7 +41,7 @@ fn those_that_can_not_be_attached_to_are_refused_untouched() {
     small
         .args(["-c", "ulimit -f 100; exec \"$0\" x"])
         .arg(&path);
-    refused(Waiting::of(small), "RLIMIT_FSIZE");
+    refused(Waiting::start(small), "RLIMIT_FSIZE");
     for i in 0..40 {
         let tls = root().join("tests/attach/tls.c");
         let line = format!("gcc -shared -fPIC {} -o tls{i}.so", tls.display());
@@ -77,7 +77,7 @@ fn those_that_can_not_be_attached_to_are_refused_untouched() {
         .args(["record", "-o", "r.pb.gz", "--"])
         .arg(&path)
         .arg("");
-    let record = Waiting::of(recorded);
+    let record = Waiting::start(recorded);
     let program = program_of(record.child.id()).to_string();
     let said = record.run(&["attach", &program]);
     assert!(said.err.contains(&format!("pid:{program}")), "{}", said.err);

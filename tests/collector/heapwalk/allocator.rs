@@ -110,7 +110,7 @@ fn it_says_what_malloc_info_and_malloc_trim_say() {
     let built = build(&format!("{BEGIN}{BODY}"), "gcc -O1 -g -pthread");
     let mut command = std::process::Command::new(&built.program);
     command.current_dir(built.folder.path());
-    let mut waiting = Waiting::of(command);
+    let mut waiting = Waiting::spawn(command);
     let info = std::fs::read_to_string(built.path("info.xml")).unwrap();
     let found = json(&ok(&[
         "heapwalk",

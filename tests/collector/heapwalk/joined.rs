@@ -43,7 +43,7 @@ fn what_leaked_has_its_allocation_stack() {
     let mut record = command(here);
     record.args(["record", "--exact", "-o", "p.pb.gz", "--"]);
     record.arg(&built.program);
-    let waiting = Waiting::of(record);
+    let waiting = Waiting::spawn(record);
     let target = waiting.target();
     let core = format!("core:{}", waiting.core(&built).display());
     for target in [&target, &core] {

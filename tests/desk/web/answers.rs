@@ -122,7 +122,7 @@ fn a_database_offers_all_of_its_profiles() {
     command
         .args(["web", "--no-open", "heapprof.db"])
         .current_dir(dir.path());
-    let server = Server::of(&mut command);
+    let server = Server::spawn(&mut command);
     let monday = printed(&["top", "--format", "json", &before]);
     assert_eq!(server.json("top", "profile=monday")["rows"], monday["rows"]);
     let profiles = server.json("profiles", "");
@@ -373,7 +373,7 @@ fn the_browser_gets_a_file() {
         .args(["web", &sample(GO)])
         .env("BROWSER", &browser)
         .env("XDG_RUNTIME_DIR", dir.path());
-    let server = Server::of(&mut command);
+    let server = Server::spawn(&mut command);
     let text = wait_for("the browser's page", || std::fs::read_to_string(&seen).ok());
     assert!(text.contains(&format!(
         "0;url=http://{}/?token={}",
@@ -429,7 +429,7 @@ fn pprof_serves_the_page() {
         &after,
     ];
     command.args(words);
-    let mut server = Server::of(&mut command);
+    let mut server = Server::spawn(&mut command);
     let (token, state) = server.token.split_once('#').unwrap();
     assert_eq!(state, "focus=a%26b");
     server.token = token.to_string();
@@ -439,7 +439,7 @@ fn pprof_serves_the_page() {
     let mut command = Command::new(heapprof());
     let base = format!("-diff_base={before}");
     command.args(["pprof", "-http=:", "-no_browser", &base, &after]);
-    let server = Server::of(&mut command);
+    let server = Server::spawn(&mut command);
     let diff = printed(&["diff", "--format", "json", &before, &after]);
     assert_eq!(server.json("diff", ""), diff);
 }

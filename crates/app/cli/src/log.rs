@@ -236,7 +236,7 @@ impl LogSummary {
 
 /// Reads a ring until its program has ended, or until no thread takes the events any more.
 fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<LogMessage>) {
-    let (mut told, mut is_cut) = (0, false);
+    let (mut reported, mut is_cut) = (0, false);
     let mut events = Vec::new();
     loop {
         // The flag is read first, so that events from before the end are still read.
@@ -247,7 +247,7 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<LogMessage>) {
             is_cut = read.is_err();
             may_be_more = read.unwrap_or(false);
         }
-        let missed = ring.missed_count() - told;
+        let missed = ring.missed_count() - reported;
         if !events.is_empty() || missed > 0 {
             // The writing thread may be behind. Then events wait here, as long as there are few.
             let must_go = is_over || is_cut || events.len() >= EVENT_BATCH_LIMIT;
@@ -259,7 +259,7 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<LogMessage>) {
                 false => to.try_send(message),
             };
             match sent {
-                Ok(()) => told = ring.missed_count(),
+                Ok(()) => reported = ring.missed_count(),
                 Err(TrySendError::Full(LogMessage::Events(back, _))) => events = back,
                 Err(_) => return,
             }

@@ -38,10 +38,10 @@ pub const EMPTY_COMMENT: &str = "empty: nothing was allocated, or nothing was sa
 const DROPPED_TEXTS: [&str; 6] = [
     "events inside the collector or the allocator (signal handlers, fork handlers)",
     "events for lack of memory for the tables",
-    "events while another one was held up by a signal handler",
+    "events while another one was interrupted by a signal handler",
     "frees of blocks allocated before the recording",
     "frees that were not seen before the address came again",
-    "children, forked while an event was held up by a signal handler: they record nothing",
+    "children, forked while an event was interrupted by a signal handler: they record nothing",
 ];
 
 /// Returns a regular expression for the functions that reports leave out: the known ones, and those

@@ -214,12 +214,12 @@ mod tests {
                 .wrapping_add(1);
             1000 + (state >> 33) as i64 % 500
         };
-        let mut told = 0;
+        let mut reported = 0;
         for _ in 0..1000 {
             let base: Vec<i64> = (0..7).map(|_| draw()).collect();
             let other: Vec<i64> = (0..7).map(|_| draw()).collect();
-            told += i32::from(run_difference(&base, &other) != RunDifference::None);
+            reported += i32::from(run_difference(&base, &other) != RunDifference::None);
         }
-        assert!(told <= 25, "{told}");
+        assert!(reported <= 25, "{reported}");
     }
 }

@@ -120,19 +120,19 @@ mod tests {
                 bytes: 70,
             }),
         };
-        let told = |profile: &Profile| {
+        let reported = |profile: &Profile| {
             let rows = moments(0, profile);
-            let told = rows.iter().map(|row| {
+            let reported = rows.iter().map(|row| {
                 let value = row.inuse_space.or(row.rss);
                 (row.since_nanos, value, row.is_peak)
             });
-            told.collect::<Vec<_>>()
+            reported.collect::<Vec<_>>()
         };
         history.put(&mut profile);
         let [first, last] = [(0, Some(0), false), (9000, Some(50), false)];
         let resident = (4000, Some(99), false);
         assert_eq!(
-            told(&profile),
+            reported(&profile),
             [first, resident, (5000, Some(70), true), last]
         );
         history.peak = Some(HeapPeak {
@@ -140,7 +140,10 @@ mod tests {
             bytes: 50,
         });
         history.put(&mut profile);
-        assert_eq!(told(&profile), [first, resident, (9000, Some(50), true)]);
+        assert_eq!(
+            reported(&profile),
+            [first, resident, (9000, Some(50), true)]
+        );
     }
 
     #[test]

@@ -431,8 +431,8 @@ mod tests {
     /// Checks that only the head of a file of another known kind is read.
     #[test]
     fn other_files_are_named_at_once() {
-        struct Counted(u64);
-        impl Read for Counted {
+        struct CountingReader(u64);
+        impl Read for CountingReader {
             fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
                 let text = b"{\"ph\":\"X\",\"ts\":1,\"pid\":1},\n";
                 buf.iter_mut()
@@ -443,7 +443,7 @@ mod tests {
             }
         }
         for begin in ["[\n", "{\"traceEvents\":[\n", "FLR\0"] {
-            let mut rest = Counted(0);
+            let mut rest = CountingReader(0);
             let file = Cursor::new(begin).chain(&mut rest);
             let error = read(file, &FormatReadOptions::default()).unwrap_err();
             assert!(matches!(error, FormatError::Unknown { .. }), "{error}");

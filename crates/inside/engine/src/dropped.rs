@@ -18,12 +18,12 @@ pub(crate) struct DroppedEvents {
     pub(crate) no_memory: AtomicU64,
     /// Events for which a part of the tables was not available, because a signal handler holds up
     /// the thread that uses the part in the middle of another event.
-    pub(crate) held_up: AtomicU64,
+    pub(crate) interrupted: AtomicU64,
     /// Frees of blocks that were not known (allocated before the start).
     pub(crate) unknown: AtomicU64,
     /// Blocks whose address was allocated again before the engine saw their free.
     pub(crate) unseen: AtomicU64,
-    /// Forks in the middle of an event that is held up. Their children record nothing.
+    /// Forks in the middle of an event that is interrupted. Their children record nothing.
     pub(crate) torn: AtomicU64,
     /// Bytes of the blocks that `unseen` counts.
     pub(crate) unseen_bytes: AtomicU64,
@@ -31,9 +31,9 @@ pub(crate) struct DroppedEvents {
 
 impl DroppedEvents {
     /// Returns how many events are missing in the ledger although they should be there: for lack of
-    /// memory, or because another event was held up.
+    /// memory, or because another event was interrupted.
     pub(crate) fn lost_events(&self) -> u64 {
-        self.no_memory.load(Ordering::Relaxed) + self.held_up.load(Ordering::Relaxed)
+        self.no_memory.load(Ordering::Relaxed) + self.interrupted.load(Ordering::Relaxed)
     }
 
     /// Counts a block whose address was allocated again before the engine saw its free.
@@ -49,7 +49,7 @@ impl DroppedEvents {
         let of_recording = [
             &self.nested,
             &self.no_memory,
-            &self.held_up,
+            &self.interrupted,
             &self.unknown,
             &self.unseen,
             &self.unseen_bytes,
@@ -64,7 +64,7 @@ impl DroppedEvents {
         Self {
             nested: AtomicU64::new(0),
             no_memory: AtomicU64::new(0),
-            held_up: AtomicU64::new(0),
+            interrupted: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             unseen: AtomicU64::new(0),
             torn: AtomicU64::new(0),

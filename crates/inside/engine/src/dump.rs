@@ -260,14 +260,14 @@ impl DumpState {
             started: _,
             since: _,
         } = self;
-        let ([dumping], [triggers, told]) = (turn.locks(), due.locks());
+        let ([dumping], [triggers, reported]) = (turn.locks(), due.locks());
         [
             dumping,
             &options.lock,
             &naming.lock,
             &default.lock,
             triggers,
-            told,
+            reported,
             history.lock(),
         ]
     }

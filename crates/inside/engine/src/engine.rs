@@ -78,15 +78,15 @@ impl Engine {
     /// bytes are set aside for what the caller does as well.
     pub(crate) fn remember_code(&self, besides: usize) -> CodeScanOutcome {
         let reserve = |bytes: usize| self.reserve(bytes.saturating_add(besides));
-        let told = self.code.mappings.remember(&self.process, reserve);
-        if told == CodeScanOutcome::All {
+        let reported = self.code.mappings.remember(&self.process, reserve);
+        if reported == CodeScanOutcome::All {
             self.code.index_frames(&self.process);
         }
-        told
+        reported
     }
 
     /// Begins to record, and forgets what an earlier start recorded. Returns false if that is
-    /// impossible, because a thread is held up in the middle of an event.
+    /// impossible, because a thread is interrupted in the middle of an event.
     pub(crate) fn restart(&self, mode: RecordingMode, period: u64) -> bool {
         // What is known of code and scripts holds for every recording, as does the engine's own
         // memory. The caller prepares dumps and the log for the recording.

@@ -52,7 +52,8 @@ impl Ledger {
     }
 
     /// Forgets the blocks and sums of an earlier recording, whose ledger no thread opens any more.
-    /// Returns false if that is impossible, because a thread is held up in the middle of an event.
+    /// Returns false if that is impossible, because a thread is interrupted in the middle of an
+    /// event.
     pub(crate) fn restart(
         &self,
         process: &EngineProcess,
@@ -284,7 +285,7 @@ impl Ledger {
     }
 
     /// Brings the parts of the live table and the heap to rest, for fork, which has taken
-    /// [`locks`](Self::locks). Returns whether they are whole: a thread that is held up in the
+    /// [`locks`](Self::locks). Returns whether they are whole: a thread that is interrupted in the
     /// middle of an event keeps what it has, and in the child that is half written. The second
     /// result says whether the heap's lock was taken.
     pub(crate) fn acquire_for_fork(

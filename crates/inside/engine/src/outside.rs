@@ -201,6 +201,8 @@ const _: () = {
     assert!(offset_of!(BlockTable, mask) == table::MASK);
     assert!(offset_of!(BlockTable, len) == table::BLOCKS);
     assert!(offset_of!(DroppedEvents, nested) == 0 && offset_of!(DroppedEvents, no_memory) == 8);
-    assert!(offset_of!(DroppedEvents, held_up) == 16 && offset_of!(DroppedEvents, unknown) == 24);
+    assert!(
+        offset_of!(DroppedEvents, interrupted) == 16 && offset_of!(DroppedEvents, unknown) == 24
+    );
     assert!(offset_of!(DroppedEvents, unseen) == 32 && offset_of!(DroppedEvents, torn) == 40);
 };

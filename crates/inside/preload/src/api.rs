@@ -247,10 +247,10 @@ pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: u
     let Some(layout) = PerlLayout::from_rows(value) else {
         return libc::EINVAL;
     };
-    let told = ENGINE
+    let reported = ENGINE
         .lifecycle()
         .with_guard_and_signals_blocked(|| PERL.report_layout(layout));
-    told.err().unwrap_or(0)
+    reported.err().unwrap_or(0)
 }
 
 /// Returns the address at which Devel::HeapProf notes the subs in C that an interpreter calls: four

@@ -230,7 +230,7 @@ impl PythonRuntime {
         if word(FREE_THREADED_WORD) != Some(u64::from(!self.layout.has_gil)) {
             return Err(UnreadablePython::Offsets(self.version));
         }
-        let is_so = |&(number, told): &(u64, u64)| word(number) == Some(told);
+        let is_so = |&(number, reported): &(u64, u64)| word(number) == Some(reported);
         match self.layout.expected_debug_offsets().iter().all(is_so) {
             true => Ok(self),
             false => Err(UnreadablePython::Offsets(self.version)),

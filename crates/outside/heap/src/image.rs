@@ -92,9 +92,9 @@ impl ProcessImage {
         regions.sort_by_key(|region| region.start);
         let mut end = MIN_ADDRESS;
         regions.retain(|region| {
-            let is_apart = region.start >= end && !region.bytes.is_empty();
+            let is_disjoint = region.start >= end && !region.bytes.is_empty();
             let next = region.start.checked_add(region.bytes.len() as u64);
-            match next.filter(|&next| is_apart && next <= MAX_ADDRESS) {
+            match next.filter(|&next| is_disjoint && next <= MAX_ADDRESS) {
                 Some(next) => {
                     end = next;
                     true

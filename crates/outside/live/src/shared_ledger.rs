@@ -225,7 +225,7 @@ impl SharedLedger {
             };
             let dropped: [u8; 8 * DROPPED_COUNT] = reader.array(ledger.dropped)?;
             // The collector, too, counts these as lost: events without memory for the tables, and
-            // events during which another one was held up by a signal handler.
+            // events during which another one was interrupted by a signal handler.
             let lost = [1, 2].map(|i| u64_at(&dropped, 8 * i));
             Ok(SharedLedgerProfile {
                 profile: profile(reader, ledger, &around)?,

@@ -65,7 +65,7 @@ pub fn components<P>(
 mod tests {
     use super::*;
 
-    fn of(edges: &[&[u32]], is_in: &[bool]) -> (Vec<u32>, u32) {
+    fn components_of(edges: &[&[u32]], is_in: &[bool]) -> (Vec<u32>, u32) {
         let next = |node: u32, at: &mut usize| {
             *at += 1;
             edges[node as usize].get(*at - 1).copied()
@@ -77,7 +77,7 @@ mod tests {
     fn nodes_that_lead_to_each_other_are_one() {
         // 0, 1 and 2 are a ring, to which 3 leads; 4 leads to itself; 5 is left out of 4 and 5.
         let edges: [&[u32]; 6] = [&[1], &[2], &[0, 4], &[0], &[4, 5], &[4]];
-        let (of_each, count) = of(&edges, &[true, true, true, true, true, false]);
+        let (of_each, count) = components_of(&edges, &[true, true, true, true, true, false]);
         assert_eq!(count, 3);
         assert!(of_each[0] == of_each[1] && of_each[1] == of_each[2]);
         assert!(of_each[3] != of_each[0] && of_each[4] != of_each[0]);
@@ -106,7 +106,7 @@ mod tests {
                 .map(|from| (0..4).filter(|&to| edge(from, to as usize)).collect())
                 .collect();
             let edges: Vec<&[u32]> = edges.iter().map(Vec::as_slice).collect();
-            let (of_each, _) = of(&edges, &[true; 4]);
+            let (of_each, _) = components_of(&edges, &[true; 4]);
             for from in 0..4 {
                 for to in 0..4 {
                     let is_one = closure[from][to] && closure[to][from];

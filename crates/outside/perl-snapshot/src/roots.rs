@@ -336,11 +336,11 @@ pub(crate) fn head_arenas(
     arenas.sort_unstable();
     let mut end = 0;
     arenas.retain(|&(first, count)| {
-        let is_apart = first >= end;
-        if is_apart {
+        let is_disjoint = first >= end;
+        if is_disjoint {
             end = first.saturating_add(count as u64 * sv::HEAD_SIZE);
         }
-        is_apart
+        is_disjoint
     });
     arenas
 }

@@ -65,8 +65,8 @@ impl PerlValueAnalysis {
         let first = (most / 2).min(all.len());
         let last = most.saturating_sub(first).min(all.len() - first);
         let is_told = |depth: usize| depth < first || depth + last >= all.len();
-        let told = all.iter().enumerate().filter(|(depth, _)| is_told(*depth));
-        let way = told.map(|(depth, &(number, step))| WayStep {
+        let reported = all.iter().enumerate().filter(|(depth, _)| is_told(*depth));
+        let way = reported.map(|(depth, &(number, step))| WayStep {
             step: match step {
                 Some(step) => self.step_text(step),
                 None => self.root_name(number).unwrap_or_default(),

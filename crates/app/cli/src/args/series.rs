@@ -69,7 +69,7 @@ pub(crate) struct ExportArgs {
     /// an object store
     #[arg(long, value_name = "DIR|URL")]
     pub(crate) parquet: PathBuf,
-    /// So many samples make a batch
+    /// How many samples a batch has, at most
     #[arg(long, value_name = "SAMPLES", default_value = "2000000")]
     pub(crate) batch: usize,
     #[command(flatten)]

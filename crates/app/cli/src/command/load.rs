@@ -227,8 +227,8 @@ mod tests {
         use super::{LARGE_DATABASE_SAMPLES, hint};
 
         assert_eq!(hint(LARGE_DATABASE_SAMPLES - 1, 1000), None);
-        let told = hint(LARGE_DATABASE_SAMPLES + 1, 1000).unwrap();
-        assert!(told.starts_with("has 50 million samples") && told.contains("--parquet"));
+        let note = hint(LARGE_DATABASE_SAMPLES + 1, 1000).unwrap();
+        assert!(note.starts_with("has 50 million samples") && note.contains("--parquet"));
         assert_eq!(hint(LARGE_DATABASE_SAMPLES + 1001, 1000), None);
         assert!(hint(2 * LARGE_DATABASE_SAMPLES, 1).is_some());
     }

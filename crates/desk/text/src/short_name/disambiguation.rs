@@ -81,15 +81,15 @@ pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
         (0..all.len()).map(of).collect()
     };
     let count = |texts: &[String]| texts.iter().collect::<HashSet<_>>().len();
-    let mut told = 1;
+    let mut reported = 1;
     for at in order {
         chosen.push(at);
         chosen.sort_unstable();
         match count(&joined(&chosen)) {
-            more if more > told => told = more,
+            more if more > reported => reported = more,
             _ => chosen.retain(|&other| other != at),
         }
-        if told == all.len() {
+        if reported == all.len() {
             break;
         }
     }

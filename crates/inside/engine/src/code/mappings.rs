@@ -299,13 +299,13 @@ impl CodeMappings {
         process: &EngineProcess,
         reserve: impl Fn(usize) -> bool,
     ) -> CodeScanOutcome {
-        let mut told = CodeScanOutcome::Nothing;
+        let mut reported = CodeScanOutcome::Nothing;
         for _ in 0..MAX_READ_ATTEMPTS {
             let turn = self.known.with(process, |known| known.turn);
             let Some(now) = self.read(process, &reserve) else {
                 return CodeScanOutcome::NoMemory;
             };
-            told = if now.is_empty() {
+            reported = if now.is_empty() {
                 CodeScanOutcome::Nothing
             } else {
                 CodeScanOutcome::All
@@ -314,7 +314,7 @@ impl CodeMappings {
                 break;
             }
         }
-        told
+        reported
     }
 
     /// Adds mappings that were read after `turn`. Returns whether all of them are known now, and

@@ -111,9 +111,9 @@ impl LineGrowthSchedule {
     /// Takes what was reported of each stack of the recording `epoch`, for the caller's scan.
     /// [`put`](Self::put) gives it back. It is empty if nothing was reported of that recording.
     pub(crate) fn take(&self, process: &EngineProcess, epoch: u64) -> Vec<ReportedStack> {
-        self.reported.with(process, |told| {
-            let of_stacks = std::mem::take(&mut told.of_stacks);
-            match std::mem::replace(&mut told.epoch, epoch) == epoch {
+        self.reported.with(process, |reported| {
+            let of_stacks = std::mem::take(&mut reported.of_stacks);
+            match std::mem::replace(&mut reported.epoch, epoch) == epoch {
                 true => of_stacks,
                 false => Vec::new(),
             }
@@ -122,9 +122,9 @@ impl LineGrowthSchedule {
 
     /// Gives back what [`take`](Self::take) took, unless another recording has begun by now.
     pub(crate) fn put(&self, process: &EngineProcess, epoch: u64, of_stacks: Vec<ReportedStack>) {
-        self.reported.with(process, |told| {
-            if told.epoch == epoch {
-                told.of_stacks = of_stacks;
+        self.reported.with(process, |reported| {
+            if reported.epoch == epoch {
+                reported.of_stacks = of_stacks;
             }
         });
     }

@@ -145,7 +145,7 @@ impl LedgerAccess {
         Some(self.heap.shared_access())
     }
 
-    /// Runs `work` while no thread has the ledger open, except threads that are held up with it
+    /// Runs `work` while no thread has the ledger open, except threads that are interrupted with it
     /// open.
     pub(crate) fn run_at_rest(
         &self,
@@ -177,7 +177,7 @@ impl LedgerAccess {
         barrier();
         // A thread that opens the ledger from here on takes no budget.
         for state in threads.all() {
-            // A thread that is held up in its event keeps its budget.
+            // A thread that is interrupted in its event keeps its budget.
             if wait_for(state) {
                 self.heap.give_back(state.budget.take());
             }
@@ -197,7 +197,7 @@ fn wait_for_gate(process: &EngineProcess, state: &ThreadState) -> bool {
         }
         let waited = sys::nanoseconds(libc::CLOCK_MONOTONIC) - since;
         if waited > process.wait_timeout() || process.is_abandoned() {
-            // The thread that paused the ledger is held up, or in another process.
+            // The thread that paused the ledger is interrupted, or in another process.
             recorded.resume();
         }
         sys::nap();
@@ -307,7 +307,7 @@ impl<'a> LedgerHolder<'a> {
     #[cold]
     fn be_strict(self) -> AccessMode {
         let strictly = || {
-            // If the thread that has the lock is held up, it is about to do the same.
+            // If the thread that has the lock is interrupted, it is about to do the same.
             if let Some(changing) = self.lock_changes_in_time() {
                 self.shared.collect_budgets(self.state.threads(), &changing);
             } else {
@@ -496,7 +496,7 @@ pub(crate) fn wait_for_all(threads: &ThreadStates) -> bool {
 }
 
 /// Waits until a thread does not have the ledger open. Returns false if that takes so long that the
-/// thread must be held up by something else.
+/// thread must be interrupted by something else.
 fn wait_for(state: &ThreadState) -> bool {
     if state.is_own() {
         // This thread is here, not inside: a signal handler jumped out of its event.

@@ -419,7 +419,7 @@ impl LiveTable {
     }
 
     /// Locks all parts for fork. Returns false if some are not available, because the thread that
-    /// uses them is held up.
+    /// uses them is interrupted.
     pub(crate) fn acquire_all(&self, process: &EngineProcess) -> bool {
         let mut all = true;
         for part in &self.part {
@@ -478,7 +478,7 @@ impl LivePart {
         loop {
             if self.owner.is_shared() {
                 if !self.lock.acquire_in_time(process) {
-                    count(&process.dropped.held_up);
+                    count(&process.dropped.interrupted);
                     return (None, access);
                 }
                 // The part may have been disowned before this thread took the lock.
@@ -494,7 +494,7 @@ impl LivePart {
                 ClaimOutcome::Changed => {}
                 ClaimOutcome::Overtaken => return (None, access),
                 ClaimOutcome::Refused => {
-                    count(&process.dropped.held_up);
+                    count(&process.dropped.interrupted);
                     return (None, access);
                 }
             }

@@ -162,7 +162,7 @@ pub(super) fn scan(engine: &'static Engine) {
 
 /// Scans in this thread's turn. Returns whether all code that is mapped was recorded.
 fn scan_in_turn(engine: &'static Engine) -> bool {
-    let mut told = CodeScanOutcome::Nothing;
+    let mut reported = CodeScanOutcome::Nothing;
     in_turn(engine, DumpReason::Growth, 0, |turn| {
         if turn.is_none() {
             return;
@@ -175,7 +175,7 @@ fn scan_in_turn(engine: &'static Engine) -> bool {
             }
             let options = engine.dumping.options.with(&engine.process, |o| o.clone());
             if kept.is_there() {
-                told = engine.remember_code(0);
+                reported = engine.remember_code(0);
             }
             if let Some(options) = options.filter(DumpState::is_followed)
                 && engine.reserve(snapshot::memory_needed(engine))
@@ -186,7 +186,7 @@ fn scan_in_turn(engine: &'static Engine) -> bool {
             false
         });
     });
-    told == CodeScanOutcome::All
+    reported == CodeScanOutcome::All
 }
 
 /// Moves the ledger into a file, if it waits for that, in this thread's turn.

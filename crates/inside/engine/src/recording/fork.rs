@@ -33,7 +33,7 @@ impl Engine {
 const MAX_CHILD_MEMORY: usize = 64 << 10;
 
 /// Takes the locks for fork. Returns which of them it got, with one bit for each. The others belong
-/// to threads that are held up in an event.
+/// to threads that are interrupted in an event.
 pub(super) fn acquire(engine: &Engine) -> u32 {
     let mut held = 0;
     for (i, lock) in engine.locks().iter().enumerate() {

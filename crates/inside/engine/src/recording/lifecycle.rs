@@ -41,7 +41,7 @@ impl EngineLifecycle {
     }
 
     /// Begins a recording, and forgets an earlier one. Returns false if there is no memory for it,
-    /// if a thread is held up in the middle of an event, or if the period is longer than
+    /// if a thread is interrupted in the middle of an event, or if the period is longer than
     /// [`MAX_PERIOD`].
     pub fn start(self, mut options: RecordingOptions) -> bool {
         let Self(engine) = self;

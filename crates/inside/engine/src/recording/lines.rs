@@ -41,14 +41,14 @@ pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
     let Some(file) = output::open_lines(&options.output.list) else {
         return;
     };
-    let (epoch, mut told, sums) = reported_and_current(engine);
+    let (epoch, mut reported, sums) = reported_and_current(engine);
     let mut changed = Vec::new();
     let mut by_leaf = HashMap::<u64, u64, BuildHasherDefault<AddressHasher>>::default();
-    for (stack, (sum, told)) in sums.iter().zip(&told).enumerate() {
+    for (stack, (sum, reported)) in sums.iter().zip(&reported).enumerate() {
         let in_use = sum.in_use()[1];
-        let mut growth = in_use.wrapping_sub(told.in_use);
+        let mut growth = in_use.wrapping_sub(reported.in_use);
         if is_last {
-            growth = growth.max(sum.peak[1].wrapping_sub(told.most));
+            growth = growth.max(sum.peak[1].wrapping_sub(reported.most));
         }
         if growth != 0 {
             let leaf = leaf_word(engine, stack as u32);
@@ -66,11 +66,11 @@ pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
     changed.retain(|one| by_leaf[&one.leaf] >= step);
     if !changed.is_empty() && report_changes(engine, options, &changed, &file) {
         for one in &changed {
-            told[one.stack as usize].note_report(one.in_use);
+            reported[one.stack as usize].note_report(one.in_use);
         }
     }
     let following = &engine.dumping.due.following;
-    following.put(&engine.process, epoch, told);
+    following.put(&engine.process, epoch, reported);
 }
 
 /// Records what a forked child inherited, which does not count as grown there.
@@ -79,25 +79,25 @@ pub(super) fn inherit(engine: &Engine) {
     if !following.is_on() || !engine.reserve(snapshot::memory_needed(engine)) {
         return;
     }
-    let (epoch, mut told, sums) = reported_and_current(engine);
-    for (told, sum) in told.iter_mut().zip(&sums) {
-        told.note_report(sum.in_use()[1]);
+    let (epoch, mut reported, sums) = reported_and_current(engine);
+    for (reported, sum) in reported.iter_mut().zip(&sums) {
+        reported.note_report(sum.in_use()[1]);
     }
-    following.put(&engine.process, epoch, told);
+    following.put(&engine.process, epoch, reported);
 }
 
 /// Returns the recording's number, what was reported of each stack, and the sums of each stack now.
 fn reported_and_current(engine: &Engine) -> (u64, Vec<ReportedStack>, Vec<StackSums>) {
     let process = &engine.process;
     let epoch = process.recorded.epoch();
-    let mut told = engine.dumping.due.following.take(process, epoch);
+    let mut reported = engine.dumping.due.following.take(process, epoch);
     let sums = sums::sums(engine);
-    if told.len() < sums.len() {
+    if reported.len() < sums.len() {
         // A vector that grows by doubling would leave its old places behind.
-        told.reserve_exact(sums.len().next_power_of_two() - told.len());
-        told.resize(sums.len(), ReportedStack::default());
+        reported.reserve_exact(sums.len().next_power_of_two() - reported.len());
+        reported.resize(sums.len(), ReportedStack::default());
     }
-    (epoch, told, sums)
+    (epoch, reported, sums)
 }
 
 fn report_changes(

@@ -442,7 +442,7 @@ fn describe(
     let counters = [
         &dropped.nested,
         &dropped.no_memory,
-        &dropped.held_up,
+        &dropped.interrupted,
         &dropped.unknown,
         &dropped.unseen,
         &dropped.torn,

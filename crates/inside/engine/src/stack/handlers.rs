@@ -89,9 +89,9 @@ mod tests {
 
     #[test]
     fn a_handler_is_told_from_the_program() {
-        static TOLD: AtomicU8 = AtomicU8::new(0);
+        static REPORTED: AtomicU8 = AtomicU8::new(0);
         extern "C" fn handler(_: i32) {
-            TOLD.store(1 + u8::from(asked()), Ordering::Relaxed);
+            REPORTED.store(1 + u8::from(asked()), Ordering::Relaxed);
         }
         assert!(!asked());
         // SAFETY: the handler writes one static.
@@ -99,6 +99,6 @@ mod tests {
         assert!(!asked());
         // SAFETY: the signal comes to this thread.
         unsafe { libc::raise(libc::SIGURG) };
-        assert_eq!(TOLD.load(Ordering::Relaxed), 2);
+        assert_eq!(REPORTED.load(Ordering::Relaxed), 2);
     }
 }

@@ -49,7 +49,7 @@ pub(crate) enum CountOutcome {
     Alarm,
     /// The allocation is not counted yet: all threads must count event by event first.
     NotYet,
-    /// The allocation is dropped, because the thread that is counting is held up.
+    /// The allocation is dropped, because the thread that is counting is interrupted.
     Suspended,
     /// The allocation is not counted: its recording is over.
     Overtaken,
@@ -340,12 +340,12 @@ impl HeapCounters {
         weight: EventWeight,
     ) -> CountOutcome {
         if !self.counting.acquire_in_time(process) {
-            count(&process.dropped.held_up);
+            count(&process.dropped.interrupted);
             return CountOutcome::Suspended;
         }
         // Budgets that are out would make a false peak.
         let counted = if self.is_exact.load(Ordering::Acquire) {
-            // A thread that is held up may still give a budget back.
+            // A thread that is interrupted may still give a budget back.
             let bytes = weight.bytes as i64;
             let now = self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes;
             self.rise(now, cell, weight)
@@ -429,7 +429,7 @@ impl HeapCounters {
     fn count_free_late(&self, process: &EngineProcess, cell: &StackCounters, weight: EventWeight) {
         match self.counting.acquire_in_time(process) {
             true => self.count_free_locked(cell, weight),
-            false => count(&process.dropped.held_up),
+            false => count(&process.dropped.interrupted),
         }
     }
 

@@ -125,7 +125,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
     }
 
     /// Returns the value of `key`. If there is none, `make` makes it under the lock. Returns `None`
-    /// without memory, or if another thread is held up with the lock.
+    /// without memory, or if another thread is interrupted with the lock.
     #[cold]
     pub(crate) fn find_or_insert(
         &self,
@@ -134,7 +134,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
         make: impl FnOnce() -> Option<u64>,
     ) -> Option<u64> {
         let Some(_guard) = self.lock.lock_in_time(process) else {
-            count(&process.dropped.held_up);
+            count(&process.dropped.interrupted);
             return None;
         };
         if let Some(found) = self.find(key) {

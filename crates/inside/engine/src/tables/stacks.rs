@@ -286,7 +286,7 @@ impl ProcessStacks {
 
     /// Returns how many bytes of the tables are in memory.
     pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
-        // A dump may be made while an event is held up with the lock.
+        // A dump may be made while an event is interrupted with the lock.
         let known = self.memory.with_in_time(process, |memory| memory.extent());
         let (mapped, left, rest) = known.unwrap_or((0, 0, std::ptr::null()));
         // The unused rest of a large page is in memory, too.

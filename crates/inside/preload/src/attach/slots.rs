@@ -228,12 +228,12 @@ impl LoaderObject<'_> {
             // SAFETY: a slot of the object, which is there and is aligned.
             let slot = unsafe { &*(at as *const AtomicU64) };
             let leads_to = slot.load(Ordering::Relaxed);
-            let told = ImportSlot {
+            let reported = ImportSlot {
                 hook,
                 leads_to,
                 is_called,
             };
-            let Some(to) = leads(told) else {
+            let Some(to) = leads(reported) else {
                 return;
             };
             if room.open(at) {

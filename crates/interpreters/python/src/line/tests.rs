@@ -135,8 +135,8 @@ fn compare(python: &str, files: usize) -> usize {
     };
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{python}: {said}");
-    let told = String::from_utf8(done.stdout).unwrap();
-    let (minor, codes) = told.split_once('\n').unwrap();
+    let reported = String::from_utf8(done.stdout).unwrap();
+    let (minor, codes) = reported.split_once('\n').unwrap();
     let minor: u8 = minor.parse().unwrap();
     let layout = crate::layout::LAYOUTS.iter().find(|l| l.minor == minor);
     let form = layout.unwrap().lines;

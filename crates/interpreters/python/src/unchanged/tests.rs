@@ -25,9 +25,9 @@ impl Memory for Words<'_> {
 }
 
 /// Frames that were written, the innermost one first.
-struct Written<'a>(&'a mut Vec<PythonFrame>);
+struct FrameList<'a>(&'a mut Vec<PythonFrame>);
 
-impl FramePlaceWriter for Written<'_> {
+impl FramePlaceWriter for FrameList<'_> {
     fn write(&mut self, place: usize, frame: PythonFrame) {
         self.0
             .resize(self.0.len().max(place + 1), PythonFrame::default());
@@ -44,7 +44,7 @@ fn compared(
     known: &[PythonFrame],
 ) -> Option<Vec<PythonFrame>> {
     let mut written = Vec::new();
-    let mut to = last.compare(Written(&mut written));
+    let mut to = last.compare(FrameList(&mut written));
     let walked = python.walk(Words(words), STATE, false, &mut to);
     let shared = to.finish(walked);
     // Of a deeper stack both ends are written, not in order.

@@ -101,7 +101,7 @@ impl ForkAuditor {
     }
 
     /// Adds a child that has been forked and waits.
-    fn add_child(&mut self, pid: Pid, generation: u8, told: u32, rights: ProcessRights) {
+    fn add_child(&mut self, pid: Pid, generation: u8, reported_parent: u32, rights: ProcessRights) {
         let ends = pidfd_open(pid, PidfdFlags::empty()).ok();
         let pid = number_of(pid);
         self.end(pid);
@@ -115,7 +115,7 @@ impl ForkAuditor {
         let parent = parent.trim().parse().unwrap_or(0);
         let is_known = parent == self.main || self.children.contains_key(&parent);
         let parent = if is_known { parent } else { 0 };
-        let child = AuditedChild::new(pid, generation, [told, parent], rights, ends);
+        let child = AuditedChild::new(pid, generation, [reported_parent, parent], rights, ends);
         self.children.insert(pid, child);
     }
 

@@ -244,25 +244,25 @@ pub(super) fn read(
             .map_err(|error| messages::reading_error(error.into()))
             .with_context(unreadable)?;
         let has_residents = with_symbols && residents.put_into(&mut profile, one.process);
-        let mut told = read_details(&profile, one);
+        let mut details = read_details(&profile, one);
         let unhooked = unhooked::note_in(&mut profile, namer, one.rights);
-        told.unhooked = unhooked.with_context(unreadable)?;
+        details.unhooked = unhooked.with_context(unreadable)?;
         if with_symbols {
-            told.allocated = total_allocated(&profile);
+            details.allocated = total_allocated(&profile);
             // The process that named the files may have had fewer rights than the file's owner.
             let summary = namer.symbolize(&mut profile, one.rights);
             let summary = summary.with_context(unreadable)?;
             let is_named = summary.resolved() + summary.numbered() > 0;
-            if has_residents || is_named || !told.unhooked.is_empty() {
+            if has_residents || is_named || !details.unhooked.is_empty() {
                 let shown = one.path.display().to_string();
                 let access = FileAccess::Exactly(opened.stat.st_mode & 0o777);
                 output::replace(&place, &shown, access, |writer| {
                     Ok(encode(&profile, writer)?)
                 })?;
             }
-            told.unnamed = find_unnamed_code(&profile, one.rights);
+            details.unnamed = find_unnamed_code(&profile, one.rights);
         }
-        Ok(told)
+        Ok(details)
     };
     each(entries, executables, read, |error| Err(error.into()))
 }

@@ -31,8 +31,8 @@ struct RecordedProfile {
 impl RecordedProfile {
     /// Returns the largest resident memory of the program.
     fn peak_resident(&self) -> i64 {
-        let told = self.details.as_ref().ok();
-        let peak = told.and_then(|told| told.peak);
+        let details = self.details.as_ref().ok();
+        let peak = details.and_then(|details| details.peak);
         peak.map_or(0, |peak| peak.program_bytes())
     }
 }
@@ -87,7 +87,7 @@ pub(super) fn report(
     // The main profile may have another position among those that are left.
     let main = find_main(&written, ended).unwrap_or_default();
     let entries: Vec<&WrittenProfile> = written.iter().collect();
-    let told = files::read(
+    let details = files::read(
         &entries,
         !args.no_symbolize,
         &ending.residents,
@@ -96,11 +96,8 @@ pub(super) fn report(
     files::touch(&written[main]);
     let recorded: Vec<RecordedProfile> = written
         .into_iter()
-        .zip(told)
-        .map(|(written, told)| RecordedProfile {
-            written,
-            details: told,
-        })
+        .zip(details)
+        .map(|(written, details)| RecordedProfile { written, details })
         .collect();
     report_profiles(&recorded, main, small, ending, args);
     let all = recorded.iter().map(|one| &one.written);
@@ -123,12 +120,12 @@ pub(super) fn report(
 
 /// Whether a perl of the recording has traced its values. Prints the reason if not.
 fn has_values(recorded: &[RecordedProfile], main: usize) -> bool {
-    let told = || recorded.iter().filter_map(|one| one.details.as_ref().ok());
-    let why = |told: &ProfileDetails| told.missing_values.clone();
+    let details = || recorded.iter().filter_map(|one| one.details.as_ref().ok());
+    let why = |details: &ProfileDetails| details.missing_values.clone();
     let main = recorded[main].details.as_ref().ok();
-    let missing = main.and_then(why).or_else(|| told().find_map(why));
+    let missing = main.and_then(why).or_else(|| details().find_map(why));
     let missing = missing.map(|missing| heapprof_text::printable(&missing).into_owned());
-    if told().any(|told| told.has_values) {
+    if details().any(|details| details.has_values) {
         if let Some(missing) = missing {
             messages::note(&format!("--perl-values: {missing}"));
         }
@@ -236,9 +233,9 @@ fn report_profiles(
     }
     let main = &recorded[main];
     let next = next_to_look_at(recorded, main);
-    let (of, told) = (&main.written, main.details.as_ref().ok());
+    let (of, details) = (&main.written, main.details.as_ref().ok());
     let path = shown(&of.path);
-    let mut line = format!("{path}: {}", summary(of, told));
+    let mut line = format!("{path}: {}", summary(of, details));
     line += &others(recorded, main, small);
     line += &ending.describe_private(of.process);
     line += &ending.describe_unrecorded();
@@ -247,7 +244,10 @@ fn report_profiles(
         false => "",
     };
     let next_path = shown(&next.written.path);
-    let has_values = next.details.as_ref().is_ok_and(|told| told.has_values);
+    let has_values = next
+        .details
+        .as_ref()
+        .is_ok_and(|details| details.has_values);
     let command = match has_values {
         true => "leaks -t sv_inuse_space".to_string(),
         false => format!("top {question}").trim_end().to_string(),
@@ -255,40 +255,42 @@ fn report_profiles(
     line += &format!("; next: heapprof {command} {}", quoted(&next.written.path));
     messages::note(&line);
     let of_next = next.details.as_ref().ok();
-    if let Some(unnamed) = of_next.and_then(|told| told.unnamed.as_ref())
+    if let Some(unnamed) = of_next.and_then(|details| details.unnamed.as_ref())
         && let has_died = ending.has_died(next.written.process)
         && let Some(text) = mostly_nameless(unnamed, &next.written.path, has_died)
     {
         messages::note(&text);
     }
-    let unhooked = of_next.map_or(&[][..], |told| &told.unhooked);
-    for text in unhooked::lines(unhooked, of_next.and_then(|told| told.peak)) {
+    let unhooked = of_next.map_or(&[][..], |details| &details.unhooked);
+    for text in unhooked::lines(unhooked, of_next.and_then(|details| details.peak)) {
         messages::note(&format!("{next_path}: {text}"));
     }
     if unhooked.is_empty()
-        && let Some(text) = of_next.and_then(|told| {
-            let runtime = told.runtime.as_ref();
+        && let Some(text) = of_next.and_then(|details| {
+            let runtime = details.runtime.as_ref();
             // The user is not advised to do what is done already.
             let is_new = |of: &&ManagedRuntime| {
                 **of != ManagedRuntime::Python || args.python_objects != Some(YesOrNo::Yes)
             };
-            beside_heap(told.peak?, runtime.filter(is_new))
+            beside_heap(details.peak?, runtime.filter(is_new))
         })
     {
         let already = if args.mmap { "; --mmap was given" } else { "" };
         messages::note(&format!("{next_path}: {text}{already}"));
     }
-    if let Some(text) = of_next.and_then(|told| early_ends(&told.early_ends, told.allocated)) {
+    if let Some(text) =
+        of_next.and_then(|details| early_ends(&details.early_ends, details.allocated))
+    {
         messages::note(&format!("{next_path}: {text}"));
     }
     if next.written.is_exact
-        && let Some(text) = of_next.and_then(|told| unseen_frees(told.unseen_frees))
+        && let Some(text) = of_next.and_then(|details| unseen_frees(details.unseen_frees))
     {
         messages::note(&format!(
             "{next_path}: {text}: the program frees by calls that heapprof does not see"
         ));
     }
-    if let Some(missing) = of_next.and_then(|told| told.missing_frames.as_ref()) {
+    if let Some(missing) = of_next.and_then(|details| details.missing_frames.as_ref()) {
         messages::note(&format!(
             "{next_path}: has native frames only: {}",
             heapprof_text::printable(missing)
@@ -303,7 +305,8 @@ fn report_profiles(
         ));
     } else if of.stacks == 0
         && unhooked.is_empty()
-        && let Some(reason) = told.and_then(|told| unhooked::own_allocator(of, &told.program))
+        && let Some(reason) =
+            details.and_then(|details| unhooked::own_allocator(of, &details.program))
     {
         messages::note(&reason);
     } else if let Some(text) = few_samples(next) {
@@ -507,7 +510,7 @@ fn about(of: &WrittenProfile) -> &'static str {
 
 /// Summarises the program's own profile. How certain the peak is can't be computed, because the
 /// estimate chooses its moment.
-fn summary(main: &WrittenProfile, told: Option<&ProfileDetails>) -> String {
+fn summary(main: &WrittenProfile, details: Option<&ProfileDetails>) -> String {
     let (about, kind) = (
         about(main),
         if main.is_exact {
@@ -516,9 +519,9 @@ fn summary(main: &WrittenProfile, told: Option<&ProfileDetails>) -> String {
             "sampled stack"
         },
     );
-    let peak = told.and_then(|told| told.peak);
+    let peak = details.and_then(|details| details.peak);
     let share = peak.and_then(|peak| coverage(peak, "peak RSS"));
-    let sampled = told.and_then(|told| told.sampled);
+    let sampled = details.and_then(|details| details.sampled);
     let spread = sampled.filter(|sampled| sampled.spread != SumSpread::default());
     format!(
         "{about}{}{} in use {}, peak {about}{}{}, {} {kind}{}",

@@ -361,13 +361,13 @@ mod tests {
                 (9, "refused: Permission denied (os error 13)")
             ]
         );
-        let told: Vec<_> = said
+        let reported: Vec<_> = said
             .written
             .iter()
             .map(|w| (w.process, w.is_last, w.peak, w.path.to_str().unwrap()))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 (8, true, 1, "/tmp/c.pb.gz"),
                 (7, true, 30, "/tmp/a\nb.pb.gz"),

@@ -124,7 +124,8 @@ impl ShadowSlot {
     /// Counts one block less in the hash table than `held` says.
     #[inline(always)]
     pub(super) fn subtract(&self, held: SlotValue) {
-        // In a child of a thread that was held up, the table may have a block that was not counted.
+        // In a child of a thread that was interrupted, the table may have a block that was not
+        // counted.
         let one = usize::from(held.hashed_blocks() != 0);
         self.0.store(held.0 - one, Ordering::Relaxed);
     }

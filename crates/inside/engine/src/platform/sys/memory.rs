@@ -150,8 +150,8 @@ pub(crate) fn resident(at: *const u8, len: usize) -> usize {
         if unsafe { call(libc::SYS_mincore, args) } != 0 {
             return 0;
         }
-        let told = &pages[..part.div_ceil(PAGE_SIZE)];
-        resident += told.iter().filter(|&&page| page & 1 == 1).count();
+        let reported = &pages[..part.div_ceil(PAGE_SIZE)];
+        resident += reported.iter().filter(|&&page| page & 1 == 1).count();
     }
     resident * PAGE_SIZE
 }

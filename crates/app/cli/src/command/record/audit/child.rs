@@ -85,7 +85,7 @@ impl AuditedChild {
     pub(super) fn new(
         pid: u32,
         generation: u8,
-        [told, parent]: [u32; 2],
+        [reported_parent, parent]: [u32; 2],
         rights: ProcessRights,
         ends: Option<OwnedFd>,
     ) -> Self {
@@ -97,7 +97,7 @@ impl AuditedChild {
                 generation: generation.into(),
                 pid,
                 // In a container a process may have another number than outside.
-                parent: if parent == 0 { told } else { parent },
+                parent: if parent == 0 { reported_parent } else { parent },
                 forked_at: at.map_or(0, micros),
                 title: outside::process_title(&program, pid).unwrap_or_default(),
                 program,

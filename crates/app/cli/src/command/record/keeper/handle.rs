@@ -57,7 +57,7 @@ impl KeeperHandle {
         let (socket, path) = open_listening_socket(list)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let woken = wake.try_clone()?;
-        let (words, told) = channel();
+        let (sender, receiver) = channel();
         let audits = audit.is_some();
         let keeping = KeeperTask {
             socket,
@@ -65,7 +65,7 @@ impl KeeperHandle {
             // processes.
             questions: ListeningSocket::start(SocketKind::RECORD).ok(),
             woken,
-            messages: told,
+            messages: receiver,
             wanted,
             main: 0,
             log,
@@ -83,7 +83,7 @@ impl KeeperHandle {
         Ok(Self {
             path,
             wake,
-            messages: words,
+            messages: sender,
             audits,
             work: KeeperState::NotStarted(Box::new(keeping)),
         })

@@ -55,7 +55,10 @@ impl ProcessMoments {
         (process, began): (u32, i64),
         profile: Profile,
     ) -> Result<()> {
-        let earlier = self.processes.get(&process).map(|told| told.owner);
+        let earlier = self
+            .processes
+            .get(&process)
+            .map(|process_series| process_series.owner);
         if earlier.is_some_and(|earlier| earlier.user != owner.user && !owner.is_us()) {
             return Ok(());
         }
@@ -64,29 +67,33 @@ impl ProcessMoments {
         let mut snapshot = ViewSnapshot::new(self.ids, source)?;
         snapshot.rss = resident(process);
         if !self.processes.contains_key(&process) && self.processes.len() >= MAX_PROCESSES {
-            let newest =
-                |told: &ProcessSeries| told.series.last().map_or(0, |snapshot| snapshot.id);
+            let newest = |process_series: &ProcessSeries| {
+                process_series
+                    .series
+                    .last()
+                    .map_or(0, |snapshot| snapshot.id)
+            };
             let others = self
                 .processes
                 .iter()
                 .filter(|(of, _)| Some(**of) != self.program);
             if let Some(&oldest) = others
-                .min_by_key(|(_, told)| newest(told))
+                .min_by_key(|(_, process_series)| newest(process_series))
                 .map(|(of, _)| of)
             {
                 self.processes.remove(&oldest);
             }
         }
         let is_program = self.program == Some(process);
-        let told = self
+        let process_series = self
             .processes
             .entry(process)
             .or_insert_with(|| ProcessSeries::new(owner, began));
-        if told.began != began || told.owner.user != owner.user {
+        if process_series.began != began || process_series.owner.user != owner.user {
             // The process has become another program, or another process has its number.
-            *told = ProcessSeries::new(owner, began);
+            *process_series = ProcessSeries::new(owner, began);
         }
-        told.add(snapshot, is_program);
+        process_series.add(snapshot, is_program);
         Ok(())
     }
 
@@ -96,11 +103,15 @@ impl ProcessMoments {
         let running = self
             .processes
             .iter()
-            .map(|(&process, told)| (resident(process), told));
+            .map(|(&process, process_series)| (resident(process), process_series));
         let running: Vec<(i64, &ProcessSeries)> = running
-            .filter_map(|(rss, told)| Some((rss?, told)))
+            .filter_map(|(rss, process_series)| Some((rss?, process_series)))
             .collect();
-        let newest = || running.iter().filter_map(|(_, told)| told.series.last());
+        let newest = || {
+            running
+                .iter()
+                .filter_map(|(_, process_series)| process_series.series.last())
+        };
         if newest().map(|snapshot| snapshot.id).max() <= self.newest_of_sum() {
             return Ok(());
         }
@@ -128,8 +139,11 @@ impl ProcessMoments {
     /// Returns what is known of the process that is shown. As long as the program has sent nothing,
     /// another process is shown instead of it.
     pub(in crate::command) fn news(&self, which: ProcessChoice) -> FeedNews {
-        let told = match which {
-            ProcessChoice::All => self.sum.as_ref().map(|told| (None, told)),
+        let process_series = match which {
+            ProcessChoice::All => self
+                .sum
+                .as_ref()
+                .map(|process_series| (None, process_series)),
             ProcessChoice::Process(process) => self.find_process(process),
             ProcessChoice::Program => self
                 .program
@@ -138,7 +152,7 @@ impl ProcessMoments {
                     self.processes
                         .iter()
                         .next()
-                        .map(|(&of, told)| (Some(of), told))
+                        .map(|(&of, process_series)| (Some(of), process_series))
                 }),
         };
         let is_shown = |process: u32| {
@@ -150,9 +164,9 @@ impl ProcessMoments {
             .processes
             .iter()
             .filter(|(process, _)| is_shown(**process));
-        let processes = processes.map(|(&number, told)| ViewProcess {
+        let processes = processes.map(|(&number, process_series)| ViewProcess {
             number,
-            program: told
+            program: process_series
                 .series
                 .last()
                 .map_or(String::new(), |one| one.facts.program.clone()),
@@ -162,15 +176,16 @@ impl ProcessMoments {
             which,
             ..FeedNews::default()
         };
-        let Some((process, told)) = told else {
+        let Some((process, process_series)) = process_series else {
             return news;
         };
-        news.snapshot = told.series.last().cloned();
-        news.series.clone_from(&told.series);
+        news.snapshot = process_series.series.last().cloned();
+        news.series.clone_from(&process_series.series);
         // The newest snapshot also has the clock, because its recording is that of all snapshots.
         let newest = news.snapshot.as_deref();
-        news.peak = newest.and_then(|newest| SnapshotPeak::from_moments(&told.series, newest));
-        news.history.clone_from(&told.history);
+        news.peak =
+            newest.and_then(|newest| SnapshotPeak::from_moments(&process_series.series, newest));
+        news.history.clone_from(&process_series.history);
         news.process = process;
         news.rss = match process {
             Some(process) => resident(process),
