@@ -2,6 +2,7 @@
 
 mod arrows;
 mod circles;
+mod dispatcher;
 mod names;
 
 use std::collections::BTreeMap;

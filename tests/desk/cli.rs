@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use heapprof_tests::harness::{COMMANDS, command, ok, run, sample_profiles};
+use heapprof_tests::harness::{command, commands, ok, run, sample_profiles};
 
 const AFTER: &str = "valid/go.leaky.after.pb.gz";
 const BEFORE: &str = "valid/go.leaky.before.pb.gz";
@@ -112,7 +112,7 @@ fn usage_errors_exit_2_and_help_exits_0() {
             );
         }
     }
-    for command in COMMANDS {
+    for command in commands() {
         let help = ok(&[command, "--help"]);
         assert!(help.contains("Example: heapprof "), "{command}");
         assert!(help.contains("Usage: heapprof "), "{command}");

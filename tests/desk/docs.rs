@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use heapprof_tests::built;
-use heapprof_tests::harness::{COMMANDS, bless, command, root, sample_profiles};
+use heapprof_tests::harness::{bless, command, commands, root, sample_profiles};
 use heapprof_tests::needs;
 
 fn pages() -> Vec<PathBuf> {
@@ -196,9 +196,15 @@ fn examples_print_what_the_pages_say() {
 
 #[test]
 fn every_command_has_a_page_and_links_lead_somewhere() {
-    for command in COMMANDS {
+    let index = std::fs::read_to_string(root().join("docs/README.md")).unwrap();
+    for command in commands() {
         let page = root().join(format!("docs/commands/{command}.md"));
         assert!(page.is_file(), "{}", page.display());
+        let link = format!("](commands/{command}.md)");
+        assert!(
+            index.contains(&link),
+            "docs/README.md does not lead to {command}.md"
+        );
     }
     let link = regex::Regex::new(r"\]\(([^)#\s]+)(#[^)]*)?\)").unwrap();
     for page in pages() {

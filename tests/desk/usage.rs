@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use heapprof_tests::harness::{COMMANDS, Run, command, ok, run, sample_profiles};
+use heapprof_tests::harness::{Run, command, commands, ok, run, sample_profiles};
 
 #[test]
 fn an_empty_variable_names_no_database() {
@@ -97,7 +97,7 @@ fn usage_errors_survive_what_is_no_text() {
 /// The short help of a command has its own options, without the two dozen options of all commands.
 #[test]
 fn help_begins_with_what_is_a_commands_own() {
-    for name in COMMANDS.iter().filter(|name| !name.ends_with("prof")) {
+    for name in commands().iter().filter(|name| !name.ends_with("prof")) {
         let (short, long) = (ok(&[name, "-h"]), ok(&[name, "--help"]));
         for common in ["--max-inflated", "--db <FILE>", "--focus", "--show-sql"] {
             assert!(!short.contains(common), "{name} -h has {common}: {short}");

@@ -8,56 +8,34 @@ use std::sync::OnceLock;
 
 use crate::waits;
 
-/// Every command. Each has its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 47] = [
-    "record",
-    "preload-path",
-    "perl-install",
-    "top",
-    "tree",
-    "peek",
-    "list",
-    "traces",
-    "tags",
-    "stats",
-    "timeline",
-    "info",
-    "leaks",
-    "diff",
-    "flame",
-    "report",
-    "web",
-    "tui",
-    "live",
-    "dump",
-    "attach",
-    "detach",
-    "ps",
-    "follow",
-    "fork-audit",
-    "heapwalk",
-    "perl-heap",
-    "proc",
-    "watch",
-    "mark",
-    "compare-allocators",
-    "bench",
-    "listen",
-    "alive",
-    "wiretap",
-    "load",
-    "ls",
-    "rm",
-    "sql",
-    "schema",
-    "merge",
-    "convert",
-    "symbolize",
-    "pprof",
-    "jeprof",
-    "completions",
-    "man",
-];
+/// Returns the names of all commands, as heapprof itself lists them: it has a man page for each.
+pub fn commands() -> &'static [String] {
+    static COMMANDS: OnceLock<Vec<String>> = OnceLock::new();
+    COMMANDS.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        ok(&["man", "--out", folder.path().to_str().expect("text")]);
+        let pages = std::fs::read_dir(folder.path()).expect("the pages");
+        let mut names: Vec<String> = pages
+            .filter_map(|page| {
+                let page = page
+                    .expect("a page")
+                    .file_name()
+                    .into_string()
+                    .expect("text");
+                Some(
+                    page.strip_prefix("heapprof-")?
+                        .strip_suffix(".1")?
+                        .to_string(),
+                )
+            })
+            .collect();
+        // clap's own command has no options.
+        names.retain(|name| name != "help");
+        names.sort();
+        assert!(names.len() > 40, "{names:?}");
+        names
+    })
+}
 
 /// Returns the root of the repository.
 pub fn root() -> &'static Path {

@@ -10,6 +10,7 @@ mod backend;
 mod batches;
 mod clickhouse;
 mod command;
+mod context;
 mod default_profile;
 mod drop_in;
 mod fetch;

@@ -6,8 +6,9 @@ use anyhow::Result;
 use heapprof_report::{CandidatePeaks, PeakComparison};
 
 use super::heap_run::{RunSetup, record_heap, split_words};
-use super::{CommandContext, proc};
+use super::proc;
 use crate::args::BenchArgs;
+use crate::context::CommandContext;
 use crate::output;
 
 /// Perl code before a candidate's code: it allocates more bytes than perl uses for a moment while
@@ -20,7 +21,7 @@ const BALLAST_FUNCTION: &str = "heapprof::INIT";
 /// The directive that gives the candidate's first line its own number.
 const FIRST_LINE_DIRECTIVE: &str = "#line 1 \"-e\"";
 
-pub(super) fn run(shared: &CommandContext, args: &BenchArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &BenchArgs) -> Result<()> {
     let empty = match (&args.empty, args.perl) {
         (Some(empty), _) => Some(empty.as_str()),
         (None, true) => Some(""),
@@ -49,7 +50,7 @@ pub(super) fn run(shared: &CommandContext, args: &BenchArgs) -> Result<()> {
                 name: format!("{candidate:?}"),
                 uncounted: args.perl.then_some(BALLAST_FUNCTION),
             };
-            let run = record_heap(shared, &how)?;
+            let run = record_heap(context, &how)?;
             if peak.peaks.iter().all(|&before| run.peak > before) {
                 peak.most = run.most;
                 // A process that did not run `BALLAST` shares nothing with the empty candidate.
@@ -69,7 +70,7 @@ pub(super) fn run(shared: &CommandContext, args: &BenchArgs) -> Result<()> {
             _ => found.candidates.push(peak),
         }
     }
-    let style = proc::style(shared, &args.report);
+    let style = proc::style(context, &args.report);
     let text = heapprof_report::peaks(&found, &style)?;
     output::text(args.report.output.file(), &text)
 }

@@ -17,13 +17,14 @@ use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
 use self::allocator::{AllocatorSetup, is_known, select_allocators};
 use super::heap_run::{RunSetup, join_words, record_heap};
+use super::proc;
 use super::record::find_program;
-use super::{CommandContext, proc};
 use crate::args::CompareAllocatorsArgs;
+use crate::context::CommandContext;
 use crate::progress::WorkBar;
 use crate::{messages, output};
 
-pub(super) fn run(shared: &CommandContext, args: &CompareAllocatorsArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &CompareAllocatorsArgs) -> Result<()> {
     let (allocators, missing) = select_allocators(&args.allocators)?;
     for (name, looked) in &missing {
         messages::note(&format!(
@@ -77,7 +78,7 @@ pub(super) fn run(shared: &CommandContext, args: &CompareAllocatorsArgs) -> Resu
     let heap = match args.no_heap {
         true => None,
         false => {
-            let run = record_heap(shared, &how)?;
+            let run = record_heap(context, &how)?;
             Some(HeapInUse {
                 peak: run.peak,
                 is_main: run.is_main,
@@ -91,7 +92,7 @@ pub(super) fn run(shared: &CommandContext, args: &CompareAllocatorsArgs) -> Resu
         missing,
         heap,
     };
-    let style = proc::style(shared, &args.report);
+    let style = proc::style(context, &args.report);
     let text = heapprof_report::comparison(&comparison, &style)?;
     output::text(args.report.output.file(), &text)
 }

@@ -9,18 +9,18 @@ use heapprof_profile::encode;
 use heapprof_report::FoldedWriter;
 use heapprof_text::{ControlReplacement, escaping};
 
-use super::CommandContext;
 use crate::args::{ConvertArgs, ConvertFormat};
+use crate::context::CommandContext;
 use crate::{messages, output};
 
-pub(super) fn run(shared: &CommandContext, args: &ConvertArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &ConvertArgs) -> Result<()> {
     let file = args.output.file();
     let lines = splits_lines(args)?;
     if args.to == ConvertFormat::Pprof && output::is_terminal(file) {
         bail!("a profile is not text for a terminal; write it to a file with -o");
     }
-    let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let source = shared.sources.read(&names)?;
+    let names = context.sources.or_newest(&args.profiles.profiles)?;
+    let source = context.sources.read(&names)?;
     match args.to {
         ConvertFormat::Pprof => output::profile(args.file_mode.mode()?, file, |writer| {
             Ok(encode(&source.profile, writer)?)
@@ -54,7 +54,7 @@ pub(super) fn run(shared: &CommandContext, args: &ConvertArgs) -> Result<()> {
                 granularity: args.granularity.unwrap_or_default(),
                 ..Query::default()
             };
-            let session = shared.ask(source, &query, TypeSelection::Requested)?;
+            let session = context.ask(source, &query, TypeSelection::Requested)?;
             output::write(file, |writer| {
                 let mut lines = FoldedWriter::new(writer);
                 each_folded_stack(&session, &query, |places, stack, value| {

@@ -7,12 +7,12 @@ use heapprof_analysis::{
     AnalysisSession, Query, TypeSelection, agree, diff, diff_sql, incomparable_files,
 };
 
-use super::CommandContext;
 use super::gate::GateRules;
 use crate::args::DiffArgs;
+use crate::context::{CommandContext, portable_statement};
 use crate::source::ProfileSources;
 
-pub(super) fn run(shared: &CommandContext, args: &DiffArgs) -> Result<ExitCode> {
+pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode> {
     if args.question.query().relative_percentages {
         bail!(
             "diff shows growth, not shares of a total; --relative-percentages has no effect \
@@ -32,21 +32,21 @@ pub(super) fn run(shared: &CommandContext, args: &DiffArgs) -> Result<ExitCode> 
              break"
         );
     }
-    let (before, after) = sides(&shared.sources, args)?;
+    let (before, after) = sides(&context.sources, args)?;
     let query = Query {
         sort: args.sort.sort,
-        limit: shared.limit(&args.limit, &args.report),
+        limit: context.limit(&args.limit, &args.report),
         ..args.question.query()
     };
-    let session = session(shared, &before, &after, &query, &gate)?;
+    let session = session(context, &before, &after, &query, &gate)?;
     let report = diff(&session, [1, 2], &query, args.normalize)?;
-    shared.note_portable_query(&query, &report.before.sample_type, |asked| {
+    let portable = portable_statement(&query, &report.before.sample_type, |asked| {
         let ([before], [after], false) = (&before[..], &after[..], args.normalize) else {
             return None;
         };
         let (before, after) = (
-            shared.sources.selected(before)?,
-            shared.sources.selected(after)?,
+            context.sources.selected(before)?,
+            context.sources.selected(after)?,
         );
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
         let after: Vec<&str> = after.iter().map(String::as_str).collect();
@@ -57,7 +57,7 @@ pub(super) fn run(shared: &CommandContext, args: &DiffArgs) -> Result<ExitCode> 
             1 => "1 profile".to_string(),
             n => format!("{n} profiles"),
         };
-        shared.note(&format!(
+        context.note(&format!(
             "the sum of {} is compared with that of {}; if they are recordings of the same \
              program, name as many on each side",
             count(&before),
@@ -70,7 +70,7 @@ pub(super) fn run(shared: &CommandContext, args: &DiffArgs) -> Result<ExitCode> 
             rows => format!("{rows} rows"),
         };
         let file = &found.file;
-        shared.note(&match found.is_rebuilt {
+        context.note(&match found.is_rebuilt {
             true => format!(
                 "{rows} of {file} may be new or gone only because the two sides have different \
                  builds of it, and its code has no names: heapprof symbolize names both sides"
@@ -84,7 +84,7 @@ pub(super) fn run(shared: &CommandContext, args: &DiffArgs) -> Result<ExitCode> 
     let is_sampled = report.before.sampled.is_some() || report.after.sampled.is_some();
     let of_peak = gate.rules().find(|(rule, _)| rule.is_about_peak(&report));
     if is_sampled && let Some((_, text)) = of_peak {
-        shared.note(&format!(
+        context.note(&format!(
             "--fail-if {text:?}: nobody knows how sure the peak of a sampled profile is, so the \
              rule takes it as exact; record --exact makes it exact"
         ));
@@ -93,7 +93,7 @@ pub(super) fn run(shared: &CommandContext, args: &DiffArgs) -> Result<ExitCode> 
         let verdict = rule.judge_diff(&report)?;
         Ok(rule.has_subject(&report).then_some(verdict))
     })?;
-    let written = shared.finish(&args.report, &session, |style| {
+    let written = context.finish_portable(&args.report, &session, portable, |style| {
         let broken = gate.in_report(&args.report, style);
         Ok(heapprof_report::diff(&report, query.limit, broken, style)?)
     });
@@ -131,18 +131,18 @@ fn sides(sources: &ProfileSources, args: &DiffArgs) -> Result<(Vec<String>, Vec<
 }
 
 fn session(
-    shared: &CommandContext,
+    context: &CommandContext,
     before: &[String],
     after: &[String],
     query: &Query,
     gate: &GateRules,
 ) -> Result<AnalysisSession> {
-    let (mut before, mut after) = (shared.sources.read(before)?, shared.sources.read(after)?);
+    let (mut before, mut after) = (context.sources.read(before)?, context.sources.read(after)?);
     agree(&mut before, &mut after)?;
     let sources = vec![before, after];
     let types = match gate.names_a_type() {
         true => TypeSelection::All,
         false => TypeSelection::Requested,
     };
-    shared.session(sources, query, types, |q| q)
+    context.session(sources, query, types, |q| q)
 }

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use super::CommandContext;
 use crate::args::ExportArgs;
+use crate::context::CommandContext;
 
 #[cfg(not(feature = "parquet"))]
 pub(super) fn run(_: &CommandContext, _: &ExportArgs) -> Result<()> {
@@ -11,8 +11,8 @@ pub(super) fn run(_: &CommandContext, _: &ExportArgs) -> Result<()> {
 }
 
 #[cfg(feature = "parquet")]
-pub(super) fn run(shared: &CommandContext, args: &ExportArgs) -> Result<()> {
-    parquet::run(shared, args)
+pub(super) fn run(context: &CommandContext, args: &ExportArgs) -> Result<()> {
+    parquet::run(context, args)
 }
 
 #[cfg(feature = "parquet")]
@@ -28,9 +28,9 @@ mod parquet {
     use crate::batches::{BatchStore, last_table};
     use crate::{messages, output, selection, stores};
 
-    pub(super) fn run(shared: &CommandContext, args: &ExportArgs) -> Result<()> {
+    pub(super) fn run(context: &CommandContext, args: &ExportArgs) -> Result<()> {
         let to = BatchStore::at_place(&args.parquet)?;
-        let db = shared.sources.db();
+        let db = context.sources.db();
         let named = || db.display().to_string();
         let store = stores::database(db)?;
         let moments = store.moments().with_context(named)?;
@@ -83,13 +83,13 @@ mod parquet {
 
     /// Reads batches back into the database.
     pub(in crate::command) fn import(
-        shared: &CommandContext,
+        context: &CommandContext,
         args: &crate::args::ImportArgs,
     ) -> Result<()> {
         use heapprof_analysis::{SqlStore, read_profile};
 
         let mode = args.file_mode.mode()?;
-        let db = shared.sources.db();
+        let db = context.sources.db();
         let named = || db.display().to_string();
         let (mut loaded, mut there) = (0, Vec::new());
         let batches = BatchStore::at_place(&args.place)?;
@@ -134,6 +134,6 @@ pub(super) fn import(_: &CommandContext, _: &crate::args::ImportArgs) -> Result<
 }
 
 #[cfg(feature = "parquet")]
-pub(super) fn import(shared: &CommandContext, args: &crate::args::ImportArgs) -> Result<()> {
-    parquet::import(shared, args)
+pub(super) fn import(context: &CommandContext, args: &crate::args::ImportArgs) -> Result<()> {
+    parquet::import(context, args)
 }

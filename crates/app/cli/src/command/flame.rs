@@ -6,11 +6,11 @@ use heapprof_report::{
     FlameOptions, FlameRootPosition, ReportFormat, ReportStyle, flame_folded, flame_svg,
 };
 
-use super::{CommandContext, statements};
 use crate::args::{FlameArgs, FlameFormat, FlameRoot};
+use crate::context::{CommandContext, statements};
 use crate::output;
 
-pub(super) fn run(shared: &CommandContext, args: &FlameArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &FlameArgs) -> Result<()> {
     let file = args.output.file();
     let svg = args.format == FlameFormat::Svg;
     if svg && output::is_terminal(file) && !args.show_sql {
@@ -20,12 +20,12 @@ pub(super) fn run(shared: &CommandContext, args: &FlameArgs) -> Result<()> {
         );
     }
     let query = args.question.query();
-    let names = shared.sources.or_newest(&args.profiles.profiles)?;
+    let names = context.sources.or_newest(&args.profiles.profiles)?;
     let mut sources = Vec::new();
     if !args.base.is_empty() {
-        sources.push(shared.sources.read(&args.base)?);
+        sources.push(context.sources.read(&args.base)?);
     }
-    sources.push(shared.sources.read(&names)?);
+    sources.push(context.sources.read(&names)?);
     if let [base, after] = &mut sources[..] {
         agree(base, after)?;
     }
@@ -34,7 +34,7 @@ pub(super) fn run(shared: &CommandContext, args: &FlameArgs) -> Result<()> {
         least: args.min_percent / 100.0,
         most: None,
     };
-    let session = shared.session(sources, &query, TypeSelection::Requested, |q| {
+    let session = context.session(sources, &query, TypeSelection::Requested, |q| {
         q.with_tree(options)
     })?;
     let report = tree(&session, &query)?;

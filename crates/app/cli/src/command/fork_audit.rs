@@ -10,16 +10,17 @@ use heapprof_analysis::{AnalysisSession, ForkRule, ProfileStore};
 use heapprof_report::{ReportFormat, ReportStyle};
 
 use super::forks::{PROFILE_SUFFIX, ask, profiles_of};
-use super::{CommandContext, DEFAULT_TERMINAL_ROWS, record};
+use super::record;
 use crate::args::record::YesOrNo;
 use crate::args::size::size;
 use crate::args::{Cli, CliCommand, FileMode, ForkAuditArgs, OutputArgs, ReportArgs};
+use crate::context::{CommandContext, DEFAULT_TERMINAL_ROWS};
 use crate::{messages, name, output};
 
 /// Maximum number of folder names that are tried.
 const MAX_FOLDER_ATTEMPTS: u32 = 10_000;
 
-pub(super) fn run(shared: &CommandContext, args: &ForkAuditArgs) -> Result<ExitCode> {
+pub(super) fn run(context: &CommandContext, args: &ForkAuditArgs) -> Result<ExitCode> {
     let read = |text: &String| {
         let size = |text: &str| size(text).ok();
         ForkRule::parse(text, size).map_err(messages::rule_error)
@@ -33,7 +34,7 @@ pub(super) fn run(shared: &CommandContext, args: &ForkAuditArgs) -> Result<ExitC
             ),
             named => named,
         };
-        return report(shared, args, &args.report, audited, &rules, false);
+        return report(context, args, &args.report, audited, &rules, false);
     }
     let folder = match args.report.output.file() {
         Some(folder) => {
@@ -54,7 +55,7 @@ pub(super) fn run(shared: &CommandContext, args: &ForkAuditArgs) -> Result<ExitC
         // The program did not even begin, and the reason was printed.
         return Ok(ended);
     }
-    let judged = report(shared, args, &to_stdout, &folder, &rules, is_beside)?;
+    let judged = report(context, args, &to_stdout, &folder, &rules, is_beside)?;
     let quoted = name::quoted(folder[0].as_ref());
     messages::note(&format!(
         "heapprof fork-audit {quoted} shows this again, and heapprof report {quoted} has it as a \
@@ -121,7 +122,7 @@ fn free_folder(program: &OsStr) -> Result<PathBuf> {
 /// Reports the audit and judges the rules. A report beside the output of the program goes to where
 /// messages go.
 fn report(
-    shared: &CommandContext,
+    context: &CommandContext,
     args: &ForkAuditArgs,
     report: &ReportArgs,
     audited: &[String],
@@ -135,20 +136,20 @@ fn report(
     let limit = match (args.limit.limit, report.format, report.output.file()) {
         // A reader of a table through a pipe wants it as short as on the screen.
         (None, ReportFormat::Text, None) => Some(DEFAULT_TERMINAL_ROWS),
-        _ => shared.limit(&args.limit, report),
+        _ => context.limit(&args.limit, report),
     };
-    let (audit, session) = ask(shared, &names, limit)?;
+    let (audit, session) = ask(context, &names, limit)?;
     let audited = audited.join(" + ");
     let shown = name::shown(&audited);
-    if let Some(db) = shared.sources.typed_db() {
+    if let Some(db) = context.sources.typed_db() {
         keep(db, args.file_mode.mode()?, &audit_name(&audited), &session)?;
     }
     let text = |style: &ReportStyle| -> Result<String> {
         Ok(heapprof_report::fork_audit(&audit, &shown, limit, style)?)
     };
     let written = match is_beside {
-        true => text(&shared.style(report)).map(|text| messages::report(&text)),
-        false => shared.finish(report, &session, text),
+        true => text(&context.style(report)).map(|text| messages::report(&text)),
+        false => context.finish(report, &session, text),
     };
     match written {
         // A user who stops reading the report still gets the verdict.

@@ -7,7 +7,7 @@ use heapprof_analysis::{
     AnalysisSession, ForkAudit, Granularity, Query, TypeSelection, fork_audit,
 };
 
-use super::CommandContext;
+use crate::context::CommandContext;
 use crate::name;
 
 /// The suffix that is added to a profile's name to name the folder of its children.
@@ -19,7 +19,7 @@ pub(super) const PROFILE_SUFFIX: &str = ".pb.gz";
 
 /// Returns the report of these profiles, and the session that was asked.
 pub(super) fn ask(
-    shared: &CommandContext,
+    context: &CommandContext,
     names: &[String],
     limit: Option<usize>,
 ) -> Result<(ForkAudit, AnalysisSession)> {
@@ -27,8 +27,8 @@ pub(super) fn ask(
         granularity: Granularity::Lines,
         ..Query::default()
     };
-    let sources = shared.sources.read_each(names)?;
-    let session = shared.session(sources, &query, TypeSelection::Requested, |question| {
+    let sources = context.sources.read_each(names)?;
+    let session = context.session(sources, &query, TypeSelection::Requested, |question| {
         question
     })?;
     Ok((fork_audit(&session, limit)?, session))

@@ -10,8 +10,8 @@ use heapprof_analysis::{
 };
 use heapprof_profile::{HeapHistory, Profile};
 
-use super::CommandContext;
 use super::forks::profiles_of;
+use crate::context::CommandContext;
 
 /// The numbers of a recorded run.
 pub(super) struct HeapRun {
@@ -65,7 +65,7 @@ pub(super) fn split_words(text: &str) -> Result<Vec<String>> {
 }
 
 /// Runs a program, and returns the numbers of its heap.
-pub(super) fn record_heap(shared: &CommandContext, how: &RunSetup<'_>) -> Result<HeapRun> {
+pub(super) fn record_heap(context: &CommandContext, how: &RunSetup<'_>) -> Result<HeapRun> {
     let folder = tempfile::tempdir().context("no temporary folder can be made")?;
     let file = folder.path().join("run.pb.gz");
     let own = std::env::current_exe().context("heapprof's own file is not known")?;
@@ -92,7 +92,7 @@ pub(super) fn record_heap(shared: &CommandContext, how: &RunSetup<'_>) -> Result
     let mut most: Option<(i64, usize, QuestionSource)> = None;
     let mut end = 0;
     for (i, name) in names.iter().enumerate() {
-        let source = shared.sources.read(std::slice::from_ref(name))?;
+        let source = context.sources.read(std::slice::from_ref(name))?;
         if i == 0 {
             end = total(&source.profile, "inuse_space");
         }
@@ -117,7 +117,7 @@ pub(super) fn record_heap(shared: &CommandContext, how: &RunSetup<'_>) -> Result
         has_uncounted: uncounted > 0,
         is_main: number == 0,
         end,
-        most: find_largest_line(shared, source, left_out)?,
+        most: find_largest_line(context, source, left_out)?,
     })
 }
 
@@ -159,7 +159,7 @@ fn function_peak(profile: &Profile, function: &str) -> i64 {
 
 /// Returns the line with the most bytes at the peak.
 fn find_largest_line(
-    shared: &CommandContext,
+    context: &CommandContext,
     source: QuestionSource,
     uncounted: Option<&str>,
 ) -> Result<Option<(String, i64)>> {
@@ -173,7 +173,7 @@ fn find_largest_line(
         },
         ..Query::default()
     };
-    let session = shared.ask(source, &query, TypeSelection::Requested)?;
+    let session = context.ask(source, &query, TypeSelection::Requested)?;
     let top = top(&session, 1, &query, false)?;
     let first = top.rows.first().filter(|row| row.flat > 0);
     Ok(first.map(|row| (describe_place(&row.place), row.flat)))

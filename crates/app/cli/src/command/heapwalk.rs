@@ -8,12 +8,12 @@ use heapprof_heap::{BlockKinds, ChunkMarks, HeapSummary, MallocHeap, ProcessImag
 use heapprof_report::{HeapWalkReport, ReportFormat, ReportStyle, UnitFormatter};
 
 use self::words::HeapDescriber;
-use super::CommandContext;
 use super::target::{WalkTarget, with_advice};
 use crate::args::HeapwalkArgs;
+use crate::context::CommandContext;
 use crate::{messages, name, output};
 
-pub(super) fn run(shared: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
     // Errors that can be found early are reported before a process is stopped.
     UnitFormatter::new("bytes", args.unit.as_deref())?;
     if args.bytes.is_some() && args.format != ReportFormat::Text {
@@ -53,12 +53,12 @@ pub(super) fn run(shared: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
     let lacks = lacks(&image, &heap);
     output::text(
         None,
-        &report(shared, args, &target, &mut words, notes, lacks)?,
+        &report(context, args, &target, &mut words, notes, lacks)?,
     )
 }
 
 fn report(
-    shared: &CommandContext,
+    context: &CommandContext,
     args: &HeapwalkArgs,
     target: &WalkTarget,
     words: &mut HeapDescriber<'_>,
@@ -67,11 +67,11 @@ fn report(
 ) -> Result<String> {
     let style = ReportStyle {
         format: args.format,
-        color: shared.is_coloured(None),
+        color: context.is_coloured(None),
         unit: args.unit.clone(),
         ..ReportStyle::default()
     };
-    let limit = shared.rows(&args.limit, None);
+    let limit = context.rows(&args.limit, None);
     let name = name::shown(&args.target).into_owned();
     let about = match (args.who, args.bytes, args.retained) {
         (Some(at), ..) => Some(heapprof_report::heapwalk_who(

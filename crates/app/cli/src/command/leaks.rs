@@ -11,9 +11,9 @@ use heapprof_analysis::{
 };
 use heapprof_formats::{self as formats, EventLog};
 
-use super::CommandContext;
 use super::gate::GateRules;
 use crate::args::LeaksArgs;
+use crate::context::CommandContext;
 use crate::messages;
 
 /// Whether a sample type counts memory in use, at present or when a heap was walked.
@@ -24,7 +24,7 @@ fn is_in_use(sample_type: &str) -> bool {
     kind.ends_with("_inuse") || matches!(kind, "inuse" | "leaked" | "maybe" | "reached")
 }
 
-pub(super) fn run(shared: &CommandContext, args: &LeaksArgs) -> Result<ExitCode> {
+pub(super) fn run(context: &CommandContext, args: &LeaksArgs) -> Result<ExitCode> {
     // The rules are read first, so that a rule that can't be read does not cost the reading of a
     // profile.
     let mut gate = GateRules::for_one_profile(&args.gate)?;
@@ -41,13 +41,13 @@ pub(super) fn run(shared: &CommandContext, args: &LeaksArgs) -> Result<ExitCode>
              or sv_inuse_objects; for a walked heap, leaked_space, maybe_space or reached_space)"
         );
     }
-    query.limit = shared.limit(&args.limit, &args.report);
+    query.limit = context.limit(&args.limit, &args.report);
 
     let source = match &args.log {
         Some(path) => read_log(path)?,
         None => {
-            let names = shared.sources.or_newest(&args.profiles.profiles)?;
-            shared.sources.read(&names)?
+            let names = context.sources.or_newest(&args.profiles.profiles)?;
+            context.sources.read(&names)?
         }
     };
     let has = |name: &str| source.profile.find_sample_type(name).is_ok();
@@ -59,7 +59,7 @@ pub(super) fn run(shared: &CommandContext, args: &LeaksArgs) -> Result<ExitCode>
         };
         default.to_string()
     });
-    let session = shared.session(
+    let session = context.session(
         vec![source.clone()],
         &query,
         TypeSelection::InUse,
@@ -77,7 +77,7 @@ pub(super) fn run(shared: &CommandContext, args: &LeaksArgs) -> Result<ExitCode>
             verdict => Ok(verdict),
         }
     })?;
-    let written = shared.finish_into(&args.report, &session, |style, out| {
+    let written = context.finish_into(&args.report, &session, |style, out| {
         let broken = gate.in_report(&args.report, style);
         Ok(heapprof_report::leaks(&report, broken, style, out)?)
     });

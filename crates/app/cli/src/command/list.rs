@@ -4,10 +4,10 @@ use anyhow::{Result, bail};
 use heapprof_analysis::{Granularity, Query, TypeSelection, list};
 use heapprof_text::explain_shown_match;
 
-use super::{CommandContext, regex, statements};
 use crate::args::ListArgs;
+use crate::context::{CommandContext, regex, statements};
 
-pub(super) fn run(shared: &CommandContext, args: &ListArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &ListArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
     let asked = args.question.query();
     if asked.granularity != Granularity::Functions {
@@ -15,13 +15,13 @@ pub(super) fn run(shared: &CommandContext, args: &ListArgs) -> Result<()> {
     }
     let query = |granularity| Query {
         granularity,
-        limit: shared.limit(&args.limit, &args.report),
+        limit: context.limit(&args.limit, &args.report),
         ..asked.clone()
     };
-    let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let source = shared.sources.read(&names)?;
+    let names = context.sources.or_newest(&args.profiles.profiles)?;
+    let source = context.sources.read(&names)?;
     let by_function = query(Granularity::FileFunctions);
-    let functions = shared.ask(source.clone(), &by_function, TypeSelection::Requested)?;
+    let functions = context.ask(source.clone(), &by_function, TypeSelection::Requested)?;
     // The notes on filters were printed already.
     let lines = heapprof_analysis::ProfileQuestion::new(
         vec![source],
@@ -47,12 +47,12 @@ pub(super) fn run(shared: &CommandContext, args: &ListArgs) -> Result<()> {
             explain_shown_match(&wanted, all)
         );
     }
-    let sources = shared.source_files(&args.source);
+    let sources = context.source_files(&args.source);
     let read = |file: &str| sources.lines(file);
-    let text = heapprof_report::list(&report, &read, &shared.style(&args.report))?;
+    let text = heapprof_report::list(&report, &read, &context.style(&args.report))?;
     let file = args.report.output.file();
     match args.report.show_sql {
-        true => shared.text(file, &(statements(&functions) + &statements(&lines))),
-        false => shared.text(file, &text),
+        true => context.text(file, &(statements(&functions) + &statements(&lines))),
+        false => context.text(file, &text),
     }
 }

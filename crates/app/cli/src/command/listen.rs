@@ -21,8 +21,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::collected::DatagramCounts;
-use super::CommandContext;
 use crate::args::ListenArgs;
+use crate::context::CommandContext;
 use crate::{inherited, messages, output};
 
 /// Size of the kernel's buffer for datagrams that were not taken yet, if the kernel allows it.
@@ -39,7 +39,7 @@ const FINAL_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The bytes of a received datagram.
 type RawDatagram = Box<[u8]>;
 
-pub(super) fn run(shared: &CommandContext, args: &ListenArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &ListenArgs) -> Result<()> {
     let key = match &args.key_file {
         Some(path) => Some(SigningKey::read(path).with_context(|| path.display().to_string())?),
         None => None,
@@ -60,7 +60,7 @@ pub(super) fn run(shared: &CommandContext, args: &ListenArgs) -> Result<()> {
     if set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER_BYTES).is_err() {
         let _ = set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
     }
-    let db = shared.sources.db();
+    let db = context.sources.db();
     let named = || db.display().to_string();
     output::make_for_own(db, mode)?;
     let mut store = ProfileStore::open_or_create(db).with_context(named)?;

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::record::{ProcessMoments, resident};
-use super::{CommandContext, tui};
+use super::tui;
 use crate::args::LiveArgs;
+use crate::context::CommandContext;
 use crate::output;
 use crate::outside::OutsideProcess;
 use crate::place::FileOwner;
@@ -28,11 +29,11 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the reader checks whether it should end.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(super) fn run(shared: &CommandContext, args: &LiveArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &LiveArgs) -> Result<()> {
     let watched = OutsideProcess::find_for_reader(&args.process)?;
     match tty() {
         Some(tty) => tui::view(
-            shared,
+            context,
             tty,
             &mut ProcessFeed::begin(watched, READ_INTERVAL)?,
         ),

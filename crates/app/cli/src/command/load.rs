@@ -7,14 +7,15 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{AnalysisError, ProfileStore, QuestionSource, labels_of};
 
-use super::{CommandContext, report};
+use super::report;
 use crate::args::{FileMode, LoadArgs};
 use crate::backend::StoreBackend;
 use crate::clickhouse::{self, LabelledProfile};
+use crate::context::CommandContext;
 use crate::progress::WorkBar;
 use crate::{messages, name, output};
 
-pub(super) fn run(shared: &CommandContext, args: &LoadArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &LoadArgs) -> Result<()> {
     let mode = args.file_mode.mode()?;
     let (names, profiles) = match &args.name {
         Some(name) => {
@@ -27,7 +28,7 @@ pub(super) fn run(shared: &CommandContext, args: &LoadArgs) -> Result<()> {
             (vec![name.clone()], vec![args.profiles.clone()])
         }
         None => {
-            let profiles = report::expand_names(&shared.sources, &args.profiles)?;
+            let profiles = report::expand_names(&context.sources, &args.profiles)?;
             let names = profiles.iter().map(|p| stem(p));
             let names = names.collect::<Result<Vec<_>>>()?;
             (names, profiles.into_iter().map(|p| vec![p]).collect())
@@ -38,17 +39,17 @@ pub(super) fn run(shared: &CommandContext, args: &LoadArgs) -> Result<()> {
         bail!("two of the files would be loaded as {name:?}; load them one by one with --as");
     }
     let each = names.iter().zip(&profiles);
-    match shared.sources.backend() {
+    match context.sources.backend() {
         StoreBackend::ClickHouse(address) if args.file_mode.is_typed() => {
             bail!("{address}: --file-mode has no effect there")
         }
         StoreBackend::ClickHouse(address) => clickhouse::load(
             address,
-            each.map(|(name, files)| label_profile(name, shared.sources.read(files)?, args)),
+            each.map(|(name, files)| label_profile(name, context.sources.read(files)?, args)),
         ),
         _ => {
             let mut database = LazyDatabase {
-                path: shared.sources.db(),
+                path: context.sources.db(),
                 mode,
                 store: None,
                 more: 0,
@@ -58,7 +59,7 @@ pub(super) fn run(shared: &CommandContext, args: &LoadArgs) -> Result<()> {
             let count = names.len();
             let mut failed = 0;
             for (name, files) in each {
-                let read = || label_profile(name, shared.sources.read(files)?, args);
+                let read = || label_profile(name, context.sources.read(files)?, args);
                 match database.load(name, read, count <= MAX_LISTED_PROFILES) {
                     Err(error) if count > 1 => {
                         messages::note(&format!("{error:#}"));

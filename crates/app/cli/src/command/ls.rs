@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use heapprof_analysis::{StoredMoment, StoredProfile};
 use heapprof_report::ReportStyle;
 
-use super::CommandContext;
 use crate::args::LsArgs;
 use crate::backend::StoreBackend;
+use crate::context::CommandContext;
 use crate::{output, stores};
 
-pub(super) fn run(shared: &CommandContext, args: &LsArgs) -> Result<()> {
-    let profiles = match shared.sources.backend() {
+pub(super) fn run(context: &CommandContext, args: &LsArgs) -> Result<()> {
+    let profiles = match context.sources.backend() {
         StoreBackend::Database(db) => list_database(db)?,
         backend => list_moments(stores::open(backend)?.1),
     };

@@ -3,11 +3,11 @@
 use anyhow::{Result, bail};
 use heapprof_profile::encode;
 
-use super::CommandContext;
 use crate::args::MergeArgs;
+use crate::context::CommandContext;
 use crate::output;
 
-pub(super) fn run(shared: &CommandContext, args: &MergeArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &MergeArgs) -> Result<()> {
     let file = args.output.file();
     if output::is_terminal(file) {
         bail!(
@@ -15,8 +15,8 @@ pub(super) fn run(shared: &CommandContext, args: &MergeArgs) -> Result<()> {
              sum.pb.gz"
         );
     }
-    let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let source = shared.sources.read(&names)?;
+    let names = context.sources.or_newest(&args.profiles.profiles)?;
+    let source = context.sources.read(&names)?;
     output::profile(args.file_mode.mode()?, file, |writer| {
         Ok(encode(&source.profile, writer)?)
     })

@@ -4,19 +4,19 @@ use anyhow::{Result, bail};
 use heapprof_analysis::{Query, TypeSelection, peek};
 use heapprof_text::explain_shown_match;
 
-use super::{CommandContext, regex};
 use crate::args::MatchArgs;
+use crate::context::{CommandContext, regex};
 
-pub(super) fn run(shared: &CommandContext, args: &MatchArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &MatchArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
     let query = Query {
         sort: args.sort.sort,
-        limit: shared.limit(&args.limit, &args.report),
+        limit: context.limit(&args.limit, &args.report),
         ..args.question.query()
     };
-    let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let sources = vec![shared.sources.read(&names)?];
-    let session = shared.session(sources, &query, TypeSelection::Requested, |question| {
+    let names = context.sources.or_newest(&args.profiles.profiles)?;
+    let sources = vec![context.sources.read(&names)?];
+    let session = context.session(sources, &query, TypeSelection::Requested, |question| {
         question.with_neighbours_of(|name| wanted.is_match(name))
     })?;
     let report = peek(&session, &query)?;
@@ -29,7 +29,7 @@ pub(super) fn run(shared: &CommandContext, args: &MatchArgs) -> Result<()> {
             explain_shown_match(&wanted, report.places.iter().map(|place| &*place.function))
         );
     }
-    shared.finish_into(&args.report, &session, |style, out| {
+    context.finish_into(&args.report, &session, |style, out| {
         Ok(heapprof_report::peek(&report, style, out)?)
     })
 }

@@ -9,14 +9,14 @@ use heapprof_perl_values::PerlValueAnalysis;
 use heapprof_report::{PerlHeap, ReportFormat, ReportStyle, UnitFormatter};
 
 use self::origin::PerlHeapOrigin;
-use super::CommandContext;
 use crate::args::PerlHeapArgs;
+use crate::context::CommandContext;
 use crate::{messages, name, output};
 
 /// Number of variables that are shown if the user gives no limit.
 const DEFAULT_ROWS: usize = 20;
 
-pub(super) fn run(shared: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     // Errors that can be found early are reported before a process is stopped.
     UnitFormatter::new("bytes", args.unit.as_deref())?;
     let is_of_one = args.size.is_some() || args.identify.is_some() || args.who.is_some();
@@ -33,10 +33,10 @@ pub(super) fn run(shared: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     if args.output.as_deref() == Some(Path::new("-")) {
         bail!("-o -: stdout has the report; name a file");
     }
-    let origin = PerlHeapOrigin::open(shared, args)?;
+    let origin = PerlHeapOrigin::open(context, args)?;
     let name = name::shown(&args.target).into_owned();
     // A question without an answer fails here, before a file is written.
-    let text = report(shared, args, name, &origin)?;
+    let text = report(context, args, name, &origin)?;
     if let Some(path) = &args.output {
         if origin.is_file(path) {
             bail!(
@@ -65,18 +65,18 @@ fn word(format: ReportFormat) -> &'static str {
 }
 
 fn report(
-    shared: &CommandContext,
+    context: &CommandContext,
     args: &PerlHeapArgs,
     name: String,
     origin: &PerlHeapOrigin,
 ) -> Result<String> {
     let style = ReportStyle {
         format: args.format,
-        color: shared.is_coloured(None),
+        color: context.is_coloured(None),
         unit: args.unit.clone(),
         ..ReportStyle::default()
     };
-    let limit = shared.rows(&args.limit, None);
+    let limit = context.rows(&args.limit, None);
     let found = &origin.found;
     let about = match (&args.size, args.identify, args.who) {
         (Some(variable), ..) => {

@@ -13,8 +13,8 @@ use heapprof_report::{
     ListedProcess, ProcessOptions, ProcessParts, ProcessSnapshot, ReportFormat, ReportStyle,
 };
 
-use super::CommandContext;
 use crate::args::{ProcArgs, ProcessReportArgs};
+use crate::context::CommandContext;
 use crate::{named_process, now, output};
 
 /// Longest command line that is shown, in bytes.
@@ -22,10 +22,10 @@ const MAX_TITLE_BYTES: usize = 4096;
 /// Largest file of `heapprof proc` that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-pub(super) fn run(shared: &CommandContext, args: &ProcArgs) -> Result<()> {
-    let style = style(shared, &args.report);
+pub(super) fn run(context: &CommandContext, args: &ProcArgs) -> Result<()> {
+    let style = style(context, &args.report);
     let file = args.report.output.file();
-    let limit = shared.rows(&args.limit, file);
+    let limit = context.rows(&args.limit, file);
     if args.process.is_some() && !args.maps && args.limit.limit.is_some() {
         bail!("-n: only a list of processes and --maps have rows to leave out");
     }
@@ -47,7 +47,7 @@ pub(super) fn run(shared: &CommandContext, args: &ProcArgs) -> Result<()> {
                     };
                     if style.format == ReportFormat::Csv {
                         // A CSV table has no room for notes.
-                        now.notes.iter().for_each(|note| shared.note(note));
+                        now.notes.iter().for_each(|note| context.note(note));
                     }
                     heapprof_report::process(&now, options, &style)?
                 }
@@ -58,10 +58,10 @@ pub(super) fn run(shared: &CommandContext, args: &ProcArgs) -> Result<()> {
 }
 
 /// Returns the style of a report about processes.
-pub(super) fn style(shared: &CommandContext, args: &ProcessReportArgs) -> ReportStyle {
+pub(super) fn style(context: &CommandContext, args: &ProcessReportArgs) -> ReportStyle {
     ReportStyle {
         format: args.format,
-        color: shared.is_coloured(args.output.file()),
+        color: context.is_coloured(args.output.file()),
         unit: args.unit.clone(),
         ..ReportStyle::default()
     }

@@ -8,13 +8,14 @@ use heapprof_analysis::{
     selection_from_moments, service_labels,
 };
 
-use super::{CommandContext, rm};
+use super::rm;
 use crate::args::{PruneArgs, RetentionRule};
 use crate::backend::StoreBackend;
+use crate::context::CommandContext;
 use crate::{messages, now, selection, stores};
 
-pub(super) fn run(shared: &CommandContext, args: &PruneArgs) -> Result<()> {
-    let db = shared.sources.db();
+pub(super) fn run(context: &CommandContext, args: &PruneArgs) -> Result<()> {
+    let db = context.sources.db();
     let named = || db.display().to_string();
     let (store, all) = stores::open(&StoreBackend::Database(db.to_path_buf()))?;
     let moments = selection::choose(&args.selector, &all)?.moments;

@@ -16,9 +16,10 @@ use heapprof_report::UnitFormatter;
 use heapprof_web::{ReportContainer, page};
 
 use self::paths::PathRule;
-use super::{CommandContext, forks};
+use super::forks;
 use crate::args::report::PathNames;
-use crate::args::{Cli, PageArgs};
+use crate::args::{Cli, CliCommand, PageArgs};
+use crate::context::CommandContext;
 use crate::source::{ProfileSources, in_order_of_time};
 use crate::source_file::SourceFiles;
 use crate::{messages, name, output};
@@ -26,7 +27,7 @@ use crate::{messages, name, output};
 /// Smallest number of profiles that count as moments over time.
 const MIN_SERIES_PROFILES: usize = 3;
 
-pub(super) fn run(shared: &CommandContext, args: &PageArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &PageArgs) -> Result<()> {
     let file = args.output.file();
     if output::is_terminal(file) {
         bail!(
@@ -41,23 +42,23 @@ pub(super) fn run(shared: &CommandContext, args: &PageArgs) -> Result<()> {
         granularity: Granularity::Lines,
         ..args.question.query()
     };
-    let named = shared.sources.or_newest(&args.profiles.profiles)?;
-    let audit = read_audit(shared, args, &named)?;
+    let named = context.sources.or_newest(&args.profiles.profiles)?;
+    let audit = read_audit(context, args, &named)?;
     let names = match &audit {
         Some(audit) => audit.names.clone(),
-        None => expand_names(&shared.sources, &named)?,
+        None => expand_names(&context.sources, &named)?,
     };
     let sources = match audit.is_some() {
         // The page is about what all children copy.
-        true => vec![shared.sources.read(&names)?],
-        false => read(shared, args, &names)?,
+        true => vec![context.sources.read(&names)?],
+        false => read(context, args, &names)?,
     };
     let options = TreeOptions {
         reverse: false,
         least: 0.0,
         most: Some(args.max_nodes.max(1)),
     };
-    let session = shared.session(sources, &query, TypeSelection::All, |q| {
+    let session = context.session(sources, &query, TypeSelection::All, |q| {
         q.with_tree(options)
     })?;
     let found = report(&session)?;
@@ -112,12 +113,12 @@ const MAX_AUDIT_PLACES: usize = 500;
 
 /// Reads the audit in the one folder that is named. Returns `None` if there is none.
 fn read_audit(
-    shared: &CommandContext,
+    context: &CommandContext,
     args: &PageArgs,
     named: &[String],
 ) -> Result<Option<FolderAudit>> {
     let [folder] = named else { return Ok(None) };
-    if shared.sources.are_known() || !args.base.is_empty() || !Path::new(folder).is_dir() {
+    if context.sources.are_known() || !args.base.is_empty() || !Path::new(folder).is_dir() {
         return Ok(None);
     }
     let all = forks::profiles_of(folder)?;
@@ -126,11 +127,11 @@ fn read_audit(
     if names.is_empty() {
         return Ok(None);
     }
-    let (found, session) = forks::ask(shared, &all, Some(MAX_AUDIT_PLACES))?;
+    let (found, session) = forks::ask(context, &all, Some(MAX_AUDIT_PLACES))?;
     Ok(Some(FolderAudit {
         names,
         found,
-        sql: super::statements(&session),
+        sql: crate::context::statements(&session),
     }))
 }
 
@@ -162,7 +163,11 @@ pub(super) fn page_rows(
 pub(super) fn write_page_of_file(profile: &str, page: &str) -> Result<()> {
     let words = ["heapprof", "report", "-o", page, "--", profile];
     let cli = Cli::try_parse_from(words).context("the report")?;
-    super::run(cli).map(drop)
+    let context = CommandContext::new(ProfileSources::new(&cli), cli.color);
+    match &cli.command {
+        CliCommand::Report(args) => run(&context, args),
+        _ => bail!("the report: the words are another command's"),
+    }
 }
 
 /// Returns the profiles that are named. A folder stands for the profiles in it, each by itself.
@@ -186,14 +191,18 @@ pub(super) fn expand_names(sources: &ProfileSources, names: &[String]) -> Result
 
 /// Reads the profiles. With a base, the base comes first, and the profiles that are compared with
 /// it are one. Otherwise each profile is a moment, and they are in the order of time.
-fn read(shared: &CommandContext, args: &PageArgs, names: &[String]) -> Result<Vec<QuestionSource>> {
+fn read(
+    context: &CommandContext,
+    args: &PageArgs,
+    names: &[String],
+) -> Result<Vec<QuestionSource>> {
     if !args.base.is_empty() {
-        let mut base = shared.sources.read(&args.base)?;
-        let mut after = shared.sources.read(names)?;
+        let mut base = context.sources.read(&args.base)?;
+        let mut after = context.sources.read(names)?;
         agree(&mut base, &mut after)?;
         return Ok(vec![base, after]);
     }
-    let mut sources = shared.sources.read_each(names)?;
+    let mut sources = context.sources.read_each(names)?;
     in_order_of_time(&mut sources);
     Ok(sources)
 }

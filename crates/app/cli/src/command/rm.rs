@@ -5,12 +5,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::ProfileStore;
 
-use super::CommandContext;
 use crate::args::RmArgs;
+use crate::context::CommandContext;
 use crate::messages;
 
-pub(super) fn run(shared: &CommandContext, args: &RmArgs) -> Result<()> {
-    let db = shared.sources.db();
+pub(super) fn run(context: &CommandContext, args: &RmArgs) -> Result<()> {
+    let db = context.sources.db();
     let named = || db.display().to_string();
     if !db.exists() {
         bail!("{}: there is no such database", db.display());

@@ -5,24 +5,24 @@ use heapprof_analysis::documented_tables;
 use heapprof_report::ReportStyle;
 use heapprof_text::printable_lines;
 
-use super::CommandContext;
 use crate::args::SchemaArgs;
+use crate::context::CommandContext;
 use crate::stores;
 
-pub(super) fn run(shared: &CommandContext, args: &SchemaArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &SchemaArgs) -> Result<()> {
     let file = args.output.file();
     if args.database {
-        let db = shared.sources.db();
+        let db = context.sources.db();
         let schema = stores::database(db)?.schema();
         let schema = schema.with_context(|| db.display().to_string())?;
         let text: String = schema.iter().map(|sql| format!("{sql};\n")).collect();
         // The user's own tables are shown too.
         let text = printable_lines(&text);
-        return shared.text(file, &text);
+        return context.text(file, &text);
     }
     let style = ReportStyle {
         format: args.format,
         ..ReportStyle::default()
     };
-    shared.text(file, &heapprof_report::schema(documented_tables(), &style)?)
+    context.text(file, &heapprof_report::schema(documented_tables(), &style)?)
 }

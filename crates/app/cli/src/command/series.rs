@@ -4,12 +4,12 @@ use anyhow::Result;
 use heapprof_analysis::list_series;
 use heapprof_report::ReportStyle;
 
-use super::CommandContext;
 use crate::args::SeriesArgs;
+use crate::context::CommandContext;
 use crate::{selection, stores};
 
-pub(super) fn run(shared: &CommandContext, args: &SeriesArgs) -> Result<()> {
-    let (_, moments) = stores::open(shared.sources.backend())?;
+pub(super) fn run(context: &CommandContext, args: &SeriesArgs) -> Result<()> {
+    let (_, moments) = stores::open(context.sources.backend())?;
     let text = args.selector.as_deref().unwrap_or_default();
     let moments = selection::choose(text, &moments)?.moments;
     let style = ReportStyle {
@@ -18,5 +18,5 @@ pub(super) fn run(shared: &CommandContext, args: &SeriesArgs) -> Result<()> {
         ..ReportStyle::default()
     };
     let text = heapprof_report::series(&list_series(&moments), &style)?;
-    shared.text(args.output.file(), &text)
+    context.text(args.output.file(), &text)
 }

@@ -4,29 +4,29 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::{MeasuredPerlCall, ProfileStore, TypeSelection, UserStatement};
 use heapprof_report::{ReportStyle, result_table, write_result_table};
 
-use super::CommandContext;
 use crate::args::SqlArgs;
 use crate::backend::StoreBackend;
+use crate::context::CommandContext;
 use crate::{clickhouse, stores};
 
-pub(super) fn run(shared: &CommandContext, args: &SqlArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
     if args.profile.is_empty() && query != heapprof_analysis::Query::default() {
         bail!("filters and options of the question need a profile: name it with -p");
     }
-    let answer = match shared.sources.backend() {
+    let answer = match context.sources.backend() {
         StoreBackend::Database(_) => None,
         StoreBackend::Batches(place) => Some(stores::sql(place, &args.statement)?),
         StoreBackend::ClickHouse(address) => Some(clickhouse::sql(address, &args.statement)?),
     };
     if let Some(answer) = answer {
-        return shared.write(args.output.file(), |out| {
+        return context.write(args.output.file(), |out| {
             Ok(write_result_table(&answer, args.format, out)?)
         });
     }
     let session = match &args.profile[..] {
         [] => {
-            let db = shared.sources.db();
+            let db = context.sources.db();
             if !db.exists() {
                 bail!(
                     "{}: there is no such database; heapprof load makes it, and -p PROFILE asks a \
@@ -41,11 +41,11 @@ pub(super) fn run(shared: &CommandContext, args: &SqlArgs) -> Result<()> {
         names => {
             let (mut sources, mut calls) = (Vec::new(), Vec::new());
             for name in names {
-                let (source, of_mprof) = shared.sources.read_with_calls(name)?;
+                let (source, of_mprof) = context.sources.read_with_calls(name)?;
                 sources.push(source);
                 calls.extend(of_mprof);
             }
-            let session = shared.session(sources, &query, TypeSelection::All, |q| q)?;
+            let session = context.session(sources, &query, TypeSelection::All, |q| q)?;
             if !calls.is_empty() {
                 session.add_calls(calls.iter().map(|call| MeasuredPerlCall {
                     function: &call.function,
@@ -65,7 +65,7 @@ pub(super) fn run(shared: &CommandContext, args: &SqlArgs) -> Result<()> {
         unit: None,
         ..ReportStyle::default()
     };
-    shared.write(args.output.file(), |out| {
+    context.write(args.output.file(), |out| {
         result_table(&mut statement, &style, out).context("the statement")
     })
 }

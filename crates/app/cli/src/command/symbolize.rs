@@ -8,12 +8,12 @@ use heapprof_formats::ProfileFormat;
 use heapprof_profile::encode;
 use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeSummary, symbolize};
 
-use super::CommandContext;
 use crate::args::SymbolizeArgs;
+use crate::context::CommandContext;
 use crate::place::{FileAccess, FilePlace, PathTrust, TypedPath, resolve_typed};
 use crate::{messages, name, output, source};
 
-pub(super) fn run(shared: &CommandContext, args: &SymbolizeArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> {
     let target = SymbolizeTarget::from_args(args)?;
     if !matches!(target, SymbolizeTarget::InPlace(..)) && output::is_terminal(target.path()) {
         bail!("a profile is not text for a terminal; write it to a file with -o");
@@ -27,7 +27,7 @@ pub(super) fn run(shared: &CommandContext, args: &SymbolizeArgs) -> Result<()> {
             bail!("{}: {what}", folder.display());
         }
     }
-    let (source, format) = shared.sources.read_with_format(&args.file)?;
+    let (source, format) = context.sources.read_with_format(&args.file)?;
     if let (SymbolizeTarget::InPlace(..), Some(format)) =
         (&target, format.filter(|&f| f != ProfileFormat::Pprof))
     {

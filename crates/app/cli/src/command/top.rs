@@ -8,30 +8,30 @@ use heapprof_analysis::{
 };
 use heapprof_report::{ReportFormat, ReportStyle};
 
-use super::CommandContext;
 use super::gate::GateRules;
 use crate::args::TopArgs;
+use crate::context::{CommandContext, portable_statement};
 use crate::output;
 
-pub(super) fn run(shared: &CommandContext, args: &TopArgs) -> Result<ExitCode> {
+pub(super) fn run(context: &CommandContext, args: &TopArgs) -> Result<ExitCode> {
     let mut gate = GateRules::for_one_profile(&args.gate)?;
     let query = Query {
         sort: args.sort.sort,
-        limit: shared.limit(&args.limit, &args.report),
+        limit: context.limit(&args.limit, &args.report),
         ..args.question.query()
     };
-    let names = shared.sources.or_newest(&args.profiles.profiles)?;
+    let names = context.sources.or_newest(&args.profiles.profiles)?;
     let types = match args.wide || gate.names_a_type() {
         true => TypeSelection::All,
         false => TypeSelection::Requested,
     };
-    let session = shared.ask(shared.sources.read(&names)?, &query, types)?;
+    let session = context.ask(context.sources.read(&names)?, &query, types)?;
     let mut report = top(&session, 1, &query, args.wide)?;
     let selected = match &names[..] {
-        [one] => shared.sources.selected(one),
+        [one] => context.sources.selected(one),
         _ => None,
     };
-    shared.note_portable_query(&query, &report.header.sample_type, |asked| {
+    let portable = portable_statement(&query, &report.header.sample_type, |asked| {
         let names = selected?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Some(top_sql(asked, &names))
@@ -56,12 +56,12 @@ pub(super) fn run(shared: &CommandContext, args: &TopArgs) -> Result<ExitCode> {
     let width = match args.width {
         Some(0) => None,
         Some(width) => Some(width),
-        None => shared
+        None => context
             .is_terminal(args.report.output.file())
             .then(output::console_columns),
     };
-    let sources = shared.source_files(&args.source);
-    let written = shared.finish(&args.report, &session, |style| {
+    let sources = context.source_files(&args.source);
+    let written = context.finish_portable(&args.report, &session, portable, |style| {
         let style = &ReportStyle {
             width,
             ..style.clone()

@@ -4,17 +4,17 @@ use anyhow::Result;
 use heapprof_analysis::{Query, TypeSelection, traces};
 use heapprof_report::TraceOrder;
 
-use super::CommandContext;
 use crate::args::TracesArgs;
+use crate::context::CommandContext;
 
-pub(super) fn run(shared: &CommandContext, args: &TracesArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &TracesArgs) -> Result<()> {
     let query = Query {
-        limit: shared.limit(&args.limit, &args.report),
+        limit: context.limit(&args.limit, &args.report),
         ..args.labels.applied(args.question.query())
     };
-    let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let session = shared.ask(
-        shared.sources.read(&names)?,
+    let names = context.sources.or_newest(&args.profiles.profiles)?;
+    let session = context.ask(
+        context.sources.read(&names)?,
         &query,
         TypeSelection::Requested,
     )?;
@@ -23,7 +23,7 @@ pub(super) fn run(shared: &CommandContext, args: &TracesArgs) -> Result<()> {
         true => TraceOrder::Ascending,
         false => TraceOrder::Descending,
     };
-    shared.finish_into(&args.report, &session, |style, out| {
+    context.finish_into(&args.report, &session, |style, out| {
         Ok(heapprof_report::traces(&report, order, style, out)?)
     })
 }

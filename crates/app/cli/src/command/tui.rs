@@ -7,34 +7,35 @@ use anyhow::{Context, Result, bail};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::{CommandContext, report};
+use super::report;
 use crate::args::TuiArgs;
+use crate::context::CommandContext;
 use crate::terminal::feed::SnapshotFeed;
 use crate::terminal::files::FileFeed;
 use crate::terminal::run::{ViewSignals, run as show, screen_style};
 use crate::terminal::screen::{TerminalScreen, tty};
 
-pub(super) fn run(shared: &CommandContext, args: &TuiArgs) -> Result<()> {
+pub(super) fn run(context: &CommandContext, args: &TuiArgs) -> Result<()> {
     let names = report::expand_names(
-        &shared.sources,
-        &shared.sources.or_newest(&args.profiles.profiles)?,
+        &context.sources,
+        &context.sources.or_newest(&args.profiles.profiles)?,
     )?;
-    let mut files = FileFeed::new(shared.sources.read_each(&names)?)?;
+    let mut files = FileFeed::new(context.sources.read_each(&names)?)?;
     let Some(tty) = tty() else {
         bail!(
             "tui needs a terminal that it may draw on (TERM is set, and the job is in front); top \
              prints the same"
         );
     };
-    view(shared, tty, &mut files)
+    view(context, tty, &mut files)
 }
 
 /// Shows a feed on a terminal until the user leaves the view, or a signal ends heapprof.
-pub(super) fn view(shared: &CommandContext, tty: File, feed: &mut dyn SnapshotFeed) -> Result<()> {
+pub(super) fn view(context: &CommandContext, tty: File, feed: &mut dyn SnapshotFeed) -> Result<()> {
     let signals = ViewSignals::listen(true).context("signals")?;
     let screen = TerminalScreen::take(tty).context("the terminal")?;
     let is_over = || signals.ends.load(Ordering::Relaxed);
-    let look = screen_style(shared.color);
+    let look = screen_style(context.color);
     let shown = show(
         &screen,
         feed,

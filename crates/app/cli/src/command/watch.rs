@@ -25,9 +25,10 @@ use signal_hook::low_level::{emulate_default_handler, signal_name};
 use self::rule::WatchRule;
 use self::watcher::ProcessWatcher;
 use super::heap_run::split_words;
+use super::proc;
 use super::record::{ProgramExit, run_unrecorded};
-use super::{CommandContext, proc};
 use crate::args::WatchArgs;
+use crate::context::CommandContext;
 use crate::sockets::{ListeningSocket, SocketKind};
 use crate::{inherited, messages, named_process, now, output, outside};
 
@@ -68,12 +69,12 @@ struct WatchTask<'a> {
     start: WatchStart,
 }
 
-pub(super) fn run(shared: &CommandContext, args: &WatchArgs) -> Result<ExitCode> {
+pub(super) fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitCode> {
     let until = until(args)?;
-    let style = proc::style(shared, &args.report);
+    let style = proc::style(context, &args.report);
     if let Some(name) = &args.show {
         show(
-            shared,
+            context,
             args,
             Some(name.as_str()).filter(|name| !name.is_empty()),
             &style,
@@ -83,7 +84,7 @@ pub(super) fn run(shared: &CommandContext, args: &WatchArgs) -> Result<ExitCode>
     if let Some(file) = args.report.output.file() {
         output::must_be_writable(file)?;
     }
-    let db = shared.sources.db().to_path_buf();
+    let db = context.sources.db().to_path_buf();
     let pid = args
         .process
         .as_deref()
@@ -129,7 +130,7 @@ pub(super) fn run(shared: &CommandContext, args: &WatchArgs) -> Result<ExitCode>
     };
     let WatchOutcome { name, code, by_key } = watched;
     if let Some(name) = name.filter(|_| !args.quiet) {
-        match show(shared, args, Some(&name), &style) {
+        match show(context, args, Some(&name), &style) {
             // The exit code of a failed program comes first, so an error of the report is only
             // printed.
             Err(error) if code != ExitCode::SUCCESS => messages::error(&error),
@@ -145,12 +146,12 @@ pub(super) fn run(shared: &CommandContext, args: &WatchArgs) -> Result<ExitCode>
 
 /// Reports a watch of the database by its name, or the last watch if there is no name.
 fn show(
-    shared: &CommandContext,
+    context: &CommandContext,
     args: &WatchArgs,
     name: Option<&str>,
     style: &ReportStyle,
 ) -> Result<()> {
-    let db = shared.sources.db();
+    let db = context.sources.db();
     let named = || db.display().to_string();
     let store = ProfileStore::open(db).with_context(named)?;
     let watch = store.watch(name).with_context(named)?;

@@ -20,9 +20,9 @@ use signal_hook::iterator::Signals;
 
 use self::library::ProfileLibrary;
 use self::pages::ReportViews;
-use super::CommandContext;
 use crate::args::web::MAX_NODES;
 use crate::args::{ProfileArgs, SourceArgs, WebArgs};
+use crate::context::CommandContext;
 use crate::source::ProfileSources;
 use crate::{inherited, messages, name, output};
 
@@ -33,8 +33,8 @@ const MAX_STATEMENT_BYTES: usize = 64 << 10;
 /// Largest profile that may be sent, in bytes.
 const MAX_UPLOAD_BYTES: usize = 256 << 20;
 
-pub(super) fn run(shared: CommandContext, args: &WebArgs) -> Result<()> {
-    serve(shared.sources, args)
+pub(super) fn run(context: CommandContext, args: &WebArgs) -> Result<()> {
+    serve(context.sources, args)
 }
 
 /// Serves the page that `pprof -http` asks for.

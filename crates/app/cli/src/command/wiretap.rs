@@ -9,15 +9,15 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::ProfileStore;
 use heapprof_report::ReportStyle;
 
-use super::CommandContext;
 use crate::args::WiretapArgs;
+use crate::context::CommandContext;
 use crate::{now, output};
 
 /// Largest file of names that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-pub(super) fn run(shared: &CommandContext, args: &WiretapArgs) -> Result<ExitCode> {
-    let db = shared.sources.db();
+pub(super) fn run(context: &CommandContext, args: &WiretapArgs) -> Result<ExitCode> {
+    let db = context.sources.db();
     let named = || db.display().to_string();
     if !db.exists() {
         bail!(

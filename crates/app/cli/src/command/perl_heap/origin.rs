@@ -11,8 +11,8 @@ use heapprof_profile::Profile;
 use sha2::{Digest, Sha256};
 
 use crate::args::PerlHeapArgs;
-use crate::command::CommandContext;
 use crate::command::target::{WalkTarget, WalkTargetKind, is_same};
+use crate::context::CommandContext;
 use crate::name;
 
 /// Perl's values, and the source that they were read from.
@@ -61,22 +61,22 @@ impl ElementLookup for OriginMemory<'_> {
 }
 
 impl PerlHeapOrigin {
-    pub(super) fn open(shared: &CommandContext, args: &PerlHeapArgs) -> Result<Self> {
+    pub(super) fn open(context: &CommandContext, args: &PerlHeapArgs) -> Result<Self> {
         let path = name::path(&args.target);
         let is_named = args.target.starts_with("core:") || args.target.starts_with("pid:");
         match path.is_file() && !is_named {
             true if args.exe.is_some() => bail!("--exe: is for core files"),
-            true => Self::open_file(shared, args, &path),
+            true => Self::open_file(context, args, &path),
             false => Self::open_program(args),
         }
     }
 }
 
 impl PerlHeapOrigin {
-    fn open_file(shared: &CommandContext, args: &PerlHeapArgs, path: &Path) -> Result<Self> {
+    fn open_file(context: &CommandContext, args: &PerlHeapArgs, path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
         let file = std::fs::File::open(path).with_context(|| format!("{shown}: cannot be read"))?;
-        let options = shared.sources.options();
+        let options = context.sources.options();
         let values = heapprof_formats::perl_values(file, options).map_err(|error| {
             anyhow!(
                 "{shown}: {error}; perl-heap reads files of Devel::MAT, and core:{shown} if it is a \

@@ -1,17 +1,17 @@
 //! The commands that a server answers: the parameters of a question are the options of a command,
 //! and the answer is what the command prints with `--format json`.
 
-use std::cell::RefCell;
 use std::ffi::OsString;
 
 use clap::Parser;
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 use serde_json::json;
 
-use super::super::{CapturedOutput, CommandContext, run_reporting_command};
+use super::super::reporting::run_reporting_command;
 use super::library::ProfileLibrary;
 use super::{refusal, unknown_parameter};
-use crate::args::{Cli, ColorMode};
+use crate::args::Cli;
+use crate::context::CommandContext;
 use crate::name;
 
 /// The profiles that a command is about.
@@ -263,17 +263,9 @@ pub(super) fn answer(
         let help = "heapprof --help says what values there are";
         ApiRefusal::new(400, line.trim_start_matches("error: "), help)
     })?;
-    let shared = CommandContext {
-        sources: library.sources(&names)?,
-        color: ColorMode::Never,
-        portable: RefCell::default(),
-        captured: Some(RefCell::new(CapturedOutput {
-            with_source: source,
-            ..CapturedOutput::default()
-        })),
-    };
-    run_reporting_command(&shared, &cli.command).map_err(|error| refusal(&error))?;
-    let kept = shared.captured.map(RefCell::into_inner).unwrap_or_default();
+    let context = CommandContext::capturing(library.sources(&names)?, source);
+    run_reporting_command(&context, &cli.command).map_err(|error| refusal(&error))?;
+    let kept = context.into_captured();
     Ok(ApiAnswer {
         media: if command.name == "schema" {
             "text/plain; charset=utf-8"
