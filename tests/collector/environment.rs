@@ -69,7 +69,7 @@ fn names_stand_in_the_table_only() {
     let is_in_table = |found: &str| ALL.iter().any(|v| v.name == found);
     for file in heapprof_tests::harness::sources() {
         let place = file.strip_prefix(root()).unwrap().to_owned();
-        if place.starts_with("tests") || place.starts_with("crates/contract/abi/src/environment") {
+        if place.starts_with("tests") || place.ends_with("abi/src/environment.rs") {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();
