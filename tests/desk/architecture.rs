@@ -290,7 +290,7 @@ fn layers_are_one_way_down() {
     }
     for (i, (layer, below)) in LAYERS.iter().enumerate() {
         let is_before = |name: &&str| LAYERS[..i].iter().any(|(other, _)| other == name);
-        assert!(below.iter().all(|name| is_before(&name)), "{layer}");
+        assert!(below.iter().all(is_before), "{layer}");
     }
     let folders = std::fs::read_dir(root().join("crates")).unwrap();
     let is_layer = |name: &str| LAYERS.iter().any(|(layer, _)| *layer == name);

@@ -77,7 +77,7 @@ pub struct LedgerHeader {
     pub part: [u32; 2],
     /// Offsets of the fields of a [`thread`], in bytes.
     pub thread: thread::ThreadOffsets,
-    /// [`log::EventRing`] of the recording; null if no events are logged.
+    /// [`EventRing`](crate::log::EventRing) of the recording; null if no events are logged.
     pub log: TableAddress,
     /// `u64`: number of shadows; null if the blocks in use are missing.
     pub shadows: TableAddress,
