@@ -1,4 +1,18 @@
 //! `heapprof web`: serves the page of `report`, and answers its questions from the whole profile.
+//!
+//! `heapprof-web` knows HTTP and no profile, and this module knows profiles and no HTTP. The trait
+//! [`ApiHandler`] is between them: a question goes in, and an answer or a refusal comes out.
+//!
+//! * `words.rs`: a command is asked as on the command line. Parameters become words of a command
+//!   line, from a table of what each command may be asked, and the answer is what the command
+//!   prints. So no command has code for the server.
+//! * `library.rs`: the profiles that are offered. A question reads nothing else: every other name
+//!   is an error, so that no parameter can name a file, a URL or stdin.
+//! * `pages.rs`: the sessions of the last views. A view is a choice of profiles under filters; the
+//!   page asks each again, for its report and for parts of the report's tree.
+//! * `statement.rs`: statements of the user, which only read, and which end.
+//!
+//! `tests/desk/web/` compares each answer with the command's output, and sends hostile requests.
 
 mod browser;
 mod library;

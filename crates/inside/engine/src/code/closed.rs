@@ -1,5 +1,13 @@
 //! Closed code: code that was unloaded or may be unloaded just now, while no other code has come to
 //! its place. Code that comes there belongs to another generation of mappings.
+//!
+//! A stack belongs to the library that it was in, even if another library comes to the same place
+//! while the first is being closed. When that happens is not known, because dlopen is not hooked:
+//! the address of its caller decides which library it finds. So while a thread is in dlclose, code
+//! that dlopen brought is suspect. Its unwind rules and the stacks through it are not remembered,
+//! and each walk that meets it compares its build id (or its first page) with what is known of the
+//! place. If they differ, another generation of mappings begins before the stack gets its number.
+//! Code that the program began with can't go (`lasting.rs`), and costs no more than at other times.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

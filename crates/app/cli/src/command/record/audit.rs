@@ -3,6 +3,16 @@
 //!
 //! A child waits during its first and its last inspection. A child that is killed was last
 //! inspected some time before.
+//!
+//! * The parent's ledger is the child's: a forked child has the table of blocks that its parent
+//!   had, so each block of it is known by address and stack. The number of a thread says which process
+//!   it belongs to, and so of which generation a stack is. That costs an event nothing.
+//! * A child waits without any of the engine's locks. It sends a message to `record`, which alone
+//!   reads pages, from outside.
+//! * The kernel says which pages are shared (`heapprof-process`), and the ledger says whose
+//!   allocations lie on them (`heapprof-fork`). The parts add up to the pages.
+//! * The results are in a profile of their own, beside the child's. `heapprof fork-audit` joins the
+//!   two.
 
 mod child;
 mod said;
