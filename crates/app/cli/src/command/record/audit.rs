@@ -5,8 +5,8 @@
 //! inspected some time before.
 //!
 //! * The parent's ledger is the child's: a forked child has the table of blocks that its parent
-//!   had, so each block of it is known by address and stack. The number of a thread says which process
-//!   it belongs to, and so of which generation a stack is. That costs an event nothing.
+//!   had, so each block of it is known by address and stack. The number of a thread says which
+//!   process it belongs to, and so of which generation a stack is. That costs an event nothing.
 //! * A child waits without any of the engine's locks. It sends a message to `record`, which alone
 //!   reads pages, from outside.
 //! * The kernel says which pages are shared (`heapprof-process`), and the ledger says whose
