@@ -76,7 +76,18 @@ pub fn heapprof() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
         let status = Command::new(env!("CARGO"))
-            .args(["build", "-q", "-p", "heapprof-cli", "--bin", "heapprof"])
+            // With the tests' crate, because then the libraries have the features that they have there,
+            // and are not built twice.
+            .args([
+                "build",
+                "-q",
+                "-p",
+                "heapprof-cli",
+                "-p",
+                "heapprof-tests",
+                "--bin",
+                "heapprof",
+            ])
             .current_dir(root())
             .status()
             .expect("cargo runs");

@@ -1,6 +1,6 @@
 //! Benchmarks of the stages between a file and an answer, one by one.
 //!
-//! `cargo bench -p heapprof-analysis` uses a profile that `make_profile` makes;
+//! `cargo bench --manifest-path bench/stages/Cargo.toml` uses a profile that `make_profile` makes;
 //! HEAPPROF_BENCH_PROFILE names another.
 
 use std::hint::black_box;
