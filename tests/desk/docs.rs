@@ -219,3 +219,34 @@ fn every_command_has_a_page_and_links_lead_somewhere() {
         }
     }
 }
+
+/// A path of the repository that a page names is there, and so is what it says of the ledger's
+/// layout.
+#[test]
+fn pages_name_files_that_exist() {
+    let path = regex::Regex::new(
+        r"`((?:crates|tests|docs|bench|oracle|fuzz|perl|python|include|proto|\.ci)/[\w./-]+)",
+    )
+    .unwrap();
+    let own = [root().join("CONTRIBUTING.md")];
+    let mut missing = Vec::new();
+    for page in pages().into_iter().chain(own) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for found in path.captures_iter(&text) {
+            let named = found[1].trim_end_matches('.');
+            // These words stand for any name.
+            let is_pattern =
+                named.contains(|c: char| c.is_ascii_uppercase()) && !named.ends_with(".md");
+            if !is_pattern && !root().join(named).exists() {
+                missing.push(format!("{}: {named}", page.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+    let page = std::fs::read_to_string(root().join("docs/dev/ledger.md")).unwrap();
+    let version = format!("`version` is {}", heapprof_abi::LEDGER_VERSION);
+    assert!(
+        page.contains(&version),
+        "docs/dev/ledger.md does not say that {version}"
+    );
+}
