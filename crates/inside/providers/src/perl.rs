@@ -20,6 +20,7 @@ mod capture;
 mod report;
 mod state;
 mod texts;
+mod thread_memory;
 mod trace;
 mod turn;
 mod values;

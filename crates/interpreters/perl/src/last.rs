@@ -16,25 +16,6 @@ pub struct LastWalk {
     pub(crate) len: u32,
     /// Address of the statement that belongs to another interpreter.
     pub(crate) foreign: u64,
-    /// The number that the caller of the walk gave the interpreter.
-    pub number: u32,
-    /// The interpreter that can be read again without a check; 0 if there is none. The caller of
-    /// the walk sets it.
-    pub quick: u64,
-    /// Another interpreter that was the thread's for a moment, and the number of walks for which
-    /// that need not be checked again. The caller of the walk sets it.
-    pub passing: (u64, u32),
-    /// Address of the words in which calls of subs in C are noted for the interpreter that the
-    /// thread runs; 0 if they are not noted. The caller of the walk sets it.
-    pub calls: u64,
-    /// The number of the interpreter that the thread runs.
-    pub runs_number: u32,
-    /// The interpreter that the thread runs, as far as the caller of the walk knows.
-    pub runs: u64,
-    /// A number for the state of things at the last walk, which must be the same for another one.
-    pub moment: u32,
-    /// The number of walks that may follow before the caller of the walk has something else to do.
-    pub left: u32,
     /// The frames' contexts, root first.
     pub(crate) context: [RememberedContext; MAX_FRAMES_PER_END],
 }
@@ -78,14 +59,6 @@ impl LastWalk {
         compiled: 0,
         len: 0,
         foreign: 0,
-        number: 0,
-        quick: 0,
-        passing: (0, 0),
-        calls: 0,
-        runs_number: 0,
-        runs: 0,
-        moment: 0,
-        left: 0,
         context: [RememberedContext {
             ix: 0,
             flags: 0,

@@ -13,6 +13,7 @@ use heapprof_perl::{
 };
 
 use super::state::{COMPARE_INTERVAL, InterpreterSlot, MAX_FAILURES, PROBATION_STACKS, PerlStacks};
+use super::thread_memory::PerlThreadMemory;
 use crate::kernel_memory::KernelMemory;
 use crate::runtime_state::ReadState;
 
@@ -158,12 +159,12 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     // SAFETY: the context that was registered, and what the engine gives. Its memory is large
     // enough, and all zero is a new one.
     let (this, to) = unsafe { (&*context.cast::<PerlStacks>(), &mut *to) };
-    const { assert!(size_of::<LastWalk>() <= 16 << 10) };
-    if to.memory_size < size_of::<LastWalk>() {
+    const { assert!(size_of::<PerlThreadMemory>() <= 16 << 10) };
+    if to.memory_size < size_of::<PerlThreadMemory>() {
         return 0;
     }
     // SAFETY: the engine's memory is large enough, and all zero is a new one.
-    let last = unsafe { &mut *to.memory.cast::<LastWalk>() };
+    let last = unsafe { &mut *to.memory.cast::<PerlThreadMemory>() };
     let Some(perl) = this.perl() else { return 0 };
     let Some(at) = current_interpreter(perl) else {
         return 0;
@@ -178,7 +179,12 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
 /// Adds a frame for the sub in C that the newest frame calls, if it calls one.
 #[cold]
 #[inline(never)]
-fn add_call(perl: &PerlRuntime, last: &LastWalk, to: &mut StackCapture, frames: usize) -> usize {
+fn add_call(
+    perl: &PerlRuntime,
+    last: &PerlThreadMemory,
+    to: &mut StackCapture,
+    frames: usize,
+) -> usize {
     // SAFETY: the place that is noted for an interpreter is a static one.
     let noted = unsafe { &*(last.calls as *const [AtomicU64; 4]) };
     let [sub, op, info, ix] = [0, 1, 2, 3].map(|i: usize| noted[i].load(Ordering::Relaxed));
@@ -213,7 +219,7 @@ impl PerlStacks {
         &self,
         perl: &PerlRuntime,
         at: u64,
-        last: &mut LastWalk,
+        last: &mut PerlThreadMemory,
         to: &mut StackCapture,
     ) -> usize {
         if ARENA_SIZE_RANGE.contains(&to.size) && self.is_arena(perl, at, to) {
@@ -233,14 +239,14 @@ impl PerlStacks {
         &self,
         perl: &PerlRuntime,
         at: u64,
-        last: &mut LastWalk,
+        last: &mut PerlThreadMemory,
         to: &mut StackCapture,
     ) -> usize {
         let at = at.max(1);
         let moment = self.moment();
         if last.left > 0 && (last.quick, last.moment) == (at, moment)
         // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
-        && let Some((frame, leaf)) = perl.walk_unchanged(unsafe { OwnMemory::new() }, at, last)
+        && let Some((frame, leaf)) = perl.walk_unchanged(unsafe { OwnMemory::new() }, at, &mut last.walk)
         {
             last.left -= 1;
             let mut writer = PerlRawFrameWriter::new(to, last.number);
@@ -281,8 +287,8 @@ fn is_slab(perl: &PerlRuntime, to: &StackCapture) -> bool {
 
 /// Gives the stack of an arena. It is not known yet whose values will lie in it.
 #[cold]
-fn capture_arena(last: &mut LastWalk, to: &mut StackCapture) -> usize {
-    last.forget();
+fn capture_arena(last: &mut PerlThreadMemory, to: &mut StackCapture) -> usize {
+    last.walk.forget();
     PerlRawFrameWriter::new(to, 0).newest(PerlFrame::from_kind(PerlFrameKind::Arenas));
     to.pool = 1;
     1
@@ -299,7 +305,7 @@ fn is_within(
     perl: &PerlRuntime,
     (inner, inner_at): (&InterpreterSlot, u64),
     outer: &InterpreterSlot,
-    last: &mut LastWalk,
+    last: &mut PerlThreadMemory,
     to: &StackCapture,
 ) -> bool {
     if last.passing.0 == inner_at && last.passing.1 > 0 {
@@ -339,11 +345,11 @@ impl PerlStacks {
         perl: &PerlRuntime,
         at: u64,
         moment: u32,
-        last: &mut LastWalk,
+        last: &mut PerlThreadMemory,
         to: &mut StackCapture,
     ) -> usize {
         if last.moment != moment {
-            last.forget();
+            last.walk.forget();
             (last.moment, last.left, last.quick) = (moment, 0, 0);
         }
         let current = self.interpreter(at);
@@ -358,7 +364,7 @@ impl PerlStacks {
             {
                 return len;
             }
-            last.forget();
+            last.walk.forget();
         }
         let Some(interpreter) = current else {
             return 0;
@@ -426,7 +432,7 @@ impl PerlStacks {
         perl: &PerlRuntime,
         interpreter: &InterpreterSlot,
         at: u64,
-        last: &mut LastWalk,
+        last: &mut PerlThreadMemory,
         to: &mut StackCapture,
     ) -> Option<usize> {
         let stacks = interpreter.stacks.load(Ordering::Relaxed);
@@ -438,14 +444,19 @@ impl PerlStacks {
         last.number = interpreter.number.load(Ordering::Relaxed);
         let writer = PerlRawFrameWriter::new(to, last.number);
         let leaf = if carefully || last.left == 0 {
-            last.forget();
+            last.walk.forget();
             last.left = if carefully { 0 } else { COMPARE_INTERVAL };
             self.walk_and_compare(perl, interpreter, address, carefully, writer)?
         } else {
             last.left -= 1;
             let mut writer = writer;
             // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
-            perl.walk(unsafe { OwnMemory::new() }, address, last, &mut writer)?
+            perl.walk(
+                unsafe { OwnMemory::new() },
+                address,
+                &mut last.walk,
+                &mut writer,
+            )?
         };
         let stacks = match leaf.phase {
             // After Perl's last phase the interpreter may be gone.
