@@ -62,6 +62,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("desk/web", &[]),
+    ("app/files", &[]),
     (
         "app/cli",
         &[
@@ -70,6 +71,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "attach",
             "dropin",
             "fork",
+            "files",
             "formats",
             "heap",
             "live",

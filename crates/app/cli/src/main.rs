@@ -26,7 +26,6 @@ mod outside;
 mod peer;
 mod perl_module;
 mod perl_offer;
-mod place;
 mod preload;
 mod progress;
 mod records;

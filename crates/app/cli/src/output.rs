@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::args::FileMode;
 use crate::inherited;
-use crate::place::{FileAccess, FileOwner, FilePlace, PathTrust, TypedPath, resolve_typed};
+use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, TypedPath, resolve_typed};
 
 /// Whether rows should be limited and colours used: stdout is a terminal and no file was asked for.
 pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
@@ -91,7 +91,7 @@ pub(crate) fn must_be_writable(path: &Path) -> Result<()> {
     // A reader that waits at a pipe must not see it opened and closed.
     match path.exists() && !path.is_file() {
         true => Ok(()),
-        false => resolve_typed(path, PathTrust::Any).map(drop),
+        false => Ok(resolve_typed(path, PathTrust::Any).map(drop)?),
     }
 }
 

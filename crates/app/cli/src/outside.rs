@@ -17,9 +17,9 @@ use heapprof_symbolize::SymbolizeOptions;
 use rustix::fs::fstat;
 use rustix::process::geteuid;
 
-use crate::place::FileOwner;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use crate::{messages, name, records, rights};
+use heapprof_files::FileOwner;
 
 /// The prefix of an argument that names a process, by its number or its name.
 const PID_PREFIX: &str = "pid:";

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::process::Pid;
 
-use crate::place::FileOwner;
+use heapprof_files::FileOwner;
 
 /// The process at the other end of a socket, as it was when it connected.
 pub(crate) struct SocketPeer {

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use anyhow::{Result, bail};
 use rustix::fs::StatVfsMountFlags;
 
-use crate::place::{
+use heapprof_files::{
     FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, make_folder, open_folder,
 };
 

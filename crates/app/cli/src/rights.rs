@@ -21,7 +21,7 @@ use heapprof_process::status;
 pub(crate) use ledger::RightsLedger;
 pub(crate) use namer::ProcessNamer;
 
-use crate::place::{FileOwner, acting};
+use heapprof_files::{FileOwner, acting};
 
 /// The rights with which files are opened for a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::{file_of, is_batch, last_table};
 use crate::args::FileMode;
 use crate::output;
-use crate::place::{self, FileAccess, FilePlace, PathTrust, make_folder, open_folder};
+use heapprof_files::{FileAccess, FilePlace, PathTrust, make_folder, open_folder};
 
 pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     let named = || format!("{}: cannot be read", folder.display());
@@ -75,7 +75,7 @@ pub(super) fn write(
     mkdirat(&at, &draft, Mode::RWXU).with_context(named)?;
     let shown = folder.join(&draft).display().to_string();
     let written = write_into(&at, &draft, &shown, mode, batch);
-    let rename = || place::rename_folder((at.as_fd(), &*draft), (at.as_fd(), name));
+    let rename = || heapprof_files::rename_folder((at.as_fd(), &*draft), (at.as_fd(), name));
     let named_now = written.map(|()| rename());
     if !matches!(named_now, Ok(Ok(()))) {
         remove(&at, &draft);

@@ -19,9 +19,9 @@ use super::record::bytes;
 use crate::args::{AttachArgs, DetachArgs};
 use crate::log::EventLogWriter;
 use crate::outside::{OutsideProcess, add_command_line_comment, add_script_comment, command_line};
-use crate::place::FileOwner;
 use crate::rights::RightsLedger;
 use crate::{messages, named_process, preload};
+use heapprof_files::FileOwner;
 
 /// Time between two checks whether the recording is over.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -16,11 +16,11 @@ use crate::args::LiveArgs;
 use crate::context::CommandContext;
 use crate::output;
 use crate::outside::OutsideProcess;
-use crate::place::FileOwner;
 use crate::terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
 use crate::terminal::plain::PlainBlocks;
 use crate::terminal::run::ViewSignals;
 use crate::terminal::screen::tty;
+use heapprof_files::FileOwner;
 
 /// Time between two readings.
 const READ_INTERVAL: Duration = Duration::from_millis(500);

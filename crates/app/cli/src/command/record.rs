@@ -57,9 +57,9 @@ use crate::args::{ColorMode, FileMode, RecordArgs};
 use crate::log::EventLogWriter;
 use crate::outside::join_command_line;
 use crate::perl_offer::{self, ModuleUse};
-use crate::place::FileOwner;
 use crate::rights::RightsLedger;
 use crate::{messages, perl_module, preload};
+use heapprof_files::FileOwner;
 
 /// The error if there can be no folder in which the processes of a recording report.
 const MISSING_FOLDER_TEXT: &str =

@@ -10,8 +10,8 @@ use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeSummary, symbo
 
 use crate::args::SymbolizeArgs;
 use crate::context::CommandContext;
-use crate::place::{FileAccess, FilePlace, PathTrust, TypedPath, resolve_typed};
 use crate::{messages, name, output, source};
+use heapprof_files::{FileAccess, FilePlace, PathTrust, TypedPath, resolve_typed};
 
 pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> {
     let target = SymbolizeTarget::from_args(args)?;

@@ -19,9 +19,9 @@ use heapprof_report::UnitFormatter;
 use heapprof_symbolize::{FileSymbols, SymbolizeOptions, class_name, demangle};
 
 use crate::outside::{open_core, root_of};
-use crate::place::FileOwner;
 use crate::rights::{ProcessRights, RightsLedger, is_root};
 use crate::{name, named_process};
+use heapprof_files::FileOwner;
 
 /// Longest name of a class that is shown, in bytes.
 const MAX_CLASS_NAME_BYTES: usize = 1000;

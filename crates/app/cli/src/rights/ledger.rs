@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use heapprof_process::ProcessIdentity;
 
 use super::ProcessRights;
-use crate::place::FileOwner;
+use heapprof_files::FileOwner;
 
 /// Maximum number of processes whose rights are remembered.
 const MAX_PROCESSES: usize = 1 << 16;

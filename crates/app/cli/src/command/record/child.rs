@@ -28,8 +28,8 @@ use super::keeper::KeeperHandle;
 use super::live::LiveView;
 use crate::inherited;
 use crate::job_control::{foreground_group, group_of, session_of};
-use crate::place::FileOwner;
 use crate::rights::RightsLedger;
+use heapprof_files::FileOwner;
 
 /// How the program ended.
 pub(in crate::command) struct ProgramExit {

@@ -17,9 +17,9 @@ use super::executables::OpenExecutables;
 use super::residents::ResidentHistories;
 use super::unhooked;
 use super::written::WrittenProfile;
-use crate::place::{self, FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, acting};
 use crate::rights::{ProcessNamer, ProcessRights};
 use crate::{messages, output};
+use heapprof_files::{FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, acting};
 
 /// The kind of file that an entry's path leads to.
 pub(super) enum EntryTarget {
@@ -378,7 +378,7 @@ pub(super) fn rename_folder(from: &Path, to: &Path) -> bool {
         return false;
     };
     let from = (from.folder(), from.name());
-    place::rename_folder(from, (to.folder(), to.name())).is_ok()
+    heapprof_files::rename_folder(from, (to.folder(), to.name())).is_ok()
 }
 
 /// Removes the children's folder if it is empty.

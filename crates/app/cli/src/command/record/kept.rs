@@ -20,8 +20,8 @@ use super::written::{SmallChild, WrittenProfile};
 use crate::args::FileMode;
 use crate::output;
 use crate::outside::{add_command_line_comment, add_script_comment};
-use crate::place::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder};
 use crate::rights::ProcessRights;
+use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder};
 pub(super) use own_files::{NoPlaceError, OwnFiles};
 
 /// How profiles are written.

@@ -28,8 +28,8 @@ use crate::args::RecordArgs;
 use crate::args::record::LineFormat;
 use crate::messages;
 use crate::outside::executable_of;
-use crate::place::{FileOwner, acting};
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
+use heapprof_files::{FileOwner, acting};
 
 /// How long the thread sleeps between two scans.
 const SCAN_INTERVAL: Duration = Duration::from_millis(30);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::folder::RecordFolder;
 use super::tail;
-use crate::place::{FileOwner, FilePlace, PathTrust, open_folder};
+use heapprof_files::{FileOwner, FilePlace, PathTrust, open_folder};
 
 /// The entries that one user's processes wrote into the list.
 pub(super) struct ListEntries {

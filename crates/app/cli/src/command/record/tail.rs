@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::place::{FileOwner, FilePlace, OpenedFile, PathTrust, open_folder};
+use heapprof_files::{FileOwner, FilePlace, OpenedFile, PathTrust, open_folder};
 
 /// The ending of a name in the list's folder for a file with messages about lines that grow.
 pub(super) const LINES_SUFFIX: &[u8] = b".lines";

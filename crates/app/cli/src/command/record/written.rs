@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::list::ListEntries;
-use crate::place::FileOwner;
 use crate::rights::ProcessRights;
+use heapprof_files::FileOwner;
 
 /// A profile that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

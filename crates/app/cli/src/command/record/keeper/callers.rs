@@ -20,9 +20,9 @@ use rustix::process::Pid;
 
 use crate::job_control::session_of;
 use crate::peer::SocketPeer;
-use crate::place::FileOwner;
 use crate::rights::ProcessRights;
 use crate::sockets;
+use heapprof_files::FileOwner;
 
 /// Maximum number of processes that wait to be accepted. The kernel may have a lower limit.
 const MAX_BACKLOG: i32 = 4096;

@@ -8,7 +8,7 @@ use rustix::process::Pid;
 
 use super::super::audit::is_readable;
 use super::callers::number_of;
-use crate::place::FileOwner;
+use heapprof_files::FileOwner;
 
 /// A process that keeps its ledger in a file.
 pub(super) struct LedgerProcess {

@@ -16,7 +16,7 @@ use rustix::fs::FileType;
 use super::super::words::shown;
 use super::number_name;
 use crate::output;
-use crate::place::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder};
+use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder};
 
 /// Maximum number of files that are made for one user's processes, and of their bytes.
 const MAX_USAGE_PER_USER: FileUsage = FileUsage {

@@ -4,11 +4,11 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat,
     readlinkat, statat,
@@ -19,7 +19,7 @@ use super::walk::{is_own, open_folder_from};
 use super::{FilePlace, PathTrust, is_planted};
 
 /// The target of a path.
-pub(crate) enum TypedPath {
+pub enum TypedPath {
     /// A place for a file, and the metadata of the file that is there.
     Place(FilePlace, Option<Stat>),
     /// A pipe, a device or an open file, which can't be replaced, only written to.
@@ -29,15 +29,60 @@ pub(crate) enum TypedPath {
 /// Maximum number of links that a path may lead over, as in the kernel.
 const MAX_LINKS: usize = 40;
 
+/// Why a path can't be written to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TypedPathError {
+    /// The kernel refuses a step of the way.
+    #[error("{}: cannot be written", path.display())]
+    Unwritable {
+        /// The path.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The path names a folder.
+    #[error("{}: is a folder; name a file in it", .0.display())]
+    Folder(PathBuf),
+    /// A folder on the way does not exist.
+    #[error("{}: cannot be written: there is no folder {}; make it first", path.display(), folder.display())]
+    NoFolder {
+        /// The path.
+        path: PathBuf,
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The path leads to a link or a pipe of another user.
+    #[error(
+        "{}: leads to a {what} of another user, who could have the output written elsewhere; remove \
+         the {what}, or name another file",
+        path.display()
+    )]
+    Planted {
+        /// The path.
+        path: PathBuf,
+        /// What it leads to.
+        what: &'static str,
+    },
+    /// What the path names was exchanged while it was opened.
+    #[error("{}: was changed meanwhile", .0.display())]
+    Changed(PathBuf),
+}
+
 /// Follows a path to its place. With [`PathTrust::OwnLinks`] it follows no links of other users.
-pub(crate) fn resolve_typed(path: &Path, trust: PathTrust) -> Result<TypedPath> {
-    let named = || format!("{}: cannot be written", path.display());
-    let is_folder = || format!("{}: is a folder; name a file in it", path.display());
-    let mut folder = openat(CWD, ".", FOLDER_FLAGS, Mode::empty()).with_context(named)?;
+pub fn resolve_typed(path: &Path, trust: PathTrust) -> Result<TypedPath, TypedPathError> {
+    let unwritable = |source: io::Error| TypedPathError::Unwritable {
+        path: path.to_path_buf(),
+        source,
+    };
+    let refused = |error: Errno| unwritable(error.into());
+    let is_folder = || TypedPathError::Folder(path.to_path_buf());
+    let changed = || TypedPathError::Changed(path.to_path_buf());
+    let mut folder = openat(CWD, ".", FOLDER_FLAGS, Mode::empty()).map_err(refused)?;
     let mut left = path.to_path_buf();
     for _ in 0..MAX_LINKS {
         let Some(name) = left.file_name() else {
-            bail!(is_folder());
+            return Err(is_folder());
         };
         if let Some(parent) = left.parent().filter(|p| !p.as_os_str().is_empty()) {
             let opened = match trust {
@@ -49,34 +94,35 @@ pub(crate) fn resolve_typed(path: &Path, trust: PathTrust) -> Result<TypedPath> 
             };
             folder = match opened {
                 Ok(folder) => folder,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
-                    "{}: there is no folder {}; make it first",
-                    named(),
-                    parent.display()
-                ),
-                Err(error) => return Err(error).with_context(named),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(TypedPathError::NoFolder {
+                        path: path.to_path_buf(),
+                        folder: parent.to_path_buf(),
+                    });
+                }
+                Err(error) => return Err(unwritable(error)),
             };
         }
         let place = FilePlace::in_folder(folder, name);
-        let Some(found) = place.stat().with_context(named)? else {
+        let Some(found) = place.stat().map_err(unwritable)? else {
             return Ok(TypedPath::Place(place, None));
         };
-        let around = fstat(&place.folder).with_context(named)?;
+        let around = fstat(&place.folder).map_err(refused)?;
         let kind = FileType::from_raw_mode(found.st_mode);
         let is_ours = match (kind, trust) {
             (FileType::Symlink, PathTrust::OwnLinks | PathTrust::Own) => {
-                is_own(&found).with_context(named)?
+                is_own(&found).map_err(unwritable)?
             }
             _ => !is_planted(&around, &found),
         };
         match kind {
             FileType::RegularFile => return Ok(TypedPath::Place(place, Some(found))),
-            FileType::Directory => bail!(is_folder()),
+            FileType::Directory => return Err(is_folder()),
             FileType::Symlink if is_of_kernel(&place.folder) => {
-                let file = open_stream(&place).with_context(named)?;
+                let file = open_stream(&place).map_err(unwritable)?;
                 return match file {
                     Some(file) => Ok(TypedPath::Open(file)),
-                    None => bail!(is_folder()),
+                    None => Err(is_folder()),
                 };
             }
             _ if !is_ours => {
@@ -85,11 +131,10 @@ pub(crate) fn resolve_typed(path: &Path, trust: PathTrust) -> Result<TypedPath> 
                     FileType::Fifo => "pipe",
                     _ => "file",
                 };
-                bail!(
-                    "{}: leads to a {what} of another user, who could have the output written \
-                     elsewhere; remove the {what}, or name another file",
-                    path.display()
-                );
+                return Err(TypedPathError::Planted {
+                    path: path.to_path_buf(),
+                    what,
+                });
             }
             FileType::Symlink => {
                 // The link is read through a descriptor, because its name may lead elsewhere by
@@ -100,26 +145,26 @@ pub(crate) fn resolve_typed(path: &Path, trust: PathTrust) -> Result<TypedPath> 
                     OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
                     Mode::empty(),
                 )
-                .with_context(named)?;
-                if !is_same(&fstat(&link).with_context(named)?, &found) {
-                    bail!("{}: was changed meanwhile", path.display());
+                .map_err(refused)?;
+                if !is_same(&fstat(&link).map_err(refused)?, &found) {
+                    return Err(changed());
                 }
-                let target = readlinkat(&link, "", Vec::new()).with_context(named)?;
+                let target = readlinkat(&link, "", Vec::new()).map_err(refused)?;
                 left = OsString::from_vec(target.into_bytes()).into();
                 folder = place.folder;
             }
             _ => {
                 let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
                 let file = openat(&place.folder, &place.name, flags, Mode::empty());
-                let file = file.with_context(named)?;
-                if !is_same(&fstat(&file).with_context(named)?, &found) {
-                    bail!("{}: was changed meanwhile", path.display());
+                let file = file.map_err(refused)?;
+                if !is_same(&fstat(&file).map_err(refused)?, &found) {
+                    return Err(changed());
                 }
                 return Ok(TypedPath::Open(file.into()));
             }
         }
     }
-    Err(Errno::LOOP).with_context(named)
+    Err(refused(Errno::LOOP))
 }
 
 const FOLDER_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -136,9 +181,9 @@ fn is_of_kernel(folder: &OwnedFd) -> bool {
 
 /// Opens an open file again. Returns `None` if it is a folder. A standard stream goes on at its
 /// position, even if it is a socket or a file that others write to as well.
-fn open_stream(place: &FilePlace) -> std::io::Result<Option<File>> {
+fn open_stream(place: &FilePlace) -> io::Result<Option<File>> {
     let led = statat(&place.folder, &place.name, AtFlags::empty())?;
-    let (out, err) = (std::io::stdout(), std::io::stderr());
+    let (out, err) = (io::stdout(), io::stderr());
     if fstat(&out).is_ok_and(|stat| is_same(&stat, &led)) {
         return Ok(Some(rustix::io::dup(&out)?.into()));
     }

@@ -17,7 +17,7 @@ const MAX_LINKS: usize = 40;
 
 /// The conditions that each step must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PathTrust {
+pub enum PathTrust {
     /// No condition, because the caller may do no more there than the owner of the folders.
     Any,
     /// Links must be this user's or root's.
@@ -52,7 +52,7 @@ impl TrustedUsers {
 }
 
 /// Opens a folder as a place for files.
-pub(crate) fn open_folder(path: &Path, trust: PathTrust) -> io::Result<OwnedFd> {
+pub fn open_folder(path: &Path, trust: PathTrust) -> io::Result<OwnedFd> {
     walk(None, path, trust, false)
 }
 
@@ -67,7 +67,7 @@ pub(super) fn open_folder_from(
 
 /// Opens a folder as [`open_folder`] does, and makes missing folders. This user may write to those,
 /// and all users may read them.
-pub(crate) fn make_folder(path: &Path, trust: PathTrust) -> io::Result<OwnedFd> {
+pub fn make_folder(path: &Path, trust: PathTrust) -> io::Result<OwnedFd> {
     walk(None, path, trust, true)
 }
 

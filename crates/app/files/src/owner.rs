@@ -10,14 +10,16 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 /// A user, and the group in which they made a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FileOwner {
-    pub(crate) user: u32,
-    pub(crate) group: u32,
+pub struct FileOwner {
+    /// The user's number.
+    pub user: u32,
+    /// The group's number.
+    pub group: u32,
 }
 
 impl FileOwner {
     /// Returns the owner of a file.
-    pub(crate) fn from_stat(stat: &Stat) -> Self {
+    pub fn from_stat(stat: &Stat) -> Self {
         Self {
             user: stat.st_uid,
             group: stat.st_gid,
@@ -25,7 +27,7 @@ impl FileOwner {
     }
 
     /// Returns the user and the group of this process, also in a thread that acts for another user.
-    pub(crate) fn us() -> Self {
+    pub fn us() -> Self {
         static THIS_PROCESS: OnceLock<FileOwner> = OnceLock::new();
         *THIS_PROCESS.get_or_init(|| Self {
             user: geteuid().as_raw(),
@@ -34,19 +36,19 @@ impl FileOwner {
     }
 
     /// Whether the owner is the user of this process.
-    pub(crate) fn is_us(self) -> bool {
+    pub fn is_us(self) -> bool {
         self.user == Self::us().user
     }
 
     /// Whether this thread has the rights of the owner and, if that is another user, no others.
-    pub(crate) fn is_acting(self) -> bool {
+    pub fn is_acting(self) -> bool {
         self.user == geteuid().as_raw()
     }
 }
 
 /// Does `work` as `owner`: at once if this thread has these rights, otherwise in a thread that gave
 /// up every other right. Only root can act for others.
-pub(crate) fn acting<R: Send>(owner: FileOwner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
+pub fn acting<R: Send>(owner: FileOwner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
     // The user of this process must be known before a thread acts for another user.
     FileOwner::us();
     if owner.is_acting() {

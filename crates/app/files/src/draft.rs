@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 /// The mode of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileAccess {
+pub enum FileAccess {
     /// The mode of any new file, minus the rights that the umask takes away.
     Umask,
     /// Exactly the given mode, whatever the umask is.
@@ -25,7 +25,7 @@ pub(crate) enum FileAccess {
 }
 
 /// A file that no other process has opened, because it did not exist before.
-pub(crate) struct FileDraft<'a> {
+pub struct FileDraft<'a> {
     folder: BorrowedFd<'a>,
     place: &'a OsStr,
     name: OsString,
@@ -72,17 +72,18 @@ impl<'a> FileDraft<'a> {
     }
 
     /// Sets the mode of the file.
-    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         self.file
             .set_permissions(Permissions::from_mode(mode & 0o777))
     }
 
-    pub(crate) fn file(&mut self) -> &mut File {
+    /// Returns the file that is being written.
+    pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
     /// Moves the file to its place, and replaces a file there.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<()> {
         renameat(self.folder, &self.name, self.folder, self.place)?;
         self.is_whole = true;
         Ok(())
@@ -92,7 +93,7 @@ impl<'a> FileDraft<'a> {
     ///
     /// # Errors
     /// Something is there already, which stays.
-    pub(crate) fn finish_new(mut self) -> io::Result<()> {
+    pub fn finish_new(mut self) -> io::Result<()> {
         let (from, to) = ((self.folder, &self.name), (self.folder, self.place));
         match renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE) {
             // Old kernels and some file systems do not support this. Then the file gets a second
