@@ -451,12 +451,8 @@ impl PerlStacks {
             last.left -= 1;
             let mut writer = writer;
             // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
-            perl.walk(
-                unsafe { OwnMemory::new() },
-                address,
-                &mut last.walk,
-                &mut writer,
-            )?
+            let memory = unsafe { OwnMemory::new() };
+            perl.walk(memory, address, &mut last.walk, &mut writer)?
         };
         let stacks = match leaf.phase {
             // After Perl's last phase the interpreter may be gone.
