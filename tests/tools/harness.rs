@@ -76,8 +76,8 @@ pub fn heapprof() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
         let status = Command::new(env!("CARGO"))
-            // With the tests' crate, because then the libraries have the features that they have there,
-            // and are not built twice.
+            // With the tests' crate, because then the libraries have the features that they have
+            // there, and are not built twice.
             .args([
                 "build",
                 "-q",

@@ -1,6 +1,6 @@
 //! The engine's [`LedgerHeader`], which leads readers outside of the process to everything.
 //!
-//! `heapprof-ledger` says how the tables lie in memory. Assertions here compare that with the
+//! `heapprof-abi` says how the tables lie in memory. Assertions here compare that with the
 //! tables.
 
 use std::mem::offset_of;

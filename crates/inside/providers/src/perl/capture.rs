@@ -244,9 +244,12 @@ impl PerlStacks {
     ) -> usize {
         let at = at.max(1);
         let moment = self.moment();
-        if last.left > 0 && (last.quick, last.moment) == (at, moment)
-        // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
-        && let Some((frame, leaf)) = perl.walk_unchanged(unsafe { OwnMemory::new() }, at, &mut last.walk)
+        // SAFETY: it is used if what was read so far was right, and this thread changes nothing
+        // meanwhile.
+        let memory = unsafe { OwnMemory::new() };
+        if last.left > 0
+            && (last.quick, last.moment) == (at, moment)
+            && let Some((frame, leaf)) = perl.walk_unchanged(memory, at, &mut last.walk)
         {
             last.left -= 1;
             let mut writer = PerlRawFrameWriter::new(to, last.number);
