@@ -18,7 +18,7 @@ use self::arrows::{ARROWS, LAYERS, package_name};
 const OWNED: &[(&str, &str)] = &[
     ("rusqlite", "heapprof-analysis"),
     ("clap", "heapprof-cli"),
-    ("anyhow", "heapprof-cli heapprof-dropin"),
+    ("anyhow", "heapprof-cli heapprof-dropin heapprof-terminal"),
     ("ureq", "heapprof-cli"),
     // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of
     // other users, heapprof-live for the clock of a recording, heapprof-attach for a lock, and
@@ -26,9 +26,11 @@ const OWNED: &[(&str, &str)] = &[
     (
         "rustix",
         "heapprof-cli heapprof-files heapprof-symbolize heapprof-live heapprof-attach \
-         heapprof-process",
+         heapprof-process heapprof-terminal",
     ),
-    ("signal-hook", "heapprof-cli"),
+    ("signal-hook", "heapprof-cli heapprof-terminal"),
+    ("ratatui", "heapprof-terminal"),
+    ("crossterm", "heapprof-terminal"),
     // These crates run in the profiled program, read its process, or start it.
     (
         "libc",
@@ -74,9 +76,12 @@ const UNSAFE: &[(&str, &[&str])] = &[
         "crates/outside/attach/src/",
         &["child_process", "stub", "taken", "thread"],
     ),
-    ("crates/app/cli/src/", &["inherited", "job_control", "peer"]),
+    ("crates/app/cli/src/", &["inherited", "peer"]),
     ("crates/contract/wiretap/src/", &["kernel"]),
-    ("crates/outside/process/src/", &["pages/scan", "run"]),
+    (
+        "crates/outside/process/src/",
+        &["job_control", "pages/scan", "run"],
+    ),
     ("crates/outside/heap/src/", &["live"]),
     (
         "crates/inside/engine/src/",

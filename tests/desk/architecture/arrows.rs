@@ -64,6 +64,10 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("desk/web", &[]),
     ("app/files", &[]),
     (
+        "app/terminal",
+        &["analysis", "process", "profile", "report", "text"],
+    ),
+    (
         "app/cli",
         &[
             "abi",
@@ -81,6 +85,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "profile",
             "report",
             "symbolize",
+            "terminal",
             "text",
             "web",
             "wiretap",

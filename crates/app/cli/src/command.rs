@@ -50,6 +50,7 @@ mod top;
 mod traces;
 mod tree;
 mod tui;
+mod view;
 mod watch;
 mod web;
 mod wiretap;

@@ -15,7 +15,6 @@ mod default_profile;
 mod drop_in;
 mod fetch;
 mod inherited;
-mod job_control;
 mod log;
 mod messages;
 mod name;
@@ -39,7 +38,6 @@ mod source_url;
 mod store_user;
 mod stores;
 mod suggestion;
-mod terminal;
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -399,13 +399,6 @@ pub(crate) fn split_part(name: &str) -> (&str, Option<PartSelector>) {
     split().unwrap_or((name, None))
 }
 
-/// Puts the moments of a series in the order of time, if all of them have a time.
-pub(crate) fn in_order_of_time(sources: &mut [QuestionSource]) {
-    if sources.iter().all(|source| source.profile.time_nanos != 0) {
-        sources.sort_by_key(|source| source.profile.time_nanos);
-    }
-}
-
 /// Prints the warnings about a file.
 pub(crate) fn say_warnings(name: &str, profile: &Profile) {
     for warning in &profile.warnings {

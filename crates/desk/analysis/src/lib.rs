@@ -111,7 +111,9 @@ pub use crate::{
         ColumnKind, ColumnValues, PORTABLE_TABLES, PortableBatch, PortableQuery, SqlAnswer,
         SqlEngine, SqlStore, SqliteTables, TableForm, diff_sql, growth_sql, read_profile, top_sql,
     },
-    question::{ProfileQuestion, QuestionSource, TreeOptions, TypeSelection, agree},
+    question::{
+        ProfileQuestion, QuestionSource, TreeOptions, TypeSelection, agree, in_order_of_time,
+    },
     relation::documented_tables,
     report::{
         ReportContents, ReportFunction, ReportMoment, ReportNode, report, report_below, report_sql,

@@ -41,6 +41,13 @@ pub struct QuestionSource {
     pub totals: Option<Vec<TotalAndNet>>,
 }
 
+/// Puts the moments of a series in the order of time, if all of them have a time.
+pub fn in_order_of_time(sources: &mut [QuestionSource]) {
+    if sources.iter().all(|source| source.profile.time_nanos != 0) {
+        sources.sort_by_key(|source| source.profile.time_nanos);
+    }
+}
+
 impl QuestionSource {
     /// Makes a source from a profile as it was read.
     pub fn new(name: impl Into<String>, profile: impl Into<Arc<Profile>>) -> Self {

@@ -11,6 +11,7 @@ mod core_file;
 mod counters;
 mod explained;
 mod identity;
+pub mod job_control;
 mod kind;
 mod lines;
 pub mod maps;

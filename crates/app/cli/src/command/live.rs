@@ -16,11 +16,11 @@ use crate::args::LiveArgs;
 use crate::context::CommandContext;
 use crate::output;
 use crate::outside::OutsideProcess;
-use crate::terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
-use crate::terminal::plain::PlainBlocks;
-use crate::terminal::run::ViewSignals;
-use crate::terminal::screen::tty;
 use heapprof_files::FileOwner;
+use heapprof_terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
+use heapprof_terminal::plain::PlainBlocks;
+use heapprof_terminal::run::ViewSignals;
+use heapprof_terminal::screen::tty;
 
 /// Time between two readings.
 const READ_INTERVAL: Duration = Duration::from_millis(500);
@@ -43,7 +43,8 @@ pub(super) fn run(context: &CommandContext, args: &LiveArgs) -> Result<()> {
             )
         }
         None => {
-            let signals = ViewSignals::listen(true).context("signals")?;
+            let signals =
+                ViewSignals::listen(true, crate::inherited::is_ignored).context("signals")?;
             let is_over = || signals.ends.load(Ordering::Relaxed);
             let printed = plain(
                 &mut ProcessFeed::begin(watched, PLAIN_INTERVAL)?,

@@ -10,7 +10,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use heapprof_analysis::{
-    ForkAudit, Granularity, Query, QuestionSource, TreeOptions, TypeSelection, agree, report,
+    ForkAudit, Granularity, Query, QuestionSource, TreeOptions, TypeSelection, agree,
+    in_order_of_time, report,
 };
 use heapprof_report::UnitFormatter;
 use heapprof_web::{ReportContainer, page};
@@ -20,7 +21,7 @@ use super::forks;
 use crate::args::report::PathNames;
 use crate::args::{Cli, CliCommand, PageArgs};
 use crate::context::CommandContext;
-use crate::source::{ProfileSources, in_order_of_time};
+use crate::source::ProfileSources;
 use crate::source_file::SourceFiles;
 use crate::{messages, name, output};
 

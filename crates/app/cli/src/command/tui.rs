@@ -8,12 +8,14 @@ use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::report;
+use super::view::{VIEW_ACTIONS, screen_style};
 use crate::args::TuiArgs;
 use crate::context::CommandContext;
-use crate::terminal::feed::SnapshotFeed;
-use crate::terminal::files::FileFeed;
-use crate::terminal::run::{ViewSignals, run as show, screen_style};
-use crate::terminal::screen::{TerminalScreen, tty};
+use crate::{inherited, messages};
+use heapprof_terminal::feed::SnapshotFeed;
+use heapprof_terminal::files::FileFeed;
+use heapprof_terminal::run::{ViewSignals, run as show};
+use heapprof_terminal::screen::{TerminalScreen, tty};
 
 pub(super) fn run(context: &CommandContext, args: &TuiArgs) -> Result<()> {
     let names = report::expand_names(
@@ -32,18 +34,11 @@ pub(super) fn run(context: &CommandContext, args: &TuiArgs) -> Result<()> {
 
 /// Shows a feed on a terminal until the user leaves the view, or a signal ends heapprof.
 pub(super) fn view(context: &CommandContext, tty: File, feed: &mut dyn SnapshotFeed) -> Result<()> {
-    let signals = ViewSignals::listen(true).context("signals")?;
-    let screen = TerminalScreen::take(tty).context("the terminal")?;
+    let signals = ViewSignals::listen(true, inherited::is_ignored).context("signals")?;
+    let screen = TerminalScreen::take(tty, messages::defer_messages).context("the terminal")?;
     let is_over = || signals.ends.load(Ordering::Relaxed);
     let look = screen_style(context.color);
-    let shown = show(
-        &screen,
-        feed,
-        look,
-        &signals,
-        &is_over,
-        report::write_page_of_file,
-    );
+    let shown = show(&screen, feed, look, &signals, &is_over, VIEW_ACTIONS);
     drop(screen);
     exit_if_signalled(signals);
     shown

@@ -27,9 +27,9 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use super::keeper::KeeperHandle;
 use super::live::LiveView;
 use crate::inherited;
-use crate::job_control::{foreground_group, group_of, session_of};
 use crate::rights::RightsLedger;
 use heapprof_files::FileOwner;
+use heapprof_process::job_control::{foreground_group, group_of, session_of};
 
 /// How the program ended.
 pub(in crate::command) struct ProgramExit {

@@ -23,13 +23,13 @@ use self::moments::ProcessMoments;
 use self::printed::ProgramOutput;
 use super::list::ProfileList;
 use crate::args::{ColorMode, RecordArgs};
-use crate::command::report::write_page_of_file;
-use crate::messages;
+use crate::command::view::{VIEW_ACTIONS, screen_style};
 use crate::rights::RightsLedger;
-use crate::terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
-use crate::terminal::plain::PlainBlocks;
-use crate::terminal::run::{ViewSignals, run as show, screen_style};
-use crate::terminal::screen::{self, TerminalScreen, is_tty, tty};
+use crate::{inherited, messages};
+use heapprof_terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
+use heapprof_terminal::plain::PlainBlocks;
+use heapprof_terminal::run::{ViewSignals, run as show};
+use heapprof_terminal::screen::{self, TerminalScreen, is_tty, tty};
 
 /// Time between two questions to the program.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
@@ -178,8 +178,9 @@ impl LiveView {
                 view.spawn(move || print_blocks(&mut feed, &shared, pause, &mut messages::plain))?
             }
             Some(tty) => {
-                let signals = ViewSignals::listen(false)?;
-                let screen = TerminalScreen::take(tty).context("the terminal")?;
+                let signals = ViewSignals::listen(false, inherited::is_ignored)?;
+                let screen =
+                    TerminalScreen::take(tty, messages::defer_messages).context("the terminal")?;
                 let left = ViewClosedGuard(Arc::clone(&shared));
                 view.spawn(move || {
                     // The view is marked as closed also if the thread panics.
@@ -187,14 +188,7 @@ impl LiveView {
                     let is_over = || {
                         signals.ends.load(Ordering::Relaxed) && lock_state(&shared).ended.is_some()
                     };
-                    let shown = show(
-                        &screen,
-                        &mut feed,
-                        look,
-                        &signals,
-                        &is_over,
-                        write_page_of_file,
-                    );
+                    let shown = show(&screen, &mut feed, look, &signals, &is_over, VIEW_ACTIONS);
                     drop(screen);
                     if let Err(error) = shown {
                         messages::note(&format!(
@@ -338,7 +332,7 @@ mod tests {
     use heapprof_profile::ProfileBuilder;
 
     use super::*;
-    use crate::terminal::feed::ViewSnapshot;
+    use heapprof_terminal::feed::ViewSnapshot;
 
     /// A program that has ended, and whose answer is read a little later.
     struct LateFeed(SharedLiveState, u32);

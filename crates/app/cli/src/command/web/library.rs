@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{ProfileStore, QuestionSource, agree};
+use heapprof_analysis::{ProfileStore, QuestionSource, agree, in_order_of_time};
 use heapprof_formats::SQLITE_MAGIC;
 use heapprof_web::{ApiRefusal, ApiRequest};
 use serde_json::json;
@@ -16,7 +16,7 @@ use serde_json::json;
 use super::super::report::expand_names;
 use super::refusal;
 use crate::args::WebArgs;
-use crate::source::{ProfileSources, in_order_of_time};
+use crate::source::ProfileSources;
 use crate::{name, now, outside};
 
 /// Maximum number of the database's profiles that are kept once they were read.

@@ -18,11 +18,11 @@ use rustix::net::{
 };
 use rustix::process::Pid;
 
-use crate::job_control::session_of;
 use crate::peer::SocketPeer;
 use crate::rights::ProcessRights;
 use crate::sockets;
 use heapprof_files::FileOwner;
+use heapprof_process::job_control::session_of;
 
 /// Maximum number of processes that wait to be accepted. The kernel may have a lower limit.
 const MAX_BACKLOG: i32 = 4096;

@@ -24,7 +24,7 @@ use super::printed::ProgramOutput;
 use super::{SharedLiveState, lock_state};
 use crate::outside::executable_of;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
-use crate::terminal::feed::ProcessChoice;
+use heapprof_terminal::feed::ProcessChoice;
 
 /// How long the thread sleeps between two scans.
 const SCAN_INTERVAL: Duration = Duration::from_millis(30);

@@ -11,10 +11,10 @@ use heapprof_analysis::QuestionSource;
 use heapprof_profile::{Profile, merge_all};
 
 use super::super::residents::resident;
-use crate::terminal::feed::{
+use heapprof_files::FileOwner;
+use heapprof_terminal::feed::{
     CurvePoint, FeedNews, ProcessChoice, SnapshotPeak, ViewProcess, ViewSnapshot,
 };
-use heapprof_files::FileOwner;
 
 /// Maximum number of processes that are kept. A process that was silent for long makes room for
 /// another.

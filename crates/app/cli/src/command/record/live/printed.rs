@@ -12,7 +12,7 @@ use std::sync::Mutex;
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_setfl};
 
-use crate::terminal::screen::is_tty;
+use heapprof_terminal::screen::is_tty;
 
 /// Number of last bytes that are kept when the file has grown to twice as many.
 const MIN_KEPT_BYTES: u64 = 8 << 20;

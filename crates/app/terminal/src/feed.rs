@@ -10,7 +10,7 @@ use heapprof_analysis::{LargestHeap, QuestionSource};
 use super::answer::{self, ViewFacts};
 
 /// A source of snapshots.
-pub(crate) trait SnapshotFeed {
+pub trait SnapshotFeed {
     /// Returns what is known now, with the newest snapshot. It does not wait for a newer one. The
     /// request `wanted` holds until the next call.
     fn next(&mut self, wanted: &FeedRequest) -> FeedNews;
@@ -21,7 +21,7 @@ pub(crate) trait SnapshotFeed {
 
 /// The process that is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ProcessChoice {
+pub enum ProcessChoice {
     /// The program that was started.
     #[default]
     Program,
@@ -33,29 +33,33 @@ pub(crate) enum ProcessChoice {
 
 /// The request of the view to its feed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FeedRequest {
+pub struct FeedRequest {
     /// Whether no newer snapshots are wanted.
-    pub(crate) is_frozen: bool,
-    pub(crate) which: ProcessChoice,
+    pub is_frozen: bool,
+    /// The process that is wanted.
+    pub which: ProcessChoice,
     /// The number of moments by which to move on in a series.
-    pub(crate) step: i64,
+    pub step: i64,
 }
 
 /// A moment of a process.
 #[derive(Debug)]
-pub(crate) struct ViewSnapshot {
+pub struct ViewSnapshot {
     /// A number that no other snapshot of the feed has.
-    pub(crate) id: u64,
+    pub id: u64,
     /// Seconds since the recording began; `None` if the profile does not say.
-    pub(crate) seconds: Option<f64>,
-    pub(crate) rss: Option<i64>,
-    pub(crate) source: QuestionSource,
-    pub(crate) facts: ViewFacts,
+    pub seconds: Option<f64>,
+    /// RSS in bytes, if it was read.
+    pub rss: Option<i64>,
+    /// The profile.
+    pub source: QuestionSource,
+    /// The facts about the profile as a whole.
+    pub facts: ViewFacts,
 }
 
 impl ViewSnapshot {
     /// Reads the facts of a profile.
-    pub(crate) fn new(id: u64, source: QuestionSource) -> Result<Self> {
+    pub fn new(id: u64, source: QuestionSource) -> Result<Self> {
         let facts = answer::facts(&source)?;
         let nanos = source.profile.duration_nanos;
         Ok(Self {
@@ -70,27 +74,28 @@ impl ViewSnapshot {
 
 /// The heap and RSS at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct CurvePoint {
-    pub(crate) seconds: f64,
-    pub(crate) heap: i64,
-    pub(crate) rss: Option<i64>,
+pub struct CurvePoint {
+    /// Seconds on the clock of the curve.
+    pub seconds: f64,
+    /// Bytes in use.
+    pub heap: i64,
+    /// RSS in bytes, if it was read.
+    pub rss: Option<i64>,
 }
 
 /// The largest heap of several moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct SnapshotPeak {
-    pub(crate) bytes: i64,
+pub struct SnapshotPeak {
+    /// Bytes in use at the peak.
+    pub bytes: i64,
     /// The time of the peak, on the clock of the points; `None` if it is not known.
-    pub(crate) seconds: Option<f64>,
+    pub seconds: Option<f64>,
 }
 
 impl SnapshotPeak {
     /// Returns the largest of the peaks that these moments name, with the oldest moment first. The
     /// clock began with the recording of `first`.
-    pub(crate) fn from_moments(
-        moments: &[Arc<ViewSnapshot>],
-        first: &ViewSnapshot,
-    ) -> Option<Self> {
+    pub fn from_moments(moments: &[Arc<ViewSnapshot>], first: &ViewSnapshot) -> Option<Self> {
         let named = moments.iter().filter_map(|moment| moment.facts.peak);
         let peak = LargestHeap::largest(named)?;
         let profile = &first.source.profile;
@@ -108,43 +113,48 @@ impl SnapshotPeak {
 
 /// A process that can be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ViewProcess {
-    pub(crate) number: u32,
-    pub(crate) program: String,
+pub struct ViewProcess {
+    /// The process's number.
+    pub number: u32,
+    /// The program's name.
+    pub program: String,
 }
 
 /// The news of a feed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FeedNews {
+pub struct FeedNews {
     /// The snapshot to show.
-    pub(crate) snapshot: Option<Arc<ViewSnapshot>>,
+    pub snapshot: Option<Arc<ViewSnapshot>>,
     /// The snapshots up to the one that is shown, the oldest first. Some between may be left out.
-    pub(crate) series: Vec<Arc<ViewSnapshot>>,
+    pub series: Vec<Arc<ViewSnapshot>>,
     /// The curve of the heap and of RSS.
-    pub(crate) history: Vec<CurvePoint>,
+    pub history: Vec<CurvePoint>,
     /// The largest heap that any moment of the feed names. The curve may not have it.
-    pub(crate) peak: Option<SnapshotPeak>,
+    pub peak: Option<SnapshotPeak>,
     /// The processes that can be shown; one if there is no choice.
-    pub(crate) processes: Vec<ViewProcess>,
-    pub(crate) which: ProcessChoice,
+    pub processes: Vec<ViewProcess>,
+    /// The process that is shown.
+    pub which: ProcessChoice,
     /// The program's name, for as long as there is no snapshot.
-    pub(crate) program: String,
-    pub(crate) process: Option<u32>,
-    pub(crate) rss: Option<i64>,
+    pub program: String,
+    /// The number of the process that is shown.
+    pub process: Option<u32>,
+    /// The process's RSS in bytes, if it was read.
+    pub rss: Option<i64>,
     /// Seconds since the program began, or since the snapshot's recording began.
-    pub(crate) clock: Option<f64>,
+    pub clock: Option<f64>,
     /// Whether a program runs or ran under this view.
-    pub(crate) is_live: bool,
+    pub is_live: bool,
     /// Whether the program goes on by itself, whatever becomes of the view.
-    pub(crate) is_independent: bool,
+    pub is_independent: bool,
     /// How the program ended.
-    pub(crate) ended: Option<String>,
+    pub ended: Option<String>,
     /// The number of the moment that is shown, from 1, and the number of all moments.
-    pub(crate) moment: Option<(usize, usize)>,
+    pub moment: Option<(usize, usize)>,
     /// The last lines that the program printed.
-    pub(crate) output: Vec<String>,
+    pub output: Vec<String>,
     /// The error, if something went wrong.
-    pub(crate) trouble: Option<String>,
+    pub trouble: Option<String>,
     /// The path of saved profiles and reports, without number and ending.
-    pub(crate) stem: PathBuf,
+    pub stem: PathBuf,
 }

@@ -16,8 +16,7 @@ use rustix::io::Errno;
 use rustix::process::RawPid;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 
-use crate::job_control::{foreground_group, group_of, session_of, terminal_session};
-use crate::messages;
+use heapprof_process::job_control::{foreground_group, group_of, session_of, terminal_session};
 
 /// The terminal, and its settings from before.
 struct TakenTerminal {
@@ -25,6 +24,8 @@ struct TakenTerminal {
     before: Termios,
     /// Whether the view has the terminal now.
     is_up: bool,
+    /// Called with whether messages must wait, because the view has the terminal.
+    defer_messages: fn(bool),
 }
 
 /// The terminal that was taken. There is one for the process, because a panic in any thread gives
@@ -38,11 +39,11 @@ fn lock_terminal() -> MutexGuard<'static, Option<TakenTerminal>> {
 }
 
 /// The terminal of this process. It gives the terminal back when it is dropped.
-pub(crate) struct TerminalScreen(());
+pub struct TerminalScreen(());
 
 /// Opens the process's terminal; `None` if there is none that can show the view, or if another job
 /// has it.
-pub(crate) fn tty() -> Option<File> {
+pub fn tty() -> Option<File> {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let tty = OpenOptions::new()
         .read(true)
@@ -57,7 +58,7 @@ fn is_ours(tty: &File) -> bool {
 }
 
 /// Whether a stream of this process is the terminal of its session.
-pub(crate) fn is_tty(stream: impl std::os::fd::AsFd) -> bool {
+pub fn is_tty(stream: impl std::os::fd::AsFd) -> bool {
     isatty(&stream) && same(terminal_session(&stream), session_of(None))
 }
 
@@ -66,8 +67,9 @@ fn same(one: io::Result<RawPid>, other: io::Result<RawPid>) -> bool {
 }
 
 impl TerminalScreen {
-    /// Takes the terminal.
-    pub(crate) fn take(tty: File) -> io::Result<Self> {
+    /// Takes the terminal. `defer_messages` is called with whether messages must wait, because the
+    /// view has the terminal.
+    pub fn take(tty: File, defer_messages: fn(bool)) -> io::Result<Self> {
         static PANIC_HOOK: Once = Once::new();
         PANIC_HOOK.call_once(|| {
             let earlier = std::panic::take_hook();
@@ -81,13 +83,14 @@ impl TerminalScreen {
             tty,
             before,
             is_up: false,
+            defer_messages,
         });
         enter();
         Ok(Self(()))
     }
 
     /// Returns a second handle of the terminal, to draw on.
-    pub(crate) fn writer(&self) -> io::Result<File> {
+    pub fn writer(&self) -> io::Result<File> {
         match &*lock_terminal() {
             Some(taken) => taken.tty.try_clone(),
             None => Err(io::ErrorKind::NotConnected.into()),
@@ -103,13 +106,13 @@ impl Drop for TerminalScreen {
 }
 
 /// Whether the view has the terminal now.
-pub(crate) fn is_up() -> bool {
+pub fn is_up() -> bool {
     lock_terminal().as_ref().is_some_and(|taken| taken.is_up)
 }
 
 /// The result of a wait for the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TerminalWait {
+pub enum TerminalWait {
     /// There is something to read: a key, or a part of one.
     Readable,
     /// The time is over, or a signal arrived.
@@ -120,7 +123,7 @@ pub(crate) enum TerminalWait {
 
 /// Waits for a key for some time. crossterm takes the end of a terminal that has gone away for an
 /// incomplete key, and would read for ever.
-pub(crate) fn wait(time: Duration) -> io::Result<TerminalWait> {
+pub fn wait(time: Duration) -> io::Result<TerminalWait> {
     let tty = match &*lock_terminal() {
         Some(taken) => taken.tty.try_clone()?,
         None => return Ok(TerminalWait::Gone),
@@ -143,7 +146,7 @@ pub(crate) fn wait(time: Duration) -> io::Result<TerminalWait> {
 /// Makes the terminal report once more that there is something to read. crossterm notices that only
 /// when it arrives, and forgets it if the size changes at the same time: a key would wait for the
 /// next one. The kernel reports it again when settings are made, even the same ones (`n_tty.c`).
-pub(crate) fn tell_again() {
+pub fn tell_again() {
     if let Some(taken) = lock_terminal().as_ref().filter(|taken| is_ours(&taken.tty))
         && let Ok(settings) = tcgetattr(&taken.tty)
     {
@@ -152,7 +155,7 @@ pub(crate) fn tell_again() {
 }
 
 /// Takes the terminal again after [`leave`]. It does nothing while another job has the terminal.
-pub(crate) fn enter() {
+pub fn enter() {
     let mut taken = lock_terminal();
     let Some(taken) = taken.as_mut().filter(|taken| !taken.is_up) else {
         return;
@@ -166,11 +169,11 @@ pub(crate) fn enter() {
     let _ = queue!(taken.tty, EnterAlternateScreen, Hide, DisableLineWrap);
     let _ = taken.tty.flush();
     taken.is_up = true;
-    messages::defer_messages(true);
+    (taken.defer_messages)(true);
 }
 
 /// Gives the terminal back, if the view has it.
-pub(crate) fn leave() {
+pub fn leave() {
     let mut taken = lock_terminal();
     if let Some(taken) = taken.as_mut().filter(|taken| taken.is_up) {
         let _ = queue!(taken.tty, EnableLineWrap, Show, LeaveAlternateScreen);
@@ -178,13 +181,16 @@ pub(crate) fn leave() {
         let _ = tcsetattr(&taken.tty, OptionalActions::Flush, &taken.before);
         taken.is_up = false;
     }
+    let defer_messages = taken.as_ref().map(|taken| taken.defer_messages);
     drop(taken);
-    messages::defer_messages(false);
+    if let Some(defer_messages) = defer_messages {
+        defer_messages(false);
+    }
 }
 
 /// Makes the settings of the terminal raw again, because a shell that stopped heapprof may have
 /// changed them.
-pub(crate) fn renew() {
+pub fn renew() {
     if let Some(taken) = lock_terminal().as_mut() {
         taken.is_up = false;
     }

@@ -16,21 +16,23 @@ const MIN_NODE_SHARE: f64 = 0.001;
 
 /// The facts about a snapshot as a whole.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ViewFacts {
+pub struct ViewFacts {
     /// Bytes in use; `None` if the profile does not have them.
-    pub(crate) in_use: Option<i64>,
+    pub in_use: Option<i64>,
     /// How certain the bytes in use are.
-    pub(crate) estimate: Option<ValueEstimate>,
-    pub(crate) peak: Option<LargestHeap>,
+    pub estimate: Option<ValueEstimate>,
+    /// The largest heap of the recording, if the profile names it.
+    pub peak: Option<LargestHeap>,
     /// Whether every allocation was counted.
-    pub(crate) is_exact: bool,
+    pub is_exact: bool,
     /// RSS at the end, without the collector's own tables.
-    pub(crate) rss: Option<i64>,
+    pub rss: Option<i64>,
     /// Highest RSS, without the collector's own tables.
-    pub(crate) peak_rss: Option<i64>,
-    /// The program, and what distinguishes its process from others of the program.
-    pub(crate) program: String,
-    pub(crate) process: Option<u32>,
+    pub peak_rss: Option<i64>,
+    /// The program's name.
+    pub program: String,
+    /// The number of the process, which distinguishes it from others of the program.
+    pub process: Option<u32>,
 }
 
 /// The parts of a question that the view changes.

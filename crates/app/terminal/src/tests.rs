@@ -111,7 +111,7 @@ fn screen(news: FeedNews, size: (u16, u16), keys: &[KeyPress]) -> (String, ViewS
 }
 
 fn expect(name: &str, text: &str) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/terminal/golden");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/golden");
     expect_file![folder.join(name)].assert_eq(text);
 }
 

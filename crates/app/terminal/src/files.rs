@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{QuestionSource, TimelineRow};
-
-use crate::source::in_order_of_time;
+use heapprof_analysis::{QuestionSource, TimelineRow, in_order_of_time};
 
 use super::answer;
 use super::feed::{
@@ -14,7 +12,7 @@ use super::feed::{
 };
 
 /// Profiles, the oldest first, and which of them is shown.
-pub(crate) struct FileFeed {
+pub struct FileFeed {
     snapshots: Vec<Arc<ViewSnapshot>>,
     /// The curve of the only profile's recording; empty if there are several profiles.
     curve: Vec<CurvePoint>,
@@ -23,7 +21,7 @@ pub(crate) struct FileFeed {
 
 impl FileFeed {
     /// Makes a feed that shows the last profile first.
-    pub(crate) fn new(mut sources: Vec<QuestionSource>) -> Result<Self> {
+    pub fn new(mut sources: Vec<QuestionSource>) -> Result<Self> {
         in_order_of_time(&mut sources);
         let snapshots: Vec<_> = sources
             .into_iter()

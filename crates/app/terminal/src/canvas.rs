@@ -12,8 +12,9 @@ use super::known::ViewData;
 
 /// The style of the screen. It has at most 16 colours, and no colour says what no character says.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ScreenStyle {
-    pub(crate) is_coloured: bool,
+pub struct ScreenStyle {
+    /// Whether colours are used.
+    pub is_coloured: bool,
 }
 
 impl ScreenStyle {

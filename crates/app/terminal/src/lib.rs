@@ -11,19 +11,22 @@ mod chart;
 mod data;
 mod detail;
 mod draw;
-pub(crate) mod feed;
-pub(crate) mod files;
+pub mod feed;
+pub mod files;
 mod growth;
 mod head;
 mod keys;
 mod known;
 mod outline;
-pub(crate) mod plain;
-pub(crate) mod run;
-pub(crate) mod screen;
+pub mod plain;
+pub mod run;
+pub mod screen;
 mod state;
 mod table;
 #[cfg(test)]
 mod tests;
 mod timeline;
 mod tree;
+
+pub use answer::ViewFacts;
+pub use canvas::ScreenStyle;

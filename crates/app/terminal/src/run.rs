@@ -1,5 +1,6 @@
 //! The loop of the view: takes news and keys, and draws, until the user leaves.
 
+use std::ffi::c_int;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use crossterm::event::{Event, poll, read};
-use heapprof_profile::encode;
+use heapprof_profile::Profile;
 use ratatui::backend::{Backend, ClearType, CrosstermBackend};
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
@@ -24,8 +25,6 @@ use super::keys::key_from_event;
 use super::known::ViewData;
 use super::screen::{self, TerminalScreen};
 use super::state::{KeyEffect, ViewState};
-use crate::args::{ColorMode, FileMode};
-use crate::output;
 
 /// Maximum number of columns that are drawn on. A window may report any size, and each of its cells
 /// takes memory and time.
@@ -37,9 +36,9 @@ const MAX_ROWS: u16 = 500;
 const KEY_WAIT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Signals that were sent to heapprof while the view is there.
-pub(crate) struct ViewSignals {
+pub struct ViewSignals {
     /// Whether a signal came that ends a process.
-    pub(crate) ends: Arc<AtomicBool>,
+    pub ends: Arc<AtomicBool>,
     stops: Arc<AtomicBool>,
     goes_on: Arc<AtomicBool>,
     ids: Vec<signal_hook::SigId>,
@@ -47,8 +46,8 @@ pub(crate) struct ViewSignals {
 
 impl ViewSignals {
     /// Listens from now on, but to an interrupt only if `for_interrupt` says that it ends the view.
-    /// A signal that is ignored stays ignored.
-    pub(crate) fn listen(for_interrupt: bool) -> io::Result<Self> {
+    /// A signal of which `is_ignored` is true stays ignored.
+    pub fn listen(for_interrupt: bool, is_ignored: fn(c_int) -> bool) -> io::Result<Self> {
         let mut signals = Self {
             ends: Arc::default(),
             stops: Arc::default(),
@@ -64,7 +63,7 @@ impl ViewSignals {
             (SIGCONT, &signals.goes_on),
         ] {
             let is_wanted = for_interrupt || signal != SIGINT;
-            if is_wanted && !crate::inherited::is_ignored(signal) {
+            if is_wanted && !is_ignored(signal) {
                 signals.ids.push(flag::register(signal, Arc::clone(said))?);
             }
         }
@@ -80,29 +79,23 @@ impl Drop for ViewSignals {
     }
 }
 
-/// Returns the style of the screen, with colours if they are wanted.
-pub(crate) fn screen_style(color: ColorMode) -> ScreenStyle {
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    ScreenStyle {
-        is_coloured: match color {
-            ColorMode::Always => true,
-            ColorMode::Never => false,
-            ColorMode::Auto => !no_color,
-        },
-    }
+/// What the view asks its caller to do.
+#[derive(Clone, Copy)]
+pub struct ViewActions {
+    /// Writes a profile into a new file.
+    pub write_profile: fn(&Profile, &Path) -> Result<()>,
+    /// Writes the report of a profile (the first path) into a page (the second).
+    pub write_report: fn(&str, &str) -> Result<()>,
 }
 
-/// A function that writes the report of a profile (the first path) into a page (the second).
-pub(crate) type WriteReport = fn(&str, &str) -> Result<()>;
-
 /// Shows the view on a terminal until the user leaves it, or `is_over` returns true.
-pub(crate) fn run(
+pub fn run(
     screen: &TerminalScreen,
     feed: &mut dyn SnapshotFeed,
     look: ScreenStyle,
     signals: &ViewSignals,
     is_over: &dyn Fn() -> bool,
-    report: WriteReport,
+    actions: ViewActions,
 ) -> Result<()> {
     let writer = screen.writer().context("the terminal")?;
     let backend = CrosstermBackend::new(io::BufWriter::new(writer));
@@ -196,8 +189,8 @@ pub(crate) fn run(
                 KeyEffect::Step(step) => wanted.step += step,
                 effect @ (KeyEffect::Save | KeyEffect::Report) => {
                     files += 1;
-                    let with = (effect == KeyEffect::Report).then_some(report);
-                    let done = save(&data.news, files, with);
+                    let with_report = effect == KeyEffect::Report;
+                    let done = save(&data.news, files, actions, with_report);
                     state.said = Some(done.unwrap_or_else(|error| format!("{error:#}")));
                 }
             }
@@ -234,22 +227,20 @@ pub(super) fn next_process(news: &FeedNews) -> ProcessChoice {
     }
 }
 
-/// Writes the profile that is shown, and its report if there is `report`. Returns a message for the
+/// Writes the profile that is shown, and with `with_report` its report. Returns a message for the
 /// user.
-fn save(news: &FeedNews, number: usize, report: Option<WriteReport>) -> Result<String> {
+fn save(news: &FeedNews, number: usize, actions: ViewActions, with_report: bool) -> Result<String> {
     let Some(snapshot) = &news.snapshot else {
         bail!("there is no profile yet");
     };
     let path = find_free_path(&news.stem, number);
-    output::profile(FileMode(0o600), Some(&path), |writer| {
-        Ok(encode(&snapshot.source.profile, writer)?)
-    })?;
+    (actions.write_profile)(&snapshot.source.profile, &path)?;
     let shown = path.display().to_string();
-    let Some(report) = report else {
+    if !with_report {
         return Ok(format!("{shown} was written"));
-    };
+    }
     let page = format!("{}.html", shown.trim_end_matches(".pb.gz"));
-    report(&shown, &page)?;
+    (actions.write_report)(&shown, &page)?;
     Ok(format!(
         "{shown} and {page} were written; open the page in a browser"
     ))

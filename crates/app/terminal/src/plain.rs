@@ -16,7 +16,7 @@ const NAME_COLUMNS: usize = 60;
 
 /// The maker of plain blocks.
 #[derive(Default)]
-pub(crate) struct PlainBlocks {
+pub struct PlainBlocks {
     data: ViewData,
     state: ViewState,
     shown: Option<u64>,
@@ -24,7 +24,7 @@ pub(crate) struct PlainBlocks {
 
 impl PlainBlocks {
     /// Returns the block of these news; `None` if they are the same as before.
-    pub(crate) fn block(&mut self, news: FeedNews) -> Option<String> {
+    pub fn block(&mut self, news: FeedNews) -> Option<String> {
         let id = news.snapshot.as_ref()?.id;
         let is_new = self.shown.replace(id) != Some(id) || news.ended.is_some();
         self.data.refresh(news, &mut self.state);

@@ -12,7 +12,7 @@ use rustix::process::{Pid, RawPid};
 ///
 /// # Errors
 /// The process may be gone.
-pub(crate) fn group_of(process: Option<Pid>) -> io::Result<RawPid> {
+pub fn group_of(process: Option<Pid>) -> io::Result<RawPid> {
     // SAFETY: it takes a number and returns one.
     #[expect(unsafe_code, reason = "a function of C")]
     checked(unsafe { libc::getpgid(Pid::as_raw(process)) })
@@ -23,7 +23,7 @@ pub(crate) fn group_of(process: Option<Pid>) -> io::Result<RawPid> {
 ///
 /// # Errors
 /// The process may be gone.
-pub(crate) fn session_of(process: Option<Pid>) -> io::Result<RawPid> {
+pub fn session_of(process: Option<Pid>) -> io::Result<RawPid> {
     // SAFETY: it takes a number and returns one.
     #[expect(unsafe_code, reason = "a function of C")]
     checked(unsafe { libc::getsid(Pid::as_raw(process)) })
@@ -34,7 +34,7 @@ pub(crate) fn session_of(process: Option<Pid>) -> io::Result<RawPid> {
 ///
 /// # Errors
 /// The terminal is not this process's.
-pub(crate) fn foreground_group(terminal: impl AsFd) -> io::Result<RawPid> {
+pub fn foreground_group(terminal: impl AsFd) -> io::Result<RawPid> {
     // SAFETY: it takes the number of an open file and returns a number.
     #[expect(unsafe_code, reason = "a function of C")]
     checked(unsafe { libc::tcgetpgrp(terminal.as_fd().as_raw_fd()) })
@@ -44,7 +44,7 @@ pub(crate) fn foreground_group(terminal: impl AsFd) -> io::Result<RawPid> {
 ///
 /// # Errors
 /// The terminal is not this process's.
-pub(crate) fn terminal_session(terminal: impl AsFd) -> io::Result<RawPid> {
+pub fn terminal_session(terminal: impl AsFd) -> io::Result<RawPid> {
     // SAFETY: it takes the number of an open file and returns a number.
     #[expect(unsafe_code, reason = "a function of C")]
     checked(unsafe { libc::tcgetsid(terminal.as_fd().as_raw_fd()) })
