@@ -372,8 +372,8 @@ fn each_is_refused_with_its_message() {
         "# Profiles that are refused\n\nEach kind of damage has one line that names the defect, \
          the object and, where it is known, the\nbyte; the exit code is 2 and nothing is written. \
          The files are in `sample-profiles/malformed` and\n`sample-profiles/foreign`; \
-         `tests/desk/malformed.rs` makes them and checks this page.\n\n| file | `heapprof top` says \
-         |\n| :--- | :--- |\n",
+         `tests/desk/malformed.rs` makes them and checks this page.\n\n| file | message of \
+         `heapprof top` |\n| :--- | :--- |\n",
     );
     for (folder, cases) in [("malformed", cases()), ("foreign", foreign())] {
         assert!(cases.len() >= 10);

@@ -504,8 +504,9 @@ fn error(text: &str) -> String {
 #[test]
 fn each_damage_is_refused_in_one_line() {
     let mut found = String::from(
-        "# Files of other tools that are refused\n\nWhat `heapprof` says of damaged files: where, \
-         what was expected, what was found. The exit code is 2.\n`tests/desk/refused.rs` has the files \
+        "# Files of other tools that are refused\n\nThis page lists the messages about damaged \
+         files. Each message has the place, the expected text\nand the found text. The exit code is \
+         2. `tests/desk/refused.rs` has the files \
          and checks this page.\n",
     );
     for format in formats().filter(|format| *format != ProfileFormat::Pprof) {
@@ -544,8 +545,8 @@ fn each_damage_is_refused_in_one_line() {
         }
     }
     found.push_str(
-        "\n## Files of other kinds\n\nThey are known by how they begin, inside gzip and zstd, \
-         too. The message is\n`is no profile that heapprof knows: it …`.\n\n\
+        "\n## Files of other kinds\n\nheapprof recognizes these files by how they begin, also \
+         inside gzip and zstd. The message is\n`is no profile that heapprof knows: it …`.\n\n\
          | file | message |\n| :--- | :--- |\n",
     );
     let archive = tar();
