@@ -121,7 +121,8 @@ macro_rules! wrappers {
                 r"ZSTD_custom(Malloc|Calloc)";
             "CPython 3.14 (Include/internal/pycore_object_alloc.h), and heapprof's own":
                 r"_?PyObject_MallocWithType",
-                r"heapprof::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?";
+                r"heapprof::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?",
+                r"heapprof_providers::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?";
         }
     };
 }
@@ -151,9 +152,31 @@ pub const ALLOCATOR_REGEX: &str = wrappers!(as_text);
 /// does not begin with the expression. Profiles of earlier versions hold a shorter table, which is
 /// accepted too.
 pub fn after_allocators(drop_frames: &str) -> Option<&str> {
-    let earlier = || {
-        let (earlier, _) = ALLOCATOR_REGEX.split_once("|_?PyObject_MallocWithType")?;
+    let earlier = |first_new: &str| {
+        let (earlier, _) = ALLOCATOR_REGEX.split_once(first_new)?;
         drop_frames.strip_prefix(earlier)
     };
-    drop_frames.strip_prefix(ALLOCATOR_REGEX).or_else(earlier)
+    drop_frames
+        .strip_prefix(ALLOCATOR_REGEX)
+        .or_else(|| earlier("|heapprof_providers::"))
+        .or_else(|| earlier("|_?PyObject_MallocWithType"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_earlier_versions_are_recognized() {
+        let before = |first_new: &str| ALLOCATOR_REGEX.split_once(first_new).unwrap().0;
+        for table in [
+            ALLOCATOR_REGEX,
+            before("|heapprof_providers::"),
+            before("|_?PyObject_MallocWithType"),
+        ] {
+            assert_eq!(after_allocators(table), Some(""));
+            assert_eq!(after_allocators(&format!("{table}|own")), Some("|own"));
+        }
+        assert_eq!(after_allocators("malloc|own"), None);
+    }
 }

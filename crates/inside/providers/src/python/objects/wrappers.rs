@@ -244,3 +244,23 @@ pub(super) unsafe extern "C" fn arena_free(_: *mut c_void, arena: *mut c_void, s
             });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use heapprof_profile::ALLOCATOR_REGEX;
+    use regex::Regex;
+
+    /// A rename of this crate or of a module would put these functions into every report of a
+    /// Python program.
+    #[test]
+    fn reports_leave_these_functions_out() {
+        let allocator = Regex::new(&format!("^(?:{ALLOCATOR_REGEX})$")).unwrap();
+        let module = module_path!().trim_end_matches("::tests");
+        for name in ["malloc", "calloc", "realloc"] {
+            for generic in ["", "::<0>"] {
+                let name = format!("{module}::made_by_{name}{generic}");
+                assert!(allocator.is_match(&name), "{name}");
+            }
+        }
+    }
+}
