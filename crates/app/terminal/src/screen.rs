@@ -24,7 +24,8 @@ struct TakenTerminal {
     before: Termios,
     /// Whether the view has the terminal now.
     is_up: bool,
-    /// Called with whether messages must wait, because the view has the terminal.
+    /// Called with true when the view takes the terminal, so that messages wait, and with false
+    /// when it gives it back.
     defer_messages: fn(bool),
 }
 
@@ -67,8 +68,8 @@ fn same(one: io::Result<RawPid>, other: io::Result<RawPid>) -> bool {
 }
 
 impl TerminalScreen {
-    /// Takes the terminal. `defer_messages` is called with whether messages must wait, because the
-    /// view has the terminal.
+    /// Takes the terminal. `defer_messages` is called with true while the view has the terminal, so
+    /// that messages wait, and with false afterwards.
     pub fn take(tty: File, defer_messages: fn(bool)) -> io::Result<Self> {
         static PANIC_HOOK: Once = Once::new();
         PANIC_HOOK.call_once(|| {

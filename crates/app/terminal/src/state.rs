@@ -78,7 +78,8 @@ pub(crate) struct ViewState {
     pub(crate) selected: Option<ViewFunction>,
     /// The functions of the rows, in the order in which they were last arranged.
     pub(super) order: Vec<ViewFunction>,
-    /// The time of the last arrangement in seconds, and the question and order that it is for.
+    /// The time of the last arrangement in seconds, and what it is for: the question, the column,
+    /// and whether the order is reversed.
     ordered: Option<(f64, ViewQuestion, ViewColumn, bool)>,
     /// Whether the rows stand in the order of their values now.
     pub(crate) is_in_order: bool,

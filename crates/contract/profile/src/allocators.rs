@@ -42,8 +42,8 @@ macro_rules! containers {
     };
 }
 
-/// Hands the table of wrappers to the macro `give`: the source files that define functions, and
-/// regular expressions for the names of those functions.
+/// Calls the macro `$give` with the table of wrappers: for each source file, regular expressions
+/// for the names of its wrappers.
 #[rustfmt::skip]
 macro_rules! wrappers {
     ($give:ident) => {

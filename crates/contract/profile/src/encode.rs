@@ -80,8 +80,8 @@ pub fn encode_with(
 /// gzipped as quickly as possible.
 ///
 /// `next` fills in the next sample and adds the locations that it needs to the builder. It returns
-/// how many of the last sample's oldest frames the next sample begins with, or `None` when there is
-/// no sample left. Samples have no labels.
+/// the number of frames, from the root on, that the next sample shares with the one before, or
+/// `None` when there is no sample left. Samples have no labels.
 ///
 /// # For whom
 /// This is for collectors inside a program that has other things to do. Other callers have a

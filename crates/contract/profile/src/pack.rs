@@ -101,8 +101,8 @@ impl<W: Write> GzipPacker<W> {
         Ok(())
     }
 
-    /// Packs bytes into `packed`, so that the result refers to no earlier bytes and ends at a whole
-    /// byte.
+    /// Compresses `bytes` into `packed`, without references to earlier ones, and padded to whole
+    /// bytes.
     fn pack(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.packed.clear();
         let begin = self.compress.total_in();

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     /// No object of the test's program.
-    const NOWHERE: LoadedObject = LoadedObject::new(1, 0);
+    const NOWHERE: LoadedObject = LoadedObject::at(1, 0);
 
     #[test]
     fn the_first_runtime_is_noted() {

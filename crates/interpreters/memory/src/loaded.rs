@@ -113,13 +113,9 @@ pub fn objects_from_executable<M: Memory>(
 }
 
 impl LoadedObject {
-    /// Makes an object from `base` and the address of its dynamic section.
-    pub const fn new(base: u64, dynamic: u64) -> Self {
-        Self { base, dynamic }
-    }
-
-    /// Returns the object with this base whose dynamic section is at `dynamic`; 0 if it has none.
-    pub fn at(base: u64, dynamic: u64) -> Self {
+    /// Makes an object from its base and the address of its dynamic section, which is 0 if it has
+    /// none.
+    pub const fn at(base: u64, dynamic: u64) -> Self {
         Self { base, dynamic }
     }
 

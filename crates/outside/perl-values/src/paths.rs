@@ -15,7 +15,8 @@ use crate::step::ValueStep;
 use crate::text::TextId;
 use crate::values::{PathPhase, ValueEdge, ValueGraph, ValueRoot};
 
-/// Default limit for the keys of a hash. The values of a hash with more keys share one path.
+/// Maximum number of keys, by default, of a hash whose values have a path each. The values of a
+/// larger hash share the path `{*}`.
 pub const MAX_NAMED_KEYS: usize = 32;
 /// Maximum number of names in a path. A list whose values lead to each other can be as long as
 /// memory is.
@@ -145,9 +146,8 @@ impl ValuePaths {
         self.reached[value as usize]
     }
 
-    /// Whether an edge counts: it must keep a value alive. A pointer in memory of C code does not
-    /// count if it leads to a value that is reached by other ways, or to which C code has no
-    /// reference.
+    /// Whether an edge keeps its target alive. A pointer in the memory of C code does so only if no
+    /// value of Perl's surely reaches the target, and if C code may have a reference to it.
     #[must_use]
     pub(crate) fn counts(&self, edge: &ValueEdge) -> bool {
         let is_needless = edge.step.is_late() && self.reachability(edge.to) == Reachability::Surely;
@@ -335,7 +335,8 @@ impl PathFinder {
         self.reach(values, from, edge.to, place);
     }
 
-    /// Follows the edges that count only where no other one leads, and the edges behind them.
+    /// Follows the pointers in the memory of C code to values that were not reached yet, and then
+    /// the edges of those values.
     fn follow_late(&mut self, values: &mut ValueGraph) {
         while !self.late.is_empty() {
             for (from, edge) in std::mem::take(&mut self.late) {

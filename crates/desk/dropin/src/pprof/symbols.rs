@@ -81,8 +81,8 @@ expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|
     Some(mode)
 }
 
-/// Symbolizes from the files of this machine. Returns for each mapping whether its file is here, as
-/// far as the file was needed.
+/// Symbolizes from the files of this machine. Returns for each mapping whether its file was found;
+/// false also if the file was not needed.
 fn symbolize_files(
     host: &dyn DropinHost,
     profile: &mut Profile,

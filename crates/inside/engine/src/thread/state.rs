@@ -83,8 +83,8 @@ pub(crate) struct ThreadStates {
     /// The states without a thread. A new thread finds its state at once, however many threads
     /// live.
     free: FreeStates,
-    /// Locked while a thread's slot is reached from another thread, and when that slot ceases to
-    /// exist.
+    /// Locked while another thread reads a thread's slot (its thread-local memory), and while a
+    /// thread gives its slot up.
     slots: FutexLock<{ rank::SLOTS }>,
     key: ThreadEndKey,
     /// The threads' names and kernel ids.

@@ -39,8 +39,8 @@ struct FollowedProcess {
 }
 
 impl FollowedProcesses {
-    /// Adds the growth that a process reported. Returns the lines that have grown by `least` now,
-    /// and by how much. The line that has grown most comes first.
+    /// Adds the growth that a process reported. Returns the lines that have grown by at least
+    /// `least` since they were last reported, and by how much, the largest first.
     pub(super) fn add(
         &mut self,
         message: &TailMessage,

@@ -37,8 +37,8 @@ impl RecordedProfile {
     }
 }
 
-/// Symbolizes the profiles and reports what the recording left. Returns false if it lacks what it
-/// was made for: the values of a perl.
+/// Symbolizes the profiles and reports what the recording left. Returns false if values of a perl
+/// were asked for, and none were found.
 pub(super) fn report(
     said: ListContents,
     ended: &ProgramExit,

@@ -129,8 +129,8 @@ fn rights(file: &Path) -> Option<(&'static str, &'static str)> {
     None
 }
 
-/// Whether a shell would run the file that the kernel did not run: a script whose first line does
-/// not name an interpreter.
+/// Whether a shell would run the file that the kernel did not run (`ENOEXEC`): its first line has
+/// no zero byte, so it is a script and no damaged program.
 pub(super) fn is_for_shell(error: &io::Error, file: &Path) -> bool {
     if error.raw_os_error() != Some(libc::ENOEXEC) {
         return false;

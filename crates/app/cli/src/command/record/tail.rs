@@ -14,10 +14,9 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use heapprof_files::{FileOwner, FilePlace, OpenedFile, PathTrust, open_folder};
 
-/// The ending of a name in the list's folder for a file with messages about lines that grow.
+/// Suffix of the files in the list's folder that hold messages about growing lines.
 pub(super) const LINES_SUFFIX: &[u8] = b".lines";
-/// The ending of a name in the list's folder for a file with whole profiles that `--live` asked
-/// for.
+/// Suffix of the files in the list's folder that hold whole profiles, for `--live`.
 pub(super) const LIVE_SUFFIX: &[u8] = b".live";
 /// Maximum number of names in the folder that one scan reads.
 const MAX_NAMES: usize = 4096;

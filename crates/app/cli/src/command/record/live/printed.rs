@@ -45,7 +45,7 @@ impl ProgramOutput {
         }))
     }
 
-    /// Makes the file the program's output, where that would be the terminal.
+    /// Sends the program's stdout and stderr into the file, if they would go to the terminal.
     pub(super) fn redirect(&self, command: &mut Command) -> io::Result<()> {
         if self.streams[0] {
             command.stdout(Stdio::from(self.file.try_clone()?));
