@@ -171,7 +171,7 @@ impl PerlStacks {
     /// headers. Returns an errno if there is no perl, or if the layout can't be this perl's.
     pub fn report_layout(&self, layout: PerlLayout) -> Result<(), c_int> {
         let state = self.runtime.state();
-        if state == ReadState::Paused {
+        if state != ReadState::On && !state.is_given_up() {
             return Err(libc::ENOENT);
         }
         let Some(object) = self.runtime.object() else {
