@@ -14,8 +14,21 @@ use crate::perl::PERL;
 use crate::provider::{InterpreterProvider, ScannedObject};
 use crate::python::PYTHON;
 
-/// All interpreters.
-static PROVIDERS: [&dyn InterpreterProvider; 2] = [&PERL, &PYTHON];
+/// Lists the interpreters once, for what is done with all of them.
+macro_rules! interpreters {
+    ($($provider:ident)*) => {
+        /// All interpreters.
+        static PROVIDERS: [&dyn InterpreterProvider; [$(stringify!($provider)),*].len()] =
+            [$(&$provider),*];
+
+        /// Looks for each interpreter in an object.
+        fn examine_each<M: Memory>(memory: M, scanned: &ScannedObject) {
+            $($provider.examine(memory, scanned);)*
+        }
+    };
+}
+
+interpreters! { PERL PYTHON }
 
 /// Looks for each interpreter in an object.
 fn examine_object<M: Memory>(memory: M, object: LoadedObject, is_early: bool) {
@@ -25,8 +38,7 @@ fn examine_object<M: Memory>(memory: M, object: LoadedObject, is_early: bool) {
         executable: loaded_objects(memory).next(),
         is_early,
     };
-    PERL.examine(memory, &scanned);
-    PYTHON.examine(memory, &scanned);
+    examine_each(memory, &scanned);
 }
 
 /// Reads no stacks of interpreters while `close` runs, which may unload an interpreter's library.
