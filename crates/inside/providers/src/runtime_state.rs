@@ -57,9 +57,10 @@ pub(crate) struct RuntimeState<T, E> {
     object: UnsafeCell<Option<LoadedObject>>,
 }
 
-// SAFETY: what was found is written by one thread, before the state says so, and not again while
-// the state leaves others to read it.
-unsafe impl<T: Sync, E: Sync> Sync for RuntimeState<T, E> {}
+// SAFETY: what was found is written by the one thread that changed the state from `NotFound`,
+// before the state says that it is there. It is written again only after the runtime's library was
+// unloaded, whose code no thread runs then.
+unsafe impl<T: Send + Sync, E: Send + Sync> Sync for RuntimeState<T, E> {}
 
 impl<T, E> RuntimeState<T, E> {
     /// Makes the state of a runtime that was not found yet.
@@ -122,7 +123,7 @@ impl<T, E> RuntimeState<T, E> {
     pub(crate) fn found(&self) -> Option<&Result<T, E>> {
         match self.state() {
             ReadState::NotFound | ReadState::BeingNoted => None,
-            // SAFETY: what was found is not written any more.
+            // SAFETY: the argument for `Sync`.
             _ => unsafe { (*self.found.get()).as_ref() },
         }
     }
@@ -133,14 +134,14 @@ impl<T, E> RuntimeState<T, E> {
         if !self.is_on() {
             return None;
         }
-        // SAFETY: what was found is not written any more.
+        // SAFETY: the argument for `Sync`.
         unsafe { (*self.found.get()).as_ref()?.as_ref().ok() }
     }
 
     /// Returns the object in which the runtime was found.
     pub(crate) fn object(&self) -> Option<LoadedObject> {
         self.found()?;
-        // SAFETY: the object is not written any more.
+        // SAFETY: the argument for `Sync`.
         unsafe { *self.object.get() }
     }
 
