@@ -4,6 +4,9 @@
 //! A provider that remembers an interpreter's address must not read it once it is freed. Every free
 //! that the filter chooses is checked here. The filter has the watched blocks, too, so no such free
 //! is missed in a sampled recording either.
+//!
+//! A block counts by its own address alone: Perl takes an interpreter from malloc itself, without a
+//! header, and a small block of another owner may lie right before it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
