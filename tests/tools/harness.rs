@@ -180,7 +180,7 @@ pub fn expect_file(path: &Path, found: &str) {
 
 /// Returns the Rust files of the repository.
 pub fn sources() -> Vec<PathBuf> {
-    let folders = ["crates", "tests", "fuzz"].map(|folder| root().join(folder));
+    let folders = ["bench", "crates", "tests", "fuzz"].map(|folder| root().join(folder));
     files(&folders.each_ref().map(PathBuf::as_path), "rs")
 }
 
