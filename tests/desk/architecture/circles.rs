@@ -13,7 +13,7 @@ use super::ARROWS;
 use heapprof_tests::harness::{root, sources};
 
 /// Returns the path of a file's module: `["report", "dot"]` for `src/report/dot.rs`.
-fn module(folder: &Path, file: &Path) -> Vec<String> {
+pub(super) fn module(folder: &Path, file: &Path) -> Vec<String> {
     let path = file.strip_prefix(folder).unwrap().with_extension("");
     path.iter()
         .map(|part| part.to_string_lossy().into_owned())
@@ -63,7 +63,7 @@ fn paths(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
 }
 
 /// Returns the paths within the crate that a module's text uses, from the crate's root.
-fn used(module: &[String], text: &str) -> Vec<Vec<String>> {
+pub(super) fn used(module: &[String], text: &str) -> Vec<Vec<String>> {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let code: Vec<&str> = text
         .lines()
@@ -85,6 +85,55 @@ fn used(module: &[String], text: &str) -> Vec<Vec<String>> {
         [base, path[ups.max(1)..].to_vec()].concat()
     };
     found.into_iter().map(whole).collect()
+}
+
+/// The names that modules export again: a module and a name in it, and the path of the item.
+type Exports = BTreeMap<(Vec<String>, String), Vec<String>>;
+
+/// Returns the module whose names a file has: the crate's root for `lib.rs` and `main.rs`.
+fn exporting_module(folder: &Path, file: &Path) -> Vec<String> {
+    let own = module(folder, file);
+    match own.last().map(String::as_str) {
+        Some("lib" | "main") if own.len() == 1 => Vec::new(),
+        _ => own,
+    }
+}
+
+/// Adds the names that `pub use` exports in the text of a module.
+fn add_exports(module: &[String], text: &str, exports: &mut Exports) {
+    let statement = Regex::new(r"(?m)^\s*pub(?:\([a-z :]+\))?\s+use\s+([^;]+);").unwrap();
+    for found in statement.captures_iter(text) {
+        let mut trees = Vec::new();
+        paths(&found[1], &[], &mut trees);
+        for path in trees {
+            let ups = path.iter().take_while(|part| *part == "super").count();
+            let mut target = match path[0].as_str() {
+                "crate" => Vec::new(),
+                _ => module[..module.len().saturating_sub(ups)].to_vec(),
+            };
+            let is_marker = matches!(path[0].as_str(), "crate" | "self");
+            target.extend(path[ups.max(usize::from(is_marker))..].iter().cloned());
+            if let Some(name) = target.last().cloned() {
+                exports.insert((module.to_vec(), name), target);
+            }
+        }
+    }
+}
+
+/// Returns where an item really is: a name that a module only exports again leads on.
+fn origin(mut path: Vec<String>, exports: &Exports) -> Vec<String> {
+    // An export may lead to another one, and never around.
+    for _ in 0..8 {
+        let next = (0..path.len()).find_map(|at| {
+            let target = exports.get(&(path[..at].to_vec(), path[at].clone()))?;
+            (target[..] != path[..=at]).then(|| [target, &path[at + 1..]].concat())
+        });
+        match next {
+            Some(next) => path = next,
+            None => break,
+        }
+    }
+    path
 }
 
 /// Returns a path from `start` back to itself, if there is one.
@@ -121,12 +170,18 @@ fn modules_have_no_circles() {
         // A crate may consist of one file, but its folder must exist.
         assert!(folder.is_dir(), "{package}");
         let is_module = |path: &[String]| files.iter().any(|(module, _)| module == path);
+        let mut exports = Exports::new();
+        for file in sources().iter().filter(|file| file.starts_with(&folder)) {
+            let text = std::fs::read_to_string(file).unwrap();
+            add_exports(&exporting_module(&folder, file), &text, &mut exports);
+        }
         for (module, file) in &files {
             if module.last().is_some_and(|name| name == "tests") {
                 continue;
             }
             let text = std::fs::read_to_string(file).unwrap();
             for path in used(module, &text) {
+                let path = origin(path, &exports);
                 let same = module.iter().zip(&path).take_while(|(a, b)| a == b);
                 let shared = same.count();
                 let is_below = module.len() > shared && path.len() > shared;
@@ -153,6 +208,13 @@ fn paths_are_understood() {
     let text = "use crate::{c::{d, e::F}, g};\nuse super::h::I;\nlet x = crate::k::l(1);\n";
     let found: Vec<String> = used(&module, text).iter().map(|p| p.join("::")).collect();
     assert_eq!(found, ["c::d", "c::e::F", "g", "a::h::I", "k::l"]);
+    let mut exports = Exports::new();
+    let text = "pub(crate) use self::c::{d, E};\npub use f::g::H;\nuse i::J;\n";
+    add_exports(&module[..1], text, &mut exports);
+    let origin = |path: &str| origin(path.split("::").map(str::to_string).collect(), &exports);
+    assert_eq!(origin("a::d::k").join("::"), "a::c::d::k");
+    assert_eq!(origin("a::H").join("::"), "a::f::g::H");
+    assert_eq!(origin("a::J").join("::"), "a::J");
     let uses = [("a", "b"), ("b", "c"), ("c", "b")];
     let uses = uses.map(|(from, to)| (from.to_string(), BTreeSet::from([to.to_string()])));
     let uses = BTreeMap::from(uses);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::record::growth;
+use super::size::growth;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::record::{LineFormat, growth};
+use super::record::LineFormat;
+use super::size::growth;
 use super::{FileModeArgs, ProcessReportArgs};
 use crate::name;
 

@@ -23,7 +23,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) interval: Option<Duration>,
     /// Write a profile whenever the heap has grown so much again
-    #[arg(long, value_name = "SIZE", value_parser = growth)]
+    #[arg(long, value_name = "SIZE", value_parser = super::size::growth)]
     pub(crate) on_growth: Option<u64>,
     /// Write a profile at each new peak that is a tenth (and 64 KiB) above the last one written
     #[arg(long)]
@@ -72,7 +72,7 @@ pub(crate) struct RecordArgs {
     /// Say, while the program runs, each time the memory in use that a line allocated has grown by
     /// MIN [default: 1MiB]
     #[arg(long, value_name = "MIN", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "1MiB", value_parser = growth)]
+    #[arg(default_missing_value = "1MiB", value_parser = super::size::growth)]
     pub(crate) follow_lines: Option<u64>,
     /// Say it in this file or pipe instead of on stderr
     #[arg(long, value_name = "FILE", requires = "follow_lines")]
@@ -183,13 +183,6 @@ pub(super) fn period(text: &str) -> Result<u64, String> {
     match bytes {
         0 | 1 => Err("every allocation is --exact".to_string()),
         bytes if bytes > 1 << 40 => Err("at most 1TiB".to_string()),
-        bytes => Ok(bytes),
-    }
-}
-
-pub(super) fn growth(text: &str) -> Result<u64, String> {
-    match super::size::size(text)? {
-        0 => Err("0 bytes are no growth".to_string()),
         bytes => Ok(bytes),
     }
 }

@@ -18,6 +18,14 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     Ok((number * factor as f64) as u64)
 }
 
+/// A number of bytes that is a growth, so not 0.
+pub(crate) fn growth(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        0 => Err("0 bytes are no growth".to_string()),
+        bytes => Ok(bytes),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
