@@ -75,7 +75,7 @@ def start(period: int, children: Optional[bytes] = None) -> None:
     if code != 0:
         raise HeapprofError(
             f"heapprof can't begin to record: {os.strerror(code)}; there is no memory for it, or "
-            "another thread is held up inside the library"
+            "another thread is interrupted inside the library"
         )
 
 

@@ -75,11 +75,11 @@ impl CodePlace {
                 .and_then(|line| line.parse::<i64>().ok());
             behind.is_empty() || line.is_some_and(|line| self.line.is_none_or(|l| l == line))
         };
-        let is_told = self
+        let is_shown = self
             .file
             .as_ref()
             .is_some_and(|file| !file.is_empty() && !is_its_name(file));
-        if let (true, Some(file)) = (is_told, file) {
+        if let (true, Some(file)) = (is_shown, file) {
             label.push(' ');
             label.push_str(file);
             if let Some(line) = self.line.filter(|&l| l != 0) {

@@ -90,8 +90,8 @@ fn finite(variance: f64) -> f64 {
     }
 }
 
-/// Returns the number of bytes between two samples; `None` if values are not estimates, or if the
-/// sampler itself wrote the spread.
+/// Returns the number of bytes between two samples; `None` if values are not estimates, if the
+/// sampler itself wrote the spread, or if an earlier heapprof wrote the profile, without a spread.
 fn period(profile: &Profile) -> Option<f64> {
     let r#type = profile.period_type?;
     let unit = Unit::parse(profile.text(r#type.unit))?;

@@ -36,8 +36,8 @@ pub(crate) fn place(place: &CodePlace) -> Map<String, Value> {
 }
 
 fn file(place: &CodePlace) -> Option<&str> {
-    let is_told = |file: &&str| !file.is_empty() || place.shown_file == ShownFile::Whole;
-    place.file.as_deref().filter(is_told)
+    let is_shown = |file: &&str| !file.is_empty() || place.shown_file == ShownFile::Whole;
+    place.file.as_deref().filter(is_shown)
 }
 
 /// Writes the members that [`place`] returns into an object.

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_told() {
+    fn a_watch_is_reported() {
         let text = watch(&sample(), &ReportStyle::default()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(

@@ -264,8 +264,8 @@ pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
             options.output.audit = path.to_vec();
         }
         let lines = parse_variable(variable::LINES.name, &setting::SIZE)?;
-        let is_told = |bytes: &u64| *bytes > 0 && !options.output.list.is_empty();
-        options.triggers.line_growth = lines.filter(is_told);
+        let is_reported = |bytes: &u64| *bytes > 0 && !options.output.list.is_empty();
+        options.triggers.line_growth = lines.filter(is_reported);
         let live = parse_answer(variable::LIVE.name, false)?;
         options.triggers.live = live && !options.output.list.is_empty();
         let is_program = options.output.parent.is_some_and(|parent| parent > 0);

@@ -64,8 +64,11 @@ impl PerlValueAnalysis {
         all.reverse();
         let first = (most / 2).min(all.len());
         let last = most.saturating_sub(first).min(all.len() - first);
-        let is_told = |depth: usize| depth < first || depth + last >= all.len();
-        let reported = all.iter().enumerate().filter(|(depth, _)| is_told(*depth));
+        let is_reported = |depth: usize| depth < first || depth + last >= all.len();
+        let reported = all
+            .iter()
+            .enumerate()
+            .filter(|(depth, _)| is_reported(*depth));
         let way = reported.map(|(depth, &(number, step))| WayStep {
             step: match step {
                 Some(step) => self.step_text(step),

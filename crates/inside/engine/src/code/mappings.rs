@@ -217,14 +217,14 @@ impl CodeMappings {
         let turn = self.known.with(process, |known| known.turn);
         let now = self.read(process, &reserve).unwrap_or_default();
         let mut gone = Vec::new();
-        let is_told = !now.is_empty();
-        if !is_told && !weak::has_dl_find_object() {
+        let is_known = !now.is_empty();
+        if !is_known && !weak::has_dl_find_object() {
             return Vec::new();
         }
         // The kernel reports the mappings in order. If it reports none, perhaps because no file
         // descriptor is free (at least this code is mapped), the loader knows its objects.
         let is_there = |mapping: &CodeMapping| {
-            if !is_told {
+            if !is_known {
                 let is_vdso = !mapping.path.starts_with(b"/");
                 return is_vdso || weak::dl_find_object(mapping.start).is_some();
             }

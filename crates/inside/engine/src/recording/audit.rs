@@ -105,8 +105,8 @@ fn report(
     // An auditor that kept a process waiting in vain may do so again.
     let is_unheard = last.is_in_vain();
     let seconds = if is_unheard { 0 } else { seconds };
-    let untold = process.unreported_audits.load(Ordering::Relaxed);
-    let text = format!("{what} {generation} {untold}{rest}\n");
+    let unreported = process.unreported_audits.load(Ordering::Relaxed);
+    let text = format!("{what} {generation} {unreported}{rest}\n");
     let Ok(path) = CString::new(&*options.output.audit) else {
         return false;
     };

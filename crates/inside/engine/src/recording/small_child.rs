@@ -85,7 +85,7 @@ pub(super) fn leave_out(engine: &Engine, reason: DumpReason) -> bool {
     if !is_left_out(engine, reason) {
         return false;
     }
-    let mut is_told = false;
+    let mut is_reported = false;
     dumping.stack.run(|| {
         let follows = |o: &mut Option<_>| o.as_ref().is_some_and(DumpState::is_followed);
         let room = match dumping.options.with(process, follows) {
@@ -102,9 +102,9 @@ pub(super) fn leave_out(engine: &Engine, reason: DumpReason) -> bool {
             lines::scan(engine, &options, true);
         }
         output::add_to_list(&options.output.list, &list_entry(reason));
-        is_told = true;
+        is_reported = true;
     });
-    if is_told {
+    if is_reported {
         dumping
             .ended
             .fetch_or(reason.ends_program(), Ordering::AcqRel);
@@ -118,7 +118,7 @@ pub(super) fn leave_out(engine: &Engine, reason: DumpReason) -> bool {
             process.pages.table_file.set_state(process_state::HAS_ENDED);
         }
     }
-    is_told
+    is_reported
 }
 
 /// Returns the entry of the list for a profile that is left out.

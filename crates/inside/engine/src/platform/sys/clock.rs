@@ -35,13 +35,13 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
         function = find();
         CLOCK_FUNCTION.store(function, Ordering::Relaxed);
     }
-    let is_told = function != NO_FUNCTION && {
+    let is_known = function != NO_FUNCTION && {
         // SAFETY: `find` found it, and the kernel's function has this type.
         let function = unsafe { std::mem::transmute::<*mut (), ClockGettime>(function) };
         // SAFETY: `time` is valid to write.
         unsafe { function(clock, &raw mut time) == 0 }
     };
-    if !is_told {
+    if !is_known {
         let args = [clock as usize, &raw mut time as usize, 0, 0, 0, 0];
         // SAFETY: `time` is valid to write.
         unsafe { call(libc::SYS_clock_gettime, args) };

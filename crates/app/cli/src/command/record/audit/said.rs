@@ -37,9 +37,9 @@ impl ChildMessage {
         let rest = text.strip_prefix(MESSAGE_PREFIX)?.strip_suffix('\n')?;
         let (first, more) = rest.split_once('\n').unwrap_or((rest, ""));
         let words: Vec<&str> = first.split(' ').collect();
-        let (word, generation, untold, rest) = match words[..] {
-            [word, "1", generation, untold] => (word, generation, untold, None),
-            [word, "1", generation, untold, rest] => (word, generation, untold, Some(rest)),
+        let (word, generation, unheard, rest) = match words[..] {
+            [word, "1", generation, unheard] => (word, generation, unheard, None),
+            [word, "1", generation, unheard, rest] => (word, generation, unheard, Some(rest)),
             _ => return None,
         };
         let what = match (word, rest) {
@@ -52,7 +52,7 @@ impl ChildMessage {
         };
         Some(Self {
             generation: generation.parse().ok()?,
-            unheard_count: untold.parse().ok()?,
+            unheard_count: unheard.parse().ok()?,
             what,
         })
     }
@@ -70,10 +70,10 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         let said = |generation, what| {
-            let untold = 5;
+            let unheard = 5;
             Some(ChildMessage {
                 generation,
-                unheard_count: untold,
+                unheard_count: unheard,
                 what,
             })
         };
