@@ -37,7 +37,7 @@ impl ProcessEndings {
         if let Some(why) = self.why_private(main) {
             return format!(
                 "; its ledger was in private memory ({}), so a kill would have left nothing of \
-                 them",
+                 it",
                 why
             );
         }
