@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use heapprof_tests::harness::{command, commands, ok, run, sample_profiles};
+use heapprof_tests::harness::{Run, command, commands, heapprof, ok, run, sample_profiles};
 
 const AFTER: &str = "valid/go.leaky.after.pb.gz";
 const BEFORE: &str = "valid/go.leaky.before.pb.gz";
@@ -324,6 +324,9 @@ fn what_cannot_be_written_is_named() {
         ),
         (&["merge", &profile, "-o", "/dev/full"], "/dev/full"),
         (&["flame", &profile, "-o", "/dev/full"], "/dev/full"),
+        (&["--help"], "standard output"),
+        (&["top", "--help"], "standard output"),
+        (&["--version"], "standard output"),
     ] {
         let output = command(&sample_profiles())
             .args(args)
@@ -334,6 +337,25 @@ fn what_cannot_be_written_is_named() {
         assert_eq!(said, format!("heapprof: {name}: {full}\n"), "{args:?}");
         assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
+}
+
+/// A limit of a file's size is an error of the file, which is not left half-written, and no death
+/// by a signal.
+#[test]
+fn a_file_over_its_limit_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = sample_profiles().join(AFTER).display().to_string();
+    let heapprof = heapprof().display().to_string();
+    for (command, file) in [("report", "r.html"), ("flame", "f.svg")] {
+        let script = format!("ulimit -f 1; exec '{heapprof}' {command} -o {file} '{profile}'");
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", &script]).current_dir(folder.path());
+        let found = Run::from(shell.output().unwrap());
+        let expected =
+            format!("heapprof: {file}: cannot be written: File too large (os error 27)\n");
+        assert_eq!((found.code, found.err), (2, expected), "{command}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -32,6 +32,17 @@ extern "C" fn note_inherited_state() {
     }
 }
 
+/// Makes a write beyond RLIMIT_FSIZE an error of that write, and no end of heapprof. A handler does
+/// it, because a program that is started begins without handlers, and with ignored signals.
+pub(crate) fn survive_large_files() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    if !is_ignored_now(libc::SIGXFSZ) {
+        let handler = nothing as extern "C" fn(libc::c_int);
+        // SAFETY: the handler does nothing, so it may run at any moment.
+        unsafe { libc::signal(libc::SIGXFSZ, handler as libc::sighandler_t) };
+    }
+}
+
 /// Whether a signal was ignored when this process began. This must be called before heapprof
 /// handles any signal.
 pub(crate) fn is_ignored(signal: libc::c_int) -> bool {

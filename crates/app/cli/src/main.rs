@@ -99,8 +99,9 @@ fn prepare_own_words(typed: &[OsString], own: usize) -> Vec<OsString> {
 }
 
 fn main() -> ExitCode {
-    // A closed pipe is an error to writers and not a silent death, because output files must not be
-    // left half-written.
+    // A closed pipe and a file that is too large are errors to writers and no silent death, because
+    // output files must not be left half-written.
+    inherited::survive_large_files();
     let typed = command_line();
     let cli = match parse(&typed) {
         Ok(cli) => cli,
@@ -109,9 +110,14 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
         Err(help) => {
-            // A reader who does not read the help to its end is no failure.
-            let _ = help.print();
-            return ExitCode::SUCCESS;
+            return match output::help(&help) {
+                // A reader who does not read the help to its end is no failure.
+                Err(error) if !output::is_broken_pipe(&error) => {
+                    messages::error(&error);
+                    ExitCode::from(2)
+                }
+                _ => ExitCode::SUCCESS,
+            };
         }
     };
     match command::run(cli) {

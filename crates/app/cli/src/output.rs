@@ -44,6 +44,18 @@ pub(crate) fn profile(
     write_for(FileAccess::Exactly(mode.0), file, body)
 }
 
+/// Prints a command's help, or the version.
+pub(crate) fn help(help: &clap::Error) -> Result<()> {
+    if !inherited::has_stdout() {
+        bail!(STDOUT_CLOSED);
+    }
+    let printed = help.print().and_then(|()| io::stdout().flush());
+    printed.context("standard output: cannot be written")
+}
+
+/// The error of a command that was started without a standard output.
+const STDOUT_CLOSED: &str = "standard output is closed: there is nowhere to write to";
+
 fn write_for(
     access: FileAccess,
     file: Option<&Path>,
@@ -51,7 +63,7 @@ fn write_for(
 ) -> Result<()> {
     let Some(path) = file else {
         if !inherited::has_stdout() {
-            bail!("standard output is closed: there is nowhere to write to");
+            bail!(STDOUT_CLOSED);
         }
         return into("standard output", io::stdout().lock(), body);
     };
