@@ -121,8 +121,7 @@ macro_rules! wrappers {
                 r"ZSTD_custom(Malloc|Calloc)";
             "CPython 3.14 (Include/internal/pycore_object_alloc.h), and heapprof's own":
                 r"_?PyObject_MallocWithType",
-                r"heapprof::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?",
-                r"heapprof_providers::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?";
+                r"heapprof(_providers)?::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?";
         }
     };
 }
@@ -148,18 +147,22 @@ pub const ALLOCATION_WRAPPERS: &[(&str, &[&str])] = wrappers!(as_rows);
 /// containers call them, and all [`ALLOCATION_WRAPPERS`].
 pub const ALLOCATOR_REGEX: &str = wrappers!(as_text);
 
+/// The last part of the table before the providers were a crate of their own.
+const EARLIER_OWN_FUNCTIONS: &str =
+    r"|heapprof::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?";
+
 /// Returns what follows [`ALLOCATOR_REGEX`] in a profile's `drop_frames`; `None` if `drop_frames`
 /// does not begin with the expression. Profiles of earlier versions hold a shorter table, which is
 /// accepted too.
 pub fn after_allocators(drop_frames: &str) -> Option<&str> {
-    let earlier = |first_new: &str| {
+    let shorter = |first_new: &str, instead: &str| {
         let (earlier, _) = ALLOCATOR_REGEX.split_once(first_new)?;
-        drop_frames.strip_prefix(earlier)
+        drop_frames.strip_prefix(earlier)?.strip_prefix(instead)
     };
     drop_frames
         .strip_prefix(ALLOCATOR_REGEX)
-        .or_else(|| earlier("|heapprof_providers::"))
-        .or_else(|| earlier("|_?PyObject_MallocWithType"))
+        .or_else(|| shorter("|heapprof(", EARLIER_OWN_FUNCTIONS))
+        .or_else(|| shorter("|_?PyObject_MallocWithType", ""))
 }
 
 #[cfg(test)]
@@ -170,11 +173,11 @@ mod tests {
     fn tables_of_earlier_versions_are_recognized() {
         let before = |first_new: &str| ALLOCATOR_REGEX.split_once(first_new).unwrap().0;
         for table in [
-            ALLOCATOR_REGEX,
-            before("|heapprof_providers::"),
-            before("|_?PyObject_MallocWithType"),
+            ALLOCATOR_REGEX.to_string(),
+            before("|heapprof(").to_string() + EARLIER_OWN_FUNCTIONS,
+            before("|_?PyObject_MallocWithType").to_string(),
         ] {
-            assert_eq!(after_allocators(table), Some(""));
+            assert_eq!(after_allocators(&table), Some(""));
             assert_eq!(after_allocators(&format!("{table}|own")), Some("|own"));
         }
         assert_eq!(after_allocators("malloc|own"), None);
