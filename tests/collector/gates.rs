@@ -183,7 +183,7 @@ fn the_oldest_glibc_is_the_documented_one() {
         .filter_map(|l| l.trim().rsplit_once(" GLIBC_2."));
     let newest = versions.map(|(_, n)| n.split('.').next().unwrap().parse::<u32>().unwrap());
     let newest = newest.max().unwrap();
-    let page = std::fs::read_to_string(root().join("docs/dev/architecture.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/platforms.md")).unwrap();
     let stated = regex::Regex::new(r"glibc\s+2\.(\d+)\s+or\s+newer").unwrap();
     let stated: u32 = stated.captures(&page).expect("the page says it")[1]
         .parse()
