@@ -147,19 +147,9 @@ impl CommandContext {
         portable: Option<String>,
         text: impl FnOnce(&ReportStyle) -> Result<String>,
     ) -> Result<()> {
-        if !report.show_sql {
-            let style = self.style(report);
-            return self.write(report.output.file(), |out| {
-                Ok(out.write_all(text(&style)?.as_bytes())?)
-            });
-        }
-        // The report is made in any case, so that a report that can't be made is an error here too.
-        text(&self.style(report))?;
-        let portable = portable.map_or_else(String::new, |sql| {
-            format!("-- The same in one statement, for any engine that has the tables:\n{sql};\n")
-        });
-        let shown = statements(session) + &printable_lines(&portable);
-        self.text(report.output.file(), &shown)
+        self.finish_body(report, session, portable, |style, out| {
+            Ok(out.write_all(text(style)?.as_bytes())?)
+        })
     }
 
     /// Writes a report as [`finish`](Self::finish) does, but bit by bit, because the report is too
@@ -170,13 +160,28 @@ impl CommandContext {
         session: &AnalysisSession,
         body: impl FnOnce(&ReportStyle, &mut dyn Write) -> Result<()>,
     ) -> Result<()> {
+        self.finish_body(report, session, None, body)
+    }
+
+    /// Writes a report's body, or the statements that it ran.
+    fn finish_body(
+        &self,
+        report: &ReportArgs,
+        session: &AnalysisSession,
+        portable: Option<String>,
+        body: impl FnOnce(&ReportStyle, &mut dyn Write) -> Result<()>,
+    ) -> Result<()> {
         let file = report.output.file();
         let style = self.style(report);
-        if report.show_sql {
-            body(&style, &mut io::sink())?;
-            return self.text(file, &statements(session));
+        if !report.show_sql {
+            return self.write(file, |writer| body(&style, writer));
         }
-        self.write(file, |writer| body(&style, writer))
+        // The report is made in any case, so that a report that can't be made is an error here too.
+        body(&style, &mut io::sink())?;
+        let portable = portable.map_or_else(String::new, |sql| {
+            format!("-- The same in one statement, for any engine that has the tables:\n{sql};\n")
+        });
+        self.text(file, &(statements(session) + &printable_lines(&portable)))
     }
 
     /// Writes a report bit by bit. On a terminal a pager shows a report that is longer than the
