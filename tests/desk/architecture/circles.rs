@@ -62,6 +62,17 @@ fn paths(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
+/// Returns a path of a module's text as seen from the crate's root.
+fn absolute(module: &[String], path: &[String]) -> Vec<String> {
+    let ups = path.iter().take_while(|part| *part == "super").count();
+    let base = match path[0].as_str() {
+        "crate" => &[],
+        _ => &module[..module.len().saturating_sub(ups)],
+    };
+    let is_marker = matches!(path[0].as_str(), "crate" | "self");
+    [base, &path[ups.max(usize::from(is_marker))..]].concat()
+}
+
 /// Returns the paths within the crate that a module's text uses, from the crate's root.
 pub(super) fn used(module: &[String], text: &str) -> Vec<Vec<String>> {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
@@ -76,15 +87,7 @@ pub(super) fn used(module: &[String], text: &str) -> Vec<Vec<String>> {
     for tree in Regex::new(&path).unwrap().find_iter(&code) {
         paths(tree.as_str(), &[], &mut found);
     }
-    let whole = |path: Vec<String>| {
-        let ups = path.iter().take_while(|part| *part == "super").count();
-        let base = match path[0].as_str() {
-            "crate" => Vec::new(),
-            _ => module[..module.len().saturating_sub(ups)].to_vec(),
-        };
-        [base, path[ups.max(1)..].to_vec()].concat()
-    };
-    found.into_iter().map(whole).collect()
+    found.iter().map(|path| absolute(module, path)).collect()
 }
 
 /// The names that modules export again: a module and a name in it, and the path of the item.
@@ -106,13 +109,7 @@ fn add_exports(module: &[String], text: &str, exports: &mut Exports) {
         let mut trees = Vec::new();
         paths(&found[1], &[], &mut trees);
         for path in trees {
-            let ups = path.iter().take_while(|part| *part == "super").count();
-            let mut target = match path[0].as_str() {
-                "crate" => Vec::new(),
-                _ => module[..module.len().saturating_sub(ups)].to_vec(),
-            };
-            let is_marker = matches!(path[0].as_str(), "crate" | "self");
-            target.extend(path[ups.max(usize::from(is_marker))..].iter().cloned());
+            let target = absolute(module, &path);
             if let Some(name) = target.last().cloned() {
                 exports.insert((module.to_vec(), name), target);
             }

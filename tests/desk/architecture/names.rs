@@ -1,22 +1,27 @@
 //! Names and first words: what a newcomer reads first.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use heapprof_tests::harness::{root, sources};
 use regex::{Captures, Regex};
+
+use super::relative;
 
 /// Types whose names end like a participle and are nouns, or are the word of the field.
 const NOUNS: &[&str] = &["Token", "Seed", "Speed", "Feed"];
 
 /// The lines of code of a file, without comments and texts, each with its place.
 fn code(path: &std::path::Path) -> Vec<(String, String)> {
-    let name = path.strip_prefix(root()).unwrap().display().to_string();
-    let text = std::fs::read_to_string(path).unwrap();
     // Comments, texts and characters are not names. A text of several lines keeps their number.
-    let other = Regex::new(
-        r###"(?s)//[^\n]*|r##".*?"##|r#".*?"#|\br"[^"]*"|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'"###,
-    );
-    let text = other.unwrap().replace_all(&text, |found: &Captures<'_>| {
+    static OTHER: LazyLock<Regex> = LazyLock::new(|| {
+        let other =
+            r###"(?s)//[^\n]*|r##".*?"##|r#".*?"#|\br"[^"]*"|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'"###;
+        Regex::new(other).unwrap()
+    });
+    let name = relative(path);
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = OTHER.replace_all(&text, |found: &Captures<'_>| {
         "\n".repeat(found[0].matches('\n').count())
     });
     let lines = text.lines().enumerate();
@@ -114,7 +119,7 @@ fn comments_do_not_begin_with_so_many() {
         for (i, line) in text.lines().enumerate() {
             let is_comment = line.trim_start().starts_with("//");
             if is_comment && !is_inside && opener.is_match(line) {
-                found.push(format!("{}:{}: {}", file.display(), i + 1, line.trim()));
+                found.push(format!("{}:{}: {}", relative(&file), i + 1, line.trim()));
             }
             is_inside = is_comment;
         }
