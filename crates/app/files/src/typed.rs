@@ -45,7 +45,11 @@ pub enum TypedPathError {
     #[error("{}: is a folder; name a file in it", .0.display())]
     Folder(PathBuf),
     /// A folder on the way does not exist.
-    #[error("{}: cannot be written: there is no folder {}; make it first", path.display(), folder.display())]
+    #[error(
+        "{}: cannot be written: there is no folder {}; make it first",
+        path.display(),
+        folder.display()
+    )]
     NoFolder {
         /// The path.
         path: PathBuf,

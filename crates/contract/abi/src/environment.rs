@@ -3,7 +3,7 @@
 //! The collectors read them, `heapprof record` sets them, and docs/environment.md shows them. No
 //! other code writes the name of a variable.
 
-/// Who sets a variable.
+/// The setter of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableSetter {
     /// The user. `record` removes the variable, so that it does not mix with its own options.
@@ -27,7 +27,7 @@ pub struct EnvironmentVariable {
     pub name: &'static str,
     /// Allowed values, in Markdown.
     pub form: &'static str,
-    /// Who sets the variable.
+    /// The setter of the variable.
     pub setter: VariableSetter,
     /// Value that applies if the variable is not set, in Markdown.
     pub default: &'static str,

@@ -19,7 +19,7 @@ const MAX_SCANS: u32 = 10_000;
 /// When this number of checks is left, all objects are scanned in any case.
 const LATE_SCAN: u32 = MAX_SCANS - 1000;
 
-/// Has the next allocations check for a new object.
+/// Makes the next allocations check for a new object.
 pub fn expect() {
     SCANS_LEFT.store(MAX_SCANS, Ordering::Relaxed);
     start::scan_at_next_allocation(true);
