@@ -2,6 +2,7 @@
 
 mod attach;
 mod code;
+mod color;
 mod compare;
 mod diff;
 mod drop_in;
@@ -33,7 +34,7 @@ mod wiretap;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use heapprof_analysis::SortKey;
 use heapprof_formats::ValueTypeName;
 use heapprof_report::ReportFormat;
@@ -43,6 +44,7 @@ use crate::name;
 
 pub(crate) use attach::{AttachArgs, DetachArgs};
 pub(crate) use code::CodeArgs;
+pub(crate) use color::ColorMode;
 pub(crate) use compare::{BenchArgs, CompareAllocatorsArgs};
 pub(crate) use diff::DiffArgs;
 pub(crate) use drop_in::{DropInArgs, help_of};
@@ -208,13 +210,6 @@ impl Cli {
         let db = self.db.clone().or_else(|| Some(set()?.into()));
         db.unwrap_or_else(|| "heapprof.db".into())
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ColorMode {
-    Auto,
-    Always,
-    Never,
 }
 
 #[derive(Debug, Subcommand)]

@@ -103,15 +103,7 @@ impl CommandContext {
     }
 
     pub(crate) fn is_coloured(&self, file: Option<&Path>) -> bool {
-        match self.color {
-            ColorMode::Always => true,
-            ColorMode::Never => false,
-            ColorMode::Auto => {
-                let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-                let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
-                self.is_terminal(file) && !no_color && !dumb
-            }
-        }
+        self.color.has_colour(|| self.is_terminal(file))
     }
 
     /// Returns the limit of rows: `-n`, or a screenful on a terminal.

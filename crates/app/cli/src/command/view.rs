@@ -26,12 +26,8 @@ fn write_profile(profile: &Profile, path: &Path) -> Result<()> {
 
 /// Returns the style of the screen, with colours if they are wanted.
 pub(super) fn screen_style(color: ColorMode) -> ScreenStyle {
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    // The view has a terminal wherever it is shown.
     ScreenStyle {
-        is_coloured: match color {
-            ColorMode::Always => true,
-            ColorMode::Never => false,
-            ColorMode::Auto => !no_color,
-        },
+        is_coloured: color.has_colour(|| true),
     }
 }
