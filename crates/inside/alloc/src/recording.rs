@@ -5,7 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use heapprof_engine::setting::SettingError;
-use heapprof_engine::{DumpError, DumpReason, ENGINE, RecordingMode, RecordingOptions, sys};
+use heapprof_engine::{DumpError, DumpReason, ENGINE, RecordingMode, RecordingOptions};
+use heapprof_platform::sys;
 
 use crate::environment;
 use crate::process;

@@ -18,9 +18,10 @@ pub(crate) mod seen;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::platform::lock::{ForkLock, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::weak;
+use heapprof_platform::lock::{ForkLock, rank};
+use heapprof_platform::weak;
+
+use crate::process::EngineProcess;
 use crate::tables::probe_table::ProbeTable;
 use entries::EntryPoints;
 use lasting::LastingCode;

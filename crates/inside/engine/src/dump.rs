@@ -13,11 +13,12 @@ use std::ffi::CString;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::stack_switch::OwnStack;
+use heapprof_platform::sys;
+
 use crate::options::{DumpTriggers, RecordingOptions};
-use crate::platform::lock::{ForkLock, LockedValue, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::stack_switch::OwnStack;
-use crate::platform::sys;
+use crate::process::EngineProcess;
 use clock::IntervalClock;
 use due::DumpSchedule;
 use history::RecordingHistory;

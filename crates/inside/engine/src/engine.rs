@@ -1,14 +1,15 @@
 //! The engine: one value whose parts own their state.
 
+use heapprof_platform::arena::{EngineAllocator, EngineArena};
+use heapprof_platform::lock::ForkLock;
+use heapprof_platform::pages::PageSource;
+
 use crate::code::ProgramCode;
 use crate::code::mappings::CodeScanOutcome;
 use crate::dump::DumpState;
 use crate::ledger::Ledger;
 use crate::mode::RecordingMode;
-use crate::platform::arena::{EngineAllocator, EngineArena};
-use crate::platform::lock::ForkLock;
-use crate::platform::pages::PageSource;
-use crate::platform::process::EngineProcess;
+use crate::process::EngineProcess;
 use crate::stack::script::InterpreterTables;
 use crate::stack::walk::Unwinder;
 use crate::tables::filter::{self, AddressFilter};
@@ -63,7 +64,7 @@ impl Engine {
     }
 
     /// Returns the allocator of the engine's own memory.
-    pub(crate) const fn allocator(&self) -> EngineAllocator<'_> {
+    pub(crate) const fn allocator(&self) -> EngineAllocator<'_, EngineProcess> {
         EngineAllocator(&self.memory, &self.process)
     }
 

@@ -9,9 +9,10 @@ pub(crate) mod reentrancy_guard;
 pub(crate) mod stack;
 pub(crate) mod trace;
 
+use heapprof_platform::tls;
+
 use crate::engine::Engine;
 use crate::mode::RecordingMode;
-use crate::platform::tls;
 use crate::stack::call_site::CallSite;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::stack::call_site::{FunctionPosition, current_position};

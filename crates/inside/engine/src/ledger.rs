@@ -6,13 +6,14 @@ pub(crate) mod regions;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use heapprof_platform::floating_point::undisturbed;
+use heapprof_platform::lock::{ForkLock, FutexLock, LockedValue, rank};
+use heapprof_platform::table_file::TableLifetime;
+use heapprof_platform::weak::single_threaded;
+
 use crate::dropped::count;
 use crate::mode::RecordingMode;
-use crate::platform::floating_point::undisturbed;
-use crate::platform::lock::{ForkLock, FutexLock, LockedValue, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::table_file::TableLifetime;
-use crate::platform::weak::single_threaded;
+use crate::process::EngineProcess;
 use crate::tables::counters::{StackCounters, TemporarySum};
 use crate::tables::filter::{self, AddressFilter};
 use crate::tables::spread::{self, StackSpread};

@@ -87,10 +87,12 @@
 //!
 //! # Folders
 //!
-//! From the bottom up; none uses one that stands after it.
+//! System calls, locks, memory of our own, stacks to switch to and the thread's slot are
+//! heapprof-platform's: this page names its files `sys.rs`, `lock.rs`, `arena.rs`, `table_file.rs`,
+//! `stack_switch.rs`, `tls.rs` and `trial.rs`.
 //!
-//! * `platform/`: system calls, locks, memory of our own, stacks to switch to, thread-local
-//!   storage, and what is known of the process.
+//! From the bottom up; no folder uses one that stands after it.
+//!
 //! * `tables/`: growing arrays, hash tables, the numbers of stacks, counters, samples.
 //! * `code/`: which files are mapped, and how to unwind from an address.
 //! * `stack/`: the stack of an allocation.
@@ -100,9 +102,9 @@
 //! * `event/`: what happens in the program's threads, their way into the engine and out of it.
 //! * `recording/`: a recording from start to stop, its dumps and files, forks and signals.
 //!
-//! The files beside them hold the engine (`engine.rs`), its own memory (`memory.rs`), what is
-//! recorded (`mode.rs`), what was dropped (`dropped.rs`), what was asked for (`options.rs`,
-//! `setting.rs`), and why dumps are made (`reason.rs`).
+//! The files beside them hold the engine (`engine.rs`), its own memory (`memory.rs`), the process
+//! (`process.rs`), what is recorded (`mode.rs`), what was dropped (`dropped.rs`), what was asked for
+//! (`options.rs`, `setting.rs`), and why dumps are made (`reason.rs`).
 //!
 //! # What every part keeps to
 //!
@@ -163,7 +165,6 @@
 //!   dies, the last profile is written first, and from then on nothing of ours calls the kernel.
 //! * **Panics** abort in `libheapprof.so` and are not expected: nothing unwinds into the program.
 
-mod atomic;
 mod code;
 mod dropped;
 mod dump;
@@ -175,7 +176,7 @@ mod mode;
 mod options;
 #[cfg(not(shuttle))]
 mod outside;
-mod platform;
+mod process;
 mod reason;
 mod recording;
 pub mod setting;
@@ -195,7 +196,6 @@ pub use crate::options::{
     DEFAULT_PERIOD, DumpFormat, DumpOutput, DumpTriggers, FrameChoice, LedgerRecipient,
     LedgerTaker, MAX_PERIOD, RecordingOptions,
 };
-pub use crate::platform::sys;
 pub use crate::reason::DumpReason;
 pub use crate::recording::dumps::EngineDumps;
 pub use crate::recording::fork::EngineForks;

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::atomic::{AtomicU8, AtomicU64};
+use heapprof_platform::atomic::{AtomicU8, AtomicU64};
 
 /// Whether and how allocations are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,9 +15,6 @@ use heapprof_abi::{
 use crate::dropped::DroppedEvents;
 use crate::engine::{ENGINE, Engine};
 use crate::ledger::live::{BlockTable, LivePart};
-use crate::platform::table_file::{
-    self, COPY_COUNT, HEAP_COPY, MOMENTS_COPY, PEAK_AT_COPY, TableFile,
-};
 use crate::tables::counters::{HeapCounters, StackCounters, TemporarySum};
 use crate::tables::moments::HeapMoments;
 use crate::tables::script_frames;
@@ -25,6 +22,9 @@ use crate::tables::spread::StackSpread;
 use crate::tables::stacks::StackEntry;
 use crate::thread::names;
 use crate::thread::state::ThreadState;
+use heapprof_platform::table_file::{
+    self, COPY_COUNT, HEAP_COPY, MOMENTS_COPY, PEAK_AT_COPY, TableFile,
+};
 use heapprof_profile::HeapMoment;
 
 /// The header of the ledger of [`ENGINE`]. It lies in writable data, where readers search for it.

@@ -5,8 +5,9 @@ use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 
 use heapprof_engine::{
     DumpFormat, DumpOutput, DumpReason, ENGINE, LoadAttempt, LoadOutcome, MAX_PERIOD,
-    RecordingMode, RecordingOptions, RegistrationError, StackProvider, sys,
+    RecordingMode, RecordingOptions, RegistrationError, StackProvider,
 };
+use heapprof_platform::sys;
 use heapprof_providers::perl::{PERL, PerlLayout, TracedInterpreter};
 use heapprof_providers::python;
 

@@ -17,8 +17,9 @@ use heapprof_abi::letter::{
 };
 use heapprof_engine::{
     DumpOutput, ENGINE, FrameChoice, LedgerRecipient, LedgerTaker, MAX_PERIOD, RecordingMode,
-    RecordingOptions, sys,
+    RecordingOptions,
 };
+use heapprof_platform::sys;
 
 use self::hooks::HOOKS;
 use self::slots::{ImportSlot, LoaderObject, SettledObjects, each_object};

@@ -4,7 +4,8 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
-use heapprof_engine::{DumpReason, ENGINE, raise_default, sys};
+use heapprof_engine::{DumpReason, ENGINE, raise_default};
+use heapprof_platform::sys;
 use heapprof_providers::interpreters;
 
 use crate::atfork;

@@ -327,8 +327,8 @@ fn mark_inherited(name: &str) -> bool {
 /// does not tell, because an orphan may have the same parent.
 fn parent_of_program((record, program): (i32, i32)) -> i32 {
     const NO_PARENT: i32 = -1;
-    let own = heapprof_engine::sys::process_id();
-    let parent = heapprof_engine::sys::parent_id();
+    let own = heapprof_platform::sys::process_id();
+    let parent = heapprof_platform::sys::parent_id();
     if program == 0 && parent == record {
         set_program_id(own);
         return parent;
@@ -388,7 +388,7 @@ fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
         && !output.numbered_prefix
         && !mark_inherited(variable::FOLLOW.name)
     {
-        output.parent = Some(heapprof_engine::sys::parent_id());
+        output.parent = Some(heapprof_platform::sys::parent_id());
     }
     Ok(follow)
 }
@@ -413,7 +413,7 @@ fn from_prefix(triggers: DumpTriggers) -> Result<RecordingOptions, SettingError>
             numbered_prefix: true,
             always_id,
             removes_earlier,
-            parent: (!is_child).then(heapprof_engine::sys::parent_id),
+            parent: (!is_child).then(heapprof_platform::sys::parent_id),
             ..DumpOutput::default()
         },
         ..RecordingOptions::default()

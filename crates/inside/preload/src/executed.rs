@@ -4,7 +4,8 @@
 
 use std::ffi::CStr;
 
-use heapprof_engine::{ENGINE, sys};
+use heapprof_engine::ENGINE;
+use heapprof_platform::sys;
 
 use crate::environment;
 

@@ -7,7 +7,8 @@
 
 use std::ffi::c_int;
 
-use heapprof_engine::{ENGINE, RightsLeft, sys};
+use heapprof_engine::{ENGINE, RightsLeft};
+use heapprof_platform::sys;
 
 use crate::hook::announced;
 use crate::real::HookedFunction;

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use heapprof_engine::sys;
+use heapprof_platform::sys;
 
 use heapprof_providers::loaded_objects;
 

@@ -4,7 +4,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heapprof_engine::{ENGINE, is_inside_engine, sys};
+use heapprof_engine::{ENGINE, is_inside_engine};
+use heapprof_platform::sys;
 
 use crate::real::HookedFunction;
 

@@ -3,8 +3,9 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
+use heapprof_engine::DumpError;
 use heapprof_engine::setting::SettingError;
-use heapprof_engine::{DumpError, sys};
+use heapprof_platform::sys;
 
 /// Reports the environment variable that could not be understood.
 pub fn report_misunderstood(wrong: &SettingError) {

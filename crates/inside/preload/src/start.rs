@@ -4,7 +4,8 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-use heapprof_engine::{ENGINE, is_inside_engine, sys};
+use heapprof_engine::{ENGINE, is_inside_engine};
+use heapprof_platform::sys;
 use heapprof_providers::{interpreters, perl, python};
 
 use crate::say::{report, report_misunderstood, say};

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use heapprof_engine::sys;
 use heapprof_memory::Memory;
+use heapprof_platform::sys;
 
 /// This process's own memory, read by the kernel, so that reading an unmapped address is only a
 /// failed read.

@@ -12,11 +12,12 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::sys;
+
 use crate::code::image::MappedImage;
 use crate::code::modules::LoadedModule;
-use crate::platform::lock::{ForkLock, LockedValue, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::sys;
+use crate::process::EngineProcess;
 
 /// The closed code, and the count that a stack's walk reads.
 pub(crate) struct ClosedCode {
@@ -198,7 +199,7 @@ impl ClosedCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::pages::PageSource;
+    use heapprof_platform::pages::PageSource;
 
     /// Makes a module whose memory contains no image.
     fn module() -> LoadedModule {

@@ -3,8 +3,9 @@
 //! VmData is the size of all mappings that only the process may write, except its main stack. The
 //! kernel lists them in /proc/self/smaps.
 
+use heapprof_platform::sys;
+
 use crate::code::maps;
-use crate::platform::sys;
 
 /// The parts of a process's data, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

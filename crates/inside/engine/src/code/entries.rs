@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::platform::sys;
+use heapprof_platform::sys;
 
 /// Addresses at which the kernel starts a program: in its loader, and in the program itself. The
 /// code there may have no unwind tables.

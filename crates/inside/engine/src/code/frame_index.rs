@@ -10,8 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
-
-use crate::platform::sys::{self, EngineFile, PAGE_SIZE};
+use heapprof_platform::sys::{self, EngineFile, PAGE_SIZE};
 
 /// Maximum number of objects that have an index.
 const MAX_OBJECTS: usize = 64;

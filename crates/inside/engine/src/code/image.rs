@@ -1,7 +1,7 @@
 //! The ELF image of a mapping: its beginning and its build id, read without trusting that any
 //! memory is mapped.
 
-use crate::platform::sys::{self, PAGE_SIZE};
+use heapprof_platform::sys::{self, PAGE_SIZE};
 
 /// Maximum number of bytes of a build id that are kept.
 const MAX_BUILD_ID_LEN: usize = 64;

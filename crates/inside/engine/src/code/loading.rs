@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use crate::platform::sys;
+use heapprof_platform::sys;
 
 /// Maximum number of threads in the loader that are known. Forks do not wait for further ones.
 const MAX_THREADS: usize = 32;

@@ -4,15 +4,16 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::table_file::TableLifetime;
+use heapprof_platform::weak;
+
 use crate::code::closed::{ClosedCode, ClosedMapping, ClosedMappings};
 use crate::code::image::MappedImage;
 use crate::code::maps;
 use crate::code::modules::LoadedModule;
-use crate::platform::lock::{ForkLock, LockedValue, rank};
-use crate::platform::pages::PageSource;
-use crate::platform::process::EngineProcess;
-use crate::platform::table_file::TableLifetime;
-use crate::platform::weak;
+use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
 use crate::tables::word_memory::WordMemory;
 

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::platform::sys::EngineFile;
+use heapprof_platform::sys::EngineFile;
 
 /// Calls `each` with each line of the list, with a buffer of `N` bytes on the stack and without
 /// allocating. There may be a hundred thousand lines. A line that is longer than the buffer comes

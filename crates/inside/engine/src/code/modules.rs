@@ -4,12 +4,13 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::table_file::TableLifetime;
+use heapprof_platform::{sys, weak};
+
 use crate::code::frame_index::{FrameIndex, FrameIndexes};
 use crate::code::loading::LoaderAccess;
-use crate::platform::lock::{ForkLock, LockedValue, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::table_file::TableLifetime;
-use crate::platform::{sys, weak};
+use crate::process::EngineProcess;
 
 /// A loaded object, with the data that unwinding needs.
 #[derive(Clone, Copy, Debug, Default)]

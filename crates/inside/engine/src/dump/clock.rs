@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
-use crate::platform::sys;
+use heapprof_platform::sys;
 
 /// The interval clock: a thread of ours, or none.
 pub(crate) struct IntervalClock {

@@ -4,12 +4,13 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::sys;
+
 use crate::dump::following::LineGrowthSchedule;
 use crate::dump::live::LiveRequests;
 use crate::options::DumpTriggers;
-use crate::platform::lock::{ForkLock, LockedValue, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::sys;
+use crate::process::EngineProcess;
 use crate::reason::DumpReason;
 use crate::tables::counters::HeapCounters;
 use crate::tables::sampler;

@@ -3,9 +3,10 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::platform::lock::{ForkLock, LockedValue, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::sys;
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::sys;
+
+use crate::process::EngineProcess;
 
 /// The state that lasts from one scan of the stacks to the next.
 pub(crate) struct LineGrowthSchedule {

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use crate::platform::lock::{ForkLock, LockedValue, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::table_file;
+use crate::process::EngineProcess;
 use crate::tables::moments::{HeapMoments, MAX_MOMENTS};
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::table_file;
 use heapprof_profile::HeapMoment;
 
 /// The history of a recording. Times are in microseconds since the recording began.

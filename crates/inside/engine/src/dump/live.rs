@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use crate::platform::sys::{self, EngineFile};
+use heapprof_platform::sys::{self, EngineFile};
 
 /// The word with the request of `record --live`, and the last answer.
 pub(crate) struct LiveRequests {

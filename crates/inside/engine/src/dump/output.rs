@@ -5,8 +5,9 @@ mod place;
 use std::ffi::{CStr, CString};
 use std::io::{BufWriter, Write};
 
+use heapprof_platform::sys::{self, EngineFile, WaitTimeout};
+
 use crate::options::{DumpFormat, DumpOutput, RecordingOptions};
-use crate::platform::sys::{self, EngineFile, WaitTimeout};
 use crate::reason::DumpReason;
 pub(crate) use place::DumpFileIdentity;
 use place::DumpPlace;

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-use crate::platform::lock::{ForkLock, FutexLock, LockGuard, rank};
-use crate::platform::process::EngineProcess;
+use heapprof_platform::lock::{ForkLock, FutexLock, LockGuard, rank};
+
+use crate::process::EngineProcess;
 use crate::reason::DumpReason;
 
 /// The turn to dump.

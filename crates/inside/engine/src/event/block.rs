@@ -1,5 +1,8 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
+use heapprof_platform::sys::prefetch;
+use heapprof_platform::tls::{self, ThreadSlot};
+
 use crate::dropped::count;
 use crate::engine::Engine;
 use crate::event::entry::CountdownState::{GoesOn, RanOut};
@@ -9,8 +12,6 @@ use crate::event::stack::{capture, find_stack_number, number_captured, prefetch_
 use crate::ledger::access::OpenLedger;
 use crate::ledger::live::{BlockSpot, LiveBlock, TableFull};
 use crate::mode::RecordingMode;
-use crate::platform::sys::prefetch;
-use crate::platform::tls::{self, ThreadSlot};
 use crate::stack::call_site::CallSite;
 use crate::tables::counters::{CountOutcome, EventWeight};
 use crate::tables::log::{LogBlock, LogEventKind};

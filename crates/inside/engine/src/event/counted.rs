@@ -1,10 +1,11 @@
 //! Counting of events that are counted one by one, sampled or not: the program's own mappings.
 
+use heapprof_platform::tls;
+
 use crate::dropped::count;
 use crate::engine::Engine;
 use crate::event::entry::{self, StateOwnership, acquire_state};
 use crate::event::stack::find_stack_number;
-use crate::platform::tls;
 use crate::stack::call_site::CallSite;
 use crate::tables::counters::{CountOutcome, EventWeight};
 use crate::tables::sampler;

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
+use heapprof_platform::sys;
+use heapprof_platform::table_file::TableMemory;
+use heapprof_platform::tls::{self, QUIET_COUNTDOWN, ThreadSlot};
+
 use crate::dropped::count;
 use crate::engine::Engine;
 use crate::mode::RecordingMode;
-use crate::platform::sys;
-use crate::platform::table_file::TableMemory;
-use crate::platform::tls::{self, QUIET_COUNTDOWN, ThreadSlot};
 use crate::thread::state::{self, ThreadOwnState, ThreadState};
 
 /// Takes the reentrancy guard: this thread is inside the engine until [`release_reentrancy_guard`].

@@ -1,8 +1,9 @@
 //! The program's own calls that map and unmap memory.
 
+use heapprof_platform::sys::PAGE_SIZE;
+
 use crate::engine::Engine;
 use crate::event::counted;
-use crate::platform::sys::PAGE_SIZE;
 use crate::stack::call_site::CallSite;
 
 /// Counts a new mapping. What lay there before is gone (MAP_FIXED).

@@ -7,11 +7,11 @@
 use std::sync::atomic::Ordering;
 
 use heapprof_abi::process_state;
+use heapprof_platform::{sys, table_file};
 use heapprof_profile::HeapMoment;
 
 use crate::dump::history::CheckPace;
 use crate::engine::Engine;
-use crate::platform::{sys, table_file};
 use crate::tables::sampler::BYTE_BITS;
 use crate::tables::sizes::objects_from_units;
 

@@ -1,10 +1,11 @@
 //! The reentrancy guard around the engine's own work in the program's threads: what the engine
 //! allocates is not recorded.
 
+use heapprof_platform::sys;
+use heapprof_platform::tls::{self, QUIET_COUNTDOWN};
+
 use crate::engine::Engine;
 use crate::event::entry;
-use crate::platform::sys;
-use crate::platform::tls::{self, QUIET_COUNTDOWN};
 
 impl Engine {
     /// Runs `work` as the engine's own, with the reentrancy guard taken: what the thread allocates

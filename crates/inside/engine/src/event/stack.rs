@@ -1,9 +1,9 @@
 //! The stack of an allocation: how it is captured, and which number it gets in the tables.
 
 use heapprof_abi::stack_end::OUTERMOST;
+use heapprof_platform::sys::prefetch;
 
 use crate::engine::Engine;
-use crate::platform::sys::prefetch;
 use crate::stack::call_site::CallSite;
 use crate::stack::capture::{self, CaptureOutcome, LastStack};
 use crate::stack::provider::StackRequest;

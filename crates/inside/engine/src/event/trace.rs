@@ -1,10 +1,11 @@
 //! Events in which an interpreter has made values: they ask for the number of the stack that made
 //! them.
 
+use heapprof_platform::tls;
+
 use crate::engine::Engine;
 use crate::event::entry::{CountdownState, StateOwnership, ThreadEvent};
 use crate::event::stack::find_script_stack;
-use crate::platform::tls;
 
 /// A thread's event in which an interpreter traces values. What the thread allocates meanwhile is
 /// not recorded, and dumps that a signal asks for come afterwards.

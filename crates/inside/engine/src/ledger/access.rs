@@ -18,11 +18,12 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use crate::atomic::{AtomicBool, AtomicPtr};
-use crate::platform::lock::{ForkLock, FutexLock, LockGuard, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::sys;
-use crate::platform::weak::single_threaded;
+use heapprof_platform::atomic::{AtomicBool, AtomicPtr};
+use heapprof_platform::lock::{ForkLock, FutexLock, LockGuard, WaitPolicy, rank};
+use heapprof_platform::sys;
+use heapprof_platform::weak::single_threaded;
+
+use crate::process::EngineProcess;
 use crate::tables::counters::{AccessMode, CountOutcome, EventWeight, HeapCounters, StackCounters};
 use crate::thread::state::{ThreadState, ThreadStates};
 

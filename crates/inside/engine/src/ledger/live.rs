@@ -15,13 +15,14 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use heapprof_platform::lock::{SpinLock, rank};
+use heapprof_platform::pages::{PageSource, TableFill};
+use heapprof_platform::sys::{self, prefetch};
+use heapprof_platform::table_file::TableLifetime;
+
 use crate::dropped::count;
 use crate::ledger::access::{ClaimOutcome, LedgerHolder, OpenLedger, PartOwner};
-use crate::platform::lock::{SpinLock, rank};
-use crate::platform::pages::{PageSource, TableFill};
-use crate::platform::process::EngineProcess;
-use crate::platform::sys::{self, prefetch};
-use crate::platform::table_file::TableLifetime;
+use crate::process::EngineProcess;
 use crate::tables::counters::AccessMode;
 
 pub(crate) mod shadows;

@@ -8,11 +8,11 @@
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use heapprof_platform::sys;
 use heapprof_profile::fork::LoadAttempt;
 
 use crate::engine::Engine;
 use crate::options::RecordingOptions;
-use crate::platform::sys;
 
 /// The message of a forked child that begins. The process that it was forked from follows.
 const FORKED_MESSAGE: &str = "heapprof's child 1";

@@ -9,11 +9,12 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::atomic::Ordering;
 
+use heapprof_platform::{status, sys};
+
 use crate::dump::DumpError;
 use crate::dump::clock::{CLOCK_THREAD, DUMPER_THREAD};
 use crate::engine::Engine;
 use crate::options::DumpTriggers;
-use crate::platform::{status, sys};
 use crate::reason::DumpReason;
 use crate::recording::dumps::{dump, scan};
 

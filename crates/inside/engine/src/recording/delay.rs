@@ -8,10 +8,12 @@
 
 use std::ffi::CString;
 
+use heapprof_platform::lock::WaitPolicy;
+use heapprof_platform::{status, sys};
+
 use crate::dump::output::DumpNaming;
 use crate::engine::Engine;
 use crate::options::{DumpTriggers, LedgerRecipient, RecordingOptions};
-use crate::platform::{status, sys};
 use crate::recording::shared_ledger;
 
 /// Number of bytes that a process allocates before its ledger is kept in a file. Its thread may

@@ -4,6 +4,8 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
 use heapprof_abi::process_state;
+use heapprof_platform::lock::WaitPolicy;
+use heapprof_platform::{sys, tls, trial};
 
 use crate::code::mappings::CodeScanOutcome;
 use crate::dump::turn::DumpTurnGuard;
@@ -11,7 +13,6 @@ use crate::dump::{AllocatorUsage, DumpError, DumpListener, DumpState, output};
 use crate::engine::Engine;
 use crate::event::reentrancy_guard::is_inside_engine;
 use crate::options::{DumpFormat, RecordingOptions};
-use crate::platform::{sys, tls, trial};
 use crate::reason::DumpReason;
 use crate::recording::snapshot::{self, SnapshotTotals};
 use crate::recording::text;

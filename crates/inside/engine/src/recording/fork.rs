@@ -3,16 +3,18 @@
 #[cfg(not(shuttle))]
 use std::sync::atomic::Ordering;
 
+use heapprof_platform::lock::WaitPolicy;
+use heapprof_platform::sys;
+use heapprof_platform::table_file::TableMemory;
+use heapprof_platform::weak::{self, StreamLockAction, single_threaded};
+
 use crate::dropped;
 use crate::engine::Engine;
 use crate::event::reentrancy_guard::is_inside_engine;
 use crate::event::{entry, moment};
 #[cfg(not(shuttle))]
 use crate::outside;
-use crate::platform::process::ForkState;
-use crate::platform::sys;
-use crate::platform::table_file::TableMemory;
-use crate::platform::weak::{self, StreamLockAction, single_threaded};
+use crate::process::ForkState;
 use crate::recording::lines;
 #[cfg(not(shuttle))]
 use crate::recording::{audit, delay, shared_ledger};

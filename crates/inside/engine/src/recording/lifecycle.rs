@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 
 #[cfg(not(shuttle))]
+use heapprof_platform::{status, sys, trial};
+
 use crate::code::mappings::CodeScanOutcome;
 use crate::engine::Engine;
 #[cfg(not(shuttle))]
@@ -10,7 +12,6 @@ use crate::event::reentrancy_guard::is_inside_engine;
 use crate::event::{entry, moment};
 use crate::mode::RecordingMode;
 use crate::options::{DumpFormat, FrameChoice, MAX_PERIOD, RecordingOptions};
-use crate::platform::{status, sys, trial};
 #[cfg(not(shuttle))]
 use crate::recording::rights::{self, RightsLeft};
 #[cfg(not(shuttle))]

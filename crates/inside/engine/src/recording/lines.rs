@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::Ordering;
 
+use heapprof_platform::sys::{self, EngineFile};
+
 use crate::dump::following::{ReportedStack, growth_step};
 use crate::dump::output;
 use crate::engine::Engine;
 use crate::options::RecordingOptions;
-use crate::platform::sys::{self, EngineFile};
 use crate::recording::snapshot::{self, AddressHasher};
 use crate::recording::sums::{self, StackSums};
 use crate::tables::script_frames::FrameWord;

@@ -1,10 +1,11 @@
 //! Answers to `record --live`: the profile of this moment, written into a file beside the list of
 //! profiles. It counts as no dump.
 
+use heapprof_platform::sys;
+
 use crate::dump::output;
 use crate::engine::Engine;
 use crate::options::RecordingOptions;
-use crate::platform::sys;
 use crate::reason::DumpReason;
 use crate::recording::{lines, snapshot};
 

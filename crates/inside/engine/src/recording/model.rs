@@ -11,14 +11,15 @@ use shuttle::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use shuttle::thread;
 use shuttle::{Config, Runner};
 
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::sys;
+use heapprof_platform::tls;
+
 use super::fork;
 use crate::engine::Engine;
 use crate::ledger::access;
 use crate::ledger::live::{LiveBlock, TableFull};
 use crate::mode::RecordingMode;
-use crate::platform::pages::PageSource;
-use crate::platform::sys;
-use crate::platform::tls;
 use crate::tables::counters::EventWeight;
 use crate::tables::filter::AddressFilter;
 use crate::tables::stacks::NewStack;

@@ -3,9 +3,10 @@
 
 use std::ffi::CString;
 
+use heapprof_platform::sys;
+
 use crate::engine::Engine;
 use crate::options::{LedgerRecipient, RecordingOptions};
-use crate::platform::sys;
 
 /// The words with which the message begins.
 const LOWER_RIGHTS_MESSAGE: &str = "heapprof's lower rights 1";

@@ -6,14 +6,14 @@ use std::ptr::{addr_of_mut, copy_nonoverlapping};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use heapprof_abi::{LEDGER_VERSION, SHARED_LEDGER_MAGIC, SharedLedgerHeader as Header};
+use heapprof_platform::sys::{self, EngineFile};
+use heapprof_platform::table_file::TABLE_FILE_LEN;
+use heapprof_platform::trial;
 
 use crate::dump::output;
 use crate::engine::Engine;
 use crate::options::{LedgerRecipient, RecordingOptions};
 use crate::outside;
-use crate::platform::sys::{self, EngineFile};
-use crate::platform::table_file::TABLE_FILE_LEN;
-use crate::platform::trial;
 
 /// The message to the ledger keeper, with which it gets the file.
 const GREETING: &[u8] = b"heapprof's kept books 1\n";

@@ -2,10 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use heapprof_platform::lock::WaitPolicy;
+use heapprof_platform::sys;
+
 use crate::dump::due::DueDumper;
 use crate::engine::Engine;
 use crate::event::reentrancy_guard::is_inside_engine;
-use crate::platform::sys;
 use crate::reason::DumpReason;
 use crate::recording::dumps::{DumpOutcome, EngineDumps, dump_only, scan};
 

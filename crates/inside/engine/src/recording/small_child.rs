@@ -5,10 +5,10 @@ use std::ffi::CString;
 use std::sync::atomic::Ordering;
 
 use heapprof_abi::process_state;
+use heapprof_platform::sys;
 
 use crate::dump::{DumpState, output};
 use crate::engine::Engine;
-use crate::platform::sys;
 use crate::reason::DumpReason;
 use crate::recording::{lines, snapshot};
 use crate::tables::sampler::BYTE_BITS;

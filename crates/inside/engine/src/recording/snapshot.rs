@@ -10,11 +10,12 @@ use heapprof_profile::{
     ProfileBuilder, QuickSample, SizeHistogram, encode_samples_quickly, recorded,
 };
 
+use heapprof_platform::{status, sys};
+
 use crate::code::mappings::{self, CodeMapping, CodeScanOutcome};
 use crate::engine::Engine;
 use crate::options::FrameChoice;
-use crate::platform::process::EngineProcess;
-use crate::platform::{status, sys};
+use crate::process::EngineProcess;
 use crate::reason::DumpReason;
 use crate::recording::account::account;
 use crate::recording::early_ends::early_ends;

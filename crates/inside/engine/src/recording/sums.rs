@@ -1,9 +1,9 @@
 //! The sums of each stack over the counters of all threads, at one moment.
 
+use heapprof_platform::floating_point::undisturbed;
 use heapprof_profile::SizeHistogram;
 
 use crate::engine::Engine;
-use crate::platform::floating_point::undisturbed;
 use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS, rounded};
 use crate::tables::spread::{self, SpreadEstimate};
 

@@ -2,14 +2,15 @@
 
 use std::sync::Barrier;
 
+use heapprof_platform::lock::rank;
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::pages::regions::{region, region_of};
+use heapprof_platform::tls;
+
 use super::sums;
 use crate::engine::{ENGINE, Engine};
 use crate::mode::RecordingMode;
 use crate::options::RecordingOptions;
-use crate::platform::lock::rank;
-use crate::platform::pages::PageSource;
-use crate::platform::pages::tests::{region, region_of};
-use crate::platform::tls;
 use crate::tables::filter::AddressFilter;
 use crate::tables::spread::SpreadEstimate;
 use crate::thread::state::engine_identity;

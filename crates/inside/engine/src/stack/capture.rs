@@ -224,7 +224,7 @@ impl LastStack {
     #[inline(always)]
     pub(crate) fn own_stack(&mut self, frame: CallSite) -> StackBounds {
         if self.bounds.end == 0 {
-            let local = crate::platform::tls::current() as usize;
+            let local = heapprof_platform::tls::current() as usize;
             self.bounds = own_stack::find(frame.slot, local);
         }
         self.bounds

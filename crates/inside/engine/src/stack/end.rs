@@ -5,10 +5,10 @@
 //! frames are missing, and a profile counts such stacks by file.
 
 use heapprof_abi::stack_end;
+use heapprof_platform::sys;
 
 use crate::code::cfi;
 use crate::code::rule::{UnwindRule, UnwindRuleKind};
-use crate::platform::sys;
 use crate::stack::walk::{FrameCursor, Unwinder};
 
 impl Unwinder<'_> {

@@ -4,7 +4,8 @@
 //! forever. The kernel makes a handler return to a function of libc, whose address can be read by
 //! `sigaction` (`sa_restorer`). So that address lies on the stack of a thread that is in a handler.
 
-use crate::platform::sys;
+use heapprof_platform::sys;
+
 use crate::stack::walk::StackBounds;
 
 /// Number of signals.
@@ -77,8 +78,8 @@ mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
 
     use super::*;
-    use crate::platform::tls;
     use crate::stack::own_stack;
+    use heapprof_platform::tls;
 
     fn asked() -> bool {
         let local = tls::current() as usize;

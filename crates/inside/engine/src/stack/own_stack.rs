@@ -1,9 +1,10 @@
 //! Bounds of a thread's own stack, from libc's descriptor of the thread, or else from the kernel.
 
+use heapprof_platform::sys;
+use heapprof_platform::sys::PAGE_SIZE;
+
 use crate::code::maps;
-use crate::platform::sys;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
-use crate::platform::sys::PAGE_SIZE;
 use crate::stack::walk::StackBounds;
 
 /// Returns the bounds of this thread's own stack, empty if they can't be found. Allocates nothing.
@@ -110,7 +111,7 @@ mod tests {
         let local = 0u8;
         let address = &raw const local as usize;
         let holds = |bounds: StackBounds| bounds.start <= address && address < bounds.end;
-        let block = || crate::platform::tls::current() as usize;
+        let block = || heapprof_platform::tls::current() as usize;
         assert!(holds(find(address, block())));
         // A thread's own stack is found wherever it is running.
         let elsewhere = std::thread::spawn(move || find(address, block()));
@@ -127,7 +128,7 @@ mod tests {
         for size in [32 << 10, 64 << 10, 1 << 20, 8 << 20] {
             let threads = std::thread::Builder::new().stack_size(size);
             let both = || {
-                let local = crate::platform::tls::current() as usize;
+                let local = heapprof_platform::tls::current() as usize;
                 (
                     described(local),
                     find_mapped(&raw const local as usize, local),

@@ -9,7 +9,7 @@
 //! As with native stacks, a stack's identity is a sum of one term for each word, which is mixed
 //! with its distance from the root.
 
-use crate::platform::process::EngineProcess;
+use crate::process::EngineProcess;
 use crate::stack::capture::{CUT, FRAMES_PER_END, PlacedFrame, hash_term};
 use crate::stack::merge::merge_frames;
 use crate::stack::pools::PoolStacks;

@@ -1,11 +1,12 @@
 //! Steps from a frame to its caller, by rules from the cache and through memory that is known to be
 //! readable.
 
+use heapprof_platform::sys::{self, PAGE_SIZE};
+
 use crate::code::ProgramCode;
 use crate::code::cfi::{self, FrameRegisters};
 use crate::code::rule::{UnwindRule, UnwindRuleKind};
-use crate::platform::process::EngineProcess;
-use crate::platform::sys::{self, PAGE_SIZE};
+use crate::process::EngineProcess;
 
 /// Input of every walk: the program's code and its process.
 #[derive(Clone, Copy)]

@@ -3,10 +3,9 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use heapprof_abi::chunks::MAX_CHUNKS;
-
-use crate::platform::pages::{PageSource, TableFill};
-use crate::platform::sys;
-use crate::platform::table_file::TableLifetime;
+use heapprof_platform::pages::{PageSource, TableFill};
+use heapprof_platform::sys;
+use heapprof_platform::table_file::TableLifetime;
 
 const FIRST_CHUNK_LEN: usize = 4096;
 
@@ -150,8 +149,8 @@ impl<T> ChunkedArray<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::pages::tests::region;
-    use crate::platform::table_file::TableLifetime;
+    use heapprof_platform::pages::regions::region;
+    use heapprof_platform::table_file::TableLifetime;
 
     /// Number of elements. An interpreter takes a thousand times as long.
     const COUNT: usize = if cfg!(miri) { 5_000 } else { 50_000 };

@@ -6,10 +6,11 @@
 
 use std::sync::atomic::{self, Ordering};
 
-use crate::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use heapprof_platform::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use heapprof_platform::lock::{SpinLock, rank};
+
 use crate::dropped::count;
-use crate::platform::lock::{SpinLock, rank};
-use crate::platform::process::EngineProcess;
+use crate::process::EngineProcess;
 
 /// Counters of one stack in one thread. That thread writes them, and a thread that dumps reads
 /// them.

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::platform::sys;
+use heapprof_platform::sys;
 
 std::arch::global_asm!(
     ".pushsection .bss.heapprof_filter,\"aw\",@nobits",

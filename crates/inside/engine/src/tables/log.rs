@@ -5,9 +5,8 @@ use std::mem::size_of;
 use std::sync::atomic::{AtomicPtr, Ordering, fence};
 
 use heapprof_abi::log::{BUSY_EVENT, EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent};
-
-use crate::platform::sys;
-use crate::platform::table_file::{TableFile, TableLifetime};
+use heapprof_platform::sys;
+use heapprof_platform::table_file::{TableFile, TableLifetime};
 
 /// The kind of a block's event.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,11 +7,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use heapprof_platform::lock::FutexLock;
+use heapprof_platform::sys::prefetch;
+use heapprof_platform::table_file::TableLifetime;
+
 use crate::dropped::count;
-use crate::platform::lock::FutexLock;
-use crate::platform::process::EngineProcess;
-use crate::platform::sys::prefetch;
-use crate::platform::table_file::TableLifetime;
+use crate::process::EngineProcess;
 
 const EMPTY_KEY: u64 = 0;
 /// Flag of a key that was removed. The key keeps its place, for itself alone: a reader that is in
@@ -241,7 +242,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::pages::tests::region;
+    use heapprof_platform::pages::regions::region;
 
     /// Number of keys. An interpreter takes a thousand times as long.
     const COUNT: u64 = if cfg!(miri) { 1_500 } else { 50_000 };

@@ -5,8 +5,9 @@
 //! before summing is what keeps stacks of mixed sizes unbiased (jemalloc,
 //! doc_internal/PROFILING_INTERNALS.md).
 
-use crate::platform::floating_point::undisturbed;
-use crate::platform::sys;
+use heapprof_platform::floating_point::undisturbed;
+use heapprof_platform::sys;
+
 use crate::tables::counters::EventWeight;
 
 /// When sampling, objects are counted in units of 2^-16 and bytes in units of 2^-8, so that frees

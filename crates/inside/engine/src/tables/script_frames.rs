@@ -6,9 +6,7 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::platform::lock::{ForkLock, LockedValue, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::table_file::TableLifetime;
+use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
 use crate::tables::probe_table::ProbeTable;
 use crate::tables::word_memory::WordMemory;
@@ -36,6 +34,8 @@ pub(crate) enum FrameWord {
 }
 
 use heapprof_abi::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::table_file::TableLifetime;
 
 /// Number of bits of a provider's label.
 const LABEL_BITS: u32 = 48;

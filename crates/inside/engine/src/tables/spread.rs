@@ -8,7 +8,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::platform::floating_point::undisturbed;
+use heapprof_platform::floating_point::undisturbed;
+
 use crate::tables::sampler;
 
 /// The spread that one thread has noted for one stack. That thread writes it, and a thread that

@@ -8,11 +8,11 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use heapprof_abi::stack_end::OUTERMOST;
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::sys;
+use heapprof_platform::table_file::TableLifetime;
 
-use crate::platform::lock::{ForkLock, LockedValue, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::sys;
-use crate::platform::table_file::TableLifetime;
+use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
 use crate::tables::probe_table::ProbeTable;
 use crate::tables::script_frames::FrameWord;
@@ -314,7 +314,7 @@ impl ProcessStacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::pages::tests::region;
+    use heapprof_platform::pages::regions::region;
 
     /// The stack of a thread has the frames and the generation of the one that all threads share,
     /// and one number however often it is asked for.

@@ -1,8 +1,8 @@
 //! Memory for words that are written once and stay: stacks, and the texts of frames.
 
-use crate::platform::pages::PageSource;
-use crate::platform::sys;
-use crate::platform::table_file::TableLifetime;
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::sys;
+use heapprof_platform::table_file::TableLifetime;
 
 /// Memory that is handed out word by word, and never taken back.
 pub(crate) struct WordMemory {

@@ -10,13 +10,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::sys::{self, EngineFile, THREAD_NAME_LEN};
+use heapprof_platform::table_file::TableLifetime;
+use heapprof_platform::tls::{self, ThreadSlot};
 use heapprof_profile::recorded::{OTHER_THREADS, thread_name};
 
-use crate::platform::pages::PageSource;
-use crate::platform::process::EngineProcess;
-use crate::platform::sys::{self, EngineFile, THREAD_NAME_LEN};
-use crate::platform::table_file::TableLifetime;
-use crate::platform::tls::{self, ThreadSlot};
+use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
 
 /// Maximum number of threads that have a number of their own. All further ones share

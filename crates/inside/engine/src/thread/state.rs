@@ -9,13 +9,14 @@ mod free;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::atomic::AtomicBool;
-use crate::platform::lock::{ForkLock, FutexLock, rank};
-use crate::platform::pages::PageSource;
-use crate::platform::process::EngineProcess;
-use crate::platform::sys;
-use crate::platform::table_file::TableLifetime;
-use crate::platform::tls::{self, EngineIdentity, ThreadSlot};
+use heapprof_platform::atomic::AtomicBool;
+use heapprof_platform::lock::{ForkLock, FutexLock, rank};
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::sys;
+use heapprof_platform::table_file::TableLifetime;
+use heapprof_platform::tls::{self, EngineIdentity, ThreadSlot};
+
+use crate::process::EngineProcess;
 use crate::stack::by_thread::ThreadStacks;
 use crate::stack::capture::LastStack;
 use crate::stack::script::ScriptStack;

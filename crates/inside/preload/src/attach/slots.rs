@@ -11,9 +11,9 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_engine::sys;
 use heapprof_memory::loaded::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
+use heapprof_platform::sys;
 
 /// A function whose slots are pointed at a hook of ours.
 pub struct SlotHook {

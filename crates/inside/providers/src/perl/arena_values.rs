@@ -3,8 +3,8 @@
 //! Other threads may change them meanwhile. A part that can't be read stays zero: the value has
 //! gone.
 
-use heapprof_engine::sys;
 use heapprof_perl::{BODY_WORDS, HEAD_BYTES, SvBody, SvHead, sharers_of};
+use heapprof_platform::sys;
 
 /// A value, with the parts of it that were read.
 #[derive(Clone, Copy)]

@@ -3,9 +3,10 @@
 
 use std::cell::{Cell, UnsafeCell};
 
-use heapprof_engine::{ENGINE, sys};
+use heapprof_engine::ENGINE;
 use heapprof_memory::Memory;
 use heapprof_perl::{ArenaUsage, FreeLists, PerlRuntime, buffer_of};
+use heapprof_platform::sys;
 
 use super::arena_values::ArenaValues;
 use super::turn::TurnLock;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use heapprof_engine::sys;
+use heapprof_platform::sys;
 
 /// A lock that is tried for a short time only. A child that was forked while another thread had it
 /// locked takes it over, because the child has no such thread.

@@ -8,13 +8,14 @@ use std::io::Write;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::sys;
+use heapprof_platform::weak::{self, LinkMap};
+
 use super::{CodeMapping, CodeMappings, KnownMappings, mark_replaced};
 use crate::code::image::{CodePiece, MappedImage};
 use crate::code::modules::LoadedModule;
-use crate::platform::pages::PageSource;
-use crate::platform::process::EngineProcess;
-use crate::platform::sys;
-use crate::platform::weak::{self, LinkMap};
+use crate::process::EngineProcess;
 
 /// Maximum number of bytes of a path, with a zero at its end.
 const MAX_PATH_LENGTH: usize = 4096;

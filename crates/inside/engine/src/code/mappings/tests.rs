@@ -1,9 +1,10 @@
 //! Tests of the known mappings, with those of the test itself.
 
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::sys::PAGE_SIZE;
+
 use super::*;
 use crate::code::modules::LoadedModules;
-use crate::platform::pages::PageSource;
-use crate::platform::sys::PAGE_SIZE;
 
 #[test]
 fn reads_the_kernels_text() {

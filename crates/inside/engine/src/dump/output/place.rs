@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, CString};
 
-use crate::platform::sys::{self, EngineFile};
+use heapprof_platform::sys::{self, EngineFile};
 
 /// Longest file name, in bytes.
 const MAX_NAME_LEN: usize = 255;

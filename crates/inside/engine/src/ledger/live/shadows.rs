@@ -13,11 +13,11 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use heapprof_abi::shadow;
+use heapprof_platform::pages::{PageSource, TableFill};
+use heapprof_platform::sys;
+use heapprof_platform::table_file::TableLifetime;
 
 use crate::ledger::live::table::LiveBlock;
-use crate::platform::pages::{PageSource, TableFill};
-use crate::platform::sys;
-use crate::platform::table_file::TableLifetime;
 
 /// Number of words in a region's shadow.
 pub(super) const SHADOW_WORDS: usize = shadow::WORDS;

@@ -1,8 +1,9 @@
 //! The live table compared with a map, also while its parts change hands.
 
+use heapprof_platform::pages::regions::region;
+
 use super::*;
 use crate::ledger::access::{self, LedgerAccess};
-use crate::platform::pages::tests::region;
 use crate::thread::state::{ThreadState, ThreadStates};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;

@@ -1,10 +1,11 @@
 //! Tests of a capture on another stack than the thread's own, and of the hash that distinguishes
 //! stacks.
 
+use heapprof_platform::pages::PageSource;
+
 use super::*;
 use crate::code::ProgramCode;
-use crate::platform::pages::PageSource;
-use crate::platform::process::EngineProcess;
+use crate::process::EngineProcess;
 
 /// On other processors than x86-64 there is no frame. A foreign stack must not be read in any quick
 /// way.

@@ -78,9 +78,9 @@ impl ExpandedStack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::pages::tests::region;
-    use crate::platform::process::EngineProcess;
+    use crate::process::EngineProcess;
     use crate::tables::stacks::NewStack;
+    use heapprof_platform::pages::regions::region;
 
     /// A stack that is read after any other one is the same as when it is read by itself, and the
     /// returned number of frames is what both have in common.

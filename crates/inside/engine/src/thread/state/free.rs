@@ -3,8 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use heapprof_platform::sys::PAGE_SIZE;
+
 use super::ThreadState;
-use crate::platform::sys::PAGE_SIZE;
 
 /// The first of the free states. Each state leads to the next.
 ///
@@ -75,7 +76,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::platform::sys;
+    use heapprof_platform::sys;
 
     fn state() -> &'static ThreadState {
         // SAFETY: zeroed memory is a valid state, and stays mapped.

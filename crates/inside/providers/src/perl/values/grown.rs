@@ -1,7 +1,7 @@
 //! Lists in memory of their own, straight from the kernel, which is neither the program's heap nor
 //! the memory set aside for profiles.
 
-use heapprof_engine::sys;
+use heapprof_platform::sys;
 
 /// A growing list of plain numbers, or of structures of numbers. All zero is a value of `T`.
 pub(in crate::perl) struct MappedVec<T: PlainNumbers> {

@@ -3,7 +3,8 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-use heapprof_engine::{ENGINE, ValueTracer, sys};
+use heapprof_engine::{ENGINE, ValueTracer};
+use heapprof_platform::sys;
 
 use super::heads::{HeadTable, HeadTableError, HeadTableRoots, UNKNOWN_STACK, UNSEEN_STACK};
 

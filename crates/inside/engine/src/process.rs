@@ -5,11 +5,13 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
 };
 
+use heapprof_platform::lock::WaitPolicy;
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::program;
+use heapprof_platform::sys::{self, NOT_BLOCKED, PAGE_SIZE};
+
 use crate::dropped::DroppedEvents;
 use crate::mode::RecordingState;
-use crate::platform::pages::PageSource;
-use crate::platform::program;
-use crate::platform::sys::{self, NOT_BLOCKED, PAGE_SIZE};
 
 /// The process as the engine knows it. A function that waits for a lock, counts dropped events, or
 /// needs memory for a table gets this.
@@ -99,25 +101,11 @@ impl EngineProcess {
         self.forking.store(forking, Ordering::SeqCst);
     }
 
-    /// Whether a thread that forks has the locks.
-    pub(crate) fn is_forking(&self) -> bool {
-        self.forking.load(Ordering::SeqCst)
-    }
-
     /// Makes every lock count as free from now on, and stops the recording. It is called in a child
     /// that has one thread.
     pub(crate) fn abandon(&self) {
         self.recorded.stop();
         self.abandoned.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether [`abandon`](Self::abandon) was called, or should have been, because this child was
-    /// made without fork's handlers. In the latter case, this calls it.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        if self.is_orphan() && !self.abandoned.load(Ordering::Relaxed) {
-            self.abandon();
-        }
-        self.abandoned.load(Ordering::Relaxed)
     }
 
     /// Marks this process as known to the engine, and not as a copy that was made without fork's
@@ -155,23 +143,6 @@ impl EngineProcess {
     #[inline(always)]
     pub(crate) fn shares_tables(&self) -> bool {
         self.pages.table_file.is_shared() && self.is_orphan()
-    }
-
-    /// Returns how long an event may wait for another one, in nanoseconds. The time gets shorter
-    /// with each wait that timed out, because a program that delayed an event will do it again.
-    pub(crate) fn wait_timeout(&self) -> i64 {
-        const FIRST_TIMEOUT: i64 = 2_000_000_000;
-        const MIN_TIMEOUT: i64 = 20_000_000;
-        let in_vain = self.in_vain.load(Ordering::Relaxed);
-        (FIRST_TIMEOUT >> in_vain.saturating_mul(2).min(62)).max(MIN_TIMEOUT)
-    }
-
-    /// Notes that a thread has waited in vain for the [`wait_timeout`](Self::wait_timeout).
-    pub(crate) fn note_timeout(&self) {
-        let more = |n: u32| n.checked_add(1);
-        let _ = self
-            .in_vain
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
     /// Whether the filters of system calls let the ledger be kept in a file. `find` finds out, once
@@ -225,6 +196,39 @@ impl EngineProcess {
     /// program changes its working folder.
     pub(crate) fn name(&self) -> &[u8] {
         self.name.get_or_init(program::name)
+    }
+}
+
+impl WaitPolicy for EngineProcess {
+    /// Whether [`abandon`](Self::abandon) was called, or should have been, because this child was
+    /// made without fork's handlers. In the latter case, this calls it.
+    fn is_abandoned(&self) -> bool {
+        if self.is_orphan() && !self.abandoned.load(Ordering::Relaxed) {
+            self.abandon();
+        }
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Whether a thread that forks has the locks.
+    fn is_forking(&self) -> bool {
+        self.forking.load(Ordering::SeqCst)
+    }
+
+    /// Returns how long an event may wait for another one, in nanoseconds. The time gets shorter
+    /// with each wait that timed out, because a program that delayed an event will do it again.
+    fn wait_timeout(&self) -> i64 {
+        const FIRST_TIMEOUT: i64 = 2_000_000_000;
+        const MIN_TIMEOUT: i64 = 20_000_000;
+        let in_vain = self.in_vain.load(Ordering::Relaxed);
+        (FIRST_TIMEOUT >> in_vain.saturating_mul(2).min(62)).max(MIN_TIMEOUT)
+    }
+
+    /// Notes that a thread has waited in vain for the [`wait_timeout`](Self::wait_timeout).
+    fn note_timeout(&self) {
+        let more = |n: u32| n.checked_add(1);
+        let _ = self
+            .in_vain
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 }
 
@@ -294,5 +298,29 @@ impl ForkRecord {
             whole: self.whole.load(Ordering::Relaxed),
             is_closing: self.is_closing.load(Ordering::Relaxed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_platform::lock::{FutexLock, rank};
+
+    use super::*;
+
+    #[test]
+    fn who_waited_in_vain_waits_less_the_next_time() {
+        let process = EngineProcess::new(PageSource::from_kernel());
+        let lock = FutexLock::<{ rank::OPTIONS }>::new();
+        let held = lock.lock(&process);
+        let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
+        let (begin, patience_then) = (now(), process.wait_timeout());
+        let other = || lock.lock_in_time(&process).is_none();
+        assert!(std::thread::scope(|scope| scope
+            .spawn(other)
+            .join()
+            .unwrap()));
+        assert!(now() - begin >= patience_then && process.wait_timeout() < patience_then);
+        drop(held);
+        assert!(lock.lock_in_time(&process).is_some());
     }
 }

@@ -12,74 +12,85 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
 
 use crate::atomic::AtomicU32;
-use crate::platform::process::EngineProcess;
-use crate::platform::{sys, tls};
+use crate::{sys, tls};
 
 /// The ranks of all locks, outermost first.
-pub(crate) mod rank {
+pub mod rank {
     /// Rank of the lock of the thread that dumps.
-    pub(crate) const DUMPING: u8 = 0;
+    pub const DUMPING: u8 = 0;
     /// Rank of the lock of the recording's options.
-    pub(crate) const OPTIONS: u8 = 1;
+    pub const OPTIONS: u8 = 1;
     /// Rank of the lock of the names of dumps.
-    pub(crate) const NAMING: u8 = 2;
+    pub const NAMING: u8 = 2;
     /// Rank of the lock of a recording that begins.
-    pub(crate) const STARTING: u8 = 3;
+    pub const STARTING: u8 = 3;
     /// Rank of the lock of the triggers of dumps.
-    pub(crate) const TRIGGERS: u8 = 4;
+    pub const TRIGGERS: u8 = 4;
     /// Rank of the lock of the values that were last reported of followed stacks.
-    pub(crate) const REPORTED_STACKS: u8 = 5;
+    pub const REPORTED_STACKS: u8 = 5;
     /// Rank of the lock of the moments in the heap's history.
-    pub(crate) const MOMENTS: u8 = 6;
+    pub const MOMENTS: u8 = 6;
     /// Rank of the lock of the unwind rules.
-    pub(crate) const RULES: u8 = 7;
+    pub const RULES: u8 = 7;
     /// Rank of the lock of the program's own mappings.
-    pub(crate) const REGIONS: u8 = 8;
+    pub const REGIONS: u8 = 8;
     /// Rank of the lock of the budgets and of the owners of the live table's parts.
-    pub(crate) const OWNERS: u8 = 9;
+    pub const OWNERS: u8 = 9;
     /// Rank of the lock of other threads' slots.
-    pub(crate) const SLOTS: u8 = 10;
+    pub const SLOTS: u8 = 10;
     /// Rank of the lock of the options with which the program is to start a recording.
-    pub(crate) const DEFAULT_OPTIONS: u8 = 11;
+    pub const DEFAULT_OPTIONS: u8 = 11;
     /// Rank of the lock of the known mappings.
-    pub(crate) const KNOWN_MAPPINGS: u8 = 12;
+    pub const KNOWN_MAPPINGS: u8 = 12;
     /// Rank of the lock of the closed mappings.
-    pub(crate) const CLOSED_MAPPINGS: u8 = 13;
+    pub const CLOSED_MAPPINGS: u8 = 13;
     /// Rank of the lock of the loaded objects.
-    pub(crate) const MODULES: u8 = 14;
+    pub const MODULES: u8 = 14;
     /// Rank of the lock of the table of interpreter frames by their texts.
-    pub(crate) const SCRIPT_FRAMES: u8 = 15;
+    pub const SCRIPT_FRAMES: u8 = 15;
     /// Rank of the lock of the memory of the interpreter frames' texts.
-    pub(crate) const SCRIPT_TEXTS: u8 = 16;
+    pub const SCRIPT_TEXTS: u8 = 16;
     /// Rank of the lock of the table of stacks by their hash.
-    pub(crate) const STACKS: u8 = 17;
+    pub const STACKS: u8 = 17;
     /// Rank of the lock of the memory of the stacks.
-    pub(crate) const STACK_MEMORY: u8 = 18;
+    pub const STACK_MEMORY: u8 = 18;
     /// Rank of the lock of the arena from which the engine itself allocates.
-    pub(crate) const ARENA: u8 = 19;
+    pub const ARENA: u8 = 19;
     /// Rank of the locks of the live table's parts.
-    pub(crate) const PARTS: u8 = 20;
+    pub const PARTS: u8 = 20;
     /// Rank of the lock of the size in use.
-    pub(crate) const HEAP: u8 = 21;
+    pub const HEAP: u8 = 21;
     /// Number of ranks.
-    #[cfg(test)]
-    pub(crate) const COUNT: u8 = 22;
+    pub const COUNT: u8 = 22;
 }
 
 /// A lock without data of its own.
-pub(crate) struct FutexLock<const RANK: u8>(AtomicU32);
+pub struct FutexLock<const RANK: u8>(AtomicU32);
 
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
 
+/// What decides for how long a thread waits for a lock.
+pub trait WaitPolicy {
+    /// Whether every lock counts as free, because this process is a copy in which the thread that
+    /// has a lock does not exist.
+    fn is_abandoned(&self) -> bool;
+    /// Whether a thread that forks has the locks.
+    fn is_forking(&self) -> bool;
+    /// Returns for how long an event may wait, in nanoseconds.
+    fn wait_timeout(&self) -> i64;
+    /// Notes that a thread has waited in vain for the [`wait_timeout`](Self::wait_timeout).
+    fn note_timeout(&self);
+}
+
 /// A lock among those that fork takes.
-pub(crate) trait ForkLock {
+pub trait ForkLock {
     /// The lock's rank.
     fn rank(&self) -> u8;
     /// Takes the lock, unless another thread has it for longer than
-    /// [`wait_timeout`](EngineProcess::wait_timeout). Returns whether it was taken.
-    fn acquire_for_fork(&self, process: &EngineProcess) -> bool;
+    /// [`wait_timeout`](WaitPolicy::wait_timeout). Returns whether it was taken.
+    fn acquire_for_fork(&self, process: &dyn WaitPolicy) -> bool;
     /// Releases the lock that [`acquire_for_fork`](Self::acquire_for_fork) took.
     fn release_after_fork(&self);
 }
@@ -112,17 +123,17 @@ fn note_left(rank: u8) {
 
 /// Sleeps until a word that is waited for is released. It may also return for no reason.
 fn sleep(word: &AtomicU32) {
-    #[cfg(not(all(test, shuttle)))]
+    #[cfg(not(shuttle))]
     sys::futex_wait(word, CONTENDED);
-    #[cfg(all(test, shuttle))]
+    #[cfg(shuttle)]
     let _ = (word, sys::yield_now());
 }
 
 /// Wakes one thread that sleeps on a word.
 fn wake(word: &AtomicU32) {
-    #[cfg(not(all(test, shuttle)))]
+    #[cfg(not(shuttle))]
     sys::futex_wake(word);
-    #[cfg(all(test, shuttle))]
+    #[cfg(shuttle)]
     let _ = word;
 }
 
@@ -141,7 +152,7 @@ fn take_word_if_free(word: &AtomicU32) -> bool {
 
 impl<const RANK: u8> FutexLock<RANK> {
     /// Makes an unlocked lock.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(AtomicU32::new(UNLOCKED))
     }
 
@@ -154,7 +165,7 @@ impl<const RANK: u8> FutexLock<RANK> {
 
     /// Takes the lock, and waits until it is free.
     #[inline]
-    pub(crate) fn lock(&self, process: &EngineProcess) -> LockGuard<'_, RANK> {
+    pub fn lock(&self, process: &impl WaitPolicy) -> LockGuard<'_, RANK> {
         assert_may_enter(RANK);
         if !take_word(&self.0) {
             self.wait(process);
@@ -163,14 +174,14 @@ impl<const RANK: u8> FutexLock<RANK> {
     }
 
     /// Takes the lock, if it is free now.
-    pub(crate) fn try_lock(&self) -> Option<LockGuard<'_, RANK>> {
+    pub fn try_lock(&self) -> Option<LockGuard<'_, RANK>> {
         // The guard is made only if the lock was free: a guard that is dropped releases the lock,
         // whichever thread has it.
         take_word(&self.0).then(|| self.guard())
     }
 
     #[cold]
-    fn wait(&self, process: &EngineProcess) {
+    fn wait(&self, process: &dyn WaitPolicy) {
         for _ in 0..100 {
             if take_word_if_free(&self.0) {
                 return;
@@ -183,9 +194,9 @@ impl<const RANK: u8> FutexLock<RANK> {
     }
 
     /// Takes the lock, unless another thread has it for longer than
-    /// [`wait_timeout`](EngineProcess::wait_timeout).
+    /// [`wait_timeout`](WaitPolicy::wait_timeout).
     #[inline]
-    pub(crate) fn lock_in_time(&self, process: &EngineProcess) -> Option<LockGuard<'_, RANK>> {
+    pub fn lock_in_time(&self, process: &impl WaitPolicy) -> Option<LockGuard<'_, RANK>> {
         assert_may_enter(RANK);
         (take_word(&self.0) || wait_a_while(&self.0, process)).then(|| self.guard())
     }
@@ -193,9 +204,9 @@ impl<const RANK: u8> FutexLock<RANK> {
     /// Takes the lock, unless a thread that forks has it for longer than `patience` (nanoseconds).
     /// That thread may wait for malloc's own lock, and this thread may have that one, if a signal
     /// came in the middle of malloc.
-    pub(crate) fn lock_past_fork(
+    pub fn lock_past_fork(
         &self,
-        process: &EngineProcess,
+        process: &impl WaitPolicy,
         patience: i64,
     ) -> Option<LockGuard<'_, RANK>> {
         assert_may_enter(RANK);
@@ -228,14 +239,17 @@ impl<const RANK: u8> ForkLock for FutexLock<RANK> {
         RANK
     }
 
-    fn acquire_for_fork(&self, process: &EngineProcess) -> bool {
+    fn acquire_for_fork(&self, process: &dyn WaitPolicy) -> bool {
+        assert_may_enter(RANK);
         // A thread that dumps is not suspended in a signal handler, because it has blocked its
         // signals. But it may take long.
         if RANK == rank::DUMPING {
-            std::mem::forget(self.lock(process));
+            if !take_word(&self.0) {
+                self.wait(process);
+            }
+            std::mem::forget(self.guard());
             return true;
         }
-        assert_may_enter(RANK);
         let taken = take_word(&self.0) || wait_for(&self.0, process, || true);
         if taken {
             note_entered(RANK);
@@ -249,7 +263,7 @@ impl<const RANK: u8> ForkLock for FutexLock<RANK> {
 }
 
 /// Keeps a [`FutexLock`] locked until dropped.
-pub(crate) struct LockGuard<'a, const RANK: u8>(&'a FutexLock<RANK>);
+pub struct LockGuard<'a, const RANK: u8>(&'a FutexLock<RANK>);
 
 impl<const RANK: u8> Drop for LockGuard<'_, RANK> {
     #[inline]
@@ -261,13 +275,13 @@ impl<const RANK: u8> Drop for LockGuard<'_, RANK> {
 /// Waits for a word for a limited time, and for longer while a thread forks, because that thread
 /// has all locks.
 #[cold]
-fn wait_a_while(word: &AtomicU32, process: &EngineProcess) -> bool {
+fn wait_a_while(word: &AtomicU32, process: &dyn WaitPolicy) -> bool {
     wait_for(word, process, || !process.is_forking())
 }
 
 /// Waits for a word. The thread that has it may not be running, so this first spins, then yields,
 /// then sleeps (for threads of other priorities).
-fn wait_for(word: &AtomicU32, process: &EngineProcess, may_give_up: impl Fn() -> bool) -> bool {
+fn wait_for(word: &AtomicU32, process: &dyn WaitPolicy, may_give_up: impl Fn() -> bool) -> bool {
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     for tries in 0u64.. {
         match tries {
@@ -294,17 +308,18 @@ fn wait_for(word: &AtomicU32, process: &EngineProcess, may_give_up: impl Fn() ->
 
 /// A lock for a few loads and stores: its release is a plain store. A thread has only one lock of a
 /// rank at a time, except that fork takes all.
-pub(crate) struct SpinLock<const RANK: u8>(AtomicU32);
+pub struct SpinLock<const RANK: u8>(AtomicU32);
 
 impl<const RANK: u8> SpinLock<RANK> {
-    pub(crate) const fn new() -> Self {
+    /// Makes an unlocked lock.
+    pub const fn new() -> Self {
         Self(AtomicU32::new(UNLOCKED))
     }
 
     /// Takes the lock, unless another thread has it for longer than
-    /// [`wait_timeout`](EngineProcess::wait_timeout). Returns whether it was taken.
+    /// [`wait_timeout`](WaitPolicy::wait_timeout). Returns whether it was taken.
     #[inline]
-    pub(crate) fn acquire_in_time(&self, process: &EngineProcess) -> bool {
+    pub fn acquire_in_time(&self, process: &impl WaitPolicy) -> bool {
         assert_may_enter(RANK);
         let taken = take_word(&self.0) || wait_a_while(&self.0, process);
         if taken {
@@ -315,7 +330,7 @@ impl<const RANK: u8> SpinLock<RANK> {
 
     /// Takes the lock, if it is free now. Returns whether it was taken.
     #[inline(always)]
-    pub(crate) fn acquire_at_once(&self) -> bool {
+    pub fn acquire_at_once(&self) -> bool {
         assert_may_enter(RANK);
         let taken = take_word(&self.0);
         if taken {
@@ -324,28 +339,29 @@ impl<const RANK: u8> SpinLock<RANK> {
         taken
     }
 
+    /// Releases the lock.
     #[inline]
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         note_left(RANK);
         self.0.store(UNLOCKED, Ordering::Release);
     }
 
     /// Takes the lock for fork, together with others of its rank, unless another thread has it for
-    /// longer than [`wait_timeout`](EngineProcess::wait_timeout). Returns whether it was taken.
-    pub(crate) fn acquire_for_fork(&self, process: &EngineProcess) -> bool {
+    /// longer than [`wait_timeout`](WaitPolicy::wait_timeout). Returns whether it was taken.
+    pub fn acquire_for_fork(&self, process: &dyn WaitPolicy) -> bool {
         take_word(&self.0) || wait_for(&self.0, process, || true)
     }
 
     /// Releases the lock that [`acquire_for_fork`](Self::acquire_for_fork) took.
-    pub(crate) fn release_after_fork(&self) {
+    pub fn release_after_fork(&self) {
         self.0.store(UNLOCKED, Ordering::Release);
     }
 }
 
 /// A value behind a [`FutexLock`].
-pub(crate) struct LockedValue<const RANK: u8, T> {
+pub struct LockedValue<const RANK: u8, T> {
     /// The lock, which fork takes too.
-    pub(crate) lock: FutexLock<RANK>,
+    pub lock: FutexLock<RANK>,
     value: UnsafeCell<T>,
 }
 
@@ -354,7 +370,7 @@ unsafe impl<const RANK: u8, T: Send> Sync for LockedValue<RANK, T> {}
 
 impl<const RANK: u8, T> LockedValue<RANK, T> {
     /// Makes an unlocked lock around `value`.
-    pub(crate) const fn new(value: T) -> Self {
+    pub const fn new(value: T) -> Self {
         Self {
             lock: FutexLock::new(),
             value: UnsafeCell::new(value),
@@ -362,29 +378,29 @@ impl<const RANK: u8, T> LockedValue<RANK, T> {
     }
 
     /// Returns the address of the value.
-    pub(crate) const fn value_place(&self) -> *mut T {
+    pub const fn value_place(&self) -> *mut T {
         self.value.get()
     }
 
     /// Runs `use_it` with the value while the lock is taken.
-    pub(crate) fn with<R>(&self, process: &EngineProcess, use_it: impl FnOnce(&mut T) -> R) -> R {
+    pub fn with<R>(&self, process: &impl WaitPolicy, use_it: impl FnOnce(&mut T) -> R) -> R {
         let _guard = self.lock.lock(process);
         // SAFETY: the guard makes this the only reference.
         use_it(unsafe { &mut *self.value.get() })
     }
 
     /// Runs `use_it` with the value while the lock is taken, if the lock is free now.
-    pub(crate) fn with_at_once<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub fn with_at_once<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Option<R> {
         let _guard = self.lock.try_lock()?;
         // SAFETY: the guard makes this the only reference.
         Some(use_it(unsafe { &mut *self.value.get() }))
     }
 
     /// Runs `use_it` with the value while the lock is taken, unless another thread has the lock for
-    /// longer than [`wait_timeout`](EngineProcess::wait_timeout).
-    pub(crate) fn with_in_time<R>(
+    /// longer than [`wait_timeout`](WaitPolicy::wait_timeout).
+    pub fn with_in_time<R>(
         &self,
-        process: &EngineProcess,
+        process: &impl WaitPolicy,
         use_it: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
         let _guard = self.lock.lock_in_time(process)?;
@@ -394,15 +410,32 @@ impl<const RANK: u8, T> LockedValue<RANK, T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::platform::pages::PageSource;
+
+    /// A process whose threads wait for a second.
+    pub(crate) struct TestProcess;
+
+    impl WaitPolicy for TestProcess {
+        fn is_abandoned(&self) -> bool {
+            false
+        }
+
+        fn is_forking(&self) -> bool {
+            false
+        }
+
+        fn wait_timeout(&self) -> i64 {
+            1_000_000_000
+        }
+
+        fn note_timeout(&self) {}
+    }
 
     #[test]
     fn trying_in_vain_leaves_the_lock_to_its_holder() {
-        let process = EngineProcess::new(PageSource::from_kernel());
         let lock = FutexLock::<{ rank::OPTIONS }>::new();
-        let held = lock.lock(&process);
+        let held = lock.lock(&TestProcess);
         assert!(lock.try_lock().is_none());
         assert!(lock.try_lock().is_none());
         drop(held);
@@ -410,32 +443,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_in_vain_waits_less_the_next_time() {
-        let process = EngineProcess::new(PageSource::from_kernel());
-        let lock = FutexLock::<{ rank::OPTIONS }>::new();
-        let held = lock.lock(&process);
-        let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
-        let (begin, patience_then) = (now(), process.wait_timeout());
-        let other = || lock.lock_in_time(&process).is_none();
-        assert!(std::thread::scope(|scope| scope
-            .spawn(other)
-            .join()
-            .unwrap()));
-        assert!(now() - begin >= patience_then && process.wait_timeout() < patience_then);
-        drop(held);
-        assert!(lock.lock_in_time(&process).is_some());
-    }
-
-    #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "lock 1 is taken inside 0b100")]
     fn an_outer_lock_is_not_taken_inside_an_inner_one() {
-        let process = EngineProcess::new(PageSource::from_kernel());
         let (inner, outer) = (
             FutexLock::<{ rank::NAMING }>::new(),
             FutexLock::<{ rank::OPTIONS }>::new(),
         );
-        let _inner = inner.lock(&process);
-        let _outer = outer.lock(&process);
+        let _inner = inner.lock(&TestProcess);
+        let _outer = outer.lock(&TestProcess);
     }
 }

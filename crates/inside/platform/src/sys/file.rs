@@ -9,14 +9,16 @@ pub struct EngineFile(i32);
 
 /// Time that is left for waiting for a pipe's reader or for an answer. It is a limit for all waits
 /// together, however often the reader reads a little.
-pub(crate) struct WaitTimeout(libc::timespec);
+pub struct WaitTimeout(libc::timespec);
 
 impl WaitTimeout {
-    pub(crate) const fn new() -> Self {
+    /// Makes a limit of ten seconds.
+    pub const fn new() -> Self {
         Self::from_seconds(10)
     }
 
-    pub(crate) const fn from_seconds(seconds: i64) -> Self {
+    /// Makes a limit of so many seconds.
+    pub const fn from_seconds(seconds: i64) -> Self {
         Self(libc::timespec {
             tv_sec: seconds,
             tv_nsec: 0,
@@ -31,7 +33,7 @@ impl EngineFile {
     }
 
     /// Opens `name` in a folder; the error is an errno.
-    pub(crate) fn open_in(folder: &Self, name: &CStr, flags: i32, mode: u32) -> Result<Self, i32> {
+    pub fn open_in(folder: &Self, name: &CStr, flags: i32, mode: u32) -> Result<Self, i32> {
         Self::open_from(folder.0, name, flags, mode)
     }
 
@@ -79,17 +81,17 @@ impl EngineFile {
     }
 
     /// Returns the file's descriptor number.
-    pub(crate) fn number(&self) -> i32 {
+    pub fn number(&self) -> i32 {
         self.0
     }
 
     /// Returns the kernel's data about the file.
-    pub(crate) fn stat(&self) -> Option<libc::stat> {
+    pub fn stat(&self) -> Option<libc::stat> {
         stat_from(self.0, c"", libc::AT_EMPTY_PATH)
     }
 
     /// Sets the file's mode, if it has another one.
-    pub(crate) fn set_mode(&self, mode: u32) {
+    pub fn set_mode(&self, mode: u32) {
         if self
             .stat()
             .is_none_or(|found| found.st_mode & 0o7777 == mode)
@@ -107,13 +109,13 @@ impl EngineFile {
 
     /// Waits for room in a pipe, whose reader may be suspended. Returns false once `patience` is
     /// used up.
-    pub(crate) fn has_room(&self, patience: &mut WaitTimeout) -> bool {
+    pub fn has_room(&self, patience: &mut WaitTimeout) -> bool {
         self.is_ready(libc::POLLOUT, patience)
     }
 
     /// Waits for an answer, or for the end of the process that should send it. Returns false once
     /// `patience` is used up.
-    pub(crate) fn is_answered(&self, patience: &mut WaitTimeout) -> bool {
+    pub fn is_answered(&self, patience: &mut WaitTimeout) -> bool {
         self.is_ready(libc::POLLIN, patience)
     }
 
@@ -176,7 +178,7 @@ impl EngineFile {
 
     /// Writes all of `bytes` as [`write_all`](Self::write_all) does, with the remaining time of
     /// `patience`.
-    pub(crate) fn write_with_timeout(
+    pub fn write_with_timeout(
         &self,
         mut bytes: &[u8],
         patience: &mut WaitTimeout,
@@ -215,7 +217,7 @@ impl EngineFile {
 
 /// Removes the signal of a failed write from the queue. The engine's write caused it, and it is
 /// blocked meanwhile.
-pub(crate) fn take_back_signal(errno: i32) {
+pub fn take_back_signal(errno: i32) {
     let signal = match errno {
         libc::EFBIG => libc::SIGXFSZ,
         libc::EPIPE => libc::SIGPIPE,
@@ -291,7 +293,7 @@ pub fn is_executable(path: &CStr) -> bool {
 }
 
 /// Whether the process has fewer free file descriptors than a dump uses at a time.
-pub(crate) fn is_short_of_files() -> bool {
+pub fn is_short_of_files() -> bool {
     let taken: [_; 4] = std::array::from_fn(|_| EngineFile::open(c"/", libc::O_PATH, 0));
     let is_full = |file: &Result<EngineFile, i32>| matches!(file, Err(libc::EMFILE | libc::ENFILE));
     taken.iter().any(is_full)
@@ -299,7 +301,7 @@ pub(crate) fn is_short_of_files() -> bool {
 
 /// Closes the `count` open files with the highest numbers, in a process that needs numbers and has
 /// a file descriptor table of its own.
-pub(crate) fn close_last(mut count: u32) {
+pub fn close_last(mut count: u32) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -322,7 +324,7 @@ pub(crate) fn close_last(mut count: u32) {
 
 /// Closes all files of the calling thread except stderr, and gives it a file descriptor table of
 /// its own. Kernels before 5.9 can't do that, and then nothing changes.
-pub(crate) fn leave_files() {
+pub fn leave_files() {
     const CLOSE_RANGE_UNSHARE: usize = 1 << 1;
     let behind = [3, u32::MAX as usize, CLOSE_RANGE_UNSHARE, 0, 0, 0];
     // SAFETY: the table that is emptied is a new one that only this thread has.
@@ -334,7 +336,7 @@ pub(crate) fn leave_files() {
 }
 
 /// Returns the kernel's path of the working folder; empty if there is none.
-pub(crate) fn working_folder(buf: &mut [u8]) -> &[u8] {
+pub fn working_folder(buf: &mut [u8]) -> &[u8] {
     let args = [buf.as_mut_ptr() as usize, buf.len(), 0, 0, 0, 0];
     // SAFETY: the kernel writes no more than `buf.len()` bytes.
     let n = unsafe { call(libc::SYS_getcwd, args) };
@@ -344,7 +346,7 @@ pub(crate) fn working_folder(buf: &mut [u8]) -> &[u8] {
 }
 
 /// Returns a link's target, as far as `buf` has room; empty if there is no link.
-pub(crate) fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
+pub fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
     let (at, to) = (libc::AT_FDCWD as usize, buf.as_mut_ptr() as usize);
     let args = [at, path.as_ptr() as usize, to, buf.len(), 0, 0];
     // SAFETY: the path ends in a zero byte, and the kernel writes no more than `buf.len()` bytes.
@@ -353,7 +355,7 @@ pub(crate) fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
 }
 
 /// Whether two paths lead to one file.
-pub(crate) fn is_same_file(one: &CStr, other: &CStr) -> bool {
+pub fn is_same_file(one: &CStr, other: &CStr) -> bool {
     let id = |path| {
         let found = stat_from(libc::AT_FDCWD, path, 0);
         found.map(|found| (found.st_dev, found.st_ino))
@@ -362,13 +364,13 @@ pub(crate) fn is_same_file(one: &CStr, other: &CStr) -> bool {
 }
 
 /// Returns the id of the user who owns a file; `None` if there is no such file.
-pub(crate) fn file_owner(path: &CStr) -> Option<u32> {
+pub fn file_owner(path: &CStr) -> Option<u32> {
     stat_from(libc::AT_FDCWD, path, 0).map(|found| found.st_uid)
 }
 
 /// Returns the kernel's data about a name in a folder or, with `follow`, about the target of a
 /// link.
-pub(crate) fn stat_in(folder: &EngineFile, name: &CStr, follow: bool) -> Option<libc::stat> {
+pub fn stat_in(folder: &EngineFile, name: &CStr, follow: bool) -> Option<libc::stat> {
     let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
     stat_from(folder.0, name, flags)
 }
@@ -384,7 +386,7 @@ fn stat_from(folder: i32, path: &CStr, flags: i32) -> Option<libc::stat> {
 }
 
 /// Renames a file in its folder; the error is an errno.
-pub(crate) fn rename_in(folder: &EngineFile, from: &CStr, to: &CStr) -> Result<(), i32> {
+pub fn rename_in(folder: &EngineFile, from: &CStr, to: &CStr) -> Result<(), i32> {
     let at = folder.0 as usize;
     // SAFETY: both names end in a zero byte.
     let n = unsafe {
@@ -395,14 +397,14 @@ pub(crate) fn rename_in(folder: &EngineFile, from: &CStr, to: &CStr) -> Result<(
 }
 
 /// Removes a file from a folder. Returns whether the file was there.
-pub(crate) fn unlink_in(folder: &EngineFile, name: &CStr) -> bool {
+pub fn unlink_in(folder: &EngineFile, name: &CStr) -> bool {
     let args = [folder.0 as usize, name.as_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: the name ends in a zero byte.
     unsafe { call(libc::SYS_unlinkat, args) == 0 }
 }
 
 /// Makes a folder in another one. The error is an errno.
-pub(crate) fn make_folder_in(folder: &EngineFile, called: &CStr) -> Result<(), i32> {
+pub fn make_folder_in(folder: &EngineFile, called: &CStr) -> Result<(), i32> {
     /// Rights of a new folder, whatever the umask is: its user may write to it, all others only
     /// read it.
     const FOLDER_MODE: usize = 0o755;
@@ -417,7 +419,7 @@ pub(crate) fn make_folder_in(folder: &EngineFile, called: &CStr) -> Result<(), i
 }
 
 /// Sets the mode of a file in a folder.
-pub(crate) fn set_mode_in(folder: &EngineFile, name: &CStr, mode: usize) {
+pub fn set_mode_in(folder: &EngineFile, name: &CStr, mode: usize) {
     let args = [folder.0 as usize, name.as_ptr() as usize, mode, 0, 0, 0];
     // SAFETY: the name ends in a zero byte.
     unsafe { call(libc::SYS_fchmodat, args) };

@@ -1,7 +1,7 @@
 //! Facts about this process from /proc: resident memory, filters of system calls, threads.
 
-use crate::platform::sys;
-use crate::platform::weak::single_threaded;
+use crate::sys;
+use crate::weak::single_threaded;
 
 /// Returns the text behind a name in a status file.
 fn find_line<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
@@ -11,7 +11,7 @@ fn find_line<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// Returns the number of resident bytes now, and the largest number so far.
-pub(crate) fn resident() -> (u64, u64) {
+pub fn resident() -> (u64, u64) {
     let text = sys::read_file(c"/proc/thread-self/status");
     let field = |name: &[u8]| {
         let digits = find_line(&text, name)
@@ -24,7 +24,7 @@ pub(crate) fn resident() -> (u64, u64) {
 }
 
 /// Whether a launcher has already installed a filter of system calls.
-pub(crate) fn is_filtered() -> bool {
+pub fn is_filtered() -> bool {
     if let Some(mode) = sys::seccomp_mode() {
         return mode != 0;
     }
@@ -33,7 +33,7 @@ pub(crate) fn is_filtered() -> bool {
 }
 
 /// Whether this process has only one thread. False in doubt.
-pub(crate) fn has_one_thread() -> bool {
+pub fn has_one_thread() -> bool {
     if single_threaded() {
         return true;
     }
@@ -42,7 +42,7 @@ pub(crate) fn has_one_thread() -> bool {
 }
 
 /// Whether the main thread has ended and this one is the last.
-pub(crate) fn is_deserted() -> bool {
+pub fn is_deserted() -> bool {
     let text = sys::read_file(c"/proc/self/status");
     let ended = find_line(&text, b"State:").is_some_and(|state| state.starts_with(b"Z"));
     // The ended main thread is counted until the process ends.
@@ -50,7 +50,7 @@ pub(crate) fn is_deserted() -> bool {
 }
 
 /// The exit code of the main thread, which has ended: 0 if libc ended it.
-pub(crate) fn main_thread_exit_code() -> u8 {
+pub fn main_thread_exit_code() -> u8 {
     let text = sys::read_file(c"/proc/self/stat");
     // The last field is a wait status. The program's name, before it, may contain any bytes.
     let last = text.trim_ascii().rsplit(|&b| b == b' ').next();

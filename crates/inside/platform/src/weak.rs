@@ -42,25 +42,29 @@ unsafe extern "C" {
 
 /// glibc's `struct dl_find_object` (2.35 and later).
 #[repr(C)]
-pub(crate) struct FoundObject {
+pub struct FoundObject {
     flags: u64,
-    pub(crate) map_start: usize,
-    pub(crate) map_end: usize,
+    /// Address of the object's first byte.
+    pub map_start: usize,
+    /// Address behind the object's last byte.
+    pub map_end: usize,
     /// The loader's record of the object. It is freed when the object is closed.
-    pub(crate) link_map: *const LinkMap,
-    pub(crate) eh_frame: usize,
+    pub link_map: *const LinkMap,
+    /// Address of the object's `.eh_frame_hdr`.
+    pub eh_frame: usize,
     reserved: [u64; 7],
 }
 
 /// The beginning of glibc's `struct link_map`.
 #[repr(C)]
-pub(crate) struct LinkMap {
+pub struct LinkMap {
     address: usize,
-    pub(crate) name: *const u8,
+    /// The path of the object's file, which ends with a zero.
+    pub name: *const u8,
 }
 
 /// Whether glibc can find an object without taking the loader's lock.
-pub(crate) fn has_dl_find_object() -> bool {
+pub fn has_dl_find_object() -> bool {
     if cfg!(miri) {
         return false;
     }
@@ -69,7 +73,7 @@ pub(crate) fn has_dl_find_object() -> bool {
 }
 
 /// Returns the loaded object that contains `pc`, by `_dl_find_object`.
-pub(crate) fn dl_find_object(pc: usize) -> Option<FoundObject> {
+pub fn dl_find_object(pc: usize) -> Option<FoundObject> {
     let mut found = std::mem::MaybeUninit::<FoundObject>::zeroed();
     // SAFETY: the result is plain data, zeroed and large enough; the function reads only `pc`'s
     // value.
@@ -81,15 +85,17 @@ pub(crate) fn dl_find_object(pc: usize) -> Option<FoundObject> {
 
 /// What to do with the lock of libc's list of streams, which fork takes after its handlers ran. The
 /// lock counts its owner's acquisitions.
-pub(crate) enum StreamLockAction {
+pub enum StreamLockAction {
+    /// Takes the lock.
     Lock,
+    /// Releases the lock.
     Unlock,
     /// Makes the lock free in a forked child, where no thread has it.
     Reset,
 }
 
 /// Takes or releases the lock of libc's streams, if libc has it.
-pub(crate) fn streams(what: StreamLockAction) {
+pub fn streams(what: StreamLockAction) {
     // SAFETY: functions without arguments, called in pairs around fork by one thread.
     unsafe {
         let function = match what {
@@ -108,8 +114,8 @@ pub(crate) fn streams(what: StreamLockAction) {
 /// The answer becomes false in the one thread before a second one starts, never in the middle of
 /// the engine's work.
 #[inline(always)]
-pub(crate) fn single_threaded() -> bool {
-    if cfg!(any(miri, all(test, shuttle))) {
+pub fn single_threaded() -> bool {
+    if cfg!(any(miri, shuttle)) {
         return false;
     }
     // SAFETY: glibc's variable lives as long as the process. It is a byte, and the read is volatile

@@ -4,53 +4,53 @@
 //! `thread_local!` in a shared library compiles to `__tls_get_addr`, which may allocate.
 
 /// A thread's tables (`thread/state.rs`), of which this module knows nothing.
-pub(crate) enum ThreadTables {}
+pub enum ThreadTables {}
 
 /// An engine, of which this module knows only the address of its process.
-pub(crate) enum EngineIdentity {}
+pub enum EngineIdentity {}
 
 /// A thread's data that the hooks keep; all zeros when the thread starts.
 #[repr(C)]
-pub(crate) struct ThreadSlot {
+pub struct ThreadSlot {
     /// Bytes until the next sample. The hooks subtract each allocation, and call the engine below
     /// zero.
-    pub(crate) countdown: u64,
+    pub countdown: u64,
     /// The thread's tables; null until its first event.
-    pub(crate) state: *const ThreadTables,
+    pub state: *const ThreadTables,
     /// Whether the thread is inside an engine.
-    pub(crate) busy: u32,
+    pub busy: u32,
     /// Why the thread gets its state for one event at a time: [`ENDED`], [`BORROWED`], or 0 if it
     /// keeps its state.
-    pub(crate) lent: u8,
+    pub lent: u8,
     /// Number of frees that used a borrowed state.
-    pub(crate) frees: u16,
+    pub frees: u16,
     /// The saved countdown, while the thread forks.
-    pub(crate) held: u64,
+    pub held: u64,
     /// Number of the recording that the countdown belongs to.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
     /// The engine that the thread serves; null before its first event.
-    pub(crate) engine: *const EngineIdentity,
+    pub engine: *const EngineIdentity,
     /// The process that this thread works for, if the thread is a child of the engine that shares
     /// the process's memory.
-    pub(crate) works_for: i32,
+    pub works_for: i32,
     /// Whether the thread has locked all locks for a fork.
-    pub(crate) forking: bool,
+    pub forking: bool,
     /// The ranks of the locks that the thread has, a bit for each. Only debug builds use it.
-    pub(crate) ranks: u32,
+    pub ranks: u32,
     /// The thread's number among those that have allocated; 0 if it has none.
-    pub(crate) thread: u32,
+    pub thread: u32,
 }
 
 /// Reason: the thread's end was announced.
-pub(crate) const ENDED: u8 = 1;
+pub const ENDED: u8 = 1;
 /// Reason: the thread borrows its state, because its first event is a free, which may be its last.
 /// libc frees what belongs to an ended thread when that thread's end is not announced any more.
-pub(crate) const BORROWED: u8 = 2;
+pub const BORROWED: u8 = 2;
 
 /// A countdown that does not reach zero while the thread is busy.
-pub(crate) const QUIET_COUNTDOWN: u64 = u64::MAX / 2;
+pub const QUIET_COUNTDOWN: u64 = u64::MAX / 2;
 
-#[cfg(all(target_arch = "x86_64", not(any(miri, all(test, shuttle)))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 mod place {
     use std::arch::{asm, global_asm};
 
@@ -68,7 +68,7 @@ mod place {
 
     /// Returns this thread's slot.
     #[inline(always)]
-    pub(crate) fn current() -> *mut super::ThreadSlot {
+    pub fn current() -> *mut super::ThreadSlot {
         let slot;
         // SAFETY: adds the variable's offset to the thread pointer, which fs:0 holds by the ABI.
         unsafe {
@@ -82,7 +82,7 @@ mod place {
 
 /// The slot in the compiler's own thread-local storage, for other processors (aarch64; not run
 /// here), and for tests in an interpreter or in the threads of a model.
-#[cfg(any(not(target_arch = "x86_64"), miri, all(test, shuttle)))]
+#[cfg(any(not(target_arch = "x86_64"), miri, shuttle))]
 mod place {
     use std::cell::UnsafeCell;
 
@@ -103,28 +103,28 @@ mod place {
         thread: 0,
     };
 
-    #[cfg(not(all(test, shuttle)))]
+    #[cfg(not(shuttle))]
     thread_local! {
         static SLOT: UnsafeCell<ThreadSlot> = const { UnsafeCell::new(NEW) };
     }
-    #[cfg(all(test, shuttle))]
+    #[cfg(shuttle)]
     shuttle::thread_local! {
         static SLOT: UnsafeCell<ThreadSlot> = UnsafeCell::new(NEW);
     }
 
     /// Returns this thread's slot.
     #[inline(always)]
-    pub(crate) fn current() -> *mut ThreadSlot {
+    pub fn current() -> *mut ThreadSlot {
         SLOT.with(|slot| slot.get())
     }
 }
 
-pub(crate) use place::current;
+pub use place::current;
 
 /// Sets this thread's countdown to zero, so that the next event reaches the engine. In exact mode,
 /// an earlier sampled recording may have left something on it.
 #[inline]
-pub(crate) fn rewind() {
+pub fn rewind() {
     let slot = current();
     // SAFETY: the slot is this thread's own.
     unsafe {
@@ -135,27 +135,27 @@ pub(crate) fn rewind() {
 }
 
 /// Returns the id of the process that this thread works for; 0 if that is the thread's own process.
-pub(crate) fn works_for() -> i32 {
+pub fn works_for() -> i32 {
     // SAFETY: the slot is this thread's own.
     unsafe { (*current()).works_for }
 }
 
 /// Sets the process that this thread works for; 0 stands for the thread's own. It is called in a
 /// child that uses the slot of a sleeping thread, and in that thread afterwards.
-pub(crate) fn work_for(process: i32) {
+pub fn work_for(process: i32) {
     // SAFETY: the slot is this thread's own.
     unsafe { (*current()).works_for = process };
 }
 
 /// Returns the ranks of the locks that this thread has, a bit for each. Only debug builds keep
 /// them.
-pub(crate) fn ranks() -> u32 {
+pub fn ranks() -> u32 {
     // SAFETY: the slot is this thread's own.
     unsafe { (*current()).ranks }
 }
 
 /// Sets the ranks of the locks that this thread has.
-pub(crate) fn set_ranks(ranks: u32) {
+pub fn set_ranks(ranks: u32) {
     // SAFETY: the slot is this thread's own.
     unsafe { (*current()).ranks = ranks };
 }

@@ -14,15 +14,15 @@ use heapprof_abi::{
     LedgerExtent, MAX_EXTENTS, SHARED_VALUE_COUNT, SharedLedgerHeader as Header, process_state,
 };
 
-use crate::platform::sys::{self, EngineFile, PAGE_SIZE};
+use crate::sys::{self, EngineFile, PAGE_SIZE};
 
 mod relocation;
 
-pub(crate) use relocation::TableMemory;
+pub use relocation::TableMemory;
 
 /// What a table is for, which decides where its memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TableLifetime {
+pub enum TableLifetime {
     /// For the process itself. No reader needs the table, so it is always private.
     Own,
     /// For the process and for any reader: data that never changes once it is written. A forked
@@ -33,7 +33,7 @@ pub(crate) enum TableLifetime {
 }
 
 /// Length of the file in bytes. It has memory only where something was written.
-pub(crate) const TABLE_FILE_LEN: usize = 16 << 30;
+pub const TABLE_FILE_LEN: usize = 16 << 30;
 /// Smallest size of a piece. A piece is a quarter of the file so far, within these bounds, unless
 /// more is needed.
 const MIN_PIECE_LEN: usize = 256 << 10;
@@ -44,19 +44,19 @@ const MAX_PIECE_LEN: usize = 256 << 20;
 const NEVER_DUE: u64 = u64::MAX;
 
 /// Number of values (numbers and lists) that are copied into the header.
-pub(crate) const COPY_COUNT: usize = 19;
+pub const COPY_COUNT: usize = 19;
 
 /// Index of the copy of the process's sums, which is often written.
-pub(crate) const HEAP_COPY: usize = 6;
+pub const HEAP_COPY: usize = 6;
 /// Index of the copy of the counts of dropped events, which is often written.
-pub(crate) const DROPPED_COPY: usize = 7;
+pub const DROPPED_COPY: usize = 7;
 /// Index of the copy of the heap's history, which is often written.
-pub(crate) const MOMENTS_COPY: usize = 15;
+pub const MOMENTS_COPY: usize = 15;
 /// Index of the copy of the time when the heap was largest, which is often written.
-pub(crate) const PEAK_AT_COPY: usize = 16;
+pub const PEAK_AT_COPY: usize = 16;
 
 /// A process's tables that outlive it, in a file or in private memory that may become one.
-pub(crate) struct TableFile {
+pub struct TableFile {
     /// Address of the header; null if there is neither a file nor such memory.
     base: AtomicPtr<u8>,
     /// Whether the pieces are mapped from a file that another process may have mapped, too. A
@@ -106,7 +106,7 @@ struct CopiedValue {
 
 impl TableFile {
     /// Makes a table file without a file.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         const NONE: TablePiece = TablePiece {
             at: std::ptr::null_mut(),
             offset: 0,
@@ -136,21 +136,21 @@ impl TableFile {
 
     /// Whether tables are kept in a file, or in private memory in its place.
     #[inline]
-    pub(crate) fn is_there(&self) -> bool {
+    pub fn is_there(&self) -> bool {
         !self.base.load(Ordering::Acquire).is_null()
     }
 
     /// Whether another process may have the pieces mapped, too, so that a copy of this process must
     /// not touch them.
     #[inline(always)]
-    pub(crate) fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
     }
 
     /// Locks the pieces until [`unlock_pieces`](Self::unlock_pieces). A thread that forks keeps
     /// them locked for as long as the kernel takes to copy the process. Returns false if another
     /// thread has them locked for longer than that, because it is suspended.
-    pub(crate) fn lock_pieces(&self) -> bool {
+    pub fn lock_pieces(&self) -> bool {
         const MAX_YIELDS: usize = 1000;
         const MAX_NAPS: usize = 40_000;
         for tried in 0..MAX_YIELDS + MAX_NAPS {
@@ -166,14 +166,14 @@ impl TableFile {
     }
 
     /// Unlocks the pieces that [`lock_pieces`](Self::lock_pieces) locked.
-    pub(crate) fn unlock_pieces(&self) {
+    pub fn unlock_pieces(&self) {
         self.is_locked.store(false, Ordering::Release);
     }
 
     /// Begins to keep tables in a file of [`TABLE_FILE_LEN`] bytes, or, without a file, in private
     /// memory that may later become one ([`move_into`](Self::move_into)). Returns false if the
     /// memory can't be mapped. It is called once, before there is any table.
-    pub(crate) fn begin(&self, file: Option<&EngineFile>) -> bool {
+    pub fn begin(&self, file: Option<&EngineFile>) -> bool {
         let head = size_of::<Header>().next_multiple_of(PAGE_SIZE);
         let len = head + MIN_PIECE_LEN;
         let at = file.map_or_else(|| sys::map(len), |file| sys::map_file(file, 0, len));
@@ -204,28 +204,28 @@ impl TableFile {
     }
 
     /// Requests that the tables move into a file when the process has allocated `bytes` bytes.
-    pub(crate) fn wait_for(&self, bytes: u64) {
+    pub fn wait_for(&self, bytes: u64) {
         self.file_due.store(bytes, Ordering::Relaxed);
     }
 
     /// Withdraws the request that the tables move into a file.
-    pub(crate) fn stop_waiting(&self) {
+    pub fn stop_waiting(&self) {
         self.wait_for(NEVER_DUE);
     }
 
     /// Whether the tables are in private memory and are to move into a file later.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.is_file_due(NEVER_DUE - 1)
     }
 
     /// Whether the tables are to move into a file, now that the process has allocated `allocated`
     /// bytes.
-    pub(crate) fn is_file_due(&self, allocated: u64) -> bool {
+    pub fn is_file_due(&self, allocated: u64) -> bool {
         allocated >= self.file_due.load(Ordering::Relaxed)
     }
 
     /// The header of the file.
-    pub(crate) fn header(&self) -> *mut Header {
+    pub fn header(&self) -> *mut Header {
         self.base.load(Ordering::Acquire).cast()
     }
 
@@ -242,7 +242,7 @@ impl TableFile {
     }
 
     /// Whether the memory at `at` lies in the file.
-    pub(crate) fn holds(&self, at: *const u8) -> bool {
+    pub fn holds(&self, at: *const u8) -> bool {
         let is_in = |piece: &TablePiece| at.addr().wrapping_sub(piece.at.addr()) < piece.len;
         self.is_there()
             && self
@@ -254,7 +254,7 @@ impl TableFile {
     /// Takes zeroed memory of the file. Returns `None` if tables of this lifetime are not kept
     /// there, or if there is no room. In the latter case the header says so, and the table is in
     /// private memory.
-    pub(crate) fn take(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
+    pub fn take(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
         if lot == TableLifetime::Own || !self.is_there() {
             return None;
         }
@@ -292,7 +292,7 @@ impl TableFile {
     }
 
     /// Sets the process's state in the header.
-    pub(crate) fn set_state(&self, state: u32) {
+    pub fn set_state(&self, state: u32) {
         self.with_header(|header| header.state.store(state, Ordering::Release));
     }
 
@@ -306,7 +306,7 @@ impl TableFile {
     }
 
     /// Returns the process's state from the header.
-    pub(crate) fn state(&self) -> u32 {
+    pub fn state(&self) -> u32 {
         let mut found = process_state::NOT_ENDED;
         self.with_header(|header| found = header.state.load(Ordering::Relaxed));
         found
@@ -314,7 +314,7 @@ impl TableFile {
 
     /// Sets the values that are copied from now on, by address and length in bytes. Returns the
     /// addresses of their copies.
-    pub(crate) fn set_copies(&self, all: [(usize, usize); COPY_COUNT]) -> [usize; COPY_COUNT] {
+    pub fn set_copies(&self, all: [(usize, usize); COPY_COUNT]) -> [usize; COPY_COUNT] {
         let values = self.header().cast::<u8>();
         // SAFETY: the caller has a file, which begins with a header.
         let values = unsafe { values.add(std::mem::offset_of!(Header, values)) };
@@ -333,7 +333,7 @@ impl TableFile {
 
     /// Copies the value at an address, if it is one of the copied values.
     #[cold]
-    pub(crate) fn copy(&self, address: usize) {
+    pub fn copy(&self, address: usize) {
         let is_it = |copied: &&CopiedValue| copied.from.load(Ordering::Acquire) == address;
         if let Some(copied) = self.copies.iter().find(is_it) {
             self.copy_one(copied);
@@ -343,7 +343,7 @@ impl TableFile {
     /// Copies words of a value as they are now: those with the indexes `words`. Other threads may
     /// copy them at the same time, so this is for values that are copied again and again, or that
     /// one thread changes at a time.
-    pub(crate) fn copy_words(&self, value: usize, words: std::ops::Range<usize>) {
+    pub fn copy_words(&self, value: usize, words: std::ops::Range<usize>) {
         let copied = &self.copies[value];
         let from = copied.from.load(Ordering::Relaxed);
         if from == 0 || words.end * 8 > copied.len.load(Ordering::Relaxed) {
@@ -368,7 +368,7 @@ impl TableFile {
     }
 
     /// Copies all values.
-    pub(crate) fn copy_all(&self) {
+    pub fn copy_all(&self) {
         if self.is_there() {
             self.copies.iter().for_each(|copied| self.copy_one(copied));
         }

@@ -1,22 +1,25 @@
 //! The tables' memory: it comes from the kernel, or from a file that outlives the process.
 
-#[cfg(test)]
+#[cfg(any(test, feature = "regions"))]
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::platform::sys;
-use crate::platform::table_file::{TableFile, TableLifetime};
+use crate::sys;
+use crate::table_file::{TableFile, TableLifetime};
+
+#[cfg(any(test, feature = "regions"))]
+pub mod regions;
 
 /// A source of zeroed memory in whole pages.
-pub(crate) struct PageSource {
+pub struct PageSource {
     /// The file in which tables are kept, if there is one.
-    pub(crate) table_file: TableFile,
-    #[cfg(test)]
+    pub table_file: TableFile,
+    #[cfg(any(test, feature = "regions"))]
     region: PageRegion,
 }
 
 /// Memory that a test provides.
-#[cfg(test)]
+#[cfg(any(test, feature = "regions"))]
 struct PageRegion {
     /// Null if the kernel gives the memory.
     at: *mut u8,
@@ -26,25 +29,27 @@ struct PageRegion {
 }
 
 // SAFETY: each part of the region is given out once.
-#[cfg(test)]
+#[cfg(any(test, feature = "regions"))]
 unsafe impl Sync for PageRegion {}
 // SAFETY: as for `Sync`.
-#[cfg(test)]
+#[cfg(any(test, feature = "regions"))]
 unsafe impl Send for PageRegion {}
 
 /// Whether a table will be mostly filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TableFill {
+pub enum TableFill {
+    /// Few of its pages will be written.
     Sparse,
+    /// Nearly all of its pages will be written.
     Dense,
 }
 
 impl PageSource {
     /// Makes a source of the kernel's memory, without a limit.
-    pub(crate) const fn from_kernel() -> Self {
+    pub const fn from_kernel() -> Self {
         Self {
             table_file: TableFile::new(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "regions"))]
             region: PageRegion {
                 at: std::ptr::null_mut(),
                 len: 0,
@@ -59,8 +64,8 @@ impl PageSource {
     /// # Safety
     /// The region begins at a page, is zeroed, is written by no other code, and stays for as long
     /// as anything uses the memory that comes from it.
-    #[cfg(test)]
-    pub(crate) const unsafe fn from_region(at: *mut u8, len: usize) -> Self {
+    #[cfg(any(test, feature = "regions"))]
+    pub const unsafe fn from_region(at: *mut u8, len: usize) -> Self {
         let taken = AtomicUsize::new(0);
         Self {
             table_file: TableFile::new(),
@@ -68,23 +73,23 @@ impl PageSource {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "regions"))]
     fn is_region(&self) -> bool {
         !self.region.at.is_null()
     }
 
-    #[cfg(not(test))]
+    #[cfg(not(any(test, feature = "regions")))]
     fn is_region(&self) -> bool {
         false
     }
 
     /// Maps fresh zeroed memory. Returns null if there is none.
-    pub(crate) fn map(&self, len: usize, lot: TableLifetime) -> *mut u8 {
+    pub fn map(&self, len: usize, lot: TableLifetime) -> *mut u8 {
         self.take_other(len, lot).unwrap_or_else(|| sys::map(len))
     }
 
     /// Maps fresh zeroed memory for a table that will be filled. Returns null if there is none.
-    pub(crate) fn map_dense(&self, len: usize, lot: TableLifetime) -> *mut u8 {
+    pub fn map_dense(&self, len: usize, lot: TableLifetime) -> *mut u8 {
         self.take_other(len, lot)
             .unwrap_or_else(|| sys::map_dense(len))
     }
@@ -92,7 +97,7 @@ impl PageSource {
     /// Returns the value of `at`. If that is null, this maps zeroed memory first, which begins at a
     /// multiple of `align`, and stores its address there. If several threads do so at the same
     /// time, the first one's memory is used. Returns null if there is no memory.
-    pub(crate) fn map_once<T>(
+    pub fn map_once<T>(
         &self,
         at: &AtomicPtr<T>,
         len: usize,
@@ -131,14 +136,14 @@ impl PageSource {
     /// Takes memory of a test's region or of the table file; `None` if the kernel's private memory
     /// is to be used.
     fn take_other(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "regions"))]
         if self.is_region() {
             return Some(self.take(len));
         }
         self.table_file.take(len, lot)
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "regions"))]
     fn take(&self, len: usize) -> *mut u8 {
         let take = |taken: usize| {
             let end = taken.checked_add(len.checked_next_multiple_of(sys::PAGE_SIZE)?)?;
@@ -155,7 +160,7 @@ impl PageSource {
     /// Copies the present value of a number or a list of chunks to the readers of the file. It does
     /// nothing if there is no file, or if readers do not need the value.
     #[inline]
-    pub(crate) fn copy<T>(&self, of: &T) {
+    pub fn copy<T>(&self, of: &T) {
         if self.table_file.is_there() {
             self.table_file.copy(std::ptr::from_ref(of).addr());
         }
@@ -165,7 +170,7 @@ impl PageSource {
     ///
     /// # Safety
     /// `at..at+len` came from this source, and nothing refers to it any more.
-    pub(crate) unsafe fn unmap(&self, at: *mut u8, len: usize) {
+    pub unsafe fn unmap(&self, at: *mut u8, len: usize) {
         if !self.is_region() && !self.table_file.holds(at) {
             // SAFETY: the caller's contract.
             unsafe { sys::unmap(at, len) };
@@ -176,7 +181,7 @@ impl PageSource {
     ///
     /// # Safety
     /// `at..at+len` came from this source, and nothing refers to it any more.
-    pub(crate) unsafe fn discard(&self, at: *mut u8, len: usize) {
+    pub unsafe fn discard(&self, at: *mut u8, len: usize) {
         if !self.is_region() && !self.table_file.holds(at) {
             // SAFETY: the caller's contract.
             unsafe { sys::discard(at, len) };
@@ -187,7 +192,7 @@ impl PageSource {
     ///
     /// # Safety
     /// `at..at+len` came from this source, and nothing refers to it any more.
-    pub(crate) unsafe fn clear_pages(&self, at: *mut u8, len: usize) {
+    pub unsafe fn clear_pages(&self, at: *mut u8, len: usize) {
         // SAFETY: the caller's contract.
         unsafe {
             match self.is_region() || self.table_file.holds(at) {
@@ -198,7 +203,7 @@ impl PageSource {
     }
 
     /// Returns how many bytes of a part are in memory.
-    pub(crate) fn resident(&self, at: *const u8, len: usize) -> usize {
+    pub fn resident(&self, at: *const u8, len: usize) -> usize {
         match self.is_region() {
             false => sys::resident(at, len),
             true => len,
@@ -207,23 +212,10 @@ impl PageSource {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::alloc::{Layout, alloc_zeroed};
-
+mod tests {
+    use super::regions::region_of;
     use super::*;
-    use crate::platform::sys::PAGE_SIZE;
-
-    /// Makes a source of `len` bytes in whole pages, which are never freed.
-    pub(crate) fn region_of(len: usize) -> PageSource {
-        let layout = Layout::from_size_align(len, PAGE_SIZE).unwrap();
-        // SAFETY: the region is zeroed, and no other code knows of it.
-        unsafe { PageSource::from_region(alloc_zeroed(layout), len) }
-    }
-
-    /// Makes a source that is as large as most tests need.
-    pub(crate) fn region() -> PageSource {
-        region_of(64 << 20)
-    }
+    use crate::sys::PAGE_SIZE;
 
     /// A mapping stays the same whichever caller asks, and aligned memory has its whole length.
     #[test]

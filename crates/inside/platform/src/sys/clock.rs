@@ -25,7 +25,7 @@ const NAME: &str = "__vdso_clock_gettime";
 const NAME: &str = "__kernel_clock_gettime";
 
 /// Returns a clock's time in nanoseconds.
-pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
+pub fn nanoseconds(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use crate::platform::sys::{self, EngineFile, PAGE_SIZE, call};
+use crate::sys::{self, EngineFile, PAGE_SIZE, call};
 
 /// Longest time that the child may take, in naps of a millisecond.
 const CHILD_TIMEOUT: u32 = 2_000;
@@ -11,7 +11,7 @@ const CHILD_TIMEOUT: u32 = 2_000;
 /// Makes a child of this process, which installs a filter by the system call `n` with `args`, and
 /// then makes the system calls of dumps, of events, and of an inspection of an executable. Returns
 /// true if the child survived, or if the filter can't be installed at all.
-pub(crate) fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
+pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     lives_through(|| {
         // SAFETY: the child has its own copy of everything, and only it gets the filter.
         if unsafe { call(n, args) } >= 0 {
@@ -22,7 +22,7 @@ pub(crate) fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
 
 /// Whether this process survives the system calls that keep the ledger in a file, under its present
 /// filters. It also does so if a filter only denies these calls.
-pub(crate) fn may_share_ledger() -> bool {
+pub fn may_share_ledger() -> bool {
     lives_through(|| {
         let Ok(file) = sys::memory_file(2 * PAGE_SIZE) else {
             return;
@@ -87,7 +87,7 @@ fn lives_through(work: impl FnOnce()) -> bool {
 
 /// Whether the next child would be the first process of a namespace of its own. Such a namespace
 /// ends with its first process.
-pub(crate) fn makes_first_process() -> bool {
+pub fn makes_first_process() -> bool {
     let (mut own, mut children) = ([0; 64], [0; 64]);
     sys::read_link(c"/proc/thread-self/ns/pid", &mut own)
         != sys::read_link(c"/proc/thread-self/ns/pid_for_children", &mut children)

@@ -1,6 +1,6 @@
 //! System calls, made directly, because libc's wrappers set errno, which belongs to the program.
 
-#[cfg(not(any(miri, all(test, shuttle))))]
+#[cfg(not(any(miri, shuttle)))]
 mod clock;
 mod file;
 mod keep;
@@ -11,25 +11,25 @@ use std::sync::atomic::AtomicU32;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use std::arch::asm;
 
-#[cfg(not(any(miri, all(test, shuttle))))]
-pub(crate) use clock::nanoseconds;
+#[cfg(not(any(miri, shuttle)))]
+pub use clock::nanoseconds;
 pub use file::{EngineFile, error_text, is_executable, open_regular, read_file, write_to};
-pub(crate) use file::{
+pub use file::{
     WaitTimeout, close_last, file_owner, is_same_file, is_short_of_files, leave_files,
     make_folder_in, read_link, rename_in, set_mode_in, stat_in, take_back_signal, unlink_in,
     working_folder,
 };
-pub(crate) use keep::{
+pub use keep::{
     hand_over, map_behind, map_file, memory_file, move_over, send_message, send_request,
     soft_limit, try_to_send,
 };
-pub(crate) use memory::{
+pub use memory::{
     LARGE_PAGE_SIZE, PAGE_SIZE, discard, map_dense, map_word, prefetch, resident, shared_word,
     wipe_on_fork,
 };
 pub use memory::{map, read_each, read_memory, remap, unmap};
 
-use crate::platform::tls;
+use crate::tls;
 
 /// Makes a system call. Returns its result, or the negated errno.
 ///
@@ -81,12 +81,12 @@ pub unsafe fn call(_: libc::c_long, _: [usize; 6]) -> isize {
     -(libc::ENOSYS as isize)
 }
 
-#[cfg(all(test, shuttle))]
-pub(crate) use model::{barrier, nanoseconds, register_barrier, sleep, yield_now};
+#[cfg(shuttle)]
+pub use model::{barrier, nanoseconds, register_barrier, sleep, yield_now};
 
 /// Registers this process for [`barrier`]. Returns whether the kernel supports it.
-#[cfg(not(all(test, shuttle)))]
-pub(crate) fn register_barrier() -> bool {
+#[cfg(not(shuttle))]
+pub fn register_barrier() -> bool {
     const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
     // SAFETY: takes no memory.
     unsafe {
@@ -99,22 +99,22 @@ pub(crate) fn register_barrier() -> bool {
 
 /// Runs a memory barrier on every core that runs a thread of this process. Returns whether the
 /// kernel did so.
-#[cfg(not(all(test, shuttle)))]
-pub(crate) fn barrier() -> bool {
+#[cfg(not(shuttle))]
+pub fn barrier() -> bool {
     const PRIVATE_EXPEDITED: usize = 1 << 3;
     // SAFETY: takes no memory.
     unsafe { call(libc::SYS_membarrier, [PRIVATE_EXPEDITED, 0, 0, 0, 0, 0]) == 0 }
 }
 
 /// Lets another thread run.
-#[cfg(not(all(test, shuttle)))]
-pub(crate) fn yield_now() {
+#[cfg(not(shuttle))]
+pub fn yield_now() {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_sched_yield, [0; 6]) };
 }
 
 /// Whether this process has a thread with the kernel's id `number`.
-pub(crate) fn is_thread(number: i32) -> bool {
+pub fn is_thread(number: i32) -> bool {
     let args = [process_id() as usize, number as usize, 0, 0, 0, 0];
     // SAFETY: no signal is sent.
     unsafe { call(libc::SYS_tgkill, args) == 0 }
@@ -143,14 +143,14 @@ pub fn signal_handler(signal: u32) -> Option<bool> {
 }
 
 /// Sleeps for a moment: 50 microseconds.
-pub(crate) fn nap() {
+pub fn nap() {
     sleep(50_000);
 }
 
 /// Sleeps for `nanoseconds`, which are less than a second, or until a signal comes. It waits for a
 /// word that no thread changes, and not by nanosleep, which would make the kernel forget how to
 /// resume the sleep from which an attacher took this thread.
-#[cfg(not(all(test, shuttle)))]
+#[cfg(not(shuttle))]
 pub fn sleep(nanoseconds: u64) {
     let word = AtomicU32::new(0);
     futex_wait_for(&word, 0, nanoseconds as i64);
@@ -163,7 +163,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32) {
 
 /// Sleeps until `word` is no longer `expected`, for at most `nanoseconds`. It may also return for
 /// no reason.
-pub(crate) fn futex_wait_for(word: &AtomicU32, expected: u32, nanoseconds: i64) {
+pub fn futex_wait_for(word: &AtomicU32, expected: u32, nanoseconds: i64) {
     let time = libc::timespec {
         tv_sec: nanoseconds / 1_000_000_000,
         tv_nsec: nanoseconds % 1_000_000_000,
@@ -192,8 +192,8 @@ pub fn futex_wake(word: &AtomicU32) {
 }
 
 /// Returns a clock's time in nanoseconds, in Miri.
-#[cfg(all(miri, not(all(test, shuttle))))]
-pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
+#[cfg(all(miri, not(shuttle)))]
+pub fn nanoseconds(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -218,12 +218,12 @@ fn kernels_process_id() -> i32 {
 }
 
 /// Waits for the end of a child of the engine, whose end sends the program no signal.
-pub(crate) fn reap(child: usize) {
+pub fn reap(child: usize) {
     wait_for_child(child, 0);
 }
 
 /// Whether a child of the engine has ended.
-pub(crate) fn has_ended(child: usize) -> bool {
+pub fn has_ended(child: usize) -> bool {
     wait_for_child(child, libc::WNOHANG) != 0
 }
 
@@ -240,13 +240,13 @@ pub fn parent_id() -> i32 {
 }
 
 /// Returns the id of the user as which this process acts.
-pub(crate) fn effective_user() -> u32 {
+pub fn effective_user() -> u32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
 /// Returns the id of the group as which this process acts.
-pub(crate) fn effective_group() -> u32 {
+pub fn effective_group() -> u32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_getegid, [0; 6]) as u32 }
 }
@@ -258,10 +258,10 @@ pub fn thread_id() -> i32 {
 }
 
 /// Maximum number of bytes of a thread's name, with the zero at its end.
-pub(crate) const THREAD_NAME_LEN: usize = 16;
+pub const THREAD_NAME_LEN: usize = 16;
 
 /// Returns the calling thread's name, which ends with a zero.
-pub(crate) fn thread_name() -> [u8; THREAD_NAME_LEN] {
+pub fn thread_name() -> [u8; THREAD_NAME_LEN] {
     let mut name = [0; THREAD_NAME_LEN];
     let to = name.as_mut_ptr() as usize;
     // SAFETY: the kernel writes `THREAD_NAME_LEN` bytes.
@@ -276,7 +276,7 @@ pub(crate) fn thread_name() -> [u8; THREAD_NAME_LEN] {
 
 /// Returns the kernel's number for the mode in which this thread's system calls are filtered, 0 for
 /// no filter; `None` if the kernel can't say.
-pub(crate) fn seccomp_mode() -> Option<u32> {
+pub fn seccomp_mode() -> Option<u32> {
     let args = [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0];
     // SAFETY: the call only reads a number.
     let mode = unsafe { call(libc::SYS_prctl, args) };
@@ -285,12 +285,12 @@ pub(crate) fn seccomp_mode() -> Option<u32> {
 
 /// Whether this is the process's first thread: the one with which the process began, or the one
 /// that forked it.
-pub(crate) fn is_main_thread() -> bool {
+pub fn is_main_thread() -> bool {
     thread_id() == process_id()
 }
 
 /// Returns the path by which this program was executed.
-pub(crate) fn executed_path() -> Option<&'static std::ffi::CStr> {
+pub fn executed_path() -> Option<&'static std::ffi::CStr> {
     // SAFETY: null, or a string that the kernel put at the end of the stack.
     unsafe {
         let at = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
@@ -300,10 +300,10 @@ pub(crate) fn executed_path() -> Option<&'static std::ffi::CStr> {
 
 /// A mask that no thread has, because two signals can't be blocked. [`restore_signals`] does
 /// nothing when it gets this mask.
-pub(crate) const NOT_BLOCKED: u64 = u64::MAX;
+pub const NOT_BLOCKED: u64 = u64::MAX;
 
 /// Blocks all signals of this thread. Returns the previous mask, for [`restore_signals`].
-pub(crate) fn block_signals() -> u64 {
+pub fn block_signals() -> u64 {
     // libc's own signal for new identities is not blocked, because the thread that changes them
     // waits for all other threads to take it.
     const SETXID: u64 = 1 << 32;
@@ -322,7 +322,7 @@ pub(crate) fn block_signals() -> u64 {
 }
 
 /// Restores the mask that [`block_signals`] returned.
-pub(crate) fn restore_signals(before: u64) {
+pub fn restore_signals(before: u64) {
     if before == NOT_BLOCKED {
         return;
     }
@@ -340,28 +340,28 @@ pub(crate) fn restore_signals(before: u64) {
 
 /// The kernel calls by which threads wait for each other, in a model test: each call lets another
 /// thread run, no time passes, and memory is ordered.
-#[cfg(all(test, shuttle))]
+#[cfg(shuttle)]
 mod model {
     use shuttle::thread;
 
-    pub(crate) fn register_barrier() -> bool {
+    pub fn register_barrier() -> bool {
         true
     }
 
-    pub(crate) fn barrier() -> bool {
+    pub fn barrier() -> bool {
         thread::yield_now();
         true
     }
 
-    pub(crate) fn yield_now() {
+    pub fn yield_now() {
         thread::yield_now();
     }
 
-    pub(crate) fn sleep(_nanoseconds: u64) {
+    pub fn sleep(_nanoseconds: u64) {
         thread::yield_now();
     }
 
-    pub(crate) fn nanoseconds(_clock: libc::clockid_t) -> i64 {
+    pub fn nanoseconds(_clock: libc::clockid_t) -> i64 {
         0
     }
 }

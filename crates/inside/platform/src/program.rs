@@ -2,12 +2,12 @@
 
 use std::ffi::CStr;
 
-use crate::platform::sys;
+use crate::sys;
 
 /// Returns the name of the running program. It is the name by which the program was started, if
 /// that name leads to the running file. (A script's name does not.) One file may be many programs,
 /// and `vim` may be a link to `vim.basic`.
-pub(crate) fn name() -> Vec<u8> {
+pub fn name() -> Vec<u8> {
     const EXECUTABLE_LINK: &CStr = c"/proc/thread-self/exe";
     let mut buf = [0u8; 4096];
     let path = sys::read_link(EXECUTABLE_LINK, &mut buf);

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use heapprof_abi::{MAX_EXTENTS, process_state};
 
-use crate::platform::sys::{self, EngineFile, PAGE_SIZE};
-use crate::platform::table_file::{TableFile, TableLifetime, TablePiece, TablePieces};
+use crate::sys::{self, EngineFile, PAGE_SIZE};
+use crate::table_file::{TableFile, TableLifetime, TablePiece, TablePieces};
 
 /// Where the tables of a forked child are to be.
 #[derive(Clone, Copy)]
-pub(crate) enum TableMemory<'a> {
+pub enum TableMemory<'a> {
     /// In a file.
     File(&'a EngineFile),
     /// In private memory that may become a file later.
@@ -29,7 +29,7 @@ impl TableFile {
     /// # Safety
     /// This is a copy of the process that began the file, and has one thread. No code uses a
     /// passing table any more, unless `memory` keeps those.
-    pub(crate) unsafe fn renew(&self, memory: TableMemory<'_>) -> bool {
+    pub unsafe fn renew(&self, memory: TableMemory<'_>) -> bool {
         // SAFETY: this is the only thread.
         let pieces = unsafe { &mut *self.pieces.get() };
         let file = match memory {
@@ -98,7 +98,7 @@ impl TableFile {
     ///
     /// # Safety
     /// The process has one thread, which is in no event, and no signal handler interrupts it.
-    pub(crate) unsafe fn move_into(&self, file: &EngineFile) -> bool {
+    pub unsafe fn move_into(&self, file: &EngineFile) -> bool {
         if self.is_locked.swap(true, Ordering::Acquire) {
             // This is a signal handler, and the interrupted thread was about to change the pieces.
             return false;

@@ -8,7 +8,7 @@ use super::{call, sleep};
 
 /// Makes a file of `len` zeros that has memory only where something is written. The error is an
 /// errno.
-pub(crate) fn memory_file(len: usize) -> Result<EngineFile, i32> {
+pub fn memory_file(len: usize) -> Result<EngineFile, i32> {
     let name = c"heapprof".as_ptr() as usize;
     let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
     // SAFETY: the name ends in a zero byte.
@@ -29,7 +29,7 @@ pub(crate) fn memory_file(len: usize) -> Result<EngineFile, i32> {
 impl EngineFile {
     /// Prevents writes to the file and changes of its length, except through mappings that exist
     /// already. Returns whether the kernel supports this (Linux 5.1).
-    pub(crate) fn seal(&self) -> bool {
+    pub fn seal(&self) -> bool {
         const FUTURE_WRITE: i32 = 0x10;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL | FUTURE_WRITE;
         let args = [
@@ -46,7 +46,7 @@ impl EngineFile {
 }
 
 /// Returns a soft limit of this process; `None` if there is none.
-pub(crate) fn soft_limit(resource: usize) -> Option<u64> {
+pub fn soft_limit(resource: usize) -> Option<u64> {
     let mut limits = [0u64; 2];
     let to = limits.as_mut_ptr() as usize;
     // SAFETY: the kernel writes two words.
@@ -56,7 +56,7 @@ pub(crate) fn soft_limit(resource: usize) -> Option<u64> {
 
 /// Maps a piece of a file, so that what is written there is in the file. Returns null if the kernel
 /// refuses.
-pub(crate) fn map_file(file: &EngineFile, offset: usize, len: usize) -> *mut u8 {
+pub fn map_file(file: &EngineFile, offset: usize, len: usize) -> *mut u8 {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as usize;
     let args = [0, len, prot, flags, file.number() as usize, offset];
@@ -69,7 +69,7 @@ pub(crate) fn map_file(file: &EngineFile, offset: usize, len: usize) -> *mut u8 
 
 /// Maps the `len` bytes of a file that follow a mapped page, without the file's descriptor. Returns
 /// null if the kernel refuses.
-pub(crate) fn map_behind(page: *const u8, len: usize) -> *mut u8 {
+pub fn map_behind(page: *const u8, len: usize) -> *mut u8 {
     // For a shared mapping, a length of zero makes the kernel create a second mapping (mremap(2)).
     let args = [
         page as usize,
@@ -97,7 +97,7 @@ pub(crate) fn map_behind(page: *const u8, len: usize) -> *mut u8 {
 ///
 /// # Safety
 /// Both are mappings of the engine of this length, and no other code knows of the first one.
-pub(crate) unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
+pub unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
     let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
     let args = [from as usize, len, len, flags, to as usize, 0];
     // SAFETY: the caller's contract.
@@ -109,7 +109,7 @@ const MAX_SEND_ATTEMPTS: u32 = 20;
 
 /// Passes one file or two to the process that listens at a socket's path, without waiting for an
 /// answer. The error is an errno.
-pub(crate) fn hand_over(files: &[&EngineFile], path: &CStr, text: &[u8]) -> Result<(), i32> {
+pub fn hand_over(files: &[&EngineFile], path: &CStr, text: &[u8]) -> Result<(), i32> {
     send(
         connect(path, MAX_SEND_ATTEMPTS)?.number() as usize,
         files,
@@ -119,14 +119,14 @@ pub(crate) fn hand_over(files: &[&EngineFile], path: &CStr, text: &[u8]) -> Resu
 
 /// Sends a text to the process that listens at a socket's path, and waits for no answer. The error
 /// is an errno.
-pub(crate) fn send_message(path: &CStr, text: &[u8], tries: u32) -> Result<(), i32> {
+pub fn send_message(path: &CStr, text: &[u8], tries: u32) -> Result<(), i32> {
     send(connect(path, tries)?.number() as usize, &[], text)
 }
 
 /// Sends a text to the process that listens at a socket's path, and waits up to `seconds` for an
 /// answer. After each such wait it waits again if `goes_on` returns true. Returns whether there was
 /// an answer. The error is an errno, and means that the text was not sent.
-pub(crate) fn send_request(
+pub fn send_request(
     path: &CStr,
     text: &[u8],
     tries: u32,
@@ -180,7 +180,7 @@ fn connect(path: &CStr, tries: u32) -> Result<EngineFile, i32> {
 }
 
 /// Makes the system call by which [`hand_over`] sends a file, but to no socket.
-pub(crate) fn try_to_send(file: &EngineFile) {
+pub fn try_to_send(file: &EngineFile) {
     let _ = send(usize::MAX, &[file], b"");
 }
 

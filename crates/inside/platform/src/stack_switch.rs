@@ -4,23 +4,23 @@
 //! The program's stack may be small, or may be that of a signal handler.
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::OwnStack;
+pub use x86_64::OwnStack;
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     use std::sync::atomic::{AtomicPtr, Ordering};
 
-    use crate::platform::sys;
+    use crate::sys;
 
     const STACK_SIZE: usize = 1 << 20;
 
     /// The stack on which dumps are made. It has one user at a time, because a thread that dumps
     /// has the lock of dumps.
-    pub(crate) struct OwnStack(AtomicPtr<u8>);
+    pub struct OwnStack(AtomicPtr<u8>);
 
     impl OwnStack {
         /// Makes a stack that is not mapped yet.
-        pub(crate) const fn new() -> Self {
+        pub const fn new() -> Self {
             Self(AtomicPtr::new(std::ptr::null_mut()))
         }
 
@@ -38,7 +38,7 @@ mod x86_64 {
         }
 
         /// Runs `work` on the dump stack.
-        pub(crate) fn run<F: FnOnce()>(&self, work: F) {
+        pub fn run<F: FnOnce()>(&self, work: F) {
             let end = self.end();
             if end == 0 {
                 return work();
@@ -70,7 +70,7 @@ mod x86_64 {
         /// Runs `work` on the dump stack, in a child that shares this process's memory and has a
         /// copy of its file descriptor table, while this thread waits. Returns whether such a child
         /// could be made.
-        pub(crate) fn run_in_child(&self, mut work: &mut dyn FnMut()) -> bool {
+        pub fn run_in_child(&self, mut work: &mut dyn FnMut()) -> bool {
             unsafe extern "C" fn run(work: *mut &mut dyn FnMut()) {
                 // SAFETY: the pointer is to the argument above, whose owner sleeps.
                 unsafe { (*work)() }
@@ -123,20 +123,20 @@ mod x86_64 {
 
 /// The stack on which dumps are made: on other processors, the thread's own.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) struct OwnStack;
+pub struct OwnStack;
 
 #[cfg(not(target_arch = "x86_64"))]
 impl OwnStack {
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self
     }
 
-    pub(crate) fn run<F: FnOnce()>(&self, work: F) {
+    pub fn run<F: FnOnce()>(&self, work: F) {
         work();
     }
 
     /// Returns false, because on other processors there is no such child.
-    pub(crate) fn run_in_child(&self, _work: &mut dyn FnMut()) -> bool {
+    pub fn run_in_child(&self, _work: &mut dyn FnMut()) -> bool {
         false
     }
 }

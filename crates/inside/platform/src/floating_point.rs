@@ -6,7 +6,7 @@
 /// results, or may check afterwards whether a result was inexact.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
-pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
+pub fn undisturbed(calculate: &mut dyn FnMut()) {
     let (mut kept, usual) = (0u32, 0x1f80u32);
     // SAFETY: the register is read, set to its value at a program's start, and set back; the
     // calculation is behind a call.
@@ -21,6 +21,6 @@ pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
 
 /// Runs `calculate` with the program's settings, on other processors.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-pub(crate) fn undisturbed(calculate: &mut dyn FnMut()) {
+pub fn undisturbed(calculate: &mut dyn FnMut()) {
     calculate();
 }

@@ -8,12 +8,11 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::platform::lock::{ForkLock, LockedValue, rank};
-use crate::platform::process::EngineProcess;
-use crate::platform::sys::{self, PAGE_SIZE};
+use crate::lock::{ForkLock, LockedValue, WaitPolicy, rank};
+use crate::sys::{self, PAGE_SIZE};
 
 /// The allocator's state.
-pub(crate) struct EngineArena {
+pub struct EngineArena {
     lists: LockedValue<{ rank::ARENA }, ArenaLists>,
     /// Whether any spare block is in use.
     spare: AtomicBool,
@@ -138,7 +137,7 @@ impl ArenaLists {
 
 impl EngineArena {
     /// Makes an arena with nothing mapped yet.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
             lists: LockedValue::new(ArenaLists {
                 free: [std::ptr::null_mut(); CLASS_COUNT],
@@ -159,7 +158,7 @@ impl EngineArena {
     }
 
     /// Returns the lock that fork must take.
-    pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
+    pub fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self { lists, spare: _ } = self;
         [&lists.lock]
     }
@@ -169,7 +168,7 @@ impl EngineArena {
     ///
     /// This is needed because std aborts the process when an allocation fails, and the process is
     /// the program's.
-    pub(crate) fn reserve(&self, process: &EngineProcess, len: usize) -> bool {
+    pub fn reserve(&self, process: &impl WaitPolicy, len: usize) -> bool {
         let len = round_to_pages(len);
         self.lists.with(process, |lists| {
             let spare = lists.spare.iter().map(|(_, len)| *len).max();
@@ -203,7 +202,7 @@ impl EngineArena {
     }
 
     /// Returns how many bytes of the arena are in memory.
-    pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
+    pub fn resident(&self, process: &impl WaitPolicy) -> usize {
         let (cut, reserve, earlier, mapped) = self.lists.with(process, |lists| {
             let cut = lists.chunks.saturating_sub(lists.left) + lists.unlisted;
             let reserve = (lists.reserve.addr(), lists.reserve_len);
@@ -219,7 +218,7 @@ impl EngineArena {
     /// Takes a block of the memory that was set aside, for an allocation of the engine for which
     /// another allocator has no memory. Returns null when the memory is used up.
     #[cold]
-    pub(crate) fn spare(&self, process: &EngineProcess, layout: Layout) -> *mut u8 {
+    pub fn spare(&self, process: &impl WaitPolicy, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE_SIZE {
             return std::ptr::null_mut();
         }
@@ -232,7 +231,7 @@ impl EngineArena {
 
     /// Whether a block came from [`spare`](Self::spare).
     #[inline(always)]
-    pub(crate) fn is_spare(&self, process: &EngineProcess, block: *mut u8) -> bool {
+    pub fn is_spare(&self, process: &impl WaitPolicy, block: *mut u8) -> bool {
         self.spare.load(Ordering::Relaxed)
             && self.lists.with(process, |lists| lists.is_reserve(block))
     }
@@ -242,12 +241,7 @@ impl EngineArena {
     /// # Safety
     /// The block came from [`spare`](Self::spare) with this layout, and nothing uses it any more.
     #[cold]
-    pub(crate) unsafe fn free_spare(
-        &self,
-        process: &EngineProcess,
-        block: *mut u8,
-        layout: Layout,
-    ) {
+    pub unsafe fn free_spare(&self, process: &impl WaitPolicy, block: *mut u8, layout: Layout) {
         self.lists.with(process, |lists| {
             lists.take_back(block, layout);
             self.spare.store(lists.spare_blocks > 0, Ordering::Relaxed);
@@ -274,10 +268,9 @@ fn round_to_pages(size: usize) -> usize {
 }
 
 /// An arena and its process, which together are an allocator.
-#[derive(Clone, Copy)]
-pub(crate) struct EngineAllocator<'a>(pub(crate) &'a EngineArena, pub(crate) &'a EngineProcess);
+pub struct EngineAllocator<'a, P>(pub &'a EngineArena, pub &'a P);
 
-impl EngineAllocator<'_> {
+impl<P: WaitPolicy> EngineAllocator<'_, P> {
     fn with<R>(&self, use_it: impl FnOnce(&mut ArenaLists) -> R) -> R {
         self.0.lists.with(self.1, use_it)
     }
@@ -286,7 +279,7 @@ impl EngineAllocator<'_> {
 // SAFETY: blocks are disjoint pieces of private mappings. Each is as large as its power of two, or
 // whole pages. It is aligned to its size, or to a page if its size is more than a page. A layout
 // whose alignment is more than a page is refused.
-unsafe impl GlobalAlloc for EngineAllocator<'_> {
+unsafe impl<P: WaitPolicy> GlobalAlloc for EngineAllocator<'_, P> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE_SIZE {
             return std::ptr::null_mut();
@@ -405,15 +398,11 @@ unsafe impl GlobalAlloc for EngineAllocator<'_> {
 mod tests {
     use super::*;
 
-    use crate::platform::pages::PageSource;
-
-    fn process() -> EngineProcess {
-        EngineProcess::new(PageSource::from_kernel())
-    }
+    use crate::lock::tests::TestProcess;
 
     #[test]
     fn spare_blocks_are_of_the_reserve_and_come_back() {
-        let (arena, process) = (EngineArena::new(), process());
+        let (arena, process) = (EngineArena::new(), TestProcess);
         let layout = |size: usize, align| Layout::from_size_align(size, align).unwrap();
         let len = 1 << 20;
         assert!(arena.reserve(&process, len));
@@ -458,7 +447,7 @@ mod tests {
 
     #[test]
     fn what_is_in_memory_is_counted_once() {
-        let (arena, process) = (EngineArena::new(), process());
+        let (arena, process) = (EngineArena::new(), TestProcess);
         let allocator = EngineAllocator(&arena, &process);
         let layout = Layout::from_size_align(300 * PAGE_SIZE, 8).unwrap();
         let larger = Layout::from_size_align(700 * PAGE_SIZE, 8).unwrap();
@@ -499,7 +488,7 @@ mod tests {
 
     #[test]
     fn blocks_are_aligned_disjoint_and_reused() {
-        let (arena, process) = (EngineArena::new(), process());
+        let (arena, process) = (EngineArena::new(), TestProcess);
         let allocator = EngineAllocator(&arena, &process);
         let mut all: Vec<(*mut u8, Layout)> = Vec::new();
         for i in 0..4_000usize {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use super::{EngineFile, call, process_id};
 
 /// Number of bytes of a page.
-pub(crate) const PAGE_SIZE: usize = 4096;
+pub const PAGE_SIZE: usize = 4096;
 
 /// Maps fresh zeroed private memory. Returns null if the kernel refuses.
 pub fn map(len: usize) -> *mut u8 {
@@ -34,7 +34,7 @@ pub fn map(len: usize) -> *mut u8 {
 
 /// Maps the first word of a file, which changes whenever the file's writer changes it. Returns
 /// `None` if the file is not a regular one or is shorter than a word. The mapping stays.
-pub(crate) fn map_word(file: &EngineFile) -> Option<&'static AtomicU64> {
+pub fn map_word(file: &EngineFile) -> Option<&'static AtomicU64> {
     let found = file.stat()?;
     if found.st_mode & libc::S_IFMT != libc::S_IFREG || found.st_size < size_of::<u64>() as i64 {
         return None;
@@ -50,7 +50,7 @@ pub(crate) fn map_word(file: &EngineFile) -> Option<&'static AtomicU64> {
 
 /// Makes a word that this process shares with all its forked children. Returns `None` if there is
 /// no memory. The mapping stays.
-pub(crate) fn shared_word() -> Option<&'static AtomicU64> {
+pub fn shared_word() -> Option<&'static AtomicU64> {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;
     // SAFETY: a new mapping touches no memory that exists.
@@ -93,19 +93,19 @@ pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> *mut u8 {
 ///
 /// # Safety
 /// `at..at+len` came from [`map`] and nothing refers to its content any more.
-pub(crate) unsafe fn discard(at: *mut u8, len: usize) {
+pub unsafe fn discard(at: *mut u8, len: usize) {
     let args = [at as usize, len, libc::MADV_DONTNEED as usize, 0, 0, 0];
     // SAFETY: the caller's contract.
     unsafe { call(libc::SYS_madvise, args) };
 }
 
 /// Number of bytes of a large page.
-pub(crate) const LARGE_PAGE_SIZE: usize = 2 << 20;
+pub const LARGE_PAGE_SIZE: usize = 2 << 20;
 
 /// Maps fresh zeroed private memory for a table that will be filled. From [`LARGE_PAGE_SIZE`] on it
 /// uses large pages if the kernel has any, because these cause fewer faults and fewer misses in the
 /// TLB.
-pub(crate) fn map_dense(len: usize) -> *mut u8 {
+pub fn map_dense(len: usize) -> *mut u8 {
     if len < LARGE_PAGE_SIZE {
         return map(len);
     }
@@ -130,7 +130,7 @@ pub(crate) fn map_dense(len: usize) -> *mut u8 {
 }
 
 /// Returns how many bytes of a mapping are in memory, in whole pages; 0 if the kernel can't say.
-pub(crate) fn resident(at: *const u8, len: usize) -> usize {
+pub fn resident(at: *const u8, len: usize) -> usize {
     let before = at.addr() % PAGE_SIZE;
     let (at, len) = (at.wrapping_sub(before), len + before);
     let mut pages = [0u8; 512];
@@ -209,7 +209,7 @@ pub fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) -> usize {
 
 /// Makes the kernel give children of this process zeros instead of a mapping's content. Returns
 /// whether the kernel supports it.
-pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
+pub fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
     const WIPE_ON_FORK: usize = 18;
     // SAFETY: advice about a mapping of the engine.
     unsafe { call(libc::SYS_madvise, [at as usize, len, WIPE_ON_FORK, 0, 0, 0]) == 0 }
@@ -217,7 +217,7 @@ pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
 
 /// Loads a cache line before its use.
 #[inline(always)]
-pub(crate) fn prefetch(at: *const u8) {
+pub fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch of any address is allowed.
     unsafe {

@@ -1,0 +1,36 @@
+//! What code inside a profiled program needs from the kernel, the processor and libc: system calls,
+//! locks, memory and stacks of its own, and thread-local storage.
+//!
+//! Nothing here knows what is recorded. All of it may run in the middle of the program's malloc, in
+//! a signal handler, or between fork and exec. So it keeps errno, calls nothing that the program
+//! may have replaced, and takes no lock of libc.
+//!
+//! * `sys`: system calls, made directly ([`sys::call`]).
+//! * `lock`: locks that wait in the kernel, each with a rank in its type.
+//! * `pages`, `table_file`: the memory of tables, private or in a file that outlives the process.
+//! * `arena`: an allocator over private mappings.
+//! * `tls`: the thread's slot.
+//! * `stack_switch`, `floating_point`: a stack to change to, and the processor's settings.
+//! * `weak`: functions of glibc that older versions lack.
+//! * `program`, `status`, `trial`: the program's name, what /proc says of the process, and whether
+//!   it would survive a filter of system calls.
+//! * `atomic`: the atomic types, or those of a model.
+
+#![allow(
+    clippy::new_without_default,
+    reason = "these are made in statics, where no Default can be called"
+)]
+
+pub mod arena;
+pub mod atomic;
+pub mod floating_point;
+pub mod lock;
+pub mod pages;
+pub mod program;
+pub mod stack_switch;
+pub mod status;
+pub mod sys;
+pub mod table_file;
+pub mod tls;
+pub mod trial;
+pub mod weak;
