@@ -204,7 +204,7 @@ fn the_engine_is_a_value() {
         "engine/tables/filter.rs HOOKS_FILTER",
         // Place of the kernel's clock, which is the same for all engines of a process.
         "platform/sys/clock.rs CLOCK_FUNCTION",
-        "platform/tls.rs SLOT",
+        "platform/tls/compiled_slot.rs SLOT",
         "platform/weak.rs WEAK_SYMBOLS",
     ];
     assert_eq!(found, expected);

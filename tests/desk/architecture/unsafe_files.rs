@@ -22,8 +22,14 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
     (
         "crates/inside/platform/src/",
         &[
+            "arch/portable",
+            "arch/unprepared",
+            "arch/x86_64",
+            "arch/x86_64/floating_point",
+            "arch/x86_64/stack_switch",
+            "arch/x86_64/system_call",
+            "arch/x86_64/thread_slot",
             "arena",
-            "floating_point",
             "lock",
             "pages",
             "pages/regions",

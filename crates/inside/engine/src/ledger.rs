@@ -6,7 +6,7 @@ pub(crate) mod regions;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_platform::floating_point::undisturbed;
+use heapprof_platform::arch::undisturbed;
 use heapprof_platform::lock::{ForkLock, FutexLock, LockedValue, rank};
 use heapprof_platform::table_file::TableLifetime;
 use heapprof_platform::weak::single_threaded;

@@ -10,7 +10,8 @@
 //! * `pages`, `table_file`: the memory of tables, private or in a file that outlives the process.
 //! * `arena`: an allocator over private mappings.
 //! * `tls`: the thread's slot.
-//! * `stack_switch`, `floating_point`: a stack to change to, and the processor's settings.
+//! * `stack_switch`: a stack to change to.
+//! * `arch`: what depends on the processor.
 //! * `weak`: functions of glibc that older versions lack.
 //! * `program`, `status`, `trial`: the program's name, what /proc says of the process, and whether
 //!   it would survive a filter of system calls.
@@ -21,9 +22,9 @@
     reason = "these are made in statics, where no Default can be called"
 )]
 
+pub mod arch;
 pub mod arena;
 pub mod atomic;
-pub mod floating_point;
 pub mod lock;
 pub mod pages;
 pub mod program;

@@ -4,13 +4,13 @@
 //! The program's stack may be small, or may be that of a signal handler.
 
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::OwnStack;
+pub use switching::OwnStack;
 
 #[cfg(target_arch = "x86_64")]
-mod x86_64 {
+mod switching {
     use std::sync::atomic::{AtomicPtr, Ordering};
 
-    use crate::sys;
+    use crate::{arch, sys};
 
     const STACK_SIZE: usize = 1 << 20;
 
@@ -50,21 +50,8 @@ mod x86_64 {
                 }
             }
             let mut work = Some(work);
-            // SAFETY: the new stack is ours and large; r12 keeps the old one across the call, by
-            // the C convention.
-            unsafe {
-                std::arch::asm!(
-                    "mov r12, rsp",
-                    "mov rsp, rsi",
-                    "call rax",
-                    "mov rsp, r12",
-                    in("rsi") end,
-                    in("rax") run::<F> as unsafe extern "C" fn(*mut Option<F>),
-                    in("rdi") &raw mut work,
-                    out("r12") _,
-                    clobber_abi("C"),
-                );
-            }
+            // SAFETY: the new stack is ours and large, and `work` outlives the call.
+            unsafe { arch::call_on_stack(end, run::<F>, &raw mut work) };
         }
 
         /// Runs `work` on the dump stack, in a child that shares this process's memory and has a
@@ -82,37 +69,9 @@ mod x86_64 {
             if end == 0 {
                 return false;
             }
-            let child: isize;
-            // SAFETY: the child runs on a stack that no other thread uses. It uses the thread-local
-            // storage of this thread, which sleeps until the child ends. The child never returns,
-            // because it ends in the second system call.
-            unsafe {
-                std::arch::asm!(
-                    "syscall",
-                    "test rax, rax",
-                    "jnz 2f",
-                    "xor ebp, ebp",
-                    "mov rdi, r13",
-                    "call r12",
-                    "3:",
-                    "xor edi, edi",
-                    "mov eax, {exit}",
-                    "syscall",
-                    "jmp 3b",
-                    "2:",
-                    exit = const libc::SYS_exit,
-                    inlateout("rax") libc::SYS_clone as isize => child,
-                    in("rdi") FLAGS as usize,
-                    in("rsi") end,
-                    in("rdx") 0,
-                    in("r10") 0,
-                    in("r8") 0,
-                    in("r12") run as unsafe extern "C" fn(*mut &mut dyn FnMut()),
-                    in("r13") &raw mut work,
-                    out("rcx") _,
-                    out("r11") _,
-                );
-            }
+            // SAFETY: the child runs on a stack that no other thread uses. It uses the thread-local storage
+            // of this thread, which sleeps until the child ends.
+            let child = unsafe { arch::clone_on_stack(FLAGS, end, run, &raw mut work) };
             if child > 0 {
                 sys::reap(child as usize);
             }
@@ -127,10 +86,12 @@ pub struct OwnStack;
 
 #[cfg(not(target_arch = "x86_64"))]
 impl OwnStack {
+    /// Makes a stack.
     pub const fn new() -> Self {
         Self
     }
 
+    /// Runs `work` on the thread's own stack.
     pub fn run<F: FnOnce()>(&self, work: F) {
         work();
     }

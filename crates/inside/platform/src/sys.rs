@@ -8,9 +8,6 @@ mod memory;
 
 use std::sync::atomic::AtomicU32;
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-use std::arch::asm;
-
 #[cfg(not(any(miri, shuttle)))]
 pub use clock::nanoseconds;
 pub use file::{EngineFile, error_text, is_executable, open_regular, read_file, write_to};
@@ -24,62 +21,12 @@ pub use keep::{
     soft_limit, try_to_send,
 };
 pub use memory::{
-    LARGE_PAGE_SIZE, PAGE_SIZE, discard, map_dense, map_word, prefetch, resident, shared_word,
-    wipe_on_fork,
+    LARGE_PAGE_SIZE, PAGE_SIZE, discard, map_dense, map_word, resident, shared_word, wipe_on_fork,
 };
 pub use memory::{map, read_each, read_memory, remap, unmap};
 
+pub use crate::arch::call;
 use crate::tls;
-
-/// Makes a system call. Returns its result, or the negated errno.
-///
-/// # Safety
-/// The kernel's contract for call number `n` with these arguments.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
-    let result;
-    // SAFETY: the caller vouches for the arguments; rcx and r11 are the registers that `syscall`
-    // changes.
-    unsafe {
-        asm!("syscall", inlateout("rax") n as isize => result,
-            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
-            in("r10") args[3], in("r8") args[4], in("r9") args[5],
-            lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    result
-}
-
-/// Makes a system call through libc, on other processors than x86-64, and restores errno. Returns
-/// the call's result, or the negated errno.
-///
-/// # Safety
-/// The kernel's contract for call number `n` with these arguments.
-#[cfg(all(not(target_arch = "x86_64"), not(miri)))]
-pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
-    // SAFETY: the caller vouches for the arguments; errno is this thread's own.
-    unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        let result = libc::syscall(n, args[0], args[1], args[2], args[3], args[4], args[5]);
-        let failed = *errno;
-        *errno = before;
-        if result == -1 {
-            -(failed as isize)
-        } else {
-            result as isize
-        }
-    }
-}
-
-/// Makes no system call, because there is no kernel in an interpreter. Returns the negated errno
-/// for a missing call.
-///
-/// # Safety
-/// No requirement.
-#[cfg(miri)]
-pub unsafe fn call(_: libc::c_long, _: [usize; 6]) -> isize {
-    -(libc::ENOSYS as isize)
-}
 
 #[cfg(shuttle)]
 pub use model::{barrier, nanoseconds, register_barrier, sleep, yield_now};

@@ -50,76 +50,17 @@ pub const BORROWED: u8 = 2;
 /// A countdown that does not reach zero while the thread is busy.
 pub const QUIET_COUNTDOWN: u64 = u64::MAX / 2;
 
-#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
-mod place {
-    use std::arch::{asm, global_asm};
-
-    global_asm!(
-        ".pushsection .tbss.heapprof_tls,\"awT\",@nobits",
-        ".balign 64",
-        ".globl heapprof_tls",
-        ".hidden heapprof_tls",
-        ".type heapprof_tls,@object",
-        "heapprof_tls:",
-        ".zero 64",
-        ".size heapprof_tls, 64",
-        ".popsection",
-    );
-
-    /// Returns this thread's slot.
-    #[inline(always)]
-    pub fn current() -> *mut super::ThreadSlot {
-        let slot;
-        // SAFETY: adds the variable's offset to the thread pointer, which fs:0 holds by the ABI.
-        unsafe {
-            asm!("mov {0}, qword ptr [rip + heapprof_tls@GOTTPOFF]",
-                 "add {0}, qword ptr fs:[0]",
-                 out(reg) slot, options(pure, readonly, nostack));
-        }
-        slot
-    }
-}
-
-/// The slot in the compiler's own thread-local storage, for other processors (aarch64; not run
-/// here), and for tests in an interpreter or in the threads of a model.
 #[cfg(any(not(target_arch = "x86_64"), miri, shuttle))]
-mod place {
-    use std::cell::UnsafeCell;
+mod compiled_slot;
 
-    use super::ThreadSlot;
-
-    const NEW: ThreadSlot = ThreadSlot {
-        countdown: 0,
-        state: std::ptr::null(),
-        busy: 0,
-        lent: 0,
-        frees: 0,
-        held: 0,
-        epoch: 0,
-        engine: std::ptr::null(),
-        works_for: 0,
-        forking: false,
-        ranks: 0,
-        thread: 0,
-    };
-
-    #[cfg(not(shuttle))]
-    thread_local! {
-        static SLOT: UnsafeCell<ThreadSlot> = const { UnsafeCell::new(NEW) };
-    }
-    #[cfg(shuttle)]
-    shuttle::thread_local! {
-        static SLOT: UnsafeCell<ThreadSlot> = UnsafeCell::new(NEW);
-    }
-
-    /// Returns this thread's slot.
-    #[inline(always)]
-    pub fn current() -> *mut ThreadSlot {
-        SLOT.with(|slot| slot.get())
-    }
+/// Returns this thread's slot.
+#[inline(always)]
+pub fn current() -> *mut ThreadSlot {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
+    return crate::arch::thread_slot().cast();
+    #[cfg(any(not(target_arch = "x86_64"), miri, shuttle))]
+    compiled_slot::current()
 }
-
-pub use place::current;
 
 /// Sets this thread's countdown to zero, so that the next event reaches the engine. In exact mode,
 /// an earlier sampled recording may have left something on it.
@@ -160,4 +101,5 @@ pub fn set_ranks(ranks: u32) {
     unsafe { (*current()).ranks = ranks };
 }
 
-const _: () = assert!(size_of::<ThreadSlot>() <= 64);
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
+const _: () = assert!(size_of::<ThreadSlot>() <= crate::arch::THREAD_SLOT_LEN);

@@ -1,6 +1,6 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
-use heapprof_platform::sys::prefetch;
+use heapprof_platform::arch::prefetch;
 use heapprof_platform::tls::{self, ThreadSlot};
 
 use crate::dropped::count;

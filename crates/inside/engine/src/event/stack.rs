@@ -1,7 +1,7 @@
 //! The stack of an allocation: how it is captured, and which number it gets in the tables.
 
 use heapprof_abi::stack_end::OUTERMOST;
-use heapprof_platform::sys::prefetch;
+use heapprof_platform::arch::prefetch;
 
 use crate::engine::Engine;
 use crate::stack::call_site::CallSite;

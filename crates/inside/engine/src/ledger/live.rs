@@ -15,9 +15,10 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use heapprof_platform::arch::prefetch;
 use heapprof_platform::lock::{SpinLock, rank};
 use heapprof_platform::pages::{PageSource, TableFill};
-use heapprof_platform::sys::{self, prefetch};
+use heapprof_platform::sys;
 use heapprof_platform::table_file::TableLifetime;
 
 use crate::dropped::count;

@@ -1,6 +1,6 @@
 //! The sums of each stack over the counters of all threads, at one moment.
 
-use heapprof_platform::floating_point::undisturbed;
+use heapprof_platform::arch::undisturbed;
 use heapprof_profile::SizeHistogram;
 
 use crate::engine::Engine;

@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use heapprof_platform::arch::prefetch;
 use heapprof_platform::lock::FutexLock;
-use heapprof_platform::sys::prefetch;
 use heapprof_platform::table_file::TableLifetime;
 
 use crate::dropped::count;

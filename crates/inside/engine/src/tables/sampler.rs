@@ -5,7 +5,7 @@
 //! before summing is what keeps stacks of mixed sizes unbiased (jemalloc,
 //! doc_internal/PROFILING_INTERNALS.md).
 
-use heapprof_platform::floating_point::undisturbed;
+use heapprof_platform::arch::undisturbed;
 use heapprof_platform::sys;
 
 use crate::tables::counters::EventWeight;

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_platform::floating_point::undisturbed;
+use heapprof_platform::arch::undisturbed;
 
 use crate::tables::sampler;
 

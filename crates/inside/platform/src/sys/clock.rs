@@ -9,6 +9,7 @@ use heapprof_memory::loaded::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
 
 use super::call;
+use crate::arch::CLOCK_FUNCTION_NAME;
 
 /// The kernel's function in the process's memory, which needs no system call for most clocks.
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
@@ -17,12 +18,6 @@ type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -
 /// none. A forked child has the function at the same address.
 static CLOCK_FUNCTION: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 const NO_FUNCTION: *mut () = ptr::without_provenance_mut(1);
-
-/// Name of the kernel's function.
-#[cfg(target_arch = "x86_64")]
-const NAME: &str = "__vdso_clock_gettime";
-#[cfg(not(target_arch = "x86_64"))]
-const NAME: &str = "__kernel_clock_gettime";
 
 /// Returns a clock's time in nanoseconds.
 pub fn nanoseconds(clock: libc::clockid_t) -> i64 {
@@ -86,7 +81,9 @@ fn symbol(header: u64) -> Option<u64> {
     }
     let base = base?;
     let object = LoadedObject::at(base, base.wrapping_add(dynamic?));
-    object.symbol(memory, NAME).map(|found| found.address)
+    object
+        .symbol(memory, CLOCK_FUNCTION_NAME)
+        .map(|found| found.address)
 }
 
 #[cfg(test)]

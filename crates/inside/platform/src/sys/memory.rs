@@ -214,15 +214,3 @@ pub fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
     // SAFETY: advice about a mapping of the engine.
     unsafe { call(libc::SYS_madvise, [at as usize, len, WIPE_ON_FORK, 0, 0, 0]) == 0 }
 }
-
-/// Loads a cache line before its use.
-#[inline(always)]
-pub fn prefetch(at: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch of any address is allowed.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
-    };
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
-}

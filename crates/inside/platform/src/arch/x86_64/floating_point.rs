@@ -4,7 +4,6 @@
 /// Runs `calculate` with the floating point settings that every program starts with, and then
 /// restores the program's own. The program may have set another rounding mode, may trap inexact
 /// results, or may check afterwards whether a result was inexact.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 pub fn undisturbed(calculate: &mut dyn FnMut()) {
     let (mut kept, usual) = (0u32, 0x1f80u32);
@@ -17,10 +16,4 @@ pub fn undisturbed(calculate: &mut dyn FnMut()) {
     calculate();
     // SAFETY: as for the assembly before the call.
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const kept, options(nostack)) };
-}
-
-/// Runs `calculate` with the program's settings, on other processors.
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-pub fn undisturbed(calculate: &mut dyn FnMut()) {
-    calculate();
 }

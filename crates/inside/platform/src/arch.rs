@@ -1,0 +1,26 @@
+//! What depends on the processor: nothing else in this crate knows registers or instructions.
+//!
+//! A processor has a folder, whose names are those of `x86_64`. One without a folder has what
+//! `portable.rs` and `unprepared.rs` offer.
+
+#[cfg(not(any(target_arch = "x86_64", miri)))]
+mod portable;
+#[cfg(any(not(target_arch = "x86_64"), miri))]
+mod unprepared;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(not(any(target_arch = "x86_64", miri, shuttle)))]
+pub(crate) use portable::CLOCK_FUNCTION_NAME;
+#[cfg(not(any(target_arch = "x86_64", miri)))]
+pub use portable::call;
+#[cfg(miri)]
+pub use unprepared::call;
+#[cfg(any(not(target_arch = "x86_64"), miri))]
+pub use unprepared::{prefetch, undisturbed};
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
+pub(crate) use x86_64::{CLOCK_FUNCTION_NAME, THREAD_SLOT_LEN, thread_slot};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub use x86_64::{call, prefetch, undisturbed};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::{call_on_stack, clone_on_stack};

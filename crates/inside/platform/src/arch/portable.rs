@@ -1,0 +1,27 @@
+//! What a processor without a folder here uses. It compiles for aarch64, and is not run: nothing is
+//! recorded there.
+
+/// Makes a system call through libc, and restores errno. Returns the call's result, or the negated
+/// errno.
+///
+/// # Safety
+/// The kernel's contract for call number `n` with these arguments.
+pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
+    // SAFETY: the caller vouches for the arguments; errno is this thread's own.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let result = libc::syscall(n, args[0], args[1], args[2], args[3], args[4], args[5]);
+        let failed = *errno;
+        *errno = before;
+        if result == -1 {
+            -(failed as isize)
+        } else {
+            result as isize
+        }
+    }
+}
+
+/// Name of the kernel's function in the process's memory that reads a clock, on aarch64.
+#[cfg(not(shuttle))]
+pub(crate) const CLOCK_FUNCTION_NAME: &str = "__kernel_clock_gettime";

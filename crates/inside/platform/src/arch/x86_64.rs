@@ -1,0 +1,31 @@
+//! x86-64: system calls, the thread's slot, floating point, and changes of the stack.
+
+#[cfg(not(miri))]
+mod floating_point;
+mod stack_switch;
+#[cfg(not(miri))]
+mod system_call;
+#[cfg(not(any(miri, shuttle)))]
+mod thread_slot;
+
+#[cfg(not(miri))]
+pub use floating_point::undisturbed;
+pub(crate) use stack_switch::{call_on_stack, clone_on_stack};
+#[cfg(not(miri))]
+pub use system_call::call;
+#[cfg(not(any(miri, shuttle)))]
+pub(crate) use thread_slot::{THREAD_SLOT_LEN, thread_slot};
+
+/// Name of the kernel's function in the process's memory that reads a clock.
+#[cfg(not(any(miri, shuttle)))]
+pub(crate) const CLOCK_FUNCTION_NAME: &str = "__vdso_clock_gettime";
+
+/// Loads a cache line before its use.
+#[cfg(not(miri))]
+#[inline(always)]
+pub fn prefetch(at: *const u8) {
+    // SAFETY: a prefetch of any address is allowed.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+}

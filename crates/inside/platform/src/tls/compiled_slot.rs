@@ -1,0 +1,36 @@
+//! The slot in the compiler's own thread-local storage: for processors without a folder in `arch/`
+//! (not run), and for tests in an interpreter or in the threads of a model.
+
+use std::cell::UnsafeCell;
+
+use super::ThreadSlot;
+
+const NEW: ThreadSlot = ThreadSlot {
+    countdown: 0,
+    state: std::ptr::null(),
+    busy: 0,
+    lent: 0,
+    frees: 0,
+    held: 0,
+    epoch: 0,
+    engine: std::ptr::null(),
+    works_for: 0,
+    forking: false,
+    ranks: 0,
+    thread: 0,
+};
+
+#[cfg(not(shuttle))]
+thread_local! {
+    static SLOT: UnsafeCell<ThreadSlot> = const { UnsafeCell::new(NEW) };
+}
+#[cfg(shuttle)]
+shuttle::thread_local! {
+    static SLOT: UnsafeCell<ThreadSlot> = UnsafeCell::new(NEW);
+}
+
+/// Returns this thread's slot.
+#[inline(always)]
+pub(super) fn current() -> *mut ThreadSlot {
+    SLOT.with(|slot| slot.get())
+}
