@@ -10,7 +10,13 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/interpreters/memory/src/", &["own"]),
     (
         "crates/outside/attach/src/",
-        &["child_process", "stub", "taken", "thread"],
+        &[
+            "arch/x86_64/registers",
+            "arch/x86_64/stub",
+            "child_process",
+            "taken",
+            "thread",
+        ],
     ),
     ("crates/app/cli/src/", &["inherited", "peer"]),
     ("crates/contract/wiretap/src/", &["kernel"]),

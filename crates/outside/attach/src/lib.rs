@@ -13,6 +13,8 @@ mod error;
 mod wish;
 
 #[cfg(target_arch = "x86_64")]
+mod arch;
+#[cfg(target_arch = "x86_64")]
 mod child_process;
 #[cfg(target_arch = "x86_64")]
 mod choice;
@@ -24,8 +26,6 @@ mod memory;
 mod process;
 #[cfg(target_arch = "x86_64")]
 mod region;
-#[cfg(target_arch = "x86_64")]
-mod stub;
 #[cfg(target_arch = "x86_64")]
 mod suspended_thread;
 #[cfg(target_arch = "x86_64")]

@@ -14,6 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::arch::SYSTEM_CALL;
 use crate::error::AttachError;
 use crate::memory::{TargetMemory, TargetMemoryFile};
 
@@ -324,14 +325,14 @@ impl TargetProcess {
         let found = self.symbol("syscall")?;
         let mut code = [0; 64];
         self.memory().read(found.address, &mut code);
-        let at = code.windows(2).position(|two| two == [0x0f, 0x05])?;
+        let at = code.windows(2).position(|two| two == SYSTEM_CALL)?;
         Some(found.address + at as u64)
     }
 
     /// Whether the instruction before an address is a system call.
     pub(crate) fn is_call(&self, before: u64) -> bool {
         let mut code = [0; 2];
-        self.memory().read(before.wrapping_sub(2), &mut code) && code == [0x0f, 0x05]
+        self.memory().read(before.wrapping_sub(2), &mut code) && code == SYSTEM_CALL
     }
 
     /// Whether system calls of the process are filtered.

@@ -7,10 +7,10 @@ use heapprof_abi::letter::{
 };
 use heapprof_memory::Memory;
 
+use crate::arch::stub;
 use crate::error::AttachError;
 use crate::memory::TargetMemory;
 use crate::process::TargetProcess;
-use crate::stub;
 use crate::thread::StoppedThread;
 
 /// A region in a program, by its address.

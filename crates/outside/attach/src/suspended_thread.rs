@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use heapprof_process::{status, thread_state};
 
+use crate::arch::SYSTEM_CALL;
 use crate::thread::StoppedThread;
 
 /// A thread that is suspended. When this is dropped, the thread goes on as if it had not been
@@ -28,7 +29,7 @@ impl SuspendedThread {
         let is_call = |next: u64| {
             let mut before = [0; 2];
             let at = next.wrapping_sub(2);
-            at < 1 << 62 && memory.read_exact_at(&mut before, at).is_ok() && before == [0x0f, 0x05]
+            at < 1 << 62 && memory.read_exact_at(&mut before, at).is_ok() && before == SYSTEM_CALL
         };
         stopped.prepare_restart(is_call, || has_signals(tid));
         Ok(Some(Self(stopped)))

@@ -9,12 +9,13 @@ use heapprof_abi::letter::{
 };
 use heapprof_process::{is_there, start_ticks, status};
 
+use crate::arch::stub;
 use crate::choice::SafeThreadSelector;
 use crate::error::AttachError;
 use crate::process::{TargetProcess, has_filter, is_ours};
 use crate::region::{AttachRegion, field, map};
 use crate::wish::{AttachOptions, AttachOutcome};
-use crate::{child_process, filter, stub, taken};
+use crate::{child_process, filter, taken};
 
 /// How long a thread that was sent to the library may take to come back.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

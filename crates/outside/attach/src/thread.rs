@@ -7,7 +7,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use heapprof_abi::letter::{REGISTER_COUNT, stopped_call};
-use libc::{c_long, c_void, pid_t, user_regs_struct};
+use libc::{c_long, c_void, pid_t};
+
+use crate::arch::{IO_PGETEVENTS, StoppedCall, ThreadRegisters};
 
 /// How long a thread may take to stop if the kernel works for it and can't be interrupted.
 const QUICK_STOP_TIMEOUT: Duration = Duration::from_millis(20);
@@ -20,9 +22,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Flag that the kernel adds to SIGTRAP at a system call, so that the stop is not taken for the
 /// signal.
 const SYSCALL_STOP_FLAG: i32 = 0x80;
-
-/// The number of the call `io_pgetevents`, which libc does not name.
-const IO_PGETEVENTS: i64 = 333;
 
 /// Signals that are blocked while a thread is away: all but SIGSETXID, for whose handler libc
 /// waits.
@@ -73,7 +72,7 @@ struct RestartedCall {
 pub(crate) struct StoppedThread {
     tid: pid_t,
     /// The registers with which the thread is to go on.
-    registers: user_regs_struct,
+    registers: ThreadRegisters,
     /// Whether the registers must be written.
     is_changed: bool,
     /// The system call in which the thread was stopped, if it is to be made again.
@@ -171,8 +170,7 @@ impl StoppedThread {
         }
         let mut stopped = Self {
             tid,
-            // SAFETY: the structure has only numbers, for which zero is a valid value.
-            registers: unsafe { std::mem::zeroed() },
+            registers: ThreadRegisters::zeroed(),
             is_changed: false,
             restarted_call: None,
             has_gone_on: false,
@@ -181,22 +179,21 @@ impl StoppedThread {
         Ok(Some(stopped))
     }
 
-    fn read(&self) -> io::Result<user_regs_struct> {
-        // SAFETY: the structure has only numbers, for which zero is a valid value.
-        let mut registers: user_regs_struct = unsafe { std::mem::zeroed() };
+    fn read(&self) -> io::Result<ThreadRegisters> {
+        let mut registers = ThreadRegisters::zeroed();
         let to = &raw mut registers as usize;
         ptrace(libc::PTRACE_GETREGS, self.tid, 0, to)?;
         Ok(registers)
     }
 
-    fn write(&self, registers: &user_regs_struct) -> io::Result<()> {
+    fn write(&self, registers: &ThreadRegisters) -> io::Result<()> {
         let from = std::ptr::from_ref(registers) as usize;
         ptrace(libc::PTRACE_SETREGS, self.tid, 0, from).map(drop)
     }
 
     /// Address of the thread's next instruction, and its stack pointer.
     pub(crate) fn place(&self) -> (u64, u64) {
-        (self.registers.rip, self.registers.rsp)
+        self.registers.place()
     }
 
     /// Whether the thread is in the middle of a sequence that the kernel restarts (rseq). `read`
@@ -234,12 +231,14 @@ impl StoppedThread {
         const RESTARTNOHAND: i64 = -514;
         const RESTART_RESTARTBLOCK: i64 = -516;
         let interrupted = -i64::from(libc::EINTR);
-        let number = self.registers.orig_rax as i64;
-        if number < 0 || !is_call(self.registers.rip) {
+        let Some(StoppedCall { number, result }) = self.registers.stopped_call() else {
+            return;
+        };
+        if !is_call(self.registers.place().0) {
             return;
         }
         let again = |number, class| Some(RestartedCall { number, class });
-        self.restarted_call = match self.registers.rax as i64 {
+        self.restarted_call = match result {
             RESTARTNOINTR => again(number, stopped_call::NONE),
             RESTARTSYS => again(number, stopped_call::RESTARTS),
             RESTARTNOHAND => again(number, stopped_call::ENDS),
@@ -256,14 +255,9 @@ impl StoppedThread {
     }
 
     /// The registers with which the thread goes on by itself.
-    fn registers_on_resume(&self) -> user_regs_struct {
-        let mut registers = self.registers;
-        if let Some(again) = self.restarted_call {
-            registers.rax = again.number as u64;
-            registers.rip -= 2;
-        }
-        registers.orig_rax = u64::MAX;
-        registers
+    fn registers_on_resume(&self) -> ThreadRegisters {
+        let again = self.restarted_call.map(|again| again.number);
+        self.registers.on_resume(again)
     }
 
     /// What a signal does to the system call that the thread makes again: one of [`stopped_call`].
@@ -274,29 +268,13 @@ impl StoppedThread {
 
     /// The thread's registers in the order of a letter.
     pub(crate) fn registers(&self) -> [u64; REGISTER_COUNT] {
-        let r = &self.registers_on_resume();
-        [
-            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
-            r.r12, r.r13, r.r14, r.r15, r.rip, r.eflags,
-        ]
+        self.registers_on_resume().in_letter()
     }
 
     /// Makes one system call in the thread, by the instruction at `at`, and restores everything. If
     /// we died meanwhile, the thread would be lost; this takes some microseconds.
     pub(crate) fn call(&self, at: u64, number: c_long, args: [u64; 6]) -> io::Result<i64> {
-        let [rdi, rsi, rdx, r10, r8, r9] = args;
-        let changed = user_regs_struct {
-            rax: number as u64,
-            rip: at,
-            orig_rax: u64::MAX,
-            rdi,
-            rsi,
-            rdx,
-            r10,
-            r8,
-            r9,
-            ..self.registers
-        };
+        let changed = self.registers.for_call(at, number, args);
         let (mut mask, all) = (0u64, u64::MAX);
         let size = size_of::<u64>();
         let mask_at = &raw mut mask as usize;
@@ -310,17 +288,18 @@ impl StoppedThread {
     }
 
     /// Runs the system call at which these registers are, and stops the thread behind it, where the
-    /// kernel checks for signals: there it decides how the interrupted call goes on. Returns rax.
+    /// kernel checks for signals: there it decides how the interrupted call goes on. Returns the
+    /// call's result.
     ///
     /// The thread is not single-stepped: each step is a SIGTRAP that the kernel forces. Where
     /// SIGTRAP is blocked or ignored, that removes the program's handler.
-    fn run_call(&self, registers: &user_regs_struct) -> io::Result<i64> {
+    fn run_call(&self, registers: &ThreadRegisters) -> io::Result<i64> {
         self.write(registers)?;
         let is_call = |signal, _| signal == libc::SIGTRAP | SYSCALL_STOP_FLAG;
         // The thread stops once at the beginning of the call, and once at its end.
         self.run_until(libc::PTRACE_SYSCALL, is_call)?;
         self.run_until(libc::PTRACE_SYSCALL, is_call)?;
-        let result = self.read()?.rax as i64;
+        let result = self.read()?.call_result();
         ptrace(libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
         self.run_until(libc::PTRACE_CONT, |_, event| {
             event == libc::PTRACE_EVENT_STOP
@@ -356,19 +335,10 @@ impl StoppedThread {
         Ok(mask)
     }
 
-    /// Lets the thread go on at `at`, with its stack at `stack`, and `rbx` as given. From then on
-    /// the code at `at` controls the thread.
-    pub(crate) fn send(mut self, at: u64, stack: u64, rbx: u64) -> io::Result<()> {
-        let sent = user_regs_struct {
-            rip: at,
-            rsp: stack,
-            rbx,
-            orig_rax: u64::MAX,
-            // No single-stepping, and string instructions go upwards.
-            eflags: self.registers.eflags & !0x500,
-            ..self.registers
-        };
-        self.write(&sent)?;
+    /// Lets the thread go on at `at`, where the stub is, with its stack at `stack` and the letter at
+    /// `letter`. From then on the code at `at` controls the thread.
+    pub(crate) fn send(mut self, at: u64, stack: u64, letter: u64) -> io::Result<()> {
+        self.write(&self.registers.for_stub(at, stack, letter))?;
         self.has_gone_on = true;
         // The code there blocks these signals, too, and unblocks them at the end.
         let from = &raw const BLOCKED_SIGNALS as usize;

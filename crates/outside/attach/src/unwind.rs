@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianRcSlice, NativeEndian, Register,
-    RegisterRule, UnwindContext, UnwindSection, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianRcSlice, NativeEndian, RegisterRule,
+    UnwindContext, UnwindSection,
 };
 use heapprof_memory::Memory;
 
+use crate::arch::{RETURN_ADDRESS, UnwoundRegisters};
 use crate::process::TargetProcess;
 
 /// Maximum number of calls; a stack with more is not walked to its end.
@@ -38,14 +39,6 @@ pub(crate) struct EhFrameTables<'a> {
     bytes_read: Cell<u64>,
 }
 
-/// The registers that a call preserves, and the thread's position.
-#[derive(Clone, Copy)]
-struct UnwoundRegisters {
-    rip: u64,
-    rsp: u64,
-    saved_registers: [(Register, u64); 6],
-}
-
 impl<'a> EhFrameTables<'a> {
     pub(crate) fn new(process: &'a TargetProcess) -> Self {
         Self {
@@ -58,31 +51,20 @@ impl<'a> EhFrameTables<'a> {
     /// Returns the address at which a thread is, and its return addresses, the newest call first.
     /// `registers` are in the order of a letter. `None` if the calls are not known to their end.
     pub(crate) fn calls(&self, registers: &[u64]) -> Option<Vec<u64>> {
-        let mut state = UnwoundRegisters {
-            rip: registers[16],
-            rsp: registers[7],
-            saved_registers: [
-                (X86_64::RBX, registers[1]),
-                (X86_64::RBP, registers[6]),
-                (X86_64::R12, registers[12]),
-                (X86_64::R13, registers[13]),
-                (X86_64::R14, registers[14]),
-                (X86_64::R15, registers[15]),
-            ],
-        };
-        let mut calls = vec![state.rip];
+        let mut state = UnwoundRegisters::from_letter(registers);
+        let mut calls = vec![state.pc];
         let mut context = UnwindContext::new();
         // The call is before its return address.
         let mut before = 0;
         while calls.len() < MAX_CALLS {
-            let Some(next) = self.step(&state, state.rip - before, &mut context)? else {
+            let Some(next) = self.step(&state, state.pc - before, &mut context)? else {
                 return Some(calls);
             };
             // Stacks grow downwards.
-            if next.rsp <= state.rsp {
+            if next.sp <= state.sp {
                 return None;
             }
-            calls.push(next.rip);
+            calls.push(next.pc);
             (state, before) = (next, 1);
         }
         None
@@ -104,25 +86,17 @@ impl<'a> EhFrameTables<'a> {
         }
         let row = of.unwind_info_for_address(&table.frames, &table.bases, context, at);
         let row = row.ok()?;
-        let value = |register: Register| match register {
-            X86_64::RSP => Some(state.rsp),
-            other => state
-                .saved_registers
-                .iter()
-                .find(|kept| kept.0 == other)
-                .map(|kept| kept.1),
-        };
         let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
             return None;
         };
-        let frame = value(register)?.wrapping_add_signed(offset);
+        let frame = state.value(register)?.wrapping_add_signed(offset);
         let memory = self.process.memory();
-        let rip = match row.register(X86_64::RA) {
+        let pc = match row.register(RETURN_ADDRESS) {
             Some(RegisterRule::Undefined) => return Some(None),
             Some(RegisterRule::Offset(offset)) => memory.u64(frame.wrapping_add_signed(offset))?,
             _ => return None,
         };
-        if rip == 0 {
+        if pc == 0 {
             return Some(None);
         }
         let mut kept = state.saved_registers;
@@ -137,8 +111,8 @@ impl<'a> EhFrameTables<'a> {
             }
         }
         Some(Some(UnwoundRegisters {
-            rip,
-            rsp: frame,
+            pc,
+            sp: frame,
             saved_registers: kept,
         }))
     }

@@ -13,8 +13,9 @@ use heapprof_memory::Memory;
 use heapprof_memory::loaded::auxiliary_value;
 use heapprof_process::maps::ProcessMapping;
 use heapprof_process::{CoreFile, CoreSegment, PAGE_SIZE};
-use object::elf::{EM_X86_64, NT_AUXV, NT_PRSTATUS};
+use object::elf::{NT_AUXV, NT_PRSTATUS};
 
+use crate::arch::{self, ThreadNoteLayout};
 use crate::error::HeapWalkError;
 use crate::image::{ImageRegion, ImageThread, ProcessImage};
 
@@ -23,21 +24,15 @@ const OWN_MAPPINGS: [&str; 2] = ["/memfd:heapprof", "/libheapprof.so"];
 /// Bytes of a segment that are read at a time.
 const SEGMENT_PIECE_SIZE: u64 = 64 << 20;
 
-// Offsets of the thread's number and its registers in the kernel's `elf_prstatus` on x86-64, and
-// the number of registers.
-const TID_OFFSET: usize = 32;
-const REGISTERS_OFFSET: usize = 112;
-const REGISTER_COUNT: usize = 27;
 /// Key of the program's entry point in the auxiliary vector.
 const AT_ENTRY_KEY: u64 = 9;
-/// Index of the stack pointer among the registers.
-const STACK_POINTER_REGISTER: usize = 19;
 
 /// A core file, and the files that were mapped when it was written.
 #[derive(Debug)]
 pub struct CoreMemory {
     file: File,
     core: CoreFile,
+    thread_note: &'static ThreadNoteLayout,
     files: Vec<ProcessMapping>,
     /// Path that the program's own file had, and the path that it has now.
     program: Option<(Vec<u8>, PathBuf)>,
@@ -53,16 +48,15 @@ impl CoreMemory {
     /// The file may be no core file of a 64-bit program.
     pub fn open(file: File, program: Option<PathBuf>) -> Result<Self, HeapWalkError> {
         let core = CoreFile::read(&file)?;
-        if core.machine != EM_X86_64.0 {
-            return Err(HeapWalkError::NotCore(
-                "it is of another machine than x86-64",
-            ));
-        }
+        let thread_note = arch::thread_note(core.machine).ok_or(HeapWalkError::NotCore(
+            "it is of another machine than x86-64",
+        ))?;
         let files = core.mapped_files(&file);
         let mut own = Self {
             open_files: files.iter().map(|_| OnceLock::new()).collect(),
             file,
             core,
+            thread_note,
             files,
             program: None,
         };
@@ -115,7 +109,7 @@ impl CoreMemory {
         let mut threads = Vec::new();
         self.core.each_note(&self.file, |kind, note| {
             if kind == NT_PRSTATUS.0 {
-                threads.extend(thread(note));
+                threads.extend(thread(note, self.thread_note));
             }
         });
         // No byte is read twice: segments that share bytes are not written for a program.
@@ -268,13 +262,14 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*word))
 }
 
-fn thread(note: &[u8]) -> Option<ImageThread> {
-    let tid = note.get(TID_OFFSET..)?.first_chunk::<4>()?;
-    let registers = (0..REGISTER_COUNT).map(|i| word(note, REGISTERS_OFFSET + 8 * i));
+fn thread(note: &[u8], layout: &ThreadNoteLayout) -> Option<ImageThread> {
+    let tid = note.get(layout.tid_offset..)?.first_chunk::<4>()?;
+    let registers = 0..layout.register_count;
+    let registers = registers.map(|i| word(note, layout.registers_offset + 8 * i));
     let registers: Vec<u64> = registers.collect::<Option<_>>()?;
     Some(ImageThread {
         tid: u32::from_le_bytes(*tid),
-        stack: registers[STACK_POINTER_REGISTER],
+        stack: registers[layout.stack_pointer],
         registers,
     })
 }

@@ -11,6 +11,7 @@
 //! know SQLite, the terminal or profiles.
 #![deny(unsafe_code)]
 
+mod arch;
 mod arena;
 mod bins;
 mod class;

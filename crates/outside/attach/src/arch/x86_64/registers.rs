@@ -1,0 +1,141 @@
+//! A stopped thread's registers: as ptrace has them, as a letter has them, and as a walk of the
+//! thread's calls needs them.
+
+use gimli::{Register, X86_64};
+use heapprof_abi::letter::REGISTER_COUNT;
+use libc::user_regs_struct;
+
+use super::SYSTEM_CALL;
+
+/// The registers of a stopped thread.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct ThreadRegisters(user_regs_struct);
+
+/// A system call in which a thread was stopped.
+pub(crate) struct StoppedCall {
+    /// The call's number.
+    pub(crate) number: i64,
+    /// The call's result, which may be one that the kernel keeps to itself.
+    pub(crate) result: i64,
+}
+
+impl ThreadRegisters {
+    /// Returns registers that are all zero.
+    pub(crate) fn zeroed() -> Self {
+        // SAFETY: the structure has only numbers, for which zero is a valid value.
+        Self(unsafe { std::mem::zeroed() })
+    }
+
+    /// Returns the address of the thread's next instruction, and its stack pointer.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.0.rip, self.0.rsp)
+    }
+
+    /// Returns the system call in which the thread was stopped; `None` if it was stopped elsewhere.
+    pub(crate) fn stopped_call(&self) -> Option<StoppedCall> {
+        let number = self.0.orig_rax as i64;
+        (number >= 0).then_some(StoppedCall {
+            number,
+            result: self.0.rax as i64,
+        })
+    }
+
+    /// Returns the registers with which the thread goes on by itself, and makes the call `again` if
+    /// there is one.
+    pub(crate) fn on_resume(&self, again: Option<i64>) -> Self {
+        let mut registers = self.0;
+        if let Some(number) = again {
+            registers.rax = number as u64;
+            registers.rip -= SYSTEM_CALL.len() as u64;
+        }
+        registers.orig_rax = u64::MAX;
+        Self(registers)
+    }
+
+    /// Returns the registers in the order of a letter.
+    pub(crate) fn in_letter(&self) -> [u64; REGISTER_COUNT] {
+        let r = &self.0;
+        [
+            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
+            r.r12, r.r13, r.r14, r.r15, r.rip, r.eflags,
+        ]
+    }
+
+    /// Returns the registers with which the thread makes a system call by the instruction at `at`.
+    pub(crate) fn for_call(&self, at: u64, number: i64, args: [u64; 6]) -> Self {
+        let [rdi, rsi, rdx, r10, r8, r9] = args;
+        Self(user_regs_struct {
+            rax: number as u64,
+            rip: at,
+            orig_rax: u64::MAX,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..self.0
+        })
+    }
+
+    /// Returns the result of the call that the thread has made.
+    pub(crate) fn call_result(&self) -> i64 {
+        self.0.rax as i64
+    }
+
+    /// Returns the registers with which the thread runs the stub at `at`, on the stack that ends at
+    /// `stack`, with the letter at `letter`.
+    pub(crate) fn for_stub(&self, at: u64, stack: u64, letter: u64) -> Self {
+        Self(user_regs_struct {
+            rip: at,
+            rsp: stack,
+            rbx: letter,
+            orig_rax: u64::MAX,
+            // No single-stepping, and string instructions go upwards.
+            eflags: self.0.eflags & !0x500,
+            ..self.0
+        })
+    }
+}
+
+/// The register for which a table of unwinding has the place of the return address.
+pub(crate) const RETURN_ADDRESS: Register = X86_64::RA;
+
+/// The registers that a call preserves, and the thread's position.
+#[derive(Clone, Copy)]
+pub(crate) struct UnwoundRegisters {
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+    pub(crate) saved_registers: [(Register, u64); 6],
+}
+
+impl UnwoundRegisters {
+    /// Returns the registers of a thread's newest call. `registers` are in the order of a letter.
+    pub(crate) fn from_letter(registers: &[u64]) -> Self {
+        Self {
+            pc: registers[16],
+            sp: registers[7],
+            saved_registers: [
+                (X86_64::RBX, registers[1]),
+                (X86_64::RBP, registers[6]),
+                (X86_64::R12, registers[12]),
+                (X86_64::R13, registers[13]),
+                (X86_64::R14, registers[14]),
+                (X86_64::R15, registers[15]),
+            ],
+        }
+    }
+
+    /// Returns the value of a register, if a call preserves it.
+    pub(crate) fn value(&self, register: Register) -> Option<u64> {
+        match register {
+            X86_64::RSP => Some(self.sp),
+            other => self
+                .saved_registers
+                .iter()
+                .find(|kept| kept.0 == other)
+                .map(|kept| kept.1),
+        }
+    }
+}
