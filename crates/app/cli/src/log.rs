@@ -364,7 +364,7 @@ impl LogText {
     /// Writes a line for an event, and before it a line for its stack if that is new.
     fn event(&mut self, event: BlockEvent) {
         self.last = self.last.max(event.time);
-        let stack = event.stack as usize;
+        let stack = event.stack.to_index();
         if stack >= self.stacks.len() && std::mem::take(&mut self.may_learn[0]) {
             self.learn_stacks();
         }

@@ -14,5 +14,7 @@ pub mod environment;
 mod ledger;
 pub mod letter;
 pub mod log;
+mod number;
 
 pub use ledger::*;
+pub use number::StackNumber;

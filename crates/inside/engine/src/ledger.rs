@@ -6,11 +6,6 @@ pub(crate) mod regions;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_platform::arch::undisturbed;
-use heapprof_platform::lock::{ForkLock, FutexLock, LockedValue, rank};
-use heapprof_platform::table_file::TableLifetime;
-use heapprof_platform::weak::single_threaded;
-
 use crate::dropped::count;
 use crate::mode::RecordingMode;
 use crate::process::EngineProcess;
@@ -20,6 +15,11 @@ use crate::tables::spread::{self, StackSpread};
 use crate::tables::stacks::ProcessStacks;
 use crate::thread::state::{ThreadState, ThreadStates};
 use access::LedgerAccess;
+use heapprof_abi::StackNumber;
+use heapprof_platform::arch::undisturbed;
+use heapprof_platform::lock::{ForkLock, FutexLock, LockedValue, rank};
+use heapprof_platform::table_file::TableLifetime;
+use heapprof_platform::weak::single_threaded;
 use live::LiveTable;
 use regions::ProgramMappings;
 
@@ -176,7 +176,8 @@ impl Ledger {
             unsafe { state.counters.each(len, add) };
             let add = |stack: usize, spread: &StackSpread| {
                 if !spread.is_untouched()
-                    && let Some(to) = heir.spread_in(TableLifetime::Own, stack as u32, pages)
+                    && let Some(to) =
+                        heir.spread_in(TableLifetime::Own, StackNumber::from_index(stack), pages)
                 {
                     let mut known = spread::SpreadSum::default();
                     undisturbed(&mut || {
@@ -199,7 +200,7 @@ impl Ledger {
         let give = |stack: usize, TemporarySum(sum): &TemporarySum| {
             let in_use = sum.get();
             if in_use != [0, 0] {
-                match own.counters(stack as u32, pages) {
+                match own.counters(StackNumber::from_index(stack), pages) {
                     Some(counters) => counters.restart_from(in_use),
                     None => count(&process.dropped.no_memory),
                 }
@@ -209,7 +210,7 @@ impl Ledger {
         unsafe { heir.temporary.each(len, give) };
         let give = |stack: usize, spread: &StackSpread| {
             if !spread.is_untouched()
-                && let Some(to) = own.spread(stack as u32, pages)
+                && let Some(to) = own.spread(StackNumber::from_index(stack), pages)
             {
                 let mut known = spread::SpreadSum::default();
                 undisturbed(&mut || known.add(spread));
@@ -246,7 +247,7 @@ impl Ledger {
 
     fn restart_state(&self, state: &ThreadState, kept: SumsToKeep) {
         state.sizes.restart(kept == SumsToKeep::InUse);
-        for stack in 0..self.stacks.len() as usize {
+        for stack in self.stacks.numbers() {
             let of_stack = state.stack_sums(stack);
             if let Some(counters) = of_stack.counters {
                 if counters.is_untouched() {

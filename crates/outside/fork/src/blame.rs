@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use heapprof_live::{BlockInUse, LiveError, LiveProcess, LiveProfileRow};
+use heapprof_live::{BlockInUse, LiveError, LiveProcess, LiveProfileRow, StackNumber};
 use heapprof_process::{PAGE_SIZE, PageSet, SmapsMapping};
 use heapprof_profile::Profile;
 use heapprof_profile::fork::{COW_TYPES, KIND_LABEL};
@@ -62,7 +62,7 @@ impl UnsharedMapping {
 }
 
 /// Numbers of blocks and bytes by stack and kind.
-type BlameSums = HashMap<(Option<u32>, &'static str), (f64, i64)>;
+type BlameSums = HashMap<(Option<StackNumber>, &'static str), (f64, i64)>;
 
 /// The state of the count.
 struct BlameCounter<'a> {
@@ -73,7 +73,7 @@ struct BlameCounter<'a> {
 
 impl BlameCounter<'_> {
     /// Counts the bytes in `range` that are on the pages. Returns their number.
-    fn count(&mut self, range: Range<u64>, stack: Option<u32>, kind: &'static str) -> u64 {
+    fn count(&mut self, range: Range<u64>, stack: Option<StackNumber>, kind: &'static str) -> u64 {
         let bytes = self.unshared.bytes_in(range.clone());
         if bytes != 0 {
             self.add(bytes, 1.0, range.start, stack, kind);
@@ -82,7 +82,14 @@ impl BlameCounter<'_> {
     }
 
     /// Adds the bytes that one or more blocks of a stack have on the pages at `at`.
-    fn add(&mut self, bytes: u64, blocks: f64, at: u64, stack: Option<u32>, kind: &'static str) {
+    fn add(
+        &mut self,
+        bytes: u64,
+        blocks: f64,
+        at: u64,
+        stack: Option<StackNumber>,
+        kind: &'static str,
+    ) {
         let next = self
             .pieces
             .partition_point(|region| region.range.start <= at);
@@ -126,8 +133,8 @@ pub(crate) fn blame(
         pieces,
         sums: BlameSums::new(),
     };
-    let is_new = |stack: u32| {
-        let of = blocks.generations.get(stack as usize);
+    let is_new = |stack: StackNumber| {
+        let of = blocks.generations.get(stack.to_index());
         of.is_some_and(|&of| of >= child.generation)
     };
     let mut kinds: HashMap<usize, &'static str> = HashMap::new();
@@ -174,7 +181,7 @@ fn parts_with_owners(
     held: &PerlInventory,
     all: &[BlockInUse],
     unshared: &PageSet,
-) -> Vec<(PerlValuePart, Option<u32>)> {
+) -> Vec<(PerlValuePart, Option<StackNumber>)> {
     let mut found = Vec::new();
     let stack_of = |blocks: &[BlockInUse], part: &PerlValuePart| {
         let owner = part.in_block.and_then(|at| find_block(blocks, at));
@@ -183,7 +190,7 @@ fn parts_with_owners(
     let parent = child.parent.as_ref();
     if let Some((parent, blocks)) = parent.and_then(|of| Some((of, of.blocks().ok()?.all))) {
         let blocks = sort_blocks(blocks);
-        let is_shared = |stack: &u32| *stack < child.stacks;
+        let is_shared = |stack: &StackNumber| stack.to_u32() < child.stacks;
         for part in crate::perl::read_inventory(parent, unshared).parts {
             let stack = stack_of(&blocks, &part).filter(is_shared);
             found.push((part, stack));
@@ -200,7 +207,7 @@ fn parts_with_owners(
 
 /// Counts the heads and bodies of values. Returns the number of their bytes in each block.
 fn count_parts(
-    parts: &[(PerlValuePart, Option<u32>)],
+    parts: &[(PerlValuePart, Option<StackNumber>)],
     all: &[BlockInUse],
     counting: &mut BlameCounter<'_>,
 ) -> HashMap<usize, u64> {
@@ -276,7 +283,7 @@ mod tests {
         let block = |address, size, stack| BlockInUse {
             address,
             size,
-            stack,
+            stack: StackNumber::from_u32(stack),
         };
         let all = sort_blocks(vec![
             block(300, 10, 2),
@@ -308,26 +315,27 @@ mod tests {
             pieces: vec![piece("[heap]", 0, 4, 2), piece("/lib/x.so", 10, 11, 1)],
             sums: BlameSums::new(),
         };
+        let [first, new, elsewhere] = [7, 8, 9].map(|number| Some(StackNumber::from_u32(number)));
         // A part of the block is on page 2, which is shared.
-        let bytes = counting.count(PAGE_SIZE + 100..2 * PAGE_SIZE + 100, Some(7), DATA_KIND);
+        let bytes = counting.count(PAGE_SIZE + 100..2 * PAGE_SIZE + 100, first, DATA_KIND);
         assert_eq!(bytes, PAGE_SIZE - 100);
         assert_eq!(
-            counting.count(2 * PAGE_SIZE..3 * PAGE_SIZE, Some(7), DATA_KIND),
+            counting.count(2 * PAGE_SIZE..3 * PAGE_SIZE, first, DATA_KIND),
             0
         );
         // A sample stands for more bytes than there are: they are limited to all that are left.
-        counting.add(PAGE_SIZE, 1000.0, 3 * PAGE_SIZE, Some(8), NEW_BLOCKS_KIND);
+        counting.add(PAGE_SIZE, 1000.0, 3 * PAGE_SIZE, new, NEW_BLOCKS_KIND);
         // No mapping is known there.
-        counting.add(PAGE_SIZE, 1.0, 7 * PAGE_SIZE, Some(9), NEW_BLOCKS_KIND);
+        counting.add(PAGE_SIZE, 1.0, 7 * PAGE_SIZE, elsewhere, NEW_BLOCKS_KIND);
         let blamed: i64 = counting.sums.values().map(|sum| sum.1).sum();
         let left: u64 = counting.pieces.iter().map(|piece| piece.left).sum();
         assert_eq!(
             to_signed(left) + blamed,
             to_signed(unshared.len() * PAGE_SIZE)
         );
-        assert_eq!(counting.sums[&(Some(7), DATA_KIND)], (1.0, 3996));
-        assert_eq!(counting.sums[&(Some(8), NEW_BLOCKS_KIND)], (1000.0, 4196));
-        assert!(!counting.sums.contains_key(&(Some(9), NEW_BLOCKS_KIND)));
+        assert_eq!(counting.sums[&(first, DATA_KIND)], (1.0, 3996));
+        assert_eq!(counting.sums[&(new, NEW_BLOCKS_KIND)], (1000.0, 4196));
+        assert!(!counting.sums.contains_key(&(elsewhere, NEW_BLOCKS_KIND)));
         let of_file = counting.pieces[1].rest();
         assert_eq!(of_file.0, "(variables of /lib/x.so)");
     }

@@ -1,7 +1,7 @@
 //! Reads the blocks that a recorded process has in use, one by one: the address of each, and the
 //! stack that allocated it.
 
-use heapprof_abi::{PART_COUNT, shadow, table, word};
+use heapprof_abi::{PART_COUNT, StackNumber, shadow, table, word};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{LoadedObject, executable, objects_from_executable};
 use heapprof_profile::Profile;
@@ -36,7 +36,7 @@ pub struct BlockInUse {
     /// Number of bytes that were requested.
     pub size: u64,
     /// Number of the stack that allocated the block.
-    pub stack: u32,
+    pub stack: StackNumber,
 }
 
 /// The blocks in use of a process, and the generation of each stack.
@@ -135,7 +135,7 @@ pub(crate) fn blocks<M: Memory>(
         ..BlocksInUse::default()
     };
     let mut words = Vec::new();
-    for number in 0..len as usize {
+    for number in (0..len).map(StackNumber::from_u32) {
         // The thread of the stack is a word in front of the frames.
         stacks.read_own(number, &mut words)?;
         let thread = words
@@ -221,7 +221,7 @@ fn add_shadow_blocks<M: Memory>(
                 found.push(BlockInUse {
                     address: place << shadow::GRAIN_BITS,
                     size: (word & !shadow::PRESENT_FLAG) >> 32,
-                    stack,
+                    stack: StackNumber::from_u32(stack),
                 });
             }
         }
@@ -240,6 +240,6 @@ fn block(entry: &[u8; ENTRY_LEN as usize], stacks: u32) -> Option<BlockInUse> {
     (key != 0 && stack < stacks).then_some(BlockInUse {
         address: key << 3,
         size: (first >> table::ADDRESS_BITS) << 32 | second >> 32,
-        stack,
+        stack: StackNumber::from_u32(stack),
     })
 }

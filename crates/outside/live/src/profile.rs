@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use heapprof_abi::{
-    DROPPED_COUNT, LedgerMapping as Known, MAX_NAMED_THREADS, OBJECT_BITS, moments, name,
+    DROPPED_COUNT, LedgerMapping as Known, MAX_NAMED_THREADS, OBJECT_BITS, StackNumber, moments,
+    name,
 };
 use heapprof_memory::Memory;
 use heapprof_profile::{HeapHistory, HeapMoment, HeapPeak, Profile, ResidentMoment, recorded};
@@ -65,7 +66,7 @@ pub(crate) fn profile<M: Memory>(
         names,
     )?;
     writer.limit_frames(around.max_frames);
-    writer.add_samples(sums.iter().copied().enumerate(), width)?;
+    writer.add_samples(stack_numbers(0).zip(sums.iter().copied()), width)?;
     let lacks_labels = writer.lacks_labels;
     let early_ends = std::mem::take(&mut writer.early_ends);
     let mut builder = writer.builder;
@@ -131,8 +132,13 @@ pub(crate) fn stacks<M: Memory>(
     let names = LiveThreadNames::read(reader, ledger, &|_| None)?;
     let types = &recorded::SAMPLE_TYPES[..VALUE_COUNT];
     let mut writer = LiveProfileWriter::new(reader, ledger, types, next as usize, code, names)?;
-    writer.add_samples((first as usize..).zip(sums), VALUE_COUNT)?;
+    writer.add_samples(stack_numbers(first).zip(sums), VALUE_COUNT)?;
     Ok((writer.builder.finish(), next))
+}
+
+/// Returns the numbers of stacks from `first` on.
+fn stack_numbers(first: u32) -> impl Iterator<Item = StackNumber> {
+    (first..).map(StackNumber::from_u32)
 }
 
 /// Makes a profile of these types with these rows, each with a label under `key`. `code` is mapped

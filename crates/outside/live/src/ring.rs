@@ -9,6 +9,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use heapprof_abi::StackNumber;
 use heapprof_abi::log::{EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent as Layout};
 
 use crate::error::LiveError;
@@ -36,7 +37,7 @@ pub struct BlockEvent {
     /// Size of the block in bytes.
     pub size: u64,
     /// Number of the stack that allocated the block.
-    pub stack: u32,
+    pub stack: StackNumber,
     /// Number of the thread: see [`LogSource::threads`](crate::LogSource::threads).
     pub thread: u32,
 }
@@ -158,7 +159,7 @@ impl LiveLogReader {
                 is_free: time & FREE_EVENT_FLAG != 0,
                 address: field(offset_of!(Layout, address)),
                 size: field(offset_of!(Layout, size)),
-                stack: who as u32,
+                stack: StackNumber::from_u32(who as u32),
                 thread: (who >> 32) as u32,
             });
         }
@@ -204,7 +205,7 @@ mod tests {
         assert!(
             events
                 .iter()
-                .all(|event| event.thread == 7 && event.stack == 3)
+                .all(|event| event.thread == 7 && event.stack.to_u32() == 3)
         );
         (
             events.iter().map(|event| event.time).collect(),

@@ -1,6 +1,6 @@
 //! Reads stacks by their numbers, and frames of interpreters by theirs.
 
-use heapprof_abi::{frame, stack};
+use heapprof_abi::{StackNumber, frame, stack};
 use heapprof_memory::Memory;
 
 use crate::error::LiveError;
@@ -32,9 +32,13 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
 
     /// Puts the frames of a stack that it does not share with an earlier stack into `frames`,
     /// newest first.
-    pub(crate) fn read_own(&self, number: usize, frames: &mut Vec<u64>) -> Result<(), LiveError> {
+    pub(crate) fn read_own(
+        &self,
+        number: StackNumber,
+        frames: &mut Vec<u64>,
+    ) -> Result<(), LiveError> {
         frames.clear();
-        let at = self.place.get(number).copied().unwrap_or(0);
+        let at = self.address(number);
         let mut head = [0; stack::LEN];
         self.reader.read_cached(at, &mut head)?;
         let (all, shared) = (
@@ -42,6 +46,11 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
             u16_at(&head, stack::FROM_BASE),
         );
         self.add_frames(at, 0, all.saturating_sub(shared).into(), frames)
+    }
+
+    /// Returns the address of a stack; 0 if there is none.
+    fn address(&self, number: StackNumber) -> u64 {
+        self.place.get(number.to_index()).copied().unwrap_or(0)
     }
 
     /// Adds `count` frames of the stack at an address, after the first `without` ones.
@@ -61,8 +70,8 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
     }
 
     /// Returns why a stack has no older frame, as one of [`heapprof_abi::stack_end`].
-    pub(crate) fn end(&self, number: usize) -> Result<u32, LiveError> {
-        let at = self.place.get(number).copied().unwrap_or(0);
+    pub(crate) fn end(&self, number: StackNumber) -> Result<u32, LiveError> {
+        let at = self.address(number);
         let mut head = [0; stack::LEN];
         self.reader.read_cached(at, &mut head)?;
         Ok(u32_at(&head, stack::END))
@@ -70,11 +79,15 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
 
     /// Puts a stack's frames into `frames`, newest first. Returns the generation of mappings to
     /// which its addresses belong.
-    pub(crate) fn read(&self, number: usize, frames: &mut Vec<u64>) -> Result<u32, LiveError> {
+    pub(crate) fn read(
+        &self,
+        number: StackNumber,
+        frames: &mut Vec<u64>,
+    ) -> Result<u32, LiveError> {
         frames.clear();
         let (mut number, mut wanted, mut of_whole) = (number, usize::MAX, None);
         loop {
-            let at = self.place.get(number).copied().unwrap_or(0);
+            let at = self.address(number);
             let mut head = [0; stack::LEN];
             self.reader.read_cached(at, &mut head)?;
             let all = usize::from(u16_at(&head, stack::FRAMES));
@@ -96,7 +109,7 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
             if wanted == 0 {
                 return Ok(generation);
             }
-            let base = u32_at(&head, stack::BASE) as usize;
+            let base = StackNumber::from_u32(u32_at(&head, stack::BASE));
             if base >= number {
                 return Err(LiveError::LedgerDamaged(
                     "a stack is built on one that came after it",

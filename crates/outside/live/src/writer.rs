@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use heapprof_abi::{MAX_NAMED_THREADS, name, stack_end, word};
+use heapprof_abi::{MAX_NAMED_THREADS, StackNumber, name, stack_end, word};
 use heapprof_memory::Memory;
 use heapprof_profile::{
     EarlyEndCounts, EarlyEndReason, FrameText, Label, LabelSetIndex, LocationIndex, Mapping,
@@ -36,7 +36,7 @@ pub(crate) struct MappedCode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveProfileRow<'a> {
     /// Number of the sample's stack. A sample without one has `place` as its only frame.
-    pub stack: Option<u32>,
+    pub stack: Option<StackNumber>,
     /// The only frame of a sample without a stack.
     pub place: &'a str,
     /// The text of the sample's label.
@@ -148,7 +148,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
     /// Adds stacks by their numbers, with their sums.
     pub(crate) fn add_samples(
         &mut self,
-        sums: impl Iterator<Item = (usize, LiveStackSums)>,
+        sums: impl Iterator<Item = (StackNumber, LiveStackSums)>,
         width: usize,
     ) -> Result<(), LiveError> {
         let mut last = PreviousStack::default();
@@ -189,7 +189,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         let mut last = PreviousStack::default();
         for row in rows {
             let thread = match row.stack {
-                Some(number) => self.read(number as usize, &mut last)?,
+                Some(number) => self.read(number, &mut last)?,
                 None => None,
             };
             let labels = self.label_set(thread.flatten(), Some((key, row.kind)));
@@ -209,7 +209,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
     /// `None` if the stack does not exist.
     fn read(
         &mut self,
-        number: usize,
+        number: StackNumber,
         last: &mut PreviousStack,
     ) -> Result<Option<Option<u32>>, LiveError> {
         let mut words = std::mem::take(&mut last.spare);
@@ -250,7 +250,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
     /// Counts the stack that was read last, if it ends before its outermost frame.
     fn count_end(
         &mut self,
-        number: usize,
+        number: StackNumber,
         last: &PreviousStack,
         allocated: [i64; 2],
     ) -> Result<(), LiveError> {

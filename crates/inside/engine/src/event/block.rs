@@ -1,8 +1,5 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
-use heapprof_platform::arch::prefetch;
-use heapprof_platform::tls::{self, ThreadSlot};
-
 use crate::dropped::count;
 use crate::engine::Engine;
 use crate::event::entry::CountdownState::{GoesOn, RanOut};
@@ -18,6 +15,9 @@ use crate::tables::log::{LogBlock, LogEventKind};
 use crate::tables::sampler;
 use crate::tables::spread::StackSpread;
 use crate::thread::state::{ThreadOwnState, ThreadState};
+use heapprof_abi::StackNumber;
+use heapprof_platform::arch::prefetch;
+use heapprof_platform::tls::{self, ThreadSlot};
 
 /// Makes an allocation that the countdown chose, and records the block that `real` returns.
 ///
@@ -147,7 +147,7 @@ fn add_to_ledger<const EXACT: bool>(
     state: &ThreadState,
     own: &mut ThreadOwnState,
     spot: BlockSpot<'static>,
-    stack: Option<u32>,
+    stack: Option<StackNumber>,
     size: usize,
 ) {
     let address = spot.address();
@@ -329,7 +329,12 @@ fn count_end_open<const EXACT: bool>(
 /// Records what a sample says of the certainty of its stack's sums. Without memory for that, the
 /// sums are as right, but are said to be more certain than they are.
 #[inline(always)]
-fn note_spread(engine: &Engine, state: &ThreadState, stack: u32, note: impl FnOnce(&StackSpread)) {
+fn note_spread(
+    engine: &Engine,
+    state: &ThreadState,
+    stack: StackNumber,
+    note: impl FnOnce(&StackSpread),
+) {
     if let Some(spread) = state.spread(stack, &engine.process.pages) {
         note(spread);
     }

@@ -1,7 +1,5 @@
 //! Counting of events that are counted one by one, sampled or not: the program's own mappings.
 
-use heapprof_platform::tls;
-
 use crate::dropped::count;
 use crate::engine::Engine;
 use crate::event::entry::{self, StateOwnership, acquire_state};
@@ -10,6 +8,8 @@ use crate::stack::call_site::CallSite;
 use crate::tables::counters::{CountOutcome, EventWeight};
 use crate::tables::sampler;
 use crate::thread::state::{ThreadOwnState, ThreadState};
+use heapprof_abi::StackNumber;
+use heapprof_platform::tls;
 
 /// The ledger's counters, for events that are counted one by one in either mode.
 pub(crate) struct EventCounter<'a> {
@@ -60,7 +60,7 @@ impl EventCounter<'_> {
         epoch: u64,
         frame: CallSite,
         bytes: u64,
-    ) -> Option<u32> {
+    ) -> Option<StackNumber> {
         let engine = self.engine;
         let stack = find_stack_number(engine, self.own, frame, bytes as usize)?;
         let counters = self.state.counters(stack, &engine.process.pages)?;
@@ -91,7 +91,7 @@ impl EventCounter<'_> {
     /// Counts the end of `bytes` bytes and of `objects` objects of such allocations. `objects` is
     /// negative if a mapping was cut in two. The caller has taken the lock of the table that knows
     /// them. A new recording takes that lock before it restarts its sums.
-    pub(crate) fn count_free(&mut self, stack: u32, objects: i64, bytes: u64) {
+    pub(crate) fn count_free(&mut self, stack: StackNumber, objects: i64, bytes: u64) {
         let Some(counters) = self.state.counters(stack, &self.engine.process.pages) else {
             return;
         };

@@ -1,5 +1,6 @@
 //! The stack of an allocation: how it is captured, and which number it gets in the tables.
 
+use heapprof_abi::StackNumber;
 use heapprof_abi::stack_end::OUTERMOST;
 use heapprof_platform::arch::prefetch;
 
@@ -18,7 +19,7 @@ pub(super) fn find_stack_number(
     own: &mut ThreadOwnState,
     frame: CallSite,
     size: usize,
-) -> Option<u32> {
+) -> Option<StackNumber> {
     let captured = capture(engine, own, frame, size);
     number_captured(engine, own, frame, captured)
 }
@@ -66,8 +67,8 @@ fn find_thread_stack(
     engine: &Engine,
     own: &mut ThreadOwnState,
     asked: StackRequest,
-    stack: u32,
-) -> Option<u32> {
+    stack: StackNumber,
+) -> Option<StackNumber> {
     let (names, process) = (&engine.threads.names, &engine.process);
     let thread = names.current(process);
     if let known @ Some(_) = own.stacks.get(thread, stack) {
@@ -128,7 +129,7 @@ pub(super) fn find_script_stack(
     engine: &Engine,
     own: &mut ThreadOwnState,
     place: usize,
-) -> Option<u32> {
+) -> Option<StackNumber> {
     let asked = engine.scripts.providers.stack_request()?;
     let stack = shared_script(engine, own, asked.for_all_threads()?, place)?;
     match asked.is_by_thread() {
@@ -142,7 +143,7 @@ fn shared_script(
     own: &mut ThreadOwnState,
     asked: StackRequest,
     place: usize,
-) -> Option<u32> {
+) -> Option<StackNumber> {
     let frame = CallSite { slot: place, bp: 0 };
     let call = AllocationCall {
         size: 0,
@@ -167,7 +168,7 @@ pub(super) fn number_captured(
     own: &mut ThreadOwnState,
     frame: CallSite,
     captured: CaptureOutcome,
-) -> Option<u32> {
+) -> Option<StackNumber> {
     let generation = || engine.code.mappings.generation();
     match captured {
         CaptureOutcome::Same if own.last_generation == generation() && own.last_stack.is_some() => {
@@ -225,7 +226,7 @@ fn find_or_insert<'a>(
     hash: u64,
     generation: u32,
     new: impl FnOnce() -> NewStack<'a>,
-) -> Option<u32> {
+) -> Option<StackNumber> {
     let stacks = &engine.ledger.stacks;
     let found = stacks.find(hash);
     found.or_else(|| stacks.find_or_insert(&engine.process, hash, generation, new()))
@@ -233,13 +234,13 @@ fn find_or_insert<'a>(
 
 /// Returns the number of an interpreter's stack that differs from the last one.
 #[inline(never)]
-fn script_stack(engine: &Engine, own: &mut ThreadOwnState, frame: CallSite) -> Option<u32> {
+fn script_stack(engine: &Engine, own: &mut ThreadOwnState, frame: CallSite) -> Option<StackNumber> {
     let ThreadOwnState {
         script, remembered, ..
     } = own;
     let hash = mix_generation(script.hash(), 0);
     let native = script.native();
-    let id = match native {
+    let number = match native {
         None => find_or_insert(engine, hash, 0, || {
             let base = script.stack().map(|last| (last, script.shared_words()));
             NewStack::based_on(base, script.words())
@@ -261,9 +262,9 @@ fn script_stack(engine: &Engine, own: &mut ThreadOwnState, frame: CallSite) -> O
             stacks.find_or_insert(&engine.process, hash, generation, stack)
         }),
     };
-    script.note_pool(&engine.scripts.pools, id);
-    script.note_number(id);
-    id
+    script.note_pool(&engine.scripts.pools, number);
+    script.note_number(number);
+    number
 }
 
 /// Returns why the recorded stack has no older frame.
@@ -288,14 +289,14 @@ fn number_changed_stack(
     own: &mut ThreadOwnState,
     frame: CallSite,
     captured: CaptureOutcome,
-) -> Option<u32> {
+) -> Option<StackNumber> {
     let generation = engine.code.mappings.generation();
     let record = &mut own.remembered;
-    let id = if captured == CaptureOutcome::Unrecorded {
+    let number = if captured == CaptureOutcome::Unrecorded {
         let len = record.walk(frame, engine.unwinder());
         let kept = record.walked_frames(len);
         let hash = mix_generation(capture::hash(kept), generation);
-        let id = find_or_insert(engine, hash, generation, || {
+        let number = find_or_insert(engine, hash, generation, || {
             NewStack::new(kept).with_end(match record.walk_ends_early() {
                 true => find_end_reason(engine, &mut kept.iter().rev().copied()),
                 false => OUTERMOST,
@@ -303,24 +304,24 @@ fn number_changed_stack(
         });
         // The stack that the record holds, if any, is not the one that got this number.
         record.note_number(None, generation);
-        id
+        number
     } else if record.is_deep() {
         let hash = mix_generation(record.hash_of_ends(), generation);
-        let id = find_or_insert(engine, hash, generation, || {
+        let number = find_or_insert(engine, hash, generation, || {
             let end = find_record_end(engine, record);
             NewStack::new(record.ends()).with_end(end)
         });
         record.note_number(None, generation);
-        id
+        number
     } else {
         let hash = mix_generation(record.hash(), generation);
-        let id = find_or_insert(engine, hash, generation, || {
+        let number = find_or_insert(engine, hash, generation, || {
             let base = own.last_stack.map(|last| (last, record.shared_frames()));
             NewStack::based_on(base, record.frames()).with_end(find_record_end(engine, record))
         });
-        record.note_number(id, generation);
-        id
+        record.note_number(number, generation);
+        number
     };
-    (own.last_stack, own.last_generation) = (id, generation);
-    id
+    (own.last_stack, own.last_generation) = (number, generation);
+    number
 }

@@ -1,11 +1,11 @@
 //! Events in which an interpreter has made values: they ask for the number of the stack that made
 //! them.
 
-use heapprof_platform::tls;
-
 use crate::engine::Engine;
 use crate::event::entry::{CountdownState, StateOwnership, ThreadEvent};
 use crate::event::stack::find_script_stack;
+use heapprof_abi::StackNumber;
+use heapprof_platform::tls;
 
 /// A thread's event in which an interpreter traces values. What the thread allocates meanwhile is
 /// not recorded, and dumps that a signal asks for come afterwards.
@@ -17,7 +17,7 @@ pub struct ValueTracer {
 impl ValueTracer {
     /// Returns the number of the stack of the interpreter that this thread runs; `None` if the
     /// thread runs none, or if there is no memory.
-    pub fn stack(&mut self) -> Option<u32> {
+    pub fn stack(&mut self) -> Option<StackNumber> {
         let here = 0u8;
         let (_, own) = self.event.tables();
         find_script_stack(self.engine, own, (&raw const here).addr())

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use heapprof_abi::StackNumber;
+
 /// A mapping that the program made, or what is left of one.
 #[derive(Clone, Copy)]
 struct ProgramMapping {
     end: usize,
-    stack: u32,
+    stack: StackNumber,
 }
 
 /// The mappings that are counted, by address.
@@ -31,7 +33,7 @@ impl ProgramMappings {
     }
 
     /// Adds a mapping of a range that was made at `stack`.
-    pub(crate) fn add(&mut self, range: Range<usize>, stack: u32) {
+    pub(crate) fn add(&mut self, range: Range<usize>, stack: StackNumber) {
         let region = ProgramMapping {
             end: range.end,
             stack,
@@ -41,7 +43,7 @@ impl ProgramMappings {
 
     /// Removes a range from the mappings. A mapping's object ends with its last part. `ended`
     /// receives each part that ends: its stack, by how many objects there are fewer, and its bytes.
-    pub(crate) fn cut(&mut self, gone: Range<usize>, mut ended: impl FnMut(u32, i64, u64)) {
+    pub(crate) fn cut(&mut self, gone: Range<usize>, mut ended: impl FnMut(StackNumber, i64, u64)) {
         let mut before = gone.end;
         while let Some((&start, &region)) = self.0.range(..before).next_back()
             && region.end > gone.start

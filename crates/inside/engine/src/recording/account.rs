@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use heapprof_abi::StackNumber;
+
 use crate::code::data::read_data;
 use crate::engine::Engine;
 use crate::recording::sums::StackSums;
@@ -79,7 +81,7 @@ fn counts_mappings(engine: &Engine) -> bool {
 /// Returns the bytes in use by stacks whose label names a purpose, for each purpose.
 fn by_label(engine: &Engine, sums: &[StackSums]) -> Vec<(String, i64)> {
     let (mut by_word, mut frames) = (BTreeMap::<u64, i64>::new(), Vec::new());
-    for (stack, sum) in (0..).zip(sums) {
+    for (stack, sum) in (0..).map(StackNumber::from_u32).zip(sums) {
         let [_, bytes] = sum.in_use();
         if bytes == 0 {
             continue;

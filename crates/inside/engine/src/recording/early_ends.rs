@@ -1,6 +1,6 @@
 //! The number of stacks in a profile that end before their outermost frame, by file.
 
-use heapprof_abi::stack_end;
+use heapprof_abi::{StackNumber, stack_end};
 use heapprof_profile::{EarlyEndCounts, EarlyEndReason, recorded};
 
 use crate::code::mappings::{CodeMapping, find};
@@ -13,8 +13,8 @@ pub(super) fn early_ends(engine: &Engine, sums: &[StackSums]) -> Vec<String> {
     let stacks = &engine.ledger.stacks;
     let mut counts = EarlyEndCounts::default();
     let (mut known, mut frames): (Option<Vec<CodeMapping>>, Vec<u64>) = (None, Vec::new());
-    for (id, sum) in sums.iter().enumerate() {
-        let end = stacks.end(id as u32);
+    for (number, sum) in (0..).map(StackNumber::from_u32).zip(sums) {
+        let end = stacks.end(number);
         let reason = EarlyEndReason::from_number(end & stack_end::REASON_MASK);
         // A stack without a value is not in the profile.
         let (Some(reason), true) = (reason, sum.allocated[0] > 0) else {
@@ -22,7 +22,7 @@ pub(super) fn early_ends(engine: &Engine, sums: &[StackSums]) -> Vec<String> {
         };
         let known =
             known.get_or_insert_with(|| engine.code.mappings.known_mappings(&engine.process));
-        let generation = stacks.read(id as u32, &mut frames);
+        let generation = stacks.read(number, &mut frames);
         let mut oldest = frames
             .iter()
             .rev()

@@ -9,8 +9,6 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::Ordering;
 
-use heapprof_platform::sys::{self, EngineFile};
-
 use crate::dump::following::{ReportedStack, growth_step};
 use crate::dump::output;
 use crate::engine::Engine;
@@ -18,10 +16,12 @@ use crate::options::RecordingOptions;
 use crate::recording::snapshot::{self, AddressHasher};
 use crate::recording::sums::{self, StackSums};
 use crate::tables::script_frames::FrameWord;
+use heapprof_abi::StackNumber;
+use heapprof_platform::sys::{self, EngineFile};
 
 /// A stack whose memory in use has changed.
 struct ChangedStack {
-    stack: u32,
+    stack: StackNumber,
     /// The innermost word of the stack.
     leaf: u64,
     /// Bytes in use by the stack, and by how much they have changed.
@@ -46,17 +46,18 @@ pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
     let mut changed = Vec::new();
     let mut by_leaf = HashMap::<u64, u64, BuildHasherDefault<AddressHasher>>::default();
     for (stack, (sum, reported)) in sums.iter().zip(&reported).enumerate() {
+        let stack = StackNumber::from_index(stack);
         let in_use = sum.in_use()[1];
         let mut growth = in_use.wrapping_sub(reported.in_use);
         if is_last {
             growth = growth.max(sum.peak[1].wrapping_sub(reported.most));
         }
         if growth != 0 {
-            let leaf = leaf_word(engine, stack as u32);
+            let leaf = leaf_word(engine, stack);
             let change = by_leaf.entry(leaf).or_default();
             *change = change.saturating_add(growth.unsigned_abs());
             changed.push(ChangedStack {
-                stack: stack as u32,
+                stack,
                 leaf,
                 in_use,
                 growth,
@@ -67,7 +68,7 @@ pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
     changed.retain(|one| by_leaf[&one.leaf] >= step);
     if !changed.is_empty() && report_changes(engine, options, &changed, &file) {
         for one in &changed {
-            reported[one.stack as usize].note_report(one.in_use);
+            reported[one.stack.to_index()].note_report(one.in_use);
         }
     }
     let following = &engine.dumping.due.following;
@@ -134,7 +135,7 @@ pub(super) fn message(engine: &Engine, mut profile: Vec<u8>) -> Vec<u8> {
 const MESSAGE_HEAD: &str = "\n\0lines ";
 
 /// Returns the innermost word of a stack.
-fn leaf_word(engine: &Engine, stack: u32) -> u64 {
+fn leaf_word(engine: &Engine, stack: StackNumber) -> u64 {
     let mut words = [0; 3];
     let n = engine.ledger.stacks.read_into(stack, &mut words);
     let frame = words[..n].iter().find(|word| !FrameWord::is_label(**word));

@@ -6,6 +6,7 @@
 //! thread at a time and decides at each of their steps which thread goes on. Memory is in order in
 //! such a model; what the processor may reorder is left to the kernel's barrier.
 
+use heapprof_abi::StackNumber;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use shuttle::thread;
@@ -36,7 +37,7 @@ const CHANGES: usize = 4;
 /// there.
 const BASE: usize = 0x7f00_0000_0000;
 /// The only stack that allocates.
-const STACK: u32 = 0;
+const STACK: StackNumber = StackNumber::from_u32(0);
 
 /// Tries a model in random orders, and in orders by priorities. Each try has a world of its own.
 fn explore(model: fn(&'static World)) {
@@ -91,8 +92,8 @@ impl Ground {
             let engine = &(*world).engine;
             engine.ledger.access.prepare();
             let stacks = &engine.ledger.stacks;
-            let id = stacks.find_or_insert(&engine.process, 77, 0, NewStack::new(&[1]));
-            assert_eq!(id, Some(STACK));
+            let number = stacks.find_or_insert(&engine.process, 77, 0, NewStack::new(&[1]));
+            assert_eq!(number, Some(STACK));
             assert!(engine.restart(RecordingMode::Exact, 1));
             model(&*world);
             drop(Box::from_raw(world));
@@ -196,7 +197,7 @@ impl World {
     /// Returns the bytes in use by the counters of all threads.
     fn counted(&self) -> i64 {
         let of_each = |state: &ThreadState| {
-            let counters = state.stack_sums(STACK as usize).counters;
+            let counters = state.stack_sums(STACK).counters;
             counters.map_or(0, |counters| counters.in_use()[1])
         };
         self.engine.threads.all().map(of_each).sum()

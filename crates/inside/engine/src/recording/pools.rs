@@ -4,6 +4,8 @@
 //! The parts are of this moment, and may be of memory that was allocated before the recording. So
 //! they say how the memory in use is divided, and always add up to it.
 
+use heapprof_abi::StackNumber;
+
 use crate::engine::Engine;
 use crate::options::FrameChoice;
 use crate::recording::sums::StackSums;
@@ -14,7 +16,7 @@ use crate::tables::spread::SpreadEstimate;
 /// A part of a pool.
 pub(super) struct PoolPartSums {
     /// The number of the pool's stack.
-    pub(super) pool: u32,
+    pub(super) pool: StackNumber,
     /// The word of the part's frame.
     pub(super) word: u64,
     pub(super) sums: StackSums,
@@ -42,11 +44,11 @@ pub(super) fn split(
     let scripts = &engine.scripts;
     let mut all = Vec::new();
     for &(i, ProviderReport { ref parts, .. }) in reports {
-        let has_some = |&stack: &u32| {
-            let sum = sums.get(stack as usize);
+        let has_some = |&stack: &StackNumber| {
+            let sum = sums.get(stack.to_index());
             sum.is_some_and(|sum| sum.in_use()[1] > 0)
         };
-        let pools: Vec<u32> = scripts.pools.provider_pools(i).filter(has_some).collect();
+        let pools: Vec<StackNumber> = scripts.pools.provider_pools(i).filter(has_some).collect();
         let of_all =
             |of: fn(&(String, u64, u64)) -> u64| -> Vec<u64> { parts.iter().map(of).collect() };
         let (objects, bytes) = (of_all(|part| part.1), of_all(|part| part.2));
@@ -63,7 +65,7 @@ pub(super) fn split(
         for pools in pools.chunks(together) {
             let mut in_use = StackSums::default();
             for &pool in pools {
-                take_in_use(&mut sums[pool as usize], &mut in_use);
+                take_in_use(&mut sums[pool.to_index()], &mut in_use);
             }
             let divided = [
                 divide(in_use.allocated[0], &objects),

@@ -1,5 +1,7 @@
 //! The way into the engine for crates that know an interpreter's frames.
 
+use heapprof_abi::StackNumber;
+
 use crate::engine::Engine;
 use crate::options::FrameChoice;
 use crate::stack::provider::{RegistrationError, StackProvider};
@@ -56,10 +58,10 @@ impl StackProviders {
 
     /// Returns the frames of an interpreter in a stack, the newest first: the function, its file
     /// and its line.
-    pub fn script_frames(self, stack: u32) -> Vec<(String, String, u32)> {
+    pub fn script_frames(self, stack: StackNumber) -> Vec<(String, String, u32)> {
         let engine = self.0;
         let mut words = Vec::new();
-        if stack < engine.ledger.stacks.len() {
+        if engine.ledger.stacks.contains(stack) {
             engine.ledger.stacks.read(stack, &mut words);
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

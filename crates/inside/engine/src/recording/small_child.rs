@@ -47,7 +47,7 @@ fn allocated_units(engine: &Engine) -> i64 {
     let shared = &engine.ledger.access;
     shared.run_at_rest(&engine.process, &engine.threads, || {
         for state in engine.threads.all() {
-            for stack in 0..engine.ledger.stacks.len() as usize {
+            for stack in engine.ledger.stacks.numbers() {
                 if let Some(counters) = state.stack_sums(stack).counters {
                     bytes = bytes.wrapping_add(counters.allocated.get()[1]);
                 }

@@ -5,6 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
+use heapprof_abi::StackNumber;
 use heapprof_profile::{
     FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping, MappingIndex,
     ProfileBuilder, QuickSample, SizeHistogram, encode_samples_quickly, recorded,
@@ -132,7 +133,7 @@ pub(super) fn write_profile(
         .iter()
         .map(|part| (SnapshotRow::Part(part), &part.sums));
     let mut left = stacks
-        .map(|(id, sum)| (SnapshotRow::Stack(id as u32), sum))
+        .map(|(id, sum)| (SnapshotRow::Stack(StackNumber::from_index(id)), sum))
         .chain(of_parts);
     let mut totals = SnapshotTotals::default();
     // Gives the next stack that has a value.
@@ -167,7 +168,7 @@ pub(super) fn write_profile(
 pub(super) fn write_growth(
     engine: &Engine,
     wrappers: &str,
-    mut grown: impl Iterator<Item = (u32, i64)>,
+    mut grown: impl Iterator<Item = (StackNumber, i64)>,
     writer: &mut dyn Write,
 ) -> io::Result<()> {
     let builder = ProfileBuilder::new(&[("growth", "bytes")]);
@@ -183,7 +184,7 @@ pub(super) fn write_growth(
 #[derive(Clone, Copy)]
 enum SnapshotRow<'a> {
     /// The stack with this number.
-    Stack(u32),
+    Stack(StackNumber),
     /// A part of a pool, below the pool's own frames.
     Part(&'a PoolPartSums),
     /// Values that a stack made, and the word of the label that they have.

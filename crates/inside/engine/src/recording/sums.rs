@@ -1,5 +1,6 @@
 //! The sums of each stack over the counters of all threads, at one moment.
 
+use heapprof_abi::StackNumber;
 use heapprof_platform::arch::undisturbed;
 use heapprof_profile::SizeHistogram;
 
@@ -42,7 +43,7 @@ pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<StackSums>, SizeHistogram)
         for state in engine.threads.all() {
             state.sizes.add_to(&mut sizes);
             for (stack, sum) in sums.iter_mut().enumerate() {
-                let of_stack = state.stack_sums(stack);
+                let of_stack = state.stack_sums(StackNumber::from_index(stack));
                 if let Some(counters) = of_stack.counters {
                     add(&mut sum.allocated, counters.allocated.get());
                     add(&mut sum.freed, counters.freed.get());
@@ -82,7 +83,7 @@ fn add_spreads(engine: &Engine, stacks: usize) -> Vec<spread::SpreadSum> {
     let mut sums = vec![spread::SpreadSum::default(); stacks];
     for state in engine.threads.all() {
         for (stack, sum) in sums.iter_mut().enumerate() {
-            if let Some(spread) = state.stack_sums(stack).spread {
+            if let Some(spread) = state.stack_sums(StackNumber::from_index(stack)).spread {
                 sum.add(spread);
             }
         }

@@ -9,6 +9,8 @@
 
 use std::io::{self, Write};
 
+use heapprof_abi::StackNumber;
+
 use crate::code::maps;
 use crate::engine::Engine;
 use crate::recording::snapshot::SnapshotTotals;
@@ -44,7 +46,10 @@ pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Snaps
     for id in order {
         write_line(writer, &sums[id])?;
         write!(writer, " @")?;
-        engine.ledger.stacks.read(id as u32, &mut frames);
+        engine
+            .ledger
+            .stacks
+            .read(StackNumber::from_index(id), &mut frames);
         let is_native = |&word: &u64| matches!(FrameWord::from_word(word), FrameWord::Address(_));
         for &pc in frames.iter().filter(|pc| **pc != CUT && is_native(pc)) {
             write!(writer, " {pc:#018x}")?;

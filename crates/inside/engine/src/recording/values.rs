@@ -6,6 +6,8 @@
 
 use std::ffi::CStr;
 
+use heapprof_abi::StackNumber;
+
 use crate::engine::Engine;
 use crate::options::FrameChoice;
 use crate::stack::provider::{StackProvider, TracedValues};
@@ -15,7 +17,7 @@ use crate::tables::script_frames::{FrameWord, ScriptFrame};
 #[derive(Clone, Copy)]
 pub(super) enum ValueOrigin {
     /// The stack with this number.
-    Stack(u32),
+    Stack(StackNumber),
     /// An origin that was not seen: the word of a frame that says so.
     Frame(u64),
 }
@@ -81,7 +83,7 @@ impl<'a> ValueRows<'a> {
         self.given += 1;
         self.ahead = provider.value(self.given);
         let stacks = &self.engine.ledger.stacks;
-        let stack = match value.stack < stacks.len() {
+        let stack = match stacks.contains(value.stack) {
             true => ValueOrigin::Stack(value.stack),
             false => ValueOrigin::Frame(self.unseen_frame(&value)),
         };

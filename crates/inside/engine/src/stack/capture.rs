@@ -19,6 +19,8 @@ mod tests;
 mod verify;
 mod whole;
 
+use heapprof_abi::StackNumber;
+
 use crate::code::rule::{UnwindRule, UnwindRuleKind};
 use crate::stack::call_site::CallSite;
 use crate::stack::own_stack;
@@ -64,7 +66,7 @@ pub(crate) struct LastStack {
     /// Whether the stack that [`walk`](Self::walk) found ends before its outermost frame.
     walk_ends_early: bool,
     /// The recorded stack's number, if it has one.
-    stack: Option<u32>,
+    stack: Option<StackNumber>,
     /// Number of oldest frames in common with the stack that [`note_number`](Self::note_number) was
     /// called for last.
     shared: usize,
@@ -106,7 +108,7 @@ pub(crate) enum CaptureOutcome {
     /// The stack is the one in the record.
     Same,
     /// The stack is another one, which has this number; the record is unchanged.
-    Recent(u32),
+    Recent(StackNumber),
     /// The stack is another one, and is now in the record.
     Recorded,
     /// The stack is an interpreter's, and is in that interpreter's own record. The flag says
@@ -431,7 +433,7 @@ impl LastStack {
 
     /// Notes the number that the recorded stack has in a generation of mappings; `None` if it has
     /// no valid number.
-    pub(crate) fn note_number(&mut self, stack: Option<u32>, generation: u32) {
+    pub(crate) fn note_number(&mut self, stack: Option<StackNumber>, generation: u32) {
         self.stack = stack;
         self.shared = if stack.is_some() { self.len } else { 0 };
         if let Some(stack) = stack
@@ -442,7 +444,7 @@ impl LastStack {
     }
 
     /// Keeps the recorded stack in the list of recent stacks.
-    fn keep(&mut self, stack: u32, generation: u32) {
+    fn keep(&mut self, stack: StackNumber, generation: u32) {
         let Some(newest) = self.len.checked_sub(1) else {
             return;
         };

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use heapprof_abi::StackNumber;
+
 /// Maximum number of stacks that are known as a pool's. They have no callers, so there are few.
 const MAX_POOL_STACKS: usize = 64;
 
@@ -22,8 +24,8 @@ impl PoolStacks {
     /// Notes that the stack is one of the provider's pools. If the table is full, the stack stays
     /// unchanged in profiles.
     #[cold]
-    pub(crate) fn note(&self, provider: usize, stack: u32) {
-        let wanted = ((provider as u64) << 32 | u64::from(stack)) + 1;
+    pub(crate) fn note(&self, provider: usize, stack: StackNumber) {
+        let wanted = ((provider as u64) << 32 | u64::from(stack.to_u32())) + 1;
         for place in &self.known {
             let found = place.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
             if found.is_ok() || found == Err(wanted) {
@@ -33,12 +35,12 @@ impl PoolStacks {
     }
 
     /// Returns the pools of a provider, by the numbers of their stacks.
-    pub(crate) fn provider_pools(&self, provider: usize) -> impl Iterator<Item = u32> {
+    pub(crate) fn provider_pools(&self, provider: usize) -> impl Iterator<Item = StackNumber> {
         let known = self.known.iter().map(|place| place.load(Ordering::Acquire));
         let numbers = known.take_while(|&known| known != 0).map(|known| known - 1);
         numbers
             .filter(move |known| known >> 32 == provider as u64)
-            .map(|known| known as u32)
+            .map(|known| StackNumber::from_u32(known as u32))
     }
 
     /// Removes all pools, for another recording.

@@ -8,6 +8,8 @@ use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
+use heapprof_abi::StackNumber;
+
 use crate::options::FrameChoice;
 
 /// An interpreter frame, as numbers. Equal frames are the same place in the program.
@@ -116,7 +118,7 @@ pub struct ReportSink {
 pub struct TracedValues {
     /// Number of the stack, which the engine gave it; [`TracedValues::NO_STACK`] if the stack is
     /// not known.
-    pub stack: u32,
+    pub stack: StackNumber,
     /// Reserved: 0.
     pub reserved: u32,
     /// A frame that stands for an unknown stack.
@@ -133,7 +135,7 @@ pub struct TracedValues {
 
 impl TracedValues {
     /// Stack of values whose creation was not traced.
-    pub const NO_STACK: u32 = u32::MAX;
+    pub const NO_STACK: StackNumber = StackNumber::from_u32(u32::MAX);
     /// Zero values, without a stack.
     pub const NONE: Self = Self {
         stack: Self::NO_STACK,

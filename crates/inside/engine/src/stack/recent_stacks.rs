@@ -5,6 +5,8 @@
 //! [`LastStack`](crate::stack::capture::LastStack) has only one. Comparing a stack of known frames
 //! with memory takes no unwinding, no hash and no search in the table of stacks.
 
+use heapprof_abi::StackNumber;
+
 use crate::stack::call_site::CallSite;
 
 /// Number of stacks that are kept, one for each place that allocates.
@@ -46,7 +48,7 @@ pub(crate) struct WalkedWord {
 }
 
 struct RecentStack {
-    stack: u32,
+    stack: StackNumber,
     age: NumberAge,
     len: u32,
     checks: u32,
@@ -140,7 +142,7 @@ impl RecentStacks {
     /// Returns the number of the stack at `frame`, if the list has it. The frame must lie on the
     /// thread's own stack.
     #[inline(always)]
-    pub(crate) fn find(&mut self, frame: CallSite, age: NumberAge) -> Option<u32> {
+    pub(crate) fn find(&mut self, frame: CallSite, age: NumberAge) -> Option<StackNumber> {
         // SAFETY: a hook's own return address.
         let pc = unsafe { (frame.slot as *const usize).read() };
         let place = place_word(frame.slot, pc);
@@ -157,7 +159,7 @@ impl RecentStacks {
     #[inline]
     pub(crate) fn keep(
         &mut self,
-        stack: u32,
+        stack: StackNumber,
         age: NumberAge,
         walked: &WalkedStack<'_>,
         checks: impl ExactSizeIterator<Item = WalkedWord>,
@@ -199,6 +201,7 @@ impl RecentStacks {
 mod tests {
     use super::*;
 
+    const NUMBER: StackNumber = StackNumber::from_u32(7);
     const AGE: NumberAge = NumberAge {
         generation: 3,
         unloads: 1,
@@ -230,7 +233,7 @@ mod tests {
             pcs: &pcs,
             bp,
         };
-        known.keep(7, AGE, &walked, std::iter::once(word));
+        known.keep(NUMBER, AGE, &walked, std::iter::once(word));
     }
 
     fn frame(memory: &[usize], bp: usize) -> CallSite {
@@ -246,7 +249,7 @@ mod tests {
             let mut known = known();
             let mut memory: Vec<usize> = (1000..1001 + frames).collect();
             keep(&mut known, &memory, None);
-            assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
+            assert_eq!(known.find(frame(&memory, 5), AGE), Some(NUMBER));
             for i in 0..memory.len() {
                 memory[i] ^= 1 << 40;
                 assert_eq!(known.find(frame(&memory, 5), AGE), None, "{i} of {frames}");
@@ -262,12 +265,12 @@ mod tests {
             ] {
                 assert_eq!(known.find(frame(&memory, 5), age), None);
             }
-            assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
+            assert_eq!(known.find(frame(&memory, 5), AGE), Some(NUMBER));
             known.reset();
             assert_eq!(known.find(frame(&memory, 5), AGE), None);
             // This stack depends on rbp.
             keep(&mut known, &memory, Some(5));
-            assert_eq!(known.find(frame(&memory, 5), AGE), Some(7));
+            assert_eq!(known.find(frame(&memory, 5), AGE), Some(NUMBER));
             assert_eq!(known.find(frame(&memory, 6), AGE), None);
         }
     }

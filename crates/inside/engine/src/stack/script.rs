@@ -9,6 +9,8 @@
 //! As with native stacks, a stack's identity is a sum of one term for each word, which is mixed
 //! with its distance from the root.
 
+use heapprof_abi::StackNumber;
+
 use crate::process::EngineProcess;
 use crate::stack::capture::{CUT, FRAMES_PER_END, PlacedFrame, hash_term};
 use crate::stack::merge::merge_frames;
@@ -54,7 +56,7 @@ pub(crate) struct ScriptStack {
     /// Word of the stack's label.
     label: u64,
     /// The stack's number, if it has one.
-    stack: Option<u32>,
+    stack: Option<StackNumber>,
     /// The request for which the stack was captured; nothing if there is no last stack.
     asked: StackRequest,
     /// Whether a provider has used the memory.
@@ -68,8 +70,8 @@ pub(crate) struct ScriptStack {
     /// Hash of the newest frame, the label and the callers, from [`stack_key`].
     key: u64,
     /// Number of the native stack that was captured with this one.
-    native: Option<u32>,
-    recent: [(u64, u32); KNOWN_STACKS],
+    native: Option<StackNumber>,
+    recent: [(u64, StackNumber); KNOWN_STACKS],
     /// The provider's frames of the last stack, root first.
     raw: [RawFrame; MAX_SCRIPT_FRAMES],
     /// Sums of terms: entry `n` is the sum for the `n` oldest words.
@@ -150,7 +152,7 @@ pub(crate) enum ScriptCaptureOutcome {
     /// The stack is the last one.
     Same,
     /// The stack is another one, which was seen lately and has this number.
-    Recent(u32),
+    Recent(StackNumber),
     /// The stack is another one.
     Changed,
 }
@@ -175,7 +177,7 @@ impl ScriptStack {
             self.memory.fill(0);
             (self.is_used, self.asked) = (false, StackRequest::NOTHING);
             // Another interpreter may have other code in the same places.
-            self.recent.fill((0, 0));
+            self.recent.fill((0, StackNumber::from_u32(0)));
             self.known.fill(KnownScriptFrame::NOTHING);
         }
         self.fresh[MAX_SCRIPT_FRAMES] = GUARD_FRAME;
@@ -188,7 +190,7 @@ impl ScriptStack {
         &mut self,
         scripts: &InterpreterTables,
         asked: StackRequest,
-    ) -> Option<u32> {
+    ) -> Option<StackNumber> {
         let stack = self.stack?;
         if self.asked != asked || !asked.is_script() {
             return None;
@@ -434,19 +436,19 @@ impl ScriptStack {
     /// Returns the part of a merged stack's hash that distinguishes it from others with the same
     /// frames: the native stack, and the places at which native code entered the interpreter.
     #[cold]
-    fn hash_of_entries(&self, native: u32) -> u64 {
+    fn hash_of_entries(&self, native: StackNumber) -> u64 {
         let frames = self.raw[..self.len].iter().enumerate();
         let entered = frames.filter(|(_, raw)| raw.entry != 0);
         let terms = entered.map(|(at, _)| hash_term(1, MAX_SCRIPT_FRAMES + 2 + at));
         terms.fold(
-            hash_term(u64::from(native), MAX_SCRIPT_FRAMES + 1),
+            hash_term(u64::from(native.to_u32()), MAX_SCRIPT_FRAMES + 1),
             u64::wrapping_add,
         )
     }
 
     /// Returns the stack's number, if it has one.
     #[inline(always)]
-    pub(crate) fn stack(&self) -> Option<u32> {
+    pub(crate) fn stack(&self) -> Option<StackNumber> {
         self.stack
     }
 
@@ -469,7 +471,7 @@ impl ScriptStack {
 
     /// Notes the number that the stack got, if it is a pool's.
     #[inline(always)]
-    pub(crate) fn note_pool(&self, pools: &PoolStacks, stack: Option<u32>) {
+    pub(crate) fn note_pool(&self, pools: &PoolStacks, stack: Option<StackNumber>) {
         if let (true, Some(stack)) = (self.is_pool, stack) {
             pools.note(self.provider, stack);
         }
@@ -477,7 +479,7 @@ impl ScriptStack {
 
     /// Notes the number that the stack got.
     #[inline(always)]
-    pub(crate) fn note_number(&mut self, stack: Option<u32>) {
+    pub(crate) fn note_number(&mut self, stack: Option<StackNumber>) {
         (self.stack, self.shared) = (stack, if stack.is_some() { self.len } else { 0 });
         if let (Some(stack), None) = (stack, self.native) {
             self.recent[(self.key >> 56) as usize % KNOWN_STACKS] = (self.key, stack);
@@ -485,14 +487,14 @@ impl ScriptStack {
     }
 
     /// Returns the number of the native stack that was captured with this one.
-    pub(crate) fn native(&self) -> Option<u32> {
+    pub(crate) fn native(&self) -> Option<StackNumber> {
         self.native
     }
 
     /// Notes the number of the native stack that was captured with this one. Returns whether it is
     /// the same as last time.
     #[inline(always)]
-    pub(crate) fn note_native(&mut self, native: Option<u32>) -> bool {
+    pub(crate) fn note_native(&mut self, native: Option<StackNumber>) -> bool {
         let before = std::mem::replace(&mut self.native, native);
         if before.is_some() != native.is_some() {
             // The stack with the number has other words than this one.

@@ -4,6 +4,7 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicPtr, Ordering, fence};
 
+use heapprof_abi::StackNumber;
 use heapprof_abi::log::{BUSY_EVENT, EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent};
 use heapprof_platform::sys;
 use heapprof_platform::table_file::{TableFile, TableLifetime};
@@ -20,7 +21,7 @@ pub(crate) enum LogEventKind {
 pub(crate) struct LogBlock {
     pub(crate) address: usize,
     pub(crate) size: u64,
-    pub(crate) stack: u32,
+    pub(crate) stack: StackNumber,
 }
 
 /// The log of allocations and frees, if there is one.
@@ -100,7 +101,7 @@ impl AllocationLog {
             let address = block.address as u64;
             event.address.store(address, Ordering::Relaxed);
             event.size.store(block.size, Ordering::Relaxed);
-            let who = u64::from(thread) << 32 | u64::from(block.stack);
+            let who = u64::from(thread) << 32 | u64::from(block.stack.to_u32());
             event.who.store(who, Ordering::Relaxed);
         });
     }
@@ -165,7 +166,7 @@ mod tests {
     fn without_a_file_there_is_no_log() {
         let (log, kept) = (AllocationLog::new(), TableFile::new());
         assert!(!log.begin(&kept) && log.ring_place().is_null());
-        let (address, size, stack) = (8, 8, 0);
+        let (address, size, stack) = (8, 8, StackNumber::from_u32(0));
         let block = LogBlock {
             address,
             size,

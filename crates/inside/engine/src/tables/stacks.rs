@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use heapprof_abi::StackNumber;
 use heapprof_abi::stack_end::OUTERMOST;
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::sys;
@@ -44,7 +45,7 @@ pub(crate) struct StackEntry {
     /// Number of the stack's oldest frames that are those of `base`.
     pub(crate) from_base: u16,
     /// Number of the base, which is lower than the stack's own.
-    pub(crate) base: u32,
+    pub(crate) base: StackNumber,
     /// Why the stack has no older frame, one of [`heapprof_abi::stack_end`].
     end: u32,
 }
@@ -63,7 +64,7 @@ impl StackEntry {
 
 /// A stack that may be new: its frames, and another whose oldest frames it shares.
 pub(crate) struct NewStack<'a> {
-    base: Option<(u32, usize)>,
+    base: Option<(StackNumber, usize)>,
     /// Number of the stack's oldest frames that `frames` lacks, because they are known to be the
     /// base's.
     lacks: usize,
@@ -87,7 +88,7 @@ impl<'a> NewStack<'a> {
 
     /// Creates a stack that has some of its oldest frames in common with a numbered stack. `base`
     /// is that stack's number, and the number of these frames. The oldest frame comes first.
-    pub(crate) fn based_on(base: Option<(u32, usize)>, frames: &'a [u64]) -> Self {
+    pub(crate) fn based_on(base: Option<(StackNumber, usize)>, frames: &'a [u64]) -> Self {
         Self {
             base: base.filter(|&(_, shared)| shared != 0),
             lacks: 0,
@@ -106,8 +107,8 @@ impl<'a> NewStack<'a> {
 
 /// Returns the key of a thread's stack, which serves as its hash. No two stacks of threads have the
 /// same.
-fn thread_stack_hash(stack: u32, thread: u32) -> u64 {
-    let mut x = u64::from(thread) << 32 | u64::from(stack);
+fn thread_stack_hash(stack: StackNumber, thread: u32) -> u64 {
+    let mut x = u64::from(thread) << 32 | u64::from(stack.to_u32());
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x ^= x >> 32;
     x = x.wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -127,8 +128,9 @@ impl ProcessStacks {
 
     /// Returns the number of the stack with this hash, if it was seen before.
     #[inline]
-    pub(crate) fn find(&self, hash: u64) -> Option<u32> {
-        self.by_hash.find(hash).map(|id| id as u32)
+    pub(crate) fn find(&self, hash: u64) -> Option<StackNumber> {
+        let number = self.by_hash.find(hash);
+        number.map(|number| StackNumber::from_u32(number as u32))
     }
 
     /// Brings the place of a hash into the cache.
@@ -144,13 +146,13 @@ impl ProcessStacks {
         hash: u64,
         generation: u32,
         stack: NewStack<'_>,
-    ) -> Option<u32> {
-        let id = self.by_hash.find_or_insert(process, hash, || {
-            let id = self.len.load(Ordering::Relaxed);
+    ) -> Option<StackNumber> {
+        let number = self.by_hash.find_or_insert(process, hash, || {
+            let number = self.len.load(Ordering::Relaxed);
             let place = self
                 .entry
-                .touch(id as usize, &process.pages, TableLifetime::Lasting);
-            if place.is_null() || id == u32::MAX {
+                .touch(number as usize, &process.pages, TableLifetime::Lasting);
+            if place.is_null() || number == u32::MAX {
                 return None;
             }
             let (base, shared) = self.nearest(stack.base);
@@ -180,11 +182,11 @@ impl ProcessStacks {
             let same = shared != 0 && self.entry(base).generation == generation;
             let new = if same { own } else { all };
             self.frames.fetch_add(new, Ordering::Relaxed);
-            self.len.store(id + 1, Ordering::Release);
+            self.len.store(number + 1, Ordering::Release);
             process.pages.copy(&self.len);
-            Some(u64::from(id))
+            Some(u64::from(number))
         });
-        id.map(|id| id as u32)
+        number.map(|number| StackNumber::from_u32(number as u32))
     }
 
     /// Returns the number of the stack that has all frames of `stack`, and the word of a thread.
@@ -192,10 +194,10 @@ impl ProcessStacks {
     pub(crate) fn find_or_insert_for_thread(
         &self,
         process: &EngineProcess,
-        stack: u32,
+        stack: StackNumber,
         thread: u32,
         is_new: impl FnOnce(),
-    ) -> Option<u32> {
+    ) -> Option<StackNumber> {
         let hash = thread_stack_hash(stack, thread);
         if let found @ Some(_) = self.find(hash) {
             return found;
@@ -216,16 +218,16 @@ impl ProcessStacks {
     /// Returns the stack to build on: of those that have the shared frames, the one that has some
     /// of them itself. So every step from a stack to its base comes nearer to the root, and reading
     /// a stack takes no more steps than it has frames.
-    fn nearest(&self, base: Option<(u32, usize)>) -> (u32, usize) {
-        let Some((mut id, shared)) = base else {
-            return (0, 0);
+    fn nearest(&self, base: Option<(StackNumber, usize)>) -> (StackNumber, usize) {
+        let Some((mut number, shared)) = base else {
+            return (StackNumber::from_u32(0), 0);
         };
         loop {
-            let entry = self.entry(id);
+            let entry = self.entry(number);
             if usize::from(entry.from_base) < shared {
-                return (id, shared);
+                return (number, shared);
             }
-            id = entry.base;
+            number = entry.base;
         }
     }
 
@@ -234,26 +236,36 @@ impl ProcessStacks {
         self.len.load(Ordering::Acquire)
     }
 
+    /// Returns the numbers of all stacks.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = StackNumber> + use<> {
+        (0..self.len()).map(StackNumber::from_u32)
+    }
+
+    /// Whether there is a stack with this number.
+    pub(crate) fn contains(&self, number: StackNumber) -> bool {
+        number.to_u32() < self.len()
+    }
+
     /// Returns how many different frames all stacks have at most, in their generations.
     pub(crate) fn frames(&self) -> usize {
         self.frames.load(Ordering::Relaxed)
     }
 
-    fn entry(&self, id: u32) -> &StackEntry {
+    fn entry(&self, number: StackNumber) -> &StackEntry {
         // SAFETY: numbers below `len` have a published, immutable entry.
-        unsafe { &**self.entry.get(id as usize) }
+        unsafe { &**self.entry.get(number.to_index()) }
     }
 
     /// Returns why a stack has no older frame, one of [`heapprof_abi::stack_end`].
-    pub(crate) fn end(&self, id: u32) -> u32 {
-        self.entry(id).end
+    pub(crate) fn end(&self, number: StackNumber) -> u32 {
+        self.entry(number).end
     }
 
     /// Puts a stack's return addresses into `frames`, leaf first. Returns its generation of
     /// mappings.
-    pub(crate) fn read(&self, id: u32, frames: &mut Vec<u64>) -> u32 {
+    pub(crate) fn read(&self, number: StackNumber, frames: &mut Vec<u64>) -> u32 {
         frames.clear();
-        let (mut entry, mut wanted) = (self.entry(id), usize::MAX);
+        let (mut entry, mut wanted) = (self.entry(number), usize::MAX);
         let generation = entry.generation;
         loop {
             let newer = usize::from(entry.frames).saturating_sub(wanted);
@@ -268,8 +280,8 @@ impl ProcessStacks {
 
     /// Puts a stack's return addresses into an array as [`read`](Self::read) does, as far as there
     /// is room. Returns how many frames that are.
-    pub(crate) fn read_into(&self, id: u32, frames: &mut [u64]) -> usize {
-        let (mut entry, mut wanted, mut n) = (self.entry(id), usize::MAX, 0);
+    pub(crate) fn read_into(&self, number: StackNumber, frames: &mut [u64]) -> usize {
+        let (mut entry, mut wanted, mut n) = (self.entry(number), usize::MAX, 0);
         loop {
             let newer = usize::from(entry.frames).saturating_sub(wanted);
             let own = &entry.own()[newer..];

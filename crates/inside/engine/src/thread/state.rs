@@ -9,6 +9,7 @@ mod free;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use heapprof_abi::StackNumber;
 use heapprof_platform::atomic::AtomicBool;
 use heapprof_platform::lock::{ForkLock, FutexLock, rank};
 use heapprof_platform::pages::PageSource;
@@ -68,7 +69,7 @@ pub(crate) struct ThreadOwnState {
     /// Bytes allocated and freed since they were last added to the process's sums.
     pub(crate) unreported: [u64; 2],
     /// Number of the stack of the last event that had one.
-    pub(crate) last_stack: Option<u32>,
+    pub(crate) last_stack: Option<StackNumber>,
     pub(crate) last_generation: u32,
     pub(crate) remembered: LastStack,
     pub(crate) script: ScriptStack,
@@ -368,12 +369,12 @@ impl ThreadState {
     #[inline(always)]
     pub(crate) fn counters(
         &self,
-        stack: u32,
+        stack: StackNumber,
         pages: &PageSource,
     ) -> Option<&'static StackCounters> {
         let counters = self
             .counters
-            .touch(stack as usize, pages, TableLifetime::Passing);
+            .touch(stack.to_index(), pages, TableLifetime::Passing);
         // SAFETY: the counters are mapped for good, and made of atomics.
         unsafe { counters.as_ref() }
     }
@@ -383,11 +384,11 @@ impl ThreadState {
     pub(crate) fn spread_in(
         &self,
         lot: TableLifetime,
-        stack: u32,
+        stack: StackNumber,
         pages: &PageSource,
     ) -> Option<&'static StackSpread> {
         // SAFETY: the entries are mapped for good, and made of atomics.
-        unsafe { self.spread.touch(stack as usize, pages, lot).as_ref() }
+        unsafe { self.spread.touch(stack.to_index(), pages, lot).as_ref() }
     }
 
     /// Unmaps the memory of all sums.
@@ -405,36 +406,41 @@ impl ThreadState {
 
     /// Returns the address of a stack's counters, for a prefetch; null if they are not mapped.
     #[inline(always)]
-    pub(crate) fn place_of_counters(&self, stack: u32) -> *const u8 {
-        self.counters.get(stack as usize).cast_const().cast()
+    pub(crate) fn place_of_counters(&self, stack: StackNumber) -> *const u8 {
+        self.counters.get(stack.to_index()).cast_const().cast()
     }
 
     /// Returns the sums of a stack's temporary allocations; `None` if there is no memory.
     #[inline(always)]
     pub(crate) fn temporary(
         &self,
-        stack: u32,
+        stack: StackNumber,
         pages: &PageSource,
     ) -> Option<&'static TemporarySum> {
         let temporary = self
             .temporary
-            .touch(stack as usize, pages, TableLifetime::Passing);
+            .touch(stack.to_index(), pages, TableLifetime::Passing);
         // SAFETY: the sums are mapped for good, and made of atomics.
         unsafe { temporary.as_ref() }
     }
 
     /// Returns how exact the sums of a stack are; `None` if there is no memory.
     #[inline(always)]
-    pub(crate) fn spread(&self, stack: u32, pages: &PageSource) -> Option<&'static StackSpread> {
+    pub(crate) fn spread(
+        &self,
+        stack: StackNumber,
+        pages: &PageSource,
+    ) -> Option<&'static StackSpread> {
         let spread = self
             .spread
-            .touch(stack as usize, pages, TableLifetime::Passing);
+            .touch(stack.to_index(), pages, TableLifetime::Passing);
         // SAFETY: the entries are mapped for good, and made of atomics.
         unsafe { spread.as_ref() }
     }
 
     /// Returns the state's sums of a stack, as far as they are mapped.
-    pub(crate) fn stack_sums(&self, stack: usize) -> ThreadStackSums {
+    pub(crate) fn stack_sums(&self, stack: StackNumber) -> ThreadStackSums {
+        let stack = stack.to_index();
         // SAFETY: all three are mapped for good, and made of atomics.
         unsafe {
             ThreadStackSums {

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_engine::{ENGINE, TracedValues};
+use heapprof_engine::{ENGINE, StackNumber, TracedValues};
 
 use super::state::PerlStacks;
 use super::values::{
@@ -178,12 +178,12 @@ impl PerlStacks {
                     traced
                         .with(|heads| {
                             for (stack, &made) in heads.counts().iter().enumerate() {
-                                let stack = stack as u32;
+                                let stack = StackNumber::from_index(stack);
                                 if made != 0 {
                                     shared.left.add(PerlValueRow {
                                         stack,
                                         made,
-                                        ..PerlValueRow::default()
+                                        ..PerlValueRow::NOTHING
                                     });
                                 }
                             }

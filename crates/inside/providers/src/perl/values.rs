@@ -18,7 +18,7 @@ use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use heapprof_engine::{ENGINE, TracedValues};
+use heapprof_engine::{ENGINE, StackNumber, TracedValues};
 use heapprof_perl::{PerlRuntime, TYPE_NAMES};
 
 use self::grown::MappedVec;
@@ -91,7 +91,7 @@ pub struct LeftoverValues {
 }
 
 /// Returns the text that stands for the unknown stack of values: why it is not known.
-pub(super) fn unseen_stack_text(stack: u32, origin: u32) -> &'static CStr {
+pub(super) fn unseen_stack_text(stack: StackNumber, origin: u32) -> &'static CStr {
     match (stack, origin) {
         (NEWER_STACK, _) => c"(made just now)",
         (UNKNOWN_STACK, _) => c"(stack not known)",
@@ -202,4 +202,4 @@ pub(super) fn text_of(names: &PerlLabelTexts, number: u32) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-const _: () = assert!(UNSEEN_STACK == TracedValues::NO_STACK);
+const _: () = assert!(UNSEEN_STACK.to_u32() == TracedValues::NO_STACK.to_u32());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use heapprof_heap::{ChunkState, ImageRegion, ProcessImage};
-use heapprof_live::{BlocksInUse, LedgerSnapshot, LiveProcess, LiveProfileRow};
+use heapprof_live::{BlocksInUse, LedgerSnapshot, LiveProcess, LiveProfileRow, StackNumber};
 use heapprof_profile::{Profile, ProfileBuilder};
 
 use super::words::HeapDescriber;
@@ -31,7 +31,7 @@ const STATE_LABEL_KEY: &str = "state";
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct BlockGroupKey {
     /// The number of the stack that allocated the blocks, if it is known.
-    stack: Option<u32>,
+    stack: Option<StackNumber>,
     state: &'static str,
     /// Frames that replace an unknown stack, root first.
     frames: Vec<String>,
@@ -125,7 +125,7 @@ pub(super) fn profile(target: &WalkTarget, words: &mut HeapDescriber<'_>) -> Res
     let (heap, marks) = (words.heap, words.marks);
     let recorded = RecordedLedger::find_or_note(target, words.image);
     let blocks = recorded.as_ref().map(RecordedLedger::blocks).transpose()?;
-    let known: HashMap<u64, u32> = blocks
+    let known: HashMap<u64, StackNumber> = blocks
         .iter()
         .flat_map(|blocks| &blocks.all)
         .map(|block| (block.address, block.stack))

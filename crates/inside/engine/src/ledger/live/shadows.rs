@@ -12,6 +12,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use heapprof_abi::StackNumber;
 use heapprof_abi::shadow;
 use heapprof_platform::pages::{PageSource, TableFill};
 use heapprof_platform::sys;
@@ -85,7 +86,7 @@ pub(super) fn fits(size: u64) -> bool {
 #[inline(always)]
 fn unpack_block(word: u64) -> LiveBlock {
     LiveBlock {
-        stack: word as u32,
+        stack: StackNumber::from_u32(word as u32),
         size: (word & !shadow::PRESENT_FLAG) >> 32,
     }
 }
@@ -160,7 +161,7 @@ impl ShadowWord {
     /// Puts a block that [`fits`] into the word, and returns the block that was there.
     #[inline(always)]
     pub(super) fn put(self, block: LiveBlock) -> Option<LiveBlock> {
-        let word = shadow::PRESENT_FLAG | block.size << 32 | u64::from(block.stack);
+        let word = shadow::PRESENT_FLAG | block.size << 32 | u64::from(block.stack.to_u32());
         // SAFETY: it is inside a shadow, because `SlotValue::word` takes the place modulo its
         // length, and the caller may use the region.
         let old = unsafe { self.0.replace(word) };

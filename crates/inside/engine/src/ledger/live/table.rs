@@ -1,5 +1,7 @@
 //! A part's hash table of blocks in use, by address, with linear probing.
 
+use heapprof_abi::StackNumber;
+
 /// Number of entries below which a table is at most half full.
 const SMALL_TABLE_LIMIT: usize = 2048;
 const KEY_BITS: u32 = heapprof_abi::table::ADDRESS_BITS;
@@ -9,7 +11,7 @@ const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LiveBlock {
     /// The stack that allocated it.
-    pub(crate) stack: u32,
+    pub(crate) stack: StackNumber,
     /// The size that was asked for, in bytes.
     pub(crate) size: u64,
 }
@@ -46,14 +48,14 @@ impl LiveEntry {
     pub(super) fn new(key: u64, block: LiveBlock) -> Self {
         Self(
             key | block.size >> 32 << KEY_BITS,
-            block.size << 32 | u64::from(block.stack),
+            block.size << 32 | u64::from(block.stack.to_u32()),
         )
     }
 
     #[inline]
     pub(super) fn block(self) -> LiveBlock {
         LiveBlock {
-            stack: self.1 as u32,
+            stack: StackNumber::from_u32(self.1 as u32),
             size: self.0 >> KEY_BITS << 32 | self.1 >> 32,
         }
     }

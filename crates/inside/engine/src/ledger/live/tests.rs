@@ -1,10 +1,10 @@
 //! The live table compared with a map, also while its parts change hands.
 
-use heapprof_platform::pages::regions::region;
-
 use super::*;
 use crate::ledger::access::{self, LedgerAccess};
 use crate::thread::state::{ThreadState, ThreadStates};
+use heapprof_abi::StackNumber;
+use heapprof_platform::pages::regions::region;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 
@@ -63,7 +63,7 @@ fn walk(ledger: &'static Ledger, addresses: impl Fn(u64) -> usize, seed: u64, st
         x ^= x << 17;
         let address = addresses(x);
         let block = LiveBlock {
-            stack: step as u32,
+            stack: StackNumber::from_u32(step as u32),
             size: if x & 64 == 0 { 1 << 44 } else { x % 900 },
         };
         if x >> 40 & 1 == 0 {
@@ -92,7 +92,7 @@ fn behaves_as_a_map_does() {
     );
     assert_eq!(ledger.live.len(), 0);
     let huge = LiveBlock {
-        stack: 1,
+        stack: StackNumber::from_u32(1),
         size: 1 << 60,
     };
     assert_eq!(ledger.put(ledger.state(), 4096, huge), Err(TableFull));
@@ -111,7 +111,10 @@ fn behaves_as_a_map_does_wherever_blocks_begin() {
     let mut model = HashMap::new();
     for i in 0..2_000 {
         let size = if i % 7 == 0 { 1 << 40 } else { 40 };
-        let block = LiveBlock { stack: i, size };
+        let block = LiveBlock {
+            stack: StackNumber::from_u32(i),
+            size,
+        };
         let address = addresses(u64::from(i) * 9);
         assert_eq!(ledger.put(state, address, block), Ok(None));
         model.insert(address, block);
@@ -136,7 +139,10 @@ fn sampled_blocks_have_no_shadows() {
     let ledger = Ledger::leaked();
     let state = ledger.state();
     for i in 0..500 {
-        let block = LiveBlock { stack: 1, size: 16 };
+        let block = LiveBlock {
+            stack: StackNumber::from_u32(1),
+            size: 16,
+        };
         let mut open = ledger.shared.open(&ledger.process, state).unwrap();
         let done = ledger.live.insert::<false>(
             ledger.live.find_spot(0x10_0000 + i * 16),

@@ -1,6 +1,8 @@
 //! Reading of stacks one after the other. Most share their oldest frames with the one before, which
 //! are not read once more.
 
+use heapprof_abi::StackNumber;
+
 use super::ProcessStacks;
 
 /// The stack that was read last, and the stacks from which it was read.
@@ -10,10 +12,10 @@ pub(crate) struct ExpandedStack {
     frames: Vec<u64>,
     /// The stack and those on which it is built, each with how many of its oldest frames the stack
     /// has. The one next to the root comes first.
-    chain: Vec<(u32, usize)>,
+    chain: Vec<(StackNumber, usize)>,
     /// What the next stack adds to the chain, the newest first. `newer` has what it adds to the
     /// frames, in the same order.
-    links: Vec<(u32, usize)>,
+    links: Vec<(StackNumber, usize)>,
     newer: Vec<u64>,
 }
 
@@ -25,17 +27,17 @@ impl ExpandedStack {
 
     /// Reads a stack. Returns its generation of mappings, and how many of the oldest frames it has
     /// in common with the stack that was read before.
-    pub(crate) fn read(&mut self, stacks: &ProcessStacks, id: u32) -> (u32, usize) {
-        let (mut id, mut entry) = (id, stacks.entry(id));
+    pub(crate) fn read(&mut self, stacks: &ProcessStacks, number: StackNumber) -> (u32, usize) {
+        let (mut number, mut entry) = (number, stacks.entry(number));
         let generation = entry.generation;
         let mut wanted = usize::from(entry.frames);
         let known = loop {
             // A stack is built on one with a lower number, so a higher number cannot follow.
-            while self.chain.last().is_some_and(|last| last.0 > id) {
+            while self.chain.last().is_some_and(|last| last.0 > number) {
                 self.chain.pop();
             }
-            let here = self.chain.pop_if(|last| last.0 == id);
-            self.links.push((id, wanted));
+            let here = self.chain.pop_if(|last| last.0 == number);
+            self.links.push((number, wanted));
             let known = here.map_or(0, |(_, has)| has.min(wanted));
             let from_base = usize::from(entry.from_base);
             // The last of its own frames is next to the base's.
@@ -45,8 +47,8 @@ impl ExpandedStack {
             if here.is_some() || from_base == 0 {
                 break known;
             }
-            (id, wanted) = (entry.base, from_base);
-            entry = stacks.entry(id);
+            (number, wanted) = (entry.base, from_base);
+            entry = stacks.entry(number);
         };
         if known == 0 {
             self.chain.clear();
@@ -101,10 +103,10 @@ mod tests {
             let shared = base.map_or(0, |base| below(all[base].len() + 1));
             let mut frames = base.map_or(Vec::new(), |base| all[base][..shared].to_vec());
             frames.extend((0..below(5)).map(|_| 1 + below(3) as u64));
-            let base = base.map(|base| (base as u32, shared));
+            let base = base.map(|base| (StackNumber::from_index(base), shared));
             let stack = NewStack::based_on(base, &frames);
             let id = stacks.find_or_insert(&process, 10 + i as u64, i as u32 / 100, stack);
-            assert_eq!(id, Some(i as u32));
+            assert_eq!(id, Some(StackNumber::from_index(i)));
             all.push(frames);
         }
         let mut expanded = ExpandedStack::default();
@@ -117,7 +119,7 @@ mod tests {
                 assert_eq!(same, usize::from(last.first() == Some(&2)));
                 last = vec![2];
             }
-            let (generation, same) = expanded.read(&stacks, id as u32);
+            let (generation, same) = expanded.read(&stacks, StackNumber::from_index(id));
             assert_eq!(expanded.frames(), &all[id][..], "step {step}");
             assert_eq!(generation, id as u32 / 100);
             let pairs = last.iter().zip(&all[id]);

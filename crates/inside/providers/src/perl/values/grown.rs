@@ -1,6 +1,7 @@
 //! Lists in memory of their own, straight from the kernel, which is neither the program's heap nor
 //! the memory set aside for profiles.
 
+use heapprof_engine::StackNumber;
 use heapprof_platform::sys;
 
 /// A growing list of plain numbers, or of structures of numbers. All zero is a value of `T`.
@@ -22,6 +23,8 @@ unsafe impl PlainNumbers for u8 {}
 unsafe impl PlainNumbers for u32 {}
 // SAFETY: zero is a number, and numbers own nothing.
 unsafe impl PlainNumbers for u64 {}
+// SAFETY: it is a number, and zero is one.
+unsafe impl PlainNumbers for StackNumber {}
 
 /// The bytes that a list takes at first.
 const INITIAL_BYTES: usize = 64 << 10;

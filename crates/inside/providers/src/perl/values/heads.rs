@@ -6,6 +6,7 @@
 //! where a value would have its content. So the first head of the list that has kept its index
 //! shows where the rest of the copy is still right.
 
+use heapprof_engine::StackNumber;
 use heapprof_perl::HEAD_BYTES;
 
 use super::grown::{MappedVec, NumberMultimap};
@@ -23,7 +24,7 @@ pub(in crate::perl) struct HeadTable {
     /// The heads that were made into values whose stack is not known yet.
     made: MappedVec<u32>,
     /// The stack that made the value of each head.
-    stack: MappedVec<u32>,
+    stack: MappedVec<StackNumber>,
     /// The moment at which the value of each head was made, with [`INTRODUCED_BIT`].
     moment: MappedVec<u32>,
     /// The type and the body of each value that was not seen being made, to distinguish it from a
@@ -45,16 +46,16 @@ pub(in crate::perl) struct HeadTable {
 /// Maximum number of heads in an arena.
 const MAX_ARENA_HEADS: u64 = 170;
 /// The stack of a head whose value was not seen being made.
-pub(in crate::perl) const UNSEEN_STACK: u32 = u32::MAX;
+pub(in crate::perl) const UNSEEN_STACK: StackNumber = StackNumber::from_u32(u32::MAX);
 /// The stack of a head whose value, if it has one by now, is newer than the last comparison.
-pub(in crate::perl) const NEWER_STACK: u32 = u32::MAX - 1;
+pub(in crate::perl) const NEWER_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 1);
 /// The stack of a variable that a pad keeps for the next run of its `my`, whatever stack made it.
-pub(in crate::perl) const RESTING_STACK: u32 = u32::MAX - 2;
+pub(in crate::perl) const RESTING_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 2);
 /// The stack of a head that had another value when the recording began. The compiler has freed that
 /// and made this one before the program ran.
-pub(in crate::perl) const COMPILED_STACK: u32 = u32::MAX - 3;
+pub(in crate::perl) const COMPILED_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 3);
 /// The stack of a head whose value was seen being made, but by a stack that could not be read.
-pub(in crate::perl) const UNKNOWN_STACK: u32 = u32::MAX - 4;
+pub(in crate::perl) const UNKNOWN_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 4);
 /// The flag of a moment that says that the value is a variable whose `my` has run.
 const INTRODUCED_BIT: u32 = 1 << 31;
 /// Offset, in a head, of the pointer to the body. A free head has the next free head there, and an
@@ -137,12 +138,13 @@ impl HeadTable {
     }
 
     /// Returns the stack that made the value of a head, and when.
-    pub(in crate::perl) fn maker(&self, arena: usize, head: usize) -> (u32, u32) {
+    pub(in crate::perl) fn maker(&self, arena: usize, head: usize) -> (StackNumber, u32) {
         let number = arena * MAX_ARENA_HEADS as usize + head;
-        let of = |list: &MappedVec<u32>| list.all().get(number).copied();
+        let stack = self.stack.all().get(number).copied();
+        let moment = self.moment.all().get(number).copied();
         (
-            of(&self.stack).unwrap_or(UNSEEN_STACK),
-            of(&self.moment).unwrap_or(0) & !INTRODUCED_BIT,
+            stack.unwrap_or(UNSEEN_STACK),
+            moment.unwrap_or(0) & !INTRODUCED_BIT,
         )
     }
 
@@ -250,7 +252,7 @@ impl HeadTable {
 
     /// Notes the stack that made the values that [`follow`](Self::follow) found. Returns false if
     /// there is no memory.
-    pub(in crate::perl) fn note_made_by(&mut self, stack: u32, moment: u32) -> bool {
+    pub(in crate::perl) fn note_made_by(&mut self, stack: StackNumber, moment: u32) -> bool {
         let made = self.made.all().len();
         if !self.count_made(stack, made as u64) {
             return false;
@@ -318,27 +320,32 @@ impl HeadTable {
     }
 
     /// Notes the stack that has run the `my` of a variable. Returns false if there is no memory.
-    pub(in crate::perl) fn note_remade_by(&mut self, number: u32, stack: u32, moment: u32) -> bool {
+    pub(in crate::perl) fn note_remade_by(
+        &mut self,
+        number: u32,
+        stack: StackNumber,
+        moment: u32,
+    ) -> bool {
         let before = self.stack.all()[number as usize];
         if !self.count_made(stack, 1) {
             return false;
         }
         match before {
             NEWER_STACK => {}
-            UNKNOWN_STACK.. => self.unseen = self.unseen.saturating_sub(1),
-            before => self.count.all_mut()[before as usize] -= 1,
+            before if before >= UNKNOWN_STACK => self.unseen = self.unseen.saturating_sub(1),
+            before => self.count.all_mut()[before.to_index()] -= 1,
         }
         self.stack.all_mut()[number as usize] = stack;
         self.moment.all_mut()[number as usize] = moment | INTRODUCED_BIT;
         true
     }
 
-    fn count_made(&mut self, stack: u32, made: u64) -> bool {
+    fn count_made(&mut self, stack: StackNumber, made: u64) -> bool {
         if stack >= UNKNOWN_STACK {
             self.unseen += made;
             return true;
         }
-        let at = stack as usize;
+        let at = stack.to_index();
         if at >= self.count.all().len() && !self.count.grow(at + 1) {
             return false;
         }

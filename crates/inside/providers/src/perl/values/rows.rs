@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
+use heapprof_engine::StackNumber;
 use heapprof_perl::{BoundedText, HEAD_BYTES, PerlRuntime, SvHead, class_of};
 
 use super::grown::{MappedVec, NumberMultimap, PlainNumbers};
@@ -12,10 +13,10 @@ use crate::kernel_memory::KernelMemory;
 use crate::perl::arena_values::ArenaValues;
 
 /// The values of one stack that are alike.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(in crate::perl) struct PerlValueRow {
-    pub(in crate::perl) stack: u32,
+    pub(in crate::perl) stack: StackNumber,
     /// For an unknown stack, how the interpreter came to be: 1 for one copied for a thread, else 0.
     pub(in crate::perl) origin: u32,
     /// The type, the class and the mark, packed by `make_label`.
@@ -23,6 +24,18 @@ pub(in crate::perl) struct PerlValueRow {
     pub(in crate::perl) made: u64,
     pub(in crate::perl) objects: u64,
     pub(in crate::perl) bytes: u64,
+}
+
+impl PerlValueRow {
+    /// A row without values.
+    pub(in crate::perl) const NOTHING: Self = Self {
+        stack: StackNumber::from_u32(0),
+        origin: 0,
+        label: 0,
+        made: 0,
+        objects: 0,
+        bytes: 0,
+    };
 }
 
 // SAFETY: it is made of numbers.
@@ -218,11 +231,11 @@ impl PerlValueRows {
             for (stack, &made) in heads.counts().iter().enumerate() {
                 if made != 0 && wanted.since == 0 {
                     is_whole &= self.add(PerlValueRow {
-                        stack: stack as u32,
+                        stack: StackNumber::from_index(stack),
                         origin,
                         label: 0,
                         made,
-                        ..PerlValueRow::default()
+                        ..PerlValueRow::NOTHING
                     });
                 }
             }
@@ -232,7 +245,7 @@ impl PerlValueRows {
                     origin,
                     label: 0,
                     made: heads.unseen,
-                    ..PerlValueRow::default()
+                    ..PerlValueRow::NOTHING
                 });
             }
             is_whole

@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-use heapprof_engine::{ENGINE, ValueTracer};
+use heapprof_engine::{ENGINE, StackNumber, ValueTracer};
 use heapprof_platform::sys;
 
 use super::heads::{HeadTable, HeadTableError, HeadTableRoots, UNKNOWN_STACK, UNSEEN_STACK};
@@ -43,6 +43,11 @@ pub(in crate::perl) const NO_MEMORY: u8 = 1;
 pub(in crate::perl) const BROKEN_LIST: u8 = 2;
 /// State: values are not traced any more, because the program has ended.
 pub(in crate::perl) const PROGRAM_ENDED: u8 = 3;
+
+/// Returns the stack of this thread's interpreter.
+fn current_stack(tracer: &mut ValueTracer) -> StackNumber {
+    tracer.stack().unwrap_or(UNKNOWN_STACK)
+}
 
 impl TracedInterpreter {
     /// Makes a traced interpreter, which stays for good; `None` if there is no memory.
@@ -176,7 +181,7 @@ impl TracedInterpreter {
 
     /// Notes that this thread's stack has made the values that [`follow`](Self::follow) found.
     pub(in crate::perl) fn note_made(&self, moment: u32) {
-        self.note_made_by(moment, |tracer| tracer.stack().unwrap_or(UNKNOWN_STACK));
+        self.note_made_by(moment, current_stack);
     }
 
     /// Notes that the values that `follow` found were not seen being made.
@@ -184,7 +189,7 @@ impl TracedInterpreter {
         self.note_made_by(0, |_| UNSEEN_STACK);
     }
 
-    fn note_made_by(&self, moment: u32, stack: impl FnOnce(&mut ValueTracer) -> u32) {
+    fn note_made_by(&self, moment: u32, stack: impl FnOnce(&mut ValueTracer) -> StackNumber) {
         ENGINE.events().trace(|tracer| {
             let stack = stack(tracer);
             let done = self.with_now(|heads| heads.note_made_by(stack, moment));
@@ -224,7 +229,7 @@ impl TracedInterpreter {
             for &at in variables {
                 let number = self.with_now(|heads| heads.renew_value(at, mark));
                 let Some(Some(number)) = number else { continue };
-                let stack = tracer.stack().unwrap_or(UNKNOWN_STACK);
+                let stack = current_stack(tracer);
                 let done = self.with_now(|heads| heads.note_remade_by(number, stack, moment));
                 if done == Some(false) {
                     self.end(NO_MEMORY);

@@ -1,0 +1,56 @@
+//! Numbers by which the ledger names things. Each kind has a type of its own, so that none is taken
+//! for another.
+
+macro_rules! number {
+    ($(#[$doc:meta])* pub struct $name:ident(u32);) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(transparent)]
+        pub struct $name(u32);
+
+        impl $name {
+            /// Returns the number with this value.
+            #[inline(always)]
+            #[must_use]
+            pub const fn from_u32(value: u32) -> Self {
+                Self(value)
+            }
+
+            /// Returns the number as it stands in the ledger.
+            #[inline(always)]
+            #[must_use]
+            pub const fn to_u32(self) -> u32 {
+                self.0
+            }
+        }
+    };
+}
+
+/// Gives numbers that begin with 0 their place in a table.
+macro_rules! index {
+    ($($name:ident)*) => {$(
+        impl $name {
+            /// Returns the number of what has this place in its table.
+            #[inline(always)]
+            #[must_use]
+            pub const fn from_index(index: usize) -> Self {
+                Self(index as u32)
+            }
+
+            /// Returns the place in tables by this number.
+            #[inline(always)]
+            #[must_use]
+            pub const fn to_index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+
+number! {
+    /// Number of a stack, from 0: its place in [`LedgerHeader::stack`](super::LedgerHeader::stack)
+    /// and in each thread's counters.
+    pub struct StackNumber(u32);
+}
+
+index!(StackNumber);
