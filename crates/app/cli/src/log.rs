@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use heapprof_live::{BlockEvent, LiveLogReader as Ring, LogSource};
+use heapprof_live::{BlockEvent, LiveLogReader as Ring, LogSource, ThreadNumber};
 use heapprof_profile::{Location, Profile};
 
 mod progress;
@@ -407,8 +407,8 @@ impl LogText {
     }
 
     /// Returns the kernel's number of a thread; 0 if it is not known.
-    fn thread(&mut self, number: u32) -> u32 {
-        let Some(index) = (number as usize).checked_sub(1) else {
+    fn thread(&mut self, number: ThreadNumber) -> u32 {
+        let Some(index) = number.to_index() else {
             return 0;
         };
         let known = |threads: &[Option<u32>]| threads.get(index).copied().flatten();

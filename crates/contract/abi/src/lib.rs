@@ -17,4 +17,4 @@ pub mod log;
 mod number;
 
 pub use ledger::*;
-pub use number::StackNumber;
+pub use number::{StackNumber, ThreadNumber};

@@ -53,4 +53,22 @@ number! {
     pub struct StackNumber(u32);
 }
 
+number! {
+    /// Number of a thread, from 1, whose name is in
+    /// [`LedgerHeader::name`](super::LedgerHeader::name).
+    pub struct ThreadNumber(u32);
+}
+
 index!(StackNumber);
+
+impl ThreadNumber {
+    /// Returns the place of the thread in the table of names; `None` for 0, which no thread has.
+    #[inline(always)]
+    #[must_use]
+    pub const fn to_index(self) -> Option<usize> {
+        match self.0.checked_sub(1) {
+            Some(index) => Some(index as usize),
+            None => None,
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Reads the blocks that a recorded process has in use, one by one: the address of each, and the
 //! stack that allocated it.
 
-use heapprof_abi::{PART_COUNT, StackNumber, shadow, table, word};
+use heapprof_abi::{PART_COUNT, StackNumber, ThreadNumber, shadow, table, word};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{LoadedObject, executable, objects_from_executable};
 use heapprof_profile::Profile;
@@ -141,7 +141,8 @@ pub(crate) fn blocks<M: Memory>(
         let thread = words
             .iter()
             .find(|&&word| word & word::KIND_MASK == word::THREAD);
-        let generation = thread.map_or(0, |&word| names.describe_thread(word as u32).2);
+        let thread = thread.map(|&word| ThreadNumber::from_u32(word as u32));
+        let generation = thread.map_or(0, |thread| names.describe_thread(thread).2);
         found.generations.push(generation);
     }
     let [stride, place] = ledger.part.map(u64::from);

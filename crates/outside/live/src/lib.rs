@@ -37,4 +37,4 @@ pub use self::process::{LiveProcess, LiveProcessSummary, recorded_processes};
 pub use self::ring::{BlockEvent, LiveLogReader};
 pub use self::shared_ledger::{LedgerProcessState, SharedLedger, SharedLedgerProfile};
 pub use self::writer::LiveProfileRow;
-pub use heapprof_abi::StackNumber;
+pub use heapprof_abi::{StackNumber, ThreadNumber};

@@ -9,8 +9,8 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use heapprof_abi::StackNumber;
 use heapprof_abi::log::{EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent as Layout};
+use heapprof_abi::{StackNumber, ThreadNumber};
 
 use crate::error::LiveError;
 use crate::read::u64_at;
@@ -39,7 +39,7 @@ pub struct BlockEvent {
     /// Number of the stack that allocated the block.
     pub stack: StackNumber,
     /// Number of the thread: see [`LogSource::threads`](crate::LogSource::threads).
-    pub thread: u32,
+    pub thread: ThreadNumber,
 }
 
 /// A reader of a log.
@@ -160,7 +160,7 @@ impl LiveLogReader {
                 address: field(offset_of!(Layout, address)),
                 size: field(offset_of!(Layout, size)),
                 stack: StackNumber::from_u32(who as u32),
-                thread: (who >> 32) as u32,
+                thread: ThreadNumber::from_u32((who >> 32) as u32),
             });
         }
         self.missed = self.missed.saturating_add(missed);
@@ -205,7 +205,7 @@ mod tests {
         assert!(
             events
                 .iter()
-                .all(|event| event.thread == 7 && event.stack.to_u32() == 3)
+                .all(|event| event.thread.to_u32() == 7 && event.stack.to_u32() == 3)
         );
         (
             events.iter().map(|event| event.time).collect(),

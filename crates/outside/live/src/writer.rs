@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use heapprof_abi::{MAX_NAMED_THREADS, StackNumber, name, stack_end, word};
+use heapprof_abi::{MAX_NAMED_THREADS, StackNumber, ThreadNumber, name, stack_end, word};
 use heapprof_memory::Memory;
 use heapprof_profile::{
     EarlyEndCounts, EarlyEndReason, FrameText, Label, LabelSetIndex, LocationIndex, Mapping,
@@ -56,7 +56,7 @@ pub(crate) struct LiveProfileWriter<'r, M> {
     /// Location of each word of a stack, by generation and word.
     locations: HashMap<(u32, u64), LocationIndex, RandomState>,
     /// Label set of each thread and kind.
-    labels: HashMap<(Option<u32>, String), LabelSetIndex>,
+    labels: HashMap<(Option<ThreadNumber>, String), LabelSetIndex>,
     /// Number of frames of all samples so far.
     frames_added: usize,
     max_frames: usize,
@@ -211,7 +211,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         &mut self,
         number: StackNumber,
         last: &mut PreviousStack,
-    ) -> Result<Option<Option<u32>>, LiveError> {
+    ) -> Result<Option<Option<ThreadNumber>>, LiveError> {
         let mut words = std::mem::take(&mut last.spare);
         let read = self.stacks.read(number, &mut words);
         let Some(generation) = self.reader.if_reachable(read)? else {
@@ -220,7 +220,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         let mut thread = None;
         words.retain(|&word| match word & word::KIND_MASK {
             word::THREAD => {
-                thread = Some(word as u32);
+                thread = Some(ThreadNumber::from_u32(word as u32));
                 false
             }
             word::LABEL => {
@@ -330,7 +330,11 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
 
     /// Returns the labels of a thread's stack, with another label of a key and a text if `other`
     /// gives one.
-    fn label_set(&mut self, thread: Option<u32>, other: Option<(&str, &str)>) -> LabelSetIndex {
+    fn label_set(
+        &mut self,
+        thread: Option<ThreadNumber>,
+        other: Option<(&str, &str)>,
+    ) -> LabelSetIndex {
         let key = (
             thread,
             other.map_or_else(String::new, |(_, text)| text.to_string()),
@@ -376,9 +380,11 @@ impl<'r> LiveThreadNames<'r> {
     }
 
     /// Returns a thread's name, the kernel's number of it, and the generation of its process.
-    pub(crate) fn describe_thread(&self, number: u32) -> (String, Option<u32>, u8) {
-        let index = (number as usize).checked_sub(1);
-        let Some(bytes) = index.and_then(|index| self.recorded_names.get(index)) else {
+    pub(crate) fn describe_thread(&self, number: ThreadNumber) -> (String, Option<u32>, u8) {
+        let Some(bytes) = number
+            .to_index()
+            .and_then(|index| self.recorded_names.get(index))
+        else {
             return (recorded::OTHER_THREADS.to_string(), None, 0);
         };
         let id = Some(u32_at(bytes, name::ID)).filter(|&id| id != 0);

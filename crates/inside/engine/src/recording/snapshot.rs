@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{StackNumber, ThreadNumber};
 use heapprof_profile::{
     FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping, MappingIndex,
     ProfileBuilder, QuickSample, SizeHistogram, encode_samples_quickly, recorded,
@@ -296,7 +296,7 @@ fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> 
 }
 
 /// The names of threads in a profile, so that each thread has one name in it.
-type ThreadsByNumber = HashMap<u32, NamedThread>;
+type ThreadsByNumber = HashMap<ThreadNumber, NamedThread>;
 
 /// Returns the set of labels for which these words stand.
 fn label_set(

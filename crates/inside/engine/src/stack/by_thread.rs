@@ -4,7 +4,7 @@
 //! Stacks are captured and numbered as in any recording. The thread then looks up its own number
 //! for the stack that it got, mostly here, and otherwise in the table of stacks.
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{StackNumber, ThreadNumber};
 
 /// Number of stacks whose number is remembered. It is a power of two.
 const KNOWN_STACKS: usize = 256;
@@ -13,8 +13,7 @@ const NOTHING: (u32, StackNumber) = (0, StackNumber::from_u32(0));
 
 /// A cache of a thread's own numbers of stacks. All zeros are an empty cache.
 pub(crate) struct ThreadStacks {
-    /// Number of the thread.
-    thread: u32,
+    thread: ThreadNumber,
     /// Number of a stack that all threads share, plus one; and the thread's own number for it.
     known: [(u32, StackNumber); KNOWN_STACKS],
 }
@@ -22,13 +21,13 @@ pub(crate) struct ThreadStacks {
 impl ThreadStacks {
     /// Returns the thread's own number for a stack, if it is in the cache.
     #[inline]
-    pub(crate) fn get(&self, thread: u32, stack: StackNumber) -> Option<StackNumber> {
+    pub(crate) fn get(&self, thread: ThreadNumber, stack: StackNumber) -> Option<StackNumber> {
         let (known, own) = self.known[stack.to_index() % KNOWN_STACKS];
         (known == stack.to_u32().wrapping_add(1) && self.thread == thread).then_some(own)
     }
 
     /// Puts the thread's own number for a stack into the cache.
-    pub(crate) fn put(&mut self, thread: u32, stack: StackNumber, own: StackNumber) {
+    pub(crate) fn put(&mut self, thread: ThreadNumber, stack: StackNumber, own: StackNumber) {
         if self.thread != thread {
             self.known.fill(NOTHING);
             self.thread = thread;
@@ -44,19 +43,20 @@ mod tests {
     #[test]
     fn what_is_known_is_one_threads() {
         let mut stacks = ThreadStacks {
-            thread: 0,
+            thread: ThreadNumber::from_u32(0),
             known: [NOTHING; KNOWN_STACKS],
         };
         let number = StackNumber::from_u32;
-        assert_eq!(stacks.get(1, number(0)), None);
-        stacks.put(1, number(0), number(10));
-        stacks.put(1, number(7), number(17));
-        assert_eq!(stacks.get(1, number(0)), Some(number(10)));
-        assert_eq!(stacks.get(1, number(7)), Some(number(17)));
-        assert_eq!(stacks.get(2, number(7)), None);
-        assert_eq!(stacks.get(1, number(7 + 256)), None);
-        stacks.put(2, number(7), number(27));
-        assert_eq!(stacks.get(2, number(7)), Some(number(27)));
-        assert_eq!(stacks.get(2, number(0)), None);
+        let [one, two] = [1, 2].map(ThreadNumber::from_u32);
+        assert_eq!(stacks.get(one, number(0)), None);
+        stacks.put(one, number(0), number(10));
+        stacks.put(one, number(7), number(17));
+        assert_eq!(stacks.get(one, number(0)), Some(number(10)));
+        assert_eq!(stacks.get(one, number(7)), Some(number(17)));
+        assert_eq!(stacks.get(two, number(7)), None);
+        assert_eq!(stacks.get(one, number(7 + 256)), None);
+        stacks.put(two, number(7), number(27));
+        assert_eq!(stacks.get(two, number(7)), Some(number(27)));
+        assert_eq!(stacks.get(two, number(0)), None);
     }
 }

@@ -4,8 +4,8 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicPtr, Ordering, fence};
 
-use heapprof_abi::StackNumber;
 use heapprof_abi::log::{BUSY_EVENT, EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent};
+use heapprof_abi::{StackNumber, ThreadNumber};
 use heapprof_platform::sys;
 use heapprof_platform::table_file::{TableFile, TableLifetime};
 
@@ -81,7 +81,7 @@ impl AllocationLog {
     }
 
     /// Adds an event of the thread with this number.
-    pub(crate) fn add(&self, what: LogEventKind, block: LogBlock, thread: u32) {
+    pub(crate) fn add(&self, what: LogEventKind, block: LogBlock, thread: ThreadNumber) {
         // SAFETY: null, or a ring, which stays mapped. Its fields are atomics.
         let Some(ring) = (unsafe { self.ring.load(Ordering::Acquire).as_ref() }) else {
             return;
@@ -101,7 +101,7 @@ impl AllocationLog {
             let address = block.address as u64;
             event.address.store(address, Ordering::Relaxed);
             event.size.store(block.size, Ordering::Relaxed);
-            let who = u64::from(thread) << 32 | u64::from(block.stack.to_u32());
+            let who = u64::from(thread.to_u32()) << 32 | u64::from(block.stack.to_u32());
             event.who.store(who, Ordering::Relaxed);
         });
     }
@@ -172,6 +172,6 @@ mod tests {
             size,
             stack,
         };
-        log.add(LogEventKind::Allocated, block, 0);
+        log.add(LogEventKind::Allocated, block, ThreadNumber::from_u32(0));
     }
 }

@@ -6,6 +6,9 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use heapprof_abi::ThreadNumber;
+use heapprof_abi::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
+
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
 use crate::tables::probe_table::ProbeTable;
@@ -29,14 +32,12 @@ pub(crate) enum FrameWord {
     Frame(Option<u32>),
     /// A provider's label for the whole stack: the provider's number, and the label.
     Label(usize, u64),
-    /// The number of the thread to which the stack belongs.
-    Thread(u32),
+    /// The thread to which the stack belongs.
+    Thread(ThreadNumber),
 }
 
-use heapprof_abi::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::table_file::TableLifetime;
-
 /// Number of bits of a provider's label.
 const LABEL_BITS: u32 = 48;
 
@@ -51,7 +52,7 @@ impl FrameWord {
                 let provider = word >> LABEL_BITS & 0xff;
                 Self::Label(provider as usize, word & ((1 << LABEL_BITS) - 1))
             }
-            THREAD => Self::Thread(word as u32),
+            THREAD => Self::Thread(ThreadNumber::from_u32(word as u32)),
             _ => Self::Address(word),
         }
     }
@@ -73,7 +74,7 @@ impl FrameWord {
             Self::Label(provider, label) => {
                 LABEL | (provider as u64) << LABEL_BITS | label & ((1 << LABEL_BITS) - 1)
             }
-            Self::Thread(number) => THREAD | number as u64,
+            Self::Thread(number) => THREAD | number.to_u32() as u64,
         }
     }
 }
@@ -224,8 +225,8 @@ mod tests {
             FrameWord::Frame(None),
             FrameWord::Label(0, 0),
             FrameWord::Label(7, (1 << LABEL_BITS) - 1),
-            FrameWord::Thread(0),
-            FrameWord::Thread(u32::MAX),
+            FrameWord::Thread(ThreadNumber::from_u32(0)),
+            FrameWord::Thread(ThreadNumber::from_u32(u32::MAX)),
             FrameWord::Address(1),
             FrameWord::Address(0x7fff_ffff_f000),
             // Such addresses occur in the kernel's code and with five levels of page tables.

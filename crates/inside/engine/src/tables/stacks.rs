@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use heapprof_abi::StackNumber;
 use heapprof_abi::stack_end::OUTERMOST;
+use heapprof_abi::{StackNumber, ThreadNumber};
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::sys;
 use heapprof_platform::table_file::TableLifetime;
@@ -107,8 +107,8 @@ impl<'a> NewStack<'a> {
 
 /// Returns the key of a thread's stack, which serves as its hash. No two stacks of threads have the
 /// same.
-fn thread_stack_hash(stack: StackNumber, thread: u32) -> u64 {
-    let mut x = u64::from(thread) << 32 | u64::from(stack.to_u32());
+fn thread_stack_hash(stack: StackNumber, thread: ThreadNumber) -> u64 {
+    let mut x = u64::from(thread.to_u32()) << 32 | u64::from(stack.to_u32());
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x ^= x >> 32;
     x = x.wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -195,7 +195,7 @@ impl ProcessStacks {
         &self,
         process: &EngineProcess,
         stack: StackNumber,
-        thread: u32,
+        thread: ThreadNumber,
         is_new: impl FnOnce(),
     ) -> Option<StackNumber> {
         let hash = thread_stack_hash(stack, thread);
@@ -351,10 +351,11 @@ mod tests {
                     .find_or_insert_for_thread(&process, stack, thread, is_new)
                     .unwrap()
             };
-            let (first, second) = (number(1), number(u32::MAX));
-            assert_eq!([number(1), number(u32::MAX)], [first, second]);
+            let threads = [1, u32::MAX].map(ThreadNumber::from_u32);
+            let [first, second] = threads.map(&mut number);
+            assert_eq!(threads.map(&mut number), [first, second]);
             assert_eq!(new, 2);
-            for (own, thread) in [(first, 1), (second, u32::MAX)] {
+            for (own, thread) in [first, second].into_iter().zip(threads) {
                 assert_eq!(stacks.read(own, &mut words), generation);
                 assert_eq!(words[0], FrameWord::Thread(thread).to_word());
                 assert_eq!(&words[1..], frames);

@@ -10,6 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use heapprof_abi::ThreadNumber;
 use heapprof_platform::pages::PageSource;
 use heapprof_platform::sys::{self, EngineFile, THREAD_NAME_LEN};
 use heapprof_platform::table_file::TableLifetime;
@@ -25,7 +26,7 @@ use crate::tables::chunks::ChunkedArray;
 pub(crate) const MAX_NUMBERED_THREADS: u32 = heapprof_abi::MAX_NAMED_THREADS;
 
 /// The number that all threads without a number of their own share.
-pub(crate) const OTHERS_NUMBER: u32 = u32::MAX;
+pub(crate) const OTHERS_NUMBER: ThreadNumber = ThreadNumber::from_u32(u32::MAX);
 
 /// The names of a process's threads. Thread numbers begin with 1.
 pub(crate) struct ThreadNames {
@@ -73,35 +74,36 @@ impl ThreadNames {
 
     /// Returns the number of this thread, which gets one if it has none.
     #[inline]
-    pub(crate) fn current(&self, process: &EngineProcess) -> u32 {
+    pub(crate) fn current(&self, process: &EngineProcess) -> ThreadNumber {
         let slot = tls::current();
         // SAFETY: the slot is this thread's own.
         unsafe {
             if (*slot).thread == 0 {
-                (*slot).thread = self.add(process);
+                (*slot).thread = self.add(process).to_u32();
             }
-            (*slot).thread
+            ThreadNumber::from_u32((*slot).thread)
         }
     }
 
     #[cold]
-    fn add(&self, process: &EngineProcess) -> u32 {
+    fn add(&self, process: &EngineProcess) -> ThreadNumber {
         let more = |asked: u32| asked.checked_add(1);
         let asked = self
             .asked
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         process.pages.copy(&self.asked);
-        let number = match asked {
-            Ok(before @ 0..MAX_NUMBERED_THREADS) => before + 1,
+        let earlier = match asked {
+            Ok(before @ 0..MAX_NUMBERED_THREADS) => before,
             _ => return OTHERS_NUMBER,
         };
+        let number = ThreadNumber::from_u32(earlier + 1);
         let Some(entry) = self.make(number, &process.pages) else {
             return OTHERS_NUMBER;
         };
         if !process.is_sandboxed() {
             let id = sys::thread_id() as u32;
             // The thread that had the id before has ended, even if its end was not reported.
-            let before = (1..number).filter_map(|number| self.get(number));
+            let before = first_numbers(earlier).filter_map(|number| self.get(number));
             for other in before.filter(|other| other.id.load(Ordering::Relaxed) == id) {
                 other.is_gone.store(true, Ordering::Release);
             }
@@ -116,7 +118,7 @@ impl ThreadNames {
 
     /// Notes the present name of this thread, which has this number.
     #[cold]
-    pub(crate) fn update_name(&self, process: &EngineProcess, number: u32) {
+    pub(crate) fn update_name(&self, process: &EngineProcess, number: ThreadNumber) {
         let Some(entry) = self.get(number).filter(|_| !process.is_sandboxed()) else {
             return;
         };
@@ -133,7 +135,7 @@ impl ThreadNames {
     /// The slot is this thread's own.
     pub(crate) unsafe fn end(&self, process: &EngineProcess, slot: *const ThreadSlot) {
         // SAFETY: the caller's promise.
-        let number = unsafe { (*slot).thread };
+        let number = ThreadNumber::from_u32(unsafe { (*slot).thread });
         self.update_name(process, number);
         if let Some(entry) = self.get(number) {
             entry.is_gone.store(true, Ordering::Release);
@@ -143,7 +145,7 @@ impl ThreadNames {
     /// Notes in a forked child that all threads have ended. The thread that forked is a new one in
     /// the child.
     pub(crate) fn forget_all(&self) {
-        let all = (1..=self.len()).filter_map(|number| self.get(number));
+        let all = first_numbers(self.len()).filter_map(|number| self.get(number));
         all.for_each(|entry| entry.is_gone.store(true, Ordering::Relaxed));
         // SAFETY: the slot is this thread's own.
         unsafe { (*tls::current()).thread = 0 };
@@ -174,7 +176,7 @@ impl ThreadNames {
     }
 
     /// Returns the thread with this number.
-    pub(crate) fn find_named(&self, number: u32) -> NamedThread {
+    pub(crate) fn find_named(&self, number: ThreadNumber) -> NamedThread {
         let Some(entry) = self.get(number) else {
             return NamedThread {
                 id: None,
@@ -203,22 +205,28 @@ impl ThreadNames {
         self.entry.resident(pages)
     }
 
-    fn get(&self, number: u32) -> Option<&ThreadNameEntry> {
+    fn get(&self, number: ThreadNumber) -> Option<&ThreadNameEntry> {
         let index = number
-            .checked_sub(1)
-            .filter(|&index| index < MAX_NUMBERED_THREADS)?;
+            .to_index()
+            .filter(|&index| index < MAX_NUMBERED_THREADS as usize)?;
         // SAFETY: mapped entries stay mapped for good, and are made of atomics.
-        unsafe { self.entry.get(index as usize).as_ref() }
+        unsafe { self.entry.get(index).as_ref() }
     }
 
-    fn make(&self, number: u32, pages: &PageSource) -> Option<&ThreadNameEntry> {
+    fn make(&self, number: ThreadNumber, pages: &PageSource) -> Option<&ThreadNameEntry> {
+        let index = number.to_index()?;
         // SAFETY: mapped entries stay mapped for good, and are made of atomics.
         unsafe {
             self.entry
-                .touch(number as usize - 1, pages, TableLifetime::Lasting)
+                .touch(index, pages, TableLifetime::Lasting)
                 .as_ref()
         }
     }
+}
+
+/// Returns the numbers of the first `len` threads.
+fn first_numbers(len: u32) -> impl Iterator<Item = ThreadNumber> {
+    (1..=len).map(ThreadNumber::from_u32)
 }
 
 /// Returns the present name of a thread of this process; `None` if the kernel can't say.
@@ -263,7 +271,7 @@ mod tests {
             (b"\xff two\n", "\u{fffd} two\n"),
             (b"", "(unnamed)"),
         ];
-        for (number, (bytes, text)) in (1..).zip(threads) {
+        for (number, (bytes, text)) in (1..).map(ThreadNumber::from_u32).zip(threads) {
             let look = || {
                 assert_eq!(names.current(&process), number);
                 rename(bytes);
@@ -301,7 +309,11 @@ mod tests {
             let number = || scope.spawn(|| names.current(&process)).join().unwrap();
             assert_eq!(
                 [number(), number(), number()],
-                [MAX_NUMBERED_THREADS, OTHERS_NUMBER, OTHERS_NUMBER]
+                [
+                    ThreadNumber::from_u32(MAX_NUMBERED_THREADS),
+                    OTHERS_NUMBER,
+                    OTHERS_NUMBER
+                ]
             );
         });
         assert_eq!((names.len(), names.others()), (MAX_NUMBERED_THREADS, 2));
