@@ -54,12 +54,18 @@ number! {
 }
 
 number! {
+    /// Number of a frame of an interpreter, from 0: its place in
+    /// [`LedgerHeader::frame`](super::LedgerHeader::frame).
+    pub struct FrameNumber(u32);
+}
+
+number! {
     /// Number of a thread, from 1, whose name is in
     /// [`LedgerHeader::name`](super::LedgerHeader::name).
     pub struct ThreadNumber(u32);
 }
 
-index!(StackNumber);
+index!(StackNumber FrameNumber);
 
 impl ThreadNumber {
     /// Returns the place of the thread in the table of names; `None` for 0, which no thread has.

@@ -1,6 +1,6 @@
 //! Reads stacks by their numbers, and frames of interpreters by theirs.
 
-use heapprof_abi::{StackNumber, frame, stack};
+use heapprof_abi::{FrameNumber, StackNumber, frame, stack};
 use heapprof_memory::Memory;
 
 use crate::error::LiveError;
@@ -152,8 +152,8 @@ impl<'r, M: Memory> LiveScriptFrameReader<'r, M> {
     }
 
     /// Reads a frame; `None` if it does not exist.
-    pub(crate) fn read(&self, number: u32) -> Result<Option<LiveScriptFrame>, LiveError> {
-        let Some(&at) = self.place.get(number as usize).filter(|&&at| at != 0) else {
+    pub(crate) fn read(&self, number: FrameNumber) -> Result<Option<LiveScriptFrame>, LiveError> {
+        let Some(&at) = self.place.get(number.to_index()).filter(|&&at| at != 0) else {
             return Ok(None);
         };
         let mut head = [0; frame::LEN];

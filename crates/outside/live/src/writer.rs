@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use heapprof_abi::{MAX_NAMED_THREADS, StackNumber, ThreadNumber, name, stack_end, word};
+use heapprof_abi::{
+    FrameNumber, MAX_NAMED_THREADS, StackNumber, ThreadNumber, name, stack_end, word,
+};
 use heapprof_memory::Memory;
 use heapprof_profile::{
     EarlyEndCounts, EarlyEndReason, FrameText, Label, LabelSetIndex, LocationIndex, Mapping,
@@ -296,7 +298,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
             word::UNNAMED => self.named_location(recorded::NAMELESS_FRAME),
             _ if is_frame => match self
                 .reader
-                .if_reachable(self.frames.read(word as u32))?
+                .if_reachable(self.frames.read(FrameNumber::from_u32(word as u32)))?
                 .flatten()
             {
                 Some(frame) => self.builder.frame(&[FrameText {

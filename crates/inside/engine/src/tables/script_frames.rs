@@ -6,8 +6,8 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use heapprof_abi::ThreadNumber;
 use heapprof_abi::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
+use heapprof_abi::{FrameNumber, ThreadNumber};
 
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
@@ -28,8 +28,8 @@ pub(crate) struct ScriptFrame<'a> {
 pub(crate) enum FrameWord {
     /// A return address.
     Address(u64),
-    /// The number of a frame of an interpreter; `None` if there was no memory for it.
-    Frame(Option<u32>),
+    /// A frame of an interpreter; `None` if there was no memory for it.
+    Frame(Option<FrameNumber>),
     /// A provider's label for the whole stack: the provider's number, and the label.
     Label(usize, u64),
     /// The thread to which the stack belongs.
@@ -47,7 +47,7 @@ impl FrameWord {
     pub(crate) fn from_word(word: u64) -> Self {
         match word & KIND_MASK {
             FRAME if word == UNNAMED => Self::Frame(None),
-            FRAME => Self::Frame(Some(word as u32)),
+            FRAME => Self::Frame(Some(FrameNumber::from_u32(word as u32))),
             LABEL => {
                 let provider = word >> LABEL_BITS & 0xff;
                 Self::Label(provider as usize, word & ((1 << LABEL_BITS) - 1))
@@ -69,7 +69,7 @@ impl FrameWord {
     pub(crate) const fn to_word(self) -> u64 {
         match self {
             Self::Address(address) => address,
-            Self::Frame(Some(number)) => FRAME | number as u64,
+            Self::Frame(Some(number)) => FRAME | number.to_u32() as u64,
             Self::Frame(None) => UNNAMED,
             Self::Label(provider, label) => {
                 LABEL | (provider as u64) << LABEL_BITS | label & ((1 << LABEL_BITS) - 1)
@@ -125,7 +125,7 @@ impl ScriptFrames {
         let key = hasher.finish().max(2);
         let found = self.by_text.find(key);
         let number = found.or_else(|| self.add(process, key, frame));
-        FrameWord::Frame(number.map(|number| number as u32)).to_word()
+        FrameWord::Frame(number.map(|number| FrameNumber::from_u32(number as u32))).to_word()
     }
 
     #[cold]
@@ -165,13 +165,13 @@ impl ScriptFrames {
     }
 
     /// Returns the frame with a number.
-    pub(crate) fn get(&self, number: u32) -> Option<ScriptFrame<'_>> {
-        if number >= self.len() {
+    pub(crate) fn get(&self, number: FrameNumber) -> Option<ScriptFrame<'_>> {
+        if number.to_u32() >= self.len() {
             return None;
         }
         // SAFETY: numbers below `len` have a published, immutable entry, with its texts behind it.
         unsafe {
-            let entry = &**self.entry.get(number as usize);
+            let entry = &**self.entry.get(number.to_index());
             let text = std::ptr::from_ref(entry).add(1).cast::<u8>();
             let (name, file) = (entry.name as usize, entry.file as usize);
             Some(ScriptFrame {
@@ -220,8 +220,8 @@ mod tests {
     #[test]
     fn a_word_is_what_it_was_made_of() {
         for word in [
-            FrameWord::Frame(Some(0)),
-            FrameWord::Frame(Some(7_000_000)),
+            FrameWord::Frame(Some(FrameNumber::from_u32(0))),
+            FrameWord::Frame(Some(FrameNumber::from_u32(7_000_000))),
             FrameWord::Frame(None),
             FrameWord::Label(0, 0),
             FrameWord::Label(7, (1 << LABEL_BITS) - 1),
