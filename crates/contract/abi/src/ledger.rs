@@ -8,6 +8,8 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
+use crate::number::MappingGeneration;
+
 /// Magic bytes at the start of a [`LedgerHeader`].
 pub const LEDGER_MAGIC: [u8; 16] = *b"heapprof's books";
 
@@ -319,7 +321,7 @@ pub struct LedgerMapping {
     /// Length of the file's name in bytes.
     pub path_len: u32,
     /// Last generation of mappings that has this mapping.
-    pub last: u32,
+    pub last: MappingGeneration,
     /// 1 if the path now leads to another file or to none.
     pub is_deleted: u32,
     /// Number of bytes of `id` that are used.

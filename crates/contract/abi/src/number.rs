@@ -65,6 +65,13 @@ number! {
     pub struct ThreadNumber(u32);
 }
 
+number! {
+    /// Generation of the mappings of code, from 0. The next one begins when an address gets another
+    /// meaning. The first one is the default.
+    #[derive(Default)]
+    pub struct MappingGeneration(u32);
+}
+
 index!(StackNumber FrameNumber);
 
 impl ThreadNumber {
@@ -77,4 +84,9 @@ impl ThreadNumber {
             None => None,
         }
     }
+}
+
+impl MappingGeneration {
+    /// The first generation. Stacks without addresses belong to it.
+    pub const FIRST: Self = Self(0);
 }

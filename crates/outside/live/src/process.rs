@@ -22,7 +22,7 @@ use crate::ledger::{self, LiveLedger};
 use crate::profile::{RecordingContext, profile};
 use crate::read::{BoundedMemoryReader, u64_at};
 use crate::ring::LiveLogReader;
-use crate::writer::{MAX_FRAMES, MappedCode};
+use crate::writer::{MAX_FRAMES, MappedCode, STILL_MAPPED};
 
 /// Maximum number of times that a process is read if its recording restarts meanwhile.
 const MAX_READ_ATTEMPTS: usize = 4;
@@ -419,7 +419,7 @@ pub(crate) fn code(maps: &[ProcessMapping], memory: impl Memory) -> Vec<MappedCo
             build_id: image
                 .and_then(|image| build_id(memory, image))
                 .unwrap_or_default(),
-            last: u32::MAX,
+            last: STILL_MAPPED,
         });
     }
     all

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use heapprof_abi::{
-    DROPPED_COUNT, LedgerMapping as Known, MAX_NAMED_THREADS, OBJECT_BITS, StackNumber, moments,
-    name,
+    DROPPED_COUNT, LedgerMapping as Known, MAX_NAMED_THREADS, MappingGeneration, OBJECT_BITS,
+    StackNumber, moments, name,
 };
 use heapprof_memory::Memory;
 use heapprof_profile::{HeapHistory, HeapMoment, HeapPeak, Profile, ResidentMoment, recorded};
@@ -13,7 +13,7 @@ use crate::error::LiveError;
 use crate::ledger::LiveLedger;
 use crate::read::{BoundedMemoryReader, u32_at, u64_at};
 use crate::sums::{AllThreadSums, LiveStackSums, MAX_STACKS, read_sums};
-use crate::writer::{LiveProfileRow, LiveProfileWriter, LiveThreadNames, MappedCode};
+use crate::writer::{LiveProfileRow, LiveProfileWriter, LiveThreadNames, MappedCode, STILL_MAPPED};
 
 /// Maximum number of mappings; no program has more.
 const MAX_MAPPINGS: u32 = 1 << 16;
@@ -212,7 +212,7 @@ fn known_code<M: Memory>(
             known.build_id.is_empty() || code.build_id.is_empty() || known.build_id == code.build_id
         };
         match newest.get(&place(code)) {
-            Some(&i) if is_same(&all[i]) => all[i].last = u32::MAX,
+            Some(&i) if is_same(&all[i]) => all[i].last = STILL_MAPPED,
             _ => all.push(code.clone()),
         }
     }
@@ -248,7 +248,7 @@ fn read_known_mapping<M: Memory>(
         path: name,
         is_deleted: short(offset_of!(Known, is_deleted)) != 0,
         build_id: bytes[id..id + id_len].to_vec(),
-        last: short(offset_of!(Known, last)),
+        last: MappingGeneration::from_u32(short(offset_of!(Known, last))),
     }))
 }
 

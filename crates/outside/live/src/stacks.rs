@@ -1,6 +1,6 @@
 //! Reads stacks by their numbers, and frames of interpreters by theirs.
 
-use heapprof_abi::{FrameNumber, StackNumber, frame, stack};
+use heapprof_abi::{FrameNumber, MappingGeneration, StackNumber, frame, stack};
 use heapprof_memory::Memory;
 
 use crate::error::LiveError;
@@ -83,7 +83,7 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         &self,
         number: StackNumber,
         frames: &mut Vec<u64>,
-    ) -> Result<u32, LiveError> {
+    ) -> Result<MappingGeneration, LiveError> {
         frames.clear();
         let (mut number, mut wanted, mut of_whole) = (number, usize::MAX, None);
         loop {
@@ -107,7 +107,7 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
             self.add_frames(at, newer, count, frames)?;
             wanted = from_base;
             if wanted == 0 {
-                return Ok(generation);
+                return Ok(MappingGeneration::from_u32(generation));
             }
             let base = StackNumber::from_u32(u32_at(&head, stack::BASE));
             if base >= number {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use heapprof_abi::{
-    FrameNumber, MAX_NAMED_THREADS, StackNumber, ThreadNumber, name, stack_end, word,
+    FrameNumber, MAX_NAMED_THREADS, MappingGeneration, StackNumber, ThreadNumber, name, stack_end,
+    word,
 };
 use heapprof_memory::Memory;
 use heapprof_profile::{
@@ -31,8 +32,11 @@ pub(crate) struct MappedCode {
     pub(crate) is_deleted: bool,
     pub(crate) build_id: Vec<u8>,
     /// The last generation of mappings in which the code was there.
-    pub(crate) last: u32,
+    pub(crate) last: MappingGeneration,
 }
+
+/// The last generation of code that is mapped now.
+pub(crate) const STILL_MAPPED: MappingGeneration = MappingGeneration::from_u32(u32::MAX);
 
 /// A sample that is no sum of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +60,7 @@ pub(crate) struct LiveProfileWriter<'r, M> {
     /// Number of each piece of code in the profile.
     mappings: Vec<MappingIndex>,
     /// Location of each word of a stack, by generation and word.
-    locations: HashMap<(u32, u64), LocationIndex, RandomState>,
+    locations: HashMap<(MappingGeneration, u64), LocationIndex, RandomState>,
     /// Label set of each thread and kind.
     labels: HashMap<(Option<ThreadNumber>, String), LabelSetIndex>,
     /// Number of frames of all samples so far.
@@ -72,7 +76,7 @@ pub(crate) struct LiveProfileWriter<'r, M> {
 /// The stack that was added last: its words, and the locations of these.
 #[derive(Default)]
 struct PreviousStack {
-    generation: u32,
+    generation: MappingGeneration,
     words: Vec<u64>,
     stack: Vec<LocationIndex>,
     /// A buffer for the words of the next stack.
@@ -81,7 +85,7 @@ struct PreviousStack {
 
 impl PreviousStack {
     /// How many of the oldest frames another stack shares with this one.
-    fn count_shared_frames(&self, generation: u32, words: &[u64]) -> usize {
+    fn count_shared_frames(&self, generation: MappingGeneration, words: &[u64]) -> usize {
         let pairs = words.iter().rev().zip(self.words.iter().rev());
         match generation == self.generation {
             true => pairs.take_while(|(a, b)| a == b).count(),
@@ -287,9 +291,17 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         Ok(())
     }
 
-    fn location(&mut self, generation: u32, word: u64) -> Result<LocationIndex, LiveError> {
+    fn location(
+        &mut self,
+        generation: MappingGeneration,
+        word: u64,
+    ) -> Result<LocationIndex, LiveError> {
         let is_frame = word & word::KIND_MASK == word::FRAME || word == word::CUT;
-        let key = (if is_frame { 0 } else { generation }, word);
+        let of_word = match is_frame {
+            true => MappingGeneration::FIRST,
+            false => generation,
+        };
+        let key = (of_word, word);
         if let Some(&known) = self.locations.get(&key) {
             return Ok(known);
         }
@@ -400,7 +412,7 @@ impl<'r> LiveThreadNames<'r> {
 /// Finds the code that was mapped at `address` in `generation`: of all code that was ever there,
 /// the first that was still there in that generation. Code that took its place came in a later
 /// generation.
-fn find_code(code: &[MappedCode], address: u64, generation: u32) -> Option<usize> {
+fn find_code(code: &[MappedCode], address: u64, generation: MappingGeneration) -> Option<usize> {
     let holds = |code: &MappedCode| code.start <= address && address < code.end;
     let then = code
         .iter()

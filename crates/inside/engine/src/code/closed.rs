@@ -12,12 +12,12 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use heapprof_platform::lock::{ForkLock, LockedValue, rank};
-use heapprof_platform::sys;
-
 use crate::code::image::MappedImage;
 use crate::code::modules::LoadedModule;
 use crate::process::EngineProcess;
+use heapprof_abi::MappingGeneration;
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::sys;
 
 /// The closed code, and the count that a stack's walk reads.
 pub(crate) struct ClosedCode {
@@ -45,7 +45,7 @@ enum CodePresence {
     Gone,
     /// Other code has come to its place. The number is the last generation in which the closed code
     /// may have been mapped.
-    Replaced(u32),
+    Replaced(MappingGeneration),
 }
 
 impl ClosedMapping {
@@ -86,7 +86,10 @@ impl ClosedMappings {
 
     /// Removes the code that was replaced by other code. `learn` gets each note, with the last
     /// generation in which the code may have been mapped.
-    pub(crate) fn take_replaced(&mut self, mut learn: impl FnMut(&ClosedMapping, u32)) {
+    pub(crate) fn take_replaced(
+        &mut self,
+        mut learn: impl FnMut(&ClosedMapping, MappingGeneration),
+    ) {
         self.0.retain(|c| match c.presence {
             CodePresence::Replaced(last) => {
                 learn(c, last);
@@ -101,7 +104,7 @@ impl ClosedMappings {
     fn note_module(
         &mut self,
         module: &LoadedModule,
-        generation: u32,
+        generation: MappingGeneration,
         is_closing: impl Fn() -> bool,
     ) -> bool {
         let here = |c: &ClosedMapping| {
@@ -172,8 +175,8 @@ impl ClosedCode {
         // lock, too.
         let mask = process.block_signals();
         let is_other = self.with(process, |closed| {
-            let is_other =
-                closed.note_module(module, generation.load(Ordering::Acquire), is_closing);
+            let now = MappingGeneration::from_u32(generation.load(Ordering::Acquire));
+            let is_other = closed.note_module(module, now, is_closing);
             if is_other {
                 generation.fetch_add(1, Ordering::AcqRel);
             }
@@ -215,7 +218,10 @@ mod tests {
     fn what_comes_to_the_place_of_another_belongs_to_the_next_generation() {
         let process = EngineProcess::new(PageSource::from_kernel());
         let module = module();
-        for (presence, replaced) in [(CodePresence::MayGo, Some(7)), (CodePresence::Gone, None)] {
+        for (presence, replaced) in [
+            (CodePresence::MayGo, Some(MappingGeneration::from_u32(7))),
+            (CodePresence::Gone, None),
+        ] {
             let (closed, generation) = (ClosedCode::new(), AtomicU32::new(7));
             let met = || closed.note_module(&process, &module, &generation, || true);
             assert!(!met());

@@ -4,11 +4,6 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use heapprof_platform::lock::{ForkLock, LockedValue, rank};
-use heapprof_platform::pages::PageSource;
-use heapprof_platform::table_file::TableLifetime;
-use heapprof_platform::weak;
-
 use crate::code::closed::{ClosedCode, ClosedMapping, ClosedMappings};
 use crate::code::image::MappedImage;
 use crate::code::maps;
@@ -16,6 +11,11 @@ use crate::code::modules::LoadedModule;
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
 use crate::tables::word_memory::WordMemory;
+use heapprof_abi::MappingGeneration;
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::table_file::TableLifetime;
+use heapprof_platform::weak;
 
 mod met;
 
@@ -30,7 +30,7 @@ pub(crate) struct CodeMapping {
     pub(crate) deleted: bool,
     pub(crate) image: MappedImage,
     /// Last generation of mappings in which the code was mapped.
-    pub(crate) last: u32,
+    pub(crate) last: MappingGeneration,
     closed: bool,
     /// The turn in which the mapping was found mapped, or gone.
     turn: u64,
@@ -84,7 +84,7 @@ impl KnownMappings {
         mut mapping: CodeMapping,
         mut here: impl Iterator<Item = usize> + Clone,
         turn: u64,
-        generation: u32,
+        generation: MappingGeneration,
     ) -> Option<usize> {
         let is_old = |&i: &usize| !self.all[i].closed && self.all[i].is_same(&mapping);
         if let Some(i) = here.clone().find(is_old) {
@@ -172,8 +172,8 @@ impl CodeMappings {
 
     /// Returns the generation of mappings. It is counted up when an address gets another meaning.
     #[inline]
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation.load(Ordering::Acquire)
+    pub(crate) fn generation(&self) -> MappingGeneration {
+        MappingGeneration::from_u32(self.generation.load(Ordering::Acquire))
     }
 
     /// Notes a module that unwinding has met at an address without rules. It may lie in the place
@@ -570,7 +570,7 @@ fn add_code(all: &mut Vec<CodeMapping>, line: &[u8]) {
         path,
         deleted,
         image: MappedImage::UNKNOWN,
-        last: 0,
+        last: MappingGeneration::FIRST,
         closed: false,
         turn: 0,
         shown_at: 0,
@@ -581,7 +581,11 @@ fn add_code(all: &mut Vec<CodeMapping>, line: &[u8]) {
 /// Returns the index of the mapping that contained `address` in `generation`: of all that ever
 /// contained it, the first one that still existed then. Code that came to its place later belongs
 /// to a later generation.
-pub(crate) fn find(known: &[CodeMapping], address: usize, generation: u32) -> Option<usize> {
+pub(crate) fn find(
+    known: &[CodeMapping],
+    address: usize,
+    generation: MappingGeneration,
+) -> Option<usize> {
     let holds = |m: &CodeMapping| m.start <= address && address < m.end;
     let then = known.iter().position(|m| holds(m) && generation <= m.last);
     then.or_else(|| known.iter().rposition(holds))

@@ -1,7 +1,7 @@
 //! The stack of an allocation: how it is captured, and which number it gets in the tables.
 
-use heapprof_abi::StackNumber;
 use heapprof_abi::stack_end::OUTERMOST;
+use heapprof_abi::{MappingGeneration, StackNumber};
 use heapprof_platform::arch::prefetch;
 
 use crate::engine::Engine;
@@ -201,7 +201,7 @@ pub(super) fn prefetch_captured(
             engine
                 .ledger
                 .stacks
-                .prefetch(mix_generation(own.script.hash(), 0));
+                .prefetch(mix_generation(own.script.hash(), MappingGeneration::FIRST));
             return;
         }
         _ => own.last_stack,
@@ -214,8 +214,8 @@ pub(super) fn prefetch_captured(
 /// Returns the key of a stack: its hash, mixed with the generation of mappings. It is none of the
 /// keys that the table reserves.
 #[inline(always)]
-fn mix_generation(hash: u64, generation: u32) -> u64 {
-    (hash ^ u64::from(generation).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2)
+fn mix_generation(hash: u64, generation: MappingGeneration) -> u64 {
+    (hash ^ u64::from(generation.to_u32()).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2)
 }
 
 /// Returns the number of the stack with this hash. If no such stack was seen before, adds the one
@@ -224,7 +224,7 @@ fn mix_generation(hash: u64, generation: u32) -> u64 {
 fn find_or_insert<'a>(
     engine: &Engine,
     hash: u64,
-    generation: u32,
+    generation: MappingGeneration,
     new: impl FnOnce() -> NewStack<'a>,
 ) -> Option<StackNumber> {
     let stacks = &engine.ledger.stacks;
@@ -238,10 +238,10 @@ fn script_stack(engine: &Engine, own: &mut ThreadOwnState, frame: CallSite) -> O
     let ThreadOwnState {
         script, remembered, ..
     } = own;
-    let hash = mix_generation(script.hash(), 0);
+    let hash = mix_generation(script.hash(), MappingGeneration::FIRST);
     let native = script.native();
     let number = match native {
-        None => find_or_insert(engine, hash, 0, || {
+        None => find_or_insert(engine, hash, MappingGeneration::FIRST, || {
             let base = script.stack().map(|last| (last, script.shared_words()));
             NewStack::based_on(base, script.words())
         }),

@@ -6,7 +6,7 @@
 //! thread at a time and decides at each of their steps which thread goes on. Memory is in order in
 //! such a model; what the processor may reorder is left to the kernel's barrier.
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{MappingGeneration, StackNumber};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use shuttle::thread;
@@ -92,7 +92,12 @@ impl Ground {
             let engine = &(*world).engine;
             engine.ledger.access.prepare();
             let stacks = &engine.ledger.stacks;
-            let number = stacks.find_or_insert(&engine.process, 77, 0, NewStack::new(&[1]));
+            let number = stacks.find_or_insert(
+                &engine.process,
+                77,
+                MappingGeneration::FIRST,
+                NewStack::new(&[1]),
+            );
             assert_eq!(number, Some(STACK));
             assert!(engine.restart(RecordingMode::Exact, 1));
             model(&*world);

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
-use heapprof_abi::{StackNumber, ThreadNumber};
+use heapprof_abi::{MappingGeneration, StackNumber, ThreadNumber};
 use heapprof_profile::{
     FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping, MappingIndex,
     ProfileBuilder, QuickSample, SizeHistogram, encode_samples_quickly, recorded,
@@ -42,7 +42,7 @@ fn memory_without_mappings(engine: &Engine) -> usize {
     let (code, stacks) = (&engine.code, &engine.ledger.stacks);
     // A location is an address in a generation of mappings, and every address has its rule.
     let scripts = &engine.scripts.names;
-    let generations = code.mappings.generation() as usize + 1;
+    let generations = code.mappings.generation().to_u32() as usize + 1;
     let locations = code
         .rules
         .len()
@@ -86,7 +86,8 @@ impl Hasher for AddressHasher {
     }
 }
 
-type LocationsByAddress = HashMap<(u32, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
+type LocationsByAddress =
+    HashMap<(MappingGeneration, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
 
 /// The sums of a profile that was written, over all its stacks, in bytes.
 #[derive(Default)]
@@ -207,7 +208,7 @@ fn write_stacks<'a>(
     let mut locations = LocationsByAddress::default();
     let (mut labels, mut threads, mut cut) = (HashMap::new(), ThreadsByNumber::new(), None);
     builder.profile.drop_frames = builder.text(&recorded::drop_frames(wrappers));
-    let (mut stack, mut last) = (ExpandedStack::default(), (u32::MAX, 0));
+    let (mut stack, mut last) = (ExpandedStack::default(), (None, 0));
     let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
         let row = next(sample)?;
         let (id, more) = match row {
@@ -218,7 +219,7 @@ fn write_stacks<'a>(
         };
         let (generation, shared) = match id {
             ValueOrigin::Stack(id) => stack.read(&engine.ledger.stacks, id),
-            ValueOrigin::Frame(word) => (0, stack.set(word)),
+            ValueOrigin::Frame(word) => (MappingGeneration::FIRST, stack.set(word)),
         };
         let frames = stack.frames();
         let is_label = |word: &&u64| FrameWord::is_label(**word);
@@ -233,11 +234,11 @@ fn write_stacks<'a>(
             sample.labels = *labels.entry(words).or_insert_with(new);
         }
         // The next stack mostly has the oldest frames of the last one.
-        let same = match last.0 == generation {
+        let same = match last.0 == Some(generation) {
             true => shared.min(frames.len()).min(last.1),
             false => 0,
         };
-        last = (generation, frames.len());
+        last = (Some(generation), frames.len());
         let part = match row {
             SnapshotRow::Part(part) => Some(part.word),
             _ => None,
@@ -256,7 +257,9 @@ fn write_stacks<'a>(
                 FrameWord::Address(pc) => pc,
                 _ => {
                     let new = || script_location(builder, engine, word);
-                    return *locations.entry((0, word)).or_insert_with(new);
+                    return *locations
+                        .entry((MappingGeneration::FIRST, word))
+                        .or_insert_with(new);
                 }
             };
             // This is an address in the call, not the one after it.

@@ -19,7 +19,7 @@ mod tests;
 mod verify;
 mod whole;
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{MappingGeneration, StackNumber};
 
 use crate::code::rule::{UnwindRule, UnwindRuleKind};
 use crate::stack::call_site::CallSite;
@@ -433,7 +433,11 @@ impl LastStack {
 
     /// Notes the number that the recorded stack has in a generation of mappings; `None` if it has
     /// no valid number.
-    pub(crate) fn note_number(&mut self, stack: Option<StackNumber>, generation: u32) {
+    pub(crate) fn note_number(
+        &mut self,
+        stack: Option<StackNumber>,
+        generation: MappingGeneration,
+    ) {
         self.stack = stack;
         self.shared = if stack.is_some() { self.len } else { 0 };
         if let Some(stack) = stack
@@ -444,7 +448,7 @@ impl LastStack {
     }
 
     /// Keeps the recorded stack in the list of recent stacks.
-    fn keep(&mut self, stack: StackNumber, generation: u32) {
+    fn keep(&mut self, stack: StackNumber, generation: MappingGeneration) {
         let Some(newest) = self.len.checked_sub(1) else {
             return;
         };

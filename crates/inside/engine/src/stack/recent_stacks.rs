@@ -5,7 +5,7 @@
 //! [`LastStack`](crate::stack::capture::LastStack) has only one. Comparing a stack of known frames
 //! with memory takes no unwinding, no hash and no search in the table of stacks.
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{MappingGeneration, StackNumber};
 
 use crate::stack::call_site::CallSite;
 
@@ -63,7 +63,7 @@ struct RecentStack {
 /// it was given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NumberAge {
-    pub(crate) generation: u32,
+    pub(crate) generation: MappingGeneration,
     pub(crate) unloads: u32,
 }
 
@@ -203,7 +203,7 @@ mod tests {
 
     const NUMBER: StackNumber = StackNumber::from_u32(7);
     const AGE: NumberAge = NumberAge {
-        generation: 3,
+        generation: MappingGeneration::from_u32(3),
         unloads: 1,
     };
 
@@ -259,7 +259,7 @@ mod tests {
             for age in [
                 NumberAge { unloads: 2, ..AGE },
                 NumberAge {
-                    generation: 4,
+                    generation: MappingGeneration::from_u32(4),
                     ..AGE
                 },
             ] {

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use heapprof_abi::stack_end::OUTERMOST;
-use heapprof_abi::{StackNumber, ThreadNumber};
+use heapprof_abi::{MappingGeneration, StackNumber, ThreadNumber};
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::sys;
 use heapprof_platform::table_file::TableLifetime;
@@ -39,7 +39,7 @@ unsafe impl Sync for ProcessStacks {}
 /// The entry of a stack. The stack's own frames lie behind it, newest first.
 #[repr(C)]
 pub(crate) struct StackEntry {
-    pub(crate) generation: u32,
+    pub(crate) generation: MappingGeneration,
     /// Number of the stack's frames.
     pub(crate) frames: u16,
     /// Number of the stack's oldest frames that are those of `base`.
@@ -144,7 +144,7 @@ impl ProcessStacks {
         &self,
         process: &EngineProcess,
         hash: u64,
-        generation: u32,
+        generation: MappingGeneration,
         stack: NewStack<'_>,
     ) -> Option<StackNumber> {
         let number = self.by_hash.find_or_insert(process, hash, || {
@@ -263,7 +263,7 @@ impl ProcessStacks {
 
     /// Puts a stack's return addresses into `frames`, leaf first. Returns its generation of
     /// mappings.
-    pub(crate) fn read(&self, number: StackNumber, frames: &mut Vec<u64>) -> u32 {
+    pub(crate) fn read(&self, number: StackNumber, frames: &mut Vec<u64>) -> MappingGeneration {
         frames.clear();
         let (mut entry, mut wanted) = (self.entry(number), usize::MAX);
         let generation = entry.generation;
@@ -333,15 +333,16 @@ mod tests {
     #[test]
     fn a_thread_has_one_number_for_each_stack() {
         let (process, stacks) = (EngineProcess::new(region()), ProcessStacks::new());
-        let shared = stacks.find_or_insert(&process, 70, 3, NewStack::new(&[9, 8, 7]));
+        let (first, fourth) = (MappingGeneration::FIRST, MappingGeneration::from_u32(3));
+        let shared = stacks.find_or_insert(&process, 70, fourth, NewStack::new(&[9, 8, 7]));
         let longer = NewStack::based_on(shared.map(|shared| (shared, 2)), &[7, 8, 5, 4]);
-        let longer = stacks.find_or_insert(&process, 71, 3, longer);
-        let empty = stacks.find_or_insert(&process, 72, 0, NewStack::new(&[]));
+        let longer = stacks.find_or_insert(&process, 71, fourth, longer);
+        let empty = stacks.find_or_insert(&process, 72, first, NewStack::new(&[]));
         let mut words = Vec::new();
         for (stack, frames, generation) in [
-            (shared, &[9, 8, 7][..], 3),
-            (longer, &[4, 5, 8, 7], 3),
-            (empty, &[], 0),
+            (shared, &[9, 8, 7][..], fourth),
+            (longer, &[4, 5, 8, 7], fourth),
+            (empty, &[], first),
         ] {
             let stack = stack.unwrap();
             let mut new = 0;

@@ -9,7 +9,7 @@ mod free;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{MappingGeneration, StackNumber};
 use heapprof_platform::atomic::AtomicBool;
 use heapprof_platform::lock::{ForkLock, FutexLock, rank};
 use heapprof_platform::pages::PageSource;
@@ -70,7 +70,7 @@ pub(crate) struct ThreadOwnState {
     pub(crate) unreported: [u64; 2],
     /// Number of the stack of the last event that had one.
     pub(crate) last_stack: Option<StackNumber>,
-    pub(crate) last_generation: u32,
+    pub(crate) last_generation: MappingGeneration,
     pub(crate) remembered: LastStack,
     pub(crate) script: ScriptStack,
     pub(crate) stacks: ThreadStacks,

@@ -13,6 +13,8 @@ use heapprof_platform::sys;
 use heapprof_platform::weak::{self, LinkMap};
 
 use super::{CodeMapping, CodeMappings, KnownMappings, mark_replaced};
+use heapprof_abi::MappingGeneration;
+
 use crate::code::image::{CodePiece, MappedImage};
 use crate::code::modules::LoadedModule;
 use crate::process::EngineProcess;
@@ -135,7 +137,7 @@ fn build_mapping(
         path: own.into_boxed_slice(),
         deleted: intact.is_some(),
         image: MappedImage::UNKNOWN,
-        last: 0,
+        last: MappingGeneration::FIRST,
         closed: false,
         turn: 0,
         shown_at: 0,

@@ -195,5 +195,5 @@ fn what_is_still_there_belongs_to_the_same_generation() {
     mappings.note_closing(&process, |_| false);
     assert!(!mappings.note_module(&process, &module, || false));
     assert_eq!(mappings.note_gone(&process, || true, |_| true), []);
-    assert_eq!(mappings.generation(), 0);
+    assert_eq!(mappings.generation(), MappingGeneration::FIRST);
 }

@@ -1,7 +1,7 @@
 //! Reading of stacks one after the other. Most share their oldest frames with the one before, which
 //! are not read once more.
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{MappingGeneration, StackNumber};
 
 use super::ProcessStacks;
 
@@ -27,7 +27,11 @@ impl ExpandedStack {
 
     /// Reads a stack. Returns its generation of mappings, and how many of the oldest frames it has
     /// in common with the stack that was read before.
-    pub(crate) fn read(&mut self, stacks: &ProcessStacks, number: StackNumber) -> (u32, usize) {
+    pub(crate) fn read(
+        &mut self,
+        stacks: &ProcessStacks,
+        number: StackNumber,
+    ) -> (MappingGeneration, usize) {
         let (mut number, mut entry) = (number, stacks.entry(number));
         let generation = entry.generation;
         let mut wanted = usize::from(entry.frames);
@@ -89,6 +93,7 @@ mod tests {
     #[test]
     fn each_stack_is_read_as_by_itself_after_any_other() {
         let (process, stacks) = (EngineProcess::new(region()), ProcessStacks::new());
+        let generation = |number: usize| MappingGeneration::from_u32(number as u32 / 100);
         let mut random = 1u64;
         let mut below = |n: usize| {
             random = random
@@ -105,7 +110,7 @@ mod tests {
             frames.extend((0..below(5)).map(|_| 1 + below(3) as u64));
             let base = base.map(|base| (StackNumber::from_index(base), shared));
             let stack = NewStack::based_on(base, &frames);
-            let id = stacks.find_or_insert(&process, 10 + i as u64, i as u32 / 100, stack);
+            let id = stacks.find_or_insert(&process, 10 + i as u64, generation(i), stack);
             assert_eq!(id, Some(StackNumber::from_index(i)));
             all.push(frames);
         }
@@ -119,9 +124,9 @@ mod tests {
                 assert_eq!(same, usize::from(last.first() == Some(&2)));
                 last = vec![2];
             }
-            let (generation, same) = expanded.read(&stacks, StackNumber::from_index(id));
+            let (found, same) = expanded.read(&stacks, StackNumber::from_index(id));
             assert_eq!(expanded.frames(), &all[id][..], "step {step}");
-            assert_eq!(generation, id as u32 / 100);
+            assert_eq!(found, generation(id));
             let pairs = last.iter().zip(&all[id]);
             let expected = pairs.take_while(|(a, b)| a == b).count();
             assert_eq!(same, expected, "step {step}");
