@@ -17,4 +17,4 @@ pub mod log;
 mod number;
 
 pub use ledger::*;
-pub use number::{FrameNumber, MappingGeneration, StackNumber, ThreadNumber};
+pub use number::{FrameNumber, MappingGeneration, RecordingEpoch, StackNumber, ThreadNumber};

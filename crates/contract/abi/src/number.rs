@@ -90,3 +90,24 @@ impl MappingGeneration {
     /// The first generation. Stacks without addresses belong to it.
     pub const FIRST: Self = Self(0);
 }
+
+/// Number of a recording in its process, from 1; 0 before the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct RecordingEpoch(u64);
+
+impl RecordingEpoch {
+    /// Returns the number with this value.
+    #[inline(always)]
+    #[must_use]
+    pub const fn from_u64(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// Returns the number as it stands in the ledger.
+    #[inline(always)]
+    #[must_use]
+    pub const fn to_u64(self) -> u64 {
+        self.0
+    }
+}

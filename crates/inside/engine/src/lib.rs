@@ -209,5 +209,5 @@ pub use crate::stack::provider::{
     NamedFrame, PoolPart, RawFrame, RegistrationError, ReportSink, StackCapture, StackProvider,
     TracedValues,
 };
-pub use heapprof_abi::StackNumber;
+pub use heapprof_abi::{RecordingEpoch, StackNumber};
 pub use heapprof_profile::fork::{LoadAttempt, LoadOutcome};

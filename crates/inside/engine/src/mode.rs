@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use heapprof_abi::RecordingEpoch;
 use heapprof_platform::atomic::{AtomicU8, AtomicU64};
 
 /// Whether and how allocations are recorded.
@@ -28,7 +29,7 @@ pub(crate) struct RecordingState {
 }
 
 /// Value of the gate while no thread may open the ledger. No epoch has this number.
-const PAUSED_GATE: u64 = u64::MAX;
+const PAUSED_GATE: RecordingEpoch = RecordingEpoch::from_u64(u64::MAX);
 
 impl RecordingState {
     /// Creates the state before the first recording.
@@ -71,8 +72,8 @@ impl RecordingState {
     /// Returns the number of the current recording. If it is read before the mode, the mode is that
     /// of this recording or of a later one.
     #[inline]
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+    pub(crate) fn epoch(&self) -> RecordingEpoch {
+        RecordingEpoch::from_u64(self.epoch.load(Ordering::Acquire))
     }
 
     /// Goes on to another recording. A thread that has the last recording's ledger open finds that
@@ -86,13 +87,13 @@ impl RecordingState {
     /// Returns the epoch whose ledger may be opened, or [`PAUSED_GATE`] while the ledger is to stay
     /// closed.
     #[inline]
-    pub(crate) fn gate(&self) -> u64 {
-        self.gate.load(Ordering::Acquire)
+    pub(crate) fn gate(&self) -> RecordingEpoch {
+        RecordingEpoch::from_u64(self.gate.load(Ordering::Acquire))
     }
 
     /// Lets no thread open the ledger until [`resume`](Self::resume).
     pub(crate) fn pause(&self) {
-        self.gate.store(PAUSED_GATE, Ordering::SeqCst);
+        self.gate.store(PAUSED_GATE.to_u64(), Ordering::SeqCst);
     }
 
     /// Whether the ledger is to stay closed for a moment.
@@ -102,7 +103,7 @@ impl RecordingState {
 
     /// Lets threads open the ledger again.
     pub(crate) fn resume(&self) {
-        self.gate.store(self.epoch(), Ordering::SeqCst);
+        self.gate.store(self.epoch().to_u64(), Ordering::SeqCst);
     }
 
     /// Records from now on. A period of 1 means every allocation.

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use heapprof_abi::RecordingEpoch;
 use heapprof_memory::Memory;
 use heapprof_process::maps::{self, ProcessMapping};
 use heapprof_process::{StatusCounters, status};
@@ -222,7 +223,8 @@ impl LiveProcess {
             let reader = BoundedMemoryReader::new(ResidentMemory(&self.memory));
             let ledger = LiveLedger::read(&reader, self.ledger)?;
             let which = || -> Result<_, LiveError> {
-                Ok((reader.u64(ledger.epoch)?, reader.u64(ledger.period)?))
+                let epoch = RecordingEpoch::from_u64(reader.u64(ledger.epoch)?);
+                Ok((epoch, reader.u64(ledger.period)?))
             };
             let before = which()?;
             let made = profile(&reader, &ledger, &around);

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 
 use heapprof_abi::log::EventRing;
 use heapprof_abi::{
-    DROPPED_COUNT, LEDGER_VERSION, LedgerExtent, MAX_EXTENTS, SHARED_LEDGER_MAGIC,
+    DROPPED_COUNT, LEDGER_VERSION, LedgerExtent, MAX_EXTENTS, RecordingEpoch, SHARED_LEDGER_MAGIC,
     SharedLedgerHeader as Header, process_state,
 };
 use heapprof_memory::Memory;
@@ -198,9 +198,10 @@ impl SharedLedger {
     }
 
     /// The epoch of the ledger's recording, and its period.
-    fn recording(&self) -> Result<(u64, u64), LiveError> {
+    fn recording(&self) -> Result<(RecordingEpoch, u64), LiveError> {
         self.with_ledger(|_, reader, ledger| {
-            Ok((reader.u64(ledger.epoch)?, reader.u64(ledger.period)?))
+            let epoch = RecordingEpoch::from_u64(reader.u64(ledger.epoch)?);
+            Ok((epoch, reader.u64(ledger.period)?))
         })
     }
 

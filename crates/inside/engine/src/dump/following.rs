@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use heapprof_abi::RecordingEpoch;
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::sys;
 
@@ -21,8 +22,7 @@ pub(crate) struct LineGrowthSchedule {
 
 /// What was reported of the stacks of a recording.
 struct ReportedStacks {
-    /// Number of the recording.
-    epoch: u64,
+    epoch: RecordingEpoch,
     of_stacks: Vec<ReportedStack>,
 }
 
@@ -57,7 +57,7 @@ impl LineGrowthSchedule {
             limit: AtomicU64::new(u64::MAX),
             not_before: AtomicI64::new(0),
             reported: LockedValue::new(ReportedStacks {
-                epoch: 0,
+                epoch: RecordingEpoch::from_u64(0),
                 of_stacks: Vec::new(),
             }),
         }
@@ -111,7 +111,11 @@ impl LineGrowthSchedule {
 
     /// Takes what was reported of each stack of the recording `epoch`, for the caller's scan.
     /// [`put`](Self::put) gives it back. It is empty if nothing was reported of that recording.
-    pub(crate) fn take(&self, process: &EngineProcess, epoch: u64) -> Vec<ReportedStack> {
+    pub(crate) fn take(
+        &self,
+        process: &EngineProcess,
+        epoch: RecordingEpoch,
+    ) -> Vec<ReportedStack> {
         self.reported.with(process, |reported| {
             let of_stacks = std::mem::take(&mut reported.of_stacks);
             match std::mem::replace(&mut reported.epoch, epoch) == epoch {
@@ -122,7 +126,12 @@ impl LineGrowthSchedule {
     }
 
     /// Gives back what [`take`](Self::take) took, unless another recording has begun by now.
-    pub(crate) fn put(&self, process: &EngineProcess, epoch: u64, of_stacks: Vec<ReportedStack>) {
+    pub(crate) fn put(
+        &self,
+        process: &EngineProcess,
+        epoch: RecordingEpoch,
+        of_stacks: Vec<ReportedStack>,
+    ) {
         self.reported.with(process, |reported| {
             if reported.epoch == epoch {
                 reported.of_stacks = of_stacks;

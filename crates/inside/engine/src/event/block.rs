@@ -15,6 +15,7 @@ use crate::tables::log::{LogBlock, LogEventKind};
 use crate::tables::sampler;
 use crate::tables::spread::StackSpread;
 use crate::thread::state::{ThreadOwnState, ThreadState};
+use heapprof_abi::RecordingEpoch;
 use heapprof_abi::StackNumber;
 use heapprof_platform::arch::prefetch;
 use heapprof_platform::tls::{self, ThreadSlot};
@@ -108,7 +109,7 @@ unsafe fn allocate_sampled(
     slot: *mut ThreadSlot,
     size: usize,
     frame: CallSite,
-    epoch: u64,
+    epoch: RecordingEpoch,
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     let period = || engine.process.recorded.period();
@@ -495,7 +496,7 @@ fn reallocate_chosen<const EXACT: bool>(
     old: *mut u8,
     size: usize,
     frame: CallSite,
-    (mut chosen, epoch): (bool, u64),
+    (mut chosen, epoch): (bool, RecordingEpoch),
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     let slot = tls::current();

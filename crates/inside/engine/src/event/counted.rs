@@ -8,6 +8,7 @@ use crate::stack::call_site::CallSite;
 use crate::tables::counters::{CountOutcome, EventWeight};
 use crate::tables::sampler;
 use crate::thread::state::{ThreadOwnState, ThreadState};
+use heapprof_abi::RecordingEpoch;
 use heapprof_abi::StackNumber;
 use heapprof_platform::tls;
 
@@ -57,7 +58,7 @@ impl EventCounter<'_> {
     /// not be counted or the recording `epoch` is over.
     pub(crate) fn count_allocation(
         &mut self,
-        epoch: u64,
+        epoch: RecordingEpoch,
         frame: CallSite,
         bytes: u64,
     ) -> Option<StackNumber> {

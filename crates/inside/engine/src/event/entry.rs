@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use heapprof_platform::sys;
-use heapprof_platform::table_file::TableMemory;
-use heapprof_platform::tls::{self, QUIET_COUNTDOWN, ThreadSlot};
-
 use crate::dropped::count;
 use crate::engine::Engine;
 use crate::mode::RecordingMode;
 use crate::thread::state::{self, ThreadOwnState, ThreadState};
+use heapprof_abi::RecordingEpoch;
+use heapprof_platform::sys;
+use heapprof_platform::table_file::TableMemory;
+use heapprof_platform::tls::{self, QUIET_COUNTDOWN, ThreadSlot};
 
 /// Takes the reentrancy guard: this thread is inside the engine until [`release_reentrancy_guard`].
 pub(crate) fn hold_reentrancy_guard() {
@@ -279,7 +279,7 @@ unsafe fn leave(engine: &Engine, slot: *mut ThreadSlot, countdown: u64) {
 /// # Safety
 /// The slot is this thread's own.
 unsafe fn note_countdown(engine: &Engine, slot: *mut ThreadSlot) -> bool {
-    let epoch = engine.process.recorded.epoch();
+    let epoch = engine.process.recorded.epoch().to_u64();
     // SAFETY: the caller's contract.
     unsafe { std::mem::replace(&mut (*slot).epoch, epoch) != epoch }
 }
@@ -318,7 +318,7 @@ impl ThreadEvent {
         slot: *mut ThreadSlot,
         tables: StateOwnership,
         countdown: CountdownState,
-        epoch: u64,
+        epoch: RecordingEpoch,
         otherwise: u64,
     ) -> Option<Self> {
         // SAFETY: the caller's contract. States are never freed while their thread lives.

@@ -31,7 +31,7 @@ pub(super) fn account(
         .collect();
     let recorded = &engine.process.recorded;
     // Memory from before a later recording, or from after one, is in no ledger.
-    let is_whole = recorded.is_exact() && recorded.is_running() && recorded.epoch() == 1;
+    let is_whole = recorded.is_exact() && recorded.is_running() && recorded.epoch().to_u64() == 1;
     if parts.is_empty() || !is_whole || !may_ask || counts_mappings(engine) {
         return Vec::new();
     }

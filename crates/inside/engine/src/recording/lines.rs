@@ -16,6 +16,7 @@ use crate::options::RecordingOptions;
 use crate::recording::snapshot::{self, AddressHasher};
 use crate::recording::sums::{self, StackSums};
 use crate::tables::script_frames::FrameWord;
+use heapprof_abi::RecordingEpoch;
 use heapprof_abi::StackNumber;
 use heapprof_platform::sys::{self, EngineFile};
 
@@ -89,7 +90,7 @@ pub(super) fn inherit(engine: &Engine) {
 }
 
 /// Returns the recording's number, what was reported of each stack, and the sums of each stack now.
-fn reported_and_current(engine: &Engine) -> (u64, Vec<ReportedStack>, Vec<StackSums>) {
+fn reported_and_current(engine: &Engine) -> (RecordingEpoch, Vec<ReportedStack>, Vec<StackSums>) {
     let process = &engine.process;
     let epoch = process.recorded.epoch();
     let mut reported = engine.dumping.due.following.take(process, epoch);

@@ -1,6 +1,6 @@
 //! The way into the engine for crates that know an interpreter's frames.
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{RecordingEpoch, StackNumber};
 
 use crate::engine::Engine;
 use crate::options::FrameChoice;
@@ -52,7 +52,7 @@ impl StackProviders {
 
     /// Returns the number of the recording. The next recording has another one.
     #[inline(always)]
-    pub fn recording_number(self) -> u64 {
+    pub fn recording_epoch(self) -> RecordingEpoch {
         self.0.process.recorded.epoch()
     }
 

@@ -44,7 +44,7 @@ pub(super) fn begin(
 ) -> Option<EngineFile> {
     let (process, kept) = (&engine.process, &engine.process.pages.table_file);
     // Tables that lie in private memory by now would be missing.
-    let is_first = process.recorded.epoch() == 0 && !kept.is_there();
+    let is_first = process.recorded.epoch().to_u64() == 0 && !kept.is_there();
     if !is_first || options.output.recipient == LedgerRecipient::Private {
         return None;
     }

@@ -9,7 +9,7 @@ mod free;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use heapprof_abi::{MappingGeneration, StackNumber};
+use heapprof_abi::{MappingGeneration, RecordingEpoch, StackNumber};
 use heapprof_platform::atomic::AtomicBool;
 use heapprof_platform::lock::{ForkLock, FutexLock, rank};
 use heapprof_platform::pages::PageSource;
@@ -45,8 +45,8 @@ pub(crate) struct ThreadState {
     slot: AtomicPtr<ThreadSlot>,
     /// Whether the thread has the ledger open.
     pub(crate) inside: AtomicBool,
-    /// Number of the recording to which the thread's event belongs. Only the thread uses it.
-    pub(crate) epoch: Cell<u64>,
+    /// The recording to which the thread's event belongs. Only the thread uses it.
+    pub(crate) epoch: Cell<RecordingEpoch>,
     /// Number of shared events since the thread last checked whether the heap is low. Only the
     /// thread uses it.
     pub(crate) shared_events: Cell<u32>,

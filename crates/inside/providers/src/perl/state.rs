@@ -330,7 +330,7 @@ impl PerlStacks {
     /// Returns a number that changes whenever a thread's knowledge may not be true any more.
     #[inline(always)]
     pub(super) fn moment(&self) -> u32 {
-        let recording = ENGINE.stack_providers().recording_number() as u32;
+        let recording = ENGINE.stack_providers().recording_epoch().to_u64() as u32;
         recording.wrapping_add(self.changes.load(Ordering::Relaxed))
     }
 }

@@ -18,7 +18,7 @@ use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use heapprof_engine::{ENGINE, StackNumber, TracedValues};
+use heapprof_engine::{ENGINE, RecordingEpoch, StackNumber, TracedValues};
 use heapprof_perl::{PerlRuntime, TYPE_NAMES};
 
 use self::grown::MappedVec;
@@ -60,7 +60,7 @@ pub(super) struct SharedValueState {
     /// The values of interpreters that have ended.
     pub(super) left: PerlValueRows,
     /// The recording in which the numbers of stacks here are valid.
-    pub(super) recording: u64,
+    pub(super) recording: RecordingEpoch,
     /// The rows for the profile that is being written.
     pub(super) shown: PerlValueRows,
 }
@@ -113,7 +113,7 @@ impl PerlValueTracker {
                 names: PerlLabelTexts::new(),
                 marks: MappedVec::new(),
                 left: PerlValueRows::new(),
-                recording: 0,
+                recording: RecordingEpoch::from_u64(0),
                 shown: PerlValueRows::new(),
             }),
             lacks_some: AtomicBool::new(false),
@@ -127,7 +127,7 @@ impl PerlValueTracker {
         self.turn.with(|| {
             // SAFETY: one thread has the lock at a time.
             let shared = unsafe { &mut *self.shared.get() };
-            let recording = ENGINE.stack_providers().recording_number();
+            let recording = ENGINE.stack_providers().recording_epoch();
             if shared.recording != recording {
                 (shared.recording, shared.left) = (recording, PerlValueRows::new());
             }

@@ -69,7 +69,7 @@ impl TracedInterpreter {
                 roots,
                 at,
                 stale_flag: of_stale,
-                recording: AtomicU64::new(ENGINE.stack_providers().recording_number()),
+                recording: AtomicU64::new(ENGINE.stack_providers().recording_epoch().to_u64()),
                 state: AtomicU8::new(TRACING),
                 origin: AtomicU8::new(origin),
                 is_taken: AtomicBool::new(false),
@@ -114,7 +114,7 @@ impl TracedInterpreter {
     fn with_taken<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> R {
         // SAFETY: one thread has taken the heads at a time.
         let heads = unsafe { &mut *self.heads.get() };
-        let recording = ENGINE.stack_providers().recording_number();
+        let recording = ENGINE.stack_providers().recording_epoch().to_u64();
         if self.recording.load(Ordering::Relaxed) != recording {
             self.recording.store(recording, Ordering::Relaxed);
             heads.forget();
