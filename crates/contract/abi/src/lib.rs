@@ -11,10 +11,12 @@
 #![forbid(unsafe_code)]
 
 pub mod environment;
+mod frame_address;
 mod ledger;
 pub mod letter;
 pub mod log;
 mod number;
 
+pub use frame_address::FrameAddress;
 pub use ledger::*;
 pub use number::{FrameNumber, MappingGeneration, RecordingEpoch, StackNumber, ThreadNumber};

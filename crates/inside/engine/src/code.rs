@@ -18,6 +18,7 @@ pub(crate) mod seen;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use heapprof_abi::FrameAddress;
 use heapprof_platform::lock::{ForkLock, rank};
 use heapprof_platform::weak;
 
@@ -33,7 +34,7 @@ use seen::SeenObjects;
 pub(crate) struct ProgramCode {
     pub(crate) mappings: CodeMappings,
     pub(crate) modules: LoadedModules,
-    /// Unwind rules by return address (an interrupted pc stands in as pc + 1).
+    /// Unwind rules, by the word of a frame's address.
     pub(crate) rules: ProbeTable<{ rank::RULES }>,
     /// Addresses at which the kernel started the program.
     pub(crate) entries: EntryPoints,
@@ -135,9 +136,8 @@ impl ProgramCode {
         if has_memory {
             self.mappings.note_closing(process, stays);
         }
-        // A return address may be that behind the last instruction.
-        self.rules
-            .remove(process, |address| !stays(address as usize - 1));
+        let has_gone = |word| !stays(FrameAddress::from_word(word).lookup_address() as usize);
+        self.rules.remove(process, has_gone);
     }
 
     /// Ends the preparation, when a thread has closed its objects, and the closed code is

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use heapprof_abi::{
-    FrameNumber, MAX_NAMED_THREADS, MappingGeneration, StackNumber, ThreadNumber, name, stack_end,
-    word,
+    FrameAddress, FrameNumber, MAX_NAMED_THREADS, MappingGeneration, StackNumber, ThreadNumber,
+    name, stack_end, word,
 };
 use heapprof_memory::Memory;
 use heapprof_profile::{
@@ -280,8 +280,9 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
             _ => oldest.nth(1),
         };
         self.reader.work(8 * self.code.len())?;
+        let oldest = word.map(|&word| FrameAddress::from_word(word));
         let code =
-            word.and_then(|word| find_code(&self.code, word.wrapping_sub(1), last.generation));
+            oldest.and_then(|frame| find_code(&self.code, frame.lookup_address(), last.generation));
         let known = code.map(|code| &self.code[code]);
         self.early_ends.add(code, reason, allocated, || {
             known.map_or_else(String::new, |code| {
@@ -322,8 +323,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
                 None => self.named_location(recorded::NAMELESS_FRAME),
             },
             _ => {
-                // The address is moved from behind the call into it.
-                let address = word.wrapping_sub(1);
+                let address = FrameAddress::from_word(word).lookup_address();
                 // The code may be searched twice.
                 self.reader.work(8 * self.code.len())?;
                 let mapping = find_code(&self.code, address, generation);

@@ -9,6 +9,7 @@ use gimli::{
     BaseAddresses, CallFrameInstruction, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Operation,
     Register, UnwindSection,
 };
+use heapprof_abi::FrameAddress;
 
 use crate::code::modules::LoadedModule;
 use crate::code::rule::{UnwindRule, UnwindRuleKind};
@@ -57,20 +58,18 @@ struct CfiLookup {
 /// Registers of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameRegisters {
-    /// Address at which the frame goes on, as a return address. For an interrupted frame it is the
-    /// pc plus one.
-    pub(crate) pc: usize,
+    pub(crate) pc: FrameAddress,
     pub(crate) sp: usize,
     pub(crate) bp: usize,
 }
 
-/// Returns the rule at `pc` in `module`.
-pub(crate) fn find_rule(module: &LoadedModule, pc: usize) -> UnwindRule {
-    match find(module, pc) {
+/// Returns the rule of a frame whose code lies in `module`.
+pub(crate) fn find_rule(module: &LoadedModule, frame: FrameAddress) -> UnwindRule {
+    match find(module, frame.lookup_address() as usize) {
         Some(found) => to_rule(&found),
         // No call returns to the beginning of a function, so makecontext put the address there, at
         // a stack's end. rbp then still belongs to the code that made the context.
-        None if is_function_start(module, pc + 1) => UnwindRule::END,
+        None if is_function_start(module, frame.to_word() as usize) => UnwindRule::END,
         None => UnwindRule::FRAME_POINTER,
     }
 }
@@ -153,8 +152,10 @@ pub(crate) fn step(
     registers: FrameRegisters,
     read: &mut dyn FnMut(usize) -> Option<usize>,
 ) -> Option<FrameRegisters> {
-    let lookup = registers.pc.checked_sub(1)?;
-    let found = find(module, lookup)?;
+    if registers.pc.is_zero() {
+        return None;
+    }
+    let found = find(module, registers.pc.lookup_address() as usize)?;
     let row = found.row;
     let cfa = match row.cfa {
         CfaRule::Register(RSP, offset) => registers.sp.wrapping_add(offset as usize),
@@ -173,7 +174,10 @@ pub(crate) fn step(
     };
     let pc = saved(row.ra, 0).filter(|&pc| pc != 0)?;
     Some(FrameRegisters {
-        pc: pc + usize::from(found.is_signal_frame),
+        pc: match found.is_signal_frame {
+            true => FrameAddress::from_instruction(pc as u64),
+            false => FrameAddress::from_return_address(pc as u64),
+        },
         sp: saved(row.rsp, cfa)?,
         bp: saved(row.rbp, registers.bp).unwrap_or(0),
     })
@@ -200,7 +204,7 @@ fn evaluate(
                 let value = match register {
                     RBP => registers.bp,
                     RSP => registers.sp,
-                    RETURN_ADDRESS => registers.pc - 1,
+                    RETURN_ADDRESS => registers.pc.lookup_address() as usize,
                     _ => return None,
                 };
                 value.wrapping_add(offset as usize)

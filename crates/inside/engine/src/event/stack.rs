@@ -1,7 +1,7 @@
 //! The stack of an allocation: how it is captured, and which number it gets in the tables.
 
 use heapprof_abi::stack_end::OUTERMOST;
-use heapprof_abi::{MappingGeneration, StackNumber};
+use heapprof_abi::{FrameAddress, MappingGeneration, StackNumber};
 use heapprof_platform::arch::prefetch;
 
 use crate::engine::Engine;
@@ -275,9 +275,10 @@ fn find_record_end(engine: &Engine, record: &LastStack) -> u32 {
     }
 }
 
-/// Returns why a stack ends early. The oldest of its return addresses comes first.
+/// Returns why a stack ends early. The word of its oldest frame comes first.
 #[cold]
 fn find_end_reason(engine: &Engine, oldest: &mut dyn Iterator<Item = u64>) -> u32 {
+    let mut oldest = oldest.map(FrameAddress::from_word);
     match (oldest.next(), oldest.next()) {
         (None, _) => OUTERMOST,
         (Some(oldest), callee) => engine.unwinder().reason_of_end(oldest, callee),

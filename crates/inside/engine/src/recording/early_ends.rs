@@ -27,7 +27,7 @@ pub(super) fn early_ends(engine: &Engine, sums: &[StackSums]) -> Vec<String> {
             .iter()
             .rev()
             .filter_map(|&word| match FrameWord::from_word(word) {
-                FrameWord::Address(pc) => Some(pc),
+                FrameWord::Address(frame) => Some(frame),
                 _ => None,
             });
         let last = match (reason, end & stack_end::CALLEE_FLAG) {
@@ -35,7 +35,8 @@ pub(super) fn early_ends(engine: &Engine, sums: &[StackSums]) -> Vec<String> {
             (_, 0) => oldest.next(),
             _ => oldest.nth(1),
         };
-        let mapping = last.and_then(|pc| find(known, (pc - 1) as usize, generation));
+        let mapping =
+            last.and_then(|frame| find(known, frame.lookup_address() as usize, generation));
         counts.add(mapping, reason, sum.allocated, || {
             let file = mapping.map(|i| &known[i]);
             file.map_or_else(String::new, |of| {

@@ -253,8 +253,8 @@ fn write_stacks<'a>(
                     }])
                 });
             }
-            let pc = match FrameWord::from_word(word) {
-                FrameWord::Address(pc) => pc,
+            let frame = match FrameWord::from_word(word) {
+                FrameWord::Address(frame) => frame,
                 _ => {
                     let new = || script_location(builder, engine, word);
                     return *locations
@@ -262,8 +262,7 @@ fn write_stacks<'a>(
                         .or_insert_with(new);
                 }
             };
-            // This is an address in the call, not the one after it.
-            let address = pc - 1;
+            let address = frame.lookup_address();
             *locations.entry((generation, address)).or_insert_with(|| {
                 let mapping = mappings::find(&known, address as usize, generation);
                 builder.location(mapping.map(|i| indices[i]), address, false, &[])

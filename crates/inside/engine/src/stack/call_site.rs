@@ -2,6 +2,9 @@
 //! in assembly.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
+use heapprof_abi::FrameAddress;
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::stack::walk::{CheckedMemory, DirectMemory, FrameCursor, StackBounds, Unwinder};
 
 /// Place of a call by the program: the hook's return address, and rbp.
@@ -22,7 +25,7 @@ impl CallSite {
         let cursor = FrameCursor {
             slot: sp - 8,
             bp,
-            pc: pc + 1,
+            pc: FrameAddress::from_instruction(pc as u64),
         };
         // The page of the stack pointer is mapped. Of others only the kernel knows.
         let mut page = DirectMemory(StackBounds {

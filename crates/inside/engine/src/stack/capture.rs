@@ -19,7 +19,7 @@ mod tests;
 mod verify;
 mod whole;
 
-use heapprof_abi::{MappingGeneration, StackNumber};
+use heapprof_abi::{FrameAddress, MappingGeneration, StackNumber};
 
 use crate::code::rule::{UnwindRule, UnwindRuleKind};
 use crate::stack::call_site::CallSite;
@@ -70,7 +70,7 @@ pub(crate) struct LastStack {
     /// Number of oldest frames in common with the stack that [`note_number`](Self::note_number) was
     /// called for last.
     shared: usize,
-    /// Return addresses, by frame.
+    /// The word of each frame's address.
     pc: [u64; MAX_REMEMBERED_FRAMES],
     /// Addresses of the return addresses, by frame.
     slot: [usize; MAX_REMEMBERED_FRAMES],
@@ -255,7 +255,7 @@ impl LastStack {
         let mut cursor = FrameCursor {
             slot: frame.slot,
             bp: frame.bp,
-            pc: memory.read(frame.slot).ok_or(Unrecorded)?,
+            pc: read_return_address(&mut memory, frame.slot).ok_or(Unrecorded)?,
         };
         let (mut keep, mut fresh, mut patience) = (self.len, 0, MAX_BROKEN_REUSES);
         // Address of a zero that ended the walk.
@@ -288,7 +288,7 @@ impl LastStack {
                     cursor = carried.ok_or(Unrecorded)?;
                 }
                 keep = broken;
-                if cursor.pc == 0 {
+                if cursor.pc.is_zero() {
                     (keep, end) = (0, Some(cursor.slot));
                     self.ends_early = false;
                     break;
@@ -342,13 +342,14 @@ impl LastStack {
     ) -> Option<FrameCursor> {
         let broken = frames.start - 1;
         for i in frames.rev() {
-            let (slot, pc, rule) = (self.slot[i], self.pc[i] as usize, self.rule[i]);
+            let (slot, rule) = (self.slot[i], self.rule[i]);
+            let pc = FrameAddress::from_word(self.pc[i]);
             let held = FrameCursor { slot, bp, pc };
             self.add::<DEEP>(fresh, held, rule);
             bp = unwinder.step(memory, held, rule)?.bp;
         }
         let slot = self.slot[broken];
-        let pc = memory.read(slot)?;
+        let pc = read_return_address(memory, slot)?;
         Some(FrameCursor { slot, bp, pc })
     }
 
@@ -393,11 +394,11 @@ impl LastStack {
         }
         for i in keep..self.len {
             let (cursor, rule) = self.fresh[self.len - 1 - i];
-            self.pc[i] = cursor.pc as u64;
+            self.pc[i] = cursor.pc.to_word();
             self.slot[i] = cursor.slot;
             self.rule[i] = rule;
             self.bp[i] = cursor.bp;
-            self.term[i] = hash_term(cursor.pc as u64, i);
+            self.term[i] = hash_term(cursor.pc.to_word(), i);
             self.other_pc[i] = 0;
             self.hash = self.hash.wrapping_add(self.term[i]);
             let has_caller = i > 0 && !(MARKED && self.is_mark(i));
@@ -497,7 +498,7 @@ impl LastStack {
     /// Returns the number of frames for [`walked_frames`](Self::walked_frames).
     #[cold]
     pub(crate) fn walk(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> usize {
-        let pc = (|cursor: FrameCursor| cursor.pc as u64, CUT);
+        let pc = (|cursor: FrameCursor| cursor.pc.to_word(), CUT);
         let (len, ends_early) = walk_into(
             &mut self.kept,
             pc,
@@ -519,7 +520,7 @@ impl LastStack {
         to: &mut [PlacedFrame; 2 * FRAMES_PER_END + 1],
     ) -> usize {
         let placed = |cursor: FrameCursor| PlacedFrame {
-            pc: cursor.pc as u64,
+            pc: cursor.pc.to_word(),
             slot: cursor.slot as u64,
         };
         let cut = PlacedFrame { pc: CUT, slot: 0 };
@@ -534,6 +535,7 @@ impl LastStack {
 /// its callee's, and ends with its own return address.
 #[derive(Clone, Copy)]
 pub(crate) struct PlacedFrame {
+    /// The word of the frame's address, or [`CUT`].
     pub(crate) pc: u64,
     /// Address of the return address into the frame, at which the frame begins.
     pub(crate) slot: u64,
@@ -557,6 +559,13 @@ fn walk_into<Frame: Copy>(
     };
     let memory = &mut MixedMemory(DirectMemory(bounds), foreign.begin_elsewhere());
     whole::walk(memory, frame, to, kept, unwinder)
+}
+
+/// Returns the return address at `slot`.
+#[inline(always)]
+fn read_return_address(memory: &mut DirectMemory, slot: usize) -> Option<FrameAddress> {
+    let address = memory.read(slot)?;
+    Some(FrameAddress::from_return_address(address as u64))
 }
 
 /// Returns the hash of a stack that was walked (leaf first).

@@ -4,7 +4,7 @@
 //! that is zero, or where the kernel started the program or its loader. Any other end is early:
 //! frames are missing, and a profile counts such stacks by file.
 
-use heapprof_abi::stack_end;
+use heapprof_abi::{FrameAddress, stack_end};
 use heapprof_platform::sys;
 
 use crate::code::cfi;
@@ -17,20 +17,23 @@ impl Unwinder<'_> {
     pub(crate) fn ends_early(self, oldest: FrameCursor, rule: UnwindRule) -> bool {
         match rule.kind() {
             // An address in the first page is no code, and has this rule for lack of another.
-            UnwindRuleKind::End => oldest.pc < sys::PAGE_SIZE,
-            _ => !self.code.entries.contains(oldest.pc.wrapping_sub(1)),
+            UnwindRuleKind::End => oldest.pc.to_word() < sys::PAGE_SIZE as u64,
+            _ => {
+                let address = oldest.pc.lookup_address() as usize;
+                !self.code.entries.contains(address)
+            }
         }
     }
 
-    /// Returns why a stack with these two oldest return addresses has ended early.
+    /// Returns why a stack with these two oldest frames has ended early.
     #[cold]
-    pub(crate) fn reason_of_end(self, oldest: u64, callee: Option<u64>) -> u32 {
+    pub(crate) fn reason_of_end(self, oldest: FrameAddress, callee: Option<FrameAddress>) -> u32 {
         if let Some(reason) = self.reason_in_file(oldest) {
             return reason;
         }
         // A frame pointer may have led to any word.
         let guessed =
-            |&callee: &u64| self.rule(callee as usize).kind() == UnwindRuleKind::FramePointer;
+            |&callee: &FrameAddress| self.rule(callee).kind() == UnwindRuleKind::FramePointer;
         let callee = callee
             .filter(guessed)
             .and_then(|pc| self.reason_in_file(pc));
@@ -40,9 +43,12 @@ impl Unwinder<'_> {
         }
     }
 
-    /// Returns why a walk has ended at a return address; `None` if that is no code of a file.
-    fn reason_in_file(self, return_address: u64) -> Option<u32> {
-        let pc = (return_address as usize).checked_sub(1)?;
+    /// Returns why a walk has ended at a frame; `None` if its address is no code of a file.
+    fn reason_in_file(self, frame: FrameAddress) -> Option<u32> {
+        if frame.is_zero() {
+            return None;
+        }
+        let pc = frame.lookup_address() as usize;
         let module = self.code.modules.find(self.process, pc)?;
         Some(match cfi::has_tables(&module) {
             false => stack_end::NO_TABLES,

@@ -1,5 +1,7 @@
 //! Merges an interpreter's frames with the native ones of the same stack.
 
+use heapprof_abi::FrameAddress;
+
 use crate::stack::capture::{CUT, PlacedFrame};
 
 /// Inserts an interpreter's frames where native code entered the interpreter. `frames` are the
@@ -24,8 +26,10 @@ pub(crate) fn merge_frames(
         }
     };
     add(label);
-    // A return address may be that behind the last instruction.
-    let is_loop = |frame: &PlacedFrame| run_loop.contains(&frame.pc.wrapping_sub(1));
+    let is_loop = |frame: &PlacedFrame| {
+        let address = FrameAddress::from_word(frame.pc);
+        run_loop.contains(&address.lookup_address())
+    };
     // A frame's own memory lies between its callee's return address and its own, at which its
     // caller's memory begins.
     let holds = |i: usize, entry: u64| {

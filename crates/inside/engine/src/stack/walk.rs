@@ -1,12 +1,12 @@
 //! Steps from a frame to its caller, by rules from the cache and through memory that is known to be
 //! readable.
 
-use heapprof_platform::sys::{self, PAGE_SIZE};
-
 use crate::code::ProgramCode;
 use crate::code::cfi::{self, FrameRegisters};
 use crate::code::rule::{UnwindRule, UnwindRuleKind};
 use crate::process::EngineProcess;
+use heapprof_abi::FrameAddress;
+use heapprof_platform::sys::{self, PAGE_SIZE};
 
 /// Input of every walk: the program's code and its process.
 #[derive(Clone, Copy)]
@@ -16,22 +16,23 @@ pub(crate) struct Unwinder<'a> {
 }
 
 impl Unwinder<'_> {
-    /// Returns the rule of the frame into which `return_address` returns.
+    /// Returns the rule of a frame.
     #[inline]
-    pub(crate) fn rule(self, return_address: usize) -> UnwindRule {
-        match self.code.rules.find(return_address as u64) {
+    pub(crate) fn rule(self, frame: FrameAddress) -> UnwindRule {
+        match self.code.rules.find(frame.to_word()) {
             Some(rule) => UnwindRule(rule),
-            None => self.find_rule(return_address),
+            None => self.find_rule(frame),
         }
     }
 
     #[cold]
-    fn find_rule(self, return_address: usize) -> UnwindRule {
-        if return_address < 4096 {
+    fn find_rule(self, frame: FrameAddress) -> UnwindRule {
+        if frame.to_word() < PAGE_SIZE as u64 {
             return UnwindRule::END;
         }
+        let address = frame.lookup_address() as usize;
         let (code, process) = (self.code, self.process);
-        let Some(mut module) = code.modules.find(process, return_address - 1) else {
+        let Some(mut module) = code.modules.find(process, address) else {
             // This rule is not kept, because code without a module may be replaced by any other.
             return UnwindRule::FRAME_POINTER;
         };
@@ -39,17 +40,15 @@ impl Unwinder<'_> {
             // The index may be that of an object that lay there before.
             module.index = None;
         }
-        let decoded = cfi::find_rule(&module, return_address - 1);
-        if !code.may_keep_rule(return_address - 1) {
+        let decoded = cfi::find_rule(&module, frame);
+        if !code.may_keep_rule(address) {
             code.modules.note_unsure();
             return decoded;
         }
         // The check is repeated under the lock under which rules are removed.
-        let may_keep = || code.may_keep_rule(return_address - 1);
+        let may_keep = || code.may_keep_rule(address);
         let decode = || may_keep().then_some(decoded.0);
-        let kept = code
-            .rules
-            .find_or_insert(process, return_address as u64, decode);
+        let kept = code.rules.find_or_insert(process, frame.to_word(), decode);
         kept.map_or(decoded, UnwindRule)
     }
 
@@ -66,8 +65,8 @@ impl Unwinder<'_> {
         }
         let cfa = cfa(memory, cursor, rule)?;
         let slot = cfa.wrapping_sub(8);
-        let pc = memory.read(slot)?;
-        if pc == 0 {
+        let pc = FrameAddress::from_return_address(memory.read(slot)? as u64);
+        if pc.is_zero() {
             return None;
         }
         let bp = match rule.saved_rbp() {
@@ -88,7 +87,10 @@ impl Unwinder<'_> {
         memory: &mut impl WalkMemory,
         cursor: FrameCursor,
     ) -> Option<FrameCursor> {
-        let module = self.code.modules.find(self.process, cursor.pc - 1)?;
+        let module = self
+            .code
+            .modules
+            .find(self.process, cursor.pc.lookup_address() as usize)?;
         let registers = FrameRegisters {
             pc: cursor.pc,
             sp: cursor.slot + 8,
@@ -117,9 +119,8 @@ pub(crate) struct FrameCursor {
     pub(crate) slot: usize,
     /// The frame's value of rbp.
     pub(crate) bp: usize,
-    /// The return address into the frame; for an interrupted frame the interrupted pc + 1, which is
-    /// not in `slot`.
-    pub(crate) pc: usize,
+    /// The frame's address. It lies in `slot`, except for an interrupted frame.
+    pub(crate) pc: FrameAddress,
 }
 
 /// Memory that a walk may read.

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use heapprof_abi::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
-use heapprof_abi::{FrameNumber, ThreadNumber};
+use heapprof_abi::{FrameAddress, FrameNumber, ThreadNumber};
 
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
@@ -26,8 +26,8 @@ pub(crate) struct ScriptFrame<'a> {
 /// The meaning of a word of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameWord {
-    /// A return address.
-    Address(u64),
+    /// The address of a native frame.
+    Address(FrameAddress),
     /// A frame of an interpreter; `None` if there was no memory for it.
     Frame(Option<FrameNumber>),
     /// A provider's label for the whole stack: the provider's number, and the label.
@@ -53,7 +53,7 @@ impl FrameWord {
                 Self::Label(provider as usize, word & ((1 << LABEL_BITS) - 1))
             }
             THREAD => Self::Thread(ThreadNumber::from_u32(word as u32)),
-            _ => Self::Address(word),
+            _ => Self::Address(FrameAddress::from_word(word)),
         }
     }
 
@@ -68,7 +68,7 @@ impl FrameWord {
     #[inline]
     pub(crate) const fn to_word(self) -> u64 {
         match self {
-            Self::Address(address) => address,
+            Self::Address(address) => address.to_word(),
             Self::Frame(Some(number)) => FRAME | number.to_u32() as u64,
             Self::Frame(None) => UNNAMED,
             Self::Label(provider, label) => {
@@ -227,11 +227,11 @@ mod tests {
             FrameWord::Label(7, (1 << LABEL_BITS) - 1),
             FrameWord::Thread(ThreadNumber::from_u32(0)),
             FrameWord::Thread(ThreadNumber::from_u32(u32::MAX)),
-            FrameWord::Address(1),
-            FrameWord::Address(0x7fff_ffff_f000),
+            FrameWord::Address(FrameAddress::from_word(1)),
+            FrameWord::Address(FrameAddress::from_word(0x7fff_ffff_f000)),
             // Such addresses occur in the kernel's code and with five levels of page tables.
-            FrameWord::Address(0x00ff_ffff_ffff_f000),
-            FrameWord::Address(0xffff_ffff_8000_0000),
+            FrameWord::Address(FrameAddress::from_word(0x00ff_ffff_ffff_f000)),
+            FrameWord::Address(FrameAddress::from_word(0xffff_ffff_8000_0000)),
         ] {
             assert_eq!(FrameWord::from_word(word.to_word()), word);
         }

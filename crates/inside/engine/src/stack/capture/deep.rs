@@ -14,6 +14,8 @@
 //! complete again, and then down to the newest mark that is unchanged.
 
 use super::{CUT, FRAMES_PER_END, LastStack, MAX_REMEMBERED_FRAMES, hash_term};
+use heapprof_abi::FrameAddress;
+
 use crate::stack::walk::{DirectMemory, FrameCursor, Unwinder};
 
 /// Number of newest frames that stay when a stack becomes too deep.
@@ -161,7 +163,7 @@ impl LastStack {
             let cursor = FrameCursor {
                 slot: self.slot[i],
                 bp: self.bp[i],
-                pc: self.pc[i] as usize,
+                pc: FrameAddress::from_word(self.pc[i]),
             };
             let rule = self.rule[i];
             self.add::<true>(&mut fresh, cursor, rule);

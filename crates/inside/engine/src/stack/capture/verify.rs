@@ -1,6 +1,8 @@
 //! Checks whether a recorded stack is unchanged in memory, and patches what may be patched.
 
 use super::{LastStack, MAX_REMEMBERED_FRAMES, hash_term};
+use heapprof_abi::FrameAddress;
+
 use crate::code::rule::UnwindRuleKind;
 use crate::stack::call_site::CallSite;
 use crate::stack::recent_stacks::WalkedWord;
@@ -136,7 +138,7 @@ impl LastStack {
         let new = if pc == self.other_pc[i] {
             self.other_term[i]
         } else {
-            let rule = unwinder.rule(pc as usize);
+            let rule = unwinder.rule(FrameAddress::from_return_address(pc));
             if rule != self.rule[i] || rule.kind() == UnwindRuleKind::Complex {
                 return false;
             }

@@ -2,6 +2,8 @@
 //! one.
 
 use super::{FRAMES_PER_END, MAX_WALK_FRAMES};
+use heapprof_abi::FrameAddress;
+
 use crate::stack::call_site::CallSite;
 use crate::stack::walk::{self, DirectMemory, ForeignMemory, FrameCursor, Unwinder, WalkMemory};
 
@@ -30,7 +32,7 @@ pub(super) fn walk<Frame: Copy>(
     let mut next = pc.map(|pc| FrameCursor {
         slot: frame.slot,
         bp: frame.bp,
-        pc,
+        pc: FrameAddress::from_return_address(pc as u64),
     });
     while let Some(cursor) = next {
         // The frames at the leaf's end stay, and those at the root's end go round in a ring behind
