@@ -162,28 +162,31 @@ impl LoadedImage {
     /// The loader has mapped the object, and it stays mapped.
     unsafe fn read(&self, base: usize, dynamic: usize) {
         const PROGRAM_HEADER_LEN: usize = 56;
-        // SAFETY: the beginning of the object's file, and its headers behind it, are mapped.
-        unsafe {
-            if self.base.get() != 0 || get::<[u8; 4]>(base) != *b"\x7fELF" {
-                return;
-            }
-            self.base.set(base);
-            let headers = base + get::<usize>(base + 32);
-            for i in 0..usize::from(get::<u16>(base + 56)) {
-                let at = headers + PROGRAM_HEADER_LEN * i;
-                let from = base + get::<usize>(at + 16);
-                let end = from + get::<usize>(at + 40);
-                match get::<u32>(at) {
-                    libc::PT_LOAD => self.end.set(self.end.get().max(end)),
-                    libc::PT_GNU_RELRO => {
-                        self.read_only[0].set(from & !4095);
-                        self.read_only[1].set(end & !4095);
-                    }
-                    _ => {}
-                }
-            }
-            self.read_dynamic(dynamic);
+        // SAFETY: the beginning of the object's file is mapped.
+        if self.base.get() != 0 || unsafe { get::<[u8; 4]>(base) } != *b"\x7fELF" {
+            return;
         }
+        self.base.set(base);
+        // SAFETY: the file's header is at its beginning.
+        let (headers, count) = unsafe { (base + get::<usize>(base + 32), get::<u16>(base + 56)) };
+        for i in 0..usize::from(count) {
+            let at = headers + PROGRAM_HEADER_LEN * i;
+            // SAFETY: the program headers are mapped, too, and there are `count`.
+            let (kind, offset, len) =
+                unsafe { (get::<u32>(at), get::<usize>(at + 16), get::<usize>(at + 40)) };
+            let from = base + offset;
+            let end = from + len;
+            match kind {
+                libc::PT_LOAD => self.end.set(self.end.get().max(end)),
+                libc::PT_GNU_RELRO => {
+                    self.read_only[0].set(from & !4095);
+                    self.read_only[1].set(end & !4095);
+                }
+                _ => {}
+            }
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.read_dynamic(dynamic) };
     }
 
     /// # Safety
@@ -301,30 +304,29 @@ impl LoadedImage {
     /// The loader has mapped the object, and it stays mapped; `name` is a text that ends with a
     /// zero.
     unsafe fn function(&self, name: usize, version: Option<u32>) -> Option<usize> {
-        let mut hash = 5381u32;
-        // SAFETY: the object's table of hashes has this form.
-        unsafe {
-            for i in 0.. {
-                let byte = get::<u8>(name + i);
-                if byte == 0 {
-                    break;
-                }
-                hash = hash.wrapping_mul(33).wrapping_add(byte.into());
-            }
-            let table = self.hashes.get();
-            if table == 0 {
-                return None;
-            }
-            let [buckets, first, words] = [0, 4, 8].map(|at| get::<u32>(table + at) as usize);
-            let bucket = table + 16 + 8 * words;
-            let chain = bucket + 4 * buckets;
-            let begin = get::<u32>(bucket + 4 * (hash as usize % buckets.max(1))) as usize;
-            if buckets == 0 || begin < first {
-                return None;
-            }
-            for symbol in begin..begin + MAX_ENTRIES {
-                let found = get::<u32>(chain + 4 * (symbol - first));
-                if found | 1 == hash | 1 {
+        let table = self.hashes.get();
+        if table == 0 {
+            return None;
+        }
+        // SAFETY: the caller's contract.
+        let hash = unsafe { symbol_hash(name) };
+        // SAFETY: the object's table of hashes begins with these numbers.
+        let [buckets, first, words] =
+            [0, 4, 8].map(|at| unsafe { get::<u32>(table + at) } as usize);
+        let bucket = table + 16 + 8 * words;
+        let chain = bucket + 4 * buckets;
+        // SAFETY: behind these are filters and buckets, or at least a symbol.
+        let begin = unsafe { get::<u32>(bucket + 4 * (hash as usize % buckets.max(1))) } as usize;
+        if buckets == 0 || begin < first {
+            return None;
+        }
+        for symbol in begin..begin + MAX_ENTRIES {
+            // SAFETY: the chain of a bucket has a hash for each symbol, up to one that is odd.
+            let found = unsafe { get::<u32>(chain + 4 * (symbol - first)) };
+            if found | 1 == hash | 1 {
+                // SAFETY: the symbol has a hash, so the object has the symbol, and its name is a
+                // text. The caller promises that of `name`.
+                unsafe {
                     let entry = self.symbol(symbol);
                     let is_right =
                         version.is_none() || self.defined_hash(self.version(symbol)) == version;
@@ -332,13 +334,30 @@ impl LoadedImage {
                         return resolve_function(entry);
                     }
                 }
-                if found & 1 != 0 {
-                    break;
-                }
+            }
+            if found & 1 != 0 {
+                break;
             }
         }
         None
     }
+}
+
+/// Returns the hash of a symbol's name, as the loader's tables have it.
+///
+/// # Safety
+/// `name` is a text that ends with a zero.
+unsafe fn symbol_hash(name: usize) -> u32 {
+    let mut hash = 5381u32;
+    for i in 0.. {
+        // SAFETY: no byte before this one was the last.
+        let byte = unsafe { get::<u8>(name + i) };
+        if byte == 0 {
+            break;
+        }
+        hash = hash.wrapping_mul(33).wrapping_add(byte.into());
+    }
+    hash
 }
 
 /// Returns the function that a symbol stands for.

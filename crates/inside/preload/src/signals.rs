@@ -169,32 +169,36 @@ pub unsafe extern "C" fn sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: sigaction's contract: null, or valid structures.
-    unsafe {
-        let bit = bit(signal);
-        if !is_to_be_ours(signal) {
-            return pass_on(signal, new, old);
-        }
-        let to_default = new.as_ref().map(|new| new.sa_sigaction == libc::SIG_DFL);
-        let ours = OWN_SIGNALS.load(Ordering::Acquire) & bit != 0 && is_in_place(signal);
-        let mut before: libc::sigaction = std::mem::zeroed();
-        if !ours || to_default == Some(false) {
-            // `new` and `old` may be the same structure.
-            let status = pass_on(signal, new, &raw mut before);
-            if status != 0 {
-                return status;
-            }
-        }
-        match to_default {
-            Some(false) => drop(OWN_SIGNALS.fetch_and(!bit, Ordering::AcqRel)),
-            Some(true) if !ours => drop(install(signal)),
-            _ => {}
-        }
-        if !old.is_null() {
-            *old = if ours { std::mem::zeroed() } else { before };
-        }
-        0
+    let bit = bit(signal);
+    if !is_to_be_ours(signal) {
+        // SAFETY: sigaction's contract: null, or valid structures.
+        return unsafe { pass_on(signal, new, old) };
     }
+    // SAFETY: as above.
+    let new_action = unsafe { new.as_ref() };
+    let to_default = new_action.map(|new| new.sa_sigaction == libc::SIG_DFL);
+    let ours = OWN_SIGNALS.load(Ordering::Acquire) & bit != 0 && is_in_place(signal);
+    // SAFETY: all zeros are an action: the default one.
+    let default: libc::sigaction = unsafe { std::mem::zeroed() };
+    let mut before = default;
+    if !ours || to_default == Some(false) {
+        // `new` and `old` may be the same structure.
+        // SAFETY: as above.
+        let status = unsafe { pass_on(signal, new, &raw mut before) };
+        if status != 0 {
+            return status;
+        }
+    }
+    match to_default {
+        Some(false) => drop(OWN_SIGNALS.fetch_and(!bit, Ordering::AcqRel)),
+        Some(true) if !ours => drop(install(signal)),
+        _ => {}
+    }
+    if !old.is_null() {
+        // SAFETY: as above.
+        unsafe { *old = if ours { default } else { before } };
+    }
+    0
 }
 
 static SIGACTION: HookedFunction = HookedFunction::new(c"sigaction");

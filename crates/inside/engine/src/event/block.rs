@@ -32,40 +32,44 @@ pub(super) fn allocate(
 ) -> *mut u8 {
     let slot = tls::current();
     let recorded = &engine.process.recorded;
-    // SAFETY: the slot, and through `busy` its state, are this thread's own.
-    unsafe {
-        if (*slot).busy != 0 {
-            if recorded.is_running() {
-                count(&engine.process.dropped.nested);
-            }
-            return real();
+    // SAFETY: the slot is this thread's own.
+    if unsafe { (*slot).busy } != 0 {
+        if recorded.is_running() {
+            count(&engine.process.dropped.nested);
         }
-        let epoch = recorded.epoch();
-        match recorded.mode() {
-            RecordingMode::Exact => {
-                let event = ThreadEvent::enter(engine, slot, StateOwnership::Own, GoesOn, epoch, 0);
-                let Some(mut event) = event else {
-                    return real();
-                };
-                let (state, own) = event.tables();
-                // The real allocation runs while the stack's place in the tables is fetched.
-                let captured = capture(engine, own, frame, size);
-                prefetch_captured(engine, state, own, captured);
-                let address = real();
-                let spot = engine.ledger.live.find_spot(address as usize);
-                // The stack gets its number even if there is no block: the record holds this stack
-                // now, and the next one may be the same.
-                let stack = number_captured(engine, own, frame, captured);
-                if !address.is_null() {
-                    add_to_ledger::<true>(engine, state, own, spot, stack, size);
-                }
-                address
+        return real();
+    }
+    let epoch = recorded.epoch();
+    match recorded.mode() {
+        RecordingMode::Exact => {
+            // SAFETY: the slot is this thread's own, and not busy.
+            let event =
+                unsafe { ThreadEvent::enter(engine, slot, StateOwnership::Own, GoesOn, epoch, 0) };
+            let Some(mut event) = event else {
+                return real();
+            };
+            let (state, own) = event.tables();
+            // The real allocation runs while the stack's place in the tables is fetched.
+            let captured = capture(engine, own, frame, size);
+            prefetch_captured(engine, state, own, captured);
+            let address = real();
+            let spot = engine.ledger.live.find_spot(address as usize);
+            // The stack gets its number even if there is no block: the record holds this stack now,
+            // and the next one may be the same.
+            let stack = number_captured(engine, own, frame, captured);
+            if !address.is_null() {
+                add_to_ledger::<true>(engine, state, own, spot, stack, size);
             }
-            RecordingMode::Sampled => allocate_sampled(engine, slot, size, frame, epoch, real),
-            RecordingMode::Off => {
-                (*slot).countdown = 0;
-                real()
-            }
+            address
+        }
+        // SAFETY: the slot is this thread's own, and not busy.
+        RecordingMode::Sampled => unsafe {
+            allocate_sampled(engine, slot, size, frame, epoch, real)
+        },
+        RecordingMode::Off => {
+            // SAFETY: the slot is this thread's own.
+            unsafe { (*slot).countdown = 0 };
+            real()
         }
     }
 }
@@ -84,21 +88,20 @@ pub(super) fn record_allocation(
     let spot = engine.ledger.live.find_spot(made as usize);
     let slot = tls::current();
     let recorded = &engine.process.recorded;
-    // SAFETY: as in `allocate`.
-    unsafe {
-        let epoch = recorded.epoch();
-        if (*slot).busy != 0 || recorded.mode() != RecordingMode::Exact {
-            allocate(engine, size, frame, || made);
-            return;
-        }
-        let event = ThreadEvent::enter(engine, slot, StateOwnership::Own, GoesOn, epoch, 0);
-        let Some(mut event) = event else {
-            return;
-        };
-        let (state, own) = event.tables();
-        let stack = find_stack_number(engine, own, frame, size);
-        add_to_ledger::<true>(engine, state, own, spot, stack, size);
+    let epoch = recorded.epoch();
+    // SAFETY: the slot is this thread's own.
+    if unsafe { (*slot).busy } != 0 || recorded.mode() != RecordingMode::Exact {
+        allocate(engine, size, frame, || made);
+        return;
     }
+    // SAFETY: the slot is this thread's own, and not busy.
+    let event = unsafe { ThreadEvent::enter(engine, slot, StateOwnership::Own, GoesOn, epoch, 0) };
+    let Some(mut event) = event else {
+        return;
+    };
+    let (state, own) = event.tables();
+    let stack = find_stack_number(engine, own, frame, size);
+    add_to_ledger::<true>(engine, state, own, spot, stack, size);
 }
 
 /// # Safety
@@ -389,42 +392,35 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllo
     watched.note_free(address as usize, engine.ledger.filter);
     let slot = tls::current();
     let recorded = &engine.process.recorded;
-    // SAFETY: as in `allocate`.
-    unsafe {
-        let epoch = recorded.epoch();
-        let mode = recorded.mode();
-        if mode == RecordingMode::Off {
-            return false;
-        }
-        if (*slot).busy != 0 {
-            if by == FreeingAllocator::Malloc {
-                count(&engine.process.dropped.nested);
-            }
-            return false;
-        }
-        let countdown = (*slot).countdown;
-        let event = ThreadEvent::enter(
-            engine,
-            slot,
-            StateOwnership::Borrowed,
-            GoesOn,
-            epoch,
-            countdown,
-        );
-        let Some(mut event) = event else {
-            return false;
-        };
-        let (state, own) = event.tables();
-        // The real free reads the block's header, so its cache miss and ours overlap.
-        prefetch(address.wrapping_sub(16));
-        let was_known = if mode == RecordingMode::Exact {
-            forget::<true>(engine, state, own, spot, by)
-        } else {
-            forget::<false>(engine, state, own, spot, by)
-        };
-        event.finish(countdown);
-        was_known
+    let epoch = recorded.epoch();
+    let mode = recorded.mode();
+    if mode == RecordingMode::Off {
+        return false;
     }
+    // SAFETY: the slot is this thread's own.
+    let (busy, countdown) = unsafe { ((*slot).busy, (*slot).countdown) };
+    if busy != 0 {
+        if by == FreeingAllocator::Malloc {
+            count(&engine.process.dropped.nested);
+        }
+        return false;
+    }
+    let tables = StateOwnership::Borrowed;
+    // SAFETY: the slot is this thread's own, and not busy.
+    let event = unsafe { ThreadEvent::enter(engine, slot, tables, GoesOn, epoch, countdown) };
+    let Some(mut event) = event else {
+        return false;
+    };
+    let (state, own) = event.tables();
+    // The real free reads the block's header, so its cache miss and ours overlap.
+    prefetch(address.wrapping_sub(16));
+    let was_known = if mode == RecordingMode::Exact {
+        forget::<true>(engine, state, own, spot, by)
+    } else {
+        forget::<false>(engine, state, own, spot, by)
+    };
+    event.finish(countdown);
+    was_known
 }
 
 /// Takes a block that ends out of the ledger, if the ledger is still that of the event's recording.
@@ -502,73 +498,73 @@ fn reallocate_chosen<const EXACT: bool>(
     let slot = tls::current();
     let process = &engine.process;
     let period = || process.recorded.period();
-    // SAFETY: as in `allocate`.
-    unsafe {
-        if (*slot).busy != 0 {
-            count(&process.dropped.nested);
-            return real();
+    // SAFETY: the slot is this thread's own.
+    let (busy, countdown) = unsafe { ((*slot).busy, (*slot).countdown) };
+    if busy != 0 {
+        count(&process.dropped.nested);
+        return real();
+    }
+    let otherwise = match (chosen, EXACT) {
+        (false, _) => countdown,
+        (true, true) => 0,
+        (true, false) => period(),
+    };
+    let ends = if chosen && !EXACT { RanOut } else { GoesOn };
+    let tables = StateOwnership::Own;
+    // SAFETY: the slot is this thread's own, and not busy.
+    let event = unsafe { ThreadEvent::enter(engine, slot, tables, ends, epoch, otherwise) };
+    let Some(mut event) = event else {
+        return real();
+    };
+    let begins = event.ends_first_countdown();
+    let (state, own) = event.tables();
+    let mut next = if EXACT { 0 } else { countdown };
+    if chosen && !EXACT {
+        next = own.random.interval(period());
+        if begins && next > size as u64 {
+            (chosen, next) = (false, next - (size as u64 + 1));
         }
-        let countdown = (*slot).countdown;
-        let otherwise = match (chosen, EXACT) {
-            (false, _) => countdown,
-            (true, true) => 0,
-            (true, false) => period(),
-        };
-        let ends = if chosen && !EXACT { RanOut } else { GoesOn };
-        let event = ThreadEvent::enter(engine, slot, StateOwnership::Own, ends, epoch, otherwise);
-        let Some(mut event) = event else {
-            return real();
-        };
-        let begins = event.ends_first_countdown();
-        let (state, own) = event.tables();
-        let mut next = if EXACT { 0 } else { countdown };
-        if chosen && !EXACT {
-            next = own.random.interval(period());
-            if begins && next > size as u64 {
-                (chosen, next) = (false, next - (size as u64 + 1));
-            }
-        }
-        let freed = take_block(engine, state, old);
-        if EXACT && let Some(freed) = freed {
-            log(engine, LogEventKind::Freed, old as usize, freed);
-        }
-        let stack = if chosen {
-            find_stack_number(engine, own, frame, size)
-        } else {
-            None
-        };
-        let address = real();
-        if epoch != process.recorded.epoch() {
-            // Another recording began meanwhile, which knows nothing of the old block.
-            event.finish(0);
-            return address;
-        }
-        match freed {
-            Some(freed) if address.is_null() && size != 0 => {
-                // The old block is untouched.
-                if let Some(mut open) = engine.ledger.access.open(process, state) {
-                    let spot = engine.ledger.live.find_spot(old as usize);
-                    let inserted = engine.ledger.live.insert::<EXACT>(spot, freed, &mut open);
-                    drop(open);
-                    if EXACT && inserted.is_ok() {
-                        log(engine, LogEventKind::Allocated, old as usize, freed);
-                    }
-                    if inserted.is_err() {
-                        handle_insert_problem::<EXACT>(engine, state, own, inserted, freed);
-                    }
+    }
+    let freed = take_block(engine, state, old);
+    if EXACT && let Some(freed) = freed {
+        log(engine, LogEventKind::Freed, old as usize, freed);
+    }
+    let stack = if chosen {
+        find_stack_number(engine, own, frame, size)
+    } else {
+        None
+    };
+    let address = real();
+    if epoch != process.recorded.epoch() {
+        // Another recording began meanwhile, which knows nothing of the old block.
+        event.finish(0);
+        return address;
+    }
+    match freed {
+        Some(freed) if address.is_null() && size != 0 => {
+            // The old block is untouched.
+            if let Some(mut open) = engine.ledger.access.open(process, state) {
+                let spot = engine.ledger.live.find_spot(old as usize);
+                let inserted = engine.ledger.live.insert::<EXACT>(spot, freed, &mut open);
+                drop(open);
+                if EXACT && inserted.is_ok() {
+                    log(engine, LogEventKind::Allocated, old as usize, freed);
+                }
+                if inserted.is_err() {
+                    handle_insert_problem::<EXACT>(engine, state, own, inserted, freed);
                 }
             }
-            Some(freed) => {
-                count_end::<EXACT>(engine, state, own, Some(old as usize), freed);
-            }
-            None if EXACT && !address.is_null() => count(&process.dropped.unknown),
-            None => {}
         }
-        if chosen && !address.is_null() {
-            let spot = engine.ledger.live.find_spot(address as usize);
-            add_to_ledger::<EXACT>(engine, state, own, spot, stack, size);
+        Some(freed) => {
+            count_end::<EXACT>(engine, state, own, Some(old as usize), freed);
         }
-        event.finish(next);
-        address
+        None if EXACT && !address.is_null() => count(&process.dropped.unknown),
+        None => {}
     }
+    if chosen && !address.is_null() {
+        let spot = engine.ledger.live.find_spot(address as usize);
+        add_to_ledger::<EXACT>(engine, state, own, spot, stack, size);
+    }
+    event.finish(next);
+    address
 }

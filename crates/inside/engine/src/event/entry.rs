@@ -203,25 +203,21 @@ pub(crate) fn give_state(engine: &'static Engine) {
 #[cold]
 unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: StateOwnership) {
     const MAX_BORROWED_FREES: u16 = 1000;
-    // SAFETY: the slot is this thread's own. `busy` keeps what libc allocates here out of the
-    // ledger.
+    // SAFETY: the slot is this thread's own.
+    if let Some(state) = unsafe { state::state_in_slot(slot).as_ref() } {
+        // SAFETY: as above.
+        unsafe { leave_engine(engine, slot, state) };
+    }
+    // SAFETY: as above.
     unsafe {
-        if let Some(state) = state::state_in_slot(slot).as_ref() {
-            // The thread served another engine. As at a thread's end, no signal handler comes in
-            // between.
-            let mask = engine.process.block_signals();
-            (*slot).state = std::ptr::null();
-            (*slot).engine = std::ptr::null();
-            ((*slot).lent, (*slot).epoch) = ((*slot).lent & tls::ENDED, 0);
-            (*slot).thread = 0;
-            state.leave();
-            sys::restore_signals(mask);
-        }
         if tables == StateOwnership::Borrowed && (*slot).frees < MAX_BORROWED_FREES {
             (*slot).frees += 1;
             (*slot).lent |= tls::BORROWED;
         }
-        let state = engine.threads.acquire(&engine.process);
+    }
+    let state = engine.threads.acquire(&engine.process);
+    // SAFETY: as above. `busy` keeps what libc allocates here out of the ledger.
+    unsafe {
         (*slot).state = state.cast();
         if state.is_null() {
             return;
@@ -231,6 +227,24 @@ unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: St
             engine.threads.watch_end(slot);
         }
     }
+}
+
+/// Takes its state from a thread that served another engine.
+///
+/// # Safety
+/// The slot is this thread's own, and has this state.
+unsafe fn leave_engine(engine: &Engine, slot: *mut ThreadSlot, state: &'static ThreadState) {
+    // As at a thread's end, no signal handler comes in between.
+    let mask = engine.process.block_signals();
+    // SAFETY: the caller's contract.
+    unsafe {
+        (*slot).state = std::ptr::null();
+        (*slot).engine = std::ptr::null();
+        ((*slot).lent, (*slot).epoch) = ((*slot).lent & tls::ENDED, 0);
+        (*slot).thread = 0;
+    }
+    state.leave();
+    sys::restore_signals(mask);
 }
 
 /// Marks the thread as being inside the engine, with its countdown out of reach.
@@ -321,26 +335,28 @@ impl ThreadEvent {
         epoch: RecordingEpoch,
         otherwise: u64,
     ) -> Option<Self> {
-        // SAFETY: the caller's contract. States are never freed while their thread lives.
-        unsafe {
+        // SAFETY: the caller's contract. The slot is busy from here on.
+        let state = unsafe {
             enter(slot);
-            let state = acquire_state(engine, slot, tables);
-            // This is noted even if there is no memory: the next countdown is not the first one.
-            let begins = countdown == CountdownState::RanOut && note_countdown(engine, slot);
-            let Some(state) = state else {
-                count(&engine.process.dropped.no_memory);
-                leave(engine, slot, otherwise);
-                return None;
-            };
-            state.epoch.set(epoch);
-            Some(Self {
-                engine,
-                slot,
-                state,
-                ends_first_countdown: begins,
-                countdown: otherwise,
-            })
-        }
+            acquire_state(engine, slot, tables)
+        };
+        // This is noted even if there is no memory: the next countdown is not the first one.
+        // SAFETY: the caller's contract.
+        let begins = countdown == CountdownState::RanOut && unsafe { note_countdown(engine, slot) };
+        let Some(state) = state else {
+            count(&engine.process.dropped.no_memory);
+            // SAFETY: the slot is busy.
+            unsafe { leave(engine, slot, otherwise) };
+            return None;
+        };
+        state.epoch.set(epoch);
+        Some(Self {
+            engine,
+            slot,
+            state,
+            ends_first_countdown: begins,
+            countdown: otherwise,
+        })
     }
 
     /// Returns the thread's tables that others may read, and those that only the thread uses.

@@ -12,26 +12,32 @@ impl Engine {
     /// meanwhile is not recorded.
     pub(crate) fn with_reentrancy_guard<R>(&self, work: impl FnOnce() -> R) -> R {
         let slot = tls::current();
+        // A signal handler may come here in the middle of an event, which may have locks. A thread
+        // that was not inside has none: a handler may have jumped out of an event.
         // SAFETY: the slot is this thread's own.
-        unsafe {
-            let (busy, countdown) = ((*slot).busy, (*slot).countdown);
-            let epoch = self.process.recorded.epoch();
-            // A signal handler may come here in the middle of an event, which may have locks. A
-            // thread that was not inside has none: a handler may have jumped out of an event.
+        let (busy, countdown, ranks) = unsafe {
             let ranks = std::mem::take(&mut (*slot).ranks);
+            ((*slot).busy, (*slot).countdown, ranks)
+        };
+        let epoch = self.process.recorded.epoch();
+        // SAFETY: as above.
+        unsafe {
             (*slot).busy = 1;
             (*slot).countdown = QUIET_COUNTDOWN;
-            let result = work();
+        }
+        let result = work();
+        let same = epoch == self.process.recorded.epoch();
+        // SAFETY: as above.
+        unsafe {
             (*slot).busy = busy;
             (*slot).ranks = if busy == 0 { 0 } else { ranks };
-            let same = epoch == self.process.recorded.epoch();
             // A recording that began meanwhile begins for this thread, too.
             (*slot).countdown = if same || busy != 0 { countdown } else { 0 };
-            if busy == 0 && self.dumping.due.is_pending() {
-                self.dumping.due.run();
-            }
-            result
         }
+        if busy == 0 && self.dumping.due.is_pending() {
+            self.dumping.due.run();
+        }
+        result
     }
 
     /// Runs `work` as [`with_reentrancy_guard`](Self::with_reentrancy_guard) does, with signals

@@ -509,32 +509,47 @@ impl ThreadEndKey {
     }
 }
 
+/// Removes the state from a slot.
+///
+/// # Safety
+/// The slot is this thread's own.
+unsafe fn clear_state(slot: *mut ThreadSlot) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*slot).state = std::ptr::null();
+        (*slot).engine = std::ptr::null();
+    }
+}
+
 /// Releases an ending thread's state. libc calls this when the thread ends. There may be no later
 /// call, so the thread keeps nothing from here on. Allocations and frees of later destructors have
 /// a state for one event at a time.
 unsafe extern "C" fn end_thread(slot: *mut libc::c_void) {
     let slot = slot.cast::<ThreadSlot>();
     // SAFETY: the slot belongs to the ending thread, which runs this.
+    let state = unsafe { state_in_slot(slot).as_ref() };
+    if state.is_some_and(|state| state.process().shares_tables()) {
+        // The state belongs to another process.
+        // SAFETY: as above.
+        unsafe { clear_state(slot) };
+        return;
+    }
+    // A handler that forks here would wait for its own thread; one that allocates must not find a
+    // state that is released.
+    let mask = state.map(|state| state.process().block_signals());
+    // SAFETY: as above.
     unsafe {
-        let state = state_in_slot(slot).as_ref();
-        if state.is_some_and(|state| state.process().shares_tables()) {
-            // The state belongs to another process.
-            (*slot).state = std::ptr::null();
-            (*slot).engine = std::ptr::null();
-            return;
-        }
-        // A handler that forks here would wait for its own thread; one that allocates must not find
-        // a state that is released.
-        let mask = state.map(|state| state.process().block_signals());
         (*slot).lent |= tls::ENDED;
         // The thread may have been cancelled in the middle of an event, with locks taken.
         (*slot).ranks = 0;
+    }
+    // SAFETY: as above. The state stays when it has left the slot.
+    unsafe {
         if let Some(state) = state_in_slot(slot).as_ref() {
-            (*slot).state = std::ptr::null();
-            (*slot).engine = std::ptr::null();
+            clear_state(slot);
             state.threads().names.end(state.process(), slot);
             state.leave();
         }
-        mask.into_iter().for_each(sys::restore_signals);
     }
+    mask.into_iter().for_each(sys::restore_signals);
 }

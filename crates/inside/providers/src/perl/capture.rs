@@ -512,7 +512,7 @@ impl PerlStacks {
             let memory = KernelMemory { failed: &failed };
             perl.walk(memory, at, &mut last, &mut careful)
         } else {
-            // SAFETY: as in `capture`.
+            // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
             perl.walk(unsafe { OwnMemory::new() }, at, &mut last, &mut careful)
         };
         if failed.get() {

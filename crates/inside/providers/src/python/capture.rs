@@ -139,7 +139,7 @@ pub(super) unsafe extern "C" fn is_unchanged(
     let Some(state) = this.thread_state(python) else {
         return 0;
     };
-    // SAFETY: as in `capture`.
+    // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
     let memory = unsafe { OwnMemory::new() };
     if !python.is_unchanged(memory, state, &known.last) {
         return 0;
@@ -172,7 +172,7 @@ fn walk_carefully(
         let failed = Cell::new(false);
         python.walk(KernelMemory { failed: &failed }, state, true, to)
     } else {
-        // SAFETY: as in `capture`.
+        // SAFETY: what was read so far was right, and this thread changes nothing meanwhile.
         python.walk(unsafe { OwnMemory::new() }, state, true, to)
     };
     match walked {

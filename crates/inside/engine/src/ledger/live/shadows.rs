@@ -171,7 +171,7 @@ impl ShadowWord {
     /// Takes the block out of the word.
     #[inline(always)]
     pub(super) fn take(self) -> Option<LiveBlock> {
-        // SAFETY: as in `put`.
+        // SAFETY: it is inside a shadow, as in `put`, and the caller may use the region.
         let old = unsafe { self.0.replace(0) };
         (old != 0).then(|| unpack_block(old))
     }
