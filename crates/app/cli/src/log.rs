@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use heapprof_live::{BlockEvent, LiveLogReader as Ring, LogSource, ThreadNumber};
+use heapprof_live::{BlockEvent, LiveLogReader as Ring, LogSource, StackNumber, ThreadNumber};
 use heapprof_profile::{Location, Profile};
 
 mod progress;
@@ -427,14 +427,14 @@ impl LogText {
         let Some(program) = &mut self.program else {
             return;
         };
-        let Ok((mut profile, next)) = program.logged.stacks(first as u32) else {
+        let Ok((mut profile, next)) = program.logged.stacks(StackNumber::from_index(first)) else {
             return;
         };
         // Files that can't be read give no names.
         let rights = program.rights.least(program.pid);
         let _ = outside::give_names(&mut profile, &mut program.namer, rights);
         self.stacks.resize(
-            (next as usize).max(first),
+            next.to_index().max(first),
             (UNKNOWN_FRAME.to_string(), false),
         );
         let mut len = 0;

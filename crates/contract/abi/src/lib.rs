@@ -2,6 +2,7 @@
 //!
 //! * The [ledger](LedgerHeader): how the engine's tables lie in memory, and in the file that
 //!   outlives a process. Readers outside the program find the tables by it.
+//! * The numbers by which the ledger names things, such as [`StackNumber`].
 //! * The [`log`] of events, which the ledger leads to.
 //! * The [`letter`] by which `heapprof attach` asks a program that has loaded the library.
 //! * The [`environment`] variables.

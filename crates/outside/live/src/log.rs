@@ -1,6 +1,7 @@
 //! Reads a log, and the stacks and threads that it names, from the saved ledger or from the
 //! program's memory.
 
+use heapprof_abi::StackNumber;
 use heapprof_profile::Profile;
 
 use crate::error::LiveError;
@@ -35,7 +36,7 @@ impl LogSource {
     ///
     /// # Errors
     /// The ledger may be damaged, or the process be gone.
-    pub fn stacks(&self, first: u32) -> Result<(Profile, u32), LiveError> {
+    pub fn stacks(&self, first: StackNumber) -> Result<(Profile, StackNumber), LiveError> {
         match self {
             Self::SharedLedger(kept) => {
                 kept.with_ledger(|_, reader, ledger| stacks(reader, ledger, &[], first))

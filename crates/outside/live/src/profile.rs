@@ -66,7 +66,10 @@ pub(crate) fn profile<M: Memory>(
         names,
     )?;
     writer.limit_frames(around.max_frames);
-    writer.add_samples(stack_numbers(0).zip(sums.iter().copied()), width)?;
+    writer.add_samples(
+        stack_numbers(StackNumber::from_u32(0)).zip(sums.iter().copied()),
+        width,
+    )?;
     let lacks_labels = writer.lacks_labels;
     let early_ends = std::mem::take(&mut writer.early_ends);
     let mut builder = writer.builder;
@@ -117,15 +120,15 @@ pub(crate) fn stacks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
     code: &[MappedCode],
-    first: u32,
-) -> Result<(Profile, u32), LiveError> {
+    first: StackNumber,
+) -> Result<(Profile, StackNumber), LiveError> {
     const VALUE_COUNT: usize = 2;
     let next = reader.u32(ledger.stacks)?;
     if next > MAX_STACKS {
         return Err(LiveError::LedgerTooLarge);
     }
-    let sums = (first as usize..next as usize).map(|number| LiveStackSums {
-        allocated: [1, number as i64],
+    let sums = (first.to_u32()..next).map(|number| LiveStackSums {
+        allocated: [1, number.into()],
         ..LiveStackSums::default()
     });
     let code = known_code(reader, ledger, code)?;
@@ -133,12 +136,12 @@ pub(crate) fn stacks<M: Memory>(
     let types = &recorded::SAMPLE_TYPES[..VALUE_COUNT];
     let mut writer = LiveProfileWriter::new(reader, ledger, types, next as usize, code, names)?;
     writer.add_samples(stack_numbers(first).zip(sums), VALUE_COUNT)?;
-    Ok((writer.builder.finish(), next))
+    Ok((writer.builder.finish(), StackNumber::from_u32(next)))
 }
 
 /// Returns the numbers of stacks from `first` on.
-fn stack_numbers(first: u32) -> impl Iterator<Item = StackNumber> {
-    (first..).map(StackNumber::from_u32)
+fn stack_numbers(first: StackNumber) -> impl Iterator<Item = StackNumber> {
+    (first.to_u32()..).map(StackNumber::from_u32)
 }
 
 /// Makes a profile of these types with these rows, each with a label under `key`. `code` is mapped
