@@ -473,6 +473,29 @@ fn profiles_go_into_no_pipe_of_others() {
     assert_eq!(read.len(), 0);
 }
 
+/// Another user owns the folder of a profile, and puts a link in its place while the program runs.
+/// Later images of the program find the folder by its name, and follow no link of others, as
+/// `record` does not.
+#[test]
+fn a_folder_that_became_a_link_of_others_gets_no_profile() {
+    if !is_root() {
+        return;
+    }
+    // Who owns the link, and whether profiles go where it leads.
+    for (user, is_followed) in [(NOBODY, false), (0, true)] {
+        let place = open_folder();
+        let sticky = folder(&place.path().join("sticky"), 0o1777, 0);
+        folder(&sticky.join("given"), 0o755, NOBODY);
+        let victim = folder(&place.path().join("victim"), 0o700, 0);
+        let script =
+            format!("mv given away; ln -s ../victim given; chown -h {user} given; exec ls");
+        let record = ["record", "--exact", "-o", "given/p.pb.gz", "--", "sh", "-c"];
+        let found = run(&sticky, &[&record[..], &[&script]].concat());
+        let written = std::fs::read_dir(&victim).unwrap().count();
+        assert_eq!(written > 0, is_followed, "{user}: {written}: {}", found.err);
+    }
+}
+
 /// If another user's process writes other entries to the list, root does nothing about them.
 #[test]
 fn the_list_is_believed_as_far_as_its_writer_could_do_it() {

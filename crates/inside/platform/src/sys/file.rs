@@ -90,6 +90,12 @@ impl EngineFile {
         stat_from(self.0, c"", libc::AT_EMPTY_PATH)
     }
 
+    /// Returns where this link leads, if the file is a link that was opened by `O_PATH` and
+    /// `O_NOFOLLOW`. It is cut off if `buf` is too small, and empty if the file is no link.
+    pub fn read_link<'a>(&self, buf: &'a mut [u8]) -> &'a [u8] {
+        read_link_from(self.0, c"", buf)
+    }
+
     /// Sets the file's mode, if it has another one.
     pub fn set_mode(&self, mode: u32) {
         if self
@@ -347,7 +353,11 @@ pub fn working_folder(buf: &mut [u8]) -> &[u8] {
 
 /// Returns a link's target, as far as `buf` has room; empty if there is no link.
 pub fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
-    let (at, to) = (libc::AT_FDCWD as usize, buf.as_mut_ptr() as usize);
+    read_link_from(libc::AT_FDCWD, path, buf)
+}
+
+fn read_link_from<'a>(folder: i32, path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
+    let (at, to) = (folder as usize, buf.as_mut_ptr() as usize);
     let args = [at, path.as_ptr() as usize, to, buf.len(), 0, 0];
     // SAFETY: the path ends in a zero byte, and the kernel writes no more than `buf.len()` bytes.
     let n = unsafe { call(libc::SYS_readlinkat, args) };

@@ -38,7 +38,6 @@ impl DumpPlace {
         if name.is_empty() {
             return Err(libc::EISDIR);
         }
-        const FOLDER: i32 = libc::O_PATH | libc::O_DIRECTORY;
         let folder = if make {
             // The user did not type the folder's name, so a link that another user put there is not
             // followed.
@@ -58,7 +57,7 @@ impl DumpPlace {
                 opened => opened?,
             }
         } else {
-            EngineFile::open(&to_c_string(folder)?, FOLDER, 0)?
+            open_folder(folder)?
         };
         let name = to_c_string(name)?;
         Ok(Self { folder, name })
@@ -158,6 +157,55 @@ impl Drop for DumpDraft<'_> {
             sys::unlink_in(&self.place.folder, &self.name);
         }
     }
+}
+
+const FOLDER: i32 = libc::O_PATH | libc::O_DIRECTORY;
+/// Maximum number of links that a path may lead over, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+/// Opens the folder of a dump, step by step. A link on the way must be this user's, root's or that
+/// of the owner of `/`, which is the rule that `record` has for the path that its user typed.
+/// Otherwise another user could lead the dumps of root's program elsewhere, after `record` has
+/// looked at the path. The error is an errno: EACCES for a link of another user.
+fn open_folder(path: &[u8]) -> Result<EngineFile, i32> {
+    let trusted = [Some(0), Some(sys::effective_user()), sys::file_owner(c"/")];
+    let open_start = |path: &[u8]| match path.first() {
+        Some(b'/') => EngineFile::open(c"/", FOLDER, 0),
+        _ => EngineFile::open(c".", FOLDER, 0),
+    };
+    let mut folder = open_start(path)?;
+    let (mut rest, mut links) = (path.to_vec(), 0);
+    while !rest.is_empty() {
+        let end = rest.iter().position(|&byte| byte == b'/');
+        let name: Vec<u8> = rest.drain(..end.map_or(rest.len(), |at| at + 1)).collect();
+        let name = name.strip_suffix(b"/").unwrap_or(&name);
+        if name.is_empty() || name == b"." {
+            continue;
+        }
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let next = EngineFile::open_in(&folder, &to_c_string(name)?, flags, 0)?;
+        let found = next.stat().ok_or(libc::ENOENT)?;
+        match file_kind(&found) {
+            libc::S_IFDIR => folder = next,
+            libc::S_IFLNK => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(libc::ELOOP);
+                }
+                if !trusted.contains(&Some(found.st_uid)) {
+                    return Err(libc::EACCES);
+                }
+                let mut target = [0; libc::PATH_MAX as usize];
+                let target = next.read_link(&mut target);
+                if target.first() == Some(&b'/') {
+                    folder = open_start(target)?;
+                }
+                rest = [target, b"/", &rest].concat();
+            }
+            _ => return Err(libc::ENOTDIR),
+        }
+    }
+    Ok(folder)
 }
 
 /// Splits a path into its folder and its last name.
