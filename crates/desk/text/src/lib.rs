@@ -1,10 +1,12 @@
 //! Text as eyes may see it: without control characters, with names that fit a line.
 //!
 //! Names come from profiles, files and databases, so they may hold anything. [`printable`] and
-//! [`escaping`] make them safe to show; [`shorten`] makes them short enough to read.
+//! [`escaping`] make them safe to show; [`shorten`] makes them short enough to read. [`file_name`]
+//! has names of files as text, whatever bytes they have.
 #![forbid(unsafe_code)]
 
 mod escape;
+pub mod file_name;
 mod short_name;
 mod whole;
 
