@@ -20,15 +20,18 @@ use self::unsafe_files::UNSAFE;
 const OWNED: &[(&str, &str)] = &[
     ("rusqlite", "heapprof-analysis"),
     ("clap", "heapprof-cli"),
-    ("anyhow", "heapprof-cli heapprof-dropin heapprof-terminal"),
-    ("ureq", "heapprof-cli"),
+    (
+        "anyhow",
+        "heapprof-cli heapprof-stores heapprof-dropin heapprof-terminal",
+    ),
+    ("ureq", "heapprof-cli heapprof-stores"),
     // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of
     // other users, heapprof-live for the clock of a recording, heapprof-attach for a lock, and
     // heapprof-process for the sizes of pages and ticks.
     (
         "rustix",
-        "heapprof-cli heapprof-files heapprof-symbolize heapprof-live heapprof-attach \
-         heapprof-process heapprof-terminal",
+        "heapprof-cli heapprof-files heapprof-stores heapprof-symbolize heapprof-live \
+         heapprof-attach heapprof-process heapprof-terminal",
     ),
     ("signal-hook", "heapprof-cli heapprof-terminal"),
     ("ratatui", "heapprof-terminal"),
@@ -47,6 +50,7 @@ const OWNED: &[(&str, &str)] = &[
         "heapprof-formats heapprof-report heapprof-web heapprof-cli heapprof-analysis",
     ),
     ("datafusion", "heapprof-analysis"),
+    ("object_store", "heapprof-stores"),
     ("parquet", "heapprof-analysis"),
     // Tests compare our own encoder with it.
     ("prost", ""),

@@ -74,6 +74,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("desk/web", &[]),
     ("app/files", &[]),
+    ("app/stores", &["analysis", "files", "report"]),
     (
         "app/terminal",
         &["analysis", "process", "profile", "report", "text"],
@@ -95,6 +96,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "process",
             "profile",
             "report",
+            "stores",
             "symbolize",
             "terminal",
             "text",

@@ -39,8 +39,8 @@ use heapprof_analysis::SortKey;
 use heapprof_formats::ValueTypeName;
 use heapprof_report::ReportFormat;
 
-use crate::backend::StoreBackend;
 use crate::name;
+use heapprof_stores::StoreBackend;
 
 pub(crate) use attach::{AttachArgs, DetachArgs};
 pub(crate) use code::CodeArgs;
@@ -66,9 +66,7 @@ pub(crate) use question::{LabelArgs, QuestionArgs};
 pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
 pub(crate) use reports::{InfoArgs, MatchArgs, TagsArgs, TopArgs, TracesArgs, TreeArgs};
-pub(crate) use series::{
-    ExportArgs, GrowthArgs, ImportArgs, OverTimeMode, PruneArgs, RetentionRule, SeriesArgs,
-};
+pub(crate) use series::{ExportArgs, GrowthArgs, ImportArgs, OverTimeMode, PruneArgs, SeriesArgs};
 use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};

@@ -59,10 +59,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::MomentAggregation;
+use heapprof_stores::StoreBackend;
 
 use self::reporting::run_reporting_command;
 use crate::args::{Cli, CliCommand, CommandKind};
-use crate::backend::StoreBackend;
 use crate::context::CommandContext;
 use crate::drop_in::CommandLineHost;
 use crate::source::ProfileSources;
@@ -71,6 +71,10 @@ use crate::source::ProfileSources;
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     let context = CommandContext::new(ProfileSources::new(&cli), cli.color);
     reject_unused_options(&context, &cli.command)?;
+    #[cfg(feature = "parquet")]
+    if let StoreBackend::Batches(place) = context.sources.backend() {
+        crate::panics::exit_on_panic(place);
+    }
     if let Some(code) = run_reporting_command(&context, &cli.command)? {
         return Ok(code);
     }

@@ -5,10 +5,6 @@
 #![deny(unsafe_code)]
 
 mod args;
-mod backend;
-#[cfg(feature = "parquet")]
-mod batches;
-mod clickhouse;
 mod command;
 mod context;
 mod default_profile;
@@ -22,6 +18,8 @@ mod named_process;
 mod now;
 mod output;
 mod outside;
+#[cfg(feature = "parquet")]
+mod panics;
 mod peer;
 mod perl_module;
 mod perl_offer;
@@ -29,14 +27,10 @@ mod preload;
 mod progress;
 mod records;
 mod rights;
-mod selection;
 mod sockets;
 mod source;
 mod source_file;
 mod source_url;
-#[cfg(any(feature = "clickhouse", feature = "object-store"))]
-mod store_user;
-mod stores;
 mod suggestion;
 
 use std::ffi::OsString;

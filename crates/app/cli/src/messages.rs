@@ -7,6 +7,7 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use clap::error::{ContextKind, ErrorKind};
+use heapprof_stores::StoreError;
 use heapprof_text::printable;
 
 use crate::{name, suggestion};
@@ -18,8 +19,17 @@ pub(crate) fn error(error: &anyhow::Error) {
 
 /// Returns the text of an error, in one line, with advice on what to do about it.
 pub(crate) fn text(error: &anyhow::Error) -> String {
+    let option = error.downcast_ref().map_or("", option);
     let advice = error.chain().find_map(advice).unwrap_or_default();
-    format!("{error:#}{advice}")
+    format!("{option}{error:#}{advice}")
+}
+
+/// Returns the option that an error is about.
+fn option(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::UserInAddress => "--store: ",
+        StoreError::NoBatches(_) => "",
+    }
 }
 
 /// Returns advice on an error of a library. The libraries do not give it, because only the program
@@ -35,6 +45,9 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             }
             _ => None,
         };
+    }
+    if let Some(StoreError::NoBatches(_)) = error.downcast_ref() {
+        return Some("; heapprof export --parquet writes them there".to_string());
     }
     match error.downcast_ref::<Analysis>()? {
         Analysis::DifferentTypes { .. } => {

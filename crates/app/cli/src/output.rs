@@ -107,19 +107,6 @@ pub(crate) fn must_be_writable(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes an empty file with the mode `mode`, unless there is a file.
-pub(crate) fn make_for_own(path: &Path, mode: FileMode) -> Result<()> {
-    if path.exists() {
-        return Ok(());
-    }
-    match resolve_typed(path, PathTrust::Any)? {
-        TypedPath::Place(place, None) => place
-            .make(mode.0)
-            .with_context(|| format!("{}: cannot be written", path.display())),
-        _ => Ok(()),
-    }
-}
-
 /// Writes what `body` writes to a place. The place gets the new file only when it is complete.
 pub(crate) fn replace(
     place: &FilePlace,

@@ -13,11 +13,11 @@ use heapprof_analysis::{
 use heapprof_dropin::{FetchOptions, ToolReadOptions};
 use heapprof_formats::{FormatReadOptions, MprofCall, PartSelector, ProfileFormat, ProfileReading};
 use heapprof_profile::{Profile, merge_all};
+use heapprof_stores::{StoreBackend, read_selection};
 
 use crate::args::{self, Cli, CliCommand};
-use crate::backend::StoreBackend;
 use crate::progress::ProgressReader;
-use crate::{default_profile, fetch, messages, name, outside, selection};
+use crate::{default_profile, fetch, messages, name, now, outside};
 
 /// The sources of profiles, and how they are read by the options of the command line.
 #[derive(Clone)]
@@ -291,7 +291,7 @@ impl ProfileSources {
         }
         let is_elsewhere = !matches!(self.backend, StoreBackend::Database(_)) && !self.is_loading;
         if is_elsewhere || is_selector(name) && !self.is_stored_name(name) {
-            let selected = selection::read(&self.backend, name, self.over_time)?;
+            let selected = read_selection(&self.backend, name, now::nanos(), self.over_time)?;
             messages::note(&selected.about);
             // A statement would show the frames that the profile drops.
             let profile = &selected.source.profile;

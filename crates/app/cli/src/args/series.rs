@@ -1,10 +1,10 @@
 //! The command lines of what is asked of many moments: `series`, `growth`, `prune`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use heapprof_report::ReportFormat;
+use heapprof_stores::RetentionRule;
 
 use super::wiretap::since;
 use super::{FileModeArgs, LimitArg, OutputArgs, QuestionArgs, ReportArgs, SortArg, format};
@@ -96,15 +96,6 @@ pub(crate) enum OverTimeMode {
     Max,
 }
 
-/// A rule of what is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RetentionRule {
-    /// One moment in each such time; `None` keeps all.
-    pub(crate) step: Option<Duration>,
-    /// Until moments are so old.
-    pub(crate) age: Duration,
-}
-
 fn keep(text: &str) -> Result<RetentionRule, String> {
     let wrong = |why: String| format!("{why}; write for example 7d, or 1h=30d");
     let (step, age) = match text.split_once('=') {
@@ -122,6 +113,8 @@ fn keep(text: &str) -> Result<RetentionRule, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

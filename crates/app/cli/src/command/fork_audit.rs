@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use heapprof_analysis::{AnalysisSession, ForkRule, ProfileStore};
 use heapprof_report::{ReportFormat, ReportStyle};
+use heapprof_stores::make_database;
 
 use super::forks::{PROFILE_SUFFIX, ask, profiles_of};
 use super::record;
@@ -173,7 +174,7 @@ fn report(
 /// Stores an audit in a database.
 fn keep(db: &Path, mode: FileMode, name: &str, session: &AnalysisSession) -> Result<()> {
     let named = || db.display().to_string();
-    output::make_for_own(db, mode)?;
+    make_database(db, mode.0)?;
     let mut store = ProfileStore::open_or_create(db).with_context(named)?;
     store.keep_audit(name, session).with_context(named)?;
     messages::note(&format!("kept audit {name} in {}", db.display()));

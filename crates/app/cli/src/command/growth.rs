@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Query, growth_sql, series_growth};
+use heapprof_stores::{are_unique, choose};
 
 use crate::args::GrowthArgs;
 use crate::context::{CommandContext, portable_statement};
-use crate::{selection, stores};
+use crate::now;
 
 pub(super) fn run(context: &CommandContext, args: &GrowthArgs) -> Result<()> {
     let query = Query {
@@ -13,12 +14,13 @@ pub(super) fn run(context: &CommandContext, args: &GrowthArgs) -> Result<()> {
         limit: context.limit(&args.limit, &args.report),
         ..args.question.query()
     };
-    let (store, moments) = stores::open(context.sources.backend())?;
-    let chosen = selection::choose(args.selector.as_deref().unwrap_or_default(), &moments)?;
+    let (store, moments) = heapprof_stores::open(context.sources.backend())?;
+    let selector = args.selector.as_deref().unwrap_or_default();
+    let chosen = choose(selector, now::nanos(), &moments)?;
     let report = series_growth(&*store, &chosen, &query, args.stacks);
     let (report, session) = report.with_context(|| chosen.name.clone())?;
     let names = || chosen.moments.iter().map(|moment| &*moment.name);
-    let is_portable = !args.stacks && selection::are_unique(names(), &moments);
+    let is_portable = !args.stacks && are_unique(names(), &moments);
     let portable = portable_statement(&query, &report.sample_type, |asked| {
         is_portable.then(|| growth_sql(asked, &names().collect::<Vec<&str>>()))
     });

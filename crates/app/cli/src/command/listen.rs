@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::ProfileStore;
+use heapprof_stores::make_database;
 use heapprof_wiretap::{MAX_DATAGRAM_BYTES, SigningKey};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -23,7 +24,7 @@ use signal_hook::iterator::Signals;
 use self::collected::DatagramCounts;
 use crate::args::ListenArgs;
 use crate::context::CommandContext;
-use crate::{inherited, messages, output};
+use crate::{inherited, messages};
 
 /// Size of the kernel's buffer for datagrams that were not taken yet, if the kernel allows it.
 const SOCKET_BUFFER_BYTES: usize = 16 << 20;
@@ -62,7 +63,7 @@ pub(super) fn run(context: &CommandContext, args: &ListenArgs) -> Result<()> {
     }
     let db = context.sources.db();
     let named = || db.display().to_string();
-    output::make_for_own(db, mode)?;
+    make_database(db, mode.0)?;
     let mut store = ProfileStore::open_or_create(db).with_context(named)?;
     let mut collected = DatagramCounts::new(key);
     collected.load_senders(&mut store).with_context(named)?;

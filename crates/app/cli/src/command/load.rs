@@ -1,19 +1,19 @@
 //! `heapprof load`: loads profiles into the database.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
-use heapprof_analysis::{AnalysisError, ProfileStore, QuestionSource, labels_of};
+use anyhow::{Result, bail};
+use heapprof_analysis::{QuestionSource, labels_of};
+use heapprof_stores::{
+    DatabaseLoader, LabelledProfile, LoadOutcome, StoreBackend, load_into_clickhouse,
+};
 
 use super::report;
-use crate::args::{FileMode, LoadArgs};
-use crate::backend::StoreBackend;
-use crate::clickhouse::{self, LabelledProfile};
+use crate::args::LoadArgs;
 use crate::context::CommandContext;
 use crate::progress::WorkBar;
-use crate::{messages, name, output};
+use crate::{messages, name};
 
 pub(super) fn run(context: &CommandContext, args: &LoadArgs) -> Result<()> {
     let mode = args.file_mode.mode()?;
@@ -43,32 +43,52 @@ pub(super) fn run(context: &CommandContext, args: &LoadArgs) -> Result<()> {
         StoreBackend::ClickHouse(address) if args.file_mode.is_typed() => {
             bail!("{address}: --file-mode has no effect there")
         }
-        StoreBackend::ClickHouse(address) => clickhouse::load(
-            address,
-            each.map(|(name, files)| label_profile(name, context.sources.read(files)?, args)),
-        ),
+        StoreBackend::ClickHouse(address) => {
+            let labelled =
+                each.map(|(name, files)| label_profile(name, context.sources.read(files)?, args));
+            let count = load_into_clickhouse(address, labelled)?;
+            let there = messages::already_stored_suffix(count.skipped);
+            let loaded = count.loaded;
+            messages::note(&format!("loaded {loaded} profiles into {address}{there}"));
+            Ok(())
+        }
         _ => {
-            let mut database = LazyDatabase {
-                path: context.sources.db(),
-                mode,
-                store: None,
-                more: 0,
-                loaded: 0,
-                there: 0,
-            };
+            let db = context.sources.db();
+            let shown = db.display();
+            let mut database = DatabaseLoader::new(db, mode.0);
             let count = names.len();
+            let says_so = count <= MAX_LISTED_PROFILES;
             let mut failed = 0;
             for (name, files) in each {
                 let read = || label_profile(name, context.sources.read(files)?, args);
-                match database.load(name, read, count <= MAX_LISTED_PROFILES) {
+                let mut bar = None;
+                let stored = database.load(name, read, &mut |done, all| {
+                    bar.get_or_insert_with(WorkBar::storing).at(done, Some(all));
+                });
+                drop(bar);
+                match stored {
                     Err(error) if count > 1 => {
                         messages::note(&format!("{error:#}"));
                         failed += 1;
                     }
-                    done => done?,
+                    Err(error) => return Err(error),
+                    Ok(LoadOutcome::Loaded) if says_so => {
+                        messages::note(&format!("loaded {name} into {shown}"));
+                    }
+                    Ok(LoadOutcome::Skipped) if says_so => {
+                        messages::note(&format!("{shown} has {name} already"));
+                    }
+                    Ok(_) => {}
                 }
             }
-            database.end(count)?;
+            if !says_so {
+                let loaded = database.count().loaded;
+                let there = messages::already_stored_suffix(database.count().skipped);
+                messages::note(&format!("loaded {loaded} profiles into {shown}{there}"));
+            }
+            if let Some(samples) = database.find_new_large_size()? {
+                messages::note(&format!("{shown}: {}", size_hint(samples)));
+            }
             if failed > 0 {
                 bail!("{failed} of {count} profiles were not loaded");
             }
@@ -91,115 +111,14 @@ fn label_profile(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<
     Ok((name.to_string(), profile, labels))
 }
 
-/// A database that is opened once, and made when there is something to store.
-struct LazyDatabase<'a> {
-    path: &'a Path,
-    mode: FileMode,
-    store: Option<ProfileStore>,
-    /// Number of samples that were loaded.
-    more: i64,
-    /// Number of profiles that were loaded; `there` counts those that were stored already.
-    loaded: usize,
-    there: usize,
-}
-
-impl LazyDatabase<'_> {
-    fn name(&self) -> String {
-        self.path.display().to_string()
-    }
-
-    fn open_store(&mut self) -> Result<&mut ProfileStore> {
-        if self.store.is_none() {
-            let store = ProfileStore::open_or_create(self.path).with_context(|| self.name())?;
-            self.store = Some(store);
-        }
-        Ok(self.store.as_mut().expect("it was opened"))
-    }
-
-    /// Loads the profile that `read` returns. A profile that the database has already is left as it
-    /// is.
-    fn load(
-        &mut self,
-        name: &str,
-        read: impl FnOnce() -> Result<LabelledProfile>,
-        says_so: bool,
-    ) -> Result<()> {
-        let is_taken = self.path.exists() && self.open_store()?.find(name).is_ok();
-        let labelled = read()?;
-        if !is_taken {
-            return self.add(labelled, says_so);
-        }
-        let shown = self.name();
-        let is_same = self.open_store()?.has_same(name, &labelled.1);
-        if !is_same.with_context(|| shown.clone())? {
-            return Err(AnalysisError::NameTaken(name.to_string())).with_context(|| shown);
-        }
-        self.there += 1;
-        if says_so {
-            messages::note(&format!("{shown} has {name} already"));
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, (name, profile, labels): LabelledProfile, says_so: bool) -> Result<()> {
-        let shown = self.name();
-        let named = || shown.clone();
-        output::make_for_own(self.path, self.mode)?;
-        let store = self.open_store()?;
-        let mut bar = WorkBar::storing();
-        store
-            .load_labelled(&name, &profile, &labels, &mut |done, all| {
-                bar.at(done, Some(all))
-            })
-            .with_context(named)?;
-        drop(bar);
-        if says_so {
-            messages::note(&format!("loaded {name} into {shown}"));
-        }
-        self.loaded += 1;
-        self.more = self.more.saturating_add(profile.samples.len() as i64);
-        Ok(())
-    }
-
-    /// Prints what was done with `count` profiles, and what to do next if the database has become
-    /// large.
-    fn end(&mut self, count: usize) -> Result<()> {
-        let shown = self.name();
-        if count > MAX_LISTED_PROFILES {
-            let (loaded, there) = (self.loaded, messages::already_stored_suffix(self.there));
-            messages::note(&format!("loaded {loaded} profiles into {shown}{there}"));
-        }
-        if self.store.is_none() {
-            return Ok(());
-        }
-        let more = self.more;
-        let samples = self
-            .open_store()?
-            .samples()
-            .with_context(|| shown.clone())?;
-        if let Some(hint) = hint(samples, more) {
-            messages::note(&format!("{shown}: {hint}"));
-        }
-        Ok(())
-    }
-}
-
-/// Number of samples that is large for one SQLite file.
-const LARGE_DATABASE_SAMPLES: i64 = 50_000_000;
-
-/// Returns advice if the last `more` samples have filled the database to a multiple of
-/// `LARGE_DATABASE_SAMPLES`. `samples` is the number of samples that it has now.
-fn hint(samples: i64, more: i64) -> Option<String> {
-    let before = samples.saturating_sub(more);
-    let is_next = samples / LARGE_DATABASE_SAMPLES > before / LARGE_DATABASE_SAMPLES;
-    is_next.then(|| {
-        format!(
-            "has {} million samples, which is much for one file: questions about all of them take \
-             seconds. heapprof prune thins old ones out; export --parquet and --store \
-             clickhouse://… go on from here",
-            samples / 1_000_000
-        )
-    })
+/// Returns advice on a database that has become large for one file.
+fn size_hint(samples: i64) -> String {
+    format!(
+        "has {} million samples, which is much for one file: questions about all of them take \
+         seconds. heapprof prune thins old ones out; export --parquet and --store clickhouse://… \
+         go on from here",
+        samples / 1_000_000
+    )
 }
 
 /// Returns a file's name without its folder and endings.
@@ -223,17 +142,6 @@ fn stem(profile: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn a_full_database_is_told_once() {
-        use super::{LARGE_DATABASE_SAMPLES, hint};
-
-        assert_eq!(hint(LARGE_DATABASE_SAMPLES - 1, 1000), None);
-        let note = hint(LARGE_DATABASE_SAMPLES + 1, 1000).unwrap();
-        assert!(note.starts_with("has 50 million samples") && note.contains("--parquet"));
-        assert_eq!(hint(LARGE_DATABASE_SAMPLES + 1001, 1000), None);
-        assert!(hint(2 * LARGE_DATABASE_SAMPLES, 1).is_some());
-    }
-
     #[test]
     fn stems() {
         let table = [

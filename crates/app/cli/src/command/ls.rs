@@ -5,16 +5,16 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use heapprof_analysis::{StoredMoment, StoredProfile};
 use heapprof_report::ReportStyle;
+use heapprof_stores::{StoreBackend, open_database};
 
 use crate::args::LsArgs;
-use crate::backend::StoreBackend;
 use crate::context::CommandContext;
-use crate::{output, stores};
+use crate::output;
 
 pub(super) fn run(context: &CommandContext, args: &LsArgs) -> Result<()> {
     let profiles = match context.sources.backend() {
         StoreBackend::Database(db) => list_database(db)?,
-        backend => list_moments(stores::open(backend)?.1),
+        backend => list_moments(heapprof_stores::open(backend)?.1),
     };
     let style = ReportStyle {
         format: args.format,
@@ -27,7 +27,7 @@ pub(super) fn run(context: &CommandContext, args: &LsArgs) -> Result<()> {
 }
 
 fn list_database(db: &Path) -> Result<Vec<StoredProfile>> {
-    let profiles = stores::database(db)?.profiles();
+    let profiles = open_database(db)?.profiles();
     profiles.with_context(|| db.display().to_string())
 }
 

@@ -3,17 +3,17 @@
 use anyhow::{Context, Result};
 use heapprof_analysis::documented_tables;
 use heapprof_report::ReportStyle;
+use heapprof_stores::open_database;
 use heapprof_text::printable_lines;
 
 use crate::args::SchemaArgs;
 use crate::context::CommandContext;
-use crate::stores;
 
 pub(super) fn run(context: &CommandContext, args: &SchemaArgs) -> Result<()> {
     let file = args.output.file();
     if args.database {
         let db = context.sources.db();
-        let schema = stores::database(db)?.schema();
+        let schema = open_database(db)?.schema();
         let schema = schema.with_context(|| db.display().to_string())?;
         let text: String = schema.iter().map(|sql| format!("{sql};\n")).collect();
         // The user's own tables are shown too.

@@ -3,15 +3,16 @@
 use anyhow::Result;
 use heapprof_analysis::list_series;
 use heapprof_report::ReportStyle;
+use heapprof_stores::choose;
 
 use crate::args::SeriesArgs;
 use crate::context::CommandContext;
-use crate::{selection, stores};
+use crate::now;
 
 pub(super) fn run(context: &CommandContext, args: &SeriesArgs) -> Result<()> {
-    let (_, moments) = stores::open(context.sources.backend())?;
+    let (_, moments) = heapprof_stores::open(context.sources.backend())?;
     let text = args.selector.as_deref().unwrap_or_default();
-    let moments = selection::choose(text, &moments)?.moments;
+    let moments = choose(text, now::nanos(), &moments)?.moments;
     let style = ReportStyle {
         format: args.format,
         unit: args.unit.clone(),

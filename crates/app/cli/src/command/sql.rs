@@ -5,21 +5,14 @@ use heapprof_analysis::{MeasuredPerlCall, ProfileStore, TypeSelection, UserState
 use heapprof_report::{ReportStyle, result_table, write_result_table};
 
 use crate::args::SqlArgs;
-use crate::backend::StoreBackend;
 use crate::context::CommandContext;
-use crate::{clickhouse, stores};
 
 pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
     if args.profile.is_empty() && query != heapprof_analysis::Query::default() {
         bail!("filters and options of the question need a profile: name it with -p");
     }
-    let answer = match context.sources.backend() {
-        StoreBackend::Database(_) => None,
-        StoreBackend::Batches(place) => Some(stores::sql(place, &args.statement)?),
-        StoreBackend::ClickHouse(address) => Some(clickhouse::sql(address, &args.statement)?),
-    };
-    if let Some(answer) = answer {
+    if let Some(answer) = heapprof_stores::query(context.sources.backend(), &args.statement)? {
         return context.write(args.output.file(), |out| {
             Ok(write_result_table(&answer, args.format, out)?)
         });

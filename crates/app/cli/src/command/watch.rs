@@ -16,6 +16,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use heapprof_abi::environment as variable;
 use heapprof_analysis::{ProfileStore, WatchStart};
 use heapprof_report::ReportStyle;
+use heapprof_stores::make_database;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
@@ -90,7 +91,7 @@ pub(super) fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitCode
         .as_deref()
         .map(named_process::find)
         .transpose()?;
-    output::make_for_own(&db, args.file_mode.mode()?)?;
+    make_database(&db, args.file_mode.mode()?.0)?;
     let listening = ListeningSocket::start(SocketKind::WATCH);
     let listening = listening
         .map_err(|error| messages::note(&format!("no marks can be set: {error}")))

@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{ColumnValues, PORTABLE_TABLES, PortableBatch, SqliteTables, TableForm};
 
-use crate::args::FileModeArgs;
-use crate::messages;
+use crate::StoreError;
 
 /// A place that has batches.
-pub(crate) enum BatchStore {
+pub enum BatchStore {
     /// A folder that has one subfolder for each batch.
     Folder(PathBuf),
     /// An object store.
@@ -26,10 +25,9 @@ pub(crate) enum BatchStore {
 const PLACE_HINT: &str = "write a folder, s3://BUCKET/PREFIX, or http(s)://HOST/FOLDER";
 
 impl BatchStore {
-    /// Opens the batches at a place, which is a folder or an address. After this call a panic exits
-    /// with an error, because the library that reads Parquet panics on some damaged files.
-    pub(crate) fn at_place(place: &Path) -> Result<Self> {
-        exit_on_panic(place);
+    /// Opens the batches at a place, which is a folder or an address. The library that reads Parquet
+    /// panics on some damaged files, so a program should be ready for that.
+    pub fn at_place(place: &Path) -> Result<Self> {
         let Some((scheme, rest)) = place.to_str().and_then(|text| text.split_once("://")) else {
             return Ok(Self::Folder(place.to_path_buf()));
         };
@@ -49,7 +47,7 @@ impl BatchStore {
     }
 
     /// Returns the folder's path or the store's address, for errors and notes.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Self::Folder(path) => path.display().to_string(),
             #[cfg(feature = "object-store")]
@@ -72,10 +70,7 @@ impl BatchStore {
     pub(crate) fn some_names(&self) -> Result<Vec<String>> {
         let names = self.names()?;
         if names.is_empty() {
-            bail!(
-                "{}: has no profiles; heapprof export --parquet writes them there",
-                self.name()
-            );
+            return Err(StoreError::NoBatches(self.name()).into());
         }
         Ok(names)
     }
@@ -110,18 +105,13 @@ impl BatchStore {
         Ok(())
     }
 
-    /// Gets ready for writing: makes the folder if it is missing. Fails if a file mode was given
-    /// for an object store, where it has no meaning.
-    pub(crate) fn writer(self, mode: &FileModeArgs) -> Result<BatchWriter> {
-        let mode = match &self {
-            Self::Folder(_) => mode.mode()?,
-            #[cfg(feature = "object-store")]
-            Self::Objects(objects) if mode.is_typed() => {
-                bail!("{}: --file-mode has no effect there", objects.name())
-            }
-            #[cfg(feature = "object-store")]
-            Self::Objects(_) => mode.mode()?,
-        };
+    /// Whether files of batches have a mode, as in a folder. Objects of a store have none.
+    pub fn has_file_modes(&self) -> bool {
+        matches!(self, Self::Folder(_))
+    }
+
+    /// Gets ready for writing: makes the folder if it is missing. New files get the mode `mode`.
+    pub(crate) fn writer(self, mode: u32) -> Result<BatchWriter> {
         if let Self::Folder(path) = &self {
             folder::make(path)?;
         }
@@ -152,11 +142,16 @@ impl BatchStore {
 
 /// A place that batches can be added to.
 pub(crate) struct BatchWriter {
-    pub(crate) to: BatchStore,
-    mode: crate::args::FileMode,
+    to: BatchStore,
+    mode: u32,
 }
 
 impl BatchWriter {
+    /// Returns the place.
+    pub(crate) fn store(&self) -> &BatchStore {
+        &self.to
+    }
+
     /// Writes a batch, unless it exists already.
     pub(crate) fn write(&self, batch: &PortableBatch) -> Result<()> {
         let name = format!("batch-{}", batch.name());
@@ -166,22 +161,6 @@ impl BatchWriter {
             BatchStore::Objects(objects) => objects.write(&name, batch),
         }
     }
-}
-
-/// Makes every later panic print an error and exit with code 2.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a panic never gets back to main, which decides exit codes otherwise"
-)]
-fn exit_on_panic(place: &Path) {
-    let shown = place.display().to_string();
-    std::panic::set_hook(Box::new(move |panic| {
-        let why = panic.payload_as_str().unwrap_or("it panics");
-        messages::error(&anyhow::anyhow!(
-            "{shown}: a file is damaged: Parquet's library says: {why}"
-        ));
-        std::process::exit(2);
-    }));
 }
 
 /// Whether a folder's name is that of a batch.

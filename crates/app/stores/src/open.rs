@@ -2,37 +2,40 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use heapprof_analysis::{ProfileStore, ResultTable, SeriesStore, StoredMoment};
+#[cfg(not(feature = "parquet"))]
+use anyhow::bail;
+use anyhow::{Context, Result};
+use heapprof_analysis::{ResultTable, SeriesStore, StoredMoment};
 
 use crate::backend::StoreBackend;
 #[cfg(feature = "parquet")]
 use crate::batches::BatchStore;
+use crate::clickhouse;
+use crate::database::open_database;
 
 /// A store with all its moments.
-pub(crate) type OpenedStore = (Box<dyn SeriesStore>, Vec<StoredMoment>);
-
-/// Opens a database, which must exist.
-pub(crate) fn database(path: &Path) -> Result<ProfileStore> {
-    if !path.exists() {
-        bail!(
-            "{}: there is no such database; heapprof load makes it",
-            path.display()
-        );
-    }
-    ProfileStore::open(path).with_context(|| path.display().to_string())
-}
+pub type OpenedStore = (Box<dyn SeriesStore>, Vec<StoredMoment>);
 
 /// Opens a store, and reads the list of its moments.
-pub(crate) fn open(backend: &StoreBackend) -> Result<OpenedStore> {
+pub fn open(backend: &StoreBackend) -> Result<OpenedStore> {
     let named = || backend.name();
     let store: Box<dyn SeriesStore> = match backend {
-        StoreBackend::Database(path) => Box::new(database(path)?),
+        StoreBackend::Database(path) => Box::new(open_database(path)?),
         StoreBackend::Batches(place) => open_batches(place)?,
-        StoreBackend::ClickHouse(address) => crate::clickhouse::open(address)?,
+        StoreBackend::ClickHouse(address) => clickhouse::open(address)?,
     };
     let moments = store.moments().with_context(named)?;
     Ok((store, moments))
+}
+
+/// Runs a statement of the user on batches or on a cluster. Returns `None` for a database, which
+/// answers in a session of its own.
+pub fn query(backend: &StoreBackend, statement: &str) -> Result<Option<ResultTable>> {
+    Ok(match backend {
+        StoreBackend::Database(_) => None,
+        StoreBackend::Batches(place) => Some(query_batches(place, statement)?),
+        StoreBackend::ClickHouse(address) => Some(clickhouse::query(address, statement)?),
+    })
 }
 
 #[cfg(feature = "datafusion")]
@@ -69,9 +72,8 @@ fn open_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
     Ok(Box::new(heapprof_analysis::SqlStore(engine(place)?)))
 }
 
-/// Runs a statement of the user on batches.
 #[cfg(feature = "parquet")]
-pub(crate) fn sql(place: &Path, statement: &str) -> Result<ResultTable> {
+fn query_batches(place: &Path, statement: &str) -> Result<ResultTable> {
     use heapprof_analysis::SqlEngine;
 
     let statement = statement.trim_end().trim_end_matches(';');
@@ -84,13 +86,11 @@ fn open_batches(_: &Path) -> Result<Box<dyn SeriesStore>> {
     bail!("{}", WITHOUT_PARQUET)
 }
 
-/// Fails, because this heapprof was built without Parquet.
 #[cfg(not(feature = "parquet"))]
-pub(crate) fn sql(_: &Path, _: &str) -> Result<ResultTable> {
+fn query_batches(_: &Path, _: &str) -> Result<ResultTable> {
     bail!("{}", WITHOUT_PARQUET)
 }
 
 /// The error of a build that can't read Parquet.
-#[cfg(not(feature = "parquet"))]
-pub(crate) const WITHOUT_PARQUET: &str =
+pub const WITHOUT_PARQUET: &str =
     "this heapprof was built without Parquet; build one by cargo install --features parquet";

@@ -33,7 +33,7 @@ const MAX_OBJECT_BYTES: u64 = 4 << 30;
 const MAX_CONCURRENT_REQUESTS: usize = 32;
 
 /// The batches below an address.
-pub(crate) struct ObjectBatchStore {
+pub struct ObjectBatchStore {
     address: String,
     prefix: Path,
     store: Arc<dyn ObjectStore>,

@@ -10,37 +10,39 @@ use heapprof_analysis::{
 use heapprof_report::time_utc;
 
 use crate::backend::StoreBackend;
-use crate::{now, stores};
+use crate::open::open;
 
-/// Returns the moments that a selector chooses; all of them if it is empty.
-pub(crate) fn choose(text: &str, moments: &[StoredMoment]) -> Result<MomentSelection> {
+/// Returns the moments that a selector chooses; all of them if it is empty. `now` is the present
+/// time in nanoseconds since 1970 UTC, which a selector may count from.
+pub fn choose(text: &str, now: i64, moments: &[StoredMoment]) -> Result<MomentSelection> {
     let (name, selector) = match text {
         "" => ("all profiles", MomentSelector::default()),
-        text => (text, MomentSelector::parse(text, now::nanos())?),
+        text => (text, MomentSelector::parse(text, now)?),
     };
     Ok(choose_moments(name, &selector, moments)?)
 }
 
 /// The profile of a selector's moments together.
-pub(crate) struct SelectedProfile {
+pub struct SelectedProfile {
     /// The moments as one profile.
-    pub(crate) source: QuestionSource,
+    pub source: QuestionSource,
     /// A sentence about the moments.
-    pub(crate) about: String,
+    pub about: String,
     /// The names of the profiles whose values in use are added up, if each counts once.
-    pub(crate) names: Option<Vec<String>>,
+    pub names: Option<Vec<String>>,
 }
 
-/// Reads the moments of a selector as one profile.
-pub(crate) fn read(
+/// Reads the moments of a selector as one profile, at the time `now` of [`choose`].
+pub fn read_selection(
     backend: &StoreBackend,
     text: &str,
+    now: i64,
     over: MomentAggregation,
 ) -> Result<SelectedProfile> {
-    let (store, moments) = stores::open(backend)?;
+    let (store, moments) = open(backend)?;
     let of_name: Vec<&StoredMoment> = moments.iter().filter(|m| m.name == text).collect();
     let chosen = match &of_name[..] {
-        [] => choose(text, &moments)?,
+        [] => choose(text, now, &moments)?,
         [named] => selection_from_moments(text, vec![(*named).clone()]),
         several => bail!(
             "{}: has {} profiles of the name {text}; choose one by its labels, such as host=web1",
@@ -61,10 +63,7 @@ pub(crate) fn read(
 
 /// Whether each of these names is that of one profile only. Machines that write into one store may
 /// have given the same names.
-pub(crate) fn are_unique<'a>(
-    names: impl Iterator<Item = &'a str>,
-    moments: &[StoredMoment],
-) -> bool {
+pub fn are_unique<'a>(names: impl Iterator<Item = &'a str>, moments: &[StoredMoment]) -> bool {
     let wanted: HashSet<&str> = names.collect();
     let mut seen = HashSet::new();
     let mut of_names = moments.iter().filter(|m| wanted.contains(&*m.name));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// The place where moments are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StoreBackend {
+pub enum StoreBackend {
     /// An SQLite database, by its path.
     Database(PathBuf),
     /// A folder or an address that `export --parquet` wrote to.
@@ -16,7 +16,7 @@ pub(crate) enum StoreBackend {
 
 impl StoreBackend {
     /// Returns the path or the address, for errors and notes.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Self::Database(path) | Self::Batches(path) => path.display().to_string(),
             Self::ClickHouse(address) => address.clone(),

@@ -4,7 +4,9 @@ use anyhow::Result;
 use heapprof_analysis::SeriesStore;
 
 #[cfg(feature = "clickhouse")]
-pub(crate) use with::{load, sql};
+pub use with::load_into_clickhouse;
+#[cfg(feature = "clickhouse")]
+pub(crate) use with::query;
 
 /// Opens a store by its address.
 #[cfg(feature = "clickhouse")]
@@ -25,18 +27,21 @@ pub(crate) fn open(_: &str) -> Result<Box<dyn SeriesStore>> {
 
 /// Fails, because this heapprof was built without ClickHouse.
 #[cfg(not(feature = "clickhouse"))]
-pub(crate) fn load(_: &str, _: impl Iterator<Item = Result<LabelledProfile>>) -> Result<()> {
+pub fn load_into_clickhouse(
+    _: &str,
+    _: impl Iterator<Item = Result<LabelledProfile>>,
+) -> Result<crate::database::LoadCount> {
     anyhow::bail!(WITHOUT_CLICKHOUSE)
 }
 
 /// Fails, because this heapprof was built without ClickHouse.
 #[cfg(not(feature = "clickhouse"))]
-pub(crate) fn sql(_: &str, _: &str) -> Result<heapprof_analysis::ResultTable> {
+pub(crate) fn query(_: &str, _: &str) -> Result<heapprof_analysis::ResultTable> {
     anyhow::bail!(WITHOUT_CLICKHOUSE)
 }
 
 /// A profile with its name and its labels.
-pub(crate) type LabelledProfile = heapprof_analysis::NamedProfile;
+pub type LabelledProfile = heapprof_analysis::NamedProfile;
 
 #[cfg(feature = "clickhouse")]
 mod with {
@@ -50,7 +55,8 @@ mod with {
     };
 
     use super::LabelledProfile;
-    use crate::{messages, store_user};
+    use crate::database::LoadCount;
+    use crate::{StoreError, store_user};
 
     /// Number of samples at which a batch is written.
     const MAX_BATCH_SAMPLES: usize = 200_000;
@@ -129,10 +135,7 @@ mod with {
     fn parse_address(text: &str) -> Result<ClickHouseAddress> {
         // The text may contain a password, so it is not shown.
         if text.contains('@') {
-            bail!(
-                "--store: the address has a user or a password in it, which others may see; set \
-                 HEAPPROF_STORE_USER and HEAPPROF_STORE_PASSWORD instead"
-            );
+            return Err(StoreError::UserInAddress.into());
         }
         let split = text.split_once("://");
         let (scheme, rest) = match split {
@@ -179,12 +182,12 @@ mod with {
         })
     }
 
-    /// Stores profiles with their names and labels. Skips profiles that are stored already, and
-    /// prints how many were skipped.
-    pub(crate) fn load(
+    /// Stores profiles with their names and labels in the ClickHouse at an address. Skips profiles
+    /// that are stored already.
+    pub fn load_into_clickhouse(
         address: &str,
         profiles: impl Iterator<Item = Result<LabelledProfile>>,
-    ) -> Result<()> {
+    ) -> Result<LoadCount> {
         let named = || address.to_string();
         let store = servers(address)?;
         store.make_tables().with_context(named)?;
@@ -194,7 +197,7 @@ mod with {
         for moment in moments {
             names.entry(moment.name).or_default().insert(moment.id);
         }
-        let (mut batch, mut loaded, mut there) = (PortableBatch::default(), 0, 0);
+        let (mut batch, mut count) = (PortableBatch::default(), LoadCount::default());
         let write = |batch: &mut PortableBatch| {
             store.0.write(batch).with_context(named)?;
             *batch = PortableBatch::default();
@@ -210,7 +213,7 @@ mod with {
                     write(&mut batch)?;
                     bail!("{address}: already has another profile named {name:?}");
                 }
-                there += 1;
+                count.skipped += 1;
                 continue;
             }
             batch
@@ -220,19 +223,17 @@ mod with {
                 .entry(name)
                 .or_default()
                 .extend(batch.profiles().last());
-            loaded += 1;
+            count.loaded += 1;
             if batch.samples() >= MAX_BATCH_SAMPLES {
                 write(&mut batch)?;
             }
         }
         write(&mut batch)?;
-        let there = messages::already_stored_suffix(there);
-        messages::note(&format!("loaded {loaded} profiles into {address}{there}"));
-        Ok(())
+        Ok(count)
     }
 
     /// Runs a statement that the user wrote.
-    pub(crate) fn sql(address: &str, statement: &str) -> Result<ResultTable> {
+    pub(crate) fn query(address: &str, statement: &str) -> Result<ResultTable> {
         let answer = servers(address)?.table(statement.trim_end().trim_end_matches(';'));
         let (columns, rows) = answer.context("the statement")?;
         Ok(ResultTable { columns, rows })

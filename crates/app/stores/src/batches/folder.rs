@@ -2,6 +2,7 @@
 //! of its files are written.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -9,13 +10,11 @@ use anyhow::{Context, Result};
 use heapprof_analysis::{
     ColumnValues, PORTABLE_TABLES, PortableBatch, TableForm, read_parquet, write_parquet,
 };
+use heapprof_files::{FileAccess, FilePlace, PathTrust, make_folder, open_folder};
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::{file_of, is_batch, last_table};
-use crate::args::FileMode;
-use crate::output;
-use heapprof_files::{FileAccess, FilePlace, PathTrust, make_folder, open_folder};
 
 pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     let named = || format!("{}: cannot be read", folder.display());
@@ -60,12 +59,7 @@ pub(super) fn make(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn write(
-    folder: &Path,
-    mode: FileMode,
-    name: &str,
-    batch: &PortableBatch,
-) -> Result<()> {
+pub(super) fn write(folder: &Path, mode: u32, name: &str, batch: &PortableBatch) -> Result<()> {
     let named = || format!("{}: cannot be written", folder.display());
     let at = open_folder(folder, PathTrust::Any).with_context(named)?;
     if statat(&at, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
@@ -98,21 +92,21 @@ fn write_into(
     at: &OwnedFd,
     draft: &str,
     shown: &str,
-    mode: FileMode,
+    mode: u32,
     batch: &PortableBatch,
 ) -> Result<()> {
     let inside = inside(at, draft).with_context(|| shown.to_string())?;
-    let readers = mode.0 & 0o044;
+    let readers = mode & 0o044;
     fchmod(&inside, Mode::from_raw_mode(0o700 | readers | readers >> 2))?;
     batch.sorted_tables().try_for_each(|(form, columns)| {
         let file = file_of(form);
         let mut bytes = Vec::new();
         write_parquet(form, &columns, &mut bytes)?;
         let place = FilePlace::in_folder(inside.try_clone()?, &file);
-        let shown = format!("{shown}/{file}");
-        output::replace(&place, &shown, FileAccess::Exactly(mode.0), |out| {
-            Ok(std::io::Write::write_all(out, &bytes)?)
-        })
+        let named = || format!("{shown}/{file}: cannot be written");
+        let mut draft = place.draft(FileAccess::Exactly(mode)).with_context(named)?;
+        draft.file().write_all(&bytes).with_context(named)?;
+        draft.finish().with_context(named)
     })
 }
 

@@ -1,0 +1,163 @@
+//! The database: makes its file, opens it, and loads profiles into it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use heapprof_analysis::{AnalysisError, ProfileStore};
+use heapprof_files::{PathTrust, TypedPath, resolve_typed};
+
+use crate::clickhouse::LabelledProfile;
+
+/// Opens a database, which must exist.
+pub fn open_database(path: &Path) -> Result<ProfileStore> {
+    if !path.exists() {
+        bail!(
+            "{}: there is no such database; heapprof load makes it",
+            path.display()
+        );
+    }
+    ProfileStore::open(path).with_context(|| path.display().to_string())
+}
+
+/// Makes an empty file with the mode `mode` for a database, unless there is a file.
+pub fn make_database(path: &Path, mode: u32) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    match resolve_typed(path, PathTrust::Any)? {
+        TypedPath::Place(place, None) => place
+            .make(mode)
+            .with_context(|| format!("{}: cannot be written", path.display())),
+        _ => Ok(()),
+    }
+}
+
+/// What became of profiles that were to be stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadCount {
+    /// Number of profiles that were stored.
+    pub loaded: usize,
+    /// Number of profiles that were skipped, because they are there already.
+    pub skipped: usize,
+}
+
+/// What became of one profile that was to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadOutcome {
+    /// It was stored.
+    Loaded,
+    /// It was skipped, because it is there already.
+    Skipped,
+}
+
+/// A database that is opened once, and made when there is something to store.
+pub struct DatabaseLoader<'a> {
+    path: &'a Path,
+    mode: u32,
+    store: Option<ProfileStore>,
+    /// Number of samples that were loaded.
+    more: i64,
+    count: LoadCount,
+}
+
+impl<'a> DatabaseLoader<'a> {
+    /// Prepares for a database at `path`. A new one gets the mode `mode`.
+    pub fn new(path: &'a Path, mode: u32) -> Self {
+        Self {
+            path,
+            mode,
+            store: None,
+            more: 0,
+            count: LoadCount::default(),
+        }
+    }
+
+    /// Returns what became of all profiles until now.
+    pub fn count(&self) -> LoadCount {
+        self.count
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn open_store(&mut self) -> Result<&mut ProfileStore> {
+        if self.store.is_none() {
+            let store = ProfileStore::open_or_create(self.path).with_context(|| self.name())?;
+            self.store = Some(store);
+        }
+        Ok(self.store.as_mut().expect("it was opened"))
+    }
+
+    /// Loads the profile that `read` returns, and says how much of it is stored and how much there
+    /// is in all. A profile that the database has already is left as it is.
+    pub fn load(
+        &mut self,
+        name: &str,
+        read: impl FnOnce() -> Result<LabelledProfile>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<LoadOutcome> {
+        let is_taken = self.path.exists() && self.open_store()?.find(name).is_ok();
+        let labelled = read()?;
+        if !is_taken {
+            self.add(labelled, progress)?;
+            return Ok(LoadOutcome::Loaded);
+        }
+        let shown = self.name();
+        let is_same = self.open_store()?.has_same(name, &labelled.1);
+        if !is_same.with_context(|| shown.clone())? {
+            return Err(AnalysisError::NameTaken(name.to_string())).with_context(|| shown);
+        }
+        self.count.skipped += 1;
+        Ok(LoadOutcome::Skipped)
+    }
+
+    fn add(
+        &mut self,
+        (name, profile, labels): LabelledProfile,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        let shown = self.name();
+        make_database(self.path, self.mode)?;
+        self.open_store()?
+            .load_labelled(&name, &profile, &labels, progress)
+            .with_context(|| shown)?;
+        self.count.loaded += 1;
+        self.more = self.more.saturating_add(profile.samples.len() as i64);
+        Ok(())
+    }
+
+    /// Returns how many samples the database has, if the loaded ones have filled it to a size that
+    /// is large for one SQLite file, or to a multiple of that.
+    pub fn find_new_large_size(&mut self) -> Result<Option<i64>> {
+        if self.store.is_none() {
+            return Ok(None);
+        }
+        let (shown, more) = (self.name(), self.more);
+        let samples = self.open_store()?.samples().with_context(|| shown)?;
+        Ok(is_newly_large(samples, more).then_some(samples))
+    }
+}
+
+/// Number of samples that is large for one SQLite file.
+const LARGE_DATABASE_SAMPLES: i64 = 50_000_000;
+
+/// Whether the last `more` samples have filled the database to a multiple of
+/// `LARGE_DATABASE_SAMPLES`. `samples` is the number of samples that it has now.
+fn is_newly_large(samples: i64, more: i64) -> bool {
+    let before = samples.saturating_sub(more);
+    samples / LARGE_DATABASE_SAMPLES > before / LARGE_DATABASE_SAMPLES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_database_is_told_once() {
+        assert!(!is_newly_large(LARGE_DATABASE_SAMPLES - 1, 1000));
+        assert!(is_newly_large(LARGE_DATABASE_SAMPLES + 1, 1000));
+        assert!(!is_newly_large(LARGE_DATABASE_SAMPLES + 1001, 1000));
+        assert!(is_newly_large(2 * LARGE_DATABASE_SAMPLES, 1));
+    }
+}

@@ -1,0 +1,36 @@
+//! Places where profiles are stored with their names and labels: an SQLite database, batches of
+//! Parquet files in a folder or an object store, or a ClickHouse cluster.
+//!
+//! A [`StoreBackend`] says which place is meant, and [`open`] opens it for questions. [`choose`] and
+//! [`read_selection`] find the moments that a selector means. [`DatabaseLoader`] and
+//! [`load_into_clickhouse`] store profiles, [`RetentionPlan`] decides which old ones go, and
+//! `export_moments` and `import_moments` copy between a database and batches.
+//!
+//! Nothing is printed here. Functions return what there is to say.
+#![forbid(unsafe_code)]
+
+mod backend;
+#[cfg(feature = "parquet")]
+mod batches;
+mod clickhouse;
+mod database;
+mod error;
+mod open;
+mod retention;
+mod selection;
+#[cfg(any(feature = "clickhouse", feature = "object-store"))]
+mod store_user;
+#[cfg(feature = "parquet")]
+mod transfer;
+
+pub use backend::StoreBackend;
+#[cfg(feature = "parquet")]
+pub use batches::BatchStore;
+pub use clickhouse::{LabelledProfile, load_into_clickhouse};
+pub use database::{DatabaseLoader, LoadCount, LoadOutcome, make_database, open_database};
+pub use error::StoreError;
+pub use open::{OpenedStore, WITHOUT_PARQUET, open, query};
+pub use retention::{RetentionPlan, RetentionRule, RolledUpLate, ServiceGap};
+pub use selection::{SelectedProfile, are_unique, choose, read_selection};
+#[cfg(feature = "parquet")]
+pub use transfer::{ExportCount, ImportCount, export_moments, import_moments};

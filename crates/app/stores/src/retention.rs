@@ -1,0 +1,261 @@
+//! Retention: which old moments of a database are removed, and which are put together first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use heapprof_analysis::{
+    ProfileStore, ROLLED_UP_LABEL, SeriesProcesses, SeriesStore, StoredMoment, is_counter, roll_up,
+    selection_from_moments, service_labels,
+};
+
+/// A rule of what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetentionRule {
+    /// One moment in each such time; `None` keeps all.
+    pub step: Option<Duration>,
+    /// Until moments are so old.
+    pub age: Duration,
+}
+
+/// A sum that lacks moments, because they were loaded when it had been made already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolledUpLate {
+    /// The name of the sum.
+    pub name: String,
+    /// Number of moments that were loaded later. They stay.
+    pub late: usize,
+}
+
+/// A moment that would be missing in the sum of its service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceGap<'a> {
+    /// The name of the service.
+    pub service: &'a str,
+    /// The name of the moment.
+    pub moment: &'a str,
+}
+
+/// The moments that are to be removed or put together.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct RetentionPlan {
+    /// Positions of the moments that are removed.
+    removed: Vec<usize>,
+    /// Positions of the removed moments that are put together, by group.
+    together: BTreeMap<RollupGroup, Vec<usize>>,
+}
+
+impl RetentionPlan {
+    /// Decides which moments are removed, and which are put together. `moments` is in the order of
+    /// their times, and `now` is the present time in nanoseconds since 1970 UTC.
+    pub fn new(moments: &[StoredMoment], keep: &[RetentionRule], rolls_up: bool, now: i64) -> Self {
+        let nanos = |time: std::time::Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        let mut rules = keep.to_vec();
+        // Of the rules that a moment is young enough for, the one with the smallest age decides.
+        rules.sort_by_key(|rule| (rule.age, rule.step));
+        let mut plan = Self::default();
+        let mut kept: BTreeSet<(usize, i64, i64)> = BTreeSet::new();
+        for (at, moment) in moments.iter().enumerate().rev() {
+            // The moment's age is not known.
+            if moment.time_nanos == 0 {
+                continue;
+            }
+            let age = now.saturating_sub(moment.time_nanos);
+            let rule = rules.iter().position(|rule| age <= nanos(rule.age));
+            let Some(rule) = rule else {
+                plan.removed.push(at);
+                continue;
+            };
+            let Some(step) = rules[rule].step.map(nanos).filter(|&step| step > 0) else {
+                continue;
+            };
+            let place = moment.time_nanos.div_euclid(step);
+            let end = (place + 1).saturating_mul(step);
+            // A step is thinned out only when all of it is old enough.
+            let young = rule
+                .checked_sub(1)
+                .map_or(0, |finer| nanos(rules[finer].age));
+            if now.saturating_sub(end) < young {
+                continue;
+            }
+            // The last moment of a process in a step stays.
+            let is_kept = kept.insert((moment.process, step, place));
+            let is_together = moment.labels.contains_key(ROLLED_UP_LABEL);
+            // Values that only count what was allocated have no sum over processes that come and go.
+            let has_sum = moment.types.iter().any(|t| !is_counter(&t.0));
+            let service =
+                service_labels(&moment.labels).filter(|_| rolls_up && !is_together && has_sum);
+            match service {
+                _ if !is_kept => plan.removed.push(at),
+                None => {}
+                Some(labels) => {
+                    plan.removed.push(at);
+                    let begin = end.saturating_sub(step);
+                    let group = RollupGroup { labels, begin, end };
+                    plan.together.entry(group).or_default().push(at);
+                }
+            }
+        }
+        plan.removed.reverse();
+        plan.together.values_mut().for_each(|group| group.reverse());
+        plan
+    }
+
+    /// Leaves alone the moments of groups whose sum is among `all` moments already: they were loaded
+    /// after their step was put together. Returns these sums.
+    pub fn leave_late_moments(&mut self, all: &[StoredMoment]) -> Vec<RolledUpLate> {
+        let groups = self.together.keys();
+        let groups: BTreeMap<String, RollupGroup> =
+            groups.map(|group| (group.name(), group.clone())).collect();
+        let mut sums = Vec::new();
+        for (name, group) in all
+            .iter()
+            .filter_map(|moment| groups.get_key_value(&moment.name))
+        {
+            let late = self.together.remove(group).unwrap_or_default();
+            self.removed.retain(|at| !late.contains(at));
+            sums.push(RolledUpLate {
+                name: name.clone(),
+                late: late.len(),
+            });
+        }
+        sums
+    }
+
+    /// Returns a moment of `all` that would be missing in the sum of its service, because it is not
+    /// among the `chosen` ones.
+    pub fn find_gap<'a>(
+        &'a self,
+        chosen: &[StoredMoment],
+        all: &'a [StoredMoment],
+    ) -> Option<ServiceGap<'a>> {
+        let chosen: BTreeSet<&str> = chosen.iter().map(|moment| &*moment.name).collect();
+        // This map is mostly empty.
+        let mut left_out: BTreeMap<BTreeMap<String, String>, Vec<&StoredMoment>> = BTreeMap::new();
+        for moment in all.iter().filter(|m| !chosen.contains(&*m.name)) {
+            if let Some(labels) = service_labels(&moment.labels) {
+                left_out.entry(labels).or_default().push(moment);
+            }
+        }
+        self.together.keys().find_map(|group| {
+            let of_service = left_out.get(&group.labels).into_iter().flatten();
+            let moment = of_service.copied().find(|moment| group.has(moment))?;
+            Some(ServiceGap {
+                service: group.labels.get("service").map_or("", String::as_str),
+                moment: &moment.name,
+            })
+        })
+    }
+
+    /// Returns how many moments are removed.
+    pub fn removed(&self) -> usize {
+        self.removed.len()
+    }
+
+    /// Returns how many of the removed moments are put together.
+    pub fn parts(&self) -> usize {
+        self.together.values().map(Vec::len).sum()
+    }
+
+    /// Returns how many sums are made of them.
+    pub fn sums(&self) -> usize {
+        self.together.len()
+    }
+
+    /// Makes the sums of `moments`, which `store` reads from the database `db`, and removes what is
+    /// to be removed. Returns the database, if it was changed, so that its space can be given back.
+    pub fn carry_out(
+        &self,
+        moments: &[StoredMoment],
+        store: Box<dyn SeriesStore>,
+        db: &Path,
+    ) -> Result<Option<ProfileStore>> {
+        let named = || db.display().to_string();
+        let mut added = Vec::new();
+        for (group, there) in self.moments_at_step_end(moments) {
+            let name = group.name();
+            added.push(
+                roll_up(&*store, &name, &selection_from_moments(&name, there))
+                    .with_context(named)?,
+            );
+        }
+        drop(store);
+        let removed = self.removed.iter();
+        let removed: Vec<String> = removed.map(|&at| moments[at].name.clone()).collect();
+        if removed.is_empty() {
+            return Ok(None);
+        }
+        let mut store = ProfileStore::open_to_write(db).with_context(named)?;
+        store.replace(&added, &removed).with_context(named)?;
+        Ok(Some(store))
+    }
+
+    /// Returns the moments of each group that stand for the service at the end of the step. Moments of
+    /// a process that ended or was replaced before are left out.
+    fn moments_at_step_end(
+        &self,
+        moments: &[StoredMoment],
+    ) -> Vec<(&RollupGroup, Vec<StoredMoment>)> {
+        let mut groups = self.together.iter().peekable();
+        let mut all = Vec::new();
+        // The groups of a service follow each other.
+        while let Some((first, _)) = groups.peek() {
+            let labels = &first.labels;
+            let of_service = moments.iter().filter(|moment| first.is_of_service(moment));
+            let of_service: Vec<StoredMoment> = of_service.cloned().collect();
+            let processes = SeriesProcesses::from_moments(&of_service);
+            while let Some((group, of_group)) = groups.next_if(|(group, _)| group.labels == *labels)
+            {
+                let newest = of_group.iter().map(|&at| moments[at].time_nanos).max();
+                let there = processes.moments_at(newest.unwrap_or(0));
+                let names: BTreeSet<&str> = there.iter().map(|&at| &*of_service[at].name).collect();
+                let of_group = of_group.iter().map(|&at| &moments[at]);
+                let there = of_group.filter(|moment| names.contains(&*moment.name));
+                all.push((group, there.cloned().collect()));
+            }
+        }
+        all
+    }
+}
+
+/// A group of moments that are put together: those of a service's hosts in a step of time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RollupGroup {
+    labels: BTreeMap<String, String>,
+    begin: i64,
+    end: i64,
+}
+
+impl RollupGroup {
+    /// Whether a moment belongs to a host of the service, in this step.
+    fn has(&self, moment: &StoredMoment) -> bool {
+        (self.begin..self.end).contains(&moment.time_nanos) && self.is_of_service(moment)
+    }
+
+    fn is_of_service(&self, moment: &StoredMoment) -> bool {
+        let is_of_host = !moment.labels.contains_key(ROLLED_UP_LABEL);
+        is_of_host && service_labels(&moment.labels).as_ref() == Some(&self.labels)
+    }
+
+    /// Returns the name of the sum, which no other group has: the service, other labels, and the
+    /// end of the step. A name with a slash would be taken for a path, so some characters are
+    /// written as in a URL.
+    fn name(&self) -> String {
+        let escaped = |text: &str| {
+            text.chars().fold(String::new(), |mut to, c| {
+                match c {
+                    '/' | '%' | '@' | '=' => to.push_str(&format!("%{:02X}", c as u32)),
+                    c if c.is_control() => to.push_str(&format!("%{:02X}", c as u32)),
+                    c => to.push(c),
+                }
+                to
+            })
+        };
+        let service = self.labels.get("service").map_or("", String::as_str);
+        let others = self.labels.iter().filter(|(key, _)| *key != "service");
+        let others = others.map(|(key, value)| format!(".{}={}", escaped(key), escaped(value)));
+        let time = heapprof_report::time_utc(self.end).replace(' ', "_");
+        format!("{}{}@{time}", escaped(service), others.collect::<String>())
+    }
+}
