@@ -22,15 +22,15 @@ const OWNED: &[(&str, &str)] = &[
     ("clap", "heapprof-cli"),
     (
         "anyhow",
-        "heapprof-cli heapprof-stores heapprof-dropin heapprof-terminal",
+        "heapprof-cli heapprof-sources heapprof-stores heapprof-dropin heapprof-terminal",
     ),
-    ("ureq", "heapprof-cli heapprof-stores"),
+    ("ureq", "heapprof-sources heapprof-stores"),
     // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of
     // other users, heapprof-live for the clock of a recording, heapprof-attach for a lock, and
     // heapprof-process for the sizes of pages and ticks.
     (
         "rustix",
-        "heapprof-cli heapprof-files heapprof-stores heapprof-symbolize heapprof-live \
+        "heapprof-cli heapprof-files heapprof-sources heapprof-stores heapprof-symbolize heapprof-live \
          heapprof-attach heapprof-process heapprof-terminal",
     ),
     ("signal-hook", "heapprof-cli heapprof-terminal"),

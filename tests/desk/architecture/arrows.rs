@@ -74,6 +74,10 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("desk/web", &[]),
     ("app/files", &[]),
+    (
+        "app/sources",
+        &["analysis", "dropin", "formats", "profile", "stores", "text"],
+    ),
     ("app/stores", &["analysis", "files", "report"]),
     (
         "app/terminal",
@@ -96,6 +100,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "process",
             "profile",
             "report",
+            "sources",
             "stores",
             "symbolize",
             "terminal",

@@ -65,11 +65,11 @@ use self::reporting::run_reporting_command;
 use crate::args::{Cli, CliCommand, CommandKind};
 use crate::context::CommandContext;
 use crate::drop_in::CommandLineHost;
-use crate::source::ProfileSources;
+use crate::sources;
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
-    let context = CommandContext::new(ProfileSources::new(&cli), cli.color);
+    let context = CommandContext::new(sources::from_command_line(&cli), cli.color);
     reject_unused_options(&context, &cli.command)?;
     #[cfg(feature = "parquet")]
     if let StoreBackend::Batches(place) = context.sources.backend() {

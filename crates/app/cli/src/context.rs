@@ -10,11 +10,11 @@ use heapprof_analysis::{
     TypeSelection, is_counter,
 };
 use heapprof_report::ReportStyle;
+use heapprof_sources::ProfileSources;
 use heapprof_text::printable_lines;
 use regex::Regex;
 
 use crate::args::{ColorMode, LimitArg, ReportArgs, SourceArgs};
-use crate::source::ProfileSources;
 use crate::source_file::SourceFiles;
 use crate::{messages, name, output};
 

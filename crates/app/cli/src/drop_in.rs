@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use heapprof_dropin::{DropinHost, FetchOptions, ReportBody, ToolReadOptions, WebPageRequest};
 use heapprof_profile::Profile;
+use heapprof_sources::ProfileSources;
 
 use crate::args::help_of;
-use crate::source::ProfileSources;
 use crate::{messages, name, output};
 
 /// The host of a drop-in, which reads, writes and prints for it.

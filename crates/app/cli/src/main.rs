@@ -7,9 +7,7 @@
 mod args;
 mod command;
 mod context;
-mod default_profile;
 mod drop_in;
-mod fetch;
 mod inherited;
 mod log;
 mod messages;
@@ -28,9 +26,8 @@ mod progress;
 mod records;
 mod rights;
 mod sockets;
-mod source;
 mod source_file;
-mod source_url;
+mod sources;
 mod suggestion;
 
 use std::ffi::OsString;
@@ -81,10 +78,10 @@ fn prepare_own_words(typed: &[OsString], own: usize) -> Vec<OsString> {
     // pprof takes HOST:PORT for an address.
     let needs_scheme = !args.iter().skip(1).any(|arg| arg == "pprof");
     for arg in args.iter_mut().take(own).skip(1) {
-        if let Some(part) = arg.to_str().and_then(source::part_of_stdin) {
-            *arg = format!("{}#{part}", source::STDIN_PATH).into();
+        if let Some(part) = arg.to_str().and_then(heapprof_sources::part_of_stdin) {
+            *arg = format!("{}#{part}", heapprof_sources::STDIN_PATH).into();
         } else if let Some(shown) =
-            source_url::without_secrets(&arg.to_string_lossy(), needs_scheme)
+            heapprof_sources::without_secrets(&arg.to_string_lossy(), needs_scheme)
         {
             *arg = shown.into();
         }

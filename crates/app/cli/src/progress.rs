@@ -1,6 +1,6 @@
 //! A progress bar on stderr for work that takes over half a second, on a terminal only.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -21,6 +21,14 @@ impl WorkBar {
             wanted: io::stderr().is_terminal(),
             template,
         }
+    }
+
+    /// Makes a bar for a profile that is read, of `length` bytes if that is known.
+    pub(crate) fn reading(length: Option<u64>) -> Self {
+        Self::new(match length {
+            Some(_) => "reading {bar:30} {bytes} of {total_bytes}, {eta} left",
+            None => "reading {spinner} {bytes}",
+        })
     }
 
     /// Makes a bar for a profile that goes into the database.
@@ -61,36 +69,5 @@ impl Drop for WorkBar {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-    }
-}
-
-/// A reader that passes a stream through and shows the progress.
-pub(crate) struct ProgressReader<R> {
-    inner: R,
-    read: u64,
-    length: Option<u64>,
-    bar: WorkBar,
-}
-
-impl<R: Read> ProgressReader<R> {
-    pub(crate) fn new(inner: R, length: Option<u64>) -> Self {
-        Self {
-            inner,
-            read: 0,
-            length,
-            bar: WorkBar::new(match length {
-                Some(_) => "reading {bar:30} {bytes} of {total_bytes}, {eta} left",
-                None => "reading {spinner} {bytes}",
-            }),
-        }
-    }
-}
-
-impl<R: Read> Read for ProgressReader<R> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(buf)?;
-        self.read += n as u64;
-        self.bar.at(self.read, self.length);
-        Ok(n)
     }
 }

@@ -4,13 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{
-    AnalysisSession, Query, TypeSelection, agree, diff, diff_sql, incomparable_files,
+    AnalysisSession, Query, QuestionSource, TypeSelection, agree, diff, diff_sql,
+    incomparable_files,
 };
+
+use heapprof_sources::ProfileSources;
 
 use super::gate::GateRules;
 use crate::args::DiffArgs;
 use crate::context::{CommandContext, portable_statement};
-use crate::source::ProfileSources;
 
 pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode> {
     if args.question.query().relative_percentages {
@@ -38,16 +40,19 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
         limit: context.limit(&args.limit, &args.report),
         ..args.question.query()
     };
-    let session = session(context, &before, &after, &query, &gate)?;
+    let sources = [
+        context.sources.read_selected(&before)?,
+        context.sources.read_selected(&after)?,
+    ];
+    let [selected_before, selected_after] = sources.each_ref().map(|read| read.selected.clone());
+    let sources = sources.map(|read| read.source);
+    let session = session(context, sources, &query, &gate)?;
     let report = diff(&session, [1, 2], &query, args.normalize)?;
     let portable = portable_statement(&query, &report.before.sample_type, |asked| {
-        let ([before], [after], false) = (&before[..], &after[..], args.normalize) else {
+        if args.normalize {
             return None;
-        };
-        let (before, after) = (
-            context.sources.selected(before)?,
-            context.sources.selected(after)?,
-        );
+        }
+        let (before, after) = (selected_before?, selected_after?);
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
         let after: Vec<&str> = after.iter().map(String::as_str).collect();
         Some(diff_sql(asked, &before, &after))
@@ -132,12 +137,10 @@ fn sides(sources: &ProfileSources, args: &DiffArgs) -> Result<(Vec<String>, Vec<
 
 fn session(
     context: &CommandContext,
-    before: &[String],
-    after: &[String],
+    [mut before, mut after]: [QuestionSource; 2],
     query: &Query,
     gate: &GateRules,
 ) -> Result<AnalysisSession> {
-    let (mut before, mut after) = (context.sources.read(before)?, context.sources.read(after)?);
     agree(&mut before, &mut after)?;
     let sources = vec![before, after];
     let types = match gate.names_a_type() {

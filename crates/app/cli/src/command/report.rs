@@ -14,6 +14,7 @@ use heapprof_analysis::{
     in_order_of_time, report,
 };
 use heapprof_report::UnitFormatter;
+use heapprof_sources::ProfileSources;
 use heapprof_web::{ReportContainer, page};
 
 use self::paths::PathRule;
@@ -21,9 +22,8 @@ use super::forks;
 use crate::args::report::PathNames;
 use crate::args::{Cli, CliCommand, PageArgs};
 use crate::context::CommandContext;
-use crate::source::ProfileSources;
 use crate::source_file::SourceFiles;
-use crate::{messages, name, output};
+use crate::{messages, name, output, sources};
 
 /// Smallest number of profiles that count as moments over time.
 const MIN_SERIES_PROFILES: usize = 3;
@@ -164,7 +164,7 @@ pub(super) fn page_rows(
 pub(super) fn write_page_of_file(profile: &str, page: &str) -> Result<()> {
     let words = ["heapprof", "report", "-o", page, "--", profile];
     let cli = Cli::try_parse_from(words).context("the report")?;
-    let context = CommandContext::new(ProfileSources::new(&cli), cli.color);
+    let context = CommandContext::new(sources::from_command_line(&cli), cli.color);
     match &cli.command {
         CliCommand::Report(args) => run(&context, args),
         _ => bail!("the report: the words are another command's"),

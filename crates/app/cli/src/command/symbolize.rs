@@ -10,7 +10,7 @@ use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeSummary, symbo
 
 use crate::args::SymbolizeArgs;
 use crate::context::CommandContext;
-use crate::{messages, name, output, source};
+use crate::{messages, name, output};
 use heapprof_files::{FileAccess, FilePlace, PathTrust, TypedPath, resolve_typed};
 
 pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> {
@@ -39,7 +39,7 @@ pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> 
         );
     }
     let name = source.name.clone();
-    let mut profile = source::to_owned_profile(source);
+    let mut profile = heapprof_sources::to_owned_profile(source);
     let options = SymbolizeOptions {
         debug_dirs: args.debug_dir.clone(),
         adjust: args.adjust,
@@ -87,7 +87,7 @@ impl SymbolizeTarget {
             Some(path) => return Ok(Self::File(path.clone())),
             None => {}
         }
-        let (whole, part) = source::split_part(file);
+        let (whole, part) = heapprof_sources::split_part(file);
         match std::fs::metadata(name::path(whole)) {
             _ if whole == "-" => Ok(Self::Stdout),
             // A profile that comes through a pipe can't be replaced.

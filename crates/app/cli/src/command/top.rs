@@ -25,12 +25,10 @@ pub(super) fn run(context: &CommandContext, args: &TopArgs) -> Result<ExitCode> 
         true => TypeSelection::All,
         false => TypeSelection::Requested,
     };
-    let session = context.ask(context.sources.read(&names)?, &query, types)?;
+    let read = context.sources.read_selected(&names)?;
+    let selected = read.selected;
+    let session = context.ask(read.source, &query, types)?;
     let mut report = top(&session, 1, &query, args.wide)?;
-    let selected = match &names[..] {
-        [one] => context.sources.selected(one),
-        _ => None,
-    };
     let portable = portable_statement(&query, &report.header.sample_type, |asked| {
         let names = selected?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

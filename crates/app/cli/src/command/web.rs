@@ -23,6 +23,7 @@ mod words;
 use std::sync::{Arc, Mutex, TryLockError};
 
 use anyhow::{Context, Result};
+use heapprof_sources::ProfileSources;
 use heapprof_text::printable;
 use heapprof_web::{
     API_PATH, AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE,
@@ -37,7 +38,6 @@ use self::pages::ReportViews;
 use crate::args::web::MAX_NODES;
 use crate::args::{ProfileArgs, SourceArgs, WebArgs};
 use crate::context::CommandContext;
-use crate::source::ProfileSources;
 use crate::{inherited, messages, name, output};
 
 /// The media type of bytes that have no other type.

@@ -10,13 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 use heapprof_analysis::{ProfileStore, QuestionSource, agree, in_order_of_time};
 use heapprof_formats::SQLITE_MAGIC;
+use heapprof_sources::ProfileSources;
 use heapprof_web::{ApiRefusal, ApiRequest};
 use serde_json::json;
 
 use super::super::report::expand_names;
 use super::refusal;
 use crate::args::WebArgs;
-use crate::source::ProfileSources;
 use crate::{name, now, outside};
 
 /// Maximum number of the database's profiles that are kept once they were read.
@@ -494,7 +494,7 @@ fn state_of_file(arguments: &[String]) -> Option<[i64; 4]> {
         return Some([now::millis() / i64::from(REFRESH_INTERVAL_MS), 0, 0, 0]);
     }
     let [one] = arguments else { return None };
-    let (whole, _) = crate::source::split_part(one);
+    let (whole, _) = heapprof_sources::split_part(one);
     state(&name::path(whole))
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_dropin::FetchOptions;
-
-use crate::source_url::SecretUrl;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+use crate::url::SecretUrl;
 
 /// Longest time that a server may send nothing of a body. A server that takes longer for its
 /// answer, because it profiles, may also take longer for the body.

@@ -153,7 +153,7 @@ fn value_at(argument: &str) -> Option<usize> {
 /// may stand behind `--option=` or `-o`. If `needs_scheme` is false, `user:password@host` is an
 /// address, too, unless there is a file of that name. This does not hold behind an option whose
 /// value is something else, such as a regular expression.
-pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
+pub fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
     let (option, text) = argument.split_at(value_at(argument)?);
     let needs_scheme = needs_scheme || !option.is_empty() && !SOURCE_OPTIONS.contains(&option);
     let parts = UrlParts::parse(text, needs_scheme)?;

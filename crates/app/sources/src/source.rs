@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
@@ -14,80 +15,97 @@ use heapprof_dropin::{FetchOptions, ToolReadOptions};
 use heapprof_formats::{FormatReadOptions, MprofCall, PartSelector, ProfileFormat, ProfileReading};
 use heapprof_profile::{Profile, merge_all};
 use heapprof_stores::{StoreBackend, read_selection};
+use heapprof_text::file_name as name;
 
-use crate::args::{self, Cli, CliCommand};
-use crate::progress::ProgressReader;
-use crate::{default_profile, fetch, messages, name, now, outside};
+use crate::host::{ProgressReader, SourceError, SourceHost};
+use crate::{default_profile, fetch};
 
-/// The sources of profiles, and how they are read by the options of the command line.
+/// How profiles are found and read.
 #[derive(Clone)]
-pub(crate) struct ProfileSources {
-    db: PathBuf,
-    /// Whether the database was named on the command line.
-    is_typed: bool,
-    options: FormatReadOptions,
+pub struct SourceSettings {
+    /// The database.
+    pub db: PathBuf,
+    /// Whether the user named the database.
+    pub is_db_named: bool,
+    /// How files are read.
+    pub options: FormatReadOptions,
     /// Whether the short names of types in use (`objects`, `space`) become the long ones, because
     /// jeprof does not distinguish the two.
-    names_in_use: bool,
+    pub names_in_use: bool,
     /// The store that is asked for selectors, and for names if it is not the database.
-    backend: StoreBackend,
-    /// The names of the profiles that each selector added up, if each profile counts once.
-    selected: RefCell<HashMap<String, Option<Vec<String>>>>,
+    pub backend: StoreBackend,
     /// Whether what is read is stored in the backend, so that no name can be one of the store.
-    is_loading: bool,
+    pub is_loading: bool,
     /// Whether moments of one process may be added up.
-    sum: bool,
+    pub sum: bool,
     /// How a selector combines values in use over time.
-    over_time: MomentAggregation,
+    pub over_time: MomentAggregation,
+    /// The clock: the present time in nanoseconds since 1970 UTC.
+    pub clock: fn() -> i64,
+}
+
+/// The sources of profiles, and how they are read.
+#[derive(Clone)]
+pub struct ProfileSources {
+    settings: SourceSettings,
+    host: Arc<dyn SourceHost>,
     stdin_read: Cell<bool>,
     /// The only profiles that there are, by name, if all were read already.
     known: Option<HashMap<String, QuestionSource>>,
 }
 
+/// A profile that was read, and what it is the sum of.
+pub struct SelectedSource {
+    /// The profile.
+    pub source: QuestionSource,
+    /// The names of the stored profiles that a selector added up; `None` if the profile was not
+    /// selected, or if the profiles do not count alike.
+    pub selected: Option<Vec<String>>,
+}
+
+impl From<QuestionSource> for SelectedSource {
+    fn from(source: QuestionSource) -> Self {
+        Self {
+            source,
+            selected: None,
+        }
+    }
+}
+
 /// The path that replaces the `-` of `-#12`, because an argument that begins with a dash is taken
 /// for an option.
-pub(crate) const STDIN_PATH: &str = "/dev/stdin";
+pub const STDIN_PATH: &str = "/dev/stdin";
 
 impl ProfileSources {
-    pub(crate) fn new(cli: &Cli) -> Self {
+    /// Makes sources by these settings, for this front end.
+    pub fn new(settings: SourceSettings, host: Arc<dyn SourceHost>) -> Self {
         Self {
-            db: cli.db(),
-            is_typed: cli.typed_db().is_some(),
-            options: FormatReadOptions::default()
-                .max_inflated(cli.max_inflated)
-                .values(cli.values.clone())
-                .as_pprof(matches!(cli.command, CliCommand::Pprof(_))),
-            names_in_use: matches!(cli.command, CliCommand::Jeprof(_)),
-            backend: cli.backend(),
-            selected: RefCell::default(),
-            is_loading: matches!(cli.command, CliCommand::Load(_)),
-            sum: cli.sum,
-            over_time: match cli.over_time {
-                args::OverTimeMode::Last => MomentAggregation::Last,
-                args::OverTimeMode::Mean => MomentAggregation::Mean,
-                args::OverTimeMode::Max => MomentAggregation::Max,
-            },
+            settings,
+            host,
             stdin_read: Cell::new(false),
             known: None,
         }
     }
 
     /// Returns the options by which files are read.
-    pub(crate) fn options(&self) -> &FormatReadOptions {
-        &self.options
+    pub fn options(&self) -> &FormatReadOptions {
+        &self.settings.options
     }
 
     /// Returns these sources for heapprof's own page instead of pprof's reports.
-    pub(crate) fn as_ours(&self) -> Self {
+    pub fn as_ours(&self) -> Self {
         Self {
-            options: self.options.clone().as_pprof(false),
-            names_in_use: false,
+            settings: SourceSettings {
+                options: self.settings.options.clone().as_pprof(false),
+                names_in_use: false,
+                ..self.settings.clone()
+            },
             ..self.clone()
         }
     }
 
     /// Returns sources that have only these profiles, which were read already.
-    pub(crate) fn with_known(&self, known: HashMap<String, QuestionSource>) -> Self {
+    pub fn with_known(&self, known: HashMap<String, QuestionSource>) -> Self {
         Self {
             known: Some(known),
             ..self.clone()
@@ -95,63 +113,66 @@ impl ProfileSources {
     }
 
     /// Whether all profiles were read already, so that no name is that of a file.
-    pub(crate) fn are_known(&self) -> bool {
+    pub fn are_known(&self) -> bool {
         self.known.is_some()
     }
 
     /// Makes another database the one in which names are found.
-    pub(crate) fn set_db(&mut self, db: PathBuf) {
-        self.backend = StoreBackend::Database(db.clone());
-        self.db = db;
+    pub fn set_db(&mut self, db: PathBuf) {
+        self.settings.backend = StoreBackend::Database(db.clone());
+        self.settings.db = db;
     }
 
-    /// Returns the database, if it was named on the command line.
-    pub(crate) fn typed_db(&self) -> Option<&Path> {
-        self.is_typed.then_some(&*self.db)
+    /// Returns the database, if the user named it.
+    pub fn typed_db(&self) -> Option<&Path> {
+        self.settings.is_db_named.then_some(&*self.settings.db)
     }
 
-    pub(crate) fn db(&self) -> &Path {
-        &self.db
-    }
-
-    /// Returns the names of the profiles that a selector added up; `None` if `name` was no
-    /// selector, or if the profiles do not count alike.
-    pub(crate) fn selected(&self, name: &str) -> Option<Vec<String>> {
-        self.selected.borrow().get(name).cloned().flatten()
+    /// Returns the database.
+    pub fn db(&self) -> &Path {
+        &self.settings.db
     }
 
     /// Returns the store that is asked for selectors.
-    pub(crate) fn backend(&self) -> &StoreBackend {
-        &self.backend
+    pub fn backend(&self) -> &StoreBackend {
+        &self.settings.backend
     }
 
     /// Returns the arguments, or the newest recording in this folder if there are none.
-    pub(crate) fn or_newest(&self, names: &[String]) -> Result<Vec<String>> {
+    pub fn or_newest(&self, names: &[String]) -> Result<Vec<String>> {
         if !names.is_empty() {
             return Ok(names.to_vec());
         }
-        if !matches!(self.backend, StoreBackend::Database(_)) {
+        if !matches!(self.settings.backend, StoreBackend::Database(_)) {
             bail!(
                 "{}: say which profiles of it, by a name or a selector such as service=shop",
-                self.backend.name()
+                self.settings.backend.name()
             );
         }
         let newest = default_profile::newest()?;
-        messages::note(&format!("reading {newest}, the newest recording here"));
+        self.host
+            .note(&format!("reading {newest}, the newest recording here"));
         Ok(vec![newest])
     }
 
     /// Reads one profile from all these arguments. Several profiles are added up.
-    pub(crate) fn read(&self, names: &[String]) -> Result<QuestionSource> {
-        let source = match names {
+    pub fn read(&self, names: &[String]) -> Result<QuestionSource> {
+        Ok(self.read_selected(names)?.source)
+    }
+
+    /// Reads one profile as [`read`](Self::read) does, and returns what a selector added up if that
+    /// is the only argument.
+    pub fn read_selected(&self, names: &[String]) -> Result<SelectedSource> {
+        let read = match names {
             [] => bail!("no profile is named"),
             [one] => self.one(one)?,
             several => {
                 let mut moments = SummedProcesses::default();
                 let parts = several.iter().map(|name| {
-                    let source = self.one(name)?;
-                    if !self.sum {
-                        moments.add(&source)?;
+                    let source = self.one(name)?.source;
+                    if !self.settings.sum {
+                        let added = moments.add(&source);
+                        added.map_err(|error| self.host.explain(error))?;
                     }
                     Ok(to_owned_profile(source))
                 });
@@ -163,82 +184,82 @@ impl ProfileSources {
                         anyhow::Error::from(error).context(several.join(" + "))
                     }
                 })?;
-                QuestionSource::new(name::shown(&several.join(" + ")), merged)
+                QuestionSource::new(name::shown(&several.join(" + ")), merged).into()
             }
         };
         if self.known.is_none() {
-            say_warnings(&source.name, &source.profile);
+            self.say_warnings(&read.source);
         }
-        Ok(source)
+        Ok(read)
     }
 
     /// Reads a profile from each of these arguments.
-    pub(crate) fn read_each(&self, names: &[String]) -> Result<Vec<QuestionSource>> {
+    pub fn read_each(&self, names: &[String]) -> Result<Vec<QuestionSource>> {
         let one = |name: &String| self.read(std::slice::from_ref(name));
         names.iter().map(one).collect()
     }
 
     /// Reads the profile behind one argument, and returns the format of its file. A profile from
     /// the database has none.
-    pub(crate) fn read_with_format(
-        &self,
-        name: &str,
-    ) -> Result<(QuestionSource, Option<ProfileFormat>)> {
+    pub fn read_with_format(&self, name: &str) -> Result<(QuestionSource, Option<ProfileFormat>)> {
         let format = Cell::new(None);
-        let source = self.read_one(name, |reading| {
+        let read = self.read_one(name, |reading| {
             format.set(Some(reading.format));
             reading.commented()
         })?;
-        say_warnings(&source.name, &source.profile);
+        let source = read.source;
+        self.say_warnings(&source);
         Ok((source, format.get()))
     }
 
     /// Reads the profile behind one argument, and returns the calls of its file if Devel::MProf
     /// wrote it.
-    pub(crate) fn read_with_calls(&self, name: &str) -> Result<(QuestionSource, Vec<MprofCall>)> {
+    pub fn read_with_calls(&self, name: &str) -> Result<(QuestionSource, Vec<MprofCall>)> {
         let calls = RefCell::new(Vec::new());
-        let source = self.read_one(name, |mut reading| {
+        let read = self.read_one(name, |mut reading| {
             calls.replace(std::mem::take(&mut reading.calls));
             reading.commented()
         })?;
-        say_warnings(&source.name, &source.profile);
+        let source = read.source;
+        self.say_warnings(&source);
         Ok((source, calls.into_inner()))
     }
 
     /// Returns the options for a tool that reads files in its own way.
     fn read_as(&self, how: ToolReadOptions) -> FormatReadOptions {
-        self.options
+        self.settings
+            .options
             .clone()
             .stacks_as_written(how.stacks_as_written)
             .threads_as_counted(how.threads_as_counted)
     }
 
     /// Reads the profile behind one argument as a tool sees it.
-    pub(crate) fn read_as_tool(&self, name: &str, how: ToolReadOptions) -> Result<Profile> {
-        let source = self.read_one_as(name, &self.read_as(how), how.convert)?;
-        Ok(self.name_in_use(to_owned_profile(source)))
+    pub fn read_as_tool(&self, name: &str, how: ToolReadOptions) -> Result<Profile> {
+        let read = self.read_one_as(name, &self.read_as(how), how.convert)?;
+        Ok(self.name_in_use(to_owned_profile(read.source)))
     }
 
     /// Reads the profile at a URL as [`read_as_tool`](Self::read_as_tool) reads an argument.
-    pub(crate) fn fetch_as_tool(
+    pub fn fetch_as_tool(
         &self,
         url: &str,
         transfer: &FetchOptions,
         how: ToolReadOptions,
     ) -> Result<Profile> {
         let body = fetch::fetch(url, transfer).with_context(|| url.to_string())?;
-        let reading = decode(url, body, None, self.read_as(how))?;
+        let reading = self.decode(url, body, None, self.read_as(how))?;
         Ok(self.name_in_use((how.convert)(reading)))
     }
 
     fn name_in_use(&self, mut profile: Profile) -> Profile {
-        if self.names_in_use {
+        if self.settings.names_in_use {
             profile.name_in_use();
         }
         profile
     }
 
-    fn one(&self, name: &str) -> Result<QuestionSource> {
+    fn one(&self, name: &str) -> Result<SelectedSource> {
         self.read_one(name, ProfileReading::commented)
     }
 
@@ -246,8 +267,8 @@ impl ProfileSources {
         &self,
         name: &str,
         keep: impl Fn(ProfileReading) -> Profile,
-    ) -> Result<QuestionSource> {
-        self.read_one_as(name, &self.options, keep)
+    ) -> Result<SelectedSource> {
+        self.read_one_as(name, &self.settings.options, keep)
     }
 
     fn read_one_as(
@@ -255,82 +276,93 @@ impl ProfileSources {
         name: &str,
         options: &FormatReadOptions,
         keep: impl Fn(ProfileReading) -> Profile,
-    ) -> Result<QuestionSource> {
+    ) -> Result<SelectedSource> {
         if let Some(known) = &self.known {
             let source = known.get(name).cloned();
-            return source.with_context(|| format!("{name}: there is no such profile here"));
+            let source =
+                source.with_context(|| format!("{name}: there is no such profile here"))?;
+            return Ok(source.into());
         }
         if name.is_empty() {
             bail!("an empty PROFILE is named; leave it out for the newest recording here");
         }
         let (whole, part) = split_part(name);
-        if let Some(source) = outside::read(name)? {
-            return Ok(source);
+        if let Some(source) = self.host.read_outside(name)? {
+            return Ok(source.into());
         }
         if whole == "-" || whole == STDIN_PATH {
             if self.stdin_read.replace(true) {
                 bail!("- (stdin) can be read only once");
             }
             let name = name.replacen(whole, "stdin", 1);
-            let reading = decode(&name, io::stdin().lock(), None, options.clone().part(part))?;
-            return Ok(QuestionSource::new(name, keep(reading)));
+            let stdin = io::stdin().lock();
+            let reading = self.decode(&name, stdin, None, options.clone().part(part))?;
+            return Ok(QuestionSource::new(name, keep(reading)).into());
         }
         if fetch::is_url(whole) {
             let body =
                 fetch::fetch(whole, &FetchOptions::default()).with_context(|| name.to_string())?;
-            return Ok(QuestionSource::new(
-                name,
-                keep(decode(name, body, None, options.clone().part(part))?),
-            ));
+            let reading = self.decode(name, body, None, options.clone().part(part))?;
+            return Ok(QuestionSource::new(name, keep(reading)).into());
         }
         // A path is tried before a name.
         let path = name::path(whole);
         if path.exists() {
-            let reading = file(name, &path, options.clone().part(part))?;
-            return Ok(QuestionSource::new(name::shown(name), keep(reading)));
+            let reading = self.read_file(name, &path, options.clone().part(part))?;
+            return Ok(QuestionSource::new(name::shown(name), keep(reading)).into());
         }
-        let is_elsewhere = !matches!(self.backend, StoreBackend::Database(_)) && !self.is_loading;
+        let is_elsewhere = !matches!(self.settings.backend, StoreBackend::Database(_))
+            && !self.settings.is_loading;
         if is_elsewhere || is_selector(name) && !self.is_stored_name(name) {
-            let selected = read_selection(&self.backend, name, now::nanos(), self.over_time)?;
-            messages::note(&selected.about);
+            let now = (self.settings.clock)();
+            let over_time = self.settings.over_time;
+            let selected = read_selection(&self.settings.backend, name, now, over_time)?;
+            self.host.note(&selected.about);
             // A statement would show the frames that the profile drops.
             let profile = &selected.source.profile;
             let is_whole = profile.text(profile.drop_frames).is_empty();
             let names = selected.names.filter(|_| is_whole);
-            self.selected.borrow_mut().insert(name.to_string(), names);
-            return Ok(selected.source);
+            return Ok(SelectedSource {
+                source: selected.source,
+                selected: names,
+            });
         }
         match self.find_database(name)? {
-            Some(store) => store
-                .restore(name)
-                .with_context(|| self.db.display().to_string()),
+            Some(store) => {
+                let restored = store.restore(name);
+                Ok(restored
+                    .with_context(|| self.settings.db.display().to_string())?
+                    .into())
+            }
             None => bail!(
                 "{name}: there is no such file, and no database {} with a profile of that name",
-                self.db.display()
+                self.settings.db.display()
             ),
         }
     }
 
     /// Returns how values in use of several moments are combined.
-    pub(crate) fn over_time(&self) -> MomentAggregation {
-        self.over_time
+    pub fn over_time(&self) -> MomentAggregation {
+        self.settings.over_time
     }
 
     /// Reads a profile from bytes that a client sent.
-    pub(crate) fn read_sent(&self, name: &str, bytes: &[u8]) -> Result<Profile> {
+    pub fn read_sent(&self, name: &str, bytes: &[u8]) -> Result<Profile> {
         let length = bytes.len() as u64;
-        decode(name, bytes, Some(length), self.options.clone()).map(ProfileReading::commented)
+        let reading = self.decode(name, bytes, Some(length), self.settings.options.clone())?;
+        Ok(reading.commented())
     }
 
     /// Reads the profile that the database has under this name.
-    pub(crate) fn read_restored(&self, name: &str) -> Result<QuestionSource> {
-        let store = ProfileStore::open(&self.db).and_then(|store| store.restore(name));
-        store.with_context(|| self.db.display().to_string())
+    pub fn read_restored(&self, name: &str) -> Result<QuestionSource> {
+        let store = ProfileStore::open(&self.settings.db).and_then(|store| store.restore(name));
+        store.with_context(|| self.settings.db.display().to_string())
     }
 
     /// Whether the database has a profile of exactly this name.
     fn is_stored_name(&self, name: &str) -> bool {
-        self.db.exists() && ProfileStore::open(&self.db).is_ok_and(|store| store.find(name).is_ok())
+        self.settings.db.exists()
+            && ProfileStore::open(&self.settings.db).is_ok_and(|store| store.find(name).is_ok())
     }
 
     /// Returns the database, if the argument can only be a name in it.
@@ -338,59 +370,75 @@ impl ProfileSources {
         let (whole, _) = split_part(name);
         let is_name = whole != "-"
             && !fetch::is_url(whole)
-            && !outside::is_outside(whole)
+            && !self.host.is_outside(whole)
             && !name::path(whole).exists();
-        if !is_name || self.known.is_some() || !self.db.exists() {
+        if !is_name || self.known.is_some() || !self.settings.db.exists() {
             return Ok(None);
         }
-        let store = ProfileStore::open(&self.db).with_context(|| self.db.display().to_string())?;
+        let store = ProfileStore::open(&self.settings.db)
+            .with_context(|| self.settings.db.display().to_string())?;
         match store.find(name) {
             Ok(_) => {}
             Err(error @ heapprof_analysis::AnalysisError::NoSuchProfile { .. }) => {
                 bail!(
                     "{name}: there is no such file, and {} {error}",
-                    self.db.display()
+                    self.settings.db.display()
                 )
             }
-            Err(error) => return Err(error).with_context(|| self.db.display().to_string()),
+            Err(error) => {
+                return Err(error).with_context(|| self.settings.db.display().to_string());
+            }
         }
         Ok(Some(store))
     }
-}
 
-fn file(name: &str, path: &Path, options: FormatReadOptions) -> Result<ProfileReading> {
-    let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
-    let metadata = file
-        .metadata()
-        .with_context(|| format!("{name}: cannot be read"))?;
-    if metadata.is_dir() {
-        bail!("{name}: is a folder, not a profile; name a file in it");
+    fn read_file(
+        &self,
+        name: &str,
+        path: &Path,
+        options: FormatReadOptions,
+    ) -> Result<ProfileReading> {
+        let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
+        let metadata = file
+            .metadata()
+            .with_context(|| format!("{name}: cannot be read"))?;
+        if metadata.is_dir() {
+            bail!("{name}: is a folder, not a profile; name a file in it");
+        }
+        let length = metadata.is_file().then_some(metadata.len());
+        self.decode(name, file, length, options)
     }
-    let length = metadata.is_file().then_some(metadata.len());
-    decode(name, file, length, options)
-}
 
-fn decode(
-    name: &str,
-    reader: impl Read,
-    length: Option<u64>,
-    options: FormatReadOptions,
-) -> Result<ProfileReading> {
-    let reader = ProgressReader::new(reader, length);
-    heapprof_formats::read(reader, &options)
-        .map_err(messages::reading_error)
-        .with_context(|| name.to_string())
+    fn decode(
+        &self,
+        name: &str,
+        reader: impl Read,
+        length: Option<u64>,
+        options: FormatReadOptions,
+    ) -> Result<ProfileReading> {
+        let reader = ProgressReader::new(reader, self.host.progress(length));
+        heapprof_formats::read(reader, &options)
+            .map_err(|error| self.host.explain(error.into()))
+            .with_context(|| name.to_string())
+    }
+
+    /// Shows the warnings about a file.
+    fn say_warnings(&self, source: &QuestionSource) {
+        for warning in &source.profile.warnings {
+            self.host.note(&format!("{}: {warning}", source.name));
+        }
+    }
 }
 
 /// Returns the 12 of `-#12`.
-pub(crate) fn part_of_stdin(arg: &str) -> Option<&str> {
+pub fn part_of_stdin(arg: &str) -> Option<&str> {
     arg.strip_prefix("-#")
         .filter(|part| PartSelector::parse(part).is_some())
 }
 
 /// Splits an argument into a source and the part of it that `SOURCE#12`, `#peak` or `#last` asks
 /// for. A file whose own name ends like that comes first.
-pub(crate) fn split_part(name: &str) -> (&str, Option<PartSelector>) {
+pub fn split_part(name: &str) -> (&str, Option<PartSelector>) {
     let split = || {
         let (whole, part) = name.rsplit_once('#')?;
         let part = PartSelector::parse(part)?;
@@ -399,15 +447,8 @@ pub(crate) fn split_part(name: &str) -> (&str, Option<PartSelector>) {
     split().unwrap_or((name, None))
 }
 
-/// Prints the warnings about a file.
-pub(crate) fn say_warnings(name: &str, profile: &Profile) {
-    for warning in &profile.warnings {
-        messages::note(&format!("{name}: {warning}"));
-    }
-}
-
 /// Returns the profile to be changed. It is copied if it is shared.
-pub(crate) fn to_owned_profile(source: QuestionSource) -> Profile {
+pub fn to_owned_profile(source: QuestionSource) -> Profile {
     std::sync::Arc::try_unwrap(source.profile).unwrap_or_else(|shared| (*shared).clone())
 }
 
@@ -417,7 +458,7 @@ struct SummedProcesses(Vec<(String, ProfiledProcess)>);
 
 impl SummedProcesses {
     /// Fails for a second moment of a process, because what both have in use would count twice.
-    fn add(&mut self, source: &QuestionSource) -> Result<()> {
+    fn add(&mut self, source: &QuestionSource) -> Result<(), SourceError> {
         let Some(process) = ProfiledProcess::from_profile(&source.profile) else {
             return Ok(());
         };
@@ -427,10 +468,11 @@ impl SummedProcesses {
             .iter()
             .find(|(_, known)| known.is_same_process(&process))
         {
-            bail!(
-                "{earlier} and {name} are two moments of one process ({process}); adding them up \
-                 counts the same memory twice: take the last, use diff, or say --sum"
-            );
+            return Err(SourceError::SameProcess {
+                earlier: earlier.clone(),
+                later: name,
+                process: process.to_string(),
+            });
         }
         self.0.push((name, process));
         Ok(())

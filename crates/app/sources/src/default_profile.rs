@@ -8,8 +8,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use heapprof_profile::InflateReader;
-
-use crate::name;
+use heapprof_text::file_name as name;
 
 /// Maximum number of files that are searched for the collector's comment.
 const MAX_FILES: usize = 100;

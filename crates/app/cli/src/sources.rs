@@ -1,0 +1,66 @@
+//! The sources of profiles, as the command line says how to read them.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use heapprof_analysis::{MomentAggregation, QuestionSource};
+use heapprof_formats::FormatReadOptions;
+use heapprof_sources::{ProfileSources, SourceError, SourceHost, SourceSettings};
+
+use crate::args::{Cli, CliCommand, OverTimeMode};
+use crate::progress::WorkBar;
+use crate::{messages, now, outside};
+
+/// Makes the sources of a command.
+pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
+    let settings = SourceSettings {
+        db: cli.db(),
+        is_db_named: cli.typed_db().is_some(),
+        options: FormatReadOptions::default()
+            .max_inflated(cli.max_inflated)
+            .values(cli.values.clone())
+            .as_pprof(matches!(cli.command, CliCommand::Pprof(_))),
+        names_in_use: matches!(cli.command, CliCommand::Jeprof(_)),
+        backend: cli.backend(),
+        is_loading: matches!(cli.command, CliCommand::Load(_)),
+        sum: cli.sum,
+        over_time: match cli.over_time {
+            OverTimeMode::Last => MomentAggregation::Last,
+            OverTimeMode::Mean => MomentAggregation::Mean,
+            OverTimeMode::Max => MomentAggregation::Max,
+        },
+        clock: now::nanos,
+    };
+    ProfileSources::new(settings, Arc::new(CommandLineReader))
+}
+
+/// This program, for the sources that it asks.
+struct CommandLineReader;
+
+impl SourceHost for CommandLineReader {
+    fn note(&self, text: &str) {
+        messages::note(text);
+    }
+
+    fn progress(&self, length: Option<u64>) -> Box<dyn FnMut(u64)> {
+        let mut bar = WorkBar::reading(length);
+        Box::new(move |read| bar.at(read, length))
+    }
+
+    fn explain(&self, error: SourceError) -> anyhow::Error {
+        match error {
+            SourceError::Format(error) => messages::reading_error(error),
+            error @ SourceError::SameProcess { .. } => {
+                anyhow::anyhow!("{error}: take the last, use diff, or say --sum")
+            }
+        }
+    }
+
+    fn is_outside(&self, argument: &str) -> bool {
+        outside::is_outside(argument)
+    }
+
+    fn read_outside(&self, argument: &str) -> Result<Option<QuestionSource>> {
+        outside::read(argument)
+    }
+}

@@ -1,0 +1,21 @@
+//! What the name of a profile means, as a user types it: a file or a part of it, standard input, a
+//! URL, the name of a stored profile, or a selector of stored moments. [`ProfileSources`] finds that
+//! out and reads the profile.
+//!
+//! The front end gives [`SourceSettings`] and a [`SourceHost`], which shows notes and progress, puts
+//! errors into words, and reads processes and core files. Secrets of addresses stay out of sight by
+//! [`without_secrets`], and only a request gets them back.
+#![forbid(unsafe_code)]
+
+mod default_profile;
+mod fetch;
+mod host;
+mod source;
+mod url;
+
+pub use host::{SourceError, SourceHost};
+pub use source::{
+    ProfileSources, STDIN_PATH, SelectedSource, SourceSettings, part_of_stdin, split_part,
+    to_owned_profile,
+};
+pub use url::without_secrets;
