@@ -78,7 +78,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         "app/sources",
         &["analysis", "dropin", "formats", "profile", "stores", "text"],
     ),
-    ("app/stores", &["analysis", "files", "report"]),
+    ("app/stores", &["analysis", "files", "report", "wiretap"]),
     (
         "app/terminal",
         &["analysis", "process", "profile", "report", "text"],

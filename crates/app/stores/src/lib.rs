@@ -4,7 +4,8 @@
 //! A [`StoreBackend`] says which place is meant, and [`open`] opens it for questions. [`choose`] and
 //! [`read_selection`] find the moments that a selector means. [`DatabaseLoader`] and
 //! [`load_into_clickhouse`] store profiles, [`RetentionPlan`] decides which old ones go, and
-//! `export_moments` and `import_moments` copy between a database and batches.
+//! `export_moments` and `import_moments` copy between a database and batches. [`DatagramCounts`] has
+//! what the wiretap's datagrams say until it is written to a database.
 //!
 //! Nothing is printed here. Functions return what there is to say.
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ mod selection;
 mod store_user;
 #[cfg(feature = "parquet")]
 mod transfer;
+mod wiretap;
 
 pub use backend::StoreBackend;
 #[cfg(feature = "parquet")]
@@ -34,3 +36,4 @@ pub use retention::{RetentionPlan, RetentionRule, RolledUpLate, ServiceGap};
 pub use selection::{SelectedProfile, are_unique, choose, read_selection};
 #[cfg(feature = "parquet")]
 pub use transfer::{ExportCount, ImportCount, export_moments, import_moments};
+pub use wiretap::DatagramCounts;

@@ -4,8 +4,6 @@
 //! written. The datagrams wait in a bounded queue. If the queue is full, the kernel drops
 //! datagrams, and the gaps in their numbers show this.
 
-mod collected;
-
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -15,16 +13,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::ProfileStore;
-use heapprof_stores::make_database;
+use heapprof_stores::{DatagramCounts, make_database};
 use heapprof_wiretap::{MAX_DATAGRAM_BYTES, SigningKey};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use self::collected::DatagramCounts;
 use crate::args::ListenArgs;
 use crate::context::CommandContext;
-use crate::{inherited, messages};
+use crate::{inherited, messages, now};
 
 /// Size of the kernel's buffer for datagrams that were not taken yet, if the kernel allows it.
 const SOCKET_BUFFER_BYTES: usize = 16 << 20;
@@ -150,7 +147,7 @@ fn count(
     let (mut looked, mut stored) = (Instant::now(), Instant::now());
     loop {
         match receiver.recv_timeout(END_CHECK_INTERVAL) {
-            Ok(datagram) => collected.take(&datagram),
+            Ok(datagram) => collected.take(&datagram, now_ms()),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -161,9 +158,14 @@ fn count(
             }
         }
         if stored.elapsed() >= STORE_INTERVAL || collected.is_full() {
-            collected.store(store)?;
+            collected.store(store, now_ms())?;
             stored = Instant::now();
         }
     }
     collected.store_last(store)
+}
+
+/// Returns the present time in milliseconds since 1970 UTC.
+fn now_ms() -> u64 {
+    now::millis().unsigned_abs()
 }

@@ -1,4 +1,4 @@
-//! Counts of a listener since it last wrote the database.
+//! Counts of the wiretap's datagrams, which are written to a database from time to time.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,6 @@ use heapprof_wiretap::{
     DatagramError, DatagramReceipt, LossTracker, MAX_SENDERS, SenderLosses, SenderState,
     SigningKey, WiretapDatagram, WiretapEvent, decode,
 };
-
-use crate::now;
 
 /// Maximum number of codes, sites and processes, or of senders, that are counted before the
 /// database is written.
@@ -34,7 +32,7 @@ struct RefusedDatagrams {
 }
 
 /// The counts of datagrams since the last write, and of this run.
-pub(super) struct DatagramCounts {
+pub struct DatagramCounts {
     key: Option<SigningKey>,
     losses: LossTracker,
     codes: HashMap<CodeKey, CodeCount>,
@@ -81,7 +79,8 @@ fn to_sender_losses(row: &WiretapSender) -> Option<SenderLosses> {
 }
 
 impl DatagramCounts {
-    pub(super) fn new(key: Option<SigningKey>) -> Self {
+    /// Begins to count. With a key, only datagrams that it signed are counted.
+    pub fn new(key: Option<SigningKey>) -> Self {
         Self {
             key,
             losses: LossTracker::new(MAX_SENDERS),
@@ -94,7 +93,7 @@ impl DatagramCounts {
     }
 
     /// Remembers the senders that an earlier listener has received from.
-    pub(super) fn load_senders(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
+    pub fn load_senders(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         // New senders need room as well.
         for sender in store.wiretap_senders(MAX_SENDERS / 2)? {
             if let Some(sender) = to_sender_losses(&sender) {
@@ -104,10 +103,10 @@ impl DatagramCounts {
         Ok(())
     }
 
-    /// Counts a datagram.
-    pub(super) fn take(&mut self, bytes: &[u8]) {
+    /// Counts a datagram that comes at `now_ms`, in milliseconds since 1970 UTC.
+    pub fn take(&mut self, bytes: &[u8], now_ms: u64) {
         match decode(bytes, self.key.as_ref()) {
-            Ok(datagram) => match self.losses.receive(&datagram, now::millis().unsigned_abs()) {
+            Ok(datagram) => match self.losses.receive(&datagram, now_ms) {
                 DatagramReceipt::New => self.count(datagram),
                 DatagramReceipt::Repeated => self.refused.again += 1,
             },
@@ -142,18 +141,18 @@ impl DatagramCounts {
     }
 
     /// Whether the database must be written before more datagrams are taken.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.codes.len() >= MAX_CODES || self.losses.waiting() >= MAX_CODES
     }
 
-    /// Writes the counts since the last write.
-    pub(super) fn store(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
-        let senders = self.losses.take_changed(now::millis().unsigned_abs());
+    /// Writes the counts since the last write, at the time `now_ms`.
+    pub fn store(&mut self, store: &mut ProfileStore, now_ms: u64) -> Result<(), AnalysisError> {
+        let senders = self.losses.take_changed(now_ms);
         self.write(store, senders)
     }
 
     /// Writes the last counts. No listener runs any more.
-    pub(super) fn store_last(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
+    pub fn store_last(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         let senders = self.losses.take_final();
         self.write(store, senders)
     }
@@ -202,7 +201,7 @@ impl DatagramCounts {
     }
 
     /// Summarises the received datagrams in a line.
-    pub(super) fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         let sums = self.losses.sums();
         format!(
             "received {}, lost {}, senders {}, end unknown {}; refused: {} not understood, {} with \
