@@ -31,7 +31,7 @@ const OWNED: &[(&str, &str)] = &[
     (
         "rustix",
         "heapprof-cli heapprof-files heapprof-sources heapprof-stores heapprof-symbolize heapprof-live \
-         heapprof-attach heapprof-process heapprof-terminal",
+         heapprof-attach heapprof-process heapprof-terminal heapprof-watch",
     ),
     ("signal-hook", "heapprof-cli heapprof-terminal"),
     ("ratatui", "heapprof-terminal"),

@@ -83,6 +83,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         "app/terminal",
         &["analysis", "process", "profile", "report", "text"],
     ),
+    ("app/watch", &["analysis", "process"]),
     (
         "app/cli",
         &[
@@ -105,6 +106,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "symbolize",
             "terminal",
             "text",
+            "watch",
             "web",
             "wiretap",
         ],

@@ -1,7 +1,5 @@
 //! `heapprof mark`: sends a watch a mark that something begins here, and waits for the answer.
 
-pub(super) mod datagram;
-
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -9,14 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use heapprof_abi::environment as variable;
+use heapprof_watch::{ACCEPTED_ANSWER, MarkScope, make_mark};
 use rustix::net::{
     RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, bind, connect, recv, send, sockopt,
 };
 
-use self::datagram::{ACCEPTED_ANSWER, MarkScope, datagram};
 use crate::args::MarkArgs;
-use crate::named_process;
 use crate::sockets::{SocketKind, address, folders};
+use crate::{named_process, now};
 
 /// Longest time that a watch may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,7 +32,10 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
         // that it runs.
         let address =
             SocketAddrUnix::new(&path).map_err(|error| unanswered_error(&error.into(), &path))?;
-        let said = send_datagram(&address, &datagram(MarkScope::AllOthers, &args.text));
+        let said = send_datagram(
+            &address,
+            &make_mark(MarkScope::AllOthers, &args.text, now::millis()),
+        );
         return match said {
             Ok(answer) => check_answer(&answer),
             Err(error) => Err(unanswered_error(&error, &path)),
@@ -51,9 +52,10 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
         _ => {}
     }
     // A watch that does not watch the process answers that it does not.
-    let datagram = datagram(
+    let datagram = make_mark(
         of_process.map_or(MarkScope::UnknownProcess, MarkScope::Process),
         &args.text,
+        now::millis(),
     );
     let mut last = Ok(String::new());
     for address in &watches {

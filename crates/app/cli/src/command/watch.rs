@@ -1,9 +1,5 @@
 //! `heapprof watch`: stores in the database what processes have in memory over time, from outside.
 
-mod marks;
-mod rule;
-mod watcher;
-
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -17,18 +13,18 @@ use heapprof_abi::environment as variable;
 use heapprof_analysis::{ProfileStore, WatchStart};
 use heapprof_report::ReportStyle;
 use heapprof_stores::make_database;
+use heapprof_watch::{ProcessWatcher, WatchRule, receive_marks};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 
-use self::rule::WatchRule;
-use self::watcher::ProcessWatcher;
 use super::heap_run::split_words;
 use super::proc;
 use super::record::{ProgramExit, run_unrecorded};
 use crate::args::WatchArgs;
+use crate::args::size::size;
 use crate::context::CommandContext;
 use crate::sockets::{ListeningSocket, SocketKind};
 use crate::{inherited, messages, named_process, now, output, outside};
@@ -177,7 +173,7 @@ fn until(args: &WatchArgs) -> Result<Option<(WatchRule, Vec<String>)>> {
     let (Some(rule), Some(then)) = (&args.until, &args.then) else {
         return Ok(None);
     };
-    let rule = WatchRule::parse(rule).map_err(|why| anyhow!(why))?;
+    let rule = WatchRule::parse(rule, size).map_err(|why| anyhow!("--until {rule:?}: {why}"))?;
     let words = split_words(then).context("--then")?;
     Ok(Some((rule, words)))
 }
@@ -294,7 +290,8 @@ impl WatchTask<'_> {
             .until
             .as_ref()
             .is_some_and(|(rule, _)| rule.needs_usage());
-        let mut watcher = ProcessWatcher::new(!self.args.no_children, needs_usage);
+        let mut watcher =
+            ProcessWatcher::new(!self.args.no_children, needs_usage, outside::process_title);
         let mut running: Vec<(Child, String)> = Vec::new();
         let began = Instant::now();
         let (mut next, mut stored) = (began, began);
@@ -374,7 +371,7 @@ impl WatchTask<'_> {
     /// Takes the marks that have arrived.
     fn take_marks(&self, watcher: &mut ProcessWatcher) {
         if let Some(listening) = &self.listening {
-            marks::receive(&listening.socket, |mark| watcher.mark(mark, now::millis()));
+            receive_marks(&listening.socket, |mark| watcher.mark(mark, now::millis()));
         }
     }
 

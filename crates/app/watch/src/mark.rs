@@ -1,16 +1,14 @@
-//! Makes and parses the datagram of a mark, and names its answer.
+//! The datagram of a mark, and its answer.
 
 use heapprof_process::StatmSizes;
-
-use crate::now;
 
 /// Longest text of a mark that is kept, in bytes.
 const MAX_TEXT_BYTES: usize = 1000;
 /// The answer of a watch that has taken a mark. Any other answer is the reason why it has not.
-pub(in crate::command) const ACCEPTED_ANSWER: &str = "taken";
+pub const ACCEPTED_ANSWER: &str = "taken";
 
 /// End of the head of a mark that is only for the watch of its process.
-pub(in crate::command) const STRICT_SUFFIX: &str = " only";
+const STRICT_SUFFIX: &str = " only";
 
 /// Separator in the head of a mark of all watched processes. The sender's process id follows; the
 /// mark is not of the sender.
@@ -21,27 +19,27 @@ const LOST_SEPARATOR: &str = " lost ";
 
 /// A mark, which names a moment in a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::command) struct WatchMark {
+pub struct WatchMark {
     /// The process that the mark is of, if it is of one.
-    pub(in crate::command) pid: Option<u32>,
+    pub pid: Option<u32>,
     /// Whether the mark is only for the watch of that process.
-    pub(in crate::command) is_strict: bool,
+    pub is_strict: bool,
     /// The process that set the mark, if the mark is of all other watched processes.
-    pub(in crate::command) of_all_but: Option<u32>,
+    pub of_all_but: Option<u32>,
     /// Number of marks of this process that could not be sent since the mark before.
-    pub(in crate::command) lost: u32,
+    pub lost: u32,
     /// When the mark was set, in milliseconds since 1970 UTC.
-    pub(in crate::command) time_ms: i64,
+    pub time_ms: i64,
     /// The memory sizes of the process at that time.
-    pub(in crate::command) statm: Option<StatmSizes>,
+    pub statm: Option<StatmSizes>,
     /// The user's text: what begins.
-    pub(in crate::command) text: String,
+    pub text: String,
 }
 
 impl WatchMark {
     /// Parses a datagram: a head with the process and the time, the kernel's line of the process's
     /// memory (statm), and the text.
-    pub(in crate::command) fn parse(datagram: &[u8]) -> Option<Self> {
+    pub fn parse(datagram: &[u8]) -> Option<Self> {
         let datagram = String::from_utf8_lossy(datagram);
         let (head, rest) = datagram.split_once('\n')?;
         let (statm, text) = rest.split_once('\n')?;
@@ -76,7 +74,7 @@ impl WatchMark {
 
 /// The processes that a mark is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::command) enum MarkScope {
+pub enum MarkScope {
     /// The sender names no process.
     UnknownProcess,
     /// The process with this id; the mark is for its watch only.
@@ -85,9 +83,9 @@ pub(in crate::command) enum MarkScope {
     AllOthers,
 }
 
-/// Makes the datagram of a mark, with the memory sizes of its process.
-pub(in crate::command) fn datagram(of: MarkScope, text: &str) -> Vec<u8> {
-    let now = now::millis();
+/// Makes the datagram of a mark that is set at `now`, in milliseconds since 1970 UTC, with the memory
+/// sizes of its process.
+pub fn make_mark(of: MarkScope, text: &str, now: i64) -> Vec<u8> {
     let pid = match of {
         MarkScope::Process(pid) => Some(pid),
         MarkScope::UnknownProcess | MarkScope::AllOthers => None,
@@ -147,10 +145,10 @@ mod tests {
     #[test]
     fn a_mark_is_read_as_it_was_sent() {
         let own = std::process::id();
-        let mark = WatchMark::parse(&datagram(MarkScope::Process(own), "a\nb")).unwrap();
+        let mark = WatchMark::parse(&make_mark(MarkScope::Process(own), "a\nb", 9)).unwrap();
         assert_eq!((mark.pid, mark.text.as_str()), (Some(own), "a\nb"));
         assert!(mark.statm.is_some_and(|statm| statm.rss > 0));
-        let mark = WatchMark::parse(&datagram(MarkScope::AllOthers, "x")).unwrap();
+        let mark = WatchMark::parse(&make_mark(MarkScope::AllOthers, "x", 9)).unwrap();
         assert_eq!((mark.pid, mark.statm), (None, None));
         assert_eq!((mark.of_all_but, mark.is_strict), (Some(own), false));
     }

@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use heapprof_analysis::{WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess};
 use heapprof_process::{MemoryUsage, ProcessIdentity, StatmSizes, StatusCounters, children};
 
-use super::rule::{ProcessReading, WatchRule};
-use crate::command::mark::datagram::{ACCEPTED_ANSWER, WatchMark};
-use crate::outside;
+use crate::mark::{ACCEPTED_ANSWER, WatchMark};
+use crate::rule::{ProcessReading, WatchRule};
 
 /// Number of scans from one full scan of a process to the next. The sums of `smaps_rollup` cost as
 /// much as a process has pages, so they are read at every tenth scan only, and not for all
@@ -36,7 +35,7 @@ struct TrackedProcess {
 }
 
 /// All watched processes, and the data that was not stored yet.
-pub(super) struct ProcessWatcher {
+pub struct ProcessWatcher {
     alive: Vec<TrackedProcess>,
     /// Number of processes so far.
     count: i64,
@@ -49,6 +48,9 @@ pub(super) struct ProcessWatcher {
     batch: WatchBatch,
     /// Whether the sums of all processes are needed at each scan.
     needs_usage: bool,
+    /// Finds what distinguishes a process from others of its program: by the program and the
+    /// process.
+    title: fn(&str, u32) -> Option<String>,
 }
 
 /// Converts a number of bytes to the type of the database.
@@ -57,7 +59,13 @@ fn signed(bytes: u64) -> i64 {
 }
 
 impl ProcessWatcher {
-    pub(super) fn new(with_children: bool, needs_usage: bool) -> Self {
+    /// Begins without a process. `title` says what distinguishes a process from others of its
+    /// program.
+    pub fn new(
+        with_children: bool,
+        needs_usage: bool,
+        title: fn(&str, u32) -> Option<String>,
+    ) -> Self {
         Self {
             alive: Vec::new(),
             count: 0,
@@ -67,23 +75,24 @@ impl ProcessWatcher {
             ticks_per_second: rustix::param::clock_ticks_per_second().max(1),
             batch: WatchBatch::default(),
             needs_usage,
+            title,
         }
     }
 
     /// Begins to watch a process. Fails if the process is gone already.
-    pub(super) fn begin(&mut self, pid: u32, now_ms: i64) -> io::Result<()> {
+    pub fn begin(&mut self, pid: u32, now_ms: i64) -> io::Result<()> {
         let identity = ProcessIdentity::from_pid(pid)?;
         self.add(pid, identity, now_ms, "began");
         Ok(())
     }
 
     /// Whether no watched process is alive any more.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.alive.is_empty()
     }
 
     /// Scans all processes.
-    pub(super) fn scan(&mut self, now_ms: i64) {
+    pub fn scan(&mut self, now_ms: i64) {
         self.scan_count += 1;
         if self.with_children {
             self.find_children(now_ms);
@@ -96,7 +105,7 @@ impl ProcessWatcher {
     }
 
     /// Notes how a watched process ended.
-    pub(super) fn note_end(&mut self, pid: u32, now_ms: i64, how: &str) {
+    pub fn note_end(&mut self, pid: u32, now_ms: i64, how: &str) {
         if let Some(i) = self.alive.iter().position(|one| one.pid == pid) {
             self.end(i, now_ms, how);
             return;
@@ -116,7 +125,7 @@ impl ProcessWatcher {
     }
 
     /// Adds a mark. Returns the answer to its sender.
-    pub(super) fn mark(&mut self, mark: WatchMark, now_ms: i64) -> String {
+    pub fn mark(&mut self, mark: WatchMark, now_ms: i64) -> String {
         let is_new = mark.pid.is_some_and(|pid| self.find(pid).is_none());
         if self.with_children && (is_new || mark.of_all_but.is_some()) {
             // The process may have been forked since the last scan.
@@ -182,7 +191,7 @@ impl ProcessWatcher {
     }
 
     /// Notes an event.
-    pub(super) fn note(&mut self, pid: Option<u32>, now_ms: i64, kind: &str, text: String) {
+    pub fn note(&mut self, pid: Option<u32>, now_ms: i64, kind: &str, text: String) {
         let process = pid.and_then(|pid| self.find(pid));
         self.batch.events.push(WatchEvent {
             process: process.map(|one| one.about.process),
@@ -194,7 +203,7 @@ impl ProcessWatcher {
     }
 
     /// Returns the process for which a rule holds, with its number.
-    pub(super) fn holds(&self, rule: &WatchRule) -> Option<(u32, u64)> {
+    pub fn holds(&self, rule: &WatchRule) -> Option<(u32, u64)> {
         let all: Vec<ProcessReading<'_>> = self
             .alive
             .iter()
@@ -209,7 +218,7 @@ impl ProcessWatcher {
     }
 
     /// Returns the data since the last call.
-    pub(super) fn take(&mut self) -> WatchBatch {
+    pub fn take(&mut self) -> WatchBatch {
         let mut batch = std::mem::take(&mut self.batch);
         batch.sample_count = self.scan_count;
         batch
@@ -221,7 +230,7 @@ impl ProcessWatcher {
             process: self.count,
             pid: i64::from(pid),
             parent: i64::from(identity.parent),
-            command: outside::process_title(&identity.name, pid).unwrap_or_default(),
+            command: (self.title)(&identity.name, pid).unwrap_or_default(),
             began_ms: now_ms,
             name: identity.name,
             ..WatchProcess::default()
@@ -298,7 +307,7 @@ impl ProcessWatcher {
         if is_exec || is_renamed {
             one.executable = executable(one.pid);
             one.about.name.clone_from(&identity.name);
-            let called = outside::process_title(&identity.name, one.pid);
+            let called = (self.title)(&identity.name, one.pid);
             one.about.command = called.unwrap_or_default();
             self.batch.processes.push(one.about.clone());
         }

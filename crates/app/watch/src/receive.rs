@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendFlags, recvmsg, sendto};
 
-use crate::command::mark::datagram::WatchMark;
+use crate::mark::WatchMark;
 
 /// Longest datagram that is read, in bytes.
 const MAX_DATAGRAM_BYTES: usize = 2048;
 
 /// Takes the datagrams that wait in the socket. `take` returns the answer to a mark.
-pub(super) fn receive(socket: &OwnedFd, mut take: impl FnMut(WatchMark) -> String) {
+pub fn receive_marks(socket: &OwnedFd, mut take: impl FnMut(WatchMark) -> String) {
     let mut bytes = [0; MAX_DATAGRAM_BYTES];
     loop {
         let mut parts = [IoSliceMut::new(&mut bytes)];

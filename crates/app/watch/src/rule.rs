@@ -1,8 +1,6 @@
-//! The rule of `--until`: a number of a process, or of all processes together, and a limit.
+//! The rule that a watch awaits: a number of a process, or of all processes together, and a limit.
 
 use heapprof_process::{MemoryUsage, StatmSizes};
-
-use crate::args::size::size;
 
 /// The number that a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,16 +26,20 @@ const RULE_NUMBERS: [(&str, RuleNumber); 7] = [
 
 /// The numbers of a process at a scan.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ProcessReading<'a> {
-    pub(super) pid: u32,
-    pub(super) statm: &'a StatmSizes,
-    pub(super) usage: Option<&'a MemoryUsage>,
-    pub(super) threads: i64,
+pub struct ProcessReading<'a> {
+    /// The number of the process.
+    pub pid: u32,
+    /// The sizes that cost little to read.
+    pub statm: &'a StatmSizes,
+    /// The sums over all mappings, if they were read.
+    pub usage: Option<&'a MemoryUsage>,
+    /// Number of threads.
+    pub threads: i64,
 }
 
 /// A rule, such as `rss > 2GiB`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct WatchRule {
+pub struct WatchRule {
     number: RuleNumber,
     /// Whether the rule is about the sum over all processes.
     is_total: bool,
@@ -49,12 +51,12 @@ pub(super) struct WatchRule {
 }
 
 impl WatchRule {
-    /// Parses a rule.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// Parses a rule, whose limit `size` reads if it is a number of bytes.
+    pub fn parse(text: &str, size: impl Fn(&str) -> Result<u64, String>) -> Result<Self, String> {
         let wrong = || {
             let names: Vec<&str> = RULE_NUMBERS.iter().map(|(name, _)| *name).collect();
             format!(
-                "--until {text:?}: expected a name, > or < or >= or <=, and a size (a number for \
+                "expected a name, > or < or >= or <=, and a size (a number for \
                  threads), such as 'rss > 2GiB'; names are {}, each also with total_ before it",
                 names.join(", ")
             )
@@ -79,18 +81,17 @@ impl WatchRule {
             RuleNumber::Threads => limit.parse().map_err(|_| "it is no number".to_string()),
             _ => size(limit),
         };
-        let limit = limit.map_err(|why| format!("--until {text:?}: {why}"))?;
         Ok(Self {
             number: *number,
             is_total,
             is_above,
             with_limit,
-            limit,
+            limit: limit?,
         })
     }
 
     /// Whether the rule needs numbers that cost more to read.
-    pub(super) fn needs_usage(&self) -> bool {
+    pub fn needs_usage(&self) -> bool {
         matches!(
             self.number,
             RuleNumber::Pss | RuleNumber::Uss | RuleNumber::Swap
@@ -98,13 +99,13 @@ impl WatchRule {
     }
 
     /// Whether the rule is about bytes.
-    pub(super) fn is_of_bytes(&self) -> bool {
+    pub fn is_of_bytes(&self) -> bool {
         self.number != RuleNumber::Threads
     }
 
     /// Returns the process for which the rule holds, with its number. A rule about the sum returns
     /// the process with the largest number, and the sum.
-    pub(super) fn holds(&self, all: &[ProcessReading<'_>]) -> Option<(u32, u64)> {
+    pub fn holds(&self, all: &[ProcessReading<'_>]) -> Option<(u32, u64)> {
         let known = || {
             all.iter()
                 .filter_map(|now| Some((now.pid, self.number_in(now)?)))
@@ -143,6 +144,17 @@ impl WatchRule {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<WatchRule, String> {
+        WatchRule::parse(text, |size| {
+            let (digits, factor) = match size.strip_suffix("KiB") {
+                Some(digits) => (digits, 1024),
+                None => (size.trim_end_matches('B'), 1),
+            };
+            let number: u64 = digits.parse().map_err(|_| "no size".to_string())?;
+            Ok(number * factor)
+        })
+    }
+
     #[test]
     fn rules_hold_for_processes_and_for_all() {
         let statm = [(1, 100), (2, 300)].map(|(size, rss)| StatmSizes {
@@ -178,13 +190,9 @@ mod tests {
             ("threads > 3", Some((8, 4))),
             ("size > 1", Some((9, 2))),
         ] {
-            assert_eq!(
-                WatchRule::parse(text).unwrap().holds(&all),
-                expected,
-                "{text}"
-            );
+            assert_eq!(parse(text).unwrap().holds(&all), expected, "{text}");
         }
-        assert_eq!(WatchRule::parse("rss < 1KiB").unwrap().holds(&[]), None);
+        assert_eq!(parse("rss < 1KiB").unwrap().holds(&[]), None);
         for wrong in [
             "",
             "rss",
@@ -195,8 +203,8 @@ mod tests {
             "heap > 5",
             "> 5",
         ] {
-            assert!(WatchRule::parse(wrong).is_err(), "{wrong}");
+            assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert!(WatchRule::parse("uss > 5").unwrap().needs_usage());
+        assert!(parse("uss > 5").unwrap().needs_usage());
     }
 }
