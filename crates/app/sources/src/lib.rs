@@ -1,10 +1,10 @@
 //! What the name of a profile means, as a user types it: a file or a part of it, standard input, a
-//! URL, the name of a stored profile, or a selector of stored moments. [`ProfileSources`] finds that
-//! out and reads the profile.
+//! URL, the name of a stored profile, or a selector of stored moments. [`ProfileSources`] finds
+//! that out and reads the profile.
 //!
-//! The front end gives [`SourceSettings`] and a [`SourceHost`], which shows notes and progress, puts
-//! errors into words, and reads processes and core files. Secrets of addresses stay out of sight by
-//! [`without_secrets`], and only a request gets them back.
+//! The front end gives [`SourceSettings`] and a [`SourceHost`], which shows notes and progress,
+//! puts errors into words, and reads processes and core files. [`without_secrets`] takes the
+//! secrets of an address out of sight, and only a request gets them back.
 #![forbid(unsafe_code)]
 
 mod default_profile;

@@ -25,8 +25,8 @@ pub enum BatchStore {
 const PLACE_HINT: &str = "write a folder, s3://BUCKET/PREFIX, or http(s)://HOST/FOLDER";
 
 impl BatchStore {
-    /// Opens the batches at a place, which is a folder or an address. The library that reads Parquet
-    /// panics on some damaged files, so a program should be ready for that.
+    /// Opens the batches at a place, which is a folder or an address. The library that reads
+    /// Parquet panics on some damaged files, so a program should be ready for that.
     pub fn at_place(place: &Path) -> Result<Self> {
         let Some((scheme, rest)) = place.to_str().and_then(|text| text.split_once("://")) else {
             return Ok(Self::Folder(place.to_path_buf()));

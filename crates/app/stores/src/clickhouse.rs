@@ -29,8 +29,8 @@ pub(crate) fn open(_: &str) -> Result<Box<dyn SeriesStore>> {
 #[cfg(not(feature = "clickhouse"))]
 pub fn load_into_clickhouse(
     _: &str,
-    _: impl Iterator<Item = Result<LabelledProfile>>,
-) -> Result<crate::database::LoadCount> {
+    _: impl Iterator<Item = Result<crate::load::LabelledProfile>>,
+) -> Result<crate::load::LoadCount> {
     anyhow::bail!(WITHOUT_CLICKHOUSE)
 }
 
@@ -39,9 +39,6 @@ pub fn load_into_clickhouse(
 pub(crate) fn query(_: &str, _: &str) -> Result<heapprof_analysis::ResultTable> {
     anyhow::bail!(WITHOUT_CLICKHOUSE)
 }
-
-/// A profile with its name and its labels.
-pub type LabelledProfile = heapprof_analysis::NamedProfile;
 
 #[cfg(feature = "clickhouse")]
 mod with {
@@ -54,8 +51,7 @@ mod with {
         SeriesStore, SqlEngine, SqlStore, UrlParameter,
     };
 
-    use super::LabelledProfile;
-    use crate::database::LoadCount;
+    use crate::load::{LabelledProfile, LoadCount};
     use crate::{StoreError, store_user};
 
     /// Number of samples at which a batch is written.

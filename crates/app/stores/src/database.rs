@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::{AnalysisError, ProfileStore};
 use heapprof_files::{PathTrust, TypedPath, resolve_typed};
 
-use crate::clickhouse::LabelledProfile;
+use crate::load::{LabelledProfile, LoadCount, StoreOutcome};
 
 /// Opens a database, which must exist.
 pub fn open_database(path: &Path) -> Result<ProfileStore> {
@@ -30,24 +30,6 @@ pub fn make_database(path: &Path, mode: u32) -> Result<()> {
             .with_context(|| format!("{}: cannot be written", path.display())),
         _ => Ok(()),
     }
-}
-
-/// What became of profiles that were to be stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LoadCount {
-    /// Number of profiles that were stored.
-    pub loaded: usize,
-    /// Number of profiles that were skipped, because they are there already.
-    pub skipped: usize,
-}
-
-/// What became of one profile that was to be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoadOutcome {
-    /// It was stored.
-    Loaded,
-    /// It was skipped, because it is there already.
-    Skipped,
 }
 
 /// A database that is opened once, and made when there is something to store.
@@ -96,12 +78,12 @@ impl<'a> DatabaseLoader<'a> {
         name: &str,
         read: impl FnOnce() -> Result<LabelledProfile>,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<LoadOutcome> {
+    ) -> Result<StoreOutcome> {
         let is_taken = self.path.exists() && self.open_store()?.find(name).is_ok();
         let labelled = read()?;
         if !is_taken {
             self.add(labelled, progress)?;
-            return Ok(LoadOutcome::Loaded);
+            return Ok(StoreOutcome::Loaded);
         }
         let shown = self.name();
         let is_same = self.open_store()?.has_same(name, &labelled.1);
@@ -109,7 +91,7 @@ impl<'a> DatabaseLoader<'a> {
             return Err(AnalysisError::NameTaken(name.to_string())).with_context(|| shown);
         }
         self.count.skipped += 1;
-        Ok(LoadOutcome::Skipped)
+        Ok(StoreOutcome::Skipped)
     }
 
     fn add(

@@ -1,11 +1,11 @@
 //! Places where profiles are stored with their names and labels: an SQLite database, batches of
 //! Parquet files in a folder or an object store, or a ClickHouse cluster.
 //!
-//! A [`StoreBackend`] says which place is meant, and [`open`] opens it for questions. [`choose`] and
-//! [`read_selection`] find the moments that a selector means. [`DatabaseLoader`] and
+//! A [`StoreBackend`] says which place is meant, and [`open`] opens it for questions. [`choose`]
+//! and [`read_selection`] find the moments that a selector means. [`DatabaseLoader`] and
 //! [`load_into_clickhouse`] store profiles, [`RetentionPlan`] decides which old ones go, and
-//! `export_moments` and `import_moments` copy between a database and batches. [`DatagramCounts`] has
-//! what the wiretap's datagrams say until it is written to a database.
+//! `export_moments` and `import_moments` copy between a database and batches. [`DatagramCounts`]
+//! has what the wiretap's datagrams say until it is written to a database.
 //!
 //! Nothing is printed here. Functions return what there is to say.
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ mod batches;
 mod clickhouse;
 mod database;
 mod error;
+mod load;
 mod open;
 mod retention;
 mod selection;
@@ -28,9 +29,10 @@ mod wiretap;
 pub use backend::StoreBackend;
 #[cfg(feature = "parquet")]
 pub use batches::BatchStore;
-pub use clickhouse::{LabelledProfile, load_into_clickhouse};
-pub use database::{DatabaseLoader, LoadCount, LoadOutcome, make_database, open_database};
+pub use clickhouse::load_into_clickhouse;
+pub use database::{DatabaseLoader, make_database, open_database};
 pub use error::StoreError;
+pub use load::{LabelledProfile, LoadCount, StoreOutcome};
 pub use open::{OpenedStore, WITHOUT_PARQUET, open, query};
 pub use retention::{RetentionPlan, RetentionRule, RolledUpLate, ServiceGap};
 pub use selection::{SelectedProfile, are_unique, choose, read_selection};

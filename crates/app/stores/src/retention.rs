@@ -82,7 +82,8 @@ impl RetentionPlan {
             // The last moment of a process in a step stays.
             let is_kept = kept.insert((moment.process, step, place));
             let is_together = moment.labels.contains_key(ROLLED_UP_LABEL);
-            // Values that only count what was allocated have no sum over processes that come and go.
+            // Values that only count what was allocated have no sum over processes that come and
+            // go.
             let has_sum = moment.types.iter().any(|t| !is_counter(&t.0));
             let service =
                 service_labels(&moment.labels).filter(|_| rolls_up && !is_together && has_sum);
@@ -102,8 +103,8 @@ impl RetentionPlan {
         plan
     }
 
-    /// Leaves alone the moments of groups whose sum is among `all` moments already: they were loaded
-    /// after their step was put together. Returns these sums.
+    /// Leaves alone the moments of groups whose sum is among `all` moments already: they were
+    /// loaded after their step was put together. Returns these sums.
     pub fn leave_late_moments(&mut self, all: &[StoredMoment]) -> Vec<RolledUpLate> {
         let groups = self.together.keys();
         let groups: BTreeMap<String, RollupGroup> =
@@ -191,8 +192,8 @@ impl RetentionPlan {
         Ok(Some(store))
     }
 
-    /// Returns the moments of each group that stand for the service at the end of the step. Moments of
-    /// a process that ended or was replaced before are left out.
+    /// Returns the moments of each group that stand for the service at the end of the step. Moments
+    /// of a process that ended or was replaced before are left out.
     fn moments_at_step_end(
         &self,
         moments: &[StoredMoment],

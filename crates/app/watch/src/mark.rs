@@ -83,8 +83,8 @@ pub enum MarkScope {
     AllOthers,
 }
 
-/// Makes the datagram of a mark that is set at `now`, in milliseconds since 1970 UTC, with the memory
-/// sizes of its process.
+/// Makes the datagram of a mark that is set at `now`, in milliseconds since 1970 UTC, with the
+/// memory sizes of its process.
 pub fn make_mark(of: MarkScope, text: &str, now: i64) -> Vec<u8> {
     let pid = match of {
         MarkScope::Process(pid) => Some(pid),

@@ -7,7 +7,6 @@ use heapprof_analysis::{
     AnalysisSession, Query, QuestionSource, TypeSelection, agree, diff, diff_sql,
     incomparable_files,
 };
-
 use heapprof_sources::ProfileSources;
 
 use super::gate::GateRules;

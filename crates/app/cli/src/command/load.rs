@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use heapprof_analysis::{QuestionSource, labels_of};
 use heapprof_stores::{
-    DatabaseLoader, LabelledProfile, LoadOutcome, StoreBackend, load_into_clickhouse,
+    DatabaseLoader, LabelledProfile, StoreBackend, StoreOutcome, load_into_clickhouse,
 };
 
 use super::report;
@@ -72,10 +72,10 @@ pub(super) fn run(context: &CommandContext, args: &LoadArgs) -> Result<()> {
                         failed += 1;
                     }
                     Err(error) => return Err(error),
-                    Ok(LoadOutcome::Loaded) if says_so => {
+                    Ok(StoreOutcome::Loaded) if says_so => {
                         messages::note(&format!("loaded {name} into {shown}"));
                     }
-                    Ok(LoadOutcome::Skipped) if says_so => {
+                    Ok(StoreOutcome::Skipped) if says_so => {
                         messages::note(&format!("{shown} has {name} already"));
                     }
                     Ok(_) => {}
