@@ -74,6 +74,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("desk/web", &[]),
     ("app/files", &[]),
+    ("app/bench", &["analysis", "process", "profile"]),
     (
         "app/sources",
         &["analysis", "dropin", "formats", "profile", "stores", "text"],
@@ -90,6 +91,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "abi",
             "analysis",
             "attach",
+            "bench",
             "dropin",
             "fork",
             "files",

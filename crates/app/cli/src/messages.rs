@@ -7,6 +7,7 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use clap::error::{ContextKind, ErrorKind};
+use heapprof_bench::RunError;
 use heapprof_stores::StoreError;
 use heapprof_text::printable;
 
@@ -45,6 +46,9 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             }
             _ => None,
         };
+    }
+    if let Some(RunError::Failed { .. }) = error.downcast_ref() {
+        return Some("; --ignore-failure goes on, --show-output shows what it says".to_string());
     }
     if let Some(StoreError::NoBatches(_)) = error.downcast_ref() {
         return Some("; heapprof export --parquet writes them there".to_string());

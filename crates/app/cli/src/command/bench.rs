@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 
 use anyhow::Result;
+use heapprof_bench::RunSetup;
 use heapprof_report::{CandidatePeaks, PeakComparison};
 
-use super::heap_run::{RunSetup, record_heap, split_words};
+use super::heap_run::{record_heap, split_words};
 use super::proc;
 use crate::args::BenchArgs;
 use crate::context::CommandContext;
@@ -48,9 +49,8 @@ pub(super) fn run(context: &CommandContext, args: &BenchArgs) -> Result<()> {
                 shows_output: args.runs_of.show_output,
                 ignores_failure: args.runs_of.ignore_failure,
                 name: format!("{candidate:?}"),
-                uncounted: args.perl.then_some(BALLAST_FUNCTION),
             };
-            let run = record_heap(context, &how)?;
+            let run = record_heap(context, &how, args.perl.then_some(BALLAST_FUNCTION))?;
             if peak.peaks.iter().all(|&before| run.peak > before) {
                 peak.most = run.most;
                 // A process that did not run `BALLAST` shares nothing with the empty candidate.

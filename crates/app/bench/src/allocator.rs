@@ -5,15 +5,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use crate::error::AllocatorError;
 
 /// An allocator with its settings, which a program can be run with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct AllocatorSetup {
+pub struct AllocatorSetup {
     /// The allocator's name.
-    pub(super) name: String,
+    pub name: String,
     /// The library that is preloaded.
-    pub(super) library: Option<PathBuf>,
+    pub library: Option<PathBuf>,
     /// Settings of glibc's malloc, in the form of the variable GLIBC_TUNABLES.
     tunables: String,
 }
@@ -130,10 +130,10 @@ fn find(names: &[&str], folders: &[PathBuf]) -> Option<PathBuf> {
 
 /// The allocators that are installed, and the names of those that are not, with the files that were
 /// looked for.
-type AllocatorSelection = (Vec<AllocatorSetup>, Vec<(String, String)>);
+pub type AllocatorSelection = (Vec<AllocatorSetup>, Vec<(String, String)>);
 
 /// Whether a file's name is that of a known allocator's library.
-pub(super) fn is_known(file: &str) -> bool {
+pub(crate) fn is_known(file: &str) -> bool {
     let libraries = KNOWN_ALLOCATORS
         .iter()
         .filter_map(|(_, names)| names.last());
@@ -146,7 +146,7 @@ pub(super) fn is_known(file: &str) -> bool {
 
 /// Returns the allocators that the user asked for, in order, and those that are not installed, with
 /// the files that were looked for.
-pub(super) fn select_allocators(asked: &[String]) -> Result<AllocatorSelection> {
+pub fn select_allocators(asked: &[String]) -> Result<AllocatorSelection, AllocatorError> {
     let folders = folders();
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     if asked.is_empty() {
@@ -156,18 +156,14 @@ pub(super) fn select_allocators(asked: &[String]) -> Result<AllocatorSelection> 
             found.extend(library.map(|library| AllocatorSetup::with_preload(name, library)));
         }
         if found.len() == 1 {
-            bail!(
-                "no other allocator is installed (jemalloc, tcmalloc, mimalloc: Debian's \
-                 libjemalloc2, libtcmalloc-minimal4, libmimalloc2.0); tunables can be compared: \
-                 --allocators glibc,glibc:arena_max=1"
-            );
+            return Err(AllocatorError::NoneInstalled);
         }
         return Ok((found, missing));
     }
     let mut known = BTreeSet::new();
     for text in asked.iter().map(|text| text.trim()) {
         if !known.insert(text) {
-            bail!("--allocators: {text} is there twice");
+            return Err(AllocatorError::Twice(text.to_string()));
         }
         if text == GLIBC_NAME {
             found.push(AllocatorSetup::plain(GLIBC_NAME));
@@ -185,11 +181,10 @@ pub(super) fn select_allocators(asked: &[String]) -> Result<AllocatorSelection> 
             let own = KNOWN_ALLOCATORS.iter().find(|(name, _)| *name == text);
             let Some((name, names)) = own else {
                 let names: Vec<&str> = KNOWN_ALLOCATORS.iter().map(|(name, _)| *name).collect();
-                bail!(
-                    "--allocators: {text:?} is not known; these are: glibc, {}; or name a library \
-                     by its path, as ./libmine.so",
-                    names.join(", ")
-                );
+                return Err(AllocatorError::Unknown {
+                    name: text.to_string(),
+                    known: names.join(", "),
+                });
             };
             match find(names, &folders) {
                 Some(library) => found.push(AllocatorSetup::with_preload(name, library)),
@@ -219,19 +214,23 @@ impl AllocatorSetup {
     }
 
     /// Returns glibc with tunables, as in `arena_max=1+mmap_threshold=65536`.
-    fn with_tunables(name: &str, text: &str) -> Result<Self> {
+    fn with_tunables(name: &str, text: &str) -> Result<Self, AllocatorError> {
         let mut tunables = Vec::new();
         for pair in text.split('+') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !GLIBC_TUNABLE_NAMES.contains(&key) {
-                bail!(
-                    "--allocators {name}: {key:?} is no tunable of glibc's malloc; these are: {}",
-                    GLIBC_TUNABLE_NAMES.join(", ")
-                );
+                return Err(AllocatorError::UnknownTunable {
+                    allocator: name.to_string(),
+                    tunable: key.to_string(),
+                    known: GLIBC_TUNABLE_NAMES.join(", "),
+                });
             }
             let digits = value.strip_prefix("0x").unwrap_or(value);
             if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                bail!("--allocators {name}: {key} needs a number, as in {key}=1");
+                return Err(AllocatorError::NoNumber {
+                    allocator: name.to_string(),
+                    tunable: key.to_string(),
+                });
             }
             tunables.push(format!("glibc.malloc.{key}={value}"));
         }
@@ -243,7 +242,7 @@ impl AllocatorSetup {
 
     /// Describes the settings of a program that runs with this allocator: the library or the
     /// tunables.
-    pub(super) fn describe_settings(&self) -> String {
+    pub fn describe_settings(&self) -> String {
         match &self.library {
             Some(library) => library.display().to_string(),
             None => self.tunables.clone(),
@@ -251,7 +250,7 @@ impl AllocatorSetup {
     }
 
     /// Makes a command run with this allocator. What the user preloads comes after it.
-    pub(super) fn apply_to(&self, command: &mut Command) {
+    pub fn apply_to(&self, command: &mut Command) {
         if let Some(library) = &self.library {
             command.env(
                 PRELOAD_VARIABLE,
@@ -279,7 +278,7 @@ fn join_with_variable(first: &std::ffi::OsStr, variable: &str) -> OsString {
 mod tests {
     use super::*;
 
-    fn asked(words: &[&str]) -> Result<AllocatorSelection> {
+    fn asked(words: &[&str]) -> Result<AllocatorSelection, AllocatorError> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
         select_allocators(&words)
     }
@@ -320,7 +319,6 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "a folder of the test's own")]
     fn folders_are_the_loader_s() {
         let here = tempfile::tempdir().unwrap();
         let path = here.path();

@@ -1,0 +1,18 @@
+//! Measured runs of a program: with several allocators, in turn, and what was in use at the peak of
+//! its recordings.
+//!
+//! [`select_allocators`] finds the allocators that are installed, [`run_with`] measures one run
+//! with one of them, and [`RecordedRun`] has what the profiles of a recorded run say.
+#![forbid(unsafe_code)]
+// The rules are for programs. Tests write where nobody else does.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+mod allocator;
+mod error;
+mod heap;
+mod run;
+
+pub use allocator::{AllocatorSelection, AllocatorSetup, select_allocators};
+pub use error::{AllocatorError, RunError};
+pub use heap::RecordedRun;
+pub use run::{LoadedAllocator, RunSetup, run_with, warm_up};
