@@ -2,6 +2,7 @@
 
 pub(crate) mod allocator;
 pub(crate) mod points;
+pub(crate) mod words;
 
 use heapprof_heap::{ChunkState, HeapSummary, LeakChains};
 use serde_json::{Value, json};

@@ -65,6 +65,7 @@ pub use crate::{
         allocator::heapwalk_allocator,
         heapwalk,
         points::{BlockReferrers, RetainedBlock, heapwalk_retained, heapwalk_who},
+        words::{HeapDescriber, unwalked_parts},
     },
     info::info,
     leaks::{leaks, value_line},

@@ -1,13 +1,13 @@
 //! `heapprof heapwalk`: reports which blocks of a heap have leaked, from outside.
 
 mod join;
-mod words;
 
-use anyhow::{Result, bail};
-use heapprof_heap::{BlockKinds, ChunkMarks, HeapSummary, MallocHeap, ProcessImage};
-use heapprof_report::{HeapWalkReport, ReportFormat, ReportStyle, UnitFormatter};
+use anyhow::{Context, Result, bail};
+use heapprof_heap::{BlockKinds, ChunkMarks, HeapSummary, MallocHeap};
+use heapprof_report::{
+    HeapDescriber, HeapWalkReport, ReportFormat, ReportStyle, UnitFormatter, unwalked_parts,
+};
 
-use self::words::HeapDescriber;
 use super::target::{WalkTarget, with_advice};
 use crate::args::HeapwalkArgs;
 use crate::context::CommandContext;
@@ -50,7 +50,7 @@ pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
         let shown = path.display();
         messages::note(&format!("{shown}: is written; next: heapprof top {shown}"));
     }
-    let lacks = lacks(&image, &heap);
+    let lacks = unwalked_parts(&image, &heap);
     output::text(
         None,
         &report(context, args, &target, &mut words, notes, lacks)?,
@@ -73,13 +73,16 @@ fn report(
     };
     let limit = context.rows(&args.limit, None);
     let name = name::shown(&args.target).into_owned();
+    let in_no_block = |at: u64| format!("{at:#x}: is in no block of this heap");
     let about = match (args.who, args.bytes, args.retained) {
         (Some(at), ..) => Some(heapprof_report::heapwalk_who(
-            &words.find_pointers_to(at)?,
+            &words
+                .find_pointers_to(at)
+                .with_context(|| in_no_block(at))?,
             limit,
             &style,
         )?),
-        (_, Some(at), _) => Some(words.bytes(at)?),
+        (_, Some(at), _) => Some(words.bytes(at).with_context(|| in_no_block(at))?),
         (.., true) => {
             let (rows, left_out) = words.most_retained();
             if left_out > 0 {
@@ -117,43 +120,4 @@ fn report(
         true => heapprof_report::heapwalk_allocator(&walk, limit, &style)?,
         false => heapprof_report::heapwalk(&walk, limit, &style)?,
     })
-}
-
-/// Describes the parts of the memory that could not be walked.
-fn lacks(image: &ProcessImage, heap: &MallocHeap) -> Vec<String> {
-    let mut notes = Vec::new();
-    let unwalked = heap.unwalked_bytes();
-    if unwalked > 0 {
-        notes.push(format!(
-            "{unwalked} bytes could not be walked, because what malloc noted there is damaged; \
-             what they point to counts as reached"
-        ));
-    }
-    if !heap.has_all_arenas {
-        notes.push(
-            "malloc's list of arenas is damaged or cut off; blocks of arenas that are missing in \
-             it are not counted"
-                .to_string(),
-        );
-    }
-    if heap.missing_main_bytes > 0 {
-        notes.push(format!(
-            "about {} bytes of the main arena were not found, because it could not have them in \
-             the heap (brk); blocks there are not counted, and what they point to counts as reached",
-            heap.missing_main_bytes
-        ));
-    }
-    if heap.broken_links > 0 {
-        notes.push(format!(
-            "{} lists of free blocks lead nowhere, so some free blocks may be taken for leaked",
-            heap.broken_links
-        ));
-    }
-    if image.missing > 0 {
-        notes.push(format!(
-            "{} bytes of memory are missing; what only they point to is taken for leaked",
-            image.missing
-        ));
-    }
-    notes
 }

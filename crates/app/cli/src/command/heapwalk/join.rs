@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use heapprof_heap::{ChunkState, ImageRegion, ProcessImage};
 use heapprof_live::{BlocksInUse, LedgerSnapshot, LiveProcess, LiveProfileRow, StackNumber};
 use heapprof_profile::{Profile, ProfileBuilder};
+use heapprof_report::HeapDescriber;
 
-use super::words::HeapDescriber;
 use crate::command::target::{WalkTarget, WalkTargetKind};
 use crate::messages;
 use crate::outside::{give_names, namer, namer_of, open_core};

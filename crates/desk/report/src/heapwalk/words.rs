@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Result};
 use heapprof_heap::{
     BlockKinds, ChunkMarks, ChunkState, ImageRegion, ImageThread, MallocHeap, PointerSource,
     ProcessImage, referrers, retained_sizes,
 };
-use heapprof_report::{BlockReferrers, RetainedBlock};
 use heapprof_text::printable;
+
+use super::points::{BlockReferrers, RetainedBlock};
 
 /// Maximum number of rows that show the memory that a block or variable retains.
 const MAX_RETAINED_BLOCKS: usize = 10_000;
@@ -16,24 +16,27 @@ const MAX_RETAINED_BLOCKS: usize = 10_000;
 const MAX_SHOWN_BYTES: u64 = 4096;
 
 /// A walked heap, and names for what is in it.
-pub(super) struct HeapDescriber<'a> {
-    pub(super) image: &'a ProcessImage,
-    pub(super) heap: &'a MallocHeap,
-    pub(super) marks: &'a ChunkMarks,
-    pub(super) kinds: BlockKinds<'a>,
+pub struct HeapDescriber<'a> {
+    /// The memory.
+    pub image: &'a ProcessImage,
+    /// The blocks.
+    pub heap: &'a MallocHeap,
+    /// The states of the blocks.
+    pub marks: &'a ChunkMarks,
+    /// What the blocks are.
+    pub kinds: BlockKinds<'a>,
     /// Finds the variable at an address: where it begins, and its name.
-    pub(super) variable: Box<dyn Fn(u64) -> Option<(u64, String)> + 'a>,
+    pub variable: Box<dyn Fn(u64) -> Option<(u64, String)> + 'a>,
 }
 
 impl HeapDescriber<'_> {
     /// Returns the number of the block at an address.
-    fn block(&self, at: u64) -> Result<usize> {
-        let found = self.heap.find(at);
-        found.with_context(|| format!("{at:#x}: is in no block of this heap"))
+    fn block(&self, at: u64) -> Option<usize> {
+        self.heap.find(at)
     }
 
     /// Returns what a block is: the name of its class, or its kind of content.
-    pub(super) fn block_class(&mut self, number: usize) -> &str {
+    pub fn block_class(&mut self, number: usize) -> &str {
         let kind = self.kinds.classify(&self.heap.chunks[number]);
         self.kinds.name(kind)
     }
@@ -66,8 +69,8 @@ impl HeapDescriber<'_> {
         }
     }
 
-    /// Finds all pointers to the block at an address.
-    pub(super) fn find_pointers_to(&mut self, at: u64) -> Result<BlockReferrers> {
+    /// Finds all pointers to the block at an address; `None` if no block is there.
+    pub fn find_pointers_to(&mut self, at: u64) -> Option<BlockReferrers> {
         let number = self.block(at)?;
         let (way, root) = self.marks.way(number);
         let mut steps = Vec::new();
@@ -80,7 +83,7 @@ impl HeapDescriber<'_> {
             steps.extend(blocks.map(|&block| format!("the block {}", self.describe_block(block))));
         }
         let found = referrers(self.image, self.heap, self.marks, number).into_iter();
-        Ok(BlockReferrers {
+        Some(BlockReferrers {
             block: self.describe_block(number),
             way: steps,
             has_root: root != PointerSource::Nothing,
@@ -119,7 +122,7 @@ impl HeapDescriber<'_> {
 
     /// Returns the blocks and variables through which other blocks are reached, the one that
     /// retains most first, and how many rows are left out.
-    pub(super) fn most_retained(&mut self) -> (Vec<RetainedBlock>, usize) {
+    pub fn most_retained(&mut self) -> (Vec<RetainedBlock>, usize) {
         let mut holders: Vec<(u64, String)> = Vec::new();
         let mut numbers: HashMap<(u64, String), u32> = HashMap::new();
         let retained = retained_sizes(self.image, self.heap, self.marks, |root| {
@@ -164,8 +167,9 @@ impl HeapDescriber<'_> {
         (all.into_iter().map(row).collect(), left_out)
     }
 
-    /// Returns the bytes of a block as a table of hexadecimal numbers and text.
-    pub(super) fn bytes(&mut self, at: u64) -> Result<String> {
+    /// Returns the bytes of a block as a table of hexadecimal numbers and text; `None` if no block
+    /// is at the address.
+    pub fn bytes(&mut self, at: u64) -> Option<String> {
         let number = self.block(at)?;
         let mut text = format!("{}\n", printable(&self.describe_block(number)));
         let chunk = &self.heap.chunks[number];
@@ -185,6 +189,45 @@ impl HeapDescriber<'_> {
         if left > 0 {
             text += &format!("({left} bytes more)\n");
         }
-        Ok(text)
+        Some(text)
     }
+}
+
+/// Describes the parts of the memory that could not be walked.
+pub fn unwalked_parts(image: &ProcessImage, heap: &MallocHeap) -> Vec<String> {
+    let mut notes = Vec::new();
+    let unwalked = heap.unwalked_bytes();
+    if unwalked > 0 {
+        notes.push(format!(
+            "{unwalked} bytes could not be walked, because what malloc noted there is damaged; \
+             what they point to counts as reached"
+        ));
+    }
+    if !heap.has_all_arenas {
+        notes.push(
+            "malloc's list of arenas is damaged or cut off; blocks of arenas that are missing in \
+             it are not counted"
+                .to_string(),
+        );
+    }
+    if heap.missing_main_bytes > 0 {
+        notes.push(format!(
+            "about {} bytes of the main arena were not found, because it could not have them in \
+             the heap (brk); blocks there are not counted, and what they point to counts as reached",
+            heap.missing_main_bytes
+        ));
+    }
+    if heap.broken_links > 0 {
+        notes.push(format!(
+            "{} lists of free blocks lead nowhere, so some free blocks may be taken for leaked",
+            heap.broken_links
+        ));
+    }
+    if image.missing > 0 {
+        notes.push(format!(
+            "{} bytes of memory are missing; what only they point to is taken for leaked",
+            image.missing
+        ));
+    }
+    notes
 }
