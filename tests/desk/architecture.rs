@@ -22,7 +22,8 @@ const OWNED: &[(&str, &str)] = &[
     ("clap", "heapprof-cli"),
     (
         "anyhow",
-        "heapprof-cli heapprof-sources heapprof-stores heapprof-dropin heapprof-terminal",
+        "heapprof-cli heapprof-carried heapprof-sources heapprof-stores heapprof-dropin \
+         heapprof-terminal",
     ),
     ("ureq", "heapprof-sources heapprof-stores"),
     // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of
@@ -30,8 +31,9 @@ const OWNED: &[(&str, &str)] = &[
     // heapprof-process for the sizes of pages and ticks.
     (
         "rustix",
-        "heapprof-cli heapprof-files heapprof-sources heapprof-stores heapprof-symbolize heapprof-live \
-         heapprof-attach heapprof-process heapprof-terminal heapprof-watch",
+        "heapprof-cli heapprof-carried heapprof-files heapprof-sources heapprof-stores \
+         heapprof-symbolize heapprof-live heapprof-attach heapprof-process heapprof-terminal \
+         heapprof-watch",
     ),
     ("signal-hook", "heapprof-cli heapprof-terminal"),
     ("ratatui", "heapprof-terminal"),
@@ -318,7 +320,7 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
                     // This test prints its figures for a person who runs it.
                     "crates/desk/analysis/src/gate/simulation.rs",
                     // These build scripts print to cargo.
-                    "crates/app/cli/build.rs",
+                    "crates/app/carried/build.rs",
                     "crates/inside/preload/build.rs",
                     "crates/desk/web/build.rs"
                 ]),

@@ -74,6 +74,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("desk/web", &[]),
     ("app/files", &[]),
+    ("app/carried", &["files", "symbolize"]),
     ("app/bench", &["analysis", "process", "profile"]),
     (
         "app/sources",
@@ -92,6 +93,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "analysis",
             "attach",
             "bench",
+            "carried",
             "dropin",
             "fork",
             "files",

@@ -19,9 +19,7 @@ mod outside;
 #[cfg(feature = "parquet")]
 mod panics;
 mod peer;
-mod perl_module;
 mod perl_offer;
-mod preload;
 mod progress;
 mod records;
 mod rights;
@@ -35,6 +33,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use heapprof_carried::{perl_module, preload};
 
 use crate::args::{Cli, CliCommand};
 

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Result, bail};
-use rustix::fs::StatVfsMountFlags;
-
 use heapprof_files::{
     FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, make_folder, open_folder,
 };
+use rustix::fs::StatVfsMountFlags;
 
 static LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
 static HEADER_BYTES: &[u8] = include_bytes!("../../../../include/heapprof.h");
@@ -25,7 +24,7 @@ const CARRIED_FOLDER: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPP
 const LIBRARY_FILE: &str = "libheapprof.so";
 
 /// Returns the content of the library.
-pub(crate) fn bytes() -> Result<&'static [u8]> {
+pub fn bytes() -> Result<&'static [u8]> {
     match LIBRARY_BYTES {
         [] => bail!(UNSUPPORTED_MACHINE_TEXT),
         library => Ok(library),
@@ -33,7 +32,7 @@ pub(crate) fn bytes() -> Result<&'static [u8]> {
 }
 
 /// Returns the library's path. The library is unpacked at the first call of this version.
-pub(crate) fn library() -> Result<PathBuf> {
+pub fn library() -> Result<PathBuf> {
     if LIBRARY_BYTES.is_empty() {
         bail!(UNSUPPORTED_MACHINE_TEXT);
     }
@@ -41,15 +40,17 @@ pub(crate) fn library() -> Result<PathBuf> {
 }
 
 /// A file that is put beside the library.
-pub(crate) struct CarriedFile<'a> {
+pub struct CarriedFile<'a> {
     /// The folder of the file, below the library's folder. `name` is the path of the file below it.
-    pub(crate) folder: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) content: &'a [u8],
+    pub folder: &'a str,
+    /// The name of the file, which may have folders before it.
+    pub name: &'a str,
+    /// The content of the file.
+    pub content: &'a [u8],
 }
 
 /// Puts a file beside the library. Returns the folder below which it has its name.
-pub(crate) fn unpack_beside_library(file: &CarriedFile<'_>) -> Result<PathBuf> {
+pub fn unpack_beside_library(file: &CarriedFile<'_>) -> Result<PathBuf> {
     let folder = format!("{}/{}", file.folder, parent(file.name));
     let (_, last) = file.name.rsplit_once('/').unwrap_or(("", file.name));
     let mut path = unpack_into(&folder, last, file.content)?;
@@ -62,7 +63,7 @@ pub(crate) fn unpack_beside_library(file: &CarriedFile<'_>) -> Result<PathBuf> {
 /// Returns the folder in which a file was put under this name, if the file is there, and no other
 /// user can have changed it. The folder is searched for beside the library, in one cache only: a
 /// user who names a cache gets nothing from another one.
-pub(crate) fn existing(folder: &str, name: &str) -> Option<PathBuf> {
+pub fn existing(folder: &str, name: &str) -> Option<PathBuf> {
     let is_there = |folder: &Path, name: &str| {
         let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
         let opened = open_folder(&folder.join(parent(name)), PathTrust::Own).ok()?;
@@ -82,7 +83,7 @@ fn parent(name: &str) -> &str {
 }
 
 /// Returns the header's path.
-pub(crate) fn header() -> Result<PathBuf> {
+pub fn header() -> Result<PathBuf> {
     unpack("heapprof.h", HEADER_BYTES)
 }
 

@@ -17,7 +17,7 @@ fn main() {
     let root = manifest
         .ancestors()
         .nth(3)
-        .expect("crates/app/cli is three below the root");
+        .expect("crates/app/carried is three below the root");
     // The paths start at this crate, not at the root: a target folder that another checkout used
     // must not watch the files of that checkout.
     for part in [
@@ -43,7 +43,8 @@ fn main() {
         name_folder(&library);
         return;
     }
-    // target/PROFILE/build/heapprof-cli-HASH/out: one build for all profiles of this target folder.
+    // target/PROFILE/build/heapprof-carried-HASH/out: one build for all profiles of this target
+    // folder.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("preload-embed");
     let mut cargo = Command::new(std::env::var_os("CARGO").expect("cargo sets CARGO"));
     cargo

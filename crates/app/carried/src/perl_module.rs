@@ -40,15 +40,15 @@ const LOADER_PATH: &str = "perl/loader";
 const LOADER_FILE: &str = "Devel/HeapProf/Loader.pm";
 
 /// A module that was built.
-pub(crate) struct InstalledModule {
+pub struct InstalledModule {
     /// The perl: its version and the machine that it was built for.
-    pub(crate) perl: String,
+    pub perl: String,
     /// The folder that `@INC` needs to have.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
 }
 
 /// Whether a perl has the module.
-pub(crate) enum ModuleState {
+pub enum ModuleState {
     /// The perl has a module that `record` loads.
     Built,
     /// The perl has no module.
@@ -73,7 +73,7 @@ struct PerlInstallation {
 }
 
 /// Whether a perl has its module, and if not, whether it can be built.
-pub(crate) fn module_state(program: &Path) -> Result<ModuleState> {
+pub fn module_state(program: &Path) -> Result<ModuleState> {
     let perl = ask(program)?;
     if existing(LOADER_PATH, LOADER_FILE).is_some()
         && existing(&perl.folder(), "identity").is_some()
@@ -92,7 +92,7 @@ pub(crate) fn module_state(program: &Path) -> Result<ModuleState> {
 }
 
 /// Builds the module for a perl, and puts it where `record` searches for it.
-pub(crate) fn install(program: &Path) -> Result<InstalledModule> {
+pub fn install(program: &Path) -> Result<InstalledModule> {
     let perl = ask(program)?;
     let shown = program.display();
     if !perl.has_headers {
@@ -170,7 +170,7 @@ pub(crate) fn install(program: &Path) -> Result<InstalledModule> {
 /// Returns the option for `PERL5OPT` that makes a perl load the module, if one was installed for
 /// it. The option does nothing in a perl that can't read the loader, such as one that runs as
 /// another user.
-pub(crate) fn options() -> Option<String> {
+pub fn options() -> Option<String> {
     let file = existing(LOADER_PATH, LOADER_FILE)?.join(LOADER_FILE);
     let file = file.to_str()?;
     let is_plain = |c: char| !c.is_whitespace() && !"{}\\".contains(c);
