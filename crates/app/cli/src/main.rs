@@ -4,6 +4,7 @@
 //! 2 means that the command could not be carried out.
 #![deny(unsafe_code)]
 
+mod addresses;
 mod args;
 mod command;
 mod context;
@@ -79,8 +80,7 @@ fn prepare_own_words(typed: &[OsString], own: usize) -> Vec<OsString> {
     for arg in args.iter_mut().take(own).skip(1) {
         if let Some(part) = arg.to_str().and_then(heapprof_sources::part_of_stdin) {
             *arg = format!("{}#{part}", heapprof_sources::STDIN_PATH).into();
-        } else if let Some(shown) =
-            heapprof_sources::without_secrets(&arg.to_string_lossy(), needs_scheme)
+        } else if let Some(shown) = addresses::without_secrets(&arg.to_string_lossy(), needs_scheme)
         {
             *arg = shown.into();
         }

@@ -1,0 +1,64 @@
+//! Takes the secrets of addresses out of the words of a command line.
+
+/// Options of pprof whose values are sources.
+const SOURCE_OPTIONS: [&str; 4] = ["-base=", "--base=", "-diff_base=", "--diff_base="];
+
+/// Returns where the value begins in an argument that may be an option: behind `--option=` or `-o`.
+fn value_at(argument: &str) -> Option<usize> {
+    let Some(word) = argument.strip_prefix('-') else {
+        return Some(0);
+    };
+    let scheme = argument.find("://");
+    let equals = argument.find('=');
+    match word.chars().next()? {
+        '-' => {}
+        letter if scheme.is_some() && equals.is_none_or(|at| Some(at) > scheme) => {
+            return Some(1 + letter.len_utf8());
+        }
+        _ => {}
+    }
+    equals.map(|at| at + 1)
+}
+
+/// Returns an argument without the secrets of its address; `None` if it has no secrets. The address
+/// may stand behind `--option=` or `-o`. If `needs_scheme` is false, `user:password@host` is an
+/// address, too. This does not hold behind an option whose value is something else, such as a
+/// regular expression.
+pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
+    let (option, text) = argument.split_at(value_at(argument)?);
+    let needs_scheme = needs_scheme || !option.is_empty() && !SOURCE_OPTIONS.contains(&option);
+    let shown = heapprof_sources::without_secrets(text, needs_scheme)?;
+    Some(format!("{option}{shown}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_secret_is_shown_behind_an_option() {
+        for argument in [
+            "http://me:PASSWORD@host/heap",
+            "--base=http://me:PASSWORD@host/heap",
+            "-phttp://host/heap?token=PASSWORD&x=1",
+            "-phttp://me:PASSWORD@host/heap",
+        ] {
+            let shown = without_secrets(argument, true).unwrap();
+            assert!(!shown.contains("PASS") && shown.contains("host"), "{shown}");
+            // Secrets that were taken out are not taken out again.
+            assert!(!without_secrets(&shown, true).is_some_and(|again| again.contains("PASS")));
+        }
+        let shown = without_secrets("-base=me:PASSWORD@host:80/heap?x=1", false).unwrap();
+        assert!(shown.starts_with("-base=") && !shown.contains("PASS"));
+    }
+
+    #[test]
+    fn what_has_no_secret_stays() {
+        for argument in ["--focus", "-", "-phttp://host/heap#peak", "--", "-ä"] {
+            assert_eq!(without_secrets(argument, true), None, "{argument}");
+        }
+        for argument in ["-hide=step.*1?23?", "-focus=a:b@c"] {
+            assert_eq!(without_secrets(argument, false), None, "{argument}");
+        }
+    }
+}
