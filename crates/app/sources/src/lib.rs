@@ -6,6 +6,8 @@
 //! puts errors into words, and reads processes and core files. [`without_secrets`] takes the
 //! secrets of an address out of sight, and only a request gets them back.
 #![forbid(unsafe_code)]
+// The rules are for programs. Tests write where nobody else does.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod default_profile;
 mod fetch;

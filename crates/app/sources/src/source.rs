@@ -490,3 +490,6 @@ impl From<heapprof_profile::Error> for MergeFailure {
         MergeFailure::Merging(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -260,3 +260,80 @@ impl RollupGroup {
         format!("{}{}@{time}", escaped(service), others.collect::<String>())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    const HOUR: i64 = 3_600_000_000_000;
+
+    /// Returns a moment of a host of the service `shop`, at an hour.
+    fn moment(hour: i64, host: &str) -> StoredMoment {
+        let label = |key: &str, value: &str| (key.to_string(), value.to_string());
+        StoredMoment {
+            id: hour,
+            name: format!("{host}-{hour}"),
+            time_nanos: hour * HOUR,
+            start_nanos: None,
+            labels: BTreeMap::from([label("service", "shop"), label("host", host)]),
+            process: usize::from(host == "b"),
+            pid: None,
+            types: Rc::from([("inuse_space".to_string(), "bytes".to_string())]),
+            totals: vec![1],
+            samples: 1,
+            default_type: 0,
+        }
+    }
+
+    fn rule(step: Option<u64>, age: u64) -> RetentionRule {
+        let hours = |hours: u64| Duration::from_secs(3600 * hours);
+        RetentionRule {
+            step: step.map(hours),
+            age: hours(age),
+        }
+    }
+
+    #[test]
+    fn old_moments_are_thinned_out_and_removed() {
+        let moments: Vec<StoredMoment> = (1..=20).map(|hour| moment(hour, "a")).collect();
+        // All of four hours, one in four hours until ten, and nothing older.
+        let keep = [rule(Some(4), 10), rule(None, 4)];
+        let plan = RetentionPlan::new(&moments, &keep, false, 20 * HOUR);
+        let stays = |at: &usize| !plan.removed.contains(at);
+        let kept: Vec<i64> = (0..moments.len())
+            .filter(stays)
+            .map(|at| moments[at].id)
+            .collect();
+        assert_eq!(kept, [11, 15, 16, 17, 18, 19, 20]);
+        assert_eq!((plan.removed(), plan.parts(), plan.sums()), (13, 0, 0));
+    }
+
+    #[test]
+    fn a_sum_is_of_the_whole_service() {
+        let all = [moment(1, "a"), moment(2, "b"), moment(20, "a")];
+        let keep = [rule(Some(4), 30)];
+        let plan = RetentionPlan::new(&all, &keep, true, 30 * HOUR);
+        assert_eq!((plan.parts(), plan.find_gap(&all, &all)), (3, None));
+        let chosen = [all[0].clone(), all[2].clone()];
+        let plan = RetentionPlan::new(&chosen, &keep, true, 30 * HOUR);
+        let gap = plan.find_gap(&chosen, &all).unwrap();
+        assert_eq!((gap.service, gap.moment), ("shop", "b-2"));
+    }
+
+    #[test]
+    fn late_moments_of_a_sum_stay() {
+        let moments = [moment(1, "a"), moment(2, "b")];
+        let mut plan = RetentionPlan::new(&moments, &[rule(Some(4), 30)], true, 30 * HOUR);
+        let (group, _) = plan.together.first_key_value().unwrap();
+        let sum = StoredMoment {
+            name: group.name(),
+            ..moment(3, "sum")
+        };
+        let name = sum.name.clone();
+        let late = plan.leave_late_moments(&[sum]);
+        assert_eq!(late, [RolledUpLate { name, late: 2 }]);
+        assert_eq!((plan.removed(), plan.sums()), (0, 0));
+    }
+}
