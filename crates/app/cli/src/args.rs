@@ -556,13 +556,6 @@ fn format(text: &str) -> Result<ReportFormat, String> {
     text.parse()
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').parse::<f64>() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("not a number from 0 to 100".to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,7 +36,6 @@ mod prune;
 mod ps;
 mod record;
 mod report;
-mod reporting;
 mod rm;
 mod schema;
 mod series;
@@ -61,7 +60,6 @@ use anyhow::{Result, bail};
 use heapprof_analysis::MomentAggregation;
 use heapprof_stores::StoreBackend;
 
-use self::reporting::run_reporting_command;
 use crate::args::{Cli, CliCommand, CommandKind};
 use crate::context::CommandContext;
 use crate::drop_in::CommandLineHost;
@@ -75,11 +73,19 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     if let StoreBackend::Batches(place) = context.sources.backend() {
         crate::panics::exit_on_panic(place);
     }
-    if let Some(code) = run_reporting_command(&context, &cli.command)? {
-        return Ok(code);
-    }
     match cli.command {
         CliCommand::Record(args) => return record::run(&args, cli.color),
+        CliCommand::Top(args) => return top::run(&context, &args),
+        CliCommand::Tree(args) => tree::run(&context, &args)?,
+        CliCommand::Peek(args) => peek::run(&context, &args)?,
+        CliCommand::List(args) => list::run(&context, &args)?,
+        CliCommand::Traces(args) => traces::run(&context, &args)?,
+        CliCommand::Tags(args) => tags::run(&context, &args)?,
+        CliCommand::Info(args) => return info::run(&context, &args),
+        CliCommand::Stats(args) => stats::run(&context, &args)?,
+        CliCommand::Timeline(args) => timeline::run(&context, &args)?,
+        CliCommand::Leaks(args) => return leaks::run(&context, &args),
+        CliCommand::Diff(args) => return diff::run(&context, &args),
         CliCommand::PreloadPath { header } => preload_path::run(header)?,
         CliCommand::PerlInstall { perl } => perl_install::run(perl)?,
         CliCommand::ForkAudit(args) => return fork_audit::run(&context, &args),
@@ -112,6 +118,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Prune(args) => prune::run(&context, &args)?,
         CliCommand::Rm(args) => rm::run(&context, &args)?,
         CliCommand::Sql(args) => sql::run(&context, &args)?,
+        CliCommand::Schema(args) => schema::run(&context, &args)?,
         CliCommand::Merge(args) => merge::run(&context, &args)?,
         CliCommand::Convert(args) => convert::run(&context, &args)?,
         CliCommand::Symbolize(args) => symbolize::run(&context, &args)?,
@@ -123,19 +130,6 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         }
         CliCommand::Completions { shell } => completions::run(shell)?,
         CliCommand::Man { command, out } => man::run(command.as_deref(), out.as_deref())?,
-        // `run_reporting_command` has run them.
-        CliCommand::Top(_)
-        | CliCommand::Tree(_)
-        | CliCommand::Peek(_)
-        | CliCommand::List(_)
-        | CliCommand::Traces(_)
-        | CliCommand::Tags(_)
-        | CliCommand::Stats(_)
-        | CliCommand::Timeline(_)
-        | CliCommand::Info(_)
-        | CliCommand::Leaks(_)
-        | CliCommand::Diff(_)
-        | CliCommand::Schema(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,5 @@
-//! The context that every command gets: the sources of profiles, and where answers and notes go.
+//! The context that every command gets: the sources of profiles, and how answers are written.
 
-use std::cell::RefCell;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -14,57 +13,23 @@ use heapprof_sources::ProfileSources;
 use heapprof_text::printable_lines;
 use regex::Regex;
 
-use crate::args::{ColorMode, LimitArg, ReportArgs, SourceArgs};
-use crate::source_file::SourceFiles;
+use crate::args::{ColorMode, LimitArg, ReportArgs};
+use crate::question::{compile_regex, open_session};
 use crate::{messages, name, output};
 
 /// The context that every command gets.
 pub(crate) struct CommandContext {
     pub(crate) sources: ProfileSources,
     pub(crate) color: ColorMode,
-    /// The answer, if it is kept here for the caller to send instead of written.
-    captured: Option<RefCell<CapturedOutput>>,
-}
-
-/// An answer that is kept in memory instead of written.
-#[derive(Default)]
-pub(crate) struct CapturedOutput {
-    pub(crate) text: Vec<u8>,
-    pub(crate) notes: Vec<String>,
-    /// Whether the text may contain lines of source files.
-    with_source: bool,
 }
 
 /// Number of rows on a terminal if `-n` is not given.
 pub(crate) const DEFAULT_TERMINAL_ROWS: usize = 40;
 
 impl CommandContext {
-    /// Makes the context of a command that writes its answer.
+    /// Makes the context of a command.
     pub(crate) fn new(sources: ProfileSources, color: ColorMode) -> Self {
-        Self {
-            sources,
-            color,
-            captured: None,
-        }
-    }
-
-    /// Makes the context of a command whose answer is kept for the caller. `with_source` says
-    /// whether it may contain lines of source files.
-    pub(crate) fn capturing(sources: ProfileSources, with_source: bool) -> Self {
-        let captured = CapturedOutput {
-            with_source,
-            ..CapturedOutput::default()
-        };
-        Self {
-            sources,
-            color: ColorMode::Never,
-            captured: Some(RefCell::new(captured)),
-        }
-    }
-
-    /// Returns the answer that was kept; it is empty if it was written.
-    pub(crate) fn into_captured(self) -> CapturedOutput {
-        self.captured.map(RefCell::into_inner).unwrap_or_default()
+        Self { sources, color }
     }
 
     /// Starts the session of a question about one profile, and prints the question's notes.
@@ -85,11 +50,7 @@ impl CommandContext {
         types: TypeSelection,
         change: impl FnOnce(ProfileQuestion) -> ProfileQuestion,
     ) -> Result<AnalysisSession> {
-        let question = ProfileQuestion::new(sources, query, types)?;
-        for note in question.notes() {
-            self.note(&note);
-        }
-        Ok(AnalysisSession::new(change(question))?)
+        open_session(sources, query, types, &messages::note, change)
     }
 
     pub(crate) fn style(&self, report: &ReportArgs) -> ReportStyle {
@@ -103,21 +64,7 @@ impl CommandContext {
     }
 
     pub(crate) fn is_coloured(&self, file: Option<&Path>) -> bool {
-        self.color.has_colour(|| self.is_terminal(file))
-    }
-
-    /// Returns the limit of rows: `-n`, or a screenful on a terminal.
-    pub(crate) fn limit(&self, limit: &LimitArg, report: &ReportArgs) -> Option<usize> {
-        self.rows(limit, report.output.file())
-    }
-
-    /// Returns the limit of rows for a report that goes to `file`.
-    pub(crate) fn rows(&self, limit: &LimitArg, file: Option<&Path>) -> Option<usize> {
-        match limit.limit {
-            Some(0) => None,
-            Some(limit) => Some(limit),
-            None => self.is_terminal(file).then_some(DEFAULT_TERMINAL_ROWS),
-        }
+        self.color.has_colour(|| output::is_terminal(file))
     }
 
     /// Writes a report, or with `--show-sql` the SQL statements that it ran.
@@ -166,82 +113,23 @@ impl CommandContext {
         let file = report.output.file();
         let style = self.style(report);
         if !report.show_sql {
-            return self.write(file, |writer| body(&style, writer));
+            return output::write_paged(file, |writer| body(&style, writer));
         }
         // The report is made in any case, so that a report that can't be made is an error here too.
         body(&style, &mut io::sink())?;
         let portable = portable.map_or_else(String::new, |sql| {
             format!("-- The same in one statement, for any engine that has the tables:\n{sql};\n")
         });
-        self.text(file, &(statements(session) + &printable_lines(&portable)))
-    }
-
-    /// Writes a report bit by bit. On a terminal a pager shows a report that is longer than the
-    /// screen.
-    pub(crate) fn write(
-        &self,
-        file: Option<&Path>,
-        body: impl FnOnce(&mut dyn Write) -> Result<()>,
-    ) -> Result<()> {
-        if let Some(kept) = &self.captured {
-            return body(&mut CaptureWriter(kept));
-        }
-        if output::is_terminal(file) {
-            let mut text = Vec::new();
-            body(&mut text)?;
-            return output::text(file, &String::from_utf8_lossy(&text));
-        }
-        output::write(file, body)
-    }
-
-    /// Writes a report's text.
-    pub(crate) fn text(&self, file: Option<&Path>, text: &str) -> Result<()> {
-        self.write(file, |out| Ok(out.write_all(text.as_bytes())?))
-    }
-
-    /// Prints a note beside the report, or adds it to the answer that is kept.
-    pub(crate) fn note(&self, text: &str) {
-        match &self.captured {
-            Some(kept) => kept.borrow_mut().notes.push(text.to_string()),
-            None => messages::note(text),
-        }
-    }
-
-    /// Whether a report is read on a terminal.
-    pub(crate) fn is_terminal(&self, file: Option<&Path>) -> bool {
-        self.captured.is_none() && output::is_terminal(file)
-    }
-
-    /// Returns the source files whose lines reports show.
-    pub(crate) fn source_files<'a>(&self, args: &'a SourceArgs) -> SourceFiles<'a> {
-        match &self.captured {
-            Some(kept) if !kept.borrow().with_source => SourceFiles::none(args),
-            _ => SourceFiles::new(args),
-        }
+        output::text(file, &(statements(session) + &printable_lines(&portable)))
     }
 }
 
-/// Largest answer that is kept, in bytes.
-const MAX_CAPTURED_BYTES: usize = 64 << 20;
-
-/// A writer that appends to an answer that is kept.
-struct CaptureWriter<'a>(&'a RefCell<CapturedOutput>);
-
-impl Write for CaptureWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = &mut self.0.borrow_mut().text;
-        if text.len() + bytes.len() > MAX_CAPTURED_BYTES {
-            return Err(io::Error::other(format!(
-                "the answer is larger than {} MiB; ask for fewer rows",
-                MAX_CAPTURED_BYTES >> 20
-            )));
-        }
-        text.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+/// Returns the limit of rows for a report that goes to `file`: `-n`, or a screenful on a terminal.
+pub(crate) fn row_limit(limit: &LimitArg, file: Option<&Path>) -> Option<usize> {
+    match limit.limit {
+        Some(0) => None,
+        Some(limit) => Some(limit),
+        None => output::is_terminal(file).then_some(DEFAULT_TERMINAL_ROWS),
     }
 }
 
@@ -263,8 +151,7 @@ pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
         let [regex, file] = [first, text].map(|word| name::quoted(name::path(word).as_os_str()));
         bail!("{text}: is a file; REGEX stands before the profile: {regex} {file}");
     }
-    Regex::new(text)
-        .map_err(|error| anyhow::anyhow!("{text:?}: {}", heapprof_analysis::regex_error(&error)))
+    compile_regex(text)
 }
 
 /// Returns the single statement that asks the question of stored profiles in any engine, if there

@@ -22,6 +22,7 @@ mod panics;
 mod peer;
 mod perl_offer;
 mod progress;
+mod question;
 mod records;
 mod rights;
 mod sockets;

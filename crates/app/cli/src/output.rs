@@ -25,6 +25,20 @@ pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     write(file, |writer| Ok(writer.write_all(text.as_bytes())?))
 }
 
+/// Writes a report bit by bit as [`write()`] does. On a terminal a pager shows a report that is
+/// longer than the screen.
+pub(crate) fn write_paged(
+    file: Option<&Path>,
+    body: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    if !is_terminal(file) {
+        return write(file, body);
+    }
+    let mut shown = Vec::new();
+    body(&mut shown)?;
+    text(file, &String::from_utf8_lossy(&shown))
+}
+
 /// Writes the report that `body` writes. Other users may read it as the umask allows. A file gets
 /// its name only when it is complete.
 pub(crate) fn write(

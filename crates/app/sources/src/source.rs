@@ -50,8 +50,6 @@ pub struct ProfileSources {
     settings: SourceSettings,
     host: Arc<dyn SourceHost>,
     stdin_read: Cell<bool>,
-    /// The only profiles that there are, by name, if all were read already.
-    known: Option<HashMap<String, QuestionSource>>,
 }
 
 /// A profile that was read, and what it is the sum of.
@@ -83,7 +81,6 @@ impl ProfileSources {
             settings,
             host,
             stdin_read: Cell::new(false),
-            known: None,
         }
     }
 
@@ -102,19 +99,6 @@ impl ProfileSources {
             },
             ..self.clone()
         }
-    }
-
-    /// Returns sources that have only these profiles, which were read already.
-    pub fn with_known(&self, known: HashMap<String, QuestionSource>) -> Self {
-        Self {
-            known: Some(known),
-            ..self.clone()
-        }
-    }
-
-    /// Whether all profiles were read already, so that no name is that of a file.
-    pub fn are_known(&self) -> bool {
-        self.known.is_some()
     }
 
     /// Makes another database the one in which names are found.
@@ -187,9 +171,7 @@ impl ProfileSources {
                 QuestionSource::new(name::shown(&several.join(" + ")), merged).into()
             }
         };
-        if self.known.is_none() {
-            self.say_warnings(&read.source);
-        }
+        self.say_warnings(&read.source);
         Ok(read)
     }
 
@@ -277,12 +259,6 @@ impl ProfileSources {
         options: &FormatReadOptions,
         keep: impl Fn(ProfileReading) -> Profile,
     ) -> Result<SelectedSource> {
-        if let Some(known) = &self.known {
-            let source = known.get(name).cloned();
-            let source =
-                source.with_context(|| format!("{name}: there is no such profile here"))?;
-            return Ok(source.into());
-        }
         if name.is_empty() {
             bail!("an empty PROFILE is named; leave it out for the newest recording here");
         }
@@ -372,7 +348,7 @@ impl ProfileSources {
             && !fetch::is_url(whole)
             && !self.host.is_outside(whole)
             && !name::path(whole).exists();
-        if !is_name || self.known.is_some() || !self.settings.db.exists() {
+        if !is_name || !self.settings.db.exists() {
             return Ok(None);
         }
         let store = ProfileStore::open(&self.settings.db)

@@ -103,7 +103,7 @@ pub use crate::{
     list::{FunctionListing, ListReport, list},
     moment_labels::labels_of,
     nameless::{NamelessShare, nameless_share},
-    own_code::{OwnCode, own_code},
+    own_code::OwnCode,
     peak::{LargestHeap, peak},
     peek::{PeekNeighbours, PeekReport, PeekRow, peek},
     place::{CodePlace, OTHER_NAME, PlaceId, PlaceTable, ShownFile},
@@ -136,10 +136,10 @@ pub use crate::{
     suppression::{SuppressionRule, SuppressionSet},
     tags::{TagRow, TagsReport, tags},
     timeline::{TimelinePeak, TimelineReport, TimelineRow, timeline},
-    top::{OtherRows, TopReport, TopRow, top},
+    top::{OtherRows, TopReport, TopRow, add_code_hints, top},
     traces::{LabelValue, TraceRow, TracesReport, traces},
     tree::{TreeReport, TreeRow, tree},
-    wrapper::{AllocationWrapper, wrappers},
+    wrapper::AllocationWrapper,
 };
 
 #[cfg(feature = "clickhouse")]

@@ -33,7 +33,7 @@ pub struct OwnCode {
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
-pub fn own_code(
+pub(crate) fn own_code(
     session: &AnalysisSession,
     profile: i64,
     query: &Query,

@@ -4,10 +4,10 @@ use rusqlite::Row;
 
 use crate::error::AnalysisError;
 use crate::header::{ReportHeader, SampleType, header};
-use crate::own_code::OwnCode;
+use crate::own_code::{OwnCode, own_code};
 use crate::place::{self, CodePlace};
 use crate::session::{AnalysisSession, read_estimate};
-use crate::wrapper::AllocationWrapper;
+use crate::wrapper::{AllocationWrapper, wrappers};
 use heapprof_totals::estimate::ValueEstimate;
 use heapprof_totals::query::{Query, SortKey};
 
@@ -170,6 +170,27 @@ pub fn top(
     let shown = top.rows.iter().map(|row| &*row.place.function);
     top.similar_names = session.similar_names(shown);
     Ok(top)
+}
+
+/// Finds the functions among the rows that look like wrappers of malloc, and the function that
+/// would come first without code of libraries. The session has one profile.
+pub fn add_code_hints(
+    session: &AnalysisSession,
+    query: &Query,
+    report: &mut TopReport,
+) -> Result<(), AnalysisError> {
+    report.wrappers = wrappers(session, 1, query)?;
+    let counted = report.rows.iter().filter(|row| row.flat != 0);
+    let places: Vec<&CodePlace> = counted.map(|row| &row.place).collect();
+    // The memory of a proposed wrapper counts for its callers.
+    let proposed = report.wrappers.iter().map(AllocationWrapper::pattern);
+    let all: Vec<String> = query.wrappers.iter().cloned().chain(proposed).collect();
+    let without = Query {
+        wrappers: (!all.is_empty()).then(|| all.join("|")),
+        ..query.clone()
+    };
+    report.own_code = own_code(session, 1, &without, &places)?;
+    Ok(())
 }
 
 /// Returns the columns for the ranges of flat and cum in a table.

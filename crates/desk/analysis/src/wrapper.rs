@@ -68,7 +68,7 @@ struct WrapperCandidate {
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
-pub fn wrappers(
+pub(crate) fn wrappers(
     session: &AnalysisSession,
     profile: i64,
     query: &Query,

@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use crate::question::check_wrappers;
+
 #[derive(Debug, Args)]
 pub(crate) struct CodeArgs {
     /// Count what libraries and a language's runtime allocate as the nearest caller's in the
@@ -20,11 +22,5 @@ pub(crate) struct CodeArgs {
 
 /// Reads a regular expression, and returns it as it stands.
 pub(super) fn regex(text: &str) -> Result<String, String> {
-    // It becomes a part of a larger expression. There, a comment as in `(?x)a # b` would swallow
-    // what follows.
-    let whole = format!("^(?:{}|.*(?:{text}).*)$", heapprof_profile::ALLOCATOR_REGEX);
-    match regex::Regex::new(text).and_then(|_| regex::Regex::new(&whole)) {
-        Ok(_) => Ok(text.to_string()),
-        Err(error) => Err(heapprof_analysis::regex_error(&error)),
-    }
+    check_wrappers(text).map(|()| text.to_string())
 }

@@ -2,8 +2,9 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{OutputArgs, ProfileArgs, QuestionArgs, percent};
+use super::{OutputArgs, ProfileArgs, QuestionArgs};
 use crate::name;
+use crate::question::parse_percent;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FlameFormat {
@@ -35,7 +36,7 @@ pub(crate) struct FlameArgs {
     pub(crate) reverse: bool,
     /// Put frames below this share of the total (or of what the filters keep) into (other); 0 shows
     /// all
-    #[arg(long, value_name = "PERCENT", default_value = "0.1", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "0.1", value_parser = parse_percent)]
     pub(crate) min_percent: f64,
     /// Where the root is in the picture
     #[arg(long, value_enum, default_value_t = FlameRoot::Auto, value_name = "WHERE")]

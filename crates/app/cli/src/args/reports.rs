@@ -4,8 +4,8 @@ use clap::Args;
 
 use super::{
     GateArgs, LabelArgs, LimitArg, ProfileArgs, QuestionArgs, ReportArgs, SortArg, SourceArgs,
-    percent,
 };
+use crate::question::parse_percent;
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
@@ -41,7 +41,7 @@ pub(crate) struct TreeArgs {
     pub(crate) reverse: bool,
     /// Put nodes below this share of the total (or of what the filters keep) into (other); 0 shows
     /// all
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
     pub(crate) min_percent: f64,
     /// Show each frame on a row of its own, even if the path does not branch
     #[arg(long)]

@@ -3,51 +3,45 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{
-    AnalysisSession, Query, QuestionSource, TypeSelection, agree, diff, diff_sql,
-    incomparable_files,
-};
-use heapprof_sources::ProfileSources;
+use heapprof_analysis::{Query, diff_sql};
 
 use super::gate::GateRules;
 use crate::args::DiffArgs;
-use crate::context::{CommandContext, portable_statement};
+use crate::context::{CommandContext, portable_statement, row_limit};
+use crate::messages;
+use crate::question::DiffQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode> {
-    if args.question.query().relative_percentages {
-        bail!(
-            "diff shows growth, not shares of a total; --relative-percentages has no effect \
-             here"
-        );
-    }
+    let query = Query {
+        sort: args.sort.sort,
+        limit: row_limit(&args.limit, args.report.output.file()),
+        ..args.question.query()
+    };
+    let question = DiffQuestion::new(query, args.normalize)?;
+    let query = question.query();
     // Rules are read first, so that the user does not wait for two profiles if a rule can't be
     // read.
     let mut gate = GateRules::new(&args.gate)?;
     let of_total = gate.rules().find(|(rule, _)| rule.sample_type().is_some());
     if let Some((_, rule)) = of_total
         && args.normalize
-        && args.question.query().filters.active_options().is_empty()
+        && query.filters.active_options().is_empty()
     {
         bail!(
             "--fail-if {rule:?}: --normalize makes both totals equal, so this rule could never \
              break"
         );
     }
-    let (before, after) = sides(&context.sources, args)?;
-    let query = Query {
-        sort: args.sort.sort,
-        limit: context.limit(&args.limit, &args.report),
-        ..args.question.query()
-    };
+    let (before, after) = sides(args)?;
     let sources = [
         context.sources.read_selected(&before)?,
         context.sources.read_selected(&after)?,
     ];
     let [selected_before, selected_after] = sources.each_ref().map(|read| read.selected.clone());
     let sources = sources.map(|read| read.source);
-    let session = session(context, sources, &query, &gate)?;
-    let report = diff(&session, [1, 2], &query, args.normalize)?;
-    let portable = portable_statement(&query, &report.before.sample_type, |asked| {
+    let session = question.open(sources, gate.names_a_type(), &messages::note)?;
+    let report = question.rows(&session)?;
+    let portable = portable_statement(query, &report.before.sample_type, |asked| {
         if args.normalize {
             return None;
         }
@@ -61,34 +55,18 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
             1 => "1 profile".to_string(),
             n => format!("{n} profiles"),
         };
-        context.note(&format!(
+        messages::note(&format!(
             "the sum of {} is compared with that of {}; if they are recordings of the same \
              program, name as many on each side",
             count(&before),
             count(&after)
         ));
     }
-    for found in incomparable_files(&session, &report) {
-        let rows = match found.rows {
-            1 => "1 row".to_string(),
-            rows => format!("{rows} rows"),
-        };
-        let file = &found.file;
-        context.note(&match found.is_rebuilt {
-            true => format!(
-                "{rows} of {file} may be new or gone only because the two sides have different \
-                 builds of it, and its code has no names: heapprof symbolize names both sides"
-            ),
-            false => format!(
-                "{rows} of {file} may be new or gone only because its code has names on one side: \
-                 heapprof symbolize names the other one"
-            ),
-        });
-    }
+    question.explain_rows(&session, &report, &messages::note);
     let is_sampled = report.before.sampled.is_some() || report.after.sampled.is_some();
     let of_peak = gate.rules().find(|(rule, _)| rule.is_about_peak(&report));
     if is_sampled && let Some((_, text)) = of_peak {
-        context.note(&format!(
+        messages::note(&format!(
             "--fail-if {text:?}: nobody knows how sure the peak of a sampled profile is, so the \
              rule takes it as exact; record --exact makes it exact"
         ));
@@ -105,7 +83,7 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
 }
 
 /// Returns the profiles of each side, from the arguments and from --before and --after.
-fn sides(sources: &ProfileSources, args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
+fn sides(args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
     let (mut before, mut after) = (args.before.clone(), args.after.clone());
     match &args.profiles[..] {
         [b, a] => {
@@ -128,23 +106,8 @@ fn sides(sources: &ProfileSources, args: &DiffArgs) -> Result<(Vec<String>, Vec<
         _ => {}
     }
     let stdin = before.iter().chain(&after).filter(|n| *n == "-").count();
-    if stdin > 1 && !sources.are_known() {
+    if stdin > 1 {
         bail!("- (stdin) can be read only once");
     }
     Ok((before, after))
-}
-
-fn session(
-    context: &CommandContext,
-    [mut before, mut after]: [QuestionSource; 2],
-    query: &Query,
-    gate: &GateRules,
-) -> Result<AnalysisSession> {
-    agree(&mut before, &mut after)?;
-    let sources = vec![before, after];
-    let types = match gate.names_a_type() {
-        true => TypeSelection::All,
-        false => TypeSelection::Requested,
-    };
-    context.session(sources, query, types, |q| q)
 }

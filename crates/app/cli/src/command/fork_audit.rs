@@ -15,7 +15,7 @@ use super::record;
 use crate::args::record::YesOrNo;
 use crate::args::size::size;
 use crate::args::{Cli, CliCommand, FileMode, ForkAuditArgs, OutputArgs, ReportArgs};
-use crate::context::{CommandContext, DEFAULT_TERMINAL_ROWS};
+use crate::context::{CommandContext, DEFAULT_TERMINAL_ROWS, row_limit};
 use crate::{messages, name, output};
 
 /// Maximum number of folder names that are tried.
@@ -137,7 +137,7 @@ fn report(
     let limit = match (args.limit.limit, report.format, report.output.file()) {
         // A reader of a table through a pipe wants it as short as on the screen.
         (None, ReportFormat::Text, None) => Some(DEFAULT_TERMINAL_ROWS),
-        _ => context.limit(&args.limit, report),
+        _ => row_limit(&args.limit, report.output.file()),
     };
     let (audit, session) = ask(context, &names, limit)?;
     let audited = audited.join(" + ");

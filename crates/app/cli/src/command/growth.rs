@@ -5,13 +5,13 @@ use heapprof_analysis::{Query, growth_sql, series_growth};
 use heapprof_stores::{are_unique, choose};
 
 use crate::args::GrowthArgs;
-use crate::context::{CommandContext, portable_statement};
+use crate::context::{CommandContext, portable_statement, row_limit};
 use crate::now;
 
 pub(super) fn run(context: &CommandContext, args: &GrowthArgs) -> Result<()> {
     let query = Query {
         sort: args.sort.sort,
-        limit: context.limit(&args.limit, &args.report),
+        limit: row_limit(&args.limit, args.report.output.file()),
         ..args.question.query()
     };
     let (store, moments) = heapprof_stores::open(context.sources.backend())?;

@@ -10,7 +10,7 @@ use heapprof_report::{
 
 use super::target::{WalkTarget, with_advice};
 use crate::args::HeapwalkArgs;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, row_limit};
 use crate::{messages, name, output};
 
 pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
@@ -71,7 +71,7 @@ fn report(
         unit: args.unit.clone(),
         ..ReportStyle::default()
     };
-    let limit = context.rows(&args.limit, None);
+    let limit = row_limit(&args.limit, None);
     let name = name::shown(&args.target).into_owned();
     let in_no_block = |at: u64| format!("{at:#x}: is in no block of this heap");
     let about = match (args.who, args.bytes, args.retained) {

@@ -7,42 +7,25 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
-    AnalysisSession, ProfileQuestion, QuestionSource, SuppressionSet, TypeSelection, leaks,
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, SuppressionSet, TypeSelection,
 };
 use heapprof_formats::{self as formats, EventLog};
 
 use super::gate::GateRules;
 use crate::args::LeaksArgs;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, row_limit};
 use crate::messages;
-
-/// Whether a sample type counts memory in use, at present or when a heap was walked.
-fn is_in_use(sample_type: &str) -> bool {
-    let Some((kind, "space" | "objects")) = sample_type.rsplit_once('_') else {
-        return false;
-    };
-    kind.ends_with("_inuse") || matches!(kind, "inuse" | "leaked" | "maybe" | "reached")
-}
+use crate::question::LeaksQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &LeaksArgs) -> Result<ExitCode> {
     // The rules are read first, so that a rule that can't be read does not cost the reading of a
     // profile.
     let mut gate = GateRules::for_one_profile(&args.gate)?;
-    let suppressions = suppressions(args)?;
-    let mut query = args.question.query();
-    if let Some(asked) = query
-        .sample_type
-        .as_deref()
-        .filter(|asked| !is_in_use(asked))
-    {
-        bail!(
-            "--sample-type {asked:?}: leaks is about what is in use; \
-             inuse_space or inuse_objects says what to order by (for Perl's values, sv_inuse_space \
-             or sv_inuse_objects; for a walked heap, leaked_space, maybe_space or reached_space)"
-        );
-    }
-    query.limit = context.limit(&args.limit, &args.report);
-
+    let query = Query {
+        limit: row_limit(&args.limit, args.report.output.file()),
+        ..args.question.query()
+    };
+    let question = LeaksQuestion::new(query, suppressions(args)?)?;
     let source = match &args.log {
         Some(path) => read_log(path)?,
         None => {
@@ -50,29 +33,16 @@ pub(super) fn run(context: &CommandContext, args: &LeaksArgs) -> Result<ExitCode
             context.sources.read(&names)?
         }
     };
-    let has = |name: &str| source.profile.find_sample_type(name).is_ok();
-    query.sample_type.get_or_insert_with(|| {
-        let default = match has("inuse_space") || !has("leaked_space") {
-            true => "inuse_space",
-            // The profile of a walked heap has a column of leaked bytes.
-            false => "leaked_space",
-        };
-        default.to_string()
-    });
-    let session = context.session(
-        vec![source.clone()],
-        &query,
-        TypeSelection::InUse,
-        |question| question.with_suppressions(&suppressions),
-    )?;
-    let report = leaks(&session, &query, &suppressions)?;
+    let question = question.about(&source);
+    let session = question.open(source.clone(), &messages::note)?;
+    let report = question.rows(&session)?;
     gate.judge("in use", |rule| {
         match rule.judge_leaks(&session, &report)? {
             // The rule is about a total of memory that is not in use, which nothing suppresses.
             None if rule.sample_type().is_some() => {
-                let question =
-                    ProfileQuestion::new(vec![source.clone()], &query, TypeSelection::All)?;
-                Ok(rule.judge_profile(&AnalysisSession::new(question)?, 1, &query)?)
+                let query = question.query();
+                let whole = ProfileQuestion::new(vec![source.clone()], query, TypeSelection::All)?;
+                Ok(rule.judge_profile(&AnalysisSession::new(whole)?, 1, query)?)
             }
             verdict => Ok(verdict),
         }

@@ -1,58 +1,33 @@
 //! `heapprof list REGEX`: prints annotated source.
 
-use anyhow::{Result, bail};
-use heapprof_analysis::{Granularity, Query, TypeSelection, list};
-use heapprof_text::explain_shown_match;
+use anyhow::Result;
+use heapprof_analysis::Query;
 
 use crate::args::ListArgs;
-use crate::context::{CommandContext, regex, statements};
+use crate::context::{CommandContext, regex, row_limit, statements};
+use crate::question::ListQuestion;
+use crate::source_file::SourceFiles;
+use crate::{messages, output};
 
 pub(super) fn run(context: &CommandContext, args: &ListArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
-    let asked = args.question.query();
-    if asked.granularity != Granularity::Functions {
-        bail!("list shows lines of functions; --granularity has no effect here");
-    }
-    let query = |granularity| Query {
-        granularity,
-        limit: context.limit(&args.limit, &args.report),
-        ..asked.clone()
+    let query = Query {
+        limit: row_limit(&args.limit, args.report.output.file()),
+        ..args.question.query()
     };
+    let question = ListQuestion::new(query, wanted)?;
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let source = context.sources.read(&names)?;
-    let by_function = query(Granularity::FileFunctions);
-    let functions = context.ask(source.clone(), &by_function, TypeSelection::Requested)?;
-    // The notes on filters were printed already.
-    let lines = heapprof_analysis::ProfileQuestion::new(
-        vec![source],
-        &query(Granularity::Lines),
-        TypeSelection::Requested,
-    )?;
-    let lines = heapprof_analysis::AnalysisSession::new(lines)?;
-    let report = list(&functions, &lines, &by_function, |name| {
-        wanted.is_match(name)
-    })?;
-    if report.rows.is_empty() {
-        let whole = Query {
-            limit: None,
-            ..by_function
-        };
-        let all = list(&functions, &lines, &whole, |_| true)?;
-        let all = all.rows.iter().map(|row| &*row.function);
-        bail!(
-            "{}: no function that has {} (after filters) matches {:?}{}",
-            names.join(" + "),
-            report.header.sample_type.r#type,
-            args.regex,
-            explain_shown_match(&wanted, all)
-        );
-    }
-    let sources = context.source_files(&args.source);
+    let sessions = question.open(context.sources.read(&names)?, &messages::note)?;
+    let report = question.rows(&sessions, &names.join(" + "))?;
+    let sources = SourceFiles::new(&args.source);
     let read = |file: &str| sources.lines(file);
     let text = heapprof_report::list(&report, &read, &context.style(&args.report))?;
     let file = args.report.output.file();
     match args.report.show_sql {
-        true => context.text(file, &(statements(&functions) + &statements(&lines))),
-        false => context.text(file, &text),
+        true => {
+            let [functions, lines] = [&sessions.functions, &sessions.lines].map(statements);
+            output::text(file, &(functions + &lines))
+        }
+        false => output::text(file, &text),
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn run(context: &CommandContext, args: &LoadArgs) -> Result<()> {
             (vec![name.clone()], vec![args.profiles.clone()])
         }
         None => {
-            let profiles = report::expand_names(&context.sources, &args.profiles)?;
+            let profiles = report::expand_names(&args.profiles)?;
             let names = profiles.iter().map(|p| stem(p));
             let names = names.collect::<Result<Vec<_>>>()?;
             (names, profiles.into_iter().map(|p| vec![p]).collect())

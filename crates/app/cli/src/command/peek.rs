@@ -1,34 +1,25 @@
 //! `heapprof peek REGEX`: prints callers and callees.
 
-use anyhow::{Result, bail};
-use heapprof_analysis::{Query, TypeSelection, peek};
-use heapprof_text::explain_shown_match;
+use anyhow::Result;
+use heapprof_analysis::Query;
 
 use crate::args::MatchArgs;
-use crate::context::{CommandContext, regex};
+use crate::context::{CommandContext, regex, row_limit};
+use crate::messages;
+use crate::question::PeekQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &MatchArgs) -> Result<()> {
-    let wanted = regex(&args.regex, &args.profiles.profiles)?;
-    let query = Query {
-        sort: args.sort.sort,
-        limit: context.limit(&args.limit, &args.report),
-        ..args.question.query()
+    let question = PeekQuestion {
+        wanted: regex(&args.regex, &args.profiles.profiles)?,
+        query: Query {
+            sort: args.sort.sort,
+            limit: row_limit(&args.limit, args.report.output.file()),
+            ..args.question.query()
+        },
     };
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let sources = vec![context.sources.read(&names)?];
-    let session = context.session(sources, &query, TypeSelection::Requested, |question| {
-        question.with_neighbours_of(|name| wanted.is_match(name))
-    })?;
-    let report = peek(&session, &query)?;
-    if report.rows.is_empty() {
-        bail!(
-            "{}: no function that has {} (after filters) matches {:?}{}",
-            names.join(" + "),
-            report.header.sample_type.r#type,
-            args.regex,
-            explain_shown_match(&wanted, report.places.iter().map(|place| &*place.function))
-        );
-    }
+    let session = question.open(context.sources.read(&names)?, &messages::note)?;
+    let report = question.rows(&session, &names.join(" + "))?;
     context.finish_into(&args.report, &session, |style, out| {
         Ok(heapprof_report::peek(&report, style, out)?)
     })

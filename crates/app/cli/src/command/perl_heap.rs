@@ -10,7 +10,7 @@ use heapprof_report::{PerlHeap, ReportFormat, ReportStyle, UnitFormatter};
 
 use self::origin::PerlHeapOrigin;
 use crate::args::PerlHeapArgs;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, row_limit};
 use crate::{messages, name, output};
 
 /// Number of variables that are shown if the user gives no limit.
@@ -76,7 +76,7 @@ fn report(
         unit: args.unit.clone(),
         ..ReportStyle::default()
     };
-    let limit = context.rows(&args.limit, None);
+    let limit = row_limit(&args.limit, None);
     let found = &origin.found;
     let about = match (&args.size, args.identify, args.who) {
         (Some(variable), ..) => {

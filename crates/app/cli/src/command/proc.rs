@@ -14,8 +14,8 @@ use heapprof_report::{
 };
 
 use crate::args::{ProcArgs, ProcessReportArgs};
-use crate::context::CommandContext;
-use crate::{named_process, now, output};
+use crate::context::{CommandContext, row_limit};
+use crate::{messages, named_process, now, output};
 
 /// Longest command line that is shown, in bytes.
 const MAX_TITLE_BYTES: usize = 4096;
@@ -25,7 +25,7 @@ const MAX_FILE_BYTES: u64 = 256 << 20;
 pub(super) fn run(context: &CommandContext, args: &ProcArgs) -> Result<()> {
     let style = style(context, &args.report);
     let file = args.report.output.file();
-    let limit = context.rows(&args.limit, file);
+    let limit = row_limit(&args.limit, file);
     if args.process.is_some() && !args.maps && args.limit.limit.is_some() {
         bail!("-n: only a list of processes and --maps have rows to leave out");
     }
@@ -47,7 +47,7 @@ pub(super) fn run(context: &CommandContext, args: &ProcArgs) -> Result<()> {
                     };
                     if style.format == ReportFormat::Csv {
                         // A CSV table has no room for notes.
-                        now.notes.iter().for_each(|note| context.note(note));
+                        now.notes.iter().for_each(|note| messages::note(note));
                     }
                     heapprof_report::process(&now, options, &style)?
                 }

@@ -47,7 +47,7 @@ pub(super) fn run(context: &CommandContext, args: &PageArgs) -> Result<()> {
     let audit = read_audit(context, args, &named)?;
     let names = match &audit {
         Some(audit) => audit.names.clone(),
-        None => expand_names(&context.sources, &named)?,
+        None => expand_names(&named)?,
     };
     let sources = match audit.is_some() {
         // The page is about what all children copy.
@@ -119,7 +119,7 @@ fn read_audit(
     named: &[String],
 ) -> Result<Option<FolderAudit>> {
     let [folder] = named else { return Ok(None) };
-    if context.sources.are_known() || !args.base.is_empty() || !Path::new(folder).is_dir() {
+    if !args.base.is_empty() || !Path::new(folder).is_dir() {
         return Ok(None);
     }
     let all = forks::profiles_of(folder)?;
@@ -172,10 +172,7 @@ pub(super) fn write_page_of_file(profile: &str, page: &str) -> Result<()> {
 }
 
 /// Returns the profiles that are named. A folder stands for the profiles in it, each by itself.
-pub(super) fn expand_names(sources: &ProfileSources, names: &[String]) -> Result<Vec<String>> {
-    if sources.are_known() {
-        return Ok(names.to_vec());
-    }
+pub(super) fn expand_names(names: &[String]) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for name in names {
         if !Path::new(name).is_dir() {

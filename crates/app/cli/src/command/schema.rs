@@ -8,6 +8,7 @@ use heapprof_text::printable_lines;
 
 use crate::args::SchemaArgs;
 use crate::context::CommandContext;
+use crate::output;
 
 pub(super) fn run(context: &CommandContext, args: &SchemaArgs) -> Result<()> {
     let file = args.output.file();
@@ -18,11 +19,11 @@ pub(super) fn run(context: &CommandContext, args: &SchemaArgs) -> Result<()> {
         let text: String = schema.iter().map(|sql| format!("{sql};\n")).collect();
         // The user's own tables are shown too.
         let text = printable_lines(&text);
-        return context.text(file, &text);
+        return output::text(file, &text);
     }
     let style = ReportStyle {
         format: args.format,
         ..ReportStyle::default()
     };
-    context.text(file, &heapprof_report::schema(documented_tables(), &style)?)
+    output::text(file, &heapprof_report::schema(documented_tables(), &style)?)
 }

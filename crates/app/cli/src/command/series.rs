@@ -7,7 +7,7 @@ use heapprof_stores::choose;
 
 use crate::args::SeriesArgs;
 use crate::context::CommandContext;
-use crate::now;
+use crate::{now, output};
 
 pub(super) fn run(context: &CommandContext, args: &SeriesArgs) -> Result<()> {
     let (_, moments) = heapprof_stores::open(context.sources.backend())?;
@@ -19,5 +19,5 @@ pub(super) fn run(context: &CommandContext, args: &SeriesArgs) -> Result<()> {
         ..ReportStyle::default()
     };
     let text = heapprof_report::series(&list_series(&moments), &style)?;
-    context.text(args.output.file(), &text)
+    output::text(args.output.file(), &text)
 }

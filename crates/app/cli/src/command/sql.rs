@@ -6,6 +6,7 @@ use heapprof_report::{ReportStyle, result_table, write_result_table};
 
 use crate::args::SqlArgs;
 use crate::context::CommandContext;
+use crate::output;
 
 pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
@@ -13,7 +14,7 @@ pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
         bail!("filters and options of the question need a profile: name it with -p");
     }
     if let Some(answer) = heapprof_stores::query(context.sources.backend(), &args.statement)? {
-        return context.write(args.output.file(), |out| {
+        return output::write_paged(args.output.file(), |out| {
             Ok(write_result_table(&answer, args.format, out)?)
         });
     }
@@ -58,7 +59,7 @@ pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
         unit: None,
         ..ReportStyle::default()
     };
-    context.write(args.output.file(), |out| {
+    output::write_paged(args.output.file(), |out| {
         result_table(&mut statement, &style, out).context("the statement")
     })
 }

@@ -1,16 +1,19 @@
 //! `heapprof stats`: prints totals and sizes of a profile.
 
 use anyhow::Result;
-use heapprof_analysis::{TypeSelection, stats};
 
 use crate::args::StatsArgs;
 use crate::context::CommandContext;
+use crate::messages;
+use crate::question::StatsQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &StatsArgs) -> Result<()> {
+    let question = StatsQuestion {
+        query: args.question.query(),
+    };
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let source = context.sources.read(&names)?;
-    let session = context.ask(source, &args.question.query(), TypeSelection::All)?;
-    let found = stats(&session)?;
+    let session = question.open(context.sources.read(&names)?, &messages::note)?;
+    let found = question.rows(&session)?;
     context.finish(&args.report, &session, |style| {
         Ok(heapprof_report::stats(&found, style)?)
     })

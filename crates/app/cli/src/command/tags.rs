@@ -1,20 +1,19 @@
 //! `heapprof tags`: prints the labels of a profile.
 
 use anyhow::Result;
-use heapprof_analysis::{TypeSelection, tags};
 
 use crate::args::TagsArgs;
 use crate::context::CommandContext;
+use crate::messages;
+use crate::question::TagsQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &TagsArgs) -> Result<()> {
-    let query = args.labels.applied(args.question.query());
+    let question = TagsQuestion {
+        query: args.labels.applied(args.question.query()),
+    };
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let session = context.ask(
-        context.sources.read(&names)?,
-        &query,
-        TypeSelection::Requested,
-    )?;
-    let report = tags(&session, &query)?;
+    let session = question.open(context.sources.read(&names)?, &messages::note)?;
+    let report = question.rows(&session)?;
     context.finish(&args.report, &session, |style| {
         Ok(heapprof_report::tags(&report, style)?)
     })

@@ -1,24 +1,24 @@
 //! `heapprof traces`: prints stacks one by one.
 
 use anyhow::Result;
-use heapprof_analysis::{Query, TypeSelection, traces};
+use heapprof_analysis::Query;
 use heapprof_report::TraceOrder;
 
 use crate::args::TracesArgs;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, row_limit};
+use crate::messages;
+use crate::question::TracesQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &TracesArgs) -> Result<()> {
-    let query = Query {
-        limit: context.limit(&args.limit, &args.report),
-        ..args.labels.applied(args.question.query())
+    let question = TracesQuestion {
+        query: Query {
+            limit: row_limit(&args.limit, args.report.output.file()),
+            ..args.labels.applied(args.question.query())
+        },
     };
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let session = context.ask(
-        context.sources.read(&names)?,
-        &query,
-        TypeSelection::Requested,
-    )?;
-    let report = traces(&session, &query)?;
+    let session = question.open(context.sources.read(&names)?, &messages::note)?;
+    let report = question.rows(&session)?;
     let order = match args.ascending {
         true => TraceOrder::Ascending,
         false => TraceOrder::Descending,

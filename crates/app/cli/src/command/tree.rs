@@ -1,25 +1,32 @@
 //! `heapprof tree`: prints the call tree.
 
 use anyhow::Result;
-use heapprof_analysis::{TreeOptions, TypeSelection, tree};
+use heapprof_analysis::TreeOptions;
 
 use crate::args::TreeArgs;
 use crate::context::CommandContext;
+use crate::messages;
+use crate::question::TreeQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &TreeArgs) -> Result<()> {
-    let query = args.question.query();
-    let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let options = TreeOptions {
-        reverse: args.reverse,
-        least: args.min_percent / 100.0,
-        most: None,
+    let question = TreeQuestion {
+        query: args.question.query(),
+        options: TreeOptions {
+            reverse: args.reverse,
+            least: args.min_percent / 100.0,
+            most: None,
+        },
+        is_full: args.full,
     };
-    let sources = vec![context.sources.read(&names)?];
-    let session = context.session(sources, &query, TypeSelection::Requested, |q| {
-        q.with_tree(options)
-    })?;
-    let report = tree(&session, &query)?;
+    let names = context.sources.or_newest(&args.profiles.profiles)?;
+    let session = question.open(context.sources.read(&names)?, &messages::note)?;
+    let report = question.rows(&session)?;
     context.finish_into(&args.report, &session, |style, out| {
-        Ok(heapprof_report::tree(&report, args.full, style, out)?)
+        Ok(heapprof_report::tree(
+            &report,
+            question.is_full,
+            style,
+            out,
+        )?)
     })
 }

@@ -18,10 +18,7 @@ use heapprof_terminal::run::{ViewSignals, run as show};
 use heapprof_terminal::screen::{TerminalScreen, tty};
 
 pub(super) fn run(context: &CommandContext, args: &TuiArgs) -> Result<()> {
-    let names = report::expand_names(
-        &context.sources,
-        &context.sources.or_newest(&args.profiles.profiles)?,
-    )?;
+    let names = report::expand_names(&context.sources.or_newest(&args.profiles.profiles)?)?;
     let mut files = FileFeed::new(context.sources.read_each(&names)?)?;
     let Some(tty) = tty() else {
         bail!(

@@ -3,9 +3,9 @@
 //! `heapprof-web` knows HTTP and no profile, and this module knows profiles and no HTTP. The trait
 //! [`ApiHandler`] is between them: a question goes in, and an answer or a refusal comes out.
 //!
-//! * `words.rs`: a command is asked as on the command line. Parameters become words of a command
-//!   line, from a table of what each command may be asked, and the answer is what the command
-//!   prints. So no command has code for the server.
+//! * `commands.rs`: the commands that can be asked, from a table of what each may be asked. The
+//!   parameters (`parameters.rs`) become a question (`question.rs`), which is the same that the
+//!   command asks, and the answer is what the command prints with `--format json`.
 //! * `library.rs`: the profiles that are offered. A question reads nothing else: every other name
 //!   is an error, so that no parameter can name a file, a URL or stdin.
 //! * `pages.rs`: the sessions of the last views. A view is a choice of profiles under filters; the
@@ -15,10 +15,12 @@
 //! `tests/desk/web/` compares each answer with the command's output, and sends hostile requests.
 
 mod browser;
+mod commands;
 mod library;
 mod pages;
+mod parameters;
+mod question;
 mod statement;
-mod words;
 
 use std::sync::{Arc, Mutex, TryLockError};
 
@@ -181,7 +183,7 @@ impl ApiHandler for WebDesk {
             }
             "commands" => {
                 allow(asked, &[])?;
-                Ok(ApiAnswer::json(&words::describe_api(self.upload)))
+                Ok(ApiAnswer::json(&commands::describe_api(self.upload)))
             }
             "sql" => match self.statement.try_lock() {
                 Err(TryLockError::WouldBlock) => {
@@ -195,14 +197,15 @@ impl ApiHandler for WebDesk {
                 let name = self.library.take(asked.parameter("name"), &asked.body)?;
                 Ok(ApiAnswer::json(&json!({ "name": name })))
             }
-            _ => words::answer(&self.library, asked, self.source),
+            _ => commands::answer(&self.library, asked, self.source),
         }
     }
 }
 
 /// Refuses a parameter that is not in `known` and does not choose profiles.
 fn allow(asked: &ApiRequest, known: &[&str]) -> Result<(), ApiRefusal> {
-    let is_known = |name: &str| known.contains(&name) || words::CHOICE_PARAMETERS.contains(&name);
+    let is_known =
+        |name: &str| known.contains(&name) || commands::CHOICE_PARAMETERS.contains(&name);
     let unknown = asked.parameters.iter().find(|(name, _)| !is_known(name));
     let Some((name, _)) = unknown else {
         return Ok(());
@@ -210,7 +213,7 @@ fn allow(asked: &ApiRequest, known: &[&str]) -> Result<(), ApiRefusal> {
     Err(unknown_parameter(
         asked,
         name,
-        words::CHOICE_PARAMETERS.iter().chain(known).copied(),
+        commands::CHOICE_PARAMETERS.iter().chain(known).copied(),
     ))
 }
 

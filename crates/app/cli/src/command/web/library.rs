@@ -151,7 +151,7 @@ impl ProfileLibrary {
         } else if args.base.is_empty() && args.added_up {
             first.push(shelf.offer(&named));
         } else if args.base.is_empty() {
-            for name in expand_names(&shelf.sources, &named)? {
+            for name in expand_names(&named)? {
                 first.push(shelf.offer(&[name]));
             }
         } else {
@@ -302,13 +302,6 @@ impl ProfileLibrary {
     pub(super) fn read_all(&self, names: &[String]) -> Result<Vec<QuestionSource>, ApiRefusal> {
         let one = |name: &String| Ok(self.read(name)?.source);
         names.iter().map(one).collect()
-    }
-
-    /// Reads profiles that a command may then ask for.
-    pub(super) fn sources(&self, names: &[String]) -> Result<ProfileSources, ApiRefusal> {
-        let read = self.read_all(names)?;
-        let known = names.iter().cloned().zip(read).collect();
-        Ok(self.shelf().sources.with_known(known))
     }
 
     /// Returns the database's file, if any profile of it is offered.

@@ -10,7 +10,8 @@ use heapprof_report::{ReportFormat, ReportStyle, result_table};
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 
 use super::library::ProfileLibrary;
-use super::{allow, refusal, words};
+use super::parameters::parse_switch;
+use super::{allow, refusal};
 
 /// Longest time that a statement may run.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,7 +48,7 @@ pub(super) fn answer(
 
 fn session(library: &ProfileLibrary, asked: &ApiRequest) -> Result<AnalysisSession, ApiRefusal> {
     let of_database = match asked.parameter("database") {
-        Some(value) => words::parse_switch("database", value)?,
+        Some(value) => parse_switch("database", value)?,
         None => false,
     };
     let made = match of_database {

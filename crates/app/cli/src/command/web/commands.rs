@@ -1,18 +1,18 @@
-//! The commands that a server answers: the parameters of a question are the options of a command,
-//! and the answer is what the command prints with `--format json`.
+//! The commands that a server answers: what each may be asked, and the answer to a request.
 
-use std::ffi::OsString;
+use std::cell::RefCell;
+use std::io::{self, Write};
 
-use clap::Parser;
+use anyhow::Result;
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 use serde_json::json;
 
-use super::super::reporting::run_reporting_command;
 use super::library::ProfileLibrary;
+use super::parameters::{ParameterValues, parse_switch};
+use super::question::WebQuestion;
 use super::{refusal, unknown_parameter};
-use crate::args::Cli;
-use crate::context::CommandContext;
-use crate::name;
+use crate::args::SourceArgs;
+use crate::source_file::SourceFiles;
 
 /// The profiles that a command is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,8 @@ struct WebCommand {
     switches: &'static [&'static str],
     /// Whether the command has the options and switches of all questions.
     is_question: bool,
+    /// Makes the question of the values of its parameters.
+    question: fn(ParameterValues) -> Result<WebQuestion>,
 }
 
 /// The options of all questions.
@@ -72,55 +74,55 @@ const WEB_COMMANDS: &[WebCommand] = &[
     WebCommand {
         options: &["sort", "limit"],
         switches: &["wide"],
-        ..WebCommand::about_one("top")
+        ..WebCommand::about_one("top", WebQuestion::top)
     },
     WebCommand {
         options: &["min_percent"],
         switches: &["reverse", "full"],
-        ..WebCommand::about_one("tree")
+        ..WebCommand::about_one("tree", WebQuestion::tree)
     },
     WebCommand {
         options: &["sort", "limit"],
         wants_regex: true,
-        ..WebCommand::about_one("peek")
+        ..WebCommand::about_one("peek", WebQuestion::peek)
     },
     WebCommand {
         options: &["limit"],
         wants_regex: true,
-        ..WebCommand::about_one("list")
+        ..WebCommand::about_one("list", WebQuestion::list)
     },
     WebCommand {
         options: &["limit", "tag_show", "tag_hide"],
-        ..WebCommand::about_one("traces")
+        ..WebCommand::about_one("traces", WebQuestion::traces)
     },
     WebCommand {
         options: &["tag_show", "tag_hide"],
-        ..WebCommand::about_one("tags")
+        ..WebCommand::about_one("tags", WebQuestion::tags)
     },
-    WebCommand::about_one("stats"),
+    WebCommand::about_one("stats", WebQuestion::stats),
     WebCommand {
         options: &["limit"],
-        ..WebCommand::about_one("leaks")
+        ..WebCommand::about_one("leaks", WebQuestion::leaks)
     },
     WebCommand {
         is_question: false,
-        ..WebCommand::about_one("info")
+        ..WebCommand::about_one("info", WebQuestion::info)
     },
     WebCommand {
         about: ProfileScope::All,
         is_question: false,
-        ..WebCommand::about_one("timeline")
+        ..WebCommand::about_one("timeline", WebQuestion::timeline)
     },
     WebCommand {
         about: ProfileScope::Two,
         options: &["sort", "limit"],
         switches: &["normalize"],
-        ..WebCommand::about_one("diff")
+        ..WebCommand::about_one("diff", WebQuestion::diff)
     },
     WebCommand {
         about: ProfileScope::Nothing,
         is_question: false,
-        ..WebCommand::about_one("schema")
+        ..WebCommand::about_one("schema", WebQuestion::schema)
     },
 ];
 
@@ -145,7 +147,10 @@ const OTHER_REQUESTS: [(&str, &str, &[&str], &[&str]); 6] = [
 ];
 
 impl WebCommand {
-    const fn about_one(name: &'static str) -> Self {
+    const fn about_one(
+        name: &'static str,
+        question: fn(ParameterValues) -> Result<WebQuestion>,
+    ) -> Self {
         Self {
             name,
             about: ProfileScope::One,
@@ -153,6 +158,7 @@ impl WebCommand {
             options: &[],
             switches: &[],
             is_question: true,
+            question,
         }
     }
 
@@ -174,54 +180,39 @@ impl WebCommand {
         self.switches.iter().chain(all).copied()
     }
 
-    /// Returns the command line, without profiles. Each option is one word, so that no value can be
-    /// taken for an option.
-    fn words(&self, asked: &ApiRequest) -> Result<Vec<OsString>, ApiRefusal> {
-        let mut words = vec!["heapprof".into(), self.name.into()];
-        if self.name != "schema" {
-            words.push("--format=json".into());
-        }
-        let mut regex = None;
+    /// Returns the parameters that are the question's own, in the order of the request, without
+    /// switches that are off. Fails for a parameter that the command does not have.
+    fn own_parameters<'a>(
+        &self,
+        asked: &'a ApiRequest,
+    ) -> Result<Vec<(&'a str, &'a str)>, ApiRefusal> {
+        let mut own = Vec::new();
         for (key, value) in &asked.parameters {
-            let key = key.as_str();
+            let (key, value) = (key.as_str(), value.as_str());
             if CHOICE_PARAMETERS.contains(&key) {
                 continue;
             }
             if key == "regex" && self.wants_regex {
-                regex = Some(value.clone());
+                own.push((key, value));
             } else if self.options().any(|option| option == key) {
                 // The page sends every parameter, also empty ones.
                 if !value.is_empty() {
-                    words.push(format!("--{}={value}", key.replace('_', "-")).into());
+                    own.push((key, value));
                 }
             } else if self.switches().any(|switch| switch == key) {
                 if parse_switch(key, value)? {
-                    words.push(format!("--{}", key.replace('_', "-")).into());
+                    own.push((key, value));
                 }
             } else {
                 let known = self.options().chain(self.switches());
                 return Err(unknown_parameter(asked, key, known));
             }
         }
-        words.push("--".into());
-        if self.wants_regex {
-            let missing =
-                || ApiRefusal::new(400, format!("{} wants regex", self.name), "Add regex=");
-            words.push(regex.ok_or_else(missing)?.into());
+        if self.wants_regex && !own.iter().any(|(key, _)| *key == "regex") {
+            let what = format!("{} wants regex", self.name);
+            return Err(ApiRefusal::new(400, what, "Add regex="));
         }
-        Ok(words)
-    }
-}
-
-/// Whether a switch is on.
-pub(super) fn parse_switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
-    match value {
-        "" | "1" | "true" => Ok(true),
-        "0" | "false" => Ok(false),
-        _ => {
-            let what = format!("{key} is a switch, not {value:?}");
-            Err(ApiRefusal::new(400, what, "Say 1 or 0"))
-        }
+        Ok(own)
     }
 }
 
@@ -242,7 +233,7 @@ pub(super) fn answer(
             "Ask /api/v1/commands for what there is",
         ));
     };
-    let mut words = command.words(asked)?;
+    let own = command.own_parameters(asked)?;
     let mut names = library.parse_choice(asked)?.names;
     match command.about {
         ProfileScope::All => {}
@@ -254,28 +245,52 @@ pub(super) fn answer(
         }
         ProfileScope::Nothing => names.clear(),
     }
-    words.extend(names.iter().map(|name| name::path(name).into_os_string()));
-    let cli = Cli::try_parse_from(words).map_err(|error| {
-        // The first paragraph of the error says what is wrong; a value in it may have line ends.
-        let text = error.to_string();
-        let said = text.split("\n\n").next().unwrap_or_default();
-        let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        let help = "heapprof --help says what values there are";
-        ApiRefusal::new(400, line.trim_start_matches("error: "), help)
-    })?;
-    let context = CommandContext::capturing(library.sources(&names)?, source);
-    run_reporting_command(&context, &cli.command).map_err(|error| refusal(&error))?;
-    let kept = context.into_captured();
+    let values = ParameterValues::parse(&own)?;
+    let question = (command.question)(values).map_err(|error| refusal(&error))?;
+    let sources = library.read_all(&names)?;
+    let nowhere = SourceArgs::default();
+    let files = match source {
+        true => SourceFiles::new(&nowhere),
+        false => SourceFiles::none(&nowhere),
+    };
+    let notes = RefCell::new(Vec::new());
+    let note = |text: &str| notes.borrow_mut().push(text.to_string());
+    let mut answer = AnswerText::default();
+    let answered = question.answer(&names, sources, &files, &note, &mut answer);
+    answered.map_err(|error| refusal(&error))?;
     Ok(ApiAnswer {
-        media: if command.name == "schema" {
-            "text/plain; charset=utf-8"
-        } else {
-            JSON_MEDIA_TYPE
+        media: match question {
+            WebQuestion::Schema => "text/plain; charset=utf-8",
+            _ => JSON_MEDIA_TYPE,
         },
-        body: Some(kept.text),
+        body: Some(answer.0),
         tag: None,
-        notes: kept.notes,
+        notes: notes.into_inner(),
     })
+}
+
+/// Largest text of an answer, in bytes.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// The text of an answer, which has a limit.
+#[derive(Default)]
+struct AnswerText(Vec<u8>);
+
+impl Write for AnswerText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_ANSWER_BYTES {
+            return Err(io::Error::other(format!(
+                "the answer is larger than {} MiB; ask for fewer rows",
+                MAX_ANSWER_BYTES >> 20
+            )));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Describes all requests, for authors of programs that send them.
@@ -326,38 +341,35 @@ mod tests {
         }
     }
 
-    /// Every option that is offered is an option of the command, and a value is never an option.
+    /// Every parameter that is offered has a meaning, and any text may be its value.
     #[test]
-    fn parameters_are_the_options_of_the_command() {
+    fn every_parameter_is_understood() {
         for command in WEB_COMMANDS {
             let value = |option: &str| match option {
                 "sort" => "cum",
+                "granularity" if command.name == "list" => "functions",
                 "granularity" => "lines",
                 "limit" | "min_percent" => "3",
+                "sample_type" => "inuse_objects",
                 _ => "--output=/tmp/x",
             };
             let mut all: Vec<(&str, &str)> = command
                 .options()
                 .map(|option| (option, value(option)))
                 .collect();
-            // The switches exclude each other.
-            let switches = command.switches().filter(|switch| *switch != "all_frames");
+            // Some exclude each other, or have no effect on some commands.
+            let switches = command
+                .switches()
+                .filter(|switch| !["all_frames", "relative_percentages"].contains(switch));
             all.extend(switches.map(|switch| (switch, "1")));
             if command.wants_regex {
                 all.push(("regex", "--output=/tmp/x"));
             }
-            let mut words = command.words(&asked(command.name, &all)).unwrap();
-            words.extend(
-                ["a".into(), "b".into()]
-                    .into_iter()
-                    .take(match command.about {
-                        ProfileScope::Nothing => 0,
-                        ProfileScope::One => 1,
-                        ProfileScope::Two | ProfileScope::All => 2,
-                    }),
-            );
-            if let Err(error) = Cli::try_parse_from(&words) {
-                panic!("{words:?}: {error}");
+            let asked = asked(command.name, &all);
+            let own = command.own_parameters(&asked).unwrap();
+            let values = ParameterValues::parse(&own).unwrap();
+            if let Err(error) = (command.question)(values) {
+                panic!("{}: {error}", command.name);
             }
         }
     }
@@ -371,7 +383,8 @@ mod tests {
             ("source_path", "/", "has no parameter"),
             ("wide", "maybe", "is a switch"),
         ] {
-            let refused = top.words(&asked("top", &[(key, value)])).unwrap_err();
+            let asked = asked("top", &[(key, value)]);
+            let refused = top.own_parameters(&asked).unwrap_err();
             assert!(refused.what.contains(wanted), "{}", refused.what);
         }
     }

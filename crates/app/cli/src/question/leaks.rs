@@ -1,0 +1,82 @@
+//! The question of `leaks`: what is in use at exit.
+
+use anyhow::{Result, bail};
+use heapprof_analysis::{
+    AnalysisSession, LeaksReport, Query, QuestionSource, SuppressionSet, TypeSelection, leaks,
+};
+
+use super::{NoteSink, open_session};
+
+/// The question of `leaks`.
+#[derive(Clone)]
+pub(crate) struct LeaksQuestion {
+    query: Query,
+    suppressions: SuppressionSet,
+}
+
+/// Whether a sample type counts memory in use, at present or when a heap was walked.
+fn is_in_use(sample_type: &str) -> bool {
+    let Some((kind, "space" | "objects")) = sample_type.rsplit_once('_') else {
+        return false;
+    };
+    kind.ends_with("_inuse") || matches!(kind, "inuse" | "leaked" | "maybe" | "reached")
+}
+
+impl LeaksQuestion {
+    /// Makes the question. What `suppressions` match is counted and not listed.
+    pub(crate) fn new(query: Query, suppressions: SuppressionSet) -> Result<Self> {
+        if let Some(asked) = query
+            .sample_type
+            .as_deref()
+            .filter(|asked| !is_in_use(asked))
+        {
+            bail!(
+                "--sample-type {asked:?}: leaks is about what is in use; inuse_space or \
+                 inuse_objects says what to order by (for Perl's values, sv_inuse_space or \
+                 sv_inuse_objects; for a walked heap, leaked_space, maybe_space or reached_space)"
+            );
+        }
+        Ok(Self {
+            query,
+            suppressions,
+        })
+    }
+
+    /// Returns the question about a profile. Unless the question says what to order by, it orders
+    /// by the profile's own bytes in use.
+    pub(crate) fn about(&self, source: &QuestionSource) -> Self {
+        let has = |name: &str| source.profile.find_sample_type(name).is_ok();
+        let mut question = self.clone();
+        question.query.sample_type.get_or_insert_with(|| {
+            let default = match has("inuse_space") || !has("leaked_space") {
+                true => "inuse_space",
+                // The profile of a walked heap has a column of leaked bytes.
+                false => "leaked_space",
+            };
+            default.to_string()
+        });
+        question
+    }
+
+    /// Returns the query.
+    pub(crate) fn query(&self) -> &Query {
+        &self.query
+    }
+
+    /// Starts the session.
+    pub(crate) fn open(
+        &self,
+        source: QuestionSource,
+        note: NoteSink<'_>,
+    ) -> Result<AnalysisSession> {
+        let types = TypeSelection::InUse;
+        open_session(vec![source], &self.query, types, note, |question| {
+            question.with_suppressions(&self.suppressions)
+        })
+    }
+
+    /// Returns the rows.
+    pub(crate) fn rows(&self, session: &AnalysisSession) -> Result<LeaksReport> {
+        Ok(leaks(session, &self.query, &self.suppressions)?)
+    }
+}

@@ -1,0 +1,29 @@
+//! The question of `stats`: totals and sizes of a profile.
+
+use anyhow::Result;
+use heapprof_analysis::{
+    AnalysisSession, Query, QuestionSource, StatsReport, TypeSelection, stats,
+};
+
+use super::{NoteSink, open_plain_session};
+
+/// The question of `stats`.
+pub(crate) struct StatsQuestion {
+    pub(crate) query: Query,
+}
+
+impl StatsQuestion {
+    /// Starts the session.
+    pub(crate) fn open(
+        &self,
+        source: QuestionSource,
+        note: NoteSink<'_>,
+    ) -> Result<AnalysisSession> {
+        open_plain_session(source, &self.query, TypeSelection::All, note)
+    }
+
+    /// Returns the totals and sizes.
+    pub(crate) fn rows(&self, session: &AnalysisSession) -> Result<StatsReport> {
+        Ok(stats(session)?)
+    }
+}

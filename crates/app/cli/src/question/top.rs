@@ -1,0 +1,34 @@
+//! The question of `top`: functions by the memory that they hold.
+
+use anyhow::Result;
+use heapprof_analysis::{AnalysisSession, Query, QuestionSource, TopReport, TypeSelection, top};
+
+use super::{NoteSink, open_plain_session};
+
+/// The question of `top`.
+pub(crate) struct TopQuestion {
+    pub(crate) query: Query,
+    /// Whether every sample type is shown.
+    pub(crate) is_wide: bool,
+}
+
+impl TopQuestion {
+    /// Starts the session. `needs_types` says whether somebody also asks for other sample types.
+    pub(crate) fn open(
+        &self,
+        source: QuestionSource,
+        needs_types: bool,
+        note: NoteSink<'_>,
+    ) -> Result<AnalysisSession> {
+        let types = match self.is_wide || needs_types {
+            true => TypeSelection::All,
+            false => TypeSelection::Requested,
+        };
+        open_plain_session(source, &self.query, types, note)
+    }
+
+    /// Returns the rows.
+    pub(crate) fn rows(&self, session: &AnalysisSession) -> Result<TopReport> {
+        Ok(top(session, 1, &self.query, self.is_wide)?)
+    }
+}

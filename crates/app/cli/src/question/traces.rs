@@ -1,0 +1,29 @@
+//! The question of `traces`: stacks one by one.
+
+use anyhow::Result;
+use heapprof_analysis::{
+    AnalysisSession, Query, QuestionSource, TracesReport, TypeSelection, traces,
+};
+
+use super::{NoteSink, open_plain_session};
+
+/// The question of `traces`.
+pub(crate) struct TracesQuestion {
+    pub(crate) query: Query,
+}
+
+impl TracesQuestion {
+    /// Starts the session.
+    pub(crate) fn open(
+        &self,
+        source: QuestionSource,
+        note: NoteSink<'_>,
+    ) -> Result<AnalysisSession> {
+        open_plain_session(source, &self.query, TypeSelection::Requested, note)
+    }
+
+    /// Returns the rows.
+    pub(crate) fn rows(&self, session: &AnalysisSession) -> Result<TracesReport> {
+        Ok(traces(session, &self.query)?)
+    }
+}

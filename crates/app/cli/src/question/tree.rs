@@ -1,0 +1,35 @@
+//! The question of `tree`: the call tree.
+
+use anyhow::Result;
+use heapprof_analysis::{
+    AnalysisSession, Query, QuestionSource, TreeOptions, TreeReport, TypeSelection, tree,
+};
+
+use super::{NoteSink, open_session};
+
+/// The question of `tree`.
+pub(crate) struct TreeQuestion {
+    pub(crate) query: Query,
+    pub(crate) options: TreeOptions,
+    /// Whether each frame is on a row of its own.
+    pub(crate) is_full: bool,
+}
+
+impl TreeQuestion {
+    /// Starts the session.
+    pub(crate) fn open(
+        &self,
+        source: QuestionSource,
+        note: NoteSink<'_>,
+    ) -> Result<AnalysisSession> {
+        let types = TypeSelection::Requested;
+        open_session(vec![source], &self.query, types, note, |question| {
+            question.with_tree(self.options)
+        })
+    }
+
+    /// Returns the rows.
+    pub(crate) fn rows<'s>(&self, session: &'s AnalysisSession) -> Result<TreeReport<'s>> {
+        Ok(tree(session, &self.query)?)
+    }
+}
