@@ -5,7 +5,7 @@ use rusqlite::Row;
 use crate::error::AnalysisError;
 use crate::header::{ReportHeader, header, period};
 use crate::place::{self, CodePlace};
-use crate::session::{AnalysisSession, read_spread};
+use crate::session::{AnalysisSession, SPREAD_COLUMN_COUNT, read_spread};
 use heapprof_totals::estimate::{
     ComparisonSide, ConfidenceLevel, SampleStep, SumSpread, ValueEstimate, difference,
 };
@@ -226,10 +226,10 @@ pub fn diff(
             true => read_spread(row, at).map(|spread| Some(spread.unwrap_or_default())),
             false => Ok(None),
         };
-        let spread = [side(at, is_estimate[0])?, side(at + 2, is_estimate[1])?];
+        let after = at + SPREAD_COLUMN_COUNT;
+        let spread = [side(at, is_estimate[0])?, side(after, is_estimate[1])?];
         Ok::<_, rusqlite::Error>(ChangeSpread { spread, step })
     };
-    let first = place::PLACE_COLUMN_COUNT;
     diff.rows = session.rows(
         &format!(
             "SELECT {places}, sum(fb), sum(fa), sum(cb), sum(ca), sum(was), sum(now){sums} FROM \
@@ -241,19 +241,22 @@ pub fn diff(
         ),
         [before, type_before, after, type_after],
         |row| {
-            let change = |at| {
+            let change = |before, after| {
                 Ok::<_, rusqlite::Error>(ValueChange {
-                    before: row.get(at)?,
-                    after: row.get(at + 1)?,
+                    before: row.get(before)?,
+                    after: row.get(after)?,
                 })
             };
             Ok(DiffRow {
                 place: CodePlace::read(row, 0)?,
-                flat: change(first)?,
-                cum: change(first + 2)?,
-                existed_before: row.get::<_, i64>(first + 4)? > 0,
-                exists_after: row.get::<_, i64>(first + 5)? > 0,
-                spread: [known(row, first + 6)?, known(row, first + 10)?],
+                flat: change(column::FLAT_BEFORE, column::FLAT_AFTER)?,
+                cum: change(column::CUM_BEFORE, column::CUM_AFTER)?,
+                existed_before: row.get::<_, i64>(column::EXISTED_BEFORE)? > 0,
+                exists_after: row.get::<_, i64>(column::EXISTS_AFTER)? > 0,
+                spread: [
+                    known(row, column::FLAT_SPREAD)?,
+                    known(row, column::CUM_SPREAD)?,
+                ],
             })
         },
     )?;
@@ -264,6 +267,23 @@ pub fn diff(
     diff.rows
         .sort_by(|a, b| (size(b), &a.place).cmp(&(size(a), &b.place)));
     Ok(diff)
+}
+
+/// The columns of a row of `diff`, by their positions. Those of the place come first.
+mod column {
+    use crate::place::PLACE_COLUMN_COUNT;
+    use crate::session::SPREAD_COLUMN_COUNT;
+
+    pub(super) const FLAT_BEFORE: usize = PLACE_COLUMN_COUNT;
+    pub(super) const FLAT_AFTER: usize = FLAT_BEFORE + 1;
+    pub(super) const CUM_BEFORE: usize = FLAT_AFTER + 1;
+    pub(super) const CUM_AFTER: usize = CUM_BEFORE + 1;
+    pub(super) const EXISTED_BEFORE: usize = CUM_AFTER + 1;
+    pub(super) const EXISTS_AFTER: usize = EXISTED_BEFORE + 1;
+    /// The spreads of flat before and after. These and the next are there only for estimates.
+    pub(super) const FLAT_SPREAD: usize = EXISTS_AFTER + 1;
+    /// The spreads of cum before and after.
+    pub(super) const CUM_SPREAD: usize = FLAT_SPREAD + 2 * SPREAD_COLUMN_COUNT;
 }
 
 /// Returns the spread of the totals of both sides, and the amount that one sample stands for on
@@ -340,7 +360,8 @@ fn types(
                 before: row.get(2)?,
                 after: row.get(3)?,
             };
-            let spread = [read_spread(row, 4)?, read_spread(row, 6)?];
+            let (of_before, of_after) = (4, 4 + SPREAD_COLUMN_COUNT);
+            let spread = [read_spread(row, of_before)?, read_spread(row, of_after)?];
             let step = |at: usize, value| {
                 SampleStep::for_bytes(periods[at], &sample_type.unit).or_mean_of(spread[at], value)
             };

@@ -134,6 +134,20 @@ const BYTE_COLUMNS: [&str; 14] = [
     "inherited_space",
 ];
 
+/// The position of the first of [`BYTE_COLUMNS`] in a child's row.
+const FIRST_BYTE_COLUMN: usize = 11;
+
+/// The columns of a row about unshared memory, by their positions. Those of the place come first.
+mod unshared_column {
+    use crate::place::PLACE_COLUMN_COUNT;
+
+    pub(super) const KIND: usize = PLACE_COLUMN_COUNT;
+    pub(super) const CHILDREN: usize = KIND + 1;
+    pub(super) const EACH: usize = CHILDREN + 1;
+    pub(super) const BYTES: usize = EACH + 1;
+    pub(super) const OBJECTS: usize = BYTES + 1;
+}
+
 /// Reports the session's children, with at most `limit` places.
 pub fn fork_audit(
     session: &AnalysisSession,
@@ -147,8 +161,8 @@ pub fn fork_audit(
         ),
         [],
         |row| {
-            let bytes = BYTE_COLUMNS.iter().enumerate();
-            let bytes = bytes.map(|(i, &name)| Ok((name, row.get(11 + i)?)));
+            let bytes = (FIRST_BYTE_COLUMN..).zip(BYTE_COLUMNS);
+            let bytes = bytes.map(|(column, name)| Ok((name, row.get(column)?)));
             Ok(ForkChild {
                 pid: row.get(0)?,
                 parent: row.get(1)?,
@@ -248,11 +262,11 @@ fn unshared_places(
     let rows = session.rows(&sql, [], |row| {
         Ok(ForkUnsharedPlace {
             place: CodePlace::read(row, 0)?,
-            kind: row.get(place::PLACE_COLUMN_COUNT)?,
-            children: row.get(place::PLACE_COLUMN_COUNT + 1)?,
-            each: row.get(place::PLACE_COLUMN_COUNT + 2)?,
-            bytes: row.get(place::PLACE_COLUMN_COUNT + 3)?,
-            objects: row.get(place::PLACE_COLUMN_COUNT + 4)?,
+            kind: row.get(unshared_column::KIND)?,
+            children: row.get(unshared_column::CHILDREN)?,
+            each: row.get(unshared_column::EACH)?,
+            bytes: row.get(unshared_column::BYTES)?,
+            objects: row.get(unshared_column::OBJECTS)?,
         })
     })?;
     let all: Vec<[i64; 2]> = session.rows(

@@ -3,7 +3,7 @@
 
 use crate::error::AnalysisError;
 use crate::question::{is_counted, is_peak};
-use crate::session::{AnalysisSession, read_estimate, read_spread};
+use crate::session::{AnalysisSession, ESTIMATE_COLUMN_COUNT, read_estimate, read_spread};
 use heapprof_totals::estimate::{SumSpread, ValueEstimate, period_in_bytes};
 use heapprof_totals::query::{Granularity, Query};
 
@@ -130,8 +130,11 @@ pub(crate) fn header(
         [profile, r#type],
         |row| {
             let sums: [i64; 4] = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?];
-            let estimates = [read_estimate(row, 4)?, read_estimate(row, 7)?];
-            Ok((sums, estimates, read_spread(row, 10)?))
+            let of_whole = sums.len();
+            let of_kept = of_whole + ESTIMATE_COLUMN_COUNT;
+            let of_spread = of_kept + ESTIMATE_COLUMN_COUNT;
+            let estimates = [read_estimate(row, of_whole)?, read_estimate(row, of_kept)?];
+            Ok((sums, estimates, read_spread(row, of_spread)?))
         },
     )?;
     let (sums, [estimate, net_estimate], spread) = totals.first().copied().unwrap_or_default();

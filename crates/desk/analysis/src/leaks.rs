@@ -9,7 +9,9 @@ use crate::error::AnalysisError;
 use crate::header::{ReportHeader, SampleType, header};
 use crate::place::{self, CodePlace, PlaceId, PlaceTable, ShownFile, StackReader};
 use crate::question::ProfileQuestion;
-use crate::session::{AnalysisSession, read_estimate, read_spread, read_value_with_spread};
+use crate::session::{
+    AnalysisSession, ESTIMATE_COLUMN_COUNT, read_estimate, read_spread, read_value_with_spread,
+};
 use crate::suppression::{SuppressionRule, SuppressionSet};
 use heapprof_totals::estimate::{SampleStep, SumSpread, ValueEstimate, ValueWithSpread};
 use heapprof_totals::query::{Granularity, Query, SortKey};
@@ -118,7 +120,11 @@ pub fn leaks(
                 r#type: row.get(1)?,
                 unit: row.get(2)?,
             };
-            let known = (read_estimate(row, 5)?, read_spread(row, 8)?);
+            let (of_estimate, of_spread) = (5, 5 + ESTIMATE_COLUMN_COUNT);
+            let known = (
+                read_estimate(row, of_estimate)?,
+                read_spread(row, of_spread)?,
+            );
             Ok((row.get(0)?, sample_type, [row.get(3)?, row.get(4)?], known))
         },
     )?;

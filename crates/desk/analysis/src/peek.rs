@@ -69,9 +69,9 @@ pub fn peek<'s>(
         |row| {
             Ok(PeekRow {
                 place: CodePlace::read(row, 0)?,
-                flat: row.get(place::PLACE_COLUMN_COUNT)?,
-                cum: row.get(place::PLACE_COLUMN_COUNT + 1)?,
-                entity: row.get(place::PLACE_COLUMN_COUNT + 2)?,
+                flat: row.get(column::FLAT)?,
+                cum: row.get(column::CUM)?,
+                entity: row.get(column::ENTITY)?,
             })
         },
     )?;
@@ -87,6 +87,15 @@ pub fn peek<'s>(
         r#type,
         places: PlaceTable::new(session, query.granularity)?,
     })
+}
+
+/// The columns of a row of `peek`, by their positions. Those of the place come first.
+mod column {
+    use crate::place::PLACE_COLUMN_COUNT;
+
+    pub(super) const FLAT: usize = PLACE_COLUMN_COUNT;
+    pub(super) const CUM: usize = FLAT + 1;
+    pub(super) const ENTITY: usize = CUM + 1;
 }
 
 impl PeekReport<'_> {

@@ -103,12 +103,13 @@ impl CodePlace {
 
     /// Reads a place from the columns of [`columns`], which begin at `at`.
     pub(crate) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Self> {
+        let [function, file, line, address, characters] = PLACE_COLUMNS.map(|column| at + column);
         Ok(Self {
-            function: row.get(at)?,
-            file: row.get(at + 1)?,
-            line: row.get(at + 2)?,
-            address: row.get::<_, Option<i64>>(at + 3)?.map(|a| a as u64),
-            shown_file: match row.get(at + 4)? {
+            function: row.get(function)?,
+            file: row.get(file)?,
+            line: row.get(line)?,
+            address: row.get::<_, Option<i64>>(address)?.map(|a| a as u64),
+            shown_file: match row.get(characters)? {
                 Some(characters) => ShownFile::End(characters),
                 None => ShownFile::Whole,
             },
@@ -260,7 +261,9 @@ impl<'a> StackReader<'a> {
 }
 
 /// The number of columns that [`columns`] returns.
-pub(crate) const PLACE_COLUMN_COUNT: usize = 5;
+pub(crate) const PLACE_COLUMN_COUNT: usize = PLACE_COLUMNS.len();
+/// The positions of these columns: function, file, line, address, shown characters of the file.
+const PLACE_COLUMNS: [usize; 5] = [0, 1, 2, 3, 4];
 
 /// Returns the columns of a place, from `function f` and a table `t` with `line` and `address`.
 pub(crate) fn columns(granularity: Granularity, t: &str) -> String {

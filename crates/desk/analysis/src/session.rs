@@ -176,38 +176,47 @@ impl AnalysisSession {
     }
 }
 
-/// Reads an estimate from three columns; `None` if the value is exact.
-pub(crate) fn read_estimate(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ValueEstimate>> {
-    let Some(low) = row.get(at)? else {
+/// The number of columns of [`AnalysisSession::estimate_columns`].
+pub(crate) const ESTIMATE_COLUMN_COUNT: usize = 3;
+/// The number of columns of [`AnalysisSession::spread_columns`].
+pub(crate) const SPREAD_COLUMN_COUNT: usize = 2;
+
+/// Reads an estimate from the columns that begin at `low`; `None` if the value is exact.
+pub(crate) fn read_estimate(row: &Row<'_>, low: usize) -> rusqlite::Result<Option<ValueEstimate>> {
+    let [high, samples] = [low + 1, low + 2];
+    let Some(low) = row.get(low)? else {
         return Ok(None);
     };
     Ok(Some(ValueEstimate {
         low,
-        high: row.get(at + 1)?,
-        samples: row.get::<_, i64>(at + 2)?.unsigned_abs(),
+        high: row.get(high)?,
+        samples: row.get::<_, i64>(samples)?.unsigned_abs(),
     }))
 }
 
-/// Reads the spread of a value from two columns; `None` if the value is exact.
-pub(crate) fn read_spread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<SumSpread>> {
-    let Some(samples) = row.get::<_, Option<i64>>(at)? else {
+/// Reads the spread of a value from the columns that begin at `samples`; `None` if the value is
+/// exact.
+pub(crate) fn read_spread(row: &Row<'_>, samples: usize) -> rusqlite::Result<Option<SumSpread>> {
+    let variance = samples + 1;
+    let Some(samples) = row.get::<_, Option<i64>>(samples)? else {
         return Ok(None);
     };
     Ok(Some(SumSpread {
         samples: samples.unsigned_abs(),
-        variance: row.get(at + 1)?,
+        variance: row.get(variance)?,
     }))
 }
 
-/// Reads a value and its spread, which is in the two columns after the value.
+/// Reads a value and its spread, whose columns follow that of the value.
 pub(crate) fn read_value_with_spread(
     row: &Row<'_>,
-    at: usize,
+    value: usize,
 ) -> rusqlite::Result<ValueWithSpread> {
-    let samples: Option<i64> = row.get(at + 1)?;
-    let variance: Option<f64> = row.get(at + 2)?;
+    let [samples, variance] = [value + 1, value + 2];
+    let samples: Option<i64> = row.get(samples)?;
+    let variance: Option<f64> = row.get(variance)?;
     Ok(ValueWithSpread {
-        value: row.get(at)?,
+        value: row.get(value)?,
         spread: samples.zip(variance).map(|(samples, variance)| SumSpread {
             samples: samples.unsigned_abs(),
             variance,

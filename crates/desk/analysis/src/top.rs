@@ -6,7 +6,7 @@ use crate::error::AnalysisError;
 use crate::header::{ReportHeader, SampleType, header};
 use crate::own_code::{OwnCode, own_code};
 use crate::place::{self, CodePlace};
-use crate::session::{AnalysisSession, read_estimate};
+use crate::session::{AnalysisSession, ESTIMATE_COLUMN_COUNT, read_estimate};
 use crate::wrapper::{AllocationWrapper, wrappers};
 use heapprof_totals::estimate::ValueEstimate;
 use heapprof_totals::query::{Query, SortKey};
@@ -97,16 +97,16 @@ pub fn top(
     // Without a limit SQLite sorts all rows at once instead of keeping them ordered one by one.
     let limit = query.limit.map_or(String::new(), |n| format!(" LIMIT {n}"));
     let read = |row: &Row<'_>| {
-        let at = |i: usize| place::PLACE_COLUMN_COUNT + 8 + 8 * i;
-        let values = (0..types.len()).map(|i| Ok((row.get(at(i))?, row.get(at(i) + 1)?)));
-        let both =
-            |at| Ok::<_, rusqlite::Error>([read_estimate(row, at)?, read_estimate(row, at + 3)?]);
-        let estimates = (0..types.len()).map(|i| both(at(i) + 2));
+        let of_types = (0..types.len()).map(AmountColumns::of_type);
+        let values = of_types.clone().map(|columns| columns.values(row));
+        let estimates = of_types.map(|columns| columns.estimates(row));
+        let ordered = AmountColumns::ORDERED;
+        let (flat, cum) = ordered.values(row)?;
         Ok(TopRow {
             place: CodePlace::read(row, 0)?,
-            flat: row.get(place::PLACE_COLUMN_COUNT)?,
-            cum: row.get(place::PLACE_COLUMN_COUNT + 1)?,
-            estimates: both(place::PLACE_COLUMN_COUNT + 2)?,
+            flat,
+            cum,
+            estimates: ordered.estimates(row)?,
             values: values.collect::<rusqlite::Result<_>>()?,
             values_estimates: estimates.collect::<rusqlite::Result<_>>()?,
         })
@@ -191,6 +191,49 @@ pub fn add_code_hints(
     };
     report.own_code = own_code(session, 1, &without, &places)?;
     Ok(())
+}
+
+/// The columns of a row for one sample type, by their positions.
+struct AmountColumns {
+    flat: usize,
+    cum: usize,
+    flat_estimate: usize,
+    cum_estimate: usize,
+}
+
+impl AmountColumns {
+    /// The number of columns for one sample type.
+    const COUNT: usize = 2 + 2 * ESTIMATE_COLUMN_COUNT;
+    /// The columns of the type that rows are ordered by, which follow those of the place.
+    const ORDERED: Self = Self::begin(place::PLACE_COLUMN_COUNT);
+
+    const fn begin(flat: usize) -> Self {
+        let cum = flat + 1;
+        let flat_estimate = cum + 1;
+        Self {
+            flat,
+            cum,
+            flat_estimate,
+            cum_estimate: flat_estimate + ESTIMATE_COLUMN_COUNT,
+        }
+    }
+
+    /// Returns the columns of the type at this position of a report about all types. They follow
+    /// those of the type that rows are ordered by.
+    const fn of_type(position: usize) -> Self {
+        Self::begin(Self::ORDERED.flat + (1 + position) * Self::COUNT)
+    }
+
+    fn values(&self, row: &Row<'_>) -> rusqlite::Result<(i64, i64)> {
+        Ok((row.get(self.flat)?, row.get(self.cum)?))
+    }
+
+    fn estimates(&self, row: &Row<'_>) -> rusqlite::Result<[Option<ValueEstimate>; 2]> {
+        Ok([
+            read_estimate(row, self.flat_estimate)?,
+            read_estimate(row, self.cum_estimate)?,
+        ])
+    }
 }
 
 /// Returns the columns for the ranges of flat and cum in a table.

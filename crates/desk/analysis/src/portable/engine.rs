@@ -59,13 +59,14 @@ pub(super) fn text_at(row: &[SqlValue], at: usize) -> Result<&str, AnalysisError
 }
 
 /// Returns the spread of a value, from two columns.
-pub(super) fn spread_at(row: &[SqlValue], at: usize) -> Option<(i64, f64)> {
-    let samples = match row.get(at)? {
+pub(super) fn spread_at(row: &[SqlValue], samples: usize) -> Option<(i64, f64)> {
+    let variance = samples + 1;
+    let samples = match row.get(samples)? {
         SqlValue::Int(samples) => *samples,
         SqlValue::Real(samples) => *samples as i64,
         _ => return None,
     };
-    match row.get(at + 1)? {
+    match row.get(variance)? {
         SqlValue::Real(variance) => Some((samples, *variance)),
         SqlValue::Int(variance) => Some((samples, *variance as f64)),
         _ => None,

@@ -235,8 +235,9 @@ fn others(
 /// Returns a sum that an engine made. The cell after it has the same sum as a floating-point
 /// number. In some engines, sums wrap beyond 64 bits, and only the floating-point number shows
 /// that.
-fn sum_cell(row: &[SqlValue], at: usize, what: &str) -> Result<i64, AnalysisError> {
-    let about = match row.get(at + 1) {
+fn sum_cell(row: &[SqlValue], sum: usize, what: &str) -> Result<i64, AnalysisError> {
+    let about = sum + 1;
+    let about = match row.get(about) {
         Some(SqlValue::Real(about)) => *about,
         Some(SqlValue::Int(about)) => *about as f64,
         other => {
@@ -245,7 +246,7 @@ fn sum_cell(row: &[SqlValue], at: usize, what: &str) -> Result<i64, AnalysisErro
             )));
         }
     };
-    let value = int_at(row, at)?;
+    let value = int_at(row, sum)?;
     if (about - value as f64).abs() > (1u64 << 62) as f64 {
         let what = format!("the sum of {what}");
         return Err(heapprof_totals::TotalsError::BeyondRange(what).into());

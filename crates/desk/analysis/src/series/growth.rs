@@ -232,6 +232,15 @@ impl GrowthSeries {
     }
 }
 
+/// The columns of a row of [`series_by_entity`], by their positions. Those of the place come first.
+mod column {
+    use crate::place::PLACE_COLUMN_COUNT;
+
+    pub(super) const TYPE: usize = PLACE_COLUMN_COUNT;
+    pub(super) const VALUE: usize = TYPE + 1;
+    pub(super) const SPREAD: usize = VALUE + 1;
+}
+
 fn series_by_entity(
     session: &AnalysisSession,
     query: &Query,
@@ -258,9 +267,9 @@ fn series_by_entity(
                 found.push(GrowthSeries::new(vec![place.clone()], steps));
                 next
             });
-            let step = row.get::<_, i64>(place::PLACE_COLUMN_COUNT)? as usize - 1;
-            found[at].values[step] += row.get::<_, i64>(place::PLACE_COLUMN_COUNT + 1)?;
-            found[at].set_spread(step, read_spread(row, place::PLACE_COLUMN_COUNT + 2)?);
+            let step = row.get::<_, i64>(column::TYPE)? as usize - 1;
+            found[at].values[step] += row.get::<_, i64>(column::VALUE)?;
+            found[at].set_spread(step, read_spread(row, column::SPREAD)?);
             Ok::<_, AnalysisError>(())
         },
     )?;

@@ -8,6 +8,10 @@ use super::schema;
 use crate::error::AnalysisError;
 use crate::sample_plan::{PlannedAddition, SamplePlan};
 
+/// The columns of a row of `heap_spread` that have the samples of each of [`HEAP_TYPES`], by their
+/// positions. Each is followed by the variance.
+const SPREAD_COLUMNS: [usize; HEAP_TYPES.len()] = [2, 4, 6, 8];
+
 /// Sums by stack and label set. A row has as many values as there are columns.
 pub(crate) struct SampleRows {
     columns: usize,
@@ -159,7 +163,7 @@ impl SampleRows {
                 continue;
             };
             for (n, adds) in with_spread.iter().enumerate() {
-                if let Some(known) = read_sampled_variance(row, 2 + 2 * n)? {
+                if let Some(known) = read_sampled_variance(row, SPREAD_COLUMNS[n])? {
                     for add in adds {
                         self.add_spread(at, add, known)?;
                     }
@@ -311,7 +315,9 @@ fn lost_type_error(sample_type: &str) -> AnalysisError {
 }
 
 /// Reads the samples and the variance of a value from two columns; `None` if the value is exact.
-fn read_sampled_variance(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<(i64, f64)>> {
-    let (sampled, variance): (Option<i64>, Option<f64>) = (row.get(at)?, row.get(at + 1)?);
+fn read_sampled_variance(row: &Row<'_>, sampled: usize) -> rusqlite::Result<Option<(i64, f64)>> {
+    let variance = sampled + 1;
+    let sampled: Option<i64> = row.get(sampled)?;
+    let variance: Option<f64> = row.get(variance)?;
     Ok(sampled.zip(variance))
 }
