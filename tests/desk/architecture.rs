@@ -4,6 +4,7 @@ mod arrows;
 mod circles;
 mod dispatcher;
 mod names;
+mod option_names;
 mod unsafe_files;
 
 use std::collections::BTreeMap;

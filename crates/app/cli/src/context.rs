@@ -13,6 +13,7 @@ use heapprof_sources::ProfileSources;
 use heapprof_text::printable_lines;
 use regex::Regex;
 
+use crate::advice::ADVICE_WORDS;
 use crate::args::{ColorMode, LimitArg, ReportArgs};
 use crate::question::{compile_regex, open_session};
 use crate::{messages, name, output};
@@ -60,6 +61,7 @@ impl CommandContext {
             unit: report.unit.clone(),
             full_names: report.full_names,
             width: None,
+            advice: ADVICE_WORDS,
         }
     }
 

@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod addresses;
+mod advice;
 mod args;
 mod command;
 mod context;

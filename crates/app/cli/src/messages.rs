@@ -7,7 +7,9 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use clap::error::{ContextKind, ErrorKind};
+use heapprof_analysis::TotalsError;
 use heapprof_bench::RunError;
+use heapprof_report::ReportError;
 use heapprof_stores::StoreError;
 use heapprof_text::printable;
 
@@ -22,7 +24,17 @@ pub(crate) fn error(error: &anyhow::Error) {
 pub(crate) fn text(error: &anyhow::Error) -> String {
     let option = error.downcast_ref().map_or("", option);
     let advice = error.chain().find_map(advice).unwrap_or_default();
-    format!("{option}{error:#}{advice}")
+    let causes: Vec<String> = error.chain().map(cause_text).collect();
+    format!("{option}{}{advice}", causes.join(": "))
+}
+
+/// Returns the text of one cause of an error. A library names a value, and the program the option
+/// that gave it.
+fn cause_text(cause: &(dyn std::error::Error + 'static)) -> String {
+    match cause.downcast_ref() {
+        Some(ReportError::Unit { unit, why }) => format!("--unit {unit:?}: {why}"),
+        _ => cause.to_string(),
+    }
 }
 
 /// Returns the option that an error is about.
@@ -53,7 +65,17 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(StoreError::NoBatches(_)) = error.downcast_ref() {
         return Some("; heapprof export --parquet writes them there".to_string());
     }
+    if let Some(error) = error.downcast_ref::<ReportError>() {
+        return match error {
+            ReportError::NegativeSide => Some("; draw it without --base".to_string()),
+            ReportError::Analysis(error) => advice(error),
+            _ => None,
+        };
+    }
     match error.downcast_ref::<Analysis>()? {
+        Analysis::Totals(TotalsError::Overflow { .. }) => {
+            Some("; choose another --sample-type".to_string())
+        }
         Analysis::DifferentTypes { .. } => {
             Some("; name one that both have with --sample-type".to_string())
         }

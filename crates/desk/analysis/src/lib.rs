@@ -150,6 +150,7 @@ pub use portable::datafusion::DataFusion;
 pub use portable::parquet::{read_parquet, write_parquet};
 
 pub use heapprof_totals::{
+    TotalsError,
     entity::EMPTY_STACK,
     estimate::{ConfidenceLevel, SumSpread, ValueEstimate},
     pattern::regex_error,

@@ -3,6 +3,7 @@
 use heapprof_analysis::{ManagedRuntime, RssBreakdown};
 use heapprof_profile::{EarlyEndReason, EarlyEnds};
 
+use crate::advice::{AdviceWords, ReportAdvice};
 use crate::measure::{UnitFormatter, percent, plural};
 use crate::table::printable;
 
@@ -21,7 +22,11 @@ pub fn coverage(resident: RssBreakdown, name: &str) -> Option<String> {
 }
 
 /// Returns what the larger part of a process is, if it is not the heap, and how to see that part.
-pub fn beside_heap(peak: RssBreakdown, runtime: Option<&ManagedRuntime>) -> Option<String> {
+pub fn beside_heap(
+    peak: RssBreakdown,
+    runtime: Option<&ManagedRuntime>,
+    words: AdviceWords,
+) -> Option<String> {
     // The usual limit of the code, libraries and stacks of a program, in bytes.
     const USUAL_NON_HEAP_BYTES: i64 = 16 << 20;
     let rest = peak.bytes_beside_heap()?;
@@ -31,11 +36,10 @@ pub fn beside_heap(peak: RssBreakdown, runtime: Option<&ManagedRuntime>) -> Opti
     let measure = UnitFormatter::new("bytes", None).ok()?;
     let own = match runtime {
         None => String::new(),
-        Some(ManagedRuntime::Python) => {
-            "; Python has small objects in arenas of its own, which record \
-                                  --python-objects=yes counts"
-                .to_string()
-        }
+        Some(ManagedRuntime::Python) => format!(
+            "; Python has small objects in arenas of its own, which {} counts",
+            words.0(ReportAdvice::RecordPythonObjects)
+        ),
         Some(ManagedRuntime::UnreadablePython(why)) => {
             let why = printable(why);
             format!("; Python has small objects in arenas of its own: they are {why}")
@@ -55,8 +59,9 @@ pub fn beside_heap(peak: RssBreakdown, runtime: Option<&ManagedRuntime>) -> Opti
     };
     Some(format!(
         "{} of the peak RSS is not heap; it is code, stacks, files and what the program maps \
-         itself, which record --mmap counts{own}",
-        measure.show(rest)
+         itself, which {} counts{own}",
+        measure.show(rest),
+        words.0(ReportAdvice::RecordMappings)
     ))
 }
 
@@ -185,13 +190,14 @@ mod tests {
             own: 0,
             heap: Some(1 << 20),
         };
-        let said = |runtime: ManagedRuntime| beside_heap(peak, Some(&runtime)).unwrap();
-        assert!(said(ManagedRuntime::Python).contains("--python-objects=yes"));
+        let words = AdviceWords(|advice| format!("{advice:?}"));
+        let said = |runtime: ManagedRuntime| beside_heap(peak, Some(&runtime), words).unwrap();
+        assert!(said(ManagedRuntime::Python).contains("which RecordPythonObjects counts"));
         let other = said(ManagedRuntime::UnreadablePython(
             "missing, because".to_string(),
         ));
         assert!(
-            other.ends_with("they are missing, because") && !other.contains("--python-objects")
+            other.ends_with("they are missing, because") && !other.contains("RecordPythonObjects")
         );
     }
 

@@ -6,6 +6,7 @@ use heapprof_analysis::{
 use heapprof_text::similar_names;
 use serde_json::{Map, Value, json};
 
+use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
@@ -171,8 +172,9 @@ fn lines(
     }
     if shown < changed.len() {
         lines.push(format!(
-            "{shown} of {} rows that changed; -n 0 shows all",
-            changed.len()
+            "{shown} of {} rows that changed; {}",
+            changed.len(),
+            style.advise(ReportAdvice::AllRows)
         ));
     }
     lines

@@ -8,7 +8,7 @@ pub enum ReportError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// The unit does not exist, or does not fit the sample type.
-    #[error("--unit {unit:?}: {why}")]
+    #[error("unit {unit:?}: {why}")]
     Unit {
         /// The unit that was given.
         unit: String,
@@ -32,6 +32,9 @@ pub enum ReportError {
         "the parts of the process's memory are not known at both moments; ask as its user or as root"
     )]
     NoParts,
+    /// A side of a comparison that is drawn has negative values.
+    #[error("a side holds negative values, which have no width in a comparison")]
+    NegativeSide,
     /// A picture would be empty.
     #[error("{0}")]
     Empty(String),

@@ -135,11 +135,7 @@ pub fn flame_svg(
     if matches!(sides, DifferenceSides::Two)
         && rows.iter().any(|row| row.own.iter().any(|&v| v < 0))
     {
-        return Err(ReportError::Empty(
-            "a side holds negative values, which have no width in a comparison; draw it without \
-             --base"
-                .to_string(),
-        ));
+        return Err(ReportError::NegativeSide);
     }
     let stacks = stacks(&tree.places, &rows);
     let widest: i128 = stacks
@@ -150,7 +146,7 @@ pub fn flame_svg(
         })
         .sum();
     if widest == 0 {
-        let why = crate::head::empty_reason(header, &measure)
+        let why = crate::head::empty_reason(header, &measure, style)
             .unwrap_or_else(|| "There is nothing to draw.".to_string());
         // In an error line, the reason is not the beginning of a sentence.
         let why = why.trim_end_matches('.');

@@ -6,6 +6,7 @@ use heapprof_analysis::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::with_head;
 use crate::json;
@@ -48,7 +49,7 @@ pub fn fork_audit(
                 };
                 text += &with_head(&[title], &body, style);
             }
-            for line in hints(audit) {
+            for line in hints(audit, style) {
                 text += "\n";
                 text += &with_head(&[line], "", style);
             }
@@ -360,22 +361,20 @@ fn may_load(audit: &ForkAudit) -> bool {
 }
 
 /// Returns hints about the audit, one line each.
-fn hints(audit: &ForkAudit) -> Vec<String> {
+fn hints(audit: &ForkAudit, style: &ReportStyle) -> Vec<String> {
     let mut lines = Vec::new();
     if audit.children.is_empty() {
-        lines.push(
-            "No forked child was audited: heapprof fork-audit -- CMD, or record --fork-audit, \
-             notes them"
-                .to_string(),
-        );
+        lines.push(format!(
+            "No forked child was audited: {}",
+            style.advise(ReportAdvice::AuditForks)
+        ));
     } else if !audit.has_attempts && may_load(audit) {
-        lines.push(
+        lines.push(format!(
             "It is not known which modules were only looked for, and how long loads took: a Perl \
-             program says that with the module Devel::HeapProf, which heapprof fork-audit \
-             --perl-install, or heapprof perl-install, builds for the next audit; without it, \
-             copied may include what Perl writes when it cleans up"
-                .to_string(),
-        );
+             program says that with the module Devel::HeapProf, which {}; without it, copied may \
+             include what Perl writes when it cleans up",
+            style.advise(ReportAdvice::BuildPerlModule)
+        ));
     }
     let killed = audit
         .children

@@ -2,6 +2,7 @@
 
 use heapprof_analysis::ReportHeader;
 
+use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::measure::{UnitFormatter, percent};
 use crate::range;
@@ -65,13 +66,13 @@ pub(crate) fn lines(
     if header.is_sampled_peak() && header.total != 0 {
         lines.push(SAMPLED_PEAK_NOTE.to_string());
     }
-    if let Some(why) = empty_reason(header, measure) {
+    if let Some(why) = empty_reason(header, measure, style) {
         lines.push(why);
     }
     lines
 }
 
-/// Returns the line about what `--own-code` folded, if it was used. The line has the sum that was
+/// Returns the line about what was folded into own code, if that was asked for. The line has the sum that was
 /// folded, and the sum that has no caller in the program's own code.
 pub(crate) fn own_code(header: &ReportHeader, measure: &UnitFormatter) -> Option<String> {
     let [counted, left] = header.folded?;
@@ -140,11 +141,18 @@ pub(crate) fn sampling(before: &ReportHeader, after: Option<&ReportHeader>) -> O
 }
 
 /// Returns the reason why a report is empty; `None` if it is not empty.
-pub(crate) fn empty_reason(header: &ReportHeader, measure: &UnitFormatter) -> Option<String> {
+pub(crate) fn empty_reason(
+    header: &ReportHeader,
+    measure: &UnitFormatter,
+    style: &ReportStyle,
+) -> Option<String> {
     if header.elsewhere.is_empty() && header.net == 0 && header.total == 0 {
         let why = match header.sampled {
-            Some(_) => ": no allocation was sampled. Record with --exact, or a shorter --period",
-            None => "",
+            Some(_) => format!(
+                ": no allocation was sampled. {}",
+                style.advise(ReportAdvice::SampleMore)
+            ),
+            None => String::new(),
         };
         return Some(format!("The profile holds no values other than 0{why}."));
     }
@@ -164,10 +172,10 @@ pub(crate) fn empty_reason(header: &ReportHeader, measure: &UnitFormatter) -> Op
         })
         .collect();
     Some(format!(
-        "{} is 0 in all samples; {}: try --sample-type {}",
+        "{} is 0 in all samples; {}: {}",
         header.sample_type.r#type,
         others.join(", "),
-        most_telling_type(header)
+        style.advise(ReportAdvice::OtherType(most_telling_type(header)))
     ))
 }
 

@@ -111,7 +111,7 @@ fn facts(info: &InfoReport, style: &ReportStyle) -> Result<Vec<(String, String)>
     if let Some(text) = info
         .peak_rss
         .filter(|_| info.unseen_allocators.is_empty())
-        .and_then(|peak| beside_heap(peak, info.runtime.as_ref()))
+        .and_then(|peak| beside_heap(peak, info.runtime.as_ref(), style.advice))
     {
         fact("Beside the heap", text);
     }
@@ -167,7 +167,7 @@ fn facts(info: &InfoReport, style: &ReportStyle) -> Result<Vec<(String, String)>
         fact("Early ends", early_ends_in(ends, &measure));
     }
     for wrapper in &info.wrappers {
-        fact("Wrapper", wrapper_text(wrapper));
+        fact("Wrapper", wrapper_text(wrapper, style));
     }
     for comment in &info.comments {
         fact("Comment", comment.clone());

@@ -11,6 +11,7 @@ use heapprof_analysis::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
@@ -68,12 +69,13 @@ pub fn leaks(
 }
 
 /// Returns a note if Python's small objects are in no row, with the reason.
-fn small_objects(objects: &PythonSmallObjects) -> Option<String> {
+fn small_objects(objects: &PythonSmallObjects, style: &ReportStyle) -> Option<String> {
     const MESSAGE_START: &str = "Python's small objects are in no row";
     match objects {
         PythonSmallObjects::Recorded => None,
         PythonSmallObjects::NotRequested => Some(format!(
-            "{MESSAGE_START}: malloc does not see them. record --python-objects=yes does."
+            "{MESSAGE_START}: malloc does not see them. {} does.",
+            style.advise(ReportAdvice::RecordPythonObjects)
         )),
         PythonSmallObjects::Missing(why) => Some(format!("{MESSAGE_START}: {why}.")),
     }
@@ -189,11 +191,10 @@ impl<'a> LeaksView<'a> {
         match dumped {
             // If the profile comes from a walked heap, it is known which blocks have leaked.
             _ if state != IN_USE_TEXT => {}
-            DumpTime::AtExit if self.leaks.has_python => lines.push(
-                "Python empties its modules at its end, so what leaked is mostly gone: heapprof \
-                 dump looks while it runs, and top -t peak_space at the peak."
-                    .to_string(),
-            ),
+            DumpTime::AtExit if self.leaks.has_python => lines.push(format!(
+                "Python empties its modules at its end, so what leaked is mostly gone: {}.",
+                self.style.advise(ReportAdvice::LookBeforeEnd)
+            )),
             DumpTime::AtExit => {}
             DumpTime::BeforeExit(when) => lines.push(format!(
                 "Not dumped at exit ({when}): these are blocks in use at that moment, not leaks."
@@ -203,7 +204,7 @@ impl<'a> LeaksView<'a> {
                     .to_string(),
             ),
         }
-        lines.extend(small_objects(&self.leaks.small_objects));
+        lines.extend(small_objects(&self.leaks.small_objects, self.style));
         if !header.filters.is_empty() {
             lines.push(format!(
                 "Filters: {}; left out {}",
@@ -220,9 +221,10 @@ impl<'a> LeaksView<'a> {
         if rest > 0 {
             let shown = self.leaks.rows.len();
             lines.push(format!(
-                "{shown} of {} stacks, by {}; -n 0 shows all",
+                "{shown} of {} stacks, by {}; {}",
                 shown + rest,
-                header.sample_type.r#type
+                header.sample_type.r#type,
+                self.style.advise(ReportAdvice::AllRows)
             ));
         }
         lines

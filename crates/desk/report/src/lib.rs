@@ -6,6 +6,7 @@
 //! the command line.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod bench;
 mod chart;
 mod compare_allocators;
@@ -50,6 +51,7 @@ mod watch;
 mod wiretap;
 
 pub use crate::{
+    advice::{AdviceWords, ReportAdvice},
     bench::{CandidatePeaks, PeakComparison, peaks},
     compare_allocators::{AllocatorCandidate, AllocatorComparison, HeapInUse, comparison},
     convert::{FoldedWriter, profile_csv, profile_json},

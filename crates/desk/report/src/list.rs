@@ -5,6 +5,7 @@ use std::rc::Rc;
 use heapprof_analysis::{FunctionListing, ListReport};
 use serde_json::{Value, json};
 
+use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
@@ -53,8 +54,9 @@ pub fn list(
     let mut lines = head::lines(&list.header, &measure, style);
     if list.more > 0 {
         lines.push(format!(
-            "{} more functions match; -n 0 shows all",
-            list.more
+            "{} more functions match; {}",
+            list.more,
+            style.advise(ReportAdvice::AllRows)
         ));
     }
     let mut body = String::new();

@@ -4,7 +4,9 @@
 use heapprof_analysis::{AllocationWrapper, CodePlace, TopReport, TopRow};
 use heapprof_text::shorten_one;
 
+use crate::advice::ReportAdvice;
 use crate::measure::{percent, plural};
+use crate::style::ReportStyle;
 
 /// Maximum number of wrappers that are named.
 const MAX_WRAPPERS: usize = 2;
@@ -13,52 +15,37 @@ const MAX_NAME_COLUMNS: usize = 60;
 /// Number of samples below which a report gives little information.
 const MIN_SAMPLES: u64 = 30;
 
-/// The advice if addresses were not symbolized yet. The next constant is the advice if this machine
-/// has no symbols for them.
-const SYMBOLIZE_ADVICE: &str =
-    "More than half of it is held by code without names: heapprof symbolize looks for them";
-const DEBUG_FILES_ADVICE: &str = "More than half of it is held by code without names: heapprof symbolize \
-                        --debug-dir DIR takes them from debug files in DIR";
-
 /// Returns a line about a wrapper, and how to see its callers.
-pub(crate) fn wrapper_text(wrapper: &AllocationWrapper) -> String {
+pub(crate) fn wrapper_text(wrapper: &AllocationWrapper, style: &ReportStyle) -> String {
     let name = &wrapper.function;
     format!(
-        "{name} only passes requests on to malloc, for {} ({}): --wrappers {} counts its memory as \
-         theirs",
+        "{name} only passes requests on to malloc, for {} ({}): {}",
         plural(&wrapper.callers.to_string(), "function"),
         percent(wrapper.value, wrapper.total),
-        quote(&wrapper.pattern()),
+        style.advise(ReportAdvice::CountForCallers(&wrapper.pattern())),
     )
 }
 
-/// Returns an argument quoted for a shell.
-fn quote(text: &str) -> String {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./".contains(&b);
-    match text.bytes().all(is_plain) {
-        true => text.to_string(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
 /// Returns the last lines of `top`.
-pub(crate) fn after_top(top: &TopReport) -> Vec<String> {
+pub(crate) fn after_top(top: &TopReport, style: &ReportStyle) -> Vec<String> {
     let mut lines = Vec::new();
     let is_shown = |wrapper: &&AllocationWrapper| {
         let mut rows = top.rows.iter().filter(|row| row.flat != 0);
         rows.any(|row| is_row_of_function(&row.place, &wrapper.function))
     };
     let shown = top.wrappers.iter().filter(is_shown).take(MAX_WRAPPERS);
-    lines.extend(shown.map(wrapper_text));
+    lines.extend(shown.map(|wrapper| wrapper_text(wrapper, style)));
     let any_wrapper = !lines.is_empty();
     if let Some(own) = &top.own_code {
         let [library, rows] = own.rows;
         lines.push(format!(
-            "{library} of {} with a flat value {} library code. With --own-code{} the program's \
-             functions that called it are shown instead: first {} ({})",
+            "{library} of {} with a flat value {} library code. With {} the program's functions \
+             that called it are shown instead: first {} ({})",
             plural(&rows.to_string(), "row"),
             if library == 1 { "is" } else { "are" },
-            if any_wrapper { " and --wrappers" } else { "" },
+            style.advise(ReportAdvice::OwnCode {
+                with_wrappers: any_wrapper,
+            }),
             shorten_one(&own.function, MAX_NAME_COLUMNS),
             percent(own.value, top.header.total),
         ));
@@ -72,11 +59,16 @@ pub(crate) fn after_top(top: &TopReport) -> Vec<String> {
     };
     if sum(true) * 2 > sum(false) {
         let is_address = |row: &TopRow| row.flat != 0 && row.place.function.starts_with("0x");
-        let text = match top.rows.iter().any(is_address) {
-            true => SYMBOLIZE_ADVICE,
-            false => DEBUG_FILES_ADVICE,
+        let advice = match top.rows.iter().any(is_address) {
+            // The addresses were not symbolized yet.
+            true => ReportAdvice::Symbolize,
+            // This machine has no symbols for them.
+            false => ReportAdvice::DebugFiles,
         };
-        lines.push(text.to_string());
+        lines.push(format!(
+            "More than half of it is held by code without names: {}",
+            style.advise(advice)
+        ));
     }
     let samples = top
         .header
@@ -87,9 +79,9 @@ pub(crate) fn after_top(top: &TopReport) -> Vec<String> {
         && !top.rows.is_empty()
     {
         lines.push(format!(
-            "It is made of {}: a shorter period takes more of them, and heapprof record --exact \
-             counts every allocation",
-            plural(&few.to_string(), "sample")
+            "It is made of {}: a shorter period takes more of them, and {}",
+            plural(&few.to_string(), "sample"),
+            style.advise(ReportAdvice::RecordAll)
         ));
     }
     lines

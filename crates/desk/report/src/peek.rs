@@ -8,6 +8,7 @@ use heapprof_text::cut;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Map;
 
+use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
@@ -52,7 +53,8 @@ pub fn peek(
     };
     let mut lines = head::lines(&peek.header, &measure, style);
     if peek.more > 0 && !lines.is_empty() {
-        lines.push(format!("{} more match; -n 0 shows all", peek.more));
+        let all = style.advise(ReportAdvice::AllRows);
+        lines.push(format!("{} more match; {all}", peek.more));
     }
     out.write_all(with_head(&lines, "", style).as_bytes())?;
     let is_cut = style.format == ReportFormat::Text && !style.full_names;

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::advice::{AdviceWords, ReportAdvice};
+
 /// The form of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReportFormat {
@@ -43,4 +45,13 @@ pub struct ReportStyle {
     pub full_names: bool,
     /// The largest number of columns of text, for reports that can do with fewer.
     pub width: Option<usize>,
+    /// The words of advice in text and Markdown.
+    pub advice: AdviceWords,
+}
+
+impl ReportStyle {
+    /// Words a piece of advice.
+    pub(crate) fn advise(&self, advice: ReportAdvice<'_>) -> String {
+        (self.advice.0)(advice)
+    }
 }

@@ -3,6 +3,7 @@
 use heapprof_analysis::{TimelineReport, TimelineRow};
 use serde_json::{Value, json};
 
+use crate::advice::ReportAdvice;
 use crate::chart::{StepFunction, TimeChart};
 use crate::error::ReportError;
 use crate::head::with_head;
@@ -27,7 +28,7 @@ pub fn timeline(timeline: &TimelineReport, style: &ReportStyle) -> Result<String
             table(timeline, &UnitFormatter::raw(), &UnitFormatter::raw())?.render(style)
         }
         ReportFormat::Markdown => {
-            let head = [summary(timeline, &bytes)?];
+            let head = [summary(timeline, &bytes, style)?];
             let body = match timeline.rows.is_empty() {
                 true => String::new(),
                 false => table(timeline, &bytes, &time()?)?.render(style)?,
@@ -35,7 +36,7 @@ pub fn timeline(timeline: &TimelineReport, style: &ReportStyle) -> Result<String
             Ok(with_head(&head, &body, style))
         }
         ReportFormat::Text => {
-            let mut lines = vec![summary(timeline, &bytes)?];
+            let mut lines = vec![summary(timeline, &bytes, style)?];
             lines.extend(chart(timeline, &bytes)?);
             Ok(with_head(&lines, "", style))
         }
@@ -54,7 +55,11 @@ fn steps(timeline: &TimelineReport, of: impl Fn(&TimelineRow) -> Option<i64>) ->
 }
 
 /// Returns the line about the chart: its profiles, and its ends.
-fn summary(timeline: &TimelineReport, bytes: &UnitFormatter) -> Result<String, ReportError> {
+fn summary(
+    timeline: &TimelineReport,
+    bytes: &UnitFormatter,
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
     let heap = steps(timeline, |row| row.inuse_space);
     let resident = steps(timeline, |row| row.rss);
     let name = timeline.profiles.join(", ");
@@ -62,7 +67,8 @@ fn summary(timeline: &TimelineReport, bytes: &UnitFormatter) -> Result<String, R
         return Ok(match timeline.is_history {
             true => format!(
                 "{name}: has no history, which heapprof record notes; several profiles of a \
-                 process (record --interval 1s) make a timeline, too"
+                 process ({}) make a timeline, too",
+                style.advise(ReportAdvice::RecordMoments)
             ),
             false => format!("{name}: inuse_space is in none of them"),
         });

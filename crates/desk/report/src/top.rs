@@ -6,6 +6,7 @@ use heapprof_analysis::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
@@ -52,14 +53,15 @@ pub fn top(
     if top.other.rows > 0 && !lines.is_empty() {
         let shown = top.rows.len() as i64;
         lines.push(format!(
-            "{shown} of {} rows, by {}; -n 0 shows all",
+            "{shown} of {} rows, by {}; {}",
             shown + top.other.rows,
-            sort_word(top)
+            sort_word(top),
+            style.advise(ReportAdvice::AllRows)
         ));
     }
     let mut text = with_head(&lines, &table.render(style)?, style);
     if matches!(style.format, ReportFormat::Text | ReportFormat::Markdown) {
-        for line in after_top(top) {
+        for line in after_top(top, style) {
             let line = printable(&line).into_owned();
             match style.format {
                 ReportFormat::Markdown => text.push_str(&format!("\n{}\n", markdown_cell(&line))),
@@ -266,8 +268,9 @@ fn fit(
         .collect();
     (!out.is_empty()).then(|| {
         format!(
-            "Not in these {width} columns: {}; --width 0 shows all",
-            out.join(", ")
+            "Not in these {width} columns: {}; {}",
+            out.join(", "),
+            style.advise(ReportAdvice::AllColumns)
         )
     })
 }

@@ -6,6 +6,7 @@ use heapprof_analysis::{TraceRow, TracesReport};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
@@ -95,7 +96,7 @@ pub fn traces(
             let mut line = String::new();
             let mut names = NameCache::new(printable_label(label()));
             if is_ascending {
-                write_other(rest, count, &measure, out)?;
+                write_other(rest, count, &measure, style, out)?;
             }
             for trace in ordered {
                 writeln!(out, "{rule}")?;
@@ -120,7 +121,7 @@ pub fn traces(
                 }
             }
             if !is_ascending {
-                write_other(rest, count, &measure, out)?;
+                write_other(rest, count, &measure, style, out)?;
             }
         }
     }
@@ -132,14 +133,16 @@ fn write_other(
     rest: i64,
     count: usize,
     measure: &UnitFormatter,
+    style: &ReportStyle,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     if count > 0 {
         let (rule, shown) = ("-".repeat(60), measure.show(rest));
         let other = heapprof_analysis::OTHER_NAME;
+        let all = style.advise(ReportAdvice::AllRows);
         writeln!(
             out,
-            "{rule}\n{shown:>14}  {other}: {count} more stacks; -n 0 shows all"
+            "{rule}\n{shown:>14}  {other}: {count} more stacks; {all}"
         )?;
     }
     Ok(())

@@ -22,6 +22,8 @@ pub struct KnownAllocator {
     pub name: &'static str,
     /// Advice to the user: how to see the allocator's blocks.
     pub remedy: &'static str,
+    /// Whether a recording of mappings counts what the allocator maps.
+    pub has_countable_mappings: bool,
     /// The prefixes of the names of the allocator's functions.
     prefixes: &'static [&'static str],
     /// The rest of the name, after the prefix, of functions that allocate.
@@ -40,15 +42,16 @@ const MALLOC_FAMILY: &[&str] = &[
     "mallocx",
     "rallocx",
 ];
-const SHARED_REMEDY: &str = "a build that links it as a shared library, or without it, is seen whole; \
-                      --mmap counts what it maps";
+const SHARED_REMEDY: &str =
+    "a build that links it as a shared library, or without it, is seen whole";
 
 /// All known allocators. A function belongs to the first allocator in this list that has its name.
 static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "jemalloc",
         remedy: "a build without it is seen whole; MALLOC_CONF=prof:true lets jemalloc write \
-                 profiles of its own, which heapprof reads; --mmap counts what it maps",
+                 profiles of its own, which heapprof reads",
+        has_countable_mappings: true,
         prefixes: &["_rjem_", "je_", "duckdb_je_", "je_arrow_"],
         allocating: MALLOC_FAMILY,
         freeing: &["free", "dallocx", "sdallocx"],
@@ -56,6 +59,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "jemalloc",
         remedy: "a build that calls malloc and free is seen whole",
+        has_countable_mappings: false,
         prefixes: &[""],
         allocating: &["mallocx", "rallocx"],
         freeing: &["dallocx", "sdallocx"],
@@ -63,6 +67,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "mimalloc",
         remedy: SHARED_REMEDY,
+        has_countable_mappings: true,
         prefixes: &["mi_", "mi_heap_", "mi_theap_"],
         allocating: &[
             "malloc",
@@ -94,6 +99,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "tcmalloc",
         remedy: SHARED_REMEDY,
+        has_countable_mappings: true,
         prefixes: &["tc_"],
         allocating: &[
             "malloc",
@@ -119,6 +125,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "rpmalloc",
         remedy: SHARED_REMEDY,
+        has_countable_mappings: true,
         prefixes: &["rp"],
         allocating: &[
             "malloc",
@@ -132,6 +139,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "snmalloc",
         remedy: SHARED_REMEDY,
+        has_countable_mappings: true,
         prefixes: &["sn_", "sn_rust_"],
         allocating: &["alloc", "alloc_zeroed", "malloc", "calloc", "realloc"],
         freeing: &["dealloc", "free"],
@@ -140,6 +148,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "Perl's own malloc (-Dusemymalloc)",
         remedy: "a perl that was built with -Uusemymalloc, as most are, is seen whole",
+        has_countable_mappings: false,
         prefixes: &["Perl_"],
         allocating: &["malloced_size"],
         freeing: &[],
@@ -147,6 +156,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "Go's heap",
         remedy: "Go's own heap profiles show it, which heapprof reads (runtime/pprof)",
+        has_countable_mappings: false,
         prefixes: &["runtime."],
         allocating: &["mallocgc"],
         freeing: &[],
@@ -199,6 +209,8 @@ pub enum UnhookedAllocator {
         name: &'static str,
         /// Advice to the user: how to see the allocator's blocks.
         remedy: &'static str,
+        /// Whether a recording of mappings counts what the allocator maps.
+        has_countable_mappings: bool,
         /// The file that contains the allocator.
         file: PathBuf,
         /// A function of the allocator.
@@ -292,6 +304,7 @@ impl AllocatorSurvey {
                 found.push(UnhookedAllocator::Inside {
                     name: allocator.name,
                     remedy: allocator.remedy,
+                    has_countable_mappings: allocator.has_countable_mappings,
                     file: file.to_path_buf(),
                     function: function.clone(),
                 });

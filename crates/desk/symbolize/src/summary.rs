@@ -78,10 +78,7 @@ pub enum SymbolSource {
 #[non_exhaustive]
 pub enum SymbolizeWarning {
     /// Neither the file nor a debug file with its build id is on this machine.
-    #[error(
-        "{file}: there is no such file, nor a debug file with its build id; name a folder with \
-         --debug-dir"
-    )]
+    #[error("{file}: there is no such file, nor a debug file with its build id")]
     Missing {
         /// The file's name in the profile.
         file: String,
@@ -159,8 +156,6 @@ pub enum SymbolizeWarning {
 fn beside(debug_file: Option<&Path>) -> String {
     match debug_file {
         Some(file) => format!("nor has its debug file {}", file.display()),
-        None => "and no debug file was found; install its debug package, or name a folder with \
-                 --debug-dir"
-            .to_string(),
+        None => "and no debug file was found; install its debug package".to_string(),
     }
 }

@@ -16,8 +16,7 @@ pub enum TotalsError {
     },
     /// A total does not fit in 64 bits.
     #[error(
-        "the total of {sample_type} does not fit in 64 bits, so no number of it can be trusted; \
-         choose another --sample-type"
+        "the total of {sample_type} does not fit in 64 bits, so no number of it can be trusted"
     )]
     Overflow {
         /// The name of the sample type.

@@ -26,7 +26,7 @@ pub enum HeapWalkError {
     #[error("it is no core file of a 64-bit program: {0}")]
     NotCore(&'static str),
     /// The file that the user named is not the program of the core file.
-    #[error("the file of --exe is not that of this core file: {0}")]
+    #[error("the named file is not the program of this core file: {0}")]
     OtherProgram(&'static str),
     /// No arena of glibc's malloc was found.
     #[error("no heap of glibc's malloc was found{other}{}", lacking(*missing))]

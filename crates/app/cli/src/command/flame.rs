@@ -6,6 +6,7 @@ use heapprof_report::{
     FlameOptions, FlameRootPosition, ReportFormat, ReportStyle, flame_folded, flame_svg,
 };
 
+use crate::advice::ADVICE_WORDS;
 use crate::args::{FlameArgs, FlameFormat, FlameRoot};
 use crate::context::{CommandContext, statements};
 use crate::output;
@@ -58,6 +59,7 @@ pub(super) fn run(context: &CommandContext, args: &FlameArgs) -> Result<()> {
         format: ReportFormat::Text,
         color: false,
         unit: args.unit.clone(),
+        advice: ADVICE_WORDS,
         ..ReportStyle::default()
     };
     if !svg {

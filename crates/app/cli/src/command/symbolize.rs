@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use heapprof_formats::ProfileFormat;
 use heapprof_profile::encode;
-use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeSummary, symbolize};
+use heapprof_symbolize::{
+    SymbolSource, SymbolizeOptions, SymbolizeSummary, SymbolizeWarning, symbolize,
+};
 
 use crate::args::SymbolizeArgs;
 use crate::context::CommandContext;
@@ -53,7 +55,14 @@ pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> 
     };
     let summary = symbolize(&mut profile, &options);
     for warning in summary.files.iter().flat_map(|file| &file.warnings) {
-        messages::note(&warning.to_string());
+        let advice = match warning {
+            SymbolizeWarning::Missing { .. } => "; name a folder with --debug-dir",
+            SymbolizeWarning::NoSymbols {
+                debug_file: None, ..
+            } => ", or name a folder with --debug-dir",
+            _ => "",
+        };
+        messages::note(&format!("{warning}{advice}"));
     }
     messages::note(&format!("{name}: {}", summarize(&summary)));
     // If no names were found, the file stays as it is, byte for byte.

@@ -257,6 +257,9 @@ pub(in crate::command) fn with_advice(target: &str, error: HeapWalkError) -> any
     match error {
         // An error of the kernel needs no advice.
         HeapWalkError::Io(error) => anyhow!(error).context(target.into_owned()),
+        HeapWalkError::OtherProgram(why) => {
+            anyhow!("{target}: the file of --exe is not that of this core file: {why}")
+        }
         error => anyhow!("{target}: {error}{advice}"),
     }
 }

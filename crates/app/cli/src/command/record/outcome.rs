@@ -17,6 +17,7 @@ use super::unnamed::mostly_nameless;
 use super::words::{bytes, plural, quoted, shown};
 use super::written::{ListContents, WrittenProfile};
 use super::{CHILDREN_SUFFIX, ProfileNamePatterns};
+use crate::advice::ADVICE_WORDS;
 use crate::args::RecordArgs;
 use crate::args::record::YesOrNo;
 use crate::messages;
@@ -272,7 +273,7 @@ fn report_profiles(
             let is_new = |of: &&ManagedRuntime| {
                 **of != ManagedRuntime::Python || args.python_objects != Some(YesOrNo::Yes)
             };
-            beside_heap(details.peak?, runtime.filter(is_new))
+            beside_heap(details.peak?, runtime.filter(is_new), ADVICE_WORDS)
         })
     {
         let already = if args.mmap { "; --mmap was given" } else { "" };

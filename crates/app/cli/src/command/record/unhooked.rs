@@ -92,7 +92,14 @@ pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Ve
             }
             UnhookedAllocator::SecondLibc { .. } => "what dlopen loads is seen whole",
         };
-        format!("{}{rest}; {remedy}", describe_unhooked(one))
+        let mappings = match one {
+            UnhookedAllocator::Inside {
+                has_countable_mappings: true,
+                ..
+            } => "; --mmap counts what it maps",
+            _ => "",
+        };
+        format!("{}{rest}; {remedy}{mappings}", describe_unhooked(one))
     });
     each.collect()
 }
@@ -126,6 +133,7 @@ mod tests {
         let inside = UnhookedAllocator::Inside {
             name: "mimalloc",
             remedy: "link it otherwise",
+            has_countable_mappings: false,
             file: file(),
             function: "mi_malloc_aligned".to_string(),
         };
