@@ -45,16 +45,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "it documents a table, which users of sql read",
     ),
     (
-        "crates/desk/totals/src/filter.rs",
-        "--wrappers",
-        "notes name a filter as its option",
-    ),
-    (
-        "crates/desk/text/src/short_name.rs",
-        "--full-names",
-        "it ends a note about a filter",
-    ),
-    (
         "crates/inside/providers/src/python/report.rs",
         "--python-objects",
         "the profiled program writes it, into the profile",

@@ -1,6 +1,8 @@
-//! The words of the advice that reports give: which command or option does what is advised.
+//! The words of the advice that libraries give: which command or option does what is advised.
 
+use heapprof_analysis::FilterNote;
 use heapprof_report::{AdviceWords, ReportAdvice};
+use heapprof_text::MismatchReason;
 
 /// The words of advice.
 pub(crate) const ADVICE_WORDS: AdviceWords = AdviceWords(word_advice);
@@ -39,6 +41,31 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
         }
     }
     .to_string()
+}
+
+/// Returns the text of a note about filters, in which a filter has the name of its option.
+pub(crate) fn note_text(note: &FilterNote) -> String {
+    match note {
+        FilterNote::NoFrame { reason, .. } => {
+            format!("--{note}{}", reason_advice(reason.as_ref()))
+        }
+        FilterNote::NoWrapper(_) => format!("--{note}"),
+        FilterNote::NoSample | FilterNote::WrongExpression { .. } => note.to_string(),
+    }
+}
+
+/// Returns the end of a sentence that says that an expression matches nothing: the likely reason
+/// and what to do, or nothing.
+pub(crate) fn mismatch_text(reason: Option<MismatchReason>) -> String {
+    let advice = reason_advice(reason.as_ref());
+    reason.map_or_else(String::new, |reason| format!("{reason}{advice}"))
+}
+
+fn reason_advice(reason: Option<&MismatchReason>) -> &'static str {
+    match reason {
+        Some(MismatchReason::Ellipsis) => ", and --full-names shows it",
+        Some(MismatchReason::Unescaped(_) | MismatchReason::ShortName { .. }) | None => "",
+    }
 }
 
 /// Returns an argument quoted for a shell.

@@ -21,6 +21,8 @@ use heapprof_analysis::{
 };
 use regex::Regex;
 
+use crate::advice::note_text;
+
 pub(crate) use self::{
     diff::DiffQuestion, info::InfoQuestion, leaks::LeaksQuestion, list::ListQuestion,
     peek::PeekQuestion, stats::StatsQuestion, tags::TagsQuestion, timeline::TimelineQuestion,
@@ -39,7 +41,9 @@ pub(crate) fn open_session(
     change: impl FnOnce(ProfileQuestion) -> ProfileQuestion,
 ) -> Result<AnalysisSession> {
     let question = ProfileQuestion::new(sources, query, types)?;
-    question.notes().iter().for_each(|text| note(text));
+    for text in question.notes().iter().map(note_text) {
+        note(&text);
+    }
     Ok(AnalysisSession::new(change(question))?)
 }
 

@@ -5,6 +5,7 @@ use crate::error::AnalysisError;
 use crate::question::{is_counted, is_peak};
 use crate::session::{AnalysisSession, ESTIMATE_COLUMN_COUNT, read_estimate, read_spread};
 use heapprof_totals::estimate::{SumSpread, ValueEstimate, period_in_bytes};
+use heapprof_totals::note::FilterNote;
 use heapprof_totals::query::{Granularity, Query};
 
 /// A sample type, as texts.
@@ -38,7 +39,7 @@ pub struct ReportHeader {
     /// The granularity of the rows.
     pub granularity: Granularity,
     /// Notes that the user should see.
-    pub notes: Vec<String>,
+    pub notes: Vec<FilterNote>,
     /// The sample types that have values, if this type has none: type, unit, total.
     pub elsewhere: Vec<(String, String, i64)>,
     /// The mean number of bytes between two samples, if the values are estimates.

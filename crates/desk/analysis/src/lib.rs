@@ -153,6 +153,7 @@ pub use heapprof_totals::{
     TotalsError,
     entity::EMPTY_STACK,
     estimate::{ConfidenceLevel, SumSpread, ValueEstimate},
+    note::FilterNote,
     pattern::regex_error,
     query::{Granularity, Query, QueryFilters, SortKey},
     totals::TotalAndNet,

@@ -24,6 +24,7 @@ use heapprof_totals::estimate::SumSpread;
 use heapprof_totals::filter::LabelKeys;
 use heapprof_totals::module::{self, FunctionModule};
 use heapprof_totals::neighbours::{self, NeighbourSums};
+use heapprof_totals::note::FilterNote;
 use heapprof_totals::query::Query;
 use heapprof_totals::same_name::FileEnds;
 use heapprof_totals::totals::{self, EntityTotals, TotalAndNet};
@@ -298,8 +299,8 @@ impl ProfileQuestion {
     }
 
     /// Returns the notes about the filters that the user should see.
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = Vec::new();
+    pub fn notes(&self) -> Vec<FilterNote> {
+        let mut notes: Vec<FilterNote> = Vec::new();
         for part in &self.parts {
             for note in part.view.notes() {
                 if !notes.contains(note) {

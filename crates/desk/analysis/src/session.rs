@@ -12,6 +12,7 @@ use crate::question::ProfileQuestion;
 use crate::relation;
 use heapprof_text::similar_names;
 use heapprof_totals::estimate::{SumSpread, ValueEstimate, ValueWithSpread};
+use heapprof_totals::note::FilterNote;
 
 /// The source of a report's rows: the virtual tables of a question, or the real tables of a
 /// database.
@@ -168,7 +169,7 @@ impl AnalysisSession {
     }
 
     /// Returns the notes of the question's filters.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<FilterNote> {
         self.question
             .as_ref()
             .map(|q| q.notes())

@@ -12,6 +12,6 @@ mod whole;
 
 pub use crate::{
     escape::{ControlReplacement, EscapingWriter, escaping, printable, printable_lines},
-    short_name::{cut, explain_shown_match, shorten, shorten_one, similar_names},
+    short_name::{MismatchReason, cut, explain_shown_match, shorten, shorten_one, similar_names},
     whole::{decimal, push_whole},
 };

@@ -9,6 +9,7 @@ mod disambiguation;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use regex::Regex;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -143,15 +144,46 @@ fn is_of_cpp_or_rust(name: &str) -> bool {
     name.contains("::") || !before.is_empty() && before.chars().all(is_word)
 }
 
-/// Returns the words to add to a note that an expression matched nothing: the likely reason, or
-/// nothing.
+/// The likely reason why an expression matches no name. It displays as the end of a sentence that
+/// says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MismatchReason {
+    /// The expression is a name, and does not match that name. This expression does.
+    Unescaped(String),
+    /// The expression has `…`, which stands for what a short name leaves out.
+    Ellipsis,
+    /// The expression matches a short name only.
+    ShortName {
+        /// The short name.
+        short: String,
+        /// The whole name, or its beginning.
+        whole: String,
+    },
+}
+
+impl fmt::Display for MismatchReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unescaped(escaped) => {
+                write!(f, "; as a name, and no expression, it is {escaped:?}")
+            }
+            Self::Ellipsis => f.write_str(": … stands for what a short name leaves out"),
+            Self::ShortName { short, whole } => write!(
+                f,
+                ": it is looked for in whole names, and {short:?} is short for {whole:?}"
+            ),
+        }
+    }
+}
+
+/// Returns the likely reason why an expression matches none of these names, if there is one.
 ///
 /// Filters match whole names, as in pprof. So an expression that was copied from a screen, where
 /// names are short, may match nothing.
 pub fn explain_shown_match<'n>(
     regex: &Regex,
     mut names: impl Iterator<Item = &'n str> + Clone,
-) -> String {
+) -> Option<MismatchReason> {
     let is_shown = |name: &&str| {
         let short = shorten_one(name, usize::MAX);
         short != **name && regex.is_match(&short) && !regex.is_match(name)
@@ -159,20 +191,15 @@ pub fn explain_shown_match<'n>(
     let literal = regex.as_str();
     let escaped = regex::escape(literal);
     if escaped != literal && names.clone().any(|name| name.contains(literal)) {
-        return format!("; as a name, and no expression, it is {escaped:?}");
+        return Some(MismatchReason::Unescaped(escaped));
     }
     if literal.contains('…') {
-        return ": … stands for what a short name leaves out, and --full-names shows it"
-            .to_string();
+        return Some(MismatchReason::Ellipsis);
     }
-    match names.find(is_shown) {
-        Some(name) => format!(
-            ": it is looked for in whole names, and {:?} is short for {:?}",
-            shorten_one(name, 60),
-            cut(name, 200)
-        ),
-        None => String::new(),
-    }
+    names.find(is_shown).map(|name| MismatchReason::ShortName {
+        short: shorten_one(name, 60),
+        whole: cut(name, 200),
+    })
 }
 
 /// Returns a function's short name with its parameters. Their template arguments are shortened

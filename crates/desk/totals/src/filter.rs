@@ -7,6 +7,7 @@ use regex::Regex;
 use crate::error::TotalsError;
 use crate::frames::{FrameTable, ProfileFrame};
 use crate::label_filter::LabelFilter;
+use crate::note::FilterNote;
 use crate::pattern::{compile, regex_error};
 use crate::query::{Query, QueryFilters};
 use heapprof_text::explain_shown_match;
@@ -60,7 +61,7 @@ pub struct CompiledFilters {
     /// Whether frames nearer to the leaf than a frame that `prune_from` matches are left out.
     pub prune_from: bool,
     /// Notes that the user should see.
-    pub notes: Vec<String>,
+    pub notes: Vec<FilterNote>,
 }
 
 /// The filters `tag_show` and `tag_hide`, which decide the label keys that are shown.
@@ -188,17 +189,18 @@ impl CompiledFilters {
         frames: &FrameTable,
         names: &Option<String>,
     ) -> Result<(), TotalsError> {
-        let whole = |id, what: &str, notes: &mut Vec<String>| {
+        let whole = |id, what: &'static str, notes: &mut Vec<FilterNote>| {
             let text = profile.text(id);
             if text.is_empty() {
                 return None;
             }
             Regex::new(&format!("^(?:{text})$"))
                 .map_err(|e| {
-                    let why = regex_error(&e);
-                    notes.push(format!(
-                        "the profile's {what} {text:?} is {why}; no frame is dropped by it"
-                    ));
+                    notes.push(FilterNote::WrongExpression {
+                        what,
+                        text: text.to_string(),
+                        why: regex_error(&e),
+                    });
                 })
                 .ok()
         };
@@ -227,8 +229,7 @@ impl CompiledFilters {
             })
             .collect();
         if let (Some(names), false) = (names, is_wrapped) {
-            self.notes
-                .push(format!("--wrappers {names:?} matches no function"));
+            self.notes.push(FilterNote::NoWrapper(names.clone()));
         }
         for (l, location) in profile.location.iter().enumerate() {
             let lines = profile.lines(location);
@@ -321,11 +322,12 @@ impl CompiledFilters {
     fn note_unmatched(&mut self, profile: &Profile, frames: &FrameTable, filters: &QueryFilters) {
         let names = || profile.function.iter().map(|f| profile.text(f.name));
         let note = |option, text: &str| {
-            let shown = Regex::new(text).map(|regex| explain_shown_match(&regex, names()));
-            format!(
-                "--{option} {text:?} matches no frame{}",
-                shown.unwrap_or_default()
-            )
+            let reason = Regex::new(text).map(|regex| explain_shown_match(&regex, names()));
+            FilterNote::NoFrame {
+                filter: option,
+                text: text.to_string(),
+                reason: reason.ok().flatten(),
+            }
         };
         let table = [
             ("focus", &filters.focus, bit::FOCUS),
@@ -348,8 +350,7 @@ impl CompiledFilters {
             self.notes.push(note("show", show));
         }
         if !self.label_set.is_empty() && !self.label_set.contains(&true) {
-            self.notes
-                .push("no sample has the labels asked for".to_string());
+            self.notes.push(FilterNote::NoSample);
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod frames;
 pub mod label_filter;
 pub mod module;
 pub mod neighbours;
+pub mod note;
 pub mod pattern;
 pub mod query;
 pub mod same_name;

@@ -13,6 +13,7 @@ use crate::error::TotalsError;
 use crate::filter::{CompiledFilters, bit, drop};
 use crate::frames::{FrameTable, ProfileFrame};
 use crate::module::ModuleResolver;
+use crate::note::FilterNote;
 use crate::query::Query;
 
 /// A profile as one question views it: with its frames spelled out and its filters applied.
@@ -86,7 +87,7 @@ impl ProfileView {
     }
 
     /// Returns the notes about the filters that the user should see.
-    pub fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[FilterNote] {
         &self.filter.notes
     }
 

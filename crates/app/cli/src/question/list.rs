@@ -9,6 +9,7 @@ use heapprof_text::explain_shown_match;
 use regex::Regex;
 
 use super::{NoteSink, open_plain_session};
+use crate::advice::mismatch_text;
 
 /// The question of `list`.
 pub(crate) struct ListQuestion {
@@ -64,7 +65,7 @@ impl ListQuestion {
                 "{name}: no function that has {} (after filters) matches {:?}{}",
                 report.header.sample_type.r#type,
                 self.wanted.as_str(),
-                explain_shown_match(&self.wanted, all)
+                mismatch_text(explain_shown_match(&self.wanted, all))
             );
         }
         Ok(report)

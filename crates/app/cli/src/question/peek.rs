@@ -6,6 +6,7 @@ use heapprof_text::explain_shown_match;
 use regex::Regex;
 
 use super::{NoteSink, open_session};
+use crate::advice::mismatch_text;
 
 /// The question of `peek`.
 pub(crate) struct PeekQuestion {
@@ -39,10 +40,10 @@ impl PeekQuestion {
                 "{name}: no function that has {} (after filters) matches {:?}{}",
                 report.header.sample_type.r#type,
                 self.wanted.as_str(),
-                explain_shown_match(
+                mismatch_text(explain_shown_match(
                     &self.wanted,
                     report.places.iter().map(|place| &*place.function)
-                )
+                ))
             );
         }
         Ok(report)

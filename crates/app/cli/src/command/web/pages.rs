@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use super::super::report::{ReportPage, page_rows};
 use super::library::{ProfileChoice, ProfileLibrary};
 use super::{BINARY_MEDIA_TYPE, allow, refusal};
+use crate::advice::note_text;
 use crate::args::report::PathNames;
 use crate::args::{SourceArgs, WebArgs};
 use crate::source_file::SourceFiles;
@@ -237,7 +238,7 @@ impl ReportViews {
                 agree(before, after)?;
             }
             let question = ProfileQuestion::new(sources, &query, TypeSelection::All)?;
-            let mut notes = question.notes();
+            let mut notes: Vec<String> = question.notes().iter().map(note_text).collect();
             notes.extend_from_slice(&key.late);
             Ok(ViewSession {
                 session: AnalysisSession::new(question.with_tree(options))?,

@@ -1,0 +1,53 @@
+//! What the user should know about filters that have no effect.
+
+use std::fmt;
+
+use heapprof_text::MismatchReason;
+
+/// A note about the filters of a question. It displays as one line, in which a filter has its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterNote {
+    /// A filter matches no frame.
+    NoFrame {
+        /// The filter's name, as in `show-from`.
+        filter: &'static str,
+        /// The expression.
+        text: String,
+        /// The likely reason.
+        reason: Option<MismatchReason>,
+    },
+    /// This expression for wrappers matches no function.
+    NoWrapper(String),
+    /// No sample has the labels that the filters ask for.
+    NoSample,
+    /// An expression in the profile itself can't be read.
+    WrongExpression {
+        /// Which expression it is.
+        what: &'static str,
+        /// The expression.
+        text: String,
+        /// What is wrong with the expression.
+        why: String,
+    },
+}
+
+impl fmt::Display for FilterNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFrame {
+                filter,
+                text,
+                reason,
+            } => {
+                write!(f, "{filter} {text:?} matches no frame")?;
+                reason.iter().try_for_each(|reason| reason.fmt(f))
+            }
+            Self::NoWrapper(text) => write!(f, "wrappers {text:?} matches no function"),
+            Self::NoSample => f.write_str("no sample has the labels asked for"),
+            Self::WrongExpression { what, text, why } => write!(
+                f,
+                "the profile's {what} {text:?} is {why}; no frame is dropped by it"
+            ),
+        }
+    }
+}
