@@ -37,7 +37,8 @@ const OWNED: &[(&str, &str)] = &[
          heapprof-watch",
     ),
     ("signal-hook", "heapprof-cli heapprof-terminal"),
-    ("ratatui", "heapprof-terminal"),
+    ("ratatui-core", "heapprof-terminal"),
+    ("ratatui-crossterm", "heapprof-terminal"),
     ("crossterm", "heapprof-terminal"),
     // These crates run in the profiled program, read its process, or start it.
     (

@@ -3,9 +3,9 @@
 
 use heapprof_report::UnitFormatter;
 use heapprof_text::{printable, shorten_one};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::{Color, Modifier, Style};
 
 use super::chart;
 use super::known::ViewData;
@@ -108,13 +108,13 @@ impl ScreenCanvas<'_> {
 pub(super) fn text_of(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
     let rows = buffer.content.chunks(width);
-    let row = |cells: &[ratatui::buffer::Cell]| {
+    let row = |cells: &[ratatui_core::buffer::Cell]| {
         let mut text = String::new();
         let mut skip = 0;
         for cell in cells {
             if skip == 0 {
                 text.push_str(cell.symbol());
-                skip = ratatui::text::Line::from(cell.symbol()).width();
+                skip = ratatui_core::text::Line::from(cell.symbol()).width();
             }
             skip = skip.saturating_sub(1);
         }

@@ -1,7 +1,7 @@
 //! Draws the details of the selected function: its callers or callees, and its lines.
 
-use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::Style;
 
 use super::canvas::ScreenCanvas;
 use super::known::ViewData;

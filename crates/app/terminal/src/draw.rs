@@ -1,8 +1,8 @@
 //! Draws the screen: decides which part goes where.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::Style;
 
 use super::canvas::{ScreenCanvas, ScreenStyle};
 use super::keys::KEY_HELP;

@@ -1,7 +1,7 @@
 //! Draws Growth: which functions grew over the moments, in the words that reports use for it.
 
-use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::Style;
 
 use super::canvas::{ScreenCanvas, signed};
 use super::chart::sparkline;

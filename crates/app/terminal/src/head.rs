@@ -2,7 +2,7 @@
 //! are.
 
 use heapprof_report::{UnitFormatter, give_or_take};
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 
 use super::canvas::ScreenCanvas;
 use super::feed::ProcessChoice;

@@ -2,8 +2,8 @@
 
 use heapprof_report::UnitFormatter;
 use heapprof_text::push_whole;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::Style;
 
 use super::canvas::{ScreenCanvas, bar, signed};
 use super::chart::sparkline;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use expect_test::expect_file;
 use heapprof_analysis::QuestionSource;
 use heapprof_profile::{Profile, ProfileBuilder};
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
+use ratatui_core::backend::TestBackend;
+use ratatui_core::terminal::Terminal;
 
 use super::canvas::{ScreenStyle, text_of};
 use super::draw::draw;

@@ -1,7 +1,7 @@
 //! Draws the curve: small above the other views, and large in its own.
 
 use heapprof_report::UnitFormatter;
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 
 use super::canvas::ScreenCanvas;
 use super::chart::chart as drawn;
@@ -159,7 +159,7 @@ pub(super) fn draw(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData) {
                 y,
                 area.width - 1,
                 line,
-                ratatui::style::Style::new(),
+                ratatui_core::style::Style::new(),
             );
         }
     }

@@ -1,6 +1,6 @@
 //! Draws the tree.
 
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 
 use super::canvas::ScreenCanvas;
 use super::known::ViewData;
