@@ -1,5 +1,7 @@
 //! Makes heaps word by word for tests, in the layout of each version of glibc.
 
+mod damage;
+mod findings;
 mod random;
 mod versions;
 

@@ -286,4 +286,79 @@ mod tests {
         let edge = ProcessImage::new(vec![region(u64::MAX - 3, 8)], Vec::new(), 0);
         assert!(edge.regions().is_empty());
     }
+
+    fn image(starts: &[(u64, usize)]) -> ProcessImage {
+        let pieces = starts.iter().map(|&(start, len)| region(start, len));
+        ProcessImage::new(pieces.collect(), Vec::new(), 0)
+    }
+
+    /// Pages that a program never touched read as zeros, and addresses that none has do not.
+    #[test]
+    fn what_lies_between_pieces_is_zero() {
+        let image = image(&[(8192, 16), (8224, 8)]);
+        let mut bytes = [1; 48];
+        assert!(image.read(8188, &mut bytes));
+        let expected = [vec![0; 4], vec![7; 16], vec![0; 16], vec![7; 8], vec![0; 4]].concat();
+        assert_eq!(bytes[..], expected);
+        assert!(!image.read(MAX_ADDRESS - 8, &mut bytes));
+        assert!(!image.read(u64::MAX - 8, &mut bytes));
+    }
+
+    #[test]
+    fn present_bytes_are_those_of_all_pieces() {
+        let image = image(&[(8192, 16), (8224, 8)]);
+        for (range, expected) in [
+            (0..1 << 40, 24),
+            (8200..8226, 10),
+            (8208..8224, 0),
+            (8232..9000, 0),
+        ] {
+            assert_eq!(image.present(range.clone()), expected, "{range:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_mapped_if_mappings_cover_it() {
+        let mut image = image(&[]);
+        assert!(image.is_mapped(&(0..1 << 40)), "nothing is known");
+        image.mapped = vec![4096..8192, 8192..12_288, 16_384..20_480];
+        for (range, expected) in [
+            (4096..12_288, true),
+            (5000..9000, true),
+            (4000..5000, false),
+            (12_000..16_400, false),
+            (20_000..20_481, false),
+            (30_000..30_001, false),
+        ] {
+            assert_eq!(image.is_mapped(&range), expected, "{range:?}");
+        }
+        assert_eq!(image.mapping(8192), Some(8192..12_288));
+        assert_eq!(image.mapping(12_288), None);
+    }
+
+    /// Variables without an initial value lie behind a file's mappings, and belong to it.
+    #[test]
+    fn an_address_belongs_to_the_file_before_it() {
+        let mut image = image(&[]);
+        image.files = heapprof_process::maps::parse(
+            b"1000-2000 r--p 00000000 00:01 12 /one\n\
+              2000-3000 r-xp 00001000 00:01 12 /one\n\
+              5000-6000 r--p 00002000 00:01 13 /without-beginning\n",
+        );
+        let place = |at: u64| image.place(at).map(|(file, from)| (file.start, from));
+        assert_eq!(place(100), None);
+        assert_eq!(place(5000), Some((4096, 904)));
+        assert_eq!(place(9000), Some((4096, 4904)));
+        assert_eq!(place(13_000), Some((4096, 8904)));
+        assert_eq!(place(21_000), None);
+        assert!(image.is_in_file(12_287) && !image.is_in_file(12_288));
+        assert!(!image.is_in_file(0));
+    }
+
+    #[test]
+    fn ranges_that_touch_are_joined() {
+        let joined = join_ranges(vec![30..40, 10..20, 20..25, 12..14, 50..60, 35..52]);
+        assert_eq!(joined, [10..25, 30..60]);
+        assert_eq!(join_ranges(Vec::new()), []);
+    }
 }

@@ -85,3 +85,79 @@ fn head(image: &ProcessImage, at: u64) -> Option<(HeapChunk, Range<u64>)> {
         Some((chunk, at..head + bytes + more))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::ImageRegion;
+
+    const START: u64 = 0x7f00_0000_0000;
+
+    /// Returns the chunks of a mapping of 16 pages with heads at distances from its beginning, and
+    /// where their mappings begin and end.
+    fn chunks(heads: &[(u64, [u64; 2])]) -> Vec<(u64, u64, Range<u64>)> {
+        let mut bytes = vec![0; 16 * PAGE_SIZE as usize];
+        for (at, words) in heads {
+            for (at, word) in (*at as usize..).step_by(8).zip(words) {
+                bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        let region = ImageRegion {
+            start: START,
+            bytes,
+            is_writable: true,
+            ..ImageRegion::default()
+        };
+        let image = ProcessImage::new(vec![region], Vec::new(), 0);
+        let found = find(&image, |at| at == START + 15 * PAGE_SIZE);
+        let place = |(chunk, range): (HeapChunk, Range<u64>)| {
+            assert_eq!(chunk.arena, HeapChunk::MAPPED_ARENA);
+            let range = range.start - START..range.end - START;
+            (chunk.at - START, chunk.size, range)
+        };
+        found.into_iter().map(place).collect()
+    }
+
+    #[test]
+    fn a_head_at_a_page_has_whole_pages() {
+        let pages = |count: u64| count * PAGE_SIZE;
+        // The kernel joins two mappings, and something else lies behind them.
+        let found = chunks(&[(0, [0, pages(3) | 2]), (pages(3), [0, pages(2) | 2])]);
+        assert_eq!(
+            found,
+            [
+                (16, pages(3) - 16, 0..pages(3)),
+                (pages(3) + 16, pages(2) - 16, pages(3)..pages(5))
+            ]
+        );
+        // Since 2.43 the size does not count a head.
+        let found = chunks(&[(0, [0, pages(3) - 16 | 2])]);
+        assert_eq!(found, [(16, pages(3) - 24, 0..pages(3))]);
+    }
+
+    #[test]
+    fn a_head_may_stand_before_an_aligned_block() {
+        let before = 256 - 16;
+        let size = 3 * PAGE_SIZE - before;
+        // The head that the block would have without alignment is there, too.
+        let found = chunks(&[(0, [0, 3 * PAGE_SIZE | 2]), (before, [before, size | 2])]);
+        assert_eq!(found, [(256, size - 16, 0..3 * PAGE_SIZE)]);
+    }
+
+    #[test]
+    fn what_only_resembles_a_head_is_none() {
+        for head in [
+            [0, 3 * PAGE_SIZE],
+            [0, 3 * PAGE_SIZE | 1],
+            [0, 3 * PAGE_SIZE | 3],
+            [8, 3 * PAGE_SIZE | 2],
+            [0, 3 * PAGE_SIZE + 32 | 2],
+            [0, 2],
+            [0, 1 << 50 | 2],
+        ] {
+            assert_eq!(chunks(&[(0, head)]), [], "{head:x?}");
+        }
+        // What was walked is no mapping of a chunk.
+        assert_eq!(chunks(&[(15 * PAGE_SIZE, [0, PAGE_SIZE | 2])]), []);
+    }
+}
