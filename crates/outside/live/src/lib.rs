@@ -16,6 +16,8 @@
 mod blocks;
 mod core;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod frozen;
 mod ledger;
 mod log;
