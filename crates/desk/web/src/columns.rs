@@ -91,3 +91,77 @@ fn leb128(out: &mut Vec<u8>, mut code: u64) {
     }
     out.push(code as u8);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_leb128() {
+        for (code, expected) in [
+            (0u64, &[0][..]),
+            (127, &[127]),
+            (128, &[128, 1]),
+            (300, &[172, 2]),
+            (u64::MAX, &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]),
+        ] {
+            let mut out = Vec::new();
+            leb128(&mut out, code);
+            assert_eq!(out, expected, "{code}");
+        }
+    }
+
+    /// The zigzag code has the sign in its lowest bit.
+    #[test]
+    fn small_numbers_of_both_signs_have_small_codes() {
+        for (value, code) in [
+            (0, 0),
+            (-1, 1),
+            (1, 2),
+            (-2, 3),
+            (i64::MAX, u64::MAX - 1),
+            (i64::MIN, u64::MAX),
+        ] {
+            assert_eq!(zigzag(value), code, "{value}");
+        }
+    }
+
+    #[test]
+    fn columns_follow_each_other() {
+        let mut columns = PackedColumns::default();
+        columns.plain("a", [300, 1].into_iter());
+        columns.differences("b", [5, 5, 3].into_iter());
+        columns.values("c", &[-1, 64]).unwrap();
+        assert_eq!(columns.bytes, [172, 2, 1, 10, 0, 3, 1, 128, 1]);
+        let places: Vec<_> = columns
+            .places
+            .iter()
+            .map(|(name, start, count, kind)| (name.as_str(), *start, *count, *kind))
+            .collect();
+        assert_eq!(
+            places,
+            [("a", 0, 2, "u"), ("b", 3, 3, "d"), ("c", 6, 2, "z")]
+        );
+    }
+
+    /// A number of JavaScript is exact up to 2^53, and so is the code of a value.
+    #[test]
+    fn only_exact_numbers_are_written() {
+        for value in [0, MAX_VALUE, MIN_VALUE] {
+            assert_eq!(check_exact("a value", value), Ok(value));
+        }
+        for value in [MAX_VALUE + 1, MIN_VALUE - 1, i64::MAX, i64::MIN] {
+            let what = "a value";
+            let expected = PackError::TooLarge {
+                what,
+                value: value.into(),
+            };
+            assert_eq!(check_exact(what, value), Err(expected.clone()));
+            let mut columns = PackedColumns::default();
+            assert_eq!(columns.values("v", &[1, value]), Err(expected));
+        }
+        assert_eq!(check_small("a line", i32::MAX.into()), Ok(i32::MAX as u32));
+        assert!(check_small("a line", i64::from(i32::MAX) + 1).is_err());
+        assert!(check_small("a line", -1).is_err());
+    }
+}

@@ -162,43 +162,10 @@ fn check_rows(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{PageFrame, PageFunction, PageModule, PageNode, PageSampleType, PageSnapshot};
+    use std::io::Read as _;
 
-    /// Returns a report with two functions, one of which calls the other.
-    fn small_report() -> WebReport {
-        let function = |name: &str| PageFunction {
-            name: name.to_string(),
-            ..PageFunction::default()
-        };
-        WebReport {
-            types: vec![PageSampleType {
-                name: "inuse_space".to_string(),
-                unit: "bytes".to_string(),
-            }],
-            default_type: "inuse_space".to_string(),
-            functions: vec![function("main"), function("</script>%DATA%\"\u{7}")],
-            files: vec![String::new()],
-            modules: vec![PageModule::default()],
-            frames: (0..2)
-                .map(|function| PageFrame { function, line: 0 })
-                .collect(),
-            nodes: vec![
-                PageNode::default(),
-                PageNode {
-                    parent: Some(0),
-                    frame: 1,
-                },
-            ],
-            snapshots: vec![PageSnapshot {
-                total: vec![7],
-                nodes: vec![1],
-                values: vec![vec![7]],
-                ..PageSnapshot::default()
-            }],
-            ..WebReport::default()
-        }
-    }
+    use super::*;
+    use crate::fixture::small_report;
 
     #[test]
     fn equal_reports_give_equal_bytes() {
@@ -238,6 +205,60 @@ mod tests {
                     assert!(said.contains(wanted), "{wanted}: {said}");
                 }
             }
+        }
+    }
+
+    /// Returns the head and the columns of a container.
+    fn unpack(container: &ReportContainer) -> (serde_json::Value, Vec<u8>) {
+        let mut bytes = Vec::new();
+        let mut decoder = flate2::read::ZlibDecoder::new(container.as_bytes());
+        decoder.read_to_end(&mut bytes).unwrap();
+        let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
+        let (head, columns) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        (serde_json::from_slice(head).unwrap(), columns.to_vec())
+    }
+
+    #[test]
+    fn a_container_is_a_head_and_columns() {
+        for container in [
+            ReportContainer::pack(&small_report()).unwrap(),
+            ReportContainer::pack_quickly(&small_report()).unwrap(),
+        ] {
+            let (head, columns) = unpack(&container);
+            let text = head.to_string();
+            assert!(text.contains("heapprof.report.v1"), "{text}");
+            assert!(text.contains("%DATA%"), "{text}");
+            // The nodes' steps to their parents, the nodes' frames, the functions and lines of
+            // frames, and the nodes and values of the snapshot.
+            assert_eq!(columns, [1, 1, 0, 1, 0, 2, 0, 0, 2, 14]);
+        }
+    }
+
+    #[test]
+    fn rows_of_sizes_are_checked() {
+        type Damage = fn(&mut crate::SizeRows);
+        let rows = || crate::SizeRows {
+            nodes: vec![0, 1, 1],
+            log2: vec![3, 4, 63],
+            values: vec![vec![1, 2, 3]],
+        };
+        let cases: [(Damage, &str); 6] = [
+            (|_| {}, "ok"),
+            (|rows| rows.nodes = vec![1, 0, 1], "come after"),
+            (|rows| rows.nodes[2] = 7, "node 7"),
+            (|rows| rows.log2[0] = 64, "power 64"),
+            (|rows| rows.log2.truncate(2), "list of sizes"),
+            (|rows| rows.values[0].truncate(2), "column of values"),
+        ];
+        for (damage, wanted) in cases {
+            let mut rows = rows();
+            damage(&mut rows);
+            let packed = ReportContainer::pack(&WebReport {
+                size_rows: Some(rows),
+                ..small_report()
+            });
+            let said = packed.map_or_else(|error| error.to_string(), |_| "ok".to_string());
+            assert!(said.contains(wanted), "{wanted}: {said}");
         }
     }
 }

@@ -12,6 +12,8 @@ mod check;
 mod columns;
 mod container;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod head;
 mod page;
 mod report;

@@ -109,6 +109,7 @@ fn escape_html(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::small_report;
 
     #[test]
     fn the_template_has_each_place_once() {
@@ -117,5 +118,67 @@ mod tests {
         let wanted = ["CHARS", "CSP", "CSS", "DATA", "JS", "META", "TITLE"];
         assert_eq!(places, wanted);
         assert_eq!(PAGE_TEMPLATE.matches('%').count(), 2 * wanted.len());
+    }
+
+    /// Returns the text between two others.
+    fn between<'a>(page: &'a str, before: &str, after: &str) -> &'a str {
+        let (_, rest) = page.split_once(before).unwrap();
+        rest.split_once(after).unwrap().0
+    }
+
+    #[test]
+    fn a_page_runs_our_script_and_style_only() {
+        let served = served_page("a page", &PageServerInfo::default());
+        let policy = between(
+            &served.html,
+            "http-equiv=\"Content-Security-Policy\" content=\"",
+            "\"",
+        );
+        // The header adds what an element cannot say.
+        assert_eq!(format!("{policy}; frame-ancestors 'none'"), served.policy);
+        assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+        for (source, element) in [("script-src", PAGE_SCRIPT), ("style-src", PAGE_STYLE)] {
+            let found = between(policy, &format!("{source} '"), "'");
+            let hash = STANDARD.encode(Sha256::digest(element));
+            assert_eq!(found, format!("sha256-{hash}"), "{source}");
+            assert_eq!(served.html.matches(element).count(), 1, "{source}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+    }
+
+    #[test]
+    fn only_a_served_page_connects_to_its_server() {
+        let server = PageServerInfo {
+            api: "/api/<v1>".to_string(),
+            refresh_ms: Some(1500),
+        };
+        let served = served_page("a page", &server);
+        assert!(served.policy.contains("; connect-src 'self'; "));
+        let api = between(&served.html, "name=\"heapprof-api\" content=\"", "\"");
+        assert_eq!(api, "/api/&lt;v1&gt;");
+        let refresh = "name=\"heapprof-refresh\" content=\"";
+        assert_eq!(between(&served.html, refresh, "\""), "1500");
+        let still = served_page("a page", &PageServerInfo::default());
+        assert!(!still.html.contains(refresh));
+        let file = page("a page", &ReportContainer::pack(&small_report()).unwrap());
+        assert!(!file.contains("connect-src") && !file.contains("name=\"heapprof-api\""));
+    }
+
+    #[test]
+    fn a_title_is_text() {
+        assert_eq!(escape_html("<&>\"'a"), "&lt;&amp;&gt;&quot;&#x27;a");
+        let served = served_page("%DATA%</title><script>", &PageServerInfo::default());
+        let title = between(&served.html, "<title>", "</title>");
+        assert_eq!(title, "%DATA%&lt;/title&gt;&lt;script&gt;");
+    }
+
+    /// The data are the container's bytes, and the page knows how many characters they take.
+    #[test]
+    fn a_page_has_its_data() {
+        let container = ReportContainer::pack(&small_report()).unwrap();
+        let text = page("a page", &container);
+        let encoded = STANDARD.encode(container.as_bytes());
+        assert_eq!(text.matches(&encoded).count(), 1);
+        assert!(text.contains(&format!("\"{}\"", encoded.len())));
     }
 }

@@ -233,3 +233,245 @@ pub(super) fn too_large_refusal(takes: AcceptedBody) -> ApiRefusal {
     let help = format!("At most {} bytes are taken", takes.max_bytes);
     ApiRefusal::new(413, "What is sent is too large", help)
 }
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+
+    use super::*;
+    use crate::server::ApiAnswer;
+    use crate::{PageServerInfo, ServedPage, served_page};
+
+    const LIMIT: AcceptedBody = AcceptedBody {
+        media: "application/x-profile",
+        max_bytes: 100,
+    };
+
+    /// Takes a body at `load` only.
+    struct UploadHandler;
+
+    impl ApiHandler for UploadHandler {
+        fn page(&self) -> ServedPage {
+            served_page("page", &PageServerInfo::default())
+        }
+
+        fn accepted_body(&self, path: &str) -> Result<Option<AcceptedBody>, ApiRefusal> {
+            match path {
+                "load" => Ok(Some(LIMIT)),
+                "closed" => Err(ApiRefusal::new(409, "It is closed", "Open it")),
+                _ => Ok(None),
+            }
+        }
+
+        fn answer(&self, _: &ApiRequest) -> Result<ApiAnswer, ApiRefusal> {
+            Ok(ApiAnswer::default())
+        }
+    }
+
+    /// Checks a request to port 9000. `TOKEN` in the address stands for the token.
+    fn check(
+        method: &str,
+        address: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<RequestTarget, ApiRefusal> {
+        let token = AccessToken::new().unwrap();
+        let address = address.replace("TOKEN", token.text());
+        let guard = RequestGuard::new(9000, token);
+        let mut request = Request::builder().method(method).uri(address);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        guard.check_request(&head, &UploadHandler)
+    }
+
+    /// Returns the status of a request: 200 if it is allowed.
+    fn status(method: &str, address: &str, headers: &[(&str, &str)]) -> u16 {
+        check(method, address, headers).map_or_else(|refusal| refusal.status, |_| 200)
+    }
+
+    const HERE: (&str, &str) = ("host", "127.0.0.1:9000");
+    const TOP: &str = "/api/v1/top?token=TOKEN";
+
+    #[test]
+    fn only_our_names_are_answered() {
+        for (host, expected) in [
+            ("127.0.0.1:9000", 200),
+            ("localhost:9000", 200),
+            ("LocalHost:9000", 200),
+            ("localhost", 421),
+            ("localhost:9001", 421),
+            ("127.0.0.2:9000", 421),
+            ("[::1]:9000", 421),
+            ("evil.example:9000", 421),
+            ("localhost:9000.evil.example", 421),
+            ("", 421),
+        ] {
+            assert_eq!(status("GET", TOP, &[("host", host)]), expected, "{host}");
+        }
+        assert_eq!(status("GET", TOP, &[]), 421);
+        assert_eq!(status("GET", TOP, &[HERE, HERE]), 400);
+        // The address itself may name a host, too.
+        let whole = |host: &str| format!("http://{host}{TOP}");
+        assert_eq!(status("GET", &whole("localhost:9000"), &[HERE]), 200);
+        assert_eq!(status("GET", &whole("evil.example"), &[HERE]), 421);
+    }
+
+    #[test]
+    fn the_port_of_http_is_not_named() {
+        let guard = RequestGuard::new(80, AccessToken::new().unwrap());
+        assert_eq!(guard.hosts, ["127.0.0.1", "localhost"]);
+    }
+
+    #[test]
+    fn without_the_token_a_client_learns_nothing_else() {
+        for address in [
+            "/",
+            "/?token=",
+            "/?token=0123456789abcdef0123456789abcdef",
+            "/?token=TOKEN&token=TOKEN",
+            "/?token=TOKEN0",
+            "/?Token=TOKEN",
+            "/api/v1/top",
+            "/api/v1/closed",
+            "/nothing",
+        ] {
+            for method in ["GET", "POST", "DELETE"] {
+                let refused = check(method, address, &[HERE]).unwrap_err();
+                assert_eq!(refused.status, 403, "{method} {address}");
+                assert_eq!(refused.what, "The token is missing or wrong");
+            }
+        }
+        assert_eq!(status("GET", "/?token=TOKEN", &[HERE]), 200);
+    }
+
+    #[test]
+    fn only_our_page_may_ask() {
+        for (name, value, expected) in [
+            ("origin", "http://127.0.0.1:9000", 200),
+            ("origin", "http://localhost:9000", 200),
+            ("origin", "https://localhost:9000", 403),
+            ("origin", "http://localhost:9001", 403),
+            ("origin", "http://evil.example", 403),
+            ("origin", "null", 403),
+            ("sec-fetch-site", "same-origin", 200),
+            ("sec-fetch-site", "none", 200),
+            ("sec-fetch-site", "same-site", 403),
+            ("sec-fetch-site", "cross-site", 403),
+        ] {
+            assert_eq!(
+                status("GET", TOP, &[HERE, (name, value)]),
+                expected,
+                "{value}"
+            );
+        }
+        // A link elsewhere may lead to the page, which shows nothing to that page.
+        let elsewhere = ("sec-fetch-site", "cross-site");
+        assert_eq!(status("GET", "/?token=TOKEN", &[HERE, elsewhere]), 200);
+    }
+
+    #[test]
+    fn a_path_has_its_methods() {
+        let allowed = |method: &str, address: &str| match check(method, address, &[HERE]) {
+            Ok(_) => "",
+            Err(refused) => {
+                assert_eq!(refused.status, 405, "{method} {address}");
+                refused.allowed.unwrap()
+            }
+        };
+        let load = "/api/v1/load?token=TOKEN";
+        for (method, page, answer, upload) in [
+            ("GET", "", "", "POST"),
+            ("HEAD", "", "", "POST"),
+            ("PUT", "GET, HEAD", "GET, HEAD", "POST"),
+            ("DELETE", "GET, HEAD", "GET, HEAD", "POST"),
+            ("OPTIONS", "GET, HEAD", "GET, HEAD", "POST"),
+        ] {
+            assert_eq!(allowed(method, "/?token=TOKEN"), page, "{method}");
+            assert_eq!(allowed(method, TOP), answer, "{method}");
+            assert_eq!(allowed(method, load), upload, "{method}");
+        }
+        assert_eq!(allowed("POST", TOP), "GET, HEAD");
+    }
+
+    #[test]
+    fn what_is_below_the_api_is_a_plain_word() {
+        for path in [
+            "/api/v1",
+            "/api/v1/Top",
+            "/api/v1/top/",
+            "/api/v1/../top",
+            "/api/v1/t%6fp",
+            "/api/v2/top",
+            "/api/v1top",
+            "//api/v1/top",
+            "/favicon.ico",
+        ] {
+            let address = format!("{path}?token=TOKEN");
+            assert_eq!(status("GET", &address, &[HERE]), 404, "{path}");
+        }
+        assert_eq!(status("GET", "/api/v1/closed?token=TOKEN", &[HERE]), 409);
+    }
+
+    #[test]
+    fn a_question_has_its_parameters_without_the_token() {
+        let address = "/api/v1/top?focus=a%20b%26c&token=TOKEN&n=&x=%E2%82%AC";
+        let tag = ("if-none-match", "\"7\"");
+        let Ok(RequestTarget::Answer(asked)) = check("GET", address, &[HERE, tag]) else {
+            panic!("it is allowed");
+        };
+        let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+        assert_eq!(asked.path, "top");
+        assert_eq!(
+            asked.parameters,
+            [pair("focus", "a b&c"), pair("n", ""), pair("x", "€")]
+        );
+        assert_eq!(asked.known_tag.as_deref(), Some("\"7\""));
+        assert_eq!(
+            (asked.parameter("focus"), asked.parameter("n")),
+            (Some("a b&c"), None)
+        );
+        let twice = "/api/v1/top?n=1&token=TOKEN&n=2";
+        assert_eq!(status("GET", twice, &[HERE]), 400);
+    }
+
+    #[test]
+    fn a_question_has_a_size() {
+        let long = |length: usize| format!("/api/v1/top?token=TOKEN&f={}", "x".repeat(length));
+        assert_eq!(status("GET", &long(MAX_PARAMETER_LENGTH - 1), &[HERE]), 200);
+        assert_eq!(status("GET", &long(MAX_PARAMETER_LENGTH), &[HERE]), 414);
+        let many = |count: usize| {
+            let all: String = (0..count).map(|i| format!("&p{i}=1")).collect();
+            format!("/api/v1/top?token=TOKEN{all}")
+        };
+        assert_eq!(status("GET", &many(MAX_PARAMETERS - 1), &[HERE]), 200);
+        assert_eq!(status("GET", &many(MAX_PARAMETERS), &[HERE]), 414);
+    }
+
+    #[test]
+    fn a_body_is_of_the_type_and_size_that_its_path_takes() {
+        let media = ("content-type", "application/x-profile");
+        for (headers, expected) in [
+            (&[media][..], 200),
+            (&[("content-type", "Application/X-Profile; a=b")], 200),
+            (&[media, ("content-length", "100")], 200),
+            (&[media, ("content-length", "101")], 413),
+            (&[media, ("content-length", "-1")], 400),
+            (&[media, ("content-length", "99999999999999999999")], 400),
+            (&[media, media], 400),
+            (&[("content-type", "text/plain")], 415),
+            (&[("content-type", "application/x-profiles")], 415),
+            (&[], 415),
+            (&[media, ("content-encoding", "gzip")], 415),
+        ] {
+            let all = [&[HERE], headers].concat();
+            let found = status("POST", "/api/v1/load?token=TOKEN", &all);
+            assert_eq!(found, expected, "{headers:?}");
+        }
+        let answer = check("POST", "/api/v1/load?token=TOKEN&a=b", &[HERE, media]);
+        let Ok(RequestTarget::Upload(asked, takes)) = answer else {
+            panic!("it is allowed");
+        };
+        assert_eq!((asked.path.as_str(), takes), ("load", LIMIT));
+    }
+}

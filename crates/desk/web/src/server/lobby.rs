@@ -69,3 +69,55 @@ impl Drop for LobbySeat {
 fn lock_waiting(lobby: &WaitingConnections) -> MutexGuard<'_, VecDeque<Arc<Notify>>> {
     lobby.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Whether a connection is asked to close now.
+    fn is_wanted(seat: &LobbySeat) -> bool {
+        let mut waits = pin!(seat.wait_until_wanted());
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(waits.as_mut().poll(&mut context), Poll::Ready(()))
+    }
+
+    #[test]
+    fn the_oldest_silent_connection_goes_first() {
+        let lobby = ConnectionLobby::default();
+        let [first, second, third] = [(); 3].map(|()| lobby.enter());
+        assert!(!is_wanted(&first));
+        lobby.send_away();
+        assert!(is_wanted(&first) && !is_wanted(&second));
+        lobby.send_away();
+        assert!(is_wanted(&second) && !is_wanted(&third));
+    }
+
+    #[test]
+    fn a_connection_that_has_asked_stays() {
+        let lobby = ConnectionLobby::default();
+        let [first, second] = [(); 2].map(|()| lobby.enter());
+        first.leave();
+        lobby.send_away();
+        assert!(!is_wanted(&first) && is_wanted(&second));
+        // It was asked to close, and sent its request at the same time.
+        let third = lobby.enter();
+        lobby.send_away();
+        third.leave();
+        assert!(!is_wanted(&third));
+        lobby.send_away();
+    }
+
+    #[test]
+    fn a_connection_that_ends_takes_no_place() {
+        let lobby = ConnectionLobby::default();
+        let first = lobby.enter();
+        let second = lobby.enter();
+        drop(first);
+        lobby.send_away();
+        assert!(is_wanted(&second));
+        assert!(lock_waiting(&lobby.0).is_empty());
+    }
+}

@@ -245,3 +245,114 @@ fn to_ascii_json(json: &serde_json::Value) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the value of a header; empty if there is none.
+    fn header(reply: &HttpReply, name: &str) -> String {
+        let value = reply.headers().get(name);
+        value.map_or_else(String::new, |value| value.to_str().unwrap().to_string())
+    }
+
+    /// Returns the body of a reply.
+    fn body(reply: HttpReply) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let body = runtime.unwrap().block_on(reply.into_body().collect());
+        String::from_utf8(body.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn every_reply_is_for_this_page_alone() {
+        let refusal = ApiRefusal::new(404, "There is nothing", "Ask");
+        for reply in [
+            answer_reply(ApiAnswer::json(&serde_json::json!([1]))),
+            answer_reply(ApiAnswer::default()),
+            refusal_reply(&refusal),
+            build_reply(StatusCode::OK, "text/html", NON_PAGE_POLICY, Bytes::new()),
+        ] {
+            for (name, expected) in [
+                ("content-security-policy", NON_PAGE_POLICY),
+                ("cache-control", "no-store"),
+                ("referrer-policy", "no-referrer"),
+                ("x-content-type-options", "nosniff"),
+                ("x-frame-options", "DENY"),
+                ("cross-origin-resource-policy", "same-origin"),
+                ("cross-origin-opener-policy", "same-origin"),
+            ] {
+                assert_eq!(header(&reply, name), expected, "{name}");
+            }
+            assert_eq!(header(&reply, "access-control-allow-origin"), "");
+        }
+    }
+
+    #[test]
+    fn an_answer_has_a_tag_and_notes() {
+        let answer = ApiAnswer {
+            tag: Some("\"7\"".to_string()),
+            notes: vec!["a \"note\"".to_string(), "größer 𝄞\n".to_string()],
+            ..ApiAnswer::json(&serde_json::json!({ "a": 1 }))
+        };
+        let reply = answer_reply(answer);
+        assert_eq!(reply.status(), StatusCode::OK);
+        assert_eq!(header(&reply, "etag"), "\"7\"");
+        let notes = header(&reply, "heapprof-notes");
+        assert_eq!(notes, r#"["a \"note\"","gr\u00f6\u00dfer \ud834\udd1e\n"]"#);
+        let read: Vec<String> = serde_json::from_str(&notes).unwrap();
+        assert_eq!(read[1], "größer 𝄞\n");
+        assert_eq!(header(&reply, "content-type"), JSON_MEDIA_TYPE);
+        assert_eq!(body(reply), "{\"a\":1}\n");
+    }
+
+    #[test]
+    fn an_answer_that_the_client_has_is_not_sent_again() {
+        let reply = answer_reply(ApiAnswer {
+            tag: Some("\"7\"".to_string()),
+            ..ApiAnswer::default()
+        });
+        assert_eq!(reply.status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(header(&reply, "etag"), "\"7\"");
+        assert_eq!(header(&reply, "content-type"), "");
+        assert_eq!(body(reply), "");
+    }
+
+    /// A tag that is no header is left out, so that no line is added to the reply.
+    #[test]
+    fn a_tag_adds_no_line() {
+        let reply = answer_reply(ApiAnswer {
+            tag: Some("7\r\nset-cookie: a=b".to_string()),
+            ..ApiAnswer::json(&serde_json::json!(null))
+        });
+        assert_eq!(
+            (header(&reply, "etag"), header(&reply, "set-cookie")),
+            Default::default()
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_why_and_what_helps() {
+        let refusal = ApiRefusal {
+            cause: "a <cause>".to_string(),
+            allowed: Some("POST"),
+            ..ApiRefusal::new(405, "What", "Help")
+        };
+        let reply = refusal_reply(&refusal);
+        assert_eq!(reply.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(header(&reply, "allow"), "POST");
+        assert_eq!(header(&reply, "retry-after"), "");
+        let expected = r#"{"error":{"what":"What","cause":"a <cause>","help":"Help"}}"#;
+        assert_eq!(body(reply), format!("{expected}\n"));
+        let busy = refusal_reply(&busy_refusal("Too much"));
+        assert_eq!(
+            (
+                busy.status().as_u16(),
+                header(&busy, "retry-after").as_str()
+            ),
+            (503, "1")
+        );
+        // No status of HTTP.
+        let wrong = refusal_reply(&ApiRefusal::new(7, "What", "Help"));
+        assert_eq!(wrong.status(), StatusCode::BAD_REQUEST);
+    }
+}
