@@ -280,3 +280,98 @@ impl<'a> SafeThreadSelector<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::EchoProgram;
+
+    /// Threads that wait in a call that goes on afterwards come first.
+    #[test]
+    fn activities_are_in_the_order_of_preference() {
+        let mut all = [
+            ThreadActivity::Waits,
+            ThreadActivity::Runs,
+            ThreadActivity::WaitsForThreads,
+            ThreadActivity::WaitsSafely,
+        ];
+        all.sort_unstable();
+        assert_eq!(
+            all,
+            [
+                ThreadActivity::WaitsSafely,
+                ThreadActivity::WaitsForThreads,
+                ThreadActivity::Runs,
+                ThreadActivity::Waits,
+            ]
+        );
+    }
+
+    #[test]
+    fn an_address_is_in_one_of_several_ranges() {
+        let places = [10..20, 30..31];
+        for (address, expected) in [(9, false), (10, true), (19, true), (20, false), (30, true)] {
+            assert_eq!(contains_address(&places, address), expected, "{address}");
+        }
+        assert!(!contains_address(&[], 0));
+    }
+
+    /// A program that waits for its input is stopped, asked, and goes on.
+    #[test]
+    fn a_thread_makes_a_call_for_us_and_goes_on() {
+        let mut program = EchoProgram::start(":");
+        let pid = program.pid();
+        let process = TargetProcess::open(pid).unwrap();
+        // The kernel resumes a thread when the thread that traces it ends.
+        let region = std::thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                let selector = SafeThreadSelector::new(&process, None);
+                let (tid, stopped) = selector.stop(0).unwrap();
+                assert_eq!(tid, pid);
+                let (pc, stack) = stopped.place();
+                assert!(process.map_of(pc).unwrap().is_code);
+                assert!(process.map_of(stack).unwrap().is_writable);
+                assert!(!contains_address(&selector.forbidden_code, pc));
+                // The calls are known up to the beginning of the program.
+                let calls = selector.tables.calls(&stopped.registers()).unwrap();
+                assert!(calls.len() > 2, "{calls:x?}");
+                assert_eq!(calls[0], stopped.registers()[16]);
+                let is_code = |at: &u64| process.map_of(*at).is_some_and(|map| map.is_code);
+                assert!(calls.iter().all(is_code), "{calls:x?}");
+                let at = process.system_call().unwrap();
+                let before = stopped.registers();
+                let own = stopped.call(at, libc::SYS_getpid, [0; 6]).unwrap();
+                assert_eq!(own, i64::from(pid));
+                let failed = stopped.call(at, libc::SYS_close, [u64::MAX, 0, 0, 0, 0, 0]);
+                assert_eq!(failed.unwrap(), -i64::from(libc::EBADF));
+                assert_eq!(stopped.registers(), before);
+                let region = AttachRegion::make(&process, &stopped, 4096).unwrap();
+                region.write_code(process.memory()).unwrap();
+                region
+            });
+            work.join().unwrap()
+        });
+        program.echo();
+        // The next one to come finds what was left.
+        drop(process);
+        let next = TargetProcess::open(pid).unwrap();
+        assert_eq!(AttachRegion::find(&next), Some(region));
+        let map = next.map_of(region.start()).unwrap();
+        assert_eq!(map.range(), region.code());
+        program.echo();
+    }
+
+    #[test]
+    fn a_suspended_thread_goes_on_as_if_nothing_had_been() {
+        let mut program = EchoProgram::start(":");
+        let memory = std::fs::File::open(format!("/proc/{}/mem", program.pid())).unwrap();
+        for _ in 0..20 {
+            // The thread may be anywhere: before its call, in it, or behind.
+            let suspended = crate::SuspendedThread::new(program.pid(), program.pid(), &memory);
+            let suspended = suspended.unwrap().unwrap();
+            assert_eq!(suspended.registers()[7], suspended.stack());
+            drop(suspended);
+            program.echo();
+        }
+    }
+}

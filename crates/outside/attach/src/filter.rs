@@ -277,4 +277,140 @@ mod tests {
         assert_eq!(denied_calls(&[vec![]]).len(), REQUIRED_CALLS.len());
         assert_eq!(denied_calls(&[]), []);
     }
+
+    /// A filter that computes `a` by these instructions, and allows the call if it is `expected`.
+    fn computes(instructions: &[sock_filter], expected: u32) -> bool {
+        let mut filter = instructions.to_vec();
+        filter.extend([
+            one(EQUAL, expected, 0, 1),
+            one(RETURN, 0x7fff_0000, 0, 0),
+            one(RETURN, KILL, 0, 0),
+        ]);
+        run_filter(&filter, (7, 11, 13)) == FilterVerdict::Allowed
+    }
+
+    /// The operations of linux/bpf_common.h, with a constant and with the register X.
+    #[test]
+    fn arithmetic_is_the_kernel_s() {
+        const LOAD_NUMBER: u16 = 0x00;
+        const LOAD_X: u16 = 0x01;
+        for (operation, a, b, expected) in [
+            (0x00, u32::MAX, 2, 1),
+            (0x10, 1, 2, u32::MAX),
+            (0x20, 1 << 31, 2, 0),
+            (0x30, 7, 2, 3),
+            (0x30, 7, 0, 0),
+            (0x40, 5, 2, 7),
+            (0x50, 6, 3, 2),
+            (0x60, 3, 4, 48),
+            (0x60, 3, 32, 0),
+            (0x70, 48, 4, 3),
+            (0x80, 1, 0, u32::MAX),
+            (0x90, 7, 4, 3),
+            (0x90, 7, 0, 0),
+            (0xa0, 6, 3, 5),
+        ] {
+            let constant = [one(LOAD_NUMBER, a, 0, 0), one(0x04 | operation, b, 0, 0)];
+            assert!(computes(&constant, expected), "{operation:#x} {a} {b}");
+            let register = [
+                one(LOAD_X, b, 0, 0),
+                one(LOAD_NUMBER, a, 0, 0),
+                one(0x0c | operation, 99, 0, 0),
+            ];
+            assert!(computes(&register, expected), "{operation:#x} {a} {b} in X");
+        }
+        assert_eq!(
+            run_filter(&[one(0xb4, 1, 0, 0)], (7, 11, 13)),
+            FilterVerdict::Ends
+        );
+    }
+
+    #[test]
+    fn words_are_loaded_and_stored() {
+        let load = |at: u32| [one(LOAD, at, 0, 0)];
+        // The call's number, the machine, the third and the fourth argument, and another one.
+        for (at, expected) in [
+            (0, 7),
+            (4, 0xc000_003e),
+            (32, 11),
+            (40, 13),
+            (16, 0),
+            (36, 0),
+        ] {
+            assert!(computes(&load(at), expected), "{at}");
+        }
+        let through_memory = [
+            one(0x00, 42, 0, 0),
+            one(0x02, 3, 0, 0),
+            one(0x00, 0, 0, 0),
+            one(0x60, 3, 0, 0),
+        ];
+        assert!(computes(&through_memory, 42));
+        let through_x = [
+            one(0x00, 42, 0, 0),
+            one(0x07, 0, 0, 0),
+            one(0x00, 0, 0, 0),
+            one(0x87, 0, 0, 0),
+        ];
+        assert!(computes(&through_x, 42));
+        let x_through_memory = [one(0x01, 42, 0, 0), one(0x03, 5, 0, 0), one(0x60, 5, 0, 0)];
+        assert!(computes(&x_through_memory, 42));
+        assert!(
+            computes(&[one(0x80, 0, 0, 0)], 64),
+            "the length of the data"
+        );
+    }
+
+    #[test]
+    fn jumps_go_forwards_and_an_end_without_answer_ends_the_call() {
+        // How a comparison with 5 turns out: equal, greater, at least, any common bit.
+        for (code, a, expected) in [
+            (0x15, 5, true),
+            (0x15, 6, false),
+            (0x25, 6, true),
+            (0x25, 5, false),
+            (0x35, 5, true),
+            (0x35, 4, false),
+            (0x45, 12, true),
+            (0x45, 10, false),
+        ] {
+            let filter = [
+                one(0x00, a, 0, 0),
+                one(code, 5, 1, 0),
+                one(RETURN, KILL, 0, 0),
+                one(RETURN, 0x7fff_0000, 0, 0),
+            ];
+            let is_so = run_filter(&filter, (7, 0, 0)) == FilterVerdict::Allowed;
+            assert_eq!(is_so, expected, "{code:#x} {a}");
+        }
+        let skips = [
+            one(0x05, 1, 0, 0),
+            one(RETURN, KILL, 0, 0),
+            one(RETURN, 0x7fff_0000, 0, 0),
+        ];
+        assert_eq!(run_filter(&skips, (7, 0, 0)), FilterVerdict::Allowed);
+        let beyond = [one(0x05, u32::MAX, 0, 0), one(RETURN, 0x7fff_0000, 0, 0)];
+        assert_eq!(run_filter(&beyond, (7, 0, 0)), FilterVerdict::Ends);
+    }
+
+    #[test]
+    fn an_answer_has_a_meaning() {
+        for (said, expected) in [
+            (0x7fff_0000, FilterVerdict::Allowed),
+            (0x7fff_1234, FilterVerdict::Allowed),
+            (0x7ffc_0000, FilterVerdict::Allowed),
+            (0x0005_0026, FilterVerdict::Fails),
+            // Kills the process, kills the thread, sends a signal, asks a tracer, asks a process.
+            (0x8000_0000, FilterVerdict::Ends),
+            (0x0000_0000, FilterVerdict::Ends),
+            (0x0003_0000, FilterVerdict::Ends),
+            (0x7ff0_0000, FilterVerdict::Ends),
+            (0x7fc0_0000, FilterVerdict::Ends),
+        ] {
+            assert_eq!(verdict_from_action(said), expected, "{said:#x}");
+            // The same answer from the register A.
+            let filter = [one(0x00, said, 0, 0), one(0x16, 0, 0, 0)];
+            assert_eq!(run_filter(&filter, (7, 0, 0)), expected, "{said:#x}");
+        }
+    }
 }

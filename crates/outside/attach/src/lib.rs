@@ -20,6 +20,8 @@ mod child_process;
 mod choice;
 #[cfg(target_arch = "x86_64")]
 mod filter;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod fixture;
 #[cfg(target_arch = "x86_64")]
 mod memory;
 #[cfg(target_arch = "x86_64")]

@@ -371,6 +371,7 @@ impl TargetProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::EchoProgram;
 
     #[test]
     fn our_library_is_known_by_its_mapping() {
@@ -382,5 +383,136 @@ mod tests {
         assert!(all[0].is_code && is_ours(&all[0]));
         assert_eq!(all[0].path, b"/memfd:libheapprof.so (deleted)");
         assert!(all[1].path.is_empty() && !all[1].is_code);
+    }
+
+    fn open(pid: u32) -> Result<TargetProcess, AttachError> {
+        TargetProcess::open(pid)
+    }
+
+    /// Sends a signal to a process.
+    fn send(signal: rustix::process::Signal, pid: u32) {
+        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    #[test]
+    fn processes_in_which_nothing_can_be_done_are_refused() {
+        let own = open(std::process::id()).unwrap_err();
+        assert!(matches!(own, AttachError::OwnProcess), "{own}");
+        for pid in [u32::MAX, i32::MAX as u32, 1 << 30] {
+            let none = open(pid).unwrap_err();
+            assert!(matches!(none, AttachError::NoProcess), "{pid}: {none}");
+        }
+        let program = EchoProgram::start(":");
+        send(rustix::process::Signal::STOP, program.pid());
+        while run_state(program.pid()) != Some('T') {
+            std::thread::yield_now();
+        }
+        let stopped = open(program.pid()).unwrap_err();
+        assert!(matches!(stopped, AttachError::ProcessStopped), "{stopped}");
+        send(rustix::process::Signal::CONT, program.pid());
+        while run_state(program.pid()) == Some('T') {
+            std::thread::yield_now();
+        }
+        assert!(open(program.pid()).is_ok());
+    }
+
+    /// A program of 64 bits without a loader, which waits for a signal.
+    #[test]
+    fn a_program_without_a_loader_is_refused() {
+        // An ELF header, one segment, and a loop around the system call `pause`.
+        let code = [0xb8, 34, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7];
+        let mut bytes = vec![0u8; 64 + 56];
+        let mut put = |at: usize, new: &[u8]| bytes[at..at + new.len()].copy_from_slice(new);
+        put(0, &[0x7f, b'E', b'L', b'F', 2, 1, 1]);
+        put(16, &[2, 0, 62, 0, 1]);
+        put(24, &0x40_0078u64.to_le_bytes());
+        put(32, &64u64.to_le_bytes());
+        put(52, &[64, 0, 56, 0, 1]);
+        put(64, &[1, 0, 0, 0, 5]);
+        put(64 + 16, &0x40_0000u64.to_le_bytes());
+        let len = (64 + 56 + code.len()) as u64;
+        put(64 + 32, &len.to_le_bytes());
+        put(64 + 40, &len.to_le_bytes());
+        put(64 + 48, &4096u64.to_le_bytes());
+        bytes.extend(code);
+        let flags = rustix::fs::MemfdFlags::empty();
+        let file = rustix::fs::memfd_create("static", flags).unwrap();
+        rustix::io::write(&file, &bytes).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let program = format!("/proc/self/fd/{number}");
+        // The program runs when this returns, because its file was executed by then.
+        let mut child = std::process::Command::new(program).spawn().unwrap();
+        let opened = open(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let error = opened.unwrap_err();
+        assert!(matches!(error, AttachError::StaticallyLinked), "{error}");
+    }
+
+    #[test]
+    fn a_program_s_code_is_known() {
+        let mut program = EchoProgram::start(":");
+        let process = open(program.pid()).unwrap();
+        assert_eq!(process.threads(), [program.pid()]);
+        assert!(!process.has_malloc() && !process.is_filtered() && process.has_one_filter());
+        // The instruction in libc's `syscall`, in code that may be executed.
+        let at = process.system_call().unwrap();
+        assert!(process.is_call(at + 2) && !process.is_call(at + 3));
+        assert!(process.map_of(at).unwrap().is_code);
+        let forbidden = process.forbidden_code();
+        let is_forbidden = |at: u64| forbidden.iter().any(|code| code.contains(&at));
+        for name in [
+            "malloc", "calloc", "realloc", "free", "dlopen", "dlsym", "fork",
+        ] {
+            let symbol = process.symbol(name).unwrap();
+            assert!(is_forbidden(symbol.address), "{name}");
+        }
+        let loader = process.code_of(process.loader());
+        assert!(!loader.is_empty() && loader.iter().all(|code| is_forbidden(code.start)));
+        for name in ["read", "write", "syscall", "strlen"] {
+            let symbol = process.symbol(name).unwrap();
+            assert!(!is_forbidden(symbol.address), "{name}");
+        }
+        let begins = process.symbol("pthread_create").unwrap();
+        assert!(process.thread_end_code().unwrap().contains(&begins.address));
+        assert!(process.symbol("heapprof_no_such_symbol").is_none());
+        program.echo();
+    }
+
+    #[test]
+    fn the_limit_of_a_program_s_files_is_read() {
+        let program = EchoProgram::start("ulimit -f unlimited");
+        assert_eq!(open(program.pid()).unwrap().file_limit(), None);
+        let program = EchoProgram::start("ulimit -S -f 8");
+        // A shell counts blocks of 512 or 1024 bytes.
+        let found = open(program.pid()).unwrap().file_limit();
+        assert!(matches!(found, Some(4096 | 8192)), "{found:?}");
+        drop(program);
+        let program = EchoProgram::start("ulimit -S -f 8");
+        let library = vec![0; 8193];
+        let refused = crate::AttachTarget::open(program.pid(), &library).unwrap_err();
+        assert!(matches!(refused, AttachError::FileLimit(_)), "{refused}");
+    }
+
+    #[test]
+    fn a_refusal_of_the_kernel_has_its_reason() {
+        let refused = |number| to_refusal(io::Error::from_raw_os_error(number));
+        for number in [libc::ENOENT, libc::ESRCH] {
+            assert!(
+                matches!(refused(number), AttachError::NoProcess),
+                "{number}"
+            );
+        }
+        for number in [libc::EACCES, libc::EPERM] {
+            let error = refused(number);
+            assert!(matches!(error, AttachError::NotAllowed(_)), "{number}");
+            assert!(!error.to_string().contains('\n'), "{error}");
+        }
+        let other = refused(libc::EIO);
+        assert!(
+            matches!(other, AttachError::KernelError("/proc", _)),
+            "{other}"
+        );
     }
 }

@@ -166,3 +166,132 @@ fn call(
         got => Ok(got as u64),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use heapprof_abi::letter::LIBRARY_PATH_PREFIX;
+
+    use super::*;
+    use crate::memory::TargetMemoryFile;
+
+    const REGION: AttachRegion = AttachRegion(0x10_0000);
+
+    /// Makes a memory of zeros with room for the region. No disk is involved.
+    fn memory() -> TargetMemoryFile {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = File::from(rustix::fs::memfd_create("region", flags).unwrap());
+        file.set_len(REGION.end() + 4096).unwrap();
+        TargetMemoryFile::new(file)
+    }
+
+    #[test]
+    fn a_region_is_code_then_a_letter_then_a_stack() {
+        let (entry, stack, letter) = REGION.entry_addresses();
+        assert_eq!(entry, REGION.start() + LETTER_MAGIC.len() as u64);
+        assert_eq!(letter, REGION.start() + CODE_LEN as u64);
+        assert_eq!((stack, stack % 16), (REGION.end(), 0));
+        assert_eq!(REGION.code(), REGION.start()..letter);
+        assert!(REGION.contains(REGION.start()) && REGION.contains(REGION.end() - 1));
+        assert!(!REGION.contains(REGION.end()) && !REGION.contains(REGION.start() - 1));
+        // The saved state is behind the letter's fields, aligned for XSAVE.
+        let state = letter + STATE_OFFSET as u64;
+        assert!(state + (24 << 10) < stack && state.is_multiple_of(64));
+    }
+
+    #[test]
+    fn fields_are_behind_the_code() {
+        let memory = memory();
+        let memory = memory.memory();
+        REGION
+            .write(memory, field!(version), &7u32.to_ne_bytes())
+            .unwrap();
+        REGION
+            .write(memory, field!(period), &(1u64 << 40).to_ne_bytes())
+            .unwrap();
+        assert_eq!(memory.u32(REGION.start() + CODE_LEN as u64), Some(7));
+        assert_eq!(REGION.u32(memory, field!(version)).unwrap(), 7);
+        assert_eq!(REGION.u64(memory, field!(period)).unwrap(), 1 << 40);
+        assert_eq!(REGION.u64(memory, field!(owner_began)).unwrap(), 0);
+        let gone = AttachRegion::at(1 << 61);
+        assert!(matches!(gone.u32(memory, 0), Err(AttachError::NoProcess)));
+    }
+
+    #[test]
+    fn the_code_is_written_to_the_beginning() {
+        let memory = memory();
+        REGION.write_code(memory.memory()).unwrap();
+        let mut found = vec![0; CODE_LEN];
+        assert!(memory.memory().read(REGION.start(), &mut found));
+        let (code, rest) = found.split_at(stub::code().len());
+        assert!(code == stub::code() && rest.iter().all(|&byte| byte == 0));
+    }
+
+    /// A letter that was never written is zeros. One of another version is not touched.
+    #[test]
+    fn a_letter_of_another_version_is_not_read() {
+        let size = size_of::<AttachLetter>() as u32;
+        for (version, size, expected) in [
+            (0, 0, true),
+            (LETTER_VERSION, size, true),
+            (LETTER_VERSION, 0, true),
+            (LETTER_VERSION + 1, size, false),
+            (LETTER_VERSION - 1, size, false),
+            (LETTER_VERSION, size + 8, false),
+        ] {
+            let memory = memory();
+            let memory = memory.memory();
+            REGION
+                .write(memory, field!(version), &version.to_ne_bytes())
+                .unwrap();
+            REGION
+                .write(memory, field!(size), &size.to_ne_bytes())
+                .unwrap();
+            assert_eq!(REGION.is_readable(memory), expected, "{version} {size}");
+        }
+    }
+
+    #[test]
+    fn the_loader_s_message_is_one_line() {
+        let memory = memory();
+        let memory = memory.memory();
+        assert_eq!(REGION.text(memory), "");
+        let text = b"cannot open:\n\x1b[31mno \xff such file\0rest";
+        REGION.write(memory, field!(text), text).unwrap();
+        assert_eq!(
+            REGION.text(memory),
+            "cannot open:  [31mno \u{fffd} such file"
+        );
+        // A text without an end is as long as its field.
+        REGION.write(memory, field!(text), &[b'x'; 256]).unwrap();
+        assert_eq!(REGION.text(memory).len(), 256);
+        assert!(LIBRARY_PATH_PREFIX.len() + "4294967295".len() < 256);
+    }
+
+    /// Only the header of the saved state is cleared: the legacy part before it is written whole.
+    #[test]
+    fn the_header_of_the_state_is_cleared() {
+        let memory = memory();
+        let memory = memory.memory();
+        let state = (CODE_LEN + STATE_OFFSET) as u64;
+        REGION.write(memory, state, &[7; 1024]).unwrap();
+        REGION.clear_state(memory).unwrap();
+        let mut found = [0; 1024];
+        assert!(memory.read(REGION.start() + state, &mut found));
+        for (at, &byte) in found.iter().enumerate() {
+            assert_eq!(byte == 0, (512..576).contains(&at), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_memory_is_not_read_beyond_its_addresses() {
+        let file = memory();
+        let memory = file.memory();
+        let mut bytes = [0; 8];
+        assert!(memory.read(REGION.end(), &mut bytes));
+        assert!(!memory.read(REGION.end() + 4092, &mut bytes));
+        assert!(!memory.read(1 << 62, &mut bytes));
+        assert!(!memory.read(u64::MAX, &mut bytes));
+    }
+}

@@ -376,3 +376,117 @@ impl Drop for StoppedThread {
         let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a thread that was stopped in the system call `number` with this value of rax. It is
+    /// no thread of this machine.
+    fn stopped(number: i64, rax: i64) -> StoppedThread {
+        // SAFETY: the structure has only numbers, for which zero is a valid value.
+        let zeros: user_regs_struct = unsafe { std::mem::zeroed() };
+        StoppedThread {
+            tid: 0,
+            registers: user_regs_struct {
+                rip: 0x4002,
+                rsp: 0x7000,
+                rax: rax as u64,
+                orig_rax: number as u64,
+                ..zeros
+            },
+            is_changed: false,
+            restarted_call: None,
+            has_gone_on: true,
+        }
+    }
+
+    /// What the kernel's answers in `rax` mean for a call: its class, the call that is made again,
+    /// and whether the kernel would not make it again by itself.
+    #[test]
+    fn an_interrupted_call_is_made_again() {
+        const EINTR: i64 = -(libc::EINTR as i64);
+        let read = libc::SYS_read;
+        for (number, rax, expected) in [
+            (read, -513, Some((stopped_call::NONE, read, false))),
+            (read, -512, Some((stopped_call::RESTARTS, read, false))),
+            (read, -514, Some((stopped_call::ENDS, read, false))),
+            (
+                libc::SYS_nanosleep,
+                -516,
+                Some((stopped_call::ENDS, libc::SYS_restart_syscall, false)),
+            ),
+            (read, EINTR, Some((stopped_call::ENDS, read, true))),
+            // A call that may have had an effect is not made again.
+            (libc::SYS_close, EINTR, None),
+            (read, 5, None),
+            (read, -i64::from(libc::EIO), None),
+            // The thread is in no call.
+            (-1, -512, None),
+        ] {
+            let mut thread = stopped(number, rax);
+            thread.prepare_restart(|at| at == 0x4002, || false);
+            let (rip, orig) = (
+                thread.registers()[16],
+                thread.registers_on_resume().orig_rax,
+            );
+            assert_eq!(orig, u64::MAX, "no call is made again by the kernel");
+            match expected {
+                Some((class, again, is_changed)) => {
+                    assert_eq!((thread.class(), rip), (class, 0x4000), "{number} {rax}");
+                    assert_eq!(thread.registers()[0], again as u64, "{number} {rax}");
+                    assert_eq!(thread.is_changed, is_changed, "{number} {rax}");
+                }
+                None => {
+                    let (class, rax_now) = (thread.class(), thread.registers()[0] as i64);
+                    let same = (stopped_call::NONE, 0x4002, rax);
+                    assert_eq!((class, rip, rax_now), same, "{number} {rax}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_that_a_signal_has_ended_is_not_made_again() {
+        let mut thread = stopped(libc::SYS_read, -i64::from(libc::EINTR));
+        thread.prepare_restart(|_| true, || true);
+        assert!(thread.restarted_call.is_none() && !thread.is_changed);
+        // Where no call is, there is none to be made again.
+        let mut thread = stopped(libc::SYS_read, -512);
+        thread.prepare_restart(|_| false, || false);
+        assert!(thread.restarted_call.is_none());
+    }
+
+    #[test]
+    fn registers_are_in_the_order_of_a_letter() {
+        let mut thread = stopped(-1, 100);
+        let r = &mut thread.registers;
+        for (i, register) in [
+            &mut r.rbx,
+            &mut r.rcx,
+            &mut r.rdx,
+            &mut r.rsi,
+            &mut r.rdi,
+            &mut r.rbp,
+            &mut r.rsp,
+            &mut r.r8,
+            &mut r.r9,
+            &mut r.r10,
+            &mut r.r11,
+            &mut r.r12,
+            &mut r.r13,
+            &mut r.r14,
+            &mut r.r15,
+            &mut r.rip,
+            &mut r.eflags,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            *register = 101 + i as u64;
+        }
+        let expected: [u64; REGISTER_COUNT] = std::array::from_fn(|i| 100 + i as u64);
+        assert_eq!(thread.registers(), expected);
+        assert_eq!(thread.place(), (116, 107));
+    }
+}

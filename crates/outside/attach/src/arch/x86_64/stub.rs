@@ -271,4 +271,144 @@ mod tests {
         assert!(code().len() <= CODE_LEN && code().starts_with(&LETTER_MAGIC));
         assert_eq!(heapprof_abi::letter::REGION_LEN % 4096, 0);
     }
+
+    /// The code can run at any address, and makes no other system calls than these.
+    #[test]
+    fn the_code_makes_known_system_calls() {
+        let all = code();
+        let calls = all.windows(2).filter(|two| *two == [0x0f, 0x05]).count();
+        // rt_sigprocmask and memfd_create twice; write, close and munmap once.
+        assert_eq!(calls, 7);
+        let set_number = |number: u8| [0xb8, number, 0, 0, 0];
+        for (number, times) in [(14, 2), (1, 1), (3, 1), (11, 1)] {
+            let sets = set_number(number);
+            let found = all.windows(5).filter(|five| *five == sets).count();
+            assert_eq!(found, times, "system call {number}");
+        }
+        for text in ["libheapprof.so\0", "heapprof_letter\0"] {
+            let found = all.windows(text.len());
+            let found = found.filter(|part| *part == text.as_bytes()).count();
+            assert_eq!(found, 1, "{text:?}");
+        }
+    }
+
+    /// Offset of the registers in a letter.
+    const REGISTERS: usize = REGISTERS_OFFSET;
+
+    /// Goes to the code with all registers known, and writes those that it comes back with to
+    /// `found`: rax to r15 in the order of a letter, without rsp.
+    ///
+    /// # Safety
+    /// The code must be at `entry`, and the stack and the letter in the same region.
+    #[unsafe(naked)]
+    unsafe extern "C" fn visit(entry: u64, stack: u64, letter: u64, found: &mut [u64; 15]) {
+        std::arch::naked_asm!(
+            "push rbx",
+            "push rbp",
+            "push r12",
+            "push r13",
+            "push r14",
+            "push r15",
+            "push rcx",
+            "mov [rdx + {registers} + 56], rsp",
+            "lea rax, [rip + 2f]",
+            "mov [rdx + {registers} + 128], rax",
+            "pushfq",
+            "pop qword ptr [rdx + {registers} + 136]",
+            "mov rbx, rdx",
+            "mov rsp, rsi",
+            "jmp rdi",
+            "2:",
+            "push rax",
+            "mov rax, [rsp + 8]",
+            "pop qword ptr [rax]",
+            "mov [rax + 8], rbx",
+            "mov [rax + 16], rcx",
+            "mov [rax + 24], rdx",
+            "mov [rax + 32], rsi",
+            "mov [rax + 40], rdi",
+            "mov [rax + 48], rbp",
+            "mov [rax + 56], r8",
+            "mov [rax + 64], r9",
+            "mov [rax + 72], r10",
+            "mov [rax + 80], r11",
+            "mov [rax + 88], r12",
+            "mov [rax + 96], r13",
+            "mov [rax + 104], r14",
+            "mov [rax + 112], r15",
+            "pop rcx",
+            "pop r15",
+            "pop r14",
+            "pop r13",
+            "pop r12",
+            "pop rbp",
+            "pop rbx",
+            "ret",
+            registers = const REGISTERS,
+        )
+    }
+
+    /// Stands for the library: changes errno and the letter.
+    unsafe extern "C" fn enter(letter: *mut AttachLetter) {
+        // SAFETY: the code passes its own letter, and errno is this thread's.
+        unsafe {
+            *libc::__errno_location() = 77;
+            (*letter).slots = 5.into();
+        }
+    }
+
+    /// A thread that was sent comes back with its registers, its errno and its mask of signals.
+    #[test]
+    fn a_visit_of_the_library_leaves_no_trace() {
+        use heapprof_abi::letter::REGION_LEN;
+        use std::mem::MaybeUninit;
+        let mask_now = || {
+            let mut mask = MaybeUninit::<u64>::zeroed();
+            // SAFETY: the kernel writes the 8 bytes of the mask.
+            unsafe {
+                let (how, none) = (libc::SIG_BLOCK, std::ptr::null::<u64>());
+                libc::syscall(libc::SYS_rt_sigprocmask, how, none, mask.as_mut_ptr(), 8);
+                mask.assume_init()
+            }
+        };
+        let before = mask_now();
+        // SAFETY: a new mapping is made.
+        let region = unsafe {
+            let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), REGION_LEN, rights, kind, -1, 0)
+        };
+        assert_ne!(region, libc::MAP_FAILED);
+        let (start, mut found) = (region as u64, [0; 15]);
+        // SAFETY: the mapping has room for the code, the letter, which is valid as zeros, and the
+        // stack. No other code has its address.
+        let letter = unsafe {
+            let to = region.cast::<u8>();
+            to.copy_from_nonoverlapping(code().as_ptr(), code().len());
+            let letter = to.add(CODE_LEN).cast::<AttachLetter>();
+            for (i, register) in (*letter).registers.iter_mut().enumerate() {
+                *register = (1000 + i as u64).into();
+            }
+            (*letter).enter = (enter as *const () as u64).into();
+            (*letter).errno_at = libc::__errno_location as *const () as u64;
+            (*letter).mask = before;
+            *libc::__errno_location() = 33;
+            letter
+        };
+        // SAFETY: as above. The code comes back to the end of `visit`.
+        unsafe {
+            let entry = start + ENTRY_OFFSET;
+            visit(entry, start + REGION_LEN as u64, letter as u64, &mut found);
+        }
+        // SAFETY: errno is this thread's, and the letter is still mapped.
+        let (errno, letter) = unsafe { (*libc::__errno_location(), &mut *letter) };
+        let expected: [u64; 15] = std::array::from_fn(|i| 1000 + i as u64 + u64::from(i > 6));
+        assert_eq!(found, expected);
+        assert_eq!((errno, mask_now()), (33, before));
+        assert_eq!(*letter.progress.get_mut(), progress::DONE);
+        assert_eq!(*letter.failure.get_mut(), 0);
+        assert_eq!(*letter.slots.get_mut(), 5);
+        // SAFETY: nothing leads there any more.
+        unsafe { libc::munmap(region, REGION_LEN) };
+    }
 }
