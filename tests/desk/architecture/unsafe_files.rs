@@ -155,6 +155,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "hook",
             "identity",
             "imports",
+            "imports/tests",
             "late",
             "mapped",
             "mark",

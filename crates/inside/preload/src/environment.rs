@@ -419,3 +419,7 @@ fn from_prefix(triggers: DumpTriggers) -> Result<RecordingOptions, SettingError>
         ..RecordingOptions::default()
     })
 }
+
+#[cfg(test)]
+#[path = "environment/tests.rs"]
+mod tests;

@@ -118,3 +118,93 @@ fn obstacle(beginning: &[u8]) -> Option<&'static str> {
     }
     Some("it is statically linked")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes the beginning of an executable of a class and a machine, with these kinds of program
+    /// headers.
+    fn executable(class: u8, machine: u16, headers: &[u32]) -> Vec<u8> {
+        let mut bytes = vec![0; 64 + 56 * headers.len()];
+        let mut put = |at: usize, new: &[u8]| bytes[at..at + new.len()].copy_from_slice(new);
+        put(0, b"\x7fELF");
+        put(4, &[class, 1, 1]);
+        put(18, &machine.to_le_bytes());
+        put(32, &64u64.to_le_bytes());
+        put(54, &56u16.to_le_bytes());
+        put(56, &(headers.len() as u16).to_le_bytes());
+        for (i, kind) in headers.iter().enumerate() {
+            put(64 + 56 * i, &kind.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_the_loader_cannot_load_into_is_named() {
+        let other = "it is built for another architecture";
+        for (class, machine, headers, expected) in [
+            (2, 62, &[6, 3, 1][..], None),
+            (2, 62, &[1, 1, 2], Some("it is statically linked")),
+            (2, 62, &[], Some("it is statically linked")),
+            (1, 62, &[3], Some("it is a 32-bit program")),
+            (1, 3, &[3], Some("it is a 32-bit program")),
+            (
+                2,
+                183,
+                &[3],
+                Some("it is built for another architecture (aarch64)"),
+            ),
+            (
+                1,
+                40,
+                &[3],
+                Some("it is built for another architecture (arm)"),
+            ),
+            (
+                2,
+                243,
+                &[3],
+                Some("it is built for another architecture (riscv)"),
+            ),
+            (2, 21, &[3], Some(other)),
+        ] {
+            let found = obstacle(&executable(class, machine, headers));
+            assert_eq!(found, expected, "{class} {machine} {headers:?}");
+        }
+        for script in [&b"#!/bin/sh\n"[..], b"", b"\x7fEL"] {
+            assert_eq!(obstacle(script), None, "{script:?}");
+        }
+    }
+
+    /// A file that is cut off, or whose headers are further behind, may have a loader.
+    #[test]
+    fn what_is_not_known_is_no_obstacle() {
+        let whole = executable(2, 62, &[1, 1, 2]);
+        // The kind of the last header ends here.
+        let needed = 64 + 2 * 56 + 4;
+        for len in 0..needed {
+            assert_eq!(obstacle(&whole[..len]), None, "{len}");
+        }
+        assert!(obstacle(&whole[..needed]).is_some());
+        let mut behind = whole;
+        behind[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(obstacle(&behind), None);
+    }
+
+    #[test]
+    fn a_path_is_read_only_where_it_is_whole() {
+        let mut buffer = [0; MAX_PATH_LEN];
+        let read = |at: usize| {
+            let mut buffer = [0; MAX_PATH_LEN];
+            text(at, &mut buffer).map(CStr::to_owned)
+        };
+        let path = c"/bin/true";
+        assert_eq!(read(path.as_ptr() as usize).as_deref(), Some(path));
+        for at in [0, 8, usize::MAX - 4, 1 << 62] {
+            assert_eq!(text(at, &mut buffer), None, "{at:#x}");
+        }
+        let long = vec![b'x'; 2 * MAX_PATH_LEN];
+        assert_eq!(read(long.as_ptr() as usize), None);
+    }
+}

@@ -505,3 +505,7 @@ pub fn bind() {
         lead();
     }
 }
+
+#[cfg(test)]
+#[path = "imports/tests.rs"]
+mod tests;

@@ -151,3 +151,83 @@ fn close(fd: c_int) {
     // SAFETY: the caller has opened the descriptor, and does not use it any more.
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    fn empty() -> MarkDatagram {
+        MarkDatagram {
+            bytes: [0; MAX_DATAGRAM_LEN],
+            len: 0,
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut() {
+        let mut datagram = empty();
+        datagram.push(b"one ");
+        assert!(write!(datagram, "{}", 2).is_ok());
+        assert_eq!(&datagram.bytes[..datagram.len], b"one 2");
+        datagram.push(&[b'x'; 2 * MAX_DATAGRAM_LEN]);
+        assert_eq!(datagram.len, MAX_DATAGRAM_LEN);
+        datagram.push(b"more");
+        assert!(datagram.bytes.ends_with(b"xxxx"));
+    }
+
+    #[test]
+    fn the_kernel_s_line_about_memory_is_one_line() {
+        let mut datagram = empty();
+        push_statm(&mut datagram);
+        let text = std::str::from_utf8(&datagram.bytes[..datagram.len]).unwrap();
+        let numbers: Vec<u64> = text
+            .split_whitespace()
+            .map(|n| n.parse().unwrap())
+            .collect();
+        assert_eq!(numbers.len(), 7, "{text}");
+        assert!(numbers[0] >= numbers[1] && numbers[1] > 0, "{text}");
+        assert!(
+            text.ends_with('\n') && text.matches('\n').count() == 1,
+            "{text}"
+        );
+    }
+
+    /// A mark has three parts: who and when, the memory, and the text, whatever is in it.
+    #[test]
+    fn a_watch_receives_marks_and_how_many_were_lost() {
+        let path = std::env::temp_dir().join(format!("heapprof-mark-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        // SAFETY: numbers and an array of them alone.
+        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+        for (to, byte) in address.sun_path.iter_mut().zip(bytes) {
+            *to = byte.cast_signed();
+        }
+        // Nobody listens yet.
+        send(&address, b"first");
+        let watch = UnixDatagram::bind(&path).unwrap();
+        let receive = |name: &[u8]| {
+            send(&address, name);
+            let mut buffer = [0; 2 * MAX_DATAGRAM_LEN];
+            let len = watch.recv(&mut buffer).unwrap();
+            let lines = buffer[..len].splitn(3, |&byte| byte == b'\n');
+            let lines = lines.map(|line| String::from_utf8_lossy(line).into_owned());
+            lines.collect::<Vec<String>>()
+        };
+        let second = receive(b"a\nb");
+        let third = receive(&[b'x'; 2 * MAX_DATAGRAM_LEN]);
+        std::fs::remove_file(&path).unwrap();
+        let head = format!("heapprof mark 1 {} ", std::process::id());
+        assert!(
+            second[0].starts_with(&head) && second[0].ends_with(" lost 1"),
+            "{second:?}"
+        );
+        assert_eq!(second[2], "a\nb");
+        assert!(third[0].ends_with(" lost 0"), "{third:?}");
+        let len: usize = third.iter().map(|line| line.len() + 1).sum();
+        assert_eq!(len - 1, MAX_DATAGRAM_LEN);
+    }
+}

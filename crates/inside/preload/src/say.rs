@@ -50,3 +50,38 @@ pub unsafe fn text<'a>(string: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: the caller's contract: null, or a string.
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_has_an_errno() {
+        for (result, expected) in [
+            (Ok(CString::default()), 0),
+            (Err(DumpError::Busy), libc::EBUSY),
+            (Err(DumpError::NotStarted), libc::EINVAL),
+            (Err(DumpError::NoOutput), libc::ENOENT),
+            (Err(DumpError::NoMemory), libc::ENOMEM),
+            (
+                Err(DumpError::Write(String::new(), libc::ENOSPC)),
+                libc::ENOSPC,
+            ),
+        ] {
+            assert_eq!(status(result), expected);
+        }
+    }
+
+    #[test]
+    fn no_text_is_no_empty_text() {
+        // SAFETY: these are strings, and null.
+        let found = unsafe {
+            [
+                text(std::ptr::null()),
+                text(c"".as_ptr()),
+                text(c"a".as_ptr()),
+            ]
+        };
+        assert_eq!(found, [None, Some(&b""[..]), Some(&b"a"[..])]);
+    }
+}

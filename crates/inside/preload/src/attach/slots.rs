@@ -345,3 +345,159 @@ impl Drop for WritableRelro<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_that_cannot_be_written_are_read() {
+        for (line, expected) in [
+            ("1000-2000 r--p 00000000 00:00 0", Some(0x1000..0x2000)),
+            (
+                "7f00-7f10 r-xp 00000000 08:01 12 /lib/a-b c",
+                Some(0x7f00..0x7f10),
+            ),
+            ("1000-2000 ---p 00000000 00:00 0", Some(0x1000..0x2000)),
+            ("1000-2000 rw-p 00000000 00:00 0", None),
+            ("1000-2000", None),
+            ("x-2000 r--p", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_read_only(line.as_bytes()), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_looked_up_in_ranges() {
+        let objects = SettledObjects {
+            read_only: vec![0x1000..0x3000, 0x5000..0x6000],
+            is_waited_for: Cell::new(false),
+            loaded: 0,
+        };
+        for (page, expected) in [
+            (0, false),
+            (0x1000, true),
+            (0x2fff, true),
+            (0x3000, false),
+            (0x5000, true),
+            (0x6000, false),
+        ] {
+            assert_eq!(objects.is_read_only(page), expected, "{page:#x}");
+        }
+    }
+
+    #[test]
+    fn the_executable_comes_first_and_has_this_code() {
+        let own = mappings_that_cannot_be_written_are_read as *const () as u64;
+        let (mut all, mut holding) = (Vec::new(), Vec::new());
+        each_object(|object| {
+            all.push(object.is_executable);
+            if object.contains(own) {
+                holding.push(all.len() - 1);
+            }
+            // What the object defines lies in it.
+            let found = object.function(c"malloc");
+            assert!(found.is_none_or(|at| object.contains(at)));
+        });
+        assert_eq!(holding, [0]);
+        assert_eq!(
+            all.iter().filter(|&&is_executable| is_executable).count(),
+            1
+        );
+        assert!(all[0] && all.len() > 2);
+    }
+
+    #[test]
+    fn a_function_is_found_where_it_is_defined() {
+        // SAFETY: a lookup by a name.
+        let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getppid".as_ptr()) } as u64;
+        let mut found = Vec::new();
+        each_object(|object| {
+            found.extend(object.function(c"getppid"));
+            assert_eq!(object.function(c"heapprof_no_such_function"), None);
+        });
+        assert_eq!(found, [expected]);
+    }
+
+    /// Stands for the hook of getppid.
+    unsafe extern "C" fn no_parent() {
+        // SAFETY: sets the register in which the number is returned.
+        unsafe { std::arch::asm!("mov eax, 77", out("rax") _) }
+    }
+
+    static HOOKS: [SlotHook; 1] = [SlotHook {
+        name: c"getppid",
+        ours: no_parent,
+        frees: false,
+        is_operator: false,
+    }];
+
+    /// The slots of the executable are pointed at a function and back. They are read-only before
+    /// and after.
+    #[test]
+    fn slots_are_led_to_a_hook_and_back() {
+        let objects = SettledObjects::now();
+        let lead = |to: &mut dyn FnMut(ImportSlot) -> Option<u64>| {
+            let mut changed = 0;
+            each_object(|object| {
+                if object.is_executable {
+                    assert!(objects.has(object));
+                    changed = object.lead(&HOOKS, to);
+                }
+            });
+            changed
+        };
+        // SAFETY: asks for a number.
+        let parent = unsafe { libc::getppid() };
+        let before = std::cell::RefCell::new(Vec::new());
+        let seen = lead(&mut |slot| {
+            before.borrow_mut().push(slot.leads_to);
+            None
+        });
+        assert_eq!(seen, 0);
+        let slots = before.borrow().len() as u32;
+        assert!(slots > 0);
+        let ours = HOOKS[0].ours as *const () as u64;
+        assert_eq!(
+            lead(&mut |slot| (slot.hook.name == c"getppid").then_some(ours)),
+            slots
+        );
+        let mut now = Vec::new();
+        lead(&mut |slot| {
+            now.push(slot.leads_to);
+            None
+        });
+        assert!(now.iter().all(|&at| at == ours), "{now:x?}");
+        let mut left = before.borrow().clone().into_iter();
+        assert_eq!(lead(&mut |_| left.next()), slots);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::getppid() }, parent);
+        let after = SettledObjects::now();
+        each_object(|object| {
+            if object.is_executable {
+                assert!(after.has(object));
+            }
+        });
+    }
+
+    #[test]
+    fn a_scan_ends_when_all_objects_are_settled() {
+        let scan = SettledObjects::now();
+        each_object(|object| assert!(scan.has(object)));
+        scan.end();
+        assert!(!has_new_objects());
+        // An object that is not settled yet is waited for.
+        let waiting = SettledObjects {
+            read_only: Vec::new(),
+            is_waited_for: Cell::new(false),
+            loaded: u64::MAX,
+        };
+        each_object(|object| {
+            waiting.has(object);
+        });
+        assert!(waiting.is_waited_for.get());
+        waiting.end();
+        assert!(!has_new_objects());
+    }
+}

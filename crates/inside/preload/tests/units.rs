@@ -1,0 +1,24 @@
+//! The unit tests of the library's modules. The library itself can't be linked into a test, because
+//! it would take over the test's allocator; so the modules that export none of libc's names are
+//! compiled here once more, with their tests.
+
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::missing_safety_doc,
+    clippy::disallowed_methods
+)]
+
+#[path = "../src/environment.rs"]
+mod environment;
+#[path = "../src/executed.rs"]
+mod executed;
+#[path = "../src/imports.rs"]
+mod imports;
+#[path = "../src/mark.rs"]
+mod mark;
+#[path = "../src/say.rs"]
+mod say;
+#[path = "../src/attach/slots.rs"]
+mod slots;
