@@ -1,8 +1,8 @@
 //! What the profiles of a recorded run say about its peak and its end.
 
 use heapprof_analysis::{
-    AnalysisError, AnalysisSession, CodePlace, Granularity, ProfileQuestion, Query, QueryFilters,
-    QuestionSource, TypeSelection, top,
+    AnalysisError, AnalysisSession, CodePlace, FilterNote, Granularity, ProfileQuestion, Query,
+    QueryFilters, QuestionSource, TypeSelection, top,
 };
 use heapprof_profile::{HeapHistory, Profile};
 
@@ -28,7 +28,7 @@ impl RecordedRun {
     pub fn find<E: From<AnalysisError>>(
         sources: impl Iterator<Item = Result<QuestionSource, E>>,
         uncounted: Option<&str>,
-        note: impl Fn(&str),
+        note: impl Fn(&FilterNote),
     ) -> Result<Option<Self>, E> {
         let mut most: Option<(i64, usize, QuestionSource)> = None;
         let mut end = 0;
@@ -97,7 +97,7 @@ fn function_peak(profile: &Profile, function: &str) -> i64 {
 fn find_largest_line(
     source: QuestionSource,
     uncounted: Option<&str>,
-    note: impl Fn(&str),
+    note: impl Fn(&FilterNote),
 ) -> Result<Option<(String, i64)>, AnalysisError> {
     let query = Query {
         sample_type: Some("peak_space".to_string()),
@@ -110,7 +110,7 @@ fn find_largest_line(
         ..Query::default()
     };
     let question = ProfileQuestion::new(vec![source], &query, TypeSelection::Requested)?;
-    question.notes().iter().for_each(|text| note(text));
+    question.notes().iter().for_each(note);
     let session = AnalysisSession::new(question)?;
     let top = top(&session, 1, &query, false)?;
     let first = top.rows.first().filter(|row| row.flat > 0);

@@ -1,7 +1,6 @@
 //! Reads what a PROFILE argument means: a file, stdin, a URL, or a name in the database.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};

@@ -379,6 +379,8 @@ impl Drop for StoppedThread {
 
 #[cfg(test)]
 mod tests {
+    use libc::user_regs_struct;
+
     use super::*;
 
     /// Returns a thread that was stopped in the system call `number` with this value of rax. It is
@@ -388,13 +390,13 @@ mod tests {
         let zeros: user_regs_struct = unsafe { std::mem::zeroed() };
         StoppedThread {
             tid: 0,
-            registers: user_regs_struct {
+            registers: ThreadRegisters::from(user_regs_struct {
                 rip: 0x4002,
                 rsp: 0x7000,
                 rax: rax as u64,
                 orig_rax: number as u64,
                 ..zeros
-            },
+            }),
             is_changed: false,
             restarted_call: None,
             has_gone_on: true,
@@ -426,11 +428,9 @@ mod tests {
         ] {
             let mut thread = stopped(number, rax);
             thread.prepare_restart(|at| at == 0x4002, || false);
-            let (rip, orig) = (
-                thread.registers()[16],
-                thread.registers_on_resume().orig_rax,
-            );
-            assert_eq!(orig, u64::MAX, "no call is made again by the kernel");
+            let rip = thread.registers()[16];
+            let resumed = thread.registers_on_resume().stopped_call();
+            assert!(resumed.is_none(), "no call is made again by the kernel");
             match expected {
                 Some((class, again, is_changed)) => {
                     assert_eq!((thread.class(), rip), (class, 0x4000), "{number} {rax}");
@@ -459,9 +459,10 @@ mod tests {
 
     #[test]
     fn registers_are_in_the_order_of_a_letter() {
-        let mut thread = stopped(-1, 100);
-        let r = &mut thread.registers;
+        // SAFETY: the structure has only numbers, for which zero is a valid value.
+        let mut r: user_regs_struct = unsafe { std::mem::zeroed() };
         for (i, register) in [
+            &mut r.rax,
             &mut r.rbx,
             &mut r.rcx,
             &mut r.rdx,
@@ -483,8 +484,10 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            *register = 101 + i as u64;
+            *register = 100 + i as u64;
         }
+        let mut thread = stopped(-1, 0);
+        thread.registers = r.into();
         let expected: [u64; REGISTER_COUNT] = std::array::from_fn(|i| 100 + i as u64);
         assert_eq!(thread.registers(), expected);
         assert_eq!(thread.place(), (116, 107));

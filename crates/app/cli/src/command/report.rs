@@ -14,7 +14,6 @@ use heapprof_analysis::{
     in_order_of_time, report,
 };
 use heapprof_report::UnitFormatter;
-use heapprof_sources::ProfileSources;
 use heapprof_web::{ReportContainer, page};
 
 use self::paths::PathRule;

@@ -44,7 +44,7 @@ fn write_requests() {
                 say("folder", text(output.folder.as_deref().unwrap_or_default()));
                 say("least", output.min_child_bytes.to_string());
                 say("numbered", output.numbered_prefix.to_string());
-                let parent = heapprof_engine::sys::parent_id();
+                let parent = heapprof_platform::sys::parent_id();
                 let relation = match output.parent {
                     None => "none",
                     Some(id) if id == parent => "ours",

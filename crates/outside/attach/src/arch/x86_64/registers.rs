@@ -20,6 +20,13 @@ pub(crate) struct StoppedCall {
     pub(crate) result: i64,
 }
 
+#[cfg(test)]
+impl From<user_regs_struct> for ThreadRegisters {
+    fn from(registers: user_regs_struct) -> Self {
+        Self(registers)
+    }
+}
+
 impl ThreadRegisters {
     /// Returns registers that are all zero.
     pub(crate) fn zeroed() -> Self {
