@@ -12,7 +12,6 @@ pub(crate) mod loading;
 pub(crate) mod mappings;
 pub(crate) mod maps;
 pub(crate) mod modules;
-pub(crate) mod rule;
 pub(crate) mod seen;
 
 use std::ops::Range;

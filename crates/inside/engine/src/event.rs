@@ -11,11 +11,11 @@ pub(crate) mod trace;
 
 use heapprof_platform::tls;
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::arch::{FunctionPosition, current_position};
 use crate::engine::Engine;
 use crate::mode::RecordingMode;
 use crate::stack::call_site::CallSite;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-use crate::stack::call_site::{FunctionPosition, current_position};
 
 /// The engine's handle for hooks, which report each event of the program to it.
 #[derive(Clone, Copy)]

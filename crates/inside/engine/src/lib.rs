@@ -93,6 +93,7 @@
 //!
 //! From the bottom up; no folder uses one that stands after it.
 //!
+//! * `arch/`: what of a stack depends on the processor: registers, unwind rules, signal frames.
 //! * `tables/`: growing arrays, hash tables, the numbers of stacks, counters, samples.
 //! * `code/`: which files are mapped, and how to unwind from an address.
 //! * `stack/`: the stack of an allocation.
@@ -165,6 +166,7 @@
 //!   dies, the last profile is written first, and from then on nothing of ours calls the kernel.
 //! * **Panics** abort in `libheapprof.so` and are not expected: nothing unwinds into the program.
 
+mod arch;
 mod code;
 mod dropped;
 mod dump;

@@ -11,15 +11,14 @@ use gimli::{
 };
 use heapprof_abi::FrameAddress;
 
+use crate::arch::{
+    FRAME_POINTER, RETURN_ADDRESS, RETURN_ADDRESS_OFFSET, STACK_POINTER, UnwindRule,
+    UnwindRuleKind, strip_pointer_authentication,
+};
 use crate::code::modules::LoadedModule;
-use crate::code::rule::{UnwindRule, UnwindRuleKind};
 
 type EhFrameSlice = EndianSlice<'static, LittleEndian>;
 type CfiExpression = gimli::UnwindExpression<usize>;
-
-const RBP: Register = Register(6);
-const RSP: Register = Register(7);
-const RETURN_ADDRESS: Register = Register(16);
 
 #[derive(Clone, Copy)]
 enum CfaRule {
@@ -97,23 +96,25 @@ fn to_rule(found: &CfiLookup) -> UnwindRule {
     let row = found.row;
     match row.ra {
         RegisterRule::Undefined => return UnwindRule::END,
-        RegisterRule::At(-8) => {}
+        RegisterRule::At(RETURN_ADDRESS_OFFSET) => {}
         _ => return UnwindRule::COMPLEX,
     }
     if !matches!(row.rsp, RegisterRule::Same) {
         return UnwindRule::COMPLEX;
     }
     match (row.cfa, row.rbp) {
-        (CfaRule::Register(RSP, offset), RegisterRule::Same | RegisterRule::Undefined) => {
-            UnwindRule::new(UnwindRuleKind::Rsp, offset, None)
-        }
-        (CfaRule::Register(RSP, offset), RegisterRule::At(rbp)) => {
+        (
+            CfaRule::Register(STACK_POINTER, offset),
+            RegisterRule::Same | RegisterRule::Undefined,
+        ) => UnwindRule::new(UnwindRuleKind::Rsp, offset, None),
+        (CfaRule::Register(STACK_POINTER, offset), RegisterRule::At(rbp)) => {
             UnwindRule::new(UnwindRuleKind::Rsp, offset, Some(rbp))
         }
-        (CfaRule::Register(RBP, offset), RegisterRule::Same | RegisterRule::Undefined) => {
-            UnwindRule::new(UnwindRuleKind::Rbp, offset, None)
-        }
-        (CfaRule::Register(RBP, offset), RegisterRule::At(rbp)) => {
+        (
+            CfaRule::Register(FRAME_POINTER, offset),
+            RegisterRule::Same | RegisterRule::Undefined,
+        ) => UnwindRule::new(UnwindRuleKind::Rbp, offset, None),
+        (CfaRule::Register(FRAME_POINTER, offset), RegisterRule::At(rbp)) => {
             UnwindRule::new(UnwindRuleKind::Rbp, offset, Some(rbp))
         }
         (CfaRule::Expression(cfa), RegisterRule::AtExpression(rbp)) => {
@@ -131,7 +132,7 @@ fn rbp_offset(found: &CfiLookup, expression: CfiExpression, deref: bool) -> Opti
     let expression = expression.get(&found.eh_frame).ok()?;
     let mut operations = expression.operations(found.encoding);
     let Operation::RegisterOffset {
-        register: RBP,
+        register: FRAME_POINTER,
         offset,
         ..
     } = operations.next().ok()??
@@ -158,8 +159,8 @@ pub(crate) fn step(
     let found = find(module, registers.pc.lookup_address() as usize)?;
     let row = found.row;
     let cfa = match row.cfa {
-        CfaRule::Register(RSP, offset) => registers.sp.wrapping_add(offset as usize),
-        CfaRule::Register(RBP, offset) => registers.bp.wrapping_add(offset as usize),
+        CfaRule::Register(STACK_POINTER, offset) => registers.sp.wrapping_add(offset as usize),
+        CfaRule::Register(FRAME_POINTER, offset) => registers.bp.wrapping_add(offset as usize),
         CfaRule::Register(..) => return None,
         CfaRule::Expression(expression) => evaluate(&found, expression, registers, 0, read)?,
     };
@@ -172,7 +173,7 @@ pub(crate) fn step(
         }
         RegisterRule::Undefined | RegisterRule::Other => None,
     };
-    let pc = saved(row.ra, 0).filter(|&pc| pc != 0)?;
+    let pc = strip_pointer_authentication(saved(row.ra, 0).filter(|&pc| pc != 0)?);
     Some(FrameRegisters {
         pc: match found.is_signal_frame {
             true => FrameAddress::from_instruction(pc as u64),
@@ -202,8 +203,8 @@ fn evaluate(
                 register, offset, ..
             } => {
                 let value = match register {
-                    RBP => registers.bp,
-                    RSP => registers.sp,
+                    FRAME_POINTER => registers.bp,
+                    STACK_POINTER => registers.sp,
                     RETURN_ADDRESS => registers.pc.lookup_address() as usize,
                     _ => return None,
                 };
@@ -296,7 +297,7 @@ fn find(module: &LoadedModule, pc: usize) -> Option<CfiLookup> {
     let cie = fde.cie();
     let factors = (cie.code_alignment_factor(), cie.data_alignment_factor());
     let mut row = CfiRow {
-        cfa: CfaRule::Register(RSP, 0),
+        cfa: CfaRule::Register(STACK_POINTER, 0),
         rbp: RegisterRule::Same,
         ra: RegisterRule::Same,
         rsp: RegisterRule::Same,
@@ -417,8 +418,8 @@ impl CfiProgram {
 impl CfiRow {
     fn set(&mut self, register: Register, saved: RegisterRule) {
         match register {
-            RBP => self.rbp = saved,
-            RSP => self.rsp = saved,
+            FRAME_POINTER => self.rbp = saved,
+            STACK_POINTER => self.rsp = saved,
             RETURN_ADDRESS => self.ra = saved,
             _ => {}
         }
@@ -426,8 +427,8 @@ impl CfiRow {
 
     fn get(&self, register: Register) -> RegisterRule {
         match register {
-            RBP => self.rbp,
-            RSP => self.rsp,
+            FRAME_POINTER => self.rbp,
+            STACK_POINTER => self.rsp,
             _ => self.ra,
         }
     }

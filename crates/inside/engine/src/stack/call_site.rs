@@ -5,6 +5,8 @@
 use heapprof_abi::FrameAddress;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::arch::FunctionPosition;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::stack::walk::{CheckedMemory, DirectMemory, FrameCursor, StackBounds, Unwinder};
 
 /// Place of a call by the program: the hook's return address, and rbp.
@@ -17,7 +19,7 @@ pub struct CallSite {
 }
 
 impl CallSite {
-    /// Returns the call site of a function's caller. `here` is the [`current_position`] in that
+    /// Returns the call site of a function's caller. `here` is the [`current_position`](crate::arch::current_position) in that
     /// function, and `unwinder` finds the caller.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(crate) fn above(here: FunctionPosition, unwinder: Unwinder<'_>) -> Self {
@@ -44,28 +46,4 @@ impl CallSite {
             None => Self { slot: sp, bp },
         }
     }
-}
-
-/// Position of a function, by the processor's registers.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[derive(Clone, Copy)]
-pub(crate) struct FunctionPosition {
-    pc: usize,
-    sp: usize,
-    bp: usize,
-}
-
-/// Returns the position of the function into which this is inlined.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline(always)]
-pub(crate) fn current_position() -> FunctionPosition {
-    let (pc, sp, bp): (usize, usize, usize);
-    // SAFETY: reads three registers.
-    unsafe {
-        std::arch::asm!(
-            "lea {pc}, [rip]", "mov {sp}, rsp", "mov {bp}, rbp",
-            pc = out(reg) pc, sp = out(reg) sp, bp = out(reg) bp,
-            options(nomem, nostack, preserves_flags));
-    }
-    FunctionPosition { pc, sp, bp }
 }

@@ -21,7 +21,7 @@ mod whole;
 
 use heapprof_abi::{FrameAddress, MappingGeneration, StackNumber};
 
-use crate::code::rule::{UnwindRule, UnwindRuleKind};
+use crate::arch::{UnwindRule, UnwindRuleKind, strip_pointer_authentication};
 use crate::stack::call_site::CallSite;
 use crate::stack::own_stack;
 use crate::stack::recent_stacks::{NumberAge, RecentStacks, WalkedStack, WalkedWord};
@@ -564,7 +564,7 @@ fn walk_into<Frame: Copy>(
 /// Returns the return address at `slot`.
 #[inline(always)]
 fn read_return_address(memory: &mut DirectMemory, slot: usize) -> Option<FrameAddress> {
-    let address = memory.read(slot)?;
+    let address = strip_pointer_authentication(memory.read(slot)?);
     Some(FrameAddress::from_return_address(address as u64))
 }
 

@@ -7,8 +7,8 @@
 use heapprof_abi::{FrameAddress, stack_end};
 use heapprof_platform::sys;
 
+use crate::arch::{UnwindRule, UnwindRuleKind};
 use crate::code::cfi;
-use crate::code::rule::{UnwindRule, UnwindRuleKind};
 use crate::stack::walk::{FrameCursor, Unwinder};
 
 impl Unwinder<'_> {

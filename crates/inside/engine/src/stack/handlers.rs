@@ -6,6 +6,7 @@
 
 use heapprof_platform::sys;
 
+use crate::arch::{SIGNAL_FRAME_LEN, is_signal_frame};
 use crate::stack::walk::StackBounds;
 
 /// Number of signals.
@@ -48,29 +49,7 @@ pub(crate) fn may_be_in_handler(here: usize, own: StackBounds) -> bool {
     let word = |at: usize| unsafe { (at as *const usize).read_volatile() };
     let last = own.end.saturating_sub(SIGNAL_FRAME_LEN);
     let mut places = (here.next_multiple_of(8)..last).step_by(8);
-    places.any(|at| restorers[..count].contains(&word(at)) && is_frame(at, own, word))
-}
-
-/// Number of bytes that are read of the frame that the kernel makes for a handler.
-const SIGNAL_FRAME_LEN: usize = 200;
-
-/// Whether the address at `at` is part of a handler's frame, and not a number that was left there:
-/// behind it are the registers that the thread had before.
-///
-/// The layout is that of Linux, `struct rt_sigframe` of arch/x86/include/asm/sigframe.h.
-#[cfg(target_arch = "x86_64")]
-fn is_frame(at: usize, own: StackBounds, word: impl Fn(usize) -> usize) -> bool {
-    /// Code segment of a 64-bit program.
-    const CODE_SEGMENT: usize = 0x33;
-    let (link, stack_pointer, segments) = (at + 16, at + 168, at + 192);
-    let was_on_stack = (at..own.end).contains(&word(stack_pointer));
-    // A handler on a stack of its own is not recognized here.
-    at % 16 == 8 && word(link) == 0 && was_on_stack && word(segments) & 0xffff == CODE_SEGMENT
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn is_frame(_at: usize, _own: StackBounds, _word: impl Fn(usize) -> usize) -> bool {
-    true
+    places.any(|at| restorers[..count].contains(&word(at)) && is_signal_frame(at, own.end, word))
 }
 
 #[cfg(test)]

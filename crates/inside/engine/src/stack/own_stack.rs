@@ -1,10 +1,10 @@
 //! Bounds of a thread's own stack, from libc's descriptor of the thread, or else from the kernel.
 
 use heapprof_platform::sys;
+#[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 use heapprof_platform::sys::PAGE_SIZE;
 
 use crate::code::maps;
-#[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 use crate::stack::walk::StackBounds;
 
 /// Returns the bounds of this thread's own stack, empty if they can't be found. Allocates nothing.

@@ -1,9 +1,9 @@
 //! Steps from a frame to its caller, by rules from the cache and through memory that is known to be
 //! readable.
 
+use crate::arch::{UnwindRule, UnwindRuleKind, strip_pointer_authentication};
 use crate::code::ProgramCode;
 use crate::code::cfi::{self, FrameRegisters};
-use crate::code::rule::{UnwindRule, UnwindRuleKind};
 use crate::process::EngineProcess;
 use heapprof_abi::FrameAddress;
 use heapprof_platform::sys::{self, PAGE_SIZE};
@@ -65,7 +65,8 @@ impl Unwinder<'_> {
         }
         let cfa = cfa(memory, cursor, rule)?;
         let slot = cfa.wrapping_sub(8);
-        let pc = FrameAddress::from_return_address(memory.read(slot)? as u64);
+        let pc = strip_pointer_authentication(memory.read(slot)?);
+        let pc = FrameAddress::from_return_address(pc as u64);
         if pc.is_zero() {
             return None;
         }

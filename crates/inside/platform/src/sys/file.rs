@@ -17,7 +17,7 @@ impl WaitTimeout {
         Self::from_seconds(10)
     }
 
-    /// Makes a limit of so many seconds.
+    /// Makes a limit of `seconds` seconds.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(libc::timespec {
             tv_sec: seconds,

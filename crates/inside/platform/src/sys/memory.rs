@@ -130,6 +130,8 @@ pub fn map_dense(len: usize) -> *mut u8 {
 }
 
 /// Returns how many bytes of a mapping are in memory, in whole pages; 0 if the kernel can't say.
+// It is called for each of many tables, and each copy of it would clear a buffer of its own.
+#[inline(never)]
 pub fn resident(at: *const u8, len: usize) -> usize {
     let before = at.addr() % PAGE_SIZE;
     let (at, len) = (at.wrapping_sub(before), len + before);

@@ -3,7 +3,7 @@
 use super::{LastStack, MAX_REMEMBERED_FRAMES, hash_term};
 use heapprof_abi::FrameAddress;
 
-use crate::code::rule::UnwindRuleKind;
+use crate::arch::UnwindRuleKind;
 use crate::stack::call_site::CallSite;
 use crate::stack::recent_stacks::WalkedWord;
 use crate::stack::walk::Unwinder;

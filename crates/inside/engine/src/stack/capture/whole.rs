@@ -4,6 +4,7 @@
 use super::{FRAMES_PER_END, MAX_WALK_FRAMES};
 use heapprof_abi::FrameAddress;
 
+use crate::arch::strip_pointer_authentication;
 use crate::stack::call_site::CallSite;
 use crate::stack::walk::{self, DirectMemory, ForeignMemory, FrameCursor, Unwinder, WalkMemory};
 
@@ -32,7 +33,7 @@ pub(super) fn walk<Frame: Copy>(
     let mut next = pc.map(|pc| FrameCursor {
         slot: frame.slot,
         bp: frame.bp,
-        pc: FrameAddress::from_return_address(pc as u64),
+        pc: FrameAddress::from_return_address(strip_pointer_authentication(pc) as u64),
     });
     while let Some(cursor) = next {
         // The frames at the leaf's end stay, and those at the root's end go round in a ring behind

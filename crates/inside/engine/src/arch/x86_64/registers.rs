@@ -1,0 +1,36 @@
+//! Registers by the numbers that unwind tables give them, and the place of a running function.
+
+use gimli::Register;
+
+/// rbp, which may lead to a frame.
+pub(crate) const FRAME_POINTER: Register = Register(6);
+/// rsp.
+pub(crate) const STACK_POINTER: Register = Register(7);
+/// The number under which a table has the place of the return address.
+pub(crate) const RETURN_ADDRESS: Register = Register(16);
+/// Offset of the return address from the canonical frame address: a call pushes it last.
+pub(crate) const RETURN_ADDRESS_OFFSET: i64 = -8;
+
+/// Position of a function, by the processor's registers.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[derive(Clone, Copy)]
+pub(crate) struct FunctionPosition {
+    pub(crate) pc: usize,
+    pub(crate) sp: usize,
+    pub(crate) bp: usize,
+}
+
+/// Returns the position of the function into which this is inlined.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+pub(crate) fn current_position() -> FunctionPosition {
+    let (pc, sp, bp): (usize, usize, usize);
+    // SAFETY: reads three registers.
+    unsafe {
+        std::arch::asm!(
+            "lea {pc}, [rip]", "mov {sp}, rsp", "mov {bp}, rbp",
+            pc = out(reg) pc, sp = out(reg) sp, bp = out(reg) bp,
+            options(nomem, nostack, preserves_flags));
+    }
+    FunctionPosition { pc, sp, bp }
+}
